@@ -1,0 +1,71 @@
+"""Every error that stowplan raises by itself, in one small tree.
+
+This module stands below the three packages: it imports nothing, and all of them import it. Each class also
+derives from the built-in exception that a caller would expect, so ``except ValueError`` works as well.
+"""
+
+from __future__ import annotations
+
+import os
+
+
+class StowplanError(Exception):
+    """Base class of stowplan's errors."""
+
+
+class ProblemError(StowplanError, ValueError):
+    """A packing problem is malformed: a negative size, an empty lifetime, contradicting constraints."""
+
+
+class ConflictError(StowplanError, AssertionError):
+    """A placement is invalid. The message names the first pair of blocks in conflict, or the rule broken.
+
+    Attributes
+    ----------
+    pair
+        Row numbers of the two blocks; both the same when a single block breaks a rule.
+    """
+
+    def __init__(self, message: str, pair: tuple[int, int]) -> None:
+        super().__init__(message)
+        self.pair = pair
+
+
+class InfeasibleError(StowplanError, ValueError):
+    """No placement fits the capacity that was given."""
+
+
+class UnknownSolverError(StowplanError, LookupError):
+    """No solver is registered under this name."""
+
+
+class UnsupportedConstraintError(StowplanError, ValueError):
+    """The solver named cannot honour a constraint of the problem."""
+
+
+class FormatError(StowplanError, ValueError):
+    """A file is not what it should be.
+
+    Parameters
+    ----------
+    path
+        The file.
+    message
+        What was found and what was expected.
+    line
+        Line number, from 1, where the format has lines.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], message: str, line: int | None = None) -> None:
+        where = os.fspath(path) if line is None else f"{os.fspath(path)}, line {line}"
+        super().__init__(f"{where}: {message}")
+        self.path = path
+        self.line = line
+
+
+class ProfileError(StowplanError, ValueError):
+    """The columns of a profile contradict each other."""
+
+
+class PoolError(StowplanError, RuntimeError):
+    """A pool is used in a way that it cannot serve: entered twice, a step within a step."""
