@@ -1,0 +1,99 @@
+# The commands of the project. Each makes what it needs, its virtual environment included, and each can be repeated.
+#
+#   make demo       train GoogLeNet through the pool: a table, and demo-plan.png     DEMO="--model alexnet" passes options
+#   make test       all tests, with coverage (fails under 90 %)                      TEST="-k pack" passes options
+#   make lint       ruff and mypy --strict
+#   make docs       the documentation, warnings are errors
+#   make asan tsan  the C++ cores under AddressSanitizer + UBSan, and under ThreadSanitizer
+#   make clean      remove everything that was made
+#
+#   PYTHON=python3.12 chooses the interpreter, VENV=.venv312 the place of the environment.
+
+PYTHON ?= python3
+VENV ?= .venv
+DEMO ?=
+TEST ?=
+CXX ?= g++
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+INSTALL := $(PIP) install --build-constraint build-constraints.txt --editable
+
+CORES := $(wildcard packing/core/*.cpp allocator/core/*.cpp)
+HEADERS := $(wildcard packing/core/*.hpp allocator/core/*.hpp tests/core/*.hpp)
+# What an installation depends on: change one of these and the next command installs again.
+BUILD_INPUTS := setup.py setup.cfg pyproject.toml build-constraints.txt $(CORES) \
+	$(wildcard packing/core/*.hpp allocator/core/*.hpp packing/*.pyx packing/*.pxd allocator/*.pyx allocator/*.pxd)
+
+.PHONY: help demo test lint docs asan tsan clean
+.DELETE_ON_ERROR:
+
+help:
+	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
+
+# --- the environment ---------------------------------------------------------------------------------------------------
+
+$(VENV)/.made:
+	@command -v $(PYTHON) >/dev/null || { \
+		echo "stowplan: missing: $(PYTHON); expected Python 3.10 or later (choose one with make PYTHON=...)" >&2; exit 1; }
+	@$(PYTHON) tools/preflight.py
+	@echo "making $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --upgrade pip
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.made $(BUILD_INPUTS)
+	@$(BIN)/python tools/preflight.py
+	@echo "installing stowplan and what the demo needs into $(VENV)"
+	@$(INSTALL) '.[chainer,plot]'
+	@touch $@
+
+$(VENV)/.development: $(VENV)/.made $(BUILD_INPUTS)
+	@$(BIN)/python tools/preflight.py
+	@echo "installing stowplan and its development tools into $(VENV)"
+	@$(INSTALL) '.[chainer,plot,mip,test,lint,docs]'
+	@touch $@ $(VENV)/.demo
+
+# --- the commands ------------------------------------------------------------------------------------------------------
+
+demo: $(VENV)/.demo
+	@$(BIN)/stowplan demo $(DEMO)
+
+test: $(VENV)/.development
+	$(BIN)/python -m pytest --cov --cov-report=term --cov-fail-under=90 $(TEST)
+
+lint: $(VENV)/.development
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: $(VENV)/.development
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+# --- the cores under sanitizers ----------------------------------------------------------------------------------------
+# Every tests/core/*_stress.cpp is a program of its own, linked with all cores; it fails by its exit status.
+
+STRESS := $(patsubst tests/core/%.cpp,%,$(wildcard tests/core/*_stress.cpp))
+SANITIZED := $(CXX) -std=c++17 -O1 -g -Wall -Wextra -fno-omit-frame-pointer -pthread -DSTOWPLAN_DEBUG=1 \
+	-Ipacking/core -Iallocator/core
+
+build/asan/%: tests/core/%.cpp $(CORES) $(HEADERS)
+	@mkdir -p $(@D)
+	$(SANITIZED) -fsanitize=address,undefined -fno-sanitize-recover=all $< $(CORES) -o $@
+
+build/tsan/%: tests/core/%.cpp $(CORES) $(HEADERS)
+	@mkdir -p $(@D)
+	$(SANITIZED) -fsanitize=thread $< $(CORES) -o $@
+
+asan: $(STRESS:%=build/asan/%)
+tsan: $(STRESS:%=build/tsan/%)
+asan tsan:
+	@test -n "$^" || { echo "stowplan: no tests/core/*_stress.cpp: nothing was tested" >&2; exit 1; }
+	@for program in $^; do \
+		echo "$$program"; \
+		TSAN_OPTIONS=halt_on_error=1 ASAN_OPTIONS=detect_leaks=1 $$program || exit 1; \
+	done
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info docs/_build .coverage coverage.xml .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -f packing/*.so allocator/*.so packing/_solvers.cpp allocator/_core.cpp demo-plan.png

@@ -1,0 +1,36 @@
+"""The command ``stowplan``. One module of `stowplan.commands` holds one command.
+
+Results go to standard output, everything else (progress, errors) to standard error. Exit status: 0; 1 where the command ran
+and its answer is bad news; 2 for bad input, with one line that says what, where and what was expected, and nothing written.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ._version import __version__
+from .commands.demo import demo
+from .commands.pack import pack
+from .errors import StowplanError
+
+
+class _Group(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except StowplanError as error:
+            failure = click.ClickException(str(error))
+            failure.exit_code = 2
+            raise failure from error
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def main() -> None:
+    """Plan the memory of a step that repeats, and serve it from one arena."""
+
+
+main.add_command(demo)
+main.add_command(pack)

@@ -1,0 +1,12 @@
+"""The main job: train a real network twice, with NumPy's allocator and through the pool, and compare.
+
+``models``   the networks and their losses, in Chainer
+``training`` one training run: steps with their loss, time and page faults, and the state at the end
+``compare``  both runs, and the figures that follow from them
+
+Chainer is imported when a run begins, after `stowplan.compat.enable_chainer`.
+"""
+
+from __future__ import annotations
+
+MODELS = ("googlenet", "alexnet", "resnet50")
