@@ -67,5 +67,9 @@ class ProfileError(StowplanError, ValueError):
     """The columns of a profile contradict each other."""
 
 
+class MissingDependencyError(StowplanError, ImportError):
+    """An optional dependency is not installed, or cannot be imported. The message says how to get it."""
+
+
 class PoolError(StowplanError, RuntimeError):
     """A pool is used in a way that it cannot serve: entered twice, a step within a step."""

@@ -1,0 +1,171 @@
+"""Chainer 7.8.1 on today's NumPy, Python and CuPy.
+
+Chainer's last release is of 2022. Its numerical code runs unchanged on NumPy 2 and Python 3.13; what stops it is
+at its edges, and :func:`enable_chainer` mends just that:
+
+===============================  ======================  ===========================================================
+what Chainer uses                gone since              what it gets instead
+===============================  ======================  ===========================================================
+``numpy.distutils``              Python 3.12             nothing: only its check of the environment wants them, and
+``pkg_resources``                setuptools 81           that check (macOS, and versions of 2019) is left out
+``numpy.sctypes``                NumPy 2.0               the table as it was, seen by ``F.as_strided`` alone
+``numpy.float``                  NumPy 1.24              Python's ``float``, which it was, seen by
+                                                         ``F.resize_images`` alone
+===============================  ======================  ===========================================================
+
+No name is left behind in NumPy's namespace, where other libraries test for names to tell versions apart, and no value that
+Chainer computes changes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import types
+import warnings
+from typing import Any
+
+import numpy as np
+
+from .errors import MissingDependencyError
+
+__all__ = ["enable_chainer"]
+
+_CHECK = "chainer._environment_check"
+
+# What NumPy 1.x held under these names.
+_REMOVED: dict[str, Any] = {
+    "float": float,
+    "sctypes": {
+        "int": [np.int8, np.int16, np.int32, np.int64],
+        "uint": [np.uint8, np.uint16, np.uint32, np.uint64],
+        "float": [np.float16, np.float32, np.float64, np.longdouble],
+        "complex": [np.complex64, np.complex128, np.clongdouble],
+        "others": [bool, object, bytes, str, np.void],
+    },
+}
+# (function of Chainer, what it calls NumPy, the name it wants there)
+_USERS = (
+    ("chainer.functions.array.as_strided", "AsStridedGrad.forward", "np", "sctypes"),
+    ("chainer.functions.array.resize_images", "compute_indices_and_weights", "numpy", "float"),
+)
+
+
+class _NumpyWith(types.ModuleType):
+    """NumPy with a name of old, for one function of Chainer's.
+
+    For the function alone, not for its module: ``F.resize_images`` asks elsewhere whether ``xp is numpy``.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__("numpy", f"numpy, and numpy.{name} as it was")
+        setattr(self, name, _REMOVED[name])
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(np, name)
+
+
+def enable_chainer() -> tuple[str, ...]:
+    """Import Chainer, mending what keeps it from running on the versions installed.
+
+    Call it before the first ``import chainer``; from then on ``import chainer`` works as ever. Where nothing is in the way
+    nothing is changed, and a second call changes nothing.
+
+    Returns
+    -------
+    tuple of str
+        One sentence for each thing changed by this call.
+
+    Raises
+    ------
+    MissingDependencyError
+        Chainer is not installed, or was imported before this call and failed half-way (Python keeps the half that
+        succeeded, and a later import would build on it), or fails for a reason not known here.
+    """
+    _require_importable()
+    changes = []
+    if "chainer" not in sys.modules and not _environment_check_runs():
+        module = types.ModuleType(_CHECK, "Left out by stowplan.compat.")
+        module.check = lambda: None  # type: ignore[attr-defined]
+        sys.modules[_CHECK] = module
+        changes.append(
+            "chainer._environment_check is left out: it needs numpy.distutils (gone in Python 3.12) "
+            "and pkg_resources (gone in setuptools 81)"
+        )
+    # as_strided's module reads its name once more while it is imported, so NumPy has it for that long.
+    removed = {name for *_, name in _USERS if not _numpy_has(name)}
+    for name in removed:
+        setattr(np, name, _REMOVED[name])
+    try:
+        importlib.import_module("chainer")
+    except Exception as error:
+        raise MissingDependencyError(
+            f"chainer is installed but cannot be imported ({type(error).__name__}: {error})"
+        ) from error
+    finally:
+        for name in removed:
+            delattr(np, name)
+    changes += [_give(*user) for user in _USERS if user[-1] in removed and not _was_given(*user)]
+    return tuple(changes)
+
+
+def _find(module_name: str, function_name: str) -> tuple[Any, str, types.FunctionType]:
+    """Return the function, with the object and the attribute that hold it."""
+    owner: Any = importlib.import_module(module_name)
+    *path, attribute = function_name.split(".")
+    for part in path:
+        owner = getattr(owner, part)
+    return owner, attribute, getattr(owner, attribute)
+
+
+def _was_given(module_name: str, function_name: str, alias: str, name: str) -> bool:
+    function = _find(module_name, function_name)[2]
+    return name in vars(function.__globals__[alias])
+
+
+def _give(module_name: str, function_name: str, alias: str, name: str) -> str:
+    """Rebuild the function with a NumPy that has the name; return the sentence that says so."""
+    owner, attribute, function = _find(module_name, function_name)
+    given = types.FunctionType(
+        function.__code__,
+        {**function.__globals__, alias: _NumpyWith(name)},
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    given.__doc__ = function.__doc__
+    setattr(owner, attribute, given)
+    return f"{module_name}.{function_name} sees numpy.{name}, which NumPy {np.__version__} does not have"
+
+
+def _require_importable() -> None:
+    """Raise where an import of Chainer cannot work whatever is mended."""
+    loaded = sys.modules.get("chainer")
+    if loaded is None and importlib.util.find_spec("chainer") is None:
+        raise MissingDependencyError(
+            "chainer is not installed; expected: pip install --build-constraint build-constraints.txt "
+            "'stowplan[chainer]', where build-constraints.txt says setuptools<81"
+        )
+    left_over = loaded is None and any(name.startswith("chainer.") for name in sys.modules if name != _CHECK)
+    if left_over or (loaded is not None and not hasattr(loaded, "__version__")):
+        raise MissingDependencyError(
+            "chainer was imported before stowplan.compat.enable_chainer() and failed half-way; "
+            "expected: enable_chainer() first, in a fresh interpreter"
+        )
+
+
+def _environment_check_runs() -> bool:
+    try:
+        importlib.import_module("numpy.distutils.system_info")
+        importlib.import_module("pkg_resources")
+    except Exception:  # missing, or there and broken: an old pkg_resources on Python 3.12 raises AttributeError
+        return False
+    return True
+
+
+def _numpy_has(name: str) -> bool:
+    # NumPy 1.20 to 1.23 warn when numpy.float is read; NumPy 2 warns when it says that a name is gone.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return hasattr(np, name)
