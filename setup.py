@@ -26,8 +26,8 @@ def extension(package: str, name: str, cores: "list[str]") -> Extension:
     return Extension(
         f"stowplan.{package}.{name}",
         sources=[f"{package}/{name}.pyx", *sorted(cores)],
-        depends=sorted(glob(f"{package}/core/*.hpp")),
-        include_dirs=[f"{package}/core", numpy.get_include()],
+        depends=sorted(glob("profiler/*.hpp") + glob("profiler/core/*.hpp") + glob(f"{package}/core/*.hpp")),
+        include_dirs=[".", f"{package}/core", "profiler/core", numpy.get_include()],
         define_macros=MACROS,
         extra_compile_args=COMPILE_ARGS,
         extra_link_args=LINK_ARGS,
@@ -39,6 +39,7 @@ setup(
     ext_modules=cythonize(
         [
             extension("packing", "_solvers", glob("packing/core/*.cpp")),
+            extension("profiler", "_recorder", []),
             extension("allocator", "_core", glob("allocator/core/*.cpp")),
         ],
         language_level=3,

@@ -20,7 +20,7 @@ offset                        optional: a fixed position in a problem, the answe
 ============================  =========================================================================
 
 In memory every interval is half-open. Reading checks everything and names the file and the line; writing is atomic.
-This module stands below the packages, which share it; it imports nothing of ours but the errors.
+This module stands below the packages, which share it; it imports nothing of ours but its fellow leaves.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from __future__ import annotations
 import csv
 import os
 import re
-import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from .errors import FormatError
+from .files import atomic_write
 
 IntArray = npt.NDArray[np.int64]
 
@@ -198,27 +198,8 @@ def write(path: str | os.PathLike[str], table: Table) -> None:
     if table.offset is not None:
         header.append("offset")
         columns.append(table.offset.tolist())
-    _write_lines(path, (",".join(map(str, row)) for row in ([header, *zip(*columns, strict=True)])))
-
-
-def _write_lines(path: str | os.PathLike[str], lines: Iterable[str]) -> None:
-    target = os.path.realpath(path)
-    folder, name = os.path.split(target)
-    try:
-        mode = os.stat(target).st_mode & 0o777
-    except FileNotFoundError:
-        umask = os.umask(0)
-        os.umask(umask)
-        mode = 0o666 & ~umask
-    handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.writelines(line + "\n" for line in lines)
-        os.chmod(temporary, mode)
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with atomic_write(path) as file:
+        file.writelines(f"{','.join(map(str, row))}\n".encode() for row in [header, *zip(*columns, strict=True)])
 
 
 def _header(path: str | os.PathLike[str], row: list[str], line: int) -> tuple[dict[str, int], bool]:

@@ -1,0 +1,7 @@
+"""Serving the plan: the replay core, the pools, one file per framework."""
+
+from .numpy_pool import NumpyPool
+from .plan import Plan, make_plan
+from .stats import Stats
+
+__all__ = ["NumpyPool", "Plan", "Stats", "make_plan"]

@@ -1,0 +1,241 @@
+# distutils: language = c++
+"""Binding of the replay core (allocator/core) and of its NumPy handler. Thin: the decisions are in C++ and in Python."""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.string cimport memcpy
+from libcpp cimport bool as cbool
+from libcpp.memory cimport make_shared, shared_ptr
+from libcpp.vector cimport vector
+
+import numpy as np
+
+cimport numpy as cnp
+
+from ..profiler.steps import EVENT_DTYPE
+
+cnp.import_array()
+
+
+cdef extern from "plan.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass CPlan "stowplan::allocator::Plan":
+        vector[int64_t] offset
+        vector[int64_t] requested
+        vector[int64_t] capacity
+        vector[uint32_t] due_begin
+        vector[uint32_t] due
+        int64_t arena_bytes
+
+
+cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
+    const size_t kReasons
+
+    cdef cppclass Event:
+        pass
+
+    cdef cppclass Grant:
+        uintptr_t address
+        uint32_t id
+
+    cdef cppclass Arena:
+        uintptr_t base
+        int64_t size
+        uint32_t live
+
+    cdef cppclass Counters:
+        uint64_t requests[7]
+        uint64_t smaller
+        uint64_t missing
+        int64_t live_bytes
+        int64_t peak_live_bytes
+        int64_t upstream_bytes
+        int64_t arena_bytes
+        int64_t peak_reserved_bytes
+
+    cdef cppclass StepOutcome:
+        vector[Event] log
+        cbool complete
+        cbool clean
+
+    cdef cppclass Range:
+        uintptr_t begin
+        uintptr_t end
+
+    cdef cppclass CReplay "stowplan::allocator::Replay":
+        CReplay() except +
+        Grant request(int64_t, int64_t, uintptr_t) except +
+        void adopt(uint32_t, uintptr_t)
+        void cancel(uint32_t)
+        cbool release(uint32_t)
+        cbool begin_step(uintptr_t)
+        StepOutcome end_step() except +
+        cbool in_step()
+        void set_timestamps(cbool)
+        void install(shared_ptr[const CPlan]) except +
+        void reserve(uintptr_t, int64_t) except +
+        const Arena& arena()
+        vector[uintptr_t] take_dead_arenas() except +
+        const Counters& counters()
+        void reset_peaks()
+        vector[uint32_t] live_blocks() except +
+        Range range_of(uint32_t)
+        void assert_invariants() except +
+
+
+cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass HostMemory "stowplan::allocator::HostMemory":
+        pass
+
+    cbool host_begin_step(HostMemory&) except +
+    StepOutcome host_end_step(HostMemory&) except +
+    void host_set_timestamps(HostMemory&, cbool)
+    Counters host_counters(HostMemory&)
+    void host_reset_peaks(HostMemory&)
+    cbool host_install(HostMemory&, const shared_ptr[const CPlan]&) except +
+
+
+cdef extern from "profiler/numpy_capsule.hpp" namespace "stowplan::profiler":
+    object make_handler_capsule "stowplan::profiler::make_handler_capsule<stowplan::allocator::HostReplay>" (
+        const char* name, object upstream)
+    HostMemory* memory_of "stowplan::profiler::memory_of<stowplan::allocator::HostReplay>" (object capsule)
+
+
+REASONS = ("replayed", "outside", "thread", "no_plan", "escaped", "late", "mismatch")
+assert len(REASONS) == kReasons
+
+
+cdef void _copy_column(vector[int64_t]& to, const int64_t[::1] column):
+    cdef Py_ssize_t i
+    to.resize(column.shape[0])
+    for i in range(column.shape[0]):
+        to[i] = column[i]
+
+
+cdef void _copy_numbers(vector[uint32_t]& to, const int64_t[::1] column):
+    cdef Py_ssize_t i
+    to.resize(column.shape[0])
+    for i in range(column.shape[0]):
+        to[i] = <uint32_t>column[i]
+
+
+cdef class CorePlan:
+    """A plan in the core's form; see allocator/core/plan.hpp. All columns are int64."""
+
+    cdef shared_ptr[CPlan] plan
+
+    def __init__(self, offset, requested, capacity, due_begin, due, int64_t arena_bytes):
+        n = len(offset)
+        if not (len(requested) == len(capacity) == n and len(due_begin) == n + 2 and due_begin[n + 1] == len(due)):
+            raise ValueError("the columns of a plan disagree in length")
+        self.plan = make_shared[CPlan]()
+        cdef CPlan* plan = self.plan.get()
+        _copy_column(plan.offset, offset)
+        _copy_column(plan.requested, requested)
+        _copy_column(plan.capacity, capacity)
+        _copy_numbers(plan.due_begin, due_begin)
+        _copy_numbers(plan.due, due)
+        plan.arena_bytes = arena_bytes
+
+
+cdef object _log(vector[Event]& events):
+    """Copy a step's events into a structured array."""
+    log = np.empty(events.size(), dtype=EVENT_DTYPE)
+    if events.size():
+        memcpy(cnp.PyArray_DATA(log), events.data(), events.size() * EVENT_DTYPE.itemsize)
+    return log
+
+
+cdef dict _counters(const Counters& counters):
+    return {
+        "requests": {name: counters.requests[i] for i, name in enumerate(REASONS)},
+        "smaller": counters.smaller,
+        "missing": counters.missing,
+        "live_bytes": counters.live_bytes,
+        "peak_live_bytes": counters.peak_live_bytes,
+        "upstream_bytes": counters.upstream_bytes,
+        "arena_bytes": counters.arena_bytes,
+        "peak_reserved_bytes": counters.peak_reserved_bytes,
+    }
+
+
+cdef class Replay:
+    """The bare replay core over addresses that nobody backs with memory: for tests and simulations."""
+
+    cdef CReplay core
+
+    def request(self, int64_t size, int64_t stream=0, uintptr_t thread=1):
+        """Return (address or 0, block id)."""
+        cdef Grant grant = self.core.request(size, stream, thread)
+        return grant.address, grant.id
+
+    def adopt(self, uint32_t block, uintptr_t address):
+        self.core.adopt(block, address)
+
+    def cancel(self, uint32_t block):
+        self.core.cancel(block)
+
+    def release(self, uint32_t block):
+        """Free a block; True where it is upstream's."""
+        return self.core.release(block)
+
+    def begin_step(self, uintptr_t thread=1):
+        return self.core.begin_step(thread)
+
+    def end_step(self):
+        """Return (log, complete, clean)."""
+        cdef StepOutcome outcome = self.core.end_step()
+        return _log(outcome.log), outcome.complete, outcome.clean
+
+    def install(self, CorePlan plan):
+        self.core.install(<shared_ptr[const CPlan]>plan.plan)
+
+    def reserve(self, uintptr_t base, int64_t size):
+        self.core.reserve(base, size)
+
+    def take_dead_arenas(self):
+        return list(self.core.take_dead_arenas())
+
+    def counters(self):
+        return _counters(self.core.counters())
+
+    def ranges(self):
+        """Return {block id: (begin, end)} of the live blocks."""
+        return {i: (self.core.range_of(i).begin, self.core.range_of(i).end) for i in self.core.live_blocks()}
+
+    def assert_invariants(self):
+        self.core.assert_invariants()
+
+
+cdef class HostPool:
+    """The replay core behind a NumPy memory handler.
+
+    The capsule owns the core: arrays hold the capsule, so either may be dropped first.
+    """
+
+    cdef readonly object handler
+    cdef HostMemory* memory
+
+    def __init__(self, name, upstream):
+        self.handler = make_handler_capsule(name.encode(), upstream)
+        self.memory = memory_of(self.handler)
+
+    def begin_step(self):
+        """Start a step in this thread; False where one is running."""
+        return host_begin_step(self.memory[0])
+
+    def end_step(self):
+        """Return (log, complete, clean)."""
+        cdef StepOutcome outcome = host_end_step(self.memory[0])
+        return _log(outcome.log), outcome.complete, outcome.clean
+
+    def set_timestamps(self, cbool on):
+        host_set_timestamps(self.memory[0], on)
+
+    def install(self, CorePlan plan):
+        """Replay this plan from the next step on; False where upstream has no memory for a larger arena."""
+        return host_install(self.memory[0], <shared_ptr[const CPlan]>plan.plan)
+
+    def counters(self):
+        return _counters(host_counters(self.memory[0]))
+
+    def reset_peaks(self):
+        host_reset_peaks(self.memory[0])

@@ -1,0 +1,33 @@
+// A plan as the replay core reads it: what to do at request number k.
+//
+//   request   0     1     2     3     4   (end)
+//   offset   512    0   none   256   512           none: an escaped block, always served upstream
+//   due at          {}    {1}   {}   {0}  {3}      blocks whose planned free lies between request k-1 and request k
+//
+// A wrapped block is due at a number not above its own, in the following step.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace stowplan::allocator {
+
+using Bytes = std::int64_t;
+using RequestNumber = std::uint32_t;
+
+constexpr Bytes kUnplanned = -1;
+constexpr RequestNumber kNoRequest = UINT32_MAX;
+
+struct Plan {
+  std::vector<Bytes> offset;     // in the arena, or kUnplanned
+  std::vector<Bytes> requested;  // bytes asked for in the profiled step
+  std::vector<Bytes> capacity;   // bytes reserved: `requested`, rounded up
+  std::vector<std::uint32_t> due_begin;  // size() + 2 entries: due at k are due[due_begin[k]] .. due[due_begin[k + 1]]
+  std::vector<RequestNumber> due;
+  Bytes arena_bytes = 0;
+
+  std::size_t size() const { return offset.size(); }
+};
+
+}  // namespace stowplan::allocator

@@ -1,0 +1,299 @@
+#include "replay.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+namespace stowplan::allocator {
+
+namespace {
+
+#ifdef STOWPLAN_DEBUG
+constexpr bool kDebug = true;
+#else
+constexpr bool kDebug = false;
+#endif
+
+void require(bool condition, const char* invariant) {
+  if (condition) return;
+  std::fprintf(stderr, "stowplan: invariant broken: %s\n", invariant);
+  std::abort();
+}
+
+std::uint64_t& count(Counters& counters, Reason reason) {
+  return counters.requests[static_cast<std::size_t>(reason)];
+}
+
+}  // namespace
+
+Replay::Replay() : arenas_(1) {}
+
+// ---------------------------------------------------------------------------------------------------- requests
+
+Grant Replay::request(Bytes size, Stream stream, ThreadId thread) {
+  Block block;
+  block.size = size;
+  block.stream = stream;
+  counters_.live_bytes += size;
+  Grant grant;
+  if (!recorder_.in_step()) {
+    grant = send_upstream(block, Reason::outside);
+  } else if (thread != owner_) {
+    grant = send_upstream(block, Reason::thread);
+  } else {
+    block.birth = recorder_.allocate(size, stream);
+    if (plan_ == nullptr) {
+      grant = send_upstream(block, Reason::no_plan);
+    } else if (const RequestNumber k = align(size); k == kNoRequest) {
+      clean_ = false;
+      grant = send_upstream(block, Reason::mismatch);
+    } else {
+      grant = serve_planned(k, block);
+    }
+  }
+  note_peaks();
+  if (kDebug) assert_invariants();
+  return grant;
+}
+
+Grant Replay::serve_planned(RequestNumber k, Block& block) {
+  const Bytes offset = plan_->offset[k];
+  if (offset == kUnplanned) return send_upstream(block, Reason::escaped);
+  Arena& arena = arenas_.back();
+  block.address = arena.base + static_cast<std::uintptr_t>(offset);
+  block.capacity = plan_->capacity[k];
+  if (!late_.empty() && late_.intersects({block.address, block.address + static_cast<std::uintptr_t>(block.capacity)})) {
+    clean_ = false;
+    return send_upstream(block, Reason::late);
+  }
+  block.where = Where::slot;
+  block.slot = k;
+  block.arena = static_cast<std::uint32_t>(arenas_.size() - 1);
+  ++arena.live;
+  ++count(counters_, Reason::replayed);
+  const BlockId id = blocks_.insert(block);
+  in_slot_[k] = id;
+  return {block.address, id};
+}
+
+Grant Replay::send_upstream(Block& block, Reason reason) {
+  block.where = Where::upstream;
+  block.address = 0;  // until adopt()
+  block.capacity = block.size;
+  counters_.upstream_bytes += block.size;
+  ++count(counters_, reason);
+  return {0, blocks_.insert(block)};
+}
+
+void Replay::adopt(BlockId id, std::uintptr_t address) { blocks_[id].address = address; }
+
+void Replay::cancel(BlockId id) { release(id); }
+
+bool Replay::release(BlockId id) {
+  const Block block = blocks_[id];
+  recorder_.free(block.birth, block.size, block.stream);
+  counters_.live_bytes -= block.size;
+  if (block.where == Where::upstream) {
+    counters_.upstream_bytes -= block.size;
+  } else {
+    if (block.where == Where::slot) in_slot_[block.slot] = kNoBlock;
+    if (block.where == Where::late) late_.erase(block.address);
+    --arenas_[block.arena].live;
+  }
+  blocks_[id].where = Where::nowhere;
+  blocks_.erase(id);
+  if (kDebug) assert_invariants();
+  return block.where == Where::upstream;
+}
+
+// ------------------------------------------------------------------------------------------- keeping in step
+
+// The plan's request that this one is, or kNoRequest. Moves the cursor past it.
+RequestNumber Replay::align(Bytes size) {
+  if (!equals(cursor_, size)) return resynchronize(size);
+  alignment_ = Alignment::exact;
+  process_due(cursor_);
+  return cursor_++;
+}
+
+// The named slow path of align(): the request is not the one that the cursor expects.
+RequestNumber Replay::resynchronize(Bytes size) {
+  const Bytes previous = std::exchange(previous_, size);
+  const Alignment before = std::exchange(alignment_, Alignment::lost);
+  RequestNumber at = realign(size, previous, before);
+  if (at != kNoRequest) {
+    counters_.missing += at - cursor_ - (before == Alignment::lost ? 1 : 0);
+    clean_ = false;
+    alignment_ = Alignment::exact;
+  } else if (before == Alignment::tentative && !fits(cursor_, size) && equals(cursor_ - 1, size)) {
+    alignment_ = Alignment::exact;  // the previous one was extra, and sits in this one's slot
+  } else if (fits(cursor_, size)) {
+    ++counters_.smaller;
+    alignment_ = Alignment::tentative;
+    at = cursor_;
+  }
+  if (at == kNoRequest) return kNoRequest;
+  skip_to(at);
+  process_due(at);
+  cursor_ = at + 1;
+  return at;
+}
+
+// Where two requests in a row, the previous one and this, stand next to each other in the plan a little ahead.
+RequestNumber Replay::realign(Bytes size, Bytes previous, Alignment before) const {
+  if (before == Alignment::exact) return kNoRequest;
+  if (before == Alignment::lost && equals(cursor_ + 1, size)) return cursor_ + 1;
+  const RequestNumber base = before == Alignment::lost ? cursor_ : cursor_ - 1;
+  for (RequestNumber d = 1; d <= kWindow; ++d) {
+    if (equals(base + d, previous) && equals(base + d + 1, size)) return base + d + 1;
+  }
+  return kNoRequest;
+}
+
+// Passes over requests that are not coming: what was due at them is due all the same.
+void Replay::skip_to(RequestNumber k) {
+  for (; cursor_ < k; ++cursor_) process_due(cursor_);
+}
+
+void Replay::process_due(RequestNumber k) {
+  for (std::uint32_t i = plan_->due_begin[k]; i < plan_->due_begin[k + 1]; ++i) {
+    const BlockId id = in_slot_[plan_->due[i]];
+    if (id != kNoBlock) make_late(id);
+  }
+}
+
+void Replay::make_late(BlockId id) {
+  Block& block = blocks_[id];
+  late_.insert(range_of(id));
+  in_slot_[block.slot] = kNoBlock;
+  block.slot = kNoRequest;
+  block.where = Where::late;
+}
+
+// ------------------------------------------------------------------------------------------------------- steps
+
+bool Replay::begin_step(ThreadId thread) {
+  if (recorder_.in_step()) return false;
+  owner_ = thread;
+  cursor_ = 0;
+  alignment_ = Alignment::exact;
+  clean_ = plan_ != nullptr;
+  recorder_.begin_step();
+  return true;
+}
+
+StepOutcome Replay::end_step() {
+  StepOutcome outcome;
+  if (plan_ != nullptr) {
+    const auto n = static_cast<RequestNumber>(plan_->size());
+    if (cursor_ < n) {
+      counters_.missing += n - cursor_;
+      clean_ = false;
+    }
+    skip_to(n);
+    process_due(n);  // freed after the last request
+  }
+  outcome.clean = clean_;
+  outcome.complete = !recorder_.truncated();
+  outcome.log = recorder_.end_step();
+  if (kDebug) assert_invariants();
+  return outcome;
+}
+
+void Replay::install(std::shared_ptr<const Plan> plan) {
+  for (const BlockId id : in_slot_) {
+    if (id != kNoBlock) make_late(id);
+  }
+  in_slot_.assign(plan == nullptr ? 0 : plan->size(), kNoBlock);
+  plan_ = std::move(plan);
+  if (kDebug) assert_invariants();
+}
+
+void Replay::reserve(std::uintptr_t base, Bytes size) {
+  arenas_.push_back({base, size, 0});
+  counters_.arena_bytes += size;
+  note_peaks();
+}
+
+std::vector<std::uintptr_t> Replay::take_dead_arenas() {
+  std::vector<std::uintptr_t> dead;
+  // Blocks name their arena by index, so entries stay; a dead one has base 0.
+  for (std::size_t i = 0; i + 1 < arenas_.size(); ++i) {
+    Arena& arena = arenas_[i];
+    if (arena.base == 0 || arena.live != 0) continue;
+    dead.push_back(arena.base);
+    counters_.arena_bytes -= arena.size;
+    arena = Arena{};
+  }
+  return dead;
+}
+
+void Replay::note_peaks() {
+  counters_.peak_live_bytes = std::max(counters_.peak_live_bytes, counters_.live_bytes);
+  counters_.peak_reserved_bytes =
+      std::max(counters_.peak_reserved_bytes, counters_.arena_bytes + counters_.upstream_bytes);
+}
+
+void Replay::reset_peaks() {
+  counters_.peak_live_bytes = counters_.live_bytes;
+  counters_.peak_reserved_bytes = counters_.arena_bytes + counters_.upstream_bytes;
+}
+
+// -------------------------------------------------------------------------------------------------- invariants
+
+Range Replay::range_of(BlockId id) const {
+  const Block& block = blocks_[id];
+  return {block.address, block.address + static_cast<std::uintptr_t>(block.capacity)};
+}
+
+std::vector<BlockId> Replay::live_blocks() const {
+  std::vector<BlockId> live;
+  for (BlockId id = 0; id < blocks_.extent(); ++id) {
+    if (blocks_[id].where != Where::nowhere) live.push_back(id);
+  }
+  return live;
+}
+
+void Replay::assert_invariants() const {
+  const std::vector<BlockId> live = live_blocks();
+  require(live.size() == blocks_.live(), "the table counts its live blocks");
+
+  std::vector<Range> ranges;
+  std::vector<std::uint32_t> live_in(arenas_.size());
+  Bytes bytes = 0;
+  Bytes upstream = 0;
+  std::size_t late = 0;
+  for (const BlockId id : live) {
+    const Block& block = blocks_[id];
+    bytes += block.size;
+    if (block.where == Where::upstream) {
+      upstream += block.size;
+      if (block.address == 0) continue;  // upstream has not answered yet
+    } else {
+      const Arena& arena = arenas_[block.arena];
+      ++live_in[block.arena];
+      require(arena.base <= block.address &&
+                  range_of(id).end <= arena.base + static_cast<std::uintptr_t>(arena.size),
+              "a block served from the plan lies in its arena");
+    }
+    if (block.where == Where::slot) require(in_slot_[block.slot] == id, "a slot knows its block");
+    if (block.where == Where::late) {
+      ++late;
+      require(late_.intersects(range_of(id)), "a late block stands in the late set");
+    }
+    ranges.push_back(range_of(id));
+  }
+  require(late == late_.size(), "the late set holds the late blocks and no others");
+  require(bytes == counters_.live_bytes && upstream == counters_.upstream_bytes, "bytes are conserved");
+  for (std::size_t i = 0; i < arenas_.size(); ++i) {
+    require(live_in[i] == arenas_[i].live, "an arena counts its live blocks");
+  }
+  std::sort(ranges.begin(), ranges.end(), [](Range a, Range b) { return a.begin < b.begin; });
+  for (std::size_t i = 1; i < ranges.size(); ++i) {
+    require(ranges[i - 1].end <= ranges[i].begin, "live blocks are disjoint");
+  }
+}
+
+}  // namespace stowplan::allocator

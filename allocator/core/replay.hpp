@@ -1,0 +1,166 @@
+// The replay core: answers each request with the address that the plan precomputed, or sends it upstream.
+//
+// A cursor numbers the requests of a step. Before request k is served, the blocks *due* at k (plan.hpp) are looked at;
+// one that is still alive moves to the *late set*. What the plan knows to be alive at k cannot overlap the planned
+// range of k, because the placement was checked; what is alive beyond its plan stands in the late set and is asked.
+// So the planned address is free, whatever the program does:
+//
+//     live blocks in the arena  =  on schedule (disjoint from k by the plan)  +  late set (asked)
+//
+// Every block enters the due list once a step and the late set at most once in its life: O(1) per request, amortized,
+// while the late set is empty, and O(log late) when it is not.
+//
+// Resynchronization. A request that equals the plan's is *exact*. Otherwise, with the cursor at k:
+//   it fits          (smaller) it takes the slot of k, *tentatively*; the cursor moves on
+//   it does not fit  it goes upstream: *lost*; the cursor stays
+// and the request after it, where that is not exact either, decides what had happened:
+//   after lost       equals k + 1: a larger request had come in the place of k; the cursor moves on
+//   after both       the two stand side by side a little ahead in the plan (at most kWindow): requests are missing;
+//                    the cursor moves there
+//   after tentative  it does not fit, but equals the slot just taken: the smaller one was an extra request; this one goes
+//                    upstream, and the cursor is right where it is
+// The cursor never moves back within a step, so the due lists are walked once. A wrong guess costs requests served
+// upstream, never an overlap.
+//
+// Not synchronized: the owner holds a lock.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "block_table.hpp"
+#include "host_memory.hpp"
+#include "plan.hpp"
+#include "range_set.hpp"
+#include "step_recorder.hpp"
+
+namespace stowplan::allocator {
+
+using profiler::BlockId;
+using profiler::Event;
+using profiler::Grant;
+using profiler::kNoBlock;
+using profiler::StepRecorder;
+using profiler::Stream;
+using profiler::ThreadId;
+
+// Why a request was not served from the plan. `replayed` is the one that was.
+enum class Reason : std::uint8_t {
+  replayed,
+  outside,   // not in a step
+  thread,    // in another thread's step
+  no_plan,   // warm-up, record and confirm
+  escaped,   // the plan knows that the block outlives the step
+  late,      // a late block stood in the planned range
+  mismatch,  // extra, or larger than planned, or not recognised
+  count_
+};
+constexpr std::size_t kReasons = static_cast<std::size_t>(Reason::count_);
+
+struct Arena {
+  std::uintptr_t base = 0;
+  Bytes size = 0;
+  std::uint32_t live = 0;  // blocks alive in it
+};
+
+struct Counters {
+  std::array<std::uint64_t, kReasons> requests{};  // by reason
+  std::uint64_t smaller = 0;                       // replayed in a slot larger than asked for
+  std::uint64_t missing = 0;                       // planned requests that did not come
+  Bytes live_bytes = 0;                            // asked for and not freed
+  Bytes peak_live_bytes = 0;
+  Bytes upstream_bytes = 0;  // of which upstream serves
+  Bytes arena_bytes = 0;     // all arenas, retired ones too
+  Bytes peak_reserved_bytes = 0;
+};
+
+// What end_step() says of the step.
+struct StepOutcome {
+  std::vector<Event> log;
+  bool complete = false;  // the log holds all of the step
+  bool clean = false;     // there was a plan, and every planned request was served from it
+};
+
+class Replay {
+ public:
+  static constexpr RequestNumber kWindow = 64;
+
+  Replay();
+
+  // The service that HostMemory asks (host_memory.hpp).
+  Grant request(Bytes size, Stream stream, ThreadId thread);
+  void adopt(BlockId id, std::uintptr_t address);
+  void cancel(BlockId id);
+  bool release(BlockId id);
+  Bytes size_of(BlockId id) const { return blocks_[id].size; }
+
+  // False where a step is running already.
+  bool begin_step(ThreadId thread);
+  StepOutcome end_step();
+  bool in_step() const { return recorder_.in_step(); }
+  void set_timestamps(bool on) { recorder_.set_timestamps(on); }
+
+  // Replays this plan from the next step on, in the current arena (`reserve` first where it is too small).
+  // Precondition: not in a step; the plan is valid (its placement was checked).
+  void install(std::shared_ptr<const Plan> plan);
+
+  // Makes [base, base + size) the arena. The old one is retired: it goes when its last block has gone.
+  void reserve(std::uintptr_t base, Bytes size);
+  const Arena& arena() const { return arenas_.back(); }
+
+  // Bases of retired arenas in which nothing lives any more; the caller gives them back.
+  std::vector<std::uintptr_t> take_dead_arenas();
+
+  const Counters& counters() const { return counters_; }
+  void reset_peaks();
+
+  // Every live block, for tests and invariants: disjoint address ranges.
+  std::vector<profiler::BlockId> live_blocks() const;
+  Range range_of(BlockId id) const;
+  void assert_invariants() const;
+
+ private:
+  enum class Alignment : std::uint8_t { exact, tentative, lost };
+  enum class Where : std::uint8_t { nowhere, upstream, slot, late };
+
+  struct Block {
+    std::uintptr_t address = 0;
+    Bytes size = 0;
+    Bytes capacity = 0;
+    Stream stream = 0;
+    profiler::Birth birth;
+    RequestNumber slot = kNoRequest;
+    std::uint32_t arena = 0;
+    Where where = Where::nowhere;
+  };
+
+  Grant serve_planned(RequestNumber k, Block& block);
+  Grant send_upstream(Block& block, Reason reason);
+  RequestNumber align(Bytes size);
+  RequestNumber resynchronize(Bytes size);
+  RequestNumber realign(Bytes size, Bytes previous, Alignment before) const;
+  bool equals(RequestNumber k, Bytes size) const { return k < plan_->size() && plan_->requested[k] == size; }
+  bool fits(RequestNumber k, Bytes size) const { return k < plan_->size() && size <= plan_->capacity[k]; }
+  void skip_to(RequestNumber k);
+  void process_due(RequestNumber k);
+  void make_late(BlockId id);
+  void note_peaks();
+
+  StepRecorder recorder_;
+  profiler::BlockTable<Block> blocks_;
+  std::shared_ptr<const Plan> plan_;
+  std::vector<BlockId> in_slot_;  // per request number: the block on schedule there
+  RangeSet late_;
+  std::vector<Arena> arenas_;  // the last one is current
+  Counters counters_;
+
+  ThreadId owner_ = 0;
+  RequestNumber cursor_ = 0;  // the request that the plan expects
+  Alignment alignment_ = Alignment::exact;  // of the previous request
+  Bytes previous_ = 0;                      // its size, where it was not exact
+  bool clean_ = true;
+};
+
+}  // namespace stowplan::allocator

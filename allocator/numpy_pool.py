@@ -1,0 +1,95 @@
+"""The pool for NumPy arrays in host memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import PoolError
+from ..profiler import Profile, _recorder
+from ..profiler.numpy_recorder import default_handler
+from ._core import HostPool
+from .controller import Controller
+from .plan import Plan
+from .stats import Stats
+from .step import Step
+
+HOST_ALIGNMENT = 64
+"""Bytes; a cache line and the widest vector load. NumPy's default handler promises 16."""
+
+
+class NumpyPool:
+    """Serve the NumPy allocations of this context, those of repeated steps from a plan.
+
+    NumPy's memory handler is context-local (NEP 49): the pool serves the thread or task that entered it. Arrays may leave
+    it, be freed on any thread, and outlive the pool.
+
+    Parameters
+    ----------
+    warmup
+        Steps that pass before one is recorded; first steps are seldom representative.
+    solver
+        Name of the packing solver, from `stowplan.packing.solvers`.
+
+    Raises
+    ------
+    PoolError
+        `warmup` is negative; the pool is entered twice; a step begins within a step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pool = NumpyPool(warmup=0)
+    >>> with pool:
+    ...     for _ in range(5):
+    ...         with pool.step():
+    ...             total = float((np.ones(1000) * 2).sum())
+    >>> pool.stats.plans, pool.stats.upstream == pool.stats.reasons["no_plan"]
+    (1, True)
+    """
+
+    def __init__(self, *, warmup: int = 1, solver: str = "auto") -> None:
+        self._host = HostPool("stowplan", default_handler())
+        self._controller = Controller(self._host, warmup=warmup, alignment=HOST_ALIGNMENT, solver=solver)
+        self._outer: Any = None
+
+    def __enter__(self) -> NumpyPool:
+        if self._outer is not None:
+            raise PoolError("this pool is entered already")
+        self._outer = _recorder.set_handler(self._host.handler)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _recorder.set_handler(self._outer)
+        self._outer = None
+
+    def step(self) -> Step:
+        """Return a context manager around one step, the code that repeats.
+
+        An exception that leaves the step passes on; what the step did is not taken for a record.
+        """
+        return Step(self._controller)
+
+    @property
+    def stats(self) -> Stats:
+        """A snapshot of the pool's counts."""
+        return self._controller.stats()
+
+    def profile(self) -> Profile:
+        """Return the profile of the last planned step.
+
+        Raises
+        ------
+        ProfileError
+            There is no plan yet.
+        """
+        return self._controller.profile()
+
+    def plan(self) -> Plan:
+        """Return the plan in use.
+
+        Raises
+        ------
+        ProfileError
+            There is no plan yet.
+        """
+        return self._controller.plan()

@@ -1,0 +1,56 @@
+"""What a pool says of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Counts since the pool was made, and bytes.
+
+    Attributes
+    ----------
+    replayed
+        Requests served from a plan.
+    upstream
+        Requests served by upstream; the sum of `reasons`.
+    reasons
+        Why requests went upstream: ``outside`` (not in a step), ``thread`` (in another thread's step), ``no_plan`` (warm-up,
+        record, confirm), ``escaped`` (the block is known to outlive the step), ``late`` (a late block stood in the way),
+        ``mismatch`` (an extra request, one larger than planned, or one not recognised).
+    smaller
+        Of the replayed requests, those that asked for less than planned.
+    missing
+        Planned requests that did not come.
+    plans
+        Plans made.
+    reoptimizations
+        Of these, those that replaced another.
+    arena_bytes
+        Bytes reserved in arenas, retired ones that still hold live blocks included.
+    live_bytes, peak_live_bytes
+        Bytes asked for and not freed, now and at the most.
+    peak_reserved_bytes
+        The most that arenas and upstream's live blocks took together.
+    lower_bound
+        Lower bound of the last plan, in bytes; no arena can be smaller. 0 before the first plan.
+    """
+
+    replayed: int
+    upstream: int
+    reasons: dict[str, int]
+    smaller: int
+    missing: int
+    plans: int
+    reoptimizations: int
+    arena_bytes: int
+    live_bytes: int
+    peak_live_bytes: int
+    peak_reserved_bytes: int
+    lower_bound: int
+
+    @property
+    def fragmentation(self) -> float:
+        """Arena bytes / lower bound - 1; 0 before the first plan."""
+        return self.arena_bytes / self.lower_bound - 1 if self.lower_bound else 0.0

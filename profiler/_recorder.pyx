@@ -1,0 +1,73 @@
+# distutils: language = c++
+"""Binding of the passive recorder: a NumPy memory handler that watches and passes everything on."""
+
+from libc.string cimport memcpy
+from libcpp cimport bool as cbool
+from libcpp.vector cimport vector
+
+import numpy as np
+
+cimport numpy as cnp
+
+from .steps import EVENT_DTYPE
+
+cnp.import_array()
+
+
+cdef extern from "passive_service.hpp" namespace "stowplan::profiler" nogil:
+    cdef cppclass Event:
+        pass
+
+    cdef cppclass RecordedStep:
+        vector[Event] log
+        cbool complete
+
+    cdef cppclass HostMemory "stowplan::profiler::HostMemory<stowplan::profiler::PassiveService>":
+        pass
+
+    cbool begin_recorded_step(HostMemory&) except +
+    RecordedStep end_recorded_step(HostMemory&) except +
+
+
+cdef extern from "profiler/numpy_capsule.hpp" namespace "stowplan::profiler":
+    object make_handler_capsule "stowplan::profiler::make_handler_capsule<stowplan::profiler::PassiveService>" (
+        const char* name, object upstream)
+    HostMemory* memory_of "stowplan::profiler::memory_of<stowplan::profiler::PassiveService>" (object capsule)
+
+
+cdef extern from "numpy/arrayobject.h":
+    object PyDataMem_SetHandler(object handler)
+    object PyDataMem_GetHandler()
+
+
+def current_handler():
+    """Return the NumPy memory handler (a capsule) of this context."""
+    return PyDataMem_GetHandler()
+
+
+def set_handler(handler):
+    """Make a capsule the NumPy memory handler of this context; return the former one."""
+    return PyDataMem_SetHandler(handler)
+
+
+cdef class HostRecorder:
+    """The capsule owns the recorder: arrays hold the capsule, so either may be dropped first."""
+
+    cdef readonly object handler
+    cdef HostMemory* memory
+
+    def __init__(self, upstream):
+        self.handler = make_handler_capsule(b"stowplan_recorder", upstream)
+        self.memory = memory_of(self.handler)
+
+    def begin_step(self):
+        """Start a step in this thread; False where one is running."""
+        return begin_recorded_step(self.memory[0])
+
+    def end_step(self):
+        """Return (log, complete)."""
+        cdef RecordedStep step = end_recorded_step(self.memory[0])
+        log = np.empty(step.log.size(), dtype=EVENT_DTYPE)
+        if step.log.size():
+            memcpy(cnp.PyArray_DATA(log), step.log.data(), step.log.size() * EVENT_DTYPE.itemsize)
+        return log, step.complete

@@ -1,0 +1,45 @@
+// Live blocks by a small integer: a vector of records with a free list. O(1), and no allocation once it has grown to
+// the largest number of blocks that were ever alive at once.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace stowplan::profiler {
+
+using BlockId = std::uint32_t;
+constexpr BlockId kNoBlock = UINT32_MAX;
+
+template <class Record>
+class BlockTable {
+ public:
+  BlockId insert(const Record& record) {
+    ++live_;
+    if (free_.empty()) {
+      records_.push_back(record);
+      free_.reserve(records_.capacity());  // so that erase() cannot fail
+      return static_cast<BlockId>(records_.size() - 1);
+    }
+    const BlockId id = free_.back();
+    free_.pop_back();
+    records_[id] = record;
+    return id;
+  }
+
+  void erase(BlockId id) {
+    --live_;
+    free_.push_back(id);
+  }
+
+  Record& operator[](BlockId id) { return records_[id]; }
+  const Record& operator[](BlockId id) const { return records_[id]; }
+  std::size_t live() const { return live_; }
+  std::size_t extent() const { return records_.size(); }  // every id is below it
+
+ private:
+  std::vector<Record> records_;
+  std::vector<BlockId> free_;
+  std::size_t live_ = 0;
+};
+
+}  // namespace stowplan::profiler

@@ -1,0 +1,163 @@
+// Host memory behind NumPy's allocator interface (NEP 49), with no Python in it.
+//
+// `HostMemory<Service>` turns the four C functions of NEP 49 into requests to a Service, which answers each with an
+// address or sends it upstream. One lock guards service and map; upstream is called outside it, because it is foreign
+// code. NumPy calls with the GIL held, but the interface does not promise it, and an array may be dropped anywhere.
+//
+// A Service is constructed from the Upstream and has
+//     Grant request(Bytes size, Stream stream, ThreadId thread)   address 0: ask upstream, then adopt() or cancel()
+//     void adopt(BlockId, std::uintptr_t)                         upstream's answer
+//     void cancel(BlockId)                                        upstream had none
+//     bool release(BlockId)                                       true: the block is upstream's, free it there
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "address_map.hpp"
+#include "block_table.hpp"
+#include "step_recorder.hpp"
+
+namespace stowplan::profiler {
+
+using ThreadId = std::uintptr_t;
+
+// A number that no two running threads share: the address of a thread-local byte.
+inline ThreadId current_thread() {
+  static thread_local char here;
+  return reinterpret_cast<ThreadId>(&here);
+}
+
+struct Grant {
+  std::uintptr_t address = 0;
+  BlockId id = kNoBlock;
+};
+
+// NumPy's PyDataMemAllocator, field by field.
+struct Upstream {
+  void* ctx = nullptr;
+  void* (*malloc)(void* ctx, std::size_t size) = nullptr;
+  void* (*calloc)(void* ctx, std::size_t count, std::size_t item_size) = nullptr;
+  void* (*realloc)(void* ctx, void* ptr, std::size_t new_size) = nullptr;
+  void (*free)(void* ctx, void* ptr, std::size_t size) = nullptr;
+};
+
+template <class Service>
+class HostMemory {
+ public:
+  explicit HostMemory(const Upstream& upstream) : upstream_(upstream), service_(upstream) {}
+  HostMemory(const HostMemory&) = delete;
+  HostMemory& operator=(const HostMemory&) = delete;
+
+  void* malloc(std::size_t size) {
+    const Grant grant = request(size);
+    if (grant.address != 0) return reinterpret_cast<void*>(grant.address);
+    return adopt(grant.id, upstream_.malloc(upstream_.ctx, size));
+  }
+
+  void* calloc(std::size_t count, std::size_t item_size) {
+    std::size_t size = 0;
+    if (__builtin_mul_overflow(count, item_size, &size)) return nullptr;
+    const Grant grant = request(size);
+    if (grant.address != 0) {
+      // The arena is recycled memory: nobody has zeroed it.
+      return std::memset(reinterpret_cast<void*>(grant.address), 0, size);
+    }
+    return adopt(grant.id, upstream_.calloc(upstream_.ctx, count, item_size));
+  }
+
+  // A new block, a copy, and a free: in the log and in the plan these are what they are.
+  void* realloc(void* old, std::size_t new_size) {
+    if (old == nullptr) return malloc(new_size);
+    std::size_t old_size = 0;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      const BlockId id = blocks_by_address_.find(reinterpret_cast<std::uintptr_t>(old));
+      if (id == kNoBlock) return nullptr;
+      old_size = static_cast<std::size_t>(service_.size_of(id));
+    }
+    void* fresh = malloc(new_size);
+    if (fresh == nullptr) return nullptr;
+    std::memcpy(fresh, old, old_size < new_size ? old_size : new_size);
+    free(old);
+    return fresh;
+  }
+
+  // The size that NumPy passes to free is a best guess, so the map is asked instead.
+  void free(void* ptr) {
+    if (ptr == nullptr) return;
+    bool to_upstream = true;
+    std::size_t size = 0;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      const BlockId id = blocks_by_address_.take(reinterpret_cast<std::uintptr_t>(ptr));
+      if (id != kNoBlock) {
+        size = static_cast<std::size_t>(service_.size_of(id));
+        to_upstream = service_.release(id);
+      }
+    }
+    if (to_upstream) upstream_.free(upstream_.ctx, ptr, size);
+  }
+
+  // Runs `f(service)` under the lock.
+  template <class F>
+  auto locked(F&& f) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return std::forward<F>(f)(service_);
+  }
+
+  const Upstream& upstream() const { return upstream_; }
+
+ private:
+  Grant request(std::size_t size) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const Grant grant = service_.request(static_cast<Bytes>(size), 0, current_thread());
+    if (grant.address != 0) blocks_by_address_.insert(grant.address, grant.id);
+    return grant;
+  }
+
+  void* adopt(BlockId id, void* ptr) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (ptr == nullptr) {
+      service_.cancel(id);
+      return nullptr;
+    }
+    const auto address = reinterpret_cast<std::uintptr_t>(ptr);
+    service_.adopt(id, address);
+    blocks_by_address_.insert(address, id);
+    return ptr;
+  }
+
+  std::mutex mutex_;
+  const Upstream upstream_;
+  Service service_;
+  AddressMap blocks_by_address_;
+};
+
+// The C functions of NEP 49 over a HostMemory as `ctx`. Without memory for the bookkeeping they fail as upstream would.
+template <class Service>
+struct NumpyHandler {
+  using Memory = HostMemory<Service>;
+  static void* malloc(void* ctx, std::size_t size) noexcept try {
+    return static_cast<Memory*>(ctx)->malloc(size);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+  static void* calloc(void* ctx, std::size_t count, std::size_t item_size) noexcept try {
+    return static_cast<Memory*>(ctx)->calloc(count, item_size);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+  static void* realloc(void* ctx, void* ptr, std::size_t new_size) noexcept try {
+    return static_cast<Memory*>(ctx)->realloc(ptr, new_size);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+  static void free(void* ctx, void* ptr, std::size_t) noexcept { static_cast<Memory*>(ctx)->free(ptr); }
+};
+
+}  // namespace stowplan::profiler

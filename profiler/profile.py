@@ -1,0 +1,288 @@
+"""The profile: the blocks of one step, in columns.
+
+The logical clock advances by one at every allocation and every free of the step. The step repeats, so time is a circle
+of length `period`::
+
+    tick      0     1     2     3     4     5  =  0 of the following step
+    block 0   [=================)                      start 0, end 3
+    block 1         [-----------                       start 1, end -1: escaped, never freed
+    block 2   ====)             [===============       start 4, end 6: wrapped, freed at tick 1 of the following step
+
+Wrapped blocks are Chainer's gradients, for example: `cleargrads` runs after the next forward pass.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import minimalloc
+from ..errors import FormatError, ProfileError
+from ..files import atomic_write
+
+IntArray = npt.NDArray[np.int64]
+
+ESCAPED = -1
+UNKNOWN_NS = -1
+_FORMAT = "stowplan-profile"
+_VERSION = 1
+
+
+def _none() -> IntArray:
+    return np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """The blocks of one step. Immutable; all columns are read-only int64 arrays (n,), in the order of the requests.
+
+    Attributes
+    ----------
+    size
+        Bytes that were asked for.
+    start
+        Tick of the allocation, ``0 <= start < period``, rising.
+    end
+        Tick of the free: above ``start``, at most ``start + period``. From ``period`` on: a wrapped block, freed at tick
+        ``end - period`` of the following step. `ESCAPED` (-1): not freed by the end of the following step.
+    stream
+        The stream that the block was asked for on; 0 on the host. Zeros where not given.
+    alloc_ns, free_ns
+        Wall clock of the allocation and of the free, in nanoseconds since the epoch; `UNKNOWN_NS` (-1) where not known.
+    period
+        Length of the step in ticks.
+
+    Raises
+    ------
+    ProfileError
+        The columns contradict each other or the clock.
+    """
+
+    size: IntArray
+    start: IntArray
+    end: IntArray
+    stream: IntArray = field(default_factory=_none)
+    alloc_ns: IntArray = field(default_factory=_none)
+    free_ns: IntArray = field(default_factory=_none)
+    period: int = 0
+
+    def __post_init__(self) -> None:
+        n = np.asarray(self.size).shape[0] if np.asarray(self.size).ndim == 1 else -1
+        for name, default in (
+            ("size", None),
+            ("start", None),
+            ("end", None),
+            ("stream", 0),
+            ("alloc_ns", UNKNOWN_NS),
+            ("free_ns", UNKNOWN_NS),
+        ):
+            given = np.asarray(getattr(self, name))
+            if default is not None and given.size == 0:
+                given = np.full(max(n, 0), default, dtype=np.int64)
+            if given.ndim != 1 or given.shape[0] != n:
+                raise ProfileError(f"{name} has the shape {given.shape}; expected ({max(n, 0)},), one entry per block")
+            if given.size and given.dtype.kind not in "iu":
+                raise ProfileError(f"{name} has the dtype {given.dtype}; expected integers")
+            column = given.astype(np.int64)
+            column.setflags(write=False)
+            object.__setattr__(self, name, column)
+        object.__setattr__(self, "period", int(self.period))
+        self._refuse(self.size < 0, "the size {size} is negative; expected 0 or more bytes")
+        self._refuse(
+            (self.start < 0) | (self.start >= self.period),
+            "the start {start} is outside the step; expected 0 up to the period",
+        )
+        kept = self.end != ESCAPED
+        self._refuse(kept & (self.end <= self.start), "the lifetime [{start}, {end}) is empty; expected start < end")
+        self._refuse(
+            kept & (self.end > self.start + self.period),
+            "the lifetime [{start}, {end}) is longer than the period",
+        )
+        if n > 1 and (np.diff(self.start) <= 0).any():
+            raise ProfileError("the starts do not rise; expected the order of the requests")
+
+    def _refuse(self, bad: npt.NDArray[np.bool_], message: str) -> None:
+        if bad.any():
+            i = int(bad.argmax())
+            values = {"size": self.size[i], "start": self.start[i], "end": self.end[i]}
+            raise ProfileError(f"block {i}: {message.format(**values)} (period {self.period})")
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Profile):
+            return NotImplemented
+        return self.period == other.period and all(
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in _COLUMNS
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return (
+            f"<Profile: {len(self)} blocks ({int(self.wrapped.sum())} wrapped, {int(self.escaped.sum())} escaped), "
+            f"period {self.period}, live peak {self.live_peak} bytes>"
+        )
+
+    @property
+    def escaped(self) -> npt.NDArray[np.bool_]:
+        """Which blocks have escaped, bool (n,)."""
+        return self.end == ESCAPED
+
+    @property
+    def wrapped(self) -> npt.NDArray[np.bool_]:
+        """Which blocks are freed in the following step, bool (n,)."""
+        return self.end >= self.period
+
+    @property
+    def live_peak(self) -> int:
+        """Most bytes, as asked for, that the planned blocks (not the escaped ones) have alive at once."""
+        live = self.live_bytes()
+        return int(live.max()) if len(live) else 0
+
+    def live_bytes(self) -> IntArray:
+        """Bytes of planned blocks alive just after each tick of the circle, int64 (period,)."""
+        kept = ~self.escaped
+        delta = np.zeros(self.period, dtype=np.int64)
+        np.add.at(delta, self.start[kept], self.size[kept])
+        np.subtract.at(delta, self.end[kept] % max(self.period, 1), self.size[kept])
+        return np.cumsum(delta) + int(self.size[self.wrapped].sum())
+
+    # ------------------------------------------------------------------------------------------------------- files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one versioned file (NumPy's .npz, no pickle), atomically.
+
+        Raises
+        ------
+        OSError
+            The file cannot be written. The old one, if any, is untouched.
+        """
+        header = json.dumps({"format": _FORMAT, "version": _VERSION, "period": self.period})
+        columns = {name: getattr(self, name) for name in _COLUMNS}
+        with atomic_write(path) as file:
+            np.savez_compressed(file, header=np.frombuffer(header.encode(), dtype=np.uint8), **columns)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Profile:
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        FormatError
+            The file is truncated, foreign, of a later version, or its columns contradict each other.
+        OSError
+            The file cannot be opened.
+        """
+        try:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+                header = _read_header(path, archive)
+                columns = {name: archive[name] for name in _COLUMNS}
+            return cls(**columns, period=header["period"])
+        except FormatError:
+            raise
+        except KeyError as error:
+            raise FormatError(path, f"{error.args[0]}; expected the columns {', '.join(_COLUMNS)}") from None
+        except ProfileError as error:
+            raise FormatError(path, str(error)) from None
+        except (ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zipfile.zlib.error) as error:
+            raise FormatError(path, f"not a profile, or a truncated one ({error})") from None
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the planned blocks in google/minimalloc's format, atomically.
+
+        A wrapped block is alive in ``[0, period)`` except one gap. Ids are request numbers. Escaped blocks, streams and
+        wall-clock times have no place in the format and are left out.
+        """
+        rows = np.flatnonzero(~self.escaped)
+        start, end, gaps = self.on_line(rows)
+        table = minimalloc.Table(
+            id=tuple(map(str, rows.tolist())),
+            lower=start,
+            upper=end,
+            size=self.size[rows],
+            alignment=np.ones(len(rows), dtype=np.int64),
+            hint=np.full(len(rows), -1, dtype=np.int64),
+            gaps=np.pad(gaps, ((0, 0), (0, 2))),
+            offset=None,
+        )
+        minimalloc.write(path, table)
+
+    def on_line(self, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+        """Cut the circle at tick 0: the lifetimes of planned blocks on the line ``[0, period)``.
+
+        Parameters
+        ----------
+        rows
+            Numbers of planned blocks, int64 (k,).
+
+        Returns
+        -------
+        start, end
+            Ticks, int64 (k,).
+        gaps
+            int64 (m, 3): position in `rows`, start and end of the gap of each wrapped block.
+        """
+        start, end = self.start[rows], self.end[rows]  # copies
+        wrapped = np.flatnonzero(end > self.period)
+        gaps = np.column_stack([wrapped, end[wrapped] - self.period, start[wrapped]])
+        start[wrapped], end[wrapped] = 0, self.period
+        return start, end, gaps[gaps[:, 1] < gaps[:, 2]]
+
+    @classmethod
+    def from_csv(cls, path: str | os.PathLike[str]) -> Profile:
+        """Read a problem in google/minimalloc's format as the profile of a step.
+
+        The clock is made anew: one tick per allocation and per free, frees before allocations of the same moment. A
+        block alive from the first tick to the last with one gap between is read as a wrapped block.
+
+        Raises
+        ------
+        FormatError
+            As `stowplan.minimalloc.read`, or a block has gaps that a profile cannot hold.
+        """
+        table = minimalloc.read(path)
+        n = len(table.size)
+        if n == 0:
+            return cls(_none(), _none(), _none())
+        first, last = table.lower.min(), table.upper.max()
+        start, end = table.lower.copy(), table.upper.copy()
+        wraps = np.zeros(n, dtype=bool)
+        for row, gap_start, gap_end, *window in table.gaps.tolist():
+            whole = table.lower[row] == first and table.upper[row] == last and first < gap_start and gap_end < last
+            if wraps[row] or not whole or any(window):
+                name = table.id[row]
+                raise FormatError(path, f"block {name!r}: a profile holds one gap, in a block alive from end to end")
+            start[row], end[row], wraps[row] = gap_end, gap_start, True
+
+        when = np.concatenate([end, start])
+        is_start = np.repeat([0, 1], n)
+        order = np.lexsort((np.concatenate([np.arange(n)] * 2), is_start, when))
+        tick = np.empty(2 * n, dtype=np.int64)
+        tick[order] = np.arange(2 * n)
+        new_start, new_end = tick[n:], tick[:n] + np.where(wraps, 2 * n, 0)
+        by_start = np.argsort(new_start)
+        return cls(table.size[by_start], new_start[by_start], new_end[by_start], period=2 * n)
+
+
+_COLUMNS = tuple(f.name for f in fields(Profile) if f.name != "period")
+
+
+def _read_header(path: str | os.PathLike[str], archive: Any) -> dict[str, Any]:
+    if "header" not in archive:
+        raise FormatError(path, "not a stowplan profile; expected a file written by Profile.save")
+    header = json.loads(bytes(archive["header"]).decode())
+    if not isinstance(header, dict) or header.get("format") != _FORMAT:
+        raise FormatError(path, "not a stowplan profile; expected a file written by Profile.save")
+    if header.get("version") != _VERSION:
+        raise FormatError(path, f"profile version {header.get('version')!r}; this stowplan reads version {_VERSION}")
+    if not isinstance(header.get("period"), int):
+        raise FormatError(path, f"the period is {header.get('period')!r}; expected an integer")
+    return header

@@ -1,0 +1,36 @@
+"""stowplan: a profile-guided memory planner and runtime allocator for array programs.
+
+Watch one step of a program that repeats, compute the best place for every block, reserve one arena, and serve every
+later step from it by returning precomputed addresses.
+
+Importing this module imports no array framework and no compiled code; names are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._version import __version__
+from .errors import StowplanError
+
+if TYPE_CHECKING:
+    from .allocator import NumpyPool
+    from .profiler import NumpyRecorder, Profile
+
+__all__ = ["NumpyPool", "NumpyRecorder", "Profile", "StowplanError", "__version__"]
+
+_LAZY = {"NumpyPool": "allocator", "NumpyRecorder": "profiler", "Profile": "profiler"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

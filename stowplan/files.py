@@ -1,0 +1,40 @@
+"""Writing files so that they appear complete or not at all. A leaf below the packages: it imports nothing of ours."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+
+@contextmanager
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a temporary file beside `path` for writing, and rename it to `path` when the block ends well.
+
+    When the block raises, the temporary file is removed and what stood at `path` is untouched. Permissions are those
+    that a plain ``open`` would give: the old file's, or the umask's.
+
+    Raises
+    ------
+    OSError
+        The folder cannot be written.
+    """
+    target = os.path.realpath(path)
+    folder, name = os.path.split(target)
+    try:
+        mode = os.stat(target).st_mode & 0o777
+    except FileNotFoundError:
+        umask = os.umask(0)
+        os.umask(umask)
+        mode = 0o666 & ~umask
+    handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        os.chmod(temporary, mode)
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise

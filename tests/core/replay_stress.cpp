@@ -1,0 +1,183 @@
+// Threads that allocate and free through one pool at once, for sanitizer builds (make asan, make tsan).
+//
+// One thread repeats a step against a plan, with extra, missing, larger and smaller requests thrown in and blocks kept
+// far too long; the others allocate outside the step and free each other's blocks and the step's. Every block carries a
+// byte pattern that is checked when it dies: an overlap shows as a broken pattern, a race as a TSan report, and every
+// mutation asserts the core's invariants (STOWPLAN_DEBUG).
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "host_pool.hpp"
+
+using namespace stowplan::allocator;
+using stowplan::profiler::current_thread;
+
+namespace {
+
+void* up_malloc(void*, std::size_t size) { return std::malloc(size); }
+void* up_calloc(void*, std::size_t n, std::size_t size) { return std::calloc(n, size); }
+void* up_realloc(void*, void* p, std::size_t size) { return std::realloc(p, size); }
+void up_free(void*, void* p, std::size_t) { std::free(p); }
+
+struct Held {
+  unsigned char* ptr;
+  std::size_t size;
+  unsigned char pattern;
+};
+
+[[noreturn]] void fail(const char* what) {
+  std::fprintf(stderr, "replay_stress: %s\n", what);
+  std::exit(1);
+}
+
+Held allocate(HostMemory& memory, std::size_t size, std::mt19937& random) {
+  const auto pattern = static_cast<unsigned char>(random());
+  auto* ptr = static_cast<unsigned char*>(random() % 8 == 0 ? memory.calloc(1, size) : memory.malloc(size));
+  if (ptr == nullptr) fail("out of memory");
+  std::memset(ptr, pattern, size);
+  return {ptr, size, pattern};
+}
+
+void drop(HostMemory& memory, const Held& block) {
+  for (std::size_t i = 0; i < block.size; ++i) {
+    if (block.ptr[i] != block.pattern) fail("a block's bytes were overwritten while it was alive");
+  }
+  memory.free(block.ptr);
+}
+
+// Blocks on their way from one thread to another.
+class Exchange {
+ public:
+  void put(const Held& block) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    blocks_.push_back(block);
+  }
+  bool take(Held& block, std::mt19937& random) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (blocks_.empty()) return false;
+    std::swap(blocks_[random() % blocks_.size()], blocks_.back());
+    block = blocks_.back();
+    blocks_.pop_back();
+    return true;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Held> blocks_;
+};
+
+constexpr int kRequests = 24;
+constexpr int kLifetime = 5;  // block i is freed before request i + kLifetime; the last ones wrap
+
+// A valid plan by construction: blocks alive together stand in different slots of equal capacity.
+std::shared_ptr<const Plan> make_plan(Bytes unit) {
+  auto plan = std::make_shared<Plan>();
+  std::vector<std::vector<RequestNumber>> due(kRequests + 1);
+  for (int i = 0; i < kRequests; ++i) {
+    plan->requested.push_back(1024 - i);
+    plan->capacity.push_back(unit);
+    plan->offset.push_back(i == 7 ? kUnplanned : unit * (i % (kLifetime + 1)));
+    if (i != 7) due[(i + kLifetime) % kRequests].push_back(i);
+  }
+  for (const auto& numbers : due) {
+    plan->due_begin.push_back(static_cast<std::uint32_t>(plan->due.size()));
+    plan->due.insert(plan->due.end(), numbers.begin(), numbers.end());
+  }
+  plan->due_begin.push_back(static_cast<std::uint32_t>(plan->due.size()));
+  plan->arena_bytes = unit * (kLifetime + 1);
+  return plan;
+}
+static_assert(kRequests % (kLifetime + 1) == 0, "the slots of wrapped blocks must fit round the circle");
+
+void run_steps(HostMemory& memory, Exchange& exchange, int steps) {
+  std::mt19937 random(1);
+  std::vector<std::pair<int, Held>> alive;  // (steps * kRequests at which it is due, block)
+  int clock = 0;
+  for (int step = 0; step < steps; ++step) {
+    if (step % 50 == 10 && !host_install(memory, make_plan(1024 + 64 * (step % 4)))) fail("no memory for an arena");
+    if (!host_begin_step(memory)) fail("a step is running already");
+    for (int i = 0; i < kRequests; ++i, ++clock) {
+      alive.erase(std::remove_if(alive.begin(), alive.end(),
+                                 [&](const auto& x) {
+                                   if (x.first > clock) return false;
+                                   drop(memory, x.second);
+                                   return true;
+                                 }),
+                  alive.end());
+      std::size_t size = 1024 - static_cast<std::size_t>(i);
+      switch (random() % 40) {
+        case 0: size += 4096; break;                                         // larger
+        case 1: size /= 2; break;                                            // smaller
+        case 2: continue;                                                    // missing
+        case 3: drop(memory, allocate(memory, random() % 3000, random)); break;  // extra
+        case 4: exchange.put(allocate(memory, size, random)); continue;      // freed on another thread, some time
+        default: break;
+      }
+      const int keep = random() % 25 == 0 ? 60 : kLifetime;  // late
+      alive.emplace_back(clock + keep, allocate(memory, size, random));
+    }
+    host_end_step(memory);
+  }
+  for (const auto& x : alive) drop(memory, x.second);
+}
+
+void run_beside(HostMemory& memory, Exchange& exchange, unsigned seed, const std::atomic<bool>& stepping) {
+  std::mt19937 random(seed);
+  std::vector<Held> own;
+  while (stepping) {
+    own.push_back(allocate(memory, random() % 2000, random));
+    Held block;
+    if (random() % 3 == 0) {
+      exchange.put(own.back());
+      own.pop_back();
+    }
+    if (random() % 2 == 0 && exchange.take(block, random)) drop(memory, block);
+    if (own.size() > 20) {
+      drop(memory, own.front());
+      own.erase(own.begin());
+    }
+    if (random() % 16 == 0) host_counters(memory);
+  }
+  for (const Held& block : own) drop(memory, block);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int scale = argc > 1 ? std::atoi(argv[1]) : 1;
+  HostMemory memory({nullptr, up_malloc, up_calloc, up_realloc, up_free});
+  Exchange exchange;
+  std::vector<std::thread> threads;
+  std::atomic<bool> stepping{true};
+  for (unsigned seed = 2; seed < 6; ++seed) {
+    threads.emplace_back([&, seed] { run_beside(memory, exchange, seed, stepping); });
+  }
+  threads.emplace_back([&] {
+    run_steps(memory, exchange, 400 * scale);
+    stepping = false;
+  });
+  for (std::thread& thread : threads) thread.join();
+  std::mt19937 random(0);
+  for (Held block{}; exchange.take(block, random);) drop(memory, block);
+
+  const Counters counters = host_counters(memory);
+  if (counters.live_bytes != 0 || counters.upstream_bytes != 0) fail("bytes are missing");
+  if (counters.requests[static_cast<std::size_t>(Reason::replayed)] == 0) fail("nothing was replayed");
+  for (const Reason reason : {Reason::outside, Reason::thread, Reason::escaped, Reason::late, Reason::mismatch}) {
+    if (counters.requests[static_cast<std::size_t>(reason)] == 0) fail("a path was never taken");
+  }
+  std::printf("replay_stress: %llu requests replayed, %llu smaller, %llu missing, no overlap, no byte lost\n",
+              static_cast<unsigned long long>(counters.requests[0]), static_cast<unsigned long long>(counters.smaller),
+              static_cast<unsigned long long>(counters.missing));
+  return 0;
+}
