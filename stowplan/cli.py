@@ -20,7 +20,7 @@ class _Group(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except StowplanError as error:
+        except (StowplanError, OSError) as error:
             failure = click.ClickException(str(error))
             failure.exit_code = 2
             raise failure from error

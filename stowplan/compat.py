@@ -157,8 +157,10 @@ def _require_importable() -> None:
 
 def _environment_check_runs() -> bool:
     try:
-        importlib.import_module("numpy.distutils.system_info")
-        importlib.import_module("pkg_resources")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # both announce their own end
+            importlib.import_module("numpy.distutils.system_info")
+            importlib.import_module("pkg_resources")
     except Exception:  # missing, or there and broken: an old pkg_resources on Python 3.12 raises AttributeError
         return False
     return True

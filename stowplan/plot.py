@@ -2,41 +2,43 @@
 
 ::
 
+    live bytes  __/\\___/\\/\\___       their sum at each tick; its peak is the lower bound
     address
        |   +-----------+ +----+        a rectangle's width: the block's lifetime on the logical clock
        |   |           | |    |        its height: its size
-       |   +---+-------+-+----+
-       |   |   |              |        wrapped blocks (freed in the following step) touch the right edge and come in again
-       +---+---+--------------+--->    at the left one, at the same address
+       |---+---+-------+-+----+--
+       |   :   |              |        wrapped blocks (freed in the following step) leave at the right edge and come in
+       +---+---+--------------+-->     again at the left one, at the same address
                           clock
 
-Matplotlib is imported when a picture is made, and drawn without a display.
+Matplotlib is imported when a picture is made, and needs no display.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .errors import MissingDependencyError
+from .files import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from .packing import Placement, Problem
 
-__all__ = ["draw_placement", "require_matplotlib", "save_placement"]
+__all__ = ["draw_placement", "human_bytes", "require_matplotlib", "save_placement"]
 
 _INK = "#1b2a34"
-_GRID = "#d5dde2"
+_GRID = "#dfe5e8"
 _BOUND = "#c8402f"
-# From small to large, on a logarithmic scale: pale sand to deep sea. Neighbours in size stay neighbours in colour.
-_COLOURS = ["#e9dfb8", "#c9d8a2", "#8fc7a9", "#4aa8b0", "#2c7fa6", "#27548a", "#23305e"]
+# Tints alternate, so that blocks that lie on each other can be told apart without outlines, which would hide thin ones.
+_WITHIN = ["#1f5f7a", "#2f7f97", "#27708a", "#4593a8"]
+_WRAPPED = ["#d98e2b", "#e8ab55", "#dd9a3e", "#efbd74"]
 
 
 def require_matplotlib() -> None:
@@ -45,76 +47,61 @@ def require_matplotlib() -> None:
         raise MissingDependencyError("matplotlib is not installed; expected for pictures: pip install 'stowplan[plot]'")
 
 
-def draw_placement(axes: Axes, problem: Problem, placement: Placement) -> None:
-    """Draw the blocks of a placement, with the sum of the live sizes and the lower bound on top.
+def draw_placement(figure: Figure, problem: Problem, placement: Placement, *, title: str = "Placement") -> None:
+    """Draw a placement into an empty figure.
 
     Parameters
     ----------
-    axes
-        Where to draw. Limits, labels and legend are set.
+    figure
+        Gets two axes, which share the clock: live bytes above, blocks below.
     problem, placement
         The blocks and their offsets. A block with gaps is drawn piece by piece.
+    title
+        First line. The figures stand below it.
     """
-    from matplotlib.collections import PolyCollection
-    from matplotlib.colors import LinearSegmentedColormap, LogNorm
-    from matplotlib.ticker import FuncFormatter
-
-    block, time, address = _rectangles(problem, placement)
+    above, below = figure.subplots(2, sharex=True, gridspec_kw={"height_ratios": [1, 5], "hspace": 0.03})
     unit, unit_name = _unit(placement.peak)
-    left, right = time.T
-    bottom, top = (address / unit).T
-    corners = np.stack(
-        [np.stack([left, left, right, right], axis=1), np.stack([bottom, top, top, bottom], axis=1)], axis=2
-    )
-    size = np.maximum(problem.size[block], 1)
-    largest = max(int(size.max(initial=1)), 2)
-    rectangles = PolyCollection(
-        list(corners),
-        array=size.astype(np.float64),
-        norm=LogNorm(max(largest / 1e6, 1.0), largest),
-        cmap=LinearSegmentedColormap.from_list("cargo", _COLOURS),
-        # Thousands of outlines would drown a picture of small blocks: the more blocks, the finer the line.
-        edgecolors="white",
-        linewidths=float(np.clip(40 / np.sqrt(len(block) + 1), 0.12, 0.8)),
-    )
-    axes.add_collection(rectangles)
+    for axes in (above, below):
+        axes.set_axisbelow(True)
+        axes.grid(color=_GRID, linewidth=0.6)
+        axes.tick_params(colors=_INK, length=3, labelsize=9)
+        axes.set_ylim(0, max(placement.peak / unit, 1e-9) * 1.04)
+        axes.spines[["top", "right"]].set_visible(False)
+    _draw_live_bytes(above, problem, placement, unit)
+    above.tick_params(labelbottom=False)
+    above.set_ylabel(f"live ({unit_name})", color=_INK)
+    _draw_blocks(below, problem, placement, unit)
+    if len(problem):
+        below.set_xlim(int(problem.start.min()), int(problem.end.max()))
+    below.set_ylabel(f"address in the arena ({unit_name})", color=_INK)
+    below.set_xlabel("logical clock (allocations and frees)", color=_INK)
+    below.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    figure.align_ylabels()
 
-    span = (int(problem.start.min()), int(problem.end.max())) if len(problem) else (0, 1)
-    clock, live = _live_bytes(problem)
-    axes.step(clock, live / unit, where="post", color=_INK, linewidth=1.1, label="live bytes")
-    axes.axhline(
-        placement.lower_bound / unit, color=_BOUND, linewidth=1.1, linestyle=(0, (6, 3)), label="lower bound"
+    above.set_title(title, loc="left", color=_INK, fontsize=14, fontweight="bold", pad=26)
+    above.text(0, 1.1, _figures(problem, placement), transform=above.transAxes, color=_INK, fontsize=10)
+    figure.legend(
+        *_legend(problem),
+        loc="outside lower right",
+        ncols=4,
+        frameon=False,
+        fontsize=9,
+        labelcolor=_INK,
+        handlelength=1.6,
     )
-    axes.set_xlim(*span)
-    axes.set_ylim(0, max(placement.peak / unit, 1e-9) * 1.04)
-    axes.set_xlabel("logical clock (allocations and frees)", color=_INK)
-    axes.set_ylabel(f"address in the arena ({unit_name})", color=_INK)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.set_axisbelow(True)
-    axes.grid(color=_GRID, linewidth=0.6)
-    axes.tick_params(colors=_INK, length=3)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    axes.legend(loc="upper right", frameon=True, framealpha=0.9, edgecolor="none", fontsize=9)
-    bar = axes.figure.colorbar(rectangles, ax=axes, pad=0.012, aspect=40)
-    bar.set_label("block size", color=_INK)
-    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: human_bytes(value)))
-    bar.outline.set_visible(False)  # type: ignore[operator]
 
 
 def save_placement(
     path: str | os.PathLike[str], problem: Problem, placement: Placement, *, title: str = "Placement"
 ) -> None:
-    """Write the picture of a placement as PNG, atomically.
+    """Write the picture of a placement as PNG, whole or not at all.
 
     Parameters
     ----------
     path
-        The file; replaced if it exists. On an error nothing is written.
-    problem, placement
+        The file; replaced if it exists.
+    problem, placement, title
         As for `draw_placement`.
-    title
-        First line of the title. The figures stand below it.
 
     Raises
     ------
@@ -127,22 +114,11 @@ def save_placement(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(12, 6.2), dpi=130, layout="constrained")
+    figure = Figure(figsize=(12, 7), dpi=130, layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    draw_placement(axes, problem, placement)
-    axes.set_title(title, loc="left", color=_INK, fontsize=13, fontweight="bold", pad=24)
-    axes.text(0, 1.02, _figures(problem, placement), transform=axes.transAxes, color=_INK, fontsize=10)
-    target = Path(path)
-    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
-        try:
-            figure.savefig(file, format="png")
-            file.flush()
-            Path(file.name).chmod(0o644)  # a temporary file is its owner's alone
-            Path(file.name).replace(target)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
+    draw_placement(figure, problem, placement, title=title)
+    with atomic_write(path) as file:
+        figure.savefig(file, format="png")
 
 
 def human_bytes(count: float) -> str:
@@ -160,11 +136,59 @@ def _unit(count: float) -> tuple[int, str]:
 
 
 def _figures(problem: Problem, placement: Placement) -> str:
-    fragmentation = f"fragmentation {placement.gap:.2%}" + (", optimal" if placement.optimal else "")
+    fragmentation = f"fragmentation {placement.gap:.2%}" + (" (optimal)" if placement.optimal else "")
     return (
         f"{len(problem):,} blocks   ·   arena {human_bytes(placement.peak)}   ·   "
         f"lower bound {human_bytes(placement.lower_bound)}   ·   {fragmentation}   ·   solver {placement.solver}"
     )
+
+
+def _legend(problem: Problem) -> tuple[list[Any], list[str]]:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles: list[Any] = [Patch(color=_WITHIN[1])]
+    labels = ["freed in the step" if _wrapped(problem).any() else "block"]
+    if _wrapped(problem).any():
+        handles.append(Patch(color=_WRAPPED[0]))
+        labels.append("freed in the following step (both edges)")
+    handles.append(Line2D([], [], color=_BOUND, linewidth=1.2, linestyle=(0, (5, 2))))
+    return handles, [*labels, "lower bound"]
+
+
+def _draw_blocks(axes: Axes, problem: Problem, placement: Placement, unit: int) -> None:
+    from matplotlib.collections import PolyCollection
+    from matplotlib.colors import to_rgba_array
+
+    block, time, address = _rectangles(problem, placement)
+    (left, right), (bottom, top) = time.T, address.T / unit
+    corners = [np.stack([left, left, right, right], axis=1), np.stack([bottom, top, top, bottom], axis=1)]
+    # Rank by address: neighbours in the picture get different tints.
+    rank = np.empty(len(problem), dtype=np.int64)
+    rank[np.lexsort((problem.start, placement.offsets))] = np.arange(len(problem))
+    tints = np.concatenate([to_rgba_array(_WITHIN), to_rgba_array(_WRAPPED)])
+    tint = tints[rank % len(_WITHIN) + len(_WITHIN) * _wrapped(problem)]
+    # An edge of the face's own colour keeps the thinnest block visible.
+    axes.add_collection(
+        PolyCollection(list(np.stack(corners, axis=2)), facecolors=tint[block], edgecolors=tint[block], linewidths=0.25)
+    )
+    axes.axhline(placement.lower_bound / unit, color=_BOUND, linewidth=1.2, linestyle=(0, (5, 2)))
+
+
+def _draw_live_bytes(axes: Axes, problem: Problem, placement: Placement, unit: int) -> None:
+    clock, live = _live_bytes(problem)
+    axes.fill_between(clock, live / unit, step="post", color=_INK, alpha=0.75, linewidth=0)
+    axes.axhline(placement.lower_bound / unit, color=_BOUND, linewidth=1.2, linestyle=(0, (5, 2)))
+
+
+def _wrapped(problem: Problem) -> Any:
+    """Which blocks are alive from the first tick to the last with an empty gap between, bool (n,)."""
+    wrapped = np.zeros(len(problem), dtype=bool)
+    block, _, _, lower, upper = problem.gaps.T
+    if len(block):
+        whole = (problem.start == problem.start.min()) & (problem.end == problem.end.max())
+        wrapped[block[(lower == upper) & whole[block]]] = True
+    return wrapped
 
 
 def _rectangles(problem: Problem, placement: Placement) -> tuple[Any, Any, Any]:

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import click
 
+from ._options import OutputFile
+
 
 @click.command()
 @click.argument("problem", type=click.Path(path_type=Path))
 @click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the CSV with a column offset."
+    "-o", "--output", type=OutputFile(), help="Write the CSV with a column offset."
 )
 @click.option("--solver", default="auto", show_default=True, help="A solver's name; auto takes the best.")
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Write a picture of the placement (PNG).")
+@click.option("--plot", type=OutputFile(), help="Write a picture of the placement (PNG).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 def pack(problem: Path, output: Path | None, solver: str, plot: Path | None, as_json: bool) -> None:
     """Place the blocks of PROBLEM, a CSV file in google/minimalloc's format.
