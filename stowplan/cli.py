@@ -1,7 +1,8 @@
 """The command ``stowplan``. One module of `stowplan.commands` holds one command.
 
-Results go to standard output, everything else (progress, errors) to standard error. Exit status: 0; 1 where the command ran
-and its answer is bad news; 2 for bad input, with one line that says what, where and what was expected, and nothing written.
+Results go to standard output, everything else (progress, errors) to standard error. Exit status: 0; 1 where the
+command ran and its answer is bad news; 2 for bad input, with one line that says what, where and what was expected,
+and nothing written.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from .commands.pack import pack
 from .errors import StowplanError
 
 
+class _BadInput(click.ClickException):
+    exit_code = 2
+
+
 class _Group(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except (StowplanError, OSError) as error:
-            failure = click.ClickException(str(error))
-            failure.exit_code = 2
-            raise failure from error
+            raise _BadInput(str(error)) from error
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

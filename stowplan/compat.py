@@ -13,8 +13,9 @@ what Chainer uses                gone since              what it gets instead
                                                          ``F.resize_images`` alone
 ===============================  ======================  ===========================================================
 
-No name is left behind in NumPy's namespace, where other libraries test for names to tell versions apart, and no value that
-Chainer computes changes.
+No name is left behind in NumPy's namespace, where other libraries test for names to tell versions apart, and no
+value that Chainer computes changes. What NumPy 2 computes otherwise than NumPy 1 (NEP 50: a Python number no longer
+widens float16) Chainer computes otherwise, too.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ class _NumpyWith(types.ModuleType):
 def enable_chainer() -> tuple[str, ...]:
     """Import Chainer, mending what keeps it from running on the versions installed.
 
-    Call it before the first ``import chainer``; from then on ``import chainer`` works as ever. Where nothing is in the way
-    nothing is changed, and a second call changes nothing.
+    Call it before the first ``import chainer``; from then on ``import chainer`` works as ever. Where nothing is in
+    the way nothing is changed, and a second call changes nothing.
 
     Returns
     -------
@@ -161,7 +162,9 @@ def _environment_check_runs() -> bool:
             warnings.simplefilter("ignore")  # both announce their own end
             importlib.import_module("numpy.distutils.system_info")
             importlib.import_module("pkg_resources")
-    except Exception:  # missing, or there and broken: an old pkg_resources on Python 3.12 raises AttributeError
+    except (
+        Exception
+    ):  # missing, or there and broken: an old pkg_resources on Python 3.12 raises AttributeError
         return False
     return True
 

@@ -1,8 +1,8 @@
-"""Pictures of placements: time to the right, address upwards, one rectangle per block.
+r"""Pictures of placements: time to the right, address upwards, one rectangle per block.
 
 ::
 
-    live bytes  __/\\___/\\/\\___       their sum at each tick; its peak is the lower bound
+    live bytes  __/\___/\/\___       their sum at each tick; its peak is the lower bound
     address
        |   +-----------+ +----+        a rectangle's width: the block's lifetime on the logical clock
        |   |           | |    |        its height: its size
@@ -44,10 +44,14 @@ _WRAPPED = ["#d98e2b", "#e8ab55", "#dd9a3e", "#efbd74"]
 def require_matplotlib() -> None:
     """Raise `MissingDependencyError` unless pictures can be drawn. Imports nothing."""
     if importlib.util.find_spec("matplotlib") is None:
-        raise MissingDependencyError("matplotlib is not installed; expected for pictures: pip install 'stowplan[plot]'")
+        raise MissingDependencyError(
+            "matplotlib is not installed; expected for pictures: pip install 'stowplan[plot]'"
+        )
 
 
-def draw_placement(figure: Figure, problem: Problem, placement: Placement, *, title: str = "Placement") -> None:
+def draw_placement(
+    figure: Figure, problem: Problem, placement: Placement, *, title: str = "Placement"
+) -> None:
     """Draw a placement into an empty figure.
 
     Parameters
@@ -170,7 +174,9 @@ def _draw_blocks(axes: Axes, problem: Problem, placement: Placement, unit: int) 
     tint = tints[rank % len(_WITHIN) + len(_WITHIN) * _wrapped(problem)]
     # An edge of the face's own colour keeps the thinnest block visible.
     axes.add_collection(
-        PolyCollection(list(np.stack(corners, axis=2)), facecolors=tint[block], edgecolors=tint[block], linewidths=0.25)
+        PolyCollection(
+            list(np.stack(corners, axis=2)), facecolors=tint[block], edgecolors=tint[block], linewidths=0.25
+        )
     )
     axes.axhline(placement.lower_bound / unit, color=_BOUND, linewidth=1.2, linestyle=(0, (5, 2)))
 

@@ -15,13 +15,23 @@ _FEWEST_STEPS = 4  # a warm-up, one recorded, one that confirms, one replayed
 
 
 @click.command()
-@click.option("--model", type=click.Choice(MODELS), default=MODELS[0], show_default=True, help="What is trained.")
+@click.option(
+    "--model", type=click.Choice(MODELS), default=MODELS[0], show_default=True, help="What is trained."
+)
 @click.option("--batch", type=click.IntRange(min=1), default=4, show_default=True, help="Images in a step.")
 @click.option(
-    "--steps", type=click.IntRange(min=_FEWEST_STEPS), default=10, show_default=True, help="Steps in each run."
+    "--steps",
+    type=click.IntRange(min=_FEWEST_STEPS),
+    default=10,
+    show_default=True,
+    help="Steps in each run.",
 )
 @click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Of images, parameters, dropout."
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=0,
+    show_default=True,
+    help="Of images, parameters, dropout.",
 )
 @click.option(
     "--plot", type=OutputFile(), default="demo-plan.png", show_default=True, help="The plan's picture (PNG)."

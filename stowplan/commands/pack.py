@@ -12,9 +12,7 @@ from ._options import OutputFile
 
 @click.command()
 @click.argument("problem", type=click.Path(path_type=Path))
-@click.option(
-    "-o", "--output", type=OutputFile(), help="Write the CSV with a column offset."
-)
+@click.option("-o", "--output", type=OutputFile(), help="Write the CSV with a column offset.")
 @click.option("--solver", default="auto", show_default=True, help="A solver's name; auto takes the best.")
 @click.option("--plot", type=OutputFile(), help="Write a picture of the placement (PNG).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")

@@ -7,12 +7,9 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from .. import NumpyPool
 from ..allocator import Plan, Stats
-from ..packing.pools import CupyPoolModel
-from ..profiler import Profile
+from ..packing.pools import CupyPoolModel, replay
 from .training import Run, Task, difference, train
 
 WARMUP = 1
@@ -35,7 +32,7 @@ class Comparison:
     arena_bytes
         Bytes that the pool reserved for it.
     cupy_pool_bytes
-        What the same requests make CuPy's pool reserve: the planned blocks, step after step, in a model of its algorithm.
+        What the same requests, in as many steps, make CuPy's pool reserve: a model of its algorithm.
     first_replayed
         Number of the first step that was served from the plan. Both runs are measured from it on.
     replayed, upstream
@@ -112,7 +109,7 @@ def compare(task: Task, progress: Callable[[str, int], None] = lambda run, step:
         pool=pooled,
         plan=plan,
         arena_bytes=snapshots[-1].arena_bytes,
-        cupy_pool_bytes=cupy_pool_bytes(plan.profile),
+        cupy_pool_bytes=cupy_pool_bytes(plan, task.steps),
         first_replayed=first,
         replayed=snapshots[-1].replayed - snapshots[first].replayed,
         upstream=_in_steps(snapshots[-1]) - _in_steps(snapshots[first]),
@@ -120,28 +117,11 @@ def compare(task: Task, progress: Callable[[str, int], None] = lambda run, step:
     )
 
 
-def cupy_pool_bytes(profile: Profile) -> int:
-    """Bytes that CuPy's pool reserves when the planned blocks of a profile are asked for, step after step.
-
-    The steps are repeated until one reserves nothing more: a pool that has to split and to merge needs a few.
-    """
-    pool = CupyPoolModel()
-    held: dict[int, int] = {}
-    rows = np.flatnonzero(~profile.escaped)
-    # Frees of the step and of the one before it, and requests, by their tick.
-    events = sorted(
-        [(int(profile.start[row]), True, int(row)) for row in rows]
-        + [(int(profile.end[row]) % profile.period, False, int(row)) for row in rows]
-    )
-    before = -1
-    while pool.peak_reserved > before:
-        before = pool.peak_reserved
-        for _, is_request, row in events:
-            if is_request:
-                held[row] = pool.malloc(int(profile.size[row]))
-            elif row in held:
-                pool.free(held.pop(row))
-    return pool.peak_reserved
+def cupy_pool_bytes(plan: Plan, steps: int) -> int:
+    """Bytes that CuPy's pool reserves for the planned blocks of some steps in a row."""
+    model = CupyPoolModel()
+    replay(model, plan.problem, steps)
+    return model.peak_reserved
 
 
 def _in_steps(stats: Stats) -> int:

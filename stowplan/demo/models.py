@@ -1,8 +1,8 @@
 """The networks that the demo trains, each with the loss of its paper.
 
-GoogLeNet and ResNet-50 are Chainer's own (`chainer.links.model.vision`), without pretrained weights. Chainer has AlexNet
-in an example only, so it is written here from its paper: A. Krizhevsky, I. Sutskever, G. Hinton, *ImageNet Classification with Deep
-Convolutional Neural Networks*, NIPS 2012, sections 3.3 to 3.5 and 4.2, on one device.
+GoogLeNet and ResNet-50 are Chainer's own (`chainer.links.model.vision`), without pretrained weights. Chainer has
+AlexNet in an example only, so it is written here from its paper: A. Krizhevsky, I. Sutskever, G. Hinton, *ImageNet
+Classification with Deep Convolutional Neural Networks*, NIPS 2012, sections 3.3 to 3.5 and 4.2, on one device.
 
 This module imports Chainer: call `stowplan.compat.enable_chainer` before importing it.
 """
@@ -18,7 +18,7 @@ import chainer.links as L  # noqa: N812
 CLASSES = 1000
 
 
-class AlexNet(chainer.Chain):  # type: ignore[misc]
+class AlexNet(chainer.Chain):
     """Five convolutions and three fully connected layers, on images of 227 × 227."""
 
     insize = 227
@@ -47,7 +47,7 @@ class AlexNet(chainer.Chain):  # type: ignore[misc]
         return F.softmax_cross_entropy(self.fc8(h), t)
 
 
-class GoogLeNet(chainer.Chain):  # type: ignore[misc]
+class GoogLeNet(chainer.Chain):
     """Chainer's GoogLeNet with its two auxiliary classifiers, which count 0.3 (the network's paper, section 5)."""
 
     insize = 224
@@ -64,7 +64,7 @@ class GoogLeNet(chainer.Chain):  # type: ignore[misc]
         return F.softmax_cross_entropy(y["loss3_fc"], t) + 0.3 * auxiliary
 
 
-class ResNet50(chainer.Chain):  # type: ignore[misc]
+class ResNet50(chainer.Chain):
     """Chainer's ResNet-50."""
 
     insize = 224

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -41,48 +42,52 @@ def as_table(result: Comparison) -> RenderableType:
     task, plan = result.task, result.plan
     bound = plan.placement.lower_bound
 
-    memory = Table(title="Memory of one step", title_justify="left", title_style="bold")
-    memory.add_column("")
-    memory.add_column("bytes", justify="right")
-    memory.add_column("", justify="right")
-    memory.add_column("fragmentation", justify="right")
+    memory = _table("Memory of one step", "bytes", "", "fragmentation")
+    memory.add_row("live peak", *_size(plan.profile.live_peak), "")
+    memory.add_row("lower bound (units of 64 bytes)", *_size(bound), "")
     for name, count in (
-        ("live peak: the most that is alive at once", plan.profile.live_peak),
-        ("lower bound: the same, in multiples of 64 bytes", bound),
         ("arena", result.arena_bytes),
-        ("CuPy's pool, the same requests (model)", result.cupy_pool_bytes),
+        ("CuPy's pool (model)", result.cupy_pool_bytes),
     ):
-        reserved = name.startswith(("arena", "CuPy"))
-        memory.add_row(name, f"{count:,}", human_bytes(count), f"{count / bound - 1:.2%}" if reserved else "")
+        memory.add_row(name, *_size(count), f"{count / bound - 1:.2%}")
 
     requests = result.replayed + result.upstream
     measured = task.steps - result.first_replayed
-    steps = Table(
-        title=f"Steps {result.first_replayed} to {task.steps - 1}", title_justify="left", title_style="bold"
+    steps = _table(
+        f"Steps {result.first_replayed} to {task.steps - 1} (medians of {measured})",
+        "NumPy's allocator",
+        "stowplan",
     )
-    steps.add_column("")
-    steps.add_column("NumPy's allocator", justify="right")
-    steps.add_column("stowplan", justify="right")
     steps.add_row(
-        "requests served from the plan", "", f"{result.replayed:,} ({result.replayed / max(requests, 1):.2%})"
+        "requests served from the plan", "0", f"{result.replayed:,} ({result.replayed / requests:.2%})"
     )
     steps.add_row("requests served by upstream", f"{requests:,}", f"{result.upstream:,}")
-    for name, unit, value in (
-        (f"minor page faults per step (median of {measured})", "", result.faults_per_step),
-        (f"time per step (median of {measured})", " s", result.seconds_per_step),
-    ):
-        digits = ",.3f" if unit else ",.0f"
-        steps.add_row(name, *(f"{value(run):{digits}}{unit}" for run in (result.default, result.pool)))
+    runs = (result.default, result.pool)
+    steps.add_row(
+        "minor page faults per step",
+        *(f"{result.faults_per_step(run):,.0f}" for run in runs),
+    )
+    steps.add_row("time per step", *(f"{result.seconds_per_step(run):.3f} s" for run in runs))
 
-    title = f"{task.model}, batch {task.batch}, {task.steps} steps, seed {task.seed}: {len(plan.rows):,} planned blocks"
+    title = f"{task.model}, batch {task.batch}, seed {task.seed}: {len(plan.rows):,} planned blocks in a step"
     if result.differs_in is None:
-        arrays = len(result.pool.state)
-        verdict = Text(
-            f"Bit-identical: {task.steps} losses and {arrays} arrays (parameters, optimizer state)", style="green"
-        )
+        what = f"{task.steps} losses and {len(result.pool.state)} arrays (parameters, statistics, optimizer state)"
+        verdict = Text(f"bit-identical: {what}", style="green")
     else:
         verdict = Text(f"NOT bit-identical: the runs differ in {result.differs_in}", style="bold red")
     return Group(Text(title, style="bold"), "", memory, "", steps, "", verdict)
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("")
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
+
+
+def _size(count: int) -> tuple[str, str]:
+    return f"{count:,}", human_bytes(count)
 
 
 def _costs(result: Comparison, run: Run) -> dict[str, Any]:

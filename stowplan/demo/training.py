@@ -69,9 +69,9 @@ def train(
 
     Notes
     -----
-    A step is what Chainer's ``StandardUpdater`` does: make the batch, then ``optimizer.update``, which runs forward, clears the
-    gradients of the step before, runs backward, *drops the loss* and updates. A loop that keeps its loss across steps
-    keeps the whole graph of a step alive while the next one builds its own.
+    A step is what Chainer's ``StandardUpdater`` does: make the batch, then ``optimizer.update``, which runs forward,
+    clears the gradients of the step before, runs backward, *drops the loss* and updates. A loop that keeps its loss
+    across steps keeps the whole graph of a step alive while the next one builds its own.
     """
     import chainer
 
