@@ -18,7 +18,7 @@ class OutputFile(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path; fail where it could not be written."""
-        path = Path(super().convert(value, param, ctx))
+        path = Path(str(super().convert(value, param, ctx)))
         if not path.parent.is_dir():
             self.fail(f"{path}: there is no folder {path.parent}", param, ctx)
         return path

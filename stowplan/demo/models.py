@@ -18,7 +18,7 @@ import chainer.links as L  # noqa: N812
 CLASSES = 1000
 
 
-class AlexNet(chainer.Chain):
+class AlexNet(chainer.Chain):  # type: ignore[misc]
     """Five convolutions and three fully connected layers, on images of 227 × 227."""
 
     insize = 227
@@ -47,7 +47,7 @@ class AlexNet(chainer.Chain):
         return F.softmax_cross_entropy(self.fc8(h), t)
 
 
-class GoogLeNet(chainer.Chain):
+class GoogLeNet(chainer.Chain):  # type: ignore[misc]
     """Chainer's GoogLeNet with its two auxiliary classifiers, which count 0.3 (the network's paper, section 5)."""
 
     insize = 224
@@ -64,7 +64,7 @@ class GoogLeNet(chainer.Chain):
         return F.softmax_cross_entropy(y["loss3_fc"], t) + 0.3 * auxiliary
 
 
-class ResNet50(chainer.Chain):
+class ResNet50(chainer.Chain):  # type: ignore[misc]
     """Chainer's ResNet-50."""
 
     insize = 224

@@ -1,0 +1,156 @@
+"""Chainer itself, in fresh interpreters: what an import changes cannot be seen twice in one process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+needs_chainer = pytest.mark.skipif(find_spec("chainer") is None, reason="chainer is not installed")
+
+
+def run(code: str, *, blocked: str = "") -> str:
+    """Run code in a fresh interpreter, in which the modules named in `blocked` cannot be imported."""
+    guard = "import sys\n" + "".join(f"sys.modules[{name!r}] = None\n" for name in blocked.split())
+    done = subprocess.run([sys.executable, "-c", guard + code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@needs_chainer
+def test_trains_and_leaves_no_name_in_numpy() -> None:
+    out = run(
+        """
+import numpy as np
+before = set(dir(np)), set(vars(np))
+from stowplan.compat import enable_chainer
+enable_chainer()
+assert set(dir(np)) - before[0] <= {"distutils", "rec", "typing"}, set(dir(np)) - before[0]
+assert not {"float", "sctypes"} & (set(vars(np)) - before[1])
+import chainer, chainer.functions as F, chainer.links as L
+np.random.seed(0)
+model = chainer.Sequential(L.Convolution2D(None, 4, 3), L.BatchNormalization(4), F.relu, L.Linear(None, 5))
+optimizer = chainer.optimizers.Adam().setup(model)
+x = np.random.rand(8, 1, 9, 9).astype(np.float32)
+t = np.random.randint(0, 5, 8).astype(np.int32)
+losses = []
+for _ in range(40):
+    loss = F.softmax_cross_entropy(model(x), t)
+    model.cleargrads(); loss.backward(); optimizer.update()
+    losses.append(float(loss.array))
+print(losses[-1] < losses[0] / 2)
+"""
+    )
+    assert out == "True"
+
+
+@needs_chainer
+def test_functions_that_use_removed_names() -> None:
+    out = run(
+        """
+from stowplan.compat import enable_chainer
+enable_chainer()
+import numpy as np, chainer, chainer.functions as F
+x = chainer.Variable(np.arange(4, dtype=np.float32))
+y = F.as_strided(x, (3, 2), (1, 1), 0)
+y.grad = np.ones((3, 2), np.float32)
+y.backward()
+print(x.grad.tolist())
+image = chainer.Variable(np.arange(4, dtype=np.float32).reshape(1, 1, 2, 2))
+for mode in "bilinear", "nearest":
+    print(np.round(F.resize_images(image, (2, 4), mode=mode).array.astype(float), 4).ravel().tolist())
+F.sum(F.resize_images(image, (4, 4))).backward()
+print(float(image.grad.sum()))
+"""
+    ).splitlines()
+    assert out == [
+        "[1.0, 2.0, 2.0, 1.0]",
+        "[0.0, 0.3333, 0.6667, 1.0, 2.0, 2.3333, 2.6667, 3.0]",
+        "[0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0]",
+        "16.0",
+    ]
+
+
+@needs_chainer
+def test_says_what_it_changed_once() -> None:
+    out = run(
+        """
+import numpy as np
+from stowplan.compat import enable_chainer
+import warnings
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    missing = [name for name in ("float", "sctypes") if not hasattr(np, name)]
+changes = enable_chainer()
+for name in missing:
+    assert sum(f"numpy.{name}," in change for change in changes) == 1, changes
+assert len(changes) in (len(missing), len(missing) + 1), changes
+print(enable_chainer())
+"""
+    )
+    assert out == "()"
+
+
+@needs_chainer
+def test_leaves_the_environment_check_out_only_where_it_cannot_run() -> None:
+    code = """
+import sys
+from stowplan.compat import enable_chainer
+changes = enable_chainer()
+import chainer
+print(any("_environment_check" in change for change in changes), sys.modules["chainer._environment_check"].check.__module__)
+"""
+    assert run(code, blocked="pkg_resources") == "True stowplan.compat"
+
+
+@needs_chainer
+def test_an_import_that_failed_before_is_named() -> None:
+    out = run(
+        """
+import sys
+try:
+    import chainer
+except Exception:
+    pass
+else:
+    raise AssertionError("chainer was to fail without pkg_resources")
+assert "chainer" not in sys.modules
+from stowplan.compat import enable_chainer
+from stowplan.errors import MissingDependencyError
+try:
+    enable_chainer()
+except MissingDependencyError as error:
+    print(error)
+""",
+        blocked="pkg_resources",
+    )
+    assert out.startswith("chainer was imported before stowplan.compat.enable_chainer() and failed half-way")
+
+
+def test_chainer_missing_says_how_to_get_it(tmp_path: Path) -> None:
+    # find_spec sees nothing where the interpreter is isolated from its site-packages.
+    root = str(Path(__file__).resolve().parents[2])
+    import numpy
+
+    code = f"""
+import sys, importlib.util
+from importlib.machinery import PathFinder
+class NoChainer:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "chainer":
+            return None
+        return PathFinder.find_spec(name, path, target)
+sys.meta_path = [f for f in sys.meta_path if f is not PathFinder] + [NoChainer]
+sys.path[:0] = [{root!r}, {str(Path(numpy.__file__).parents[1])!r}]
+from stowplan.compat import enable_chainer
+try:
+    enable_chainer()
+except ImportError as error:
+    print(type(error).__name__, error)
+"""
+    out = run(code)
+    assert out.startswith("MissingDependencyError chainer is not installed; expected: pip install --build-constraint")
