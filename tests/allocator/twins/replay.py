@@ -119,7 +119,11 @@ class ReplayTwin:
                     return base + d + 1
             if kind == "tentative" and not fits(cursor) and equals(cursor - 1):
                 return None  # the smaller one was extra, and sits in this one's slot
-        if fits(cursor):
+        if before is not None and before[0] == "lost" and fits(cursor + 1):
+            self.previous = ("tentative", size)
+            self.cursor = cursor + 2
+            return cursor + 1
+        if fits(cursor) and not (before is None and 2 * size < plan[cursor].requested):
             self.previous = ("tentative", size)
             self.cursor = cursor + 1
             return cursor
