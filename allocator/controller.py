@@ -17,12 +17,14 @@ Nothing here raises because of what the program did: a plan is an optimization.
 
 from __future__ import annotations
 
+import contextvars
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import PoolError, ProfileError, StowplanError
+from ..packing.registry import find
 from ..profiler import Profile, StepLog, profile_steps
 from ._core import CorePlan
 from .plan import Plan, make_plan
@@ -66,11 +68,15 @@ class Controller:
     ------
     PoolError
         `warmup` is negative or not an integer.
+    UnknownSolverError
+        There is no such solver.
     """
 
     def __init__(self, backend: Backend, *, warmup: int, alignment: int, solver: str) -> None:
         if not isinstance(warmup, int) or isinstance(warmup, bool) or warmup < 0:
             raise PoolError(f"warmup is {warmup!r}; expected a number of steps, 0 or more")
+        if solver != "auto":
+            find(solver)
         self._backend = backend
         self._warmup = warmup
         self._alignment = alignment
@@ -92,7 +98,14 @@ class Controller:
             raise PoolError("a step is running already: steps do not nest")
 
     def end_step(self, failed: bool) -> None:
-        """End the step; `failed` where an exception left it, so that it says nothing about the next."""
+        """End the step; `failed` where an exception left it, so that it says nothing about the next.
+
+        Runs in an empty context, in which NumPy's handler is the default one: the arrays that planning needs are no
+        business of the pool's.
+        """
+        contextvars.Context().run(self._end_step, failed)
+
+    def _end_step(self, failed: bool) -> None:
         events, complete, clean = self._backend.end_step()
         if failed or not complete:
             self._record = None

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..packing import Placement, Problem, pack
-from ..packing.check import check_fast
 from ..profiler import Profile
 from ._core import CorePlan
 
@@ -87,9 +86,7 @@ def make_plan(profile: Profile, *, alignment: int, solver: str = "auto") -> Plan
     UnknownSolverError
         There is no such solver.
     ConflictError
-        The solver's placement is wrong. Never replayed, whoever is to blame.
+        The solver's placement is wrong: `pack` validates it, whoever is to blame.
     """
     problem, rows = problem_of(profile, alignment)
-    placement = pack(problem, solver=solver)
-    check_fast(problem, placement.offsets)
-    return Plan(profile, rows, problem, placement)
+    return Plan(profile, rows, problem, pack(problem, solver=solver))

@@ -129,10 +129,14 @@ RequestNumber Replay::resynchronize(Bytes size) {
     alignment_ = Alignment::exact;
   } else if (before == Alignment::tentative && !fits(cursor_, size) && equals(cursor_ - 1, size)) {
     alignment_ = Alignment::exact;  // the previous one was extra, and sits in this one's slot
-  } else if (fits(cursor_, size)) {
+  } else if (before == Alignment::lost && fits(cursor_ + 1, size)) {
+    at = cursor_ + 1;  // most likely the previous one had come in the place of k
+  } else if (fits(cursor_, size) && !(before == Alignment::exact && 2 * size < plan_->requested[cursor_])) {
+    at = cursor_;
+  }
+  if (at != kNoRequest && alignment_ == Alignment::lost) {
     ++counters_.smaller;
     alignment_ = Alignment::tentative;
-    at = cursor_;
   }
   if (at == kNoRequest) return kNoRequest;
   skip_to(at);

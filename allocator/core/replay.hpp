@@ -12,13 +12,15 @@
 //
 // Resynchronization. A request that equals the plan's is *exact*. Otherwise, with the cursor at k:
 //   it fits          (smaller) it takes the slot of k, *tentatively*; the cursor moves on
-//   it does not fit  it goes upstream: *lost*; the cursor stays
+//   it does not fit  it goes upstream: *lost*; the cursor stays. So does one of less than half the planned size, where
+//                    the request before it was exact: it is more likely an extra one
 // and the request after it, where that is not exact either, decides what had happened:
-//   after lost       equals k + 1: a larger request had come in the place of k; the cursor moves on
+//   after lost       equals k + 1: another size had come in the place of k; the cursor moves on
 //   after both       the two stand side by side a little ahead in the plan (at most kWindow): requests are missing;
 //                    the cursor moves there
 //   after tentative  it does not fit, but equals the slot just taken: the smaller one was an extra request; this one goes
 //                    upstream, and the cursor is right where it is
+//   after lost       fits k + 1: as if it were equal, but tentatively
 // The cursor never moves back within a step, so the due lists are walked once. A wrong guess costs requests served
 // upstream, never an overlap.
 //

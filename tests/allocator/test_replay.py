@@ -1,0 +1,202 @@
+"""The replay core against its plain Python twin, and against the promise: live ranges are disjoint."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from stowplan.allocator._core import CorePlan, Replay
+from stowplan.packing import Problem, pack
+
+from .twins.replay import UNPLANNED, PlannedRequest, ReplayTwin
+
+ARENA = 1 << 40
+ARENA_BYTES = 1 << 20
+UPSTREAM = 1 << 50
+
+
+def core_plan(plan: list[PlannedRequest]) -> CorePlan:
+    n = len(plan)
+    due_lists = [[i for i, p in enumerate(plan) if p.offset != UNPLANNED and p.due == k] for k in range(n + 1)]
+    column = lambda values: np.array(list(values), dtype=np.int64)  # noqa: E731
+    return CorePlan(
+        column(p.offset for p in plan),
+        column(p.requested for p in plan),
+        column(p.capacity for p in plan),
+        column([0, *np.cumsum([len(d) for d in due_lists])]),
+        column(i for d in due_lists for i in d),
+        ARENA_BYTES,
+    )
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> list[PlannedRequest]:
+    """A valid plan: sizes and free gaps at random, packed by the library, so that what is alive together is apart."""
+    n = draw(st.integers(1, 12))
+    requested = draw(st.lists(st.sampled_from([1, 2, 3, 5, 8, 13, 21, 34]), min_size=n, max_size=n))
+    dues: list[int | None] = [draw(st.none() | st.integers(0, n)) for _ in range(n)]
+    rows = [i for i in range(n) if dues[i] is not None]
+    start, end, gaps = [], [], []
+    for row, i in enumerate(rows):
+        due = dues[i]
+        assert due is not None
+        if due > i:
+            start.append(2 * i + 1)
+            end.append(2 * due)
+        else:
+            start.append(0)
+            end.append(2 * n)
+            gaps.append((row, 2 * due, 2 * i + 1)) if due else None
+            if due == 0:
+                start[-1] = 2 * i + 1
+    capacity = [-(-requested[i] // 4) * 4 for i in rows]
+    end = [max(e, s + 1) for s, e in zip(start, end, strict=True)]
+    problem = Problem(
+        np.array(capacity, dtype=np.int64),
+        np.array(start, dtype=np.int64),
+        np.array(end, dtype=np.int64),
+        gaps=np.array(gaps, dtype=np.int64).reshape(-1, 3),
+    )
+    offsets = dict(zip(rows, pack(problem).offsets.tolist(), strict=True))
+    return [
+        PlannedRequest(requested[i], -(-requested[i] // 4) * 4, offsets.get(i, UNPLANNED), dues[i]) for i in range(n)
+    ]
+
+
+class ReplayAgainstTwin(RuleBasedStateMachine):
+    """Arbitrary programs: mostly the planned step, with everything that can go wrong in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.core = Replay()
+        self.twin = ReplayTwin()
+        self.live: dict[int, int] = {}  # block id -> address
+        self.next_upstream = UPSTREAM
+        self.plan: list[PlannedRequest] = []
+
+    @initialize(plan=plans())
+    def first_plan(self, plan: list[PlannedRequest]) -> None:
+        self.core.reserve(ARENA, ARENA_BYTES)
+        self.use(plan)
+
+    def use(self, plan: list[PlannedRequest]) -> None:
+        self.plan = plan
+        self.core.install(core_plan(plan))
+        self.twin.install(plan, ARENA)
+
+    def ask(self, size: int) -> int:
+        address, block = self.core.request(size)
+        assert address == self.twin.request(block, size)
+        if address == 0:
+            address = self.next_upstream
+            self.next_upstream += size + 1
+            self.core.adopt(block, address)
+        self.live[block] = address
+        return block
+
+    def drop(self, block: int) -> None:
+        upstream = self.core.release(block)
+        assert upstream == (self.twin.blocks[block].address == 0)
+        self.twin.release(block)
+        del self.live[block]
+
+    @precondition(lambda self: not self.twin.in_step)
+    @rule(plan=plans())
+    def new_plan(self, plan: list[PlannedRequest]) -> None:
+        self.use(plan)
+
+    @precondition(lambda self: not self.twin.in_step)
+    @rule()
+    def begin(self) -> None:
+        assert self.core.begin_step()
+        self.twin.begin_step()
+
+    @precondition(lambda self: self.twin.in_step)
+    @rule()
+    def end(self) -> None:
+        self.core.end_step()
+        self.twin.end_step()
+
+    @precondition(lambda self: not self.twin.in_step)
+    @rule(data=st.data(), late=st.sets(st.integers(0, 11), max_size=3))
+    def whole_step(self, data: st.DataObject, late: set[int]) -> None:
+        """The planned step in full, each block freed when it is due unless it is chosen to be late."""
+        self.begin()
+        born: dict[int, int] = {}
+        for k, _planned in enumerate([*self.plan, None]):
+            for i, block in list(born.items()):
+                if self.plan[i].due == k and self.plan[i].due > i and i not in late and block in self.live:
+                    self.drop(block)
+            if k < len(self.plan):
+                born[k] = self.ask(self.plan[k].requested)
+        self.end()
+
+    @rule(size=st.sampled_from([0, 1, 2, 3, 5, 8, 13, 21, 34, 55]))
+    def request(self, size: int) -> None:
+        self.ask(size)
+
+    @precondition(lambda self: self.twin.in_step and self.twin.cursor < len(self.plan))
+    @rule(skipped=st.integers(0, 3))
+    def expected_request(self, skipped: int) -> None:
+        k = min(self.twin.cursor + skipped, len(self.plan) - 1)
+        self.ask(self.plan[k].requested)
+
+    @precondition(lambda self: self.live)
+    @rule(data=st.data())
+    def free(self, data: st.DataObject) -> None:
+        self.drop(data.draw(st.sampled_from(sorted(self.live))))
+
+    @rule(size=st.integers(0, 50))
+    def request_on_another_thread(self, size: int) -> None:
+        in_step = self.twin.in_step
+        address, block = self.core.request(size, thread=2)
+        assert address == 0
+        self.core.adopt(block, self.next_upstream)
+        self.twin.in_step = False  # to the twin the other thread is outside every step
+        self.twin.request(block, size)
+        self.twin.in_step = in_step
+        self.live[block] = self.next_upstream
+        self.next_upstream += size + 1
+
+    @rule(size=st.integers(0, 50))
+    def upstream_fails(self, size: int) -> None:
+        if self.twin.in_step:
+            return
+        address, block = self.core.request(size)
+        assert address == 0
+        self.core.cancel(block)
+
+    @invariant()
+    def live_ranges_are_disjoint(self) -> None:
+        self.core.assert_invariants()
+        ranges = self.core.ranges()
+        assert {block: begin for block, (begin, _) in ranges.items()} == self.live
+        ordered = sorted(ranges.values())
+        for (_, end), (begin, _) in zip(ordered, ordered[1:], strict=False):
+            assert end <= begin
+
+    @invariant()
+    def reasons_agree(self) -> None:
+        counted = self.core.counters()["requests"]
+        assert counted["replayed"] == self.twin.reasons.get("replayed", 0)
+        for reason in ("escaped", "late", "mismatch"):
+            assert counted[reason] == self.twin.reasons.get(reason, 0)
+
+
+TestReplayAgainstTwin = ReplayAgainstTwin.TestCase
+TestReplayAgainstTwin.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
+
+
+def test_steps_do_not_nest() -> None:
+    core = Replay()
+    assert core.begin_step()
+    assert not core.begin_step()
+
+
+def test_a_plan_with_columns_of_different_lengths_is_refused() -> None:
+    column = np.zeros(2, dtype=np.int64)
+    with pytest.raises(ValueError, match="disagree in length"):
+        CorePlan(column, column, column[:1], np.zeros(4, dtype=np.int64), column[:0], 0)

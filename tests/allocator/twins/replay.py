@@ -1,0 +1,131 @@
+"""The replay core in plain Python: the executable specification of allocator/core/replay.hpp.
+
+Everything is looked up afresh at each request: no due lists, no caches, no counters of what is live.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+WINDOW = 64
+UNPLANNED = -1
+
+
+@dataclass
+class PlannedRequest:
+    requested: int
+    capacity: int
+    offset: int
+    due: int | None  # request number before which the block is freed; <= its own number: in the following step
+
+
+@dataclass
+class Block:
+    address: int  # 0: upstream's
+    capacity: int
+    step: int
+    number: int | None  # the planned request that it was served for
+
+
+@dataclass
+class ReplayTwin:
+    arena: int = 0
+    plan: list[PlannedRequest] | None = None
+    blocks: dict[int, Block] = field(default_factory=dict)
+    step: int = 0
+    in_step: bool = False
+    cursor: int = 0
+    previous: tuple[str, int] | None = None  # ("tentative" or "lost", size)
+    reasons: dict[str, int] = field(default_factory=dict)
+
+    def install(self, plan: list[PlannedRequest], arena: int) -> None:
+        for block in self.blocks.values():
+            block.number = None  # whatever lives is late from now on
+        self.plan, self.arena = plan, arena
+
+    def begin_step(self) -> None:
+        self.step += 1
+        self.in_step, self.cursor, self.previous = True, 0, None
+
+    def end_step(self) -> None:
+        self.in_step = False
+        if self.plan is not None:
+            self.cursor = len(self.plan)
+
+    def request(self, block: int, size: int) -> int:
+        """Return the address, or 0 for upstream."""
+        reason, address, number, capacity = self.decide(size)
+        self.reasons[reason] = self.reasons.get(reason, 0) + 1
+        self.blocks[block] = Block(address, capacity, self.step, number)
+        return address
+
+    def release(self, block: int) -> None:
+        del self.blocks[block]
+
+    def decide(self, size: int) -> tuple[str, int, int | None, int]:
+        if not self.in_step:
+            return "outside", 0, None, size
+        if self.plan is None:
+            return "no_plan", 0, None, size
+        number = self.align(size)
+        if number is None:
+            return "mismatch", 0, None, size
+        planned = self.plan[number]
+        if planned.offset == UNPLANNED:
+            return "escaped", 0, None, size
+        address = self.arena + planned.offset
+        for block in self.blocks.values():
+            overlaps = block.address < address + planned.capacity and address < block.address + block.capacity
+            if block.address and overlaps and self.is_late(block, number):
+                return "late", 0, None, size
+        return "replayed", address, number, planned.capacity
+
+    def is_late(self, block: Block, now: int) -> bool:
+        """Whether a block of the arena should have been gone before request `now` of the running step."""
+        if block.number is None:
+            return True
+        due = self.plan[block.number].due
+        if due is None:
+            return False
+        age = self.step - block.step
+        wrapped = due <= block.number
+        return (age == 0 and not wrapped and due <= now) or (age == 1 and (not wrapped or due <= now)) or age > 1
+
+    def align(self, size: int) -> int | None:
+        plan, cursor = self.plan, self.cursor
+
+        def equals(k: int) -> bool:
+            return 0 <= k < len(plan) and plan[k].requested == size
+
+        def fits(k: int) -> bool:
+            return k < len(plan) and size <= plan[k].capacity
+
+        def side_by_side(k: int, before: int) -> bool:
+            return 0 <= k < len(plan) and plan[k].requested == before and equals(k + 1)
+
+        before, self.previous = self.previous, None
+        if equals(cursor):
+            self.cursor = cursor + 1
+            return cursor
+        if before is not None:
+            kind, previous_size = before
+            if kind == "lost" and equals(cursor + 1):
+                self.cursor = cursor + 2
+                return cursor + 1
+            base = cursor if kind == "lost" else cursor - 1
+            for d in range(1, WINDOW + 1):
+                if side_by_side(base + d, previous_size):
+                    self.cursor = base + d + 2
+                    return base + d + 1
+            if kind == "tentative" and not fits(cursor) and equals(cursor - 1):
+                return None  # the smaller one was extra, and sits in this one's slot
+        if before is not None and before[0] == "lost" and fits(cursor + 1):
+            self.previous = ("tentative", size)
+            self.cursor = cursor + 2
+            return cursor + 1
+        if fits(cursor) and not (before is None and 2 * size < plan[cursor].requested):
+            self.previous = ("tentative", size)
+            self.cursor = cursor + 1
+            return cursor
+        self.previous = ("lost", size)
+        return None
