@@ -1,0 +1,197 @@
+"""The command line: in this process through click, and once as a program."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from stowplan import __version__
+from stowplan.cli import main
+from stowplan.packing import Problem, check
+
+needs_chainer = pytest.mark.skipif(find_spec("chainer") is None, reason="chainer is not installed")
+needs_matplotlib = pytest.mark.skipif(find_spec("matplotlib") is None, reason="matplotlib is not installed")
+
+PNG = b"\x89PNG\r\n\x1a\n"
+GOOD = "id,lower,upper,size\na,0,4,4\nb,2,6,8\nc,4,8,4\n"
+
+
+def stowplan(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def problem(tmp_path: Path) -> Path:
+    path = tmp_path / "problem.csv"
+    path.write_text(GOOD)
+    return path
+
+
+def test_version() -> None:
+    result = stowplan("--version")
+    assert (result.exit_code, result.output) == (0, f"main {__version__}\n")
+    done = subprocess.run([sys.executable, "-m", "stowplan", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"stowplan {__version__}\n"
+
+
+def test_pack_prints_the_result(problem: Path) -> None:
+    result = stowplan("pack", problem)
+    assert result.exit_code == 0
+    assert result.output.splitlines()[0].startswith("3 blocks, solver ")
+    assert "peak 12 bytes, lower bound 12 bytes: optimal" in result.output
+
+
+def test_pack_as_a_program_prints_one_json_object(problem: Path) -> None:
+    command = [sys.executable, "-m", "stowplan", "pack", str(problem), "--json", "--solver", "best_fit"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    figures = json.loads(done.stdout)
+    assert figures.pop("seconds") >= 0
+    assert figures == {"n": 3, "peak": 12, "lower_bound": 12, "optimal": True, "solver": "best_fit"}
+    assert done.stderr == ""
+
+
+def test_pack_writes_a_valid_answer(problem: Path, tmp_path: Path) -> None:
+    answer = tmp_path / "answer.csv"
+    assert stowplan("pack", problem, "-o", answer).exit_code == 0
+    solved = Problem.from_csv(answer)
+    check(Problem.from_csv(problem), solved.fixed)
+    assert int((solved.fixed + solved.size).max()) == 12
+    assert solved.id == ("a", "b", "c")
+
+
+@needs_matplotlib
+def test_pack_draws(problem: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "plan.png"
+    assert stowplan("pack", problem, "--plot", picture).exit_code == 0
+    assert picture.read_bytes().startswith(PNG)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("id,lower,upper\na,0,1\n", "size"),
+        ("id,lower,upper,size\na,0,4,4\nb,2,6,-8\n", "line 3"),
+        ("id,lower,upper,size\na,4,4,4\n", "line 2"),
+        ("id,lower,upper,size\na,zero,4,4\n", "line 2"),
+        ("", "empty"),
+    ],
+)
+def test_pack_refuses_bad_files(text: str, expected: str, tmp_path: Path) -> None:
+    path, answer, picture = tmp_path / "bad.csv", tmp_path / "answer.csv", tmp_path / "plan.png"
+    path.write_text(text)
+    result = stowplan("pack", path, "-o", answer, "--plot", picture)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith(f"Error: {path}")
+    assert expected in result.stderr
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.csv"]
+
+
+def test_pack_refuses_an_unknown_solver(problem: Path, tmp_path: Path) -> None:
+    answer = tmp_path / "answer.csv"
+    result = stowplan("pack", problem, "--solver", "magic", "-o", answer)
+    assert result.exit_code == 2
+    assert "magic" in result.stderr
+    assert "best_fit" in result.stderr
+    assert not answer.exists()
+
+
+def test_pack_refuses_files_that_cannot_be_opened(problem: Path, tmp_path: Path) -> None:
+    result = stowplan("pack", tmp_path / "missing.csv")
+    assert result.exit_code == 2
+    assert "missing.csv" in result.stderr
+    result = stowplan("pack", problem, "-o", tmp_path / "missing" / "answer.csv")
+    assert result.exit_code == 2
+    assert "there is no folder" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--model", "lenet"], ["--batch", "0"], ["--steps", "3"], ["--seed", "-1"], ["--batch", "two"]],
+)
+def test_demo_refuses_bad_options(arguments: list[str], tmp_path: Path) -> None:
+    picture = tmp_path / "plan.png"
+    result = stowplan("demo", "--plot", picture, *arguments)
+    assert result.exit_code == 2
+    assert arguments[0] in result.stderr
+    assert result.stdout == ""
+    assert not picture.exists()
+
+
+def test_demo_without_chainer_says_how_to_get_it(tmp_path: Path) -> None:
+    code = "\n".join(
+        [
+            "import sys, importlib.util as u",
+            "find = u.find_spec",
+            "u.find_spec = lambda name, package=None: None if name == 'chainer' else find(name, package)",
+            "from stowplan.cli import main",
+            "main(['demo'], prog_name='stowplan')",
+        ]
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("Error: chainer is not installed; expected: pip install --build-constraint")
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_chainer
+@needs_matplotlib
+def test_demo_googlenet_as_a_program(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "stowplan", "demo", "--batch", "1", "--steps", "6", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert (figures["model"], figures["batch"], figures["steps"]) == ("googlenet", 1, 6)
+    assert figures["identical"] is True
+    assert figures["upstream"] == 0
+    assert figures["first_replayed_step"] == 3
+    assert figures["replayed"] == 3 * figures["blocks"] > 0
+    assert figures["arena"] >= figures["lower_bound"] >= figures["live_peak"] > 0
+    assert figures["fragmentation"] < 0.01
+    assert figures["cupy_pool"] >= figures["live_peak"]
+    assert figures["default"]["losses"] == figures["pool"]["losses"]
+    assert len(figures["pool"]["minor_faults"]) == len(figures["default"]["seconds"]) == 6
+    assert (tmp_path / "demo-plan.png").read_bytes().startswith(PNG)
+
+
+@needs_chainer
+def test_demo_alexnet_prints_a_table(tmp_path: Path) -> None:
+    code = "from stowplan.cli import main; main(prog_name='stowplan')"
+    command = [sys.executable, "-c", code, "demo", "--model", "alexnet", "--batch", "1", "--steps", "4", "--no-plot"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("alexnet, batch 1, seed 0: ")
+    for words in ("lower bound", "arena", "CuPy's pool", "(100.00%)", "minor page faults", "bit-identical: 4 losses"):
+        assert words in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80  # what a terminal holds
+    assert "through the pool" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_difference_is_bad_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is not bit-identical is shown as such and ends with exit status 1."""
+    pytest.importorskip("chainer")
+    from stowplan.demo import compare as module
+    from stowplan.demo.training import Run, train
+
+    def wrong(*arguments: object) -> Run:
+        run = train(*arguments)  # type: ignore[arg-type]
+        name = next(name for name in sorted(run.state) if run.state[name].size)
+        run.state[name].reshape(-1).view(np.uint8)[0] ^= len(runs)  # the second run differs in one bit of one value
+        runs.append(name)
+        return run
+
+    runs: list[str] = []
+    monkeypatch.setattr(module, "train", wrong)
+    result = stowplan("demo", "--model", "alexnet", "--batch", "1", "--steps", "4", "--no-plot")
+    assert result.exit_code == 1
+    assert f"NOT bit-identical: the runs differ in the values of {runs[0]}" in result.stdout
