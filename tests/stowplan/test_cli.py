@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from stowplan import __version__
 from stowplan.cli import main
+from stowplan.compat import enable_chainer
 from stowplan.packing import Problem, check
 
 needs_chainer = pytest.mark.skipif(find_spec("chainer") is None, reason="chainer is not installed")
@@ -37,7 +38,9 @@ def problem(tmp_path: Path) -> Path:
 def test_version() -> None:
     result = stowplan("--version")
     assert (result.exit_code, result.output) == (0, f"main {__version__}\n")
-    done = subprocess.run([sys.executable, "-m", "stowplan", "--version"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "stowplan", "--version"], capture_output=True, text=True, check=True
+    )
     assert done.stdout == f"stowplan {__version__}\n"
 
 
@@ -136,7 +139,9 @@ def test_demo_without_chainer_says_how_to_get_it(tmp_path: Path) -> None:
             "main(['demo'], prog_name='stowplan')",
         ]
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.startswith("Error: chainer is not installed; expected: pip install --build-constraint")
@@ -146,17 +151,17 @@ def test_demo_without_chainer_says_how_to_get_it(tmp_path: Path) -> None:
 @needs_chainer
 @needs_matplotlib
 def test_demo_googlenet_as_a_program(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "stowplan", "demo", "--batch", "1", "--steps", "6", "--json"]
+    command = [sys.executable, "-m", "stowplan", "demo", "--batch", "2", "--steps", "6", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
-    assert (figures["model"], figures["batch"], figures["steps"]) == ("googlenet", 1, 6)
+    assert (figures["model"], figures["batch"], figures["steps"]) == ("googlenet", 2, 6)
     assert figures["identical"] is True
     assert figures["upstream"] == 0
     assert figures["first_replayed_step"] == 3
     assert figures["replayed"] == 3 * figures["blocks"] > 0
-    assert figures["arena"] >= figures["lower_bound"] >= figures["live_peak"] > 0
-    assert figures["fragmentation"] < 0.01
+    assert figures["arena"] == figures["lower_bound"] >= figures["live_peak"] > 0
+    assert figures["fragmentation"] == 0
     assert figures["cupy_pool"] >= figures["live_peak"]
     assert figures["default"]["losses"] == figures["pool"]["losses"]
     assert len(figures["pool"]["minor_faults"]) == len(figures["default"]["seconds"]) == 6
@@ -166,27 +171,49 @@ def test_demo_googlenet_as_a_program(tmp_path: Path) -> None:
 @needs_chainer
 def test_demo_alexnet_prints_a_table(tmp_path: Path) -> None:
     code = "from stowplan.cli import main; main(prog_name='stowplan')"
-    command = [sys.executable, "-c", code, "demo", "--model", "alexnet", "--batch", "1", "--steps", "4", "--no-plot"]
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        "demo",
+        "--model",
+        "alexnet",
+        "--batch",
+        "1",
+        "--steps",
+        "4",
+        "--no-plot",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("alexnet, batch 1, seed 0: ")
-    for words in ("lower bound", "arena", "CuPy's pool", "(100.00%)", "minor page faults", "bit-identical: 4 losses"):
+    for words in (
+        "lower bound",
+        "arena",
+        "CuPy's pool",
+        "(100.00%)",
+        "minor page faults",
+        "bit-identical: 4 losses",
+    ):
         assert words in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80  # what a terminal holds
     assert "through the pool" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
+@needs_chainer
 def test_difference_is_bad_news(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that is not bit-identical is shown as such and ends with exit status 1."""
-    pytest.importorskip("chainer")
+    enable_chainer()
     from stowplan.demo import compare as module
     from stowplan.demo.training import Run, train
 
     def wrong(*arguments: object) -> Run:
         run = train(*arguments)  # type: ignore[arg-type]
         name = next(name for name in sorted(run.state) if run.state[name].size)
-        run.state[name].reshape(-1).view(np.uint8)[0] ^= len(runs)  # the second run differs in one bit of one value
+        run.state[name].reshape(-1).view(np.uint8)[0] ^= len(
+            runs
+        )  # the second run differs in one bit of one value
         runs.append(name)
         return run
 

@@ -67,7 +67,9 @@ def test_leaves_import_leaves_only() -> None:
     for leaf in LEAVES:
         file = ROOT / (leaf.replace(".", "/") + ".py")
         for line, module in imports(file, "stowplan"):
-            assert module.split(".")[0] != "stowplan" or module in LEAVES, f"{file.name}, line {line}: {module}"
+            assert module.split(".")[0] != "stowplan" or module in LEAVES, (
+                f"{file.name}, line {line}: {module}"
+            )
 
 
 def test_experiments_use_the_public_face() -> None:
@@ -81,7 +83,9 @@ def test_experiments_use_the_public_face() -> None:
 
 def test_the_rules_see_an_arrow_that_runs_back(tmp_path: Path) -> None:
     file = tmp_path / "wrong.py"
-    file.write_text("def f():\n    from ..allocator.plan import Plan\n    from .. import cli\n    import stowplan.demo\n")
+    file.write_text(
+        "def f():\n    from ..allocator.plan import Plan\n    from .. import cli\n    import stowplan.demo\n"
+    )
     found = [module for _, module in imports(file, "stowplan.packing")]
     assert found == ["stowplan.allocator.plan", "stowplan.cli", "stowplan.demo"]
     assert not any(within(module, LEAVES | {"stowplan.packing"}) for module in found)
@@ -100,7 +104,9 @@ def test_importing_stowplan_loads_no_framework_and_no_compiled_code() -> None:
 
 
 def test_using_stowplan_loads_no_framework_and_no_second_copy() -> None:
-    loaded = modules_after("import stowplan, stowplan.packing, stowplan.profiler, stowplan.compat\nstowplan.NumpyPool()")
+    loaded = modules_after(
+        "import stowplan, stowplan.packing, stowplan.profiler, stowplan.compat\nstowplan.NumpyPool()"
+    )
     assert "stowplan.allocator" in loaded
     assert not loaded & {*FRAMEWORKS, "profiler", "packing", "allocator"}
 

@@ -26,7 +26,11 @@ def preflight() -> ModuleType:
 
 def run(**environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, SCRIPT], env={**os.environ, **environment}, capture_output=True, text=True, check=False
+        [sys.executable, SCRIPT],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -41,7 +45,9 @@ def test_silent_where_all_is_there() -> None:
 def test_no_compiler(compiler: str, reason: str) -> None:
     done = run(CXX=compiler)
     assert done.returncode == 1
-    assert done.stderr.startswith(f"stowplan: missing: a C++17 compiler: {compiler}: {reason} (Debian and Ubuntu: apt")
+    assert done.stderr.startswith(
+        f"stowplan: missing: a C++17 compiler: {compiler}: {reason} (Debian and Ubuntu: apt"
+    )
     assert len(done.stderr.splitlines()) == 1
 
 
