@@ -115,7 +115,9 @@ def _rectangles(problem: Problem, x: IntArray) -> tuple[IntArray, ...]:
     for block, *gap in problem.gaps.tolist():
         gaps.setdefault(block, []).append(gap)
     rows: list[tuple[int, int, int, int, int]] = []
-    columns = zip(problem.start.tolist(), problem.end.tolist(), x.tolist(), problem.size.tolist(), strict=True)
+    columns = zip(
+        problem.start.tolist(), problem.end.tolist(), x.tolist(), problem.size.tolist(), strict=True
+    )
     for block, (start, end, base, size) in enumerate(columns):
         for t0, t1, lower, upper in gaps.get(block, ()):
             rows.append((block, start, t0, base, base + size))
@@ -132,6 +134,8 @@ def _name(problem: Problem, i: int) -> str:
 
 def _message(problem: Problem, i: int, one: tuple[int, ...], j: int, other: tuple[int, ...]) -> str:
     def where(k: int, piece: tuple[int, ...]) -> str:
-        return f"{_name(problem, k)}, alive in [{piece[0]}, {piece[1]}), occupies bytes [{piece[2]}, {piece[3]})"
+        return (
+            f"{_name(problem, k)}, alive in [{piece[0]}, {piece[1]}), occupies bytes [{piece[2]}, {piece[3]})"
+        )
 
     return f"conflict: {where(i, one)}; {where(j, other)}"

@@ -88,4 +88,6 @@ def _refuse_overlapping_fixed(problem: Problem) -> None:
         check_fast(part, problem.fixed[rows])
     except ConflictError as error:
         pair = tuple(int(rows[k]) for k in error.pair)
-        raise ProblemError(f"the fixed offsets of blocks {pair[0]} and {pair[1]} contradict each other: {error}") from None
+        raise ProblemError(
+            f"the fixed offsets of blocks {pair[0]} and {pair[1]} contradict each other: {error}"
+        ) from None

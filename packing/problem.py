@@ -117,7 +117,9 @@ class Problem:
             raise ProblemError(f"block {i}: size {size_[i]} is negative; expected 0 or more bytes")
         if (end_ <= start_).any():
             i = int((end_ <= start_).argmax())
-            raise ProblemError(f"block {i}: the lifetime [{start_[i]}, {end_[i]}) is empty; expected start < end")
+            raise ProblemError(
+                f"block {i}: the lifetime [{start_[i]}, {end_[i]}) is empty; expected start < end"
+            )
         if (alignment_ < 1).any():
             i = int((alignment_ < 1).argmax())
             raise ProblemError(f"block {i}: alignment {alignment_[i]}; expected 1 or more bytes")
@@ -159,7 +161,9 @@ class Problem:
         if not isinstance(other, Problem):
             return NotImplemented
         columns = ("size", "start", "end", "gaps", "alignment", "fixed")
-        return self.id == other.id and all(np.array_equal(getattr(self, c), getattr(other, c)) for c in columns)
+        return self.id == other.id and all(
+            np.array_equal(getattr(self, c), getattr(other, c)) for c in columns
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -241,7 +245,9 @@ def _integers(name: str, values: npt.ArrayLike) -> IntArray:
         if (array != np.floor(array)).any():
             raise ProblemError(f"{name} holds fractions; expected integers")
         if (np.abs(array) >= 2.0**53).any():
-            raise ProblemError(f"{name} holds floating-point numbers that may have been rounded; expected integers")
+            raise ProblemError(
+                f"{name} holds floating-point numbers that may have been rounded; expected integers"
+            )
     elif array.dtype.kind == "u":
         if array.size and int(array.max()) > _MAX:
             raise ProblemError(f"{name} holds {int(array.max())}, which exceeds 64-bit integers")
@@ -257,13 +263,17 @@ def _column(name: str, values: npt.ArrayLike) -> IntArray:
     return _own(array)
 
 
-def _refuse_large(size: IntArray, start: IntArray, end: IntArray, alignment: IntArray, fixed: IntArray) -> None:
+def _refuse_large(
+    size: IntArray, start: IntArray, end: IntArray, alignment: IntArray, fixed: IntArray
+) -> None:
     """Refuse what solvers could not add up in 64 bits: sums of padded sizes and fixed offsets, and lifetimes."""
     if not len(size):
         return
     rough = float(size.sum(dtype=np.float64)) + float(alignment.sum(dtype=np.float64)) + float(fixed.max())
     if rough > 2.0**62 and sum(size.tolist()) + sum(alignment.tolist()) + int(fixed.max()) > _MAX:
-        raise ProblemError("the sum of all sizes (with alignment, above the highest fixed offset) exceeds 64-bit integers")
+        raise ProblemError(
+            "the sum of all sizes (with alignment, above the highest fixed offset) exceeds 64-bit integers"
+        )
     if int(end.max()) - int(start.min()) > _MAX:
         raise ProblemError("the span of all lifetimes exceeds 64-bit integers")
 
@@ -287,7 +297,9 @@ def _gaps(gaps: npt.ArrayLike | None, size: IntArray, start: IntArray, end: IntA
     if bad.any():
         k = int(bad.argmax())
         lifetime = f"[{start[block[k]]}, {end[block[k]]})"
-        raise ProblemError(f"block {block[k]}: the gap [{t0[k]}, {t1[k]}) is empty or leaves the lifetime {lifetime}")
+        raise ProblemError(
+            f"block {block[k]}: the gap [{t0[k]}, {t1[k]}) is empty or leaves the lifetime {lifetime}"
+        )
     bad = (lower < 0) | (lower > upper) | (upper > size[block])
     if bad.any():
         k = int(bad.argmax())

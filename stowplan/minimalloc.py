@@ -55,9 +55,7 @@ _SPELLINGS = {
     "offset": "offset",
 }
 _REQUIRED = ("id", "lower", "upper", "size")
-_EXPECTED = (
-    "expected a header with the columns id (or buffer, buffer_id), lower (or start, begin), upper (or end), size"
-)
+_EXPECTED = "expected a header with the columns id (or buffer, buffer_id), lower (or start, begin), upper (or end), size"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _GAP = re.compile(r"([+-]?[0-9]+)-([+-]?[0-9]+)(?:@([0-9]+):([0-9]+))?")
 _INT64 = np.iinfo(np.int64)
@@ -180,9 +178,16 @@ def write(path: str | os.PathLike[str], table: Table) -> None:
     """
     for name in table.id:
         if any(c in name for c in ',"\r\n'):
-            raise FormatError(path, f"the id {name!r} cannot be written; expected no comma, quote or line break")
+            raise FormatError(
+                path, f"the id {name!r} cannot be written; expected no comma, quote or line break"
+            )
     header = ["id", "lower", "upper", "size"]
-    columns: list[Sequence[object]] = [table.id, table.lower.tolist(), table.upper.tolist(), table.size.tolist()]
+    columns: list[Sequence[object]] = [
+        table.id,
+        table.lower.tolist(),
+        table.upper.tolist(),
+        table.size.tolist(),
+    ]
     if (table.alignment != 1).any():
         header.append("alignment")
         columns.append(table.alignment.tolist())
@@ -199,7 +204,9 @@ def write(path: str | os.PathLike[str], table: Table) -> None:
         header.append("offset")
         columns.append(table.offset.tolist())
     with atomic_write(path) as file:
-        file.writelines(f"{','.join(map(str, row))}\n".encode() for row in [header, *zip(*columns, strict=True)])
+        file.writelines(
+            f"{','.join(map(str, row))}\n".encode() for row in [header, *zip(*columns, strict=True)]
+        )
 
 
 def _header(path: str | os.PathLike[str], row: list[str], line: int) -> tuple[dict[str, int], bool]:
