@@ -37,7 +37,8 @@ class ForbiddenSorter {
       least = std::min(least, f.above);
       greatest = std::max(greatest, f.above);
     }
-    const double scale = static_cast<double>(count - 1) / (static_cast<double>(greatest) - static_cast<double>(least) + 1);
+    const double range = static_cast<double>(greatest) - static_cast<double>(least);
+    const double scale = static_cast<double>(count - 1) / (range + 1);
     ends_.assign(count + 1, 0);
     bucket_.resize(count);
     for (std::size_t k = 0; k < count; ++k) {
@@ -51,8 +52,8 @@ class ForbiddenSorter {
     std::size_t first = 0;
     for (std::size_t b = 0; b < count; ++b) {  // dealing has moved ends_[b] from the bucket's beginning to its end
       if (ends_[b] - first > 1) {
-        std::sort(list.begin() + static_cast<std::ptrdiff_t>(first), list.begin() + static_cast<std::ptrdiff_t>(ends_[b]),
-                  by_above);
+        const auto at = [&](std::size_t k) { return list.begin() + static_cast<std::ptrdiff_t>(k); };
+        std::sort(at(first), at(ends_[b]), by_above);
       }
       first = ends_[b];
     }

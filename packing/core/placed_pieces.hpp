@@ -60,7 +60,8 @@ class PlacedPieces {
   };
 
   template <typename Visit>
-  void descend(std::size_t node, std::size_t first, std::size_t width, Tick start, std::size_t cut, Visit& visit) const {
+  void descend(std::size_t node, std::size_t first, std::size_t width, Tick start, std::size_t cut,
+               Visit& visit) const {
     if (first * kBucket >= cut || greatest_[node] <= start) return;
     if (width == 1) {
       const std::size_t stop = std::min(cut, (first + 1) * kBucket);
