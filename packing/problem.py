@@ -85,6 +85,7 @@ class Problem:
     alignment: IntArray
     fixed: IntArray
     id: tuple[str, ...] | None
+    _pieces: Pieces | None
 
     def __init__(
         self,
@@ -218,10 +219,8 @@ class Problem:
         """Rectangles that the blocks are made of (computed once)."""
         if self._pieces is None:
             object.__setattr__(self, "_pieces", _pieces(self))
-        pieces: Pieces = self._pieces
-        return pieces
-
-    _pieces: Any
+            assert self._pieces is not None
+        return self._pieces
 
 
 def _rebuild(size: IntArray, start: IntArray, end: IntArray, gaps: IntArray, *rest: Any) -> Problem:
