@@ -34,8 +34,8 @@ def pack(
     problem
         n blocks.
     solver
-        A name in `solvers`, or ``"auto"``: the best of its members, the first of equals, stopping as soon as one
-        meets the lower bound.
+        A name in `solvers`, or ``"auto"``: the best of its members, the first of equals, stopping as soon as
+        one meets the lower bound.
     time_limit
         Wall-clock seconds, 0 or more, for solvers that could go on for ever; the heuristics always finish.
     threads
