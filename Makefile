@@ -9,6 +9,7 @@
 #
 #   PYTHON=python3.12 chooses the interpreter, VENV=.venv312 the place of the environment.
 
+SHELL := bash
 PYTHON ?= python3
 VENV ?= .venv
 DEMO ?=
@@ -20,10 +21,10 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --build-constraint build-constraints.txt --editable
 
 CORES := $(wildcard packing/core/*.cpp allocator/core/*.cpp)
-HEADERS := $(wildcard packing/core/*.hpp allocator/core/*.hpp tests/core/*.hpp)
+HEADERS := $(wildcard profiler/*.hpp profiler/core/*.hpp packing/core/*.hpp allocator/core/*.hpp)
 # What an installation depends on: change one of these and the next command installs again.
-BUILD_INPUTS := setup.py setup.cfg pyproject.toml build-constraints.txt $(CORES) \
-	$(wildcard packing/core/*.hpp allocator/core/*.hpp packing/*.pyx packing/*.pxd allocator/*.pyx allocator/*.pxd)
+BUILD_INPUTS := setup.py setup.cfg pyproject.toml build-constraints.txt $(CORES) $(HEADERS) \
+	$(wildcard profiler/*.pyx packing/*.pyx allocator/*.pyx)
 
 .PHONY: help demo test lint docs asan tsan clean
 .DELETE_ON_ERROR:
@@ -75,7 +76,7 @@ docs: $(VENV)/.development
 
 STRESS := $(patsubst tests/core/%.cpp,%,$(wildcard tests/core/*_stress.cpp))
 SANITIZED := $(CXX) -std=c++17 -O1 -g -Wall -Wextra -fno-omit-frame-pointer -pthread -DSTOWPLAN_DEBUG=1 \
-	-Ipacking/core -Iallocator/core
+	-Iprofiler/core -Ipacking/core -Iallocator/core
 
 build/asan/%: tests/core/%.cpp $(CORES) $(HEADERS)
 	@mkdir -p $(@D)
@@ -96,4 +97,4 @@ asan tsan:
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info docs/_build .coverage coverage.xml .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	rm -f packing/*.so allocator/*.so packing/_solvers.cpp allocator/_core.cpp demo-plan.png
+	rm -f {profiler,packing,allocator}/*.so {profiler,packing,allocator}/_*.cpp demo-plan.png

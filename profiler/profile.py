@@ -48,8 +48,8 @@ class Profile:
     start
         Tick of the allocation, ``0 <= start < period``, rising.
     end
-        Tick of the free: above ``start``, at most ``start + period``. From ``period`` on: a wrapped block, freed at tick
-        ``end - period`` of the following step. `ESCAPED` (-1): not freed by the end of the following step.
+        Tick of the free: above ``start``, at most ``start + period``. From ``period`` on: a wrapped block, freed at
+        tick ``end - period`` of the following step. `ESCAPED` (-1): not freed by the end of the following step.
     stream
         The stream that the block was asked for on; 0 on the host. Zeros where not given.
     alloc_ns, free_ns

@@ -53,12 +53,17 @@ def test_wall_clock_rises_along_the_step() -> None:
 
 def test_a_failed_step_breaks_the_pair() -> None:
     recorder, program = NumpyRecorder(), Program()
+
+    def failing_step() -> None:
+        with recorder.step():
+            program.step()
+            raise KeyError
+
     with recorder:
         with recorder.step():
             program.step()
-        with pytest.raises(KeyError), recorder.step():
-            program.step()
-            raise KeyError
+        with pytest.raises(KeyError):
+            failing_step()
         with recorder.step():
             program.step()
     with pytest.raises(ProfileError, match="no profile yet"):
