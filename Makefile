@@ -9,6 +9,7 @@
 #
 #   PYTHON=python3.12 chooses the interpreter, VENV=.venv312 the place of the environment.
 
+SHELL := bash
 PYTHON ?= python3
 VENV ?= .venv
 DEMO ?=

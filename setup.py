@@ -17,7 +17,7 @@ COMPILE_ARGS = ["-std=c++17", "-O3", "-Wall", "-Wextra", "-fvisibility=hidden", 
 LINK_ARGS = ["-pthread"]
 MACROS = [("NPY_NO_DEPRECATED_API", "NPY_1_22_API_VERSION"), ("NPY_TARGET_VERSION", "NPY_1_22_API_VERSION")]
 if os.environ.get("STOWPLAN_DEBUG") == "1":
-    COMPILE_ARGS += ["-O1", "-g"]
+    COMPILE_ARGS += ["-O1", "-g", "-UNDEBUG"]
     MACROS += [("STOWPLAN_DEBUG", "1")]
 
 

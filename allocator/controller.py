@@ -8,9 +8,9 @@
                   └────────────┘          └── observe: replay goes on, its log is a new record;
                   a step that failed          an equal next step brings a new plan
 
-*Warm-up* steps are not representative (lazy parameters, optimizer state). *Record* keeps a step's log; *confirm* compares
-it with the next one, which also shows where wrapped blocks end. From then on each step is *replayed*; one that was not
-served from the plan throughout is observed as if it were recorded, while the old plan goes on serving.
+*Warm-up* steps are not representative (lazy parameters, optimizer state). *Record* keeps a step's log; *confirm*
+compares it with the next one, which also shows where wrapped blocks end. From then on each step is *replayed*; one that
+was not served from the plan throughout is observed as if it were recorded, while the old plan goes on serving.
 
 Nothing here raises because of what the program did: a plan is an optimization.
 """

@@ -20,8 +20,8 @@ HOST_ALIGNMENT = 64
 class NumpyPool:
     """Serve the NumPy allocations of this context, those of repeated steps from a plan.
 
-    NumPy's memory handler is context-local (NEP 49): the pool serves the thread or task that entered it. Arrays may leave
-    it, be freed on any thread, and outlive the pool.
+    NumPy's memory handler is context-local (NEP 49): the pool serves the thread or task that entered it. Arrays may
+    leave it, be freed on any thread, and outlive the pool.
 
     Parameters
     ----------

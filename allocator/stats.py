@@ -16,9 +16,9 @@ class Stats:
     upstream
         Requests served by upstream; the sum of `reasons`.
     reasons
-        Why requests went upstream: ``outside`` (not in a step), ``thread`` (in another thread's step), ``no_plan`` (warm-up,
-        record, confirm), ``escaped`` (the block is known to outlive the step), ``late`` (a late block stood in the way),
-        ``mismatch`` (an extra request, one larger than planned, or one not recognised).
+        Why requests went upstream: ``outside`` (not in a step), ``thread`` (in another thread's step), ``no_plan``
+        (warm-up, record, confirm), ``escaped`` (the block is known to outlive the step), ``late`` (a late block stood
+        in the way), ``mismatch`` (an extra request, one larger than planned, or one not recognised).
     smaller
         Of the replayed requests, those that asked for less than planned.
     missing

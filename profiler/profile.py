@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -49,8 +48,8 @@ class Profile:
     start
         Tick of the allocation, ``0 <= start < period``, rising.
     end
-        Tick of the free: above ``start``, at most ``start + period``. From ``period`` on: a wrapped block, freed at tick
-        ``end - period`` of the following step. `ESCAPED` (-1): not freed by the end of the following step.
+        Tick of the free: above ``start``, at most ``start + period``. From ``period`` on: a wrapped block, freed at
+        tick ``end - period`` of the following step. `ESCAPED` (-1): not freed by the end of the following step.
     stream
         The stream that the block was asked for on; 0 on the host. Zeros where not given.
     alloc_ns, free_ns
@@ -86,7 +85,9 @@ class Profile:
             if default is not None and given.size == 0:
                 given = np.full(max(n, 0), default, dtype=np.int64)
             if given.ndim != 1 or given.shape[0] != n:
-                raise ProfileError(f"{name} has the shape {given.shape}; expected ({max(n, 0)},), one entry per block")
+                raise ProfileError(
+                    f"{name} has the shape {given.shape}; expected ({max(n, 0)},), one entry per block"
+                )
             if given.size and given.dtype.kind not in "iu":
                 raise ProfileError(f"{name} has the dtype {given.dtype}; expected integers")
             column = given.astype(np.int64)
@@ -99,7 +100,9 @@ class Profile:
             "the start {start} is outside the step; expected 0 up to the period",
         )
         kept = self.end != ESCAPED
-        self._refuse(kept & (self.end <= self.start), "the lifetime [{start}, {end}) is empty; expected start < end")
+        self._refuse(
+            kept & (self.end <= self.start), "the lifetime [{start}, {end}) is empty; expected start < end"
+        )
         self._refuse(
             kept & (self.end > self.start + self.period),
             "the lifetime [{start}, {end}) is longer than the period",
@@ -134,12 +137,12 @@ class Profile:
     @property
     def escaped(self) -> npt.NDArray[np.bool_]:
         """Which blocks have escaped, bool (n,)."""
-        return self.end == ESCAPED
+        return np.equal(self.end, ESCAPED)
 
     @property
     def wrapped(self) -> npt.NDArray[np.bool_]:
         """Which blocks are freed in the following step, bool (n,)."""
-        return self.end >= self.period
+        return np.greater_equal(self.end, self.period)
 
     @property
     def live_peak(self) -> int:
@@ -181,19 +184,19 @@ class Profile:
         OSError
             The file cannot be opened.
         """
-        try:
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-                header = _read_header(path, archive)
-                columns = {name: archive[name] for name in _COLUMNS}
-            return cls(**columns, period=header["period"])
-        except FormatError:
-            raise
-        except KeyError as error:
-            raise FormatError(path, f"{error.args[0]}; expected the columns {', '.join(_COLUMNS)}") from None
-        except ProfileError as error:
-            raise FormatError(path, str(error)) from None
-        except (ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zipfile.zlib.error) as error:
-            raise FormatError(path, f"not a profile, or a truncated one ({error})") from None
+        with open(path, "rb") as file:
+            try:
+                with np.load(file, allow_pickle=False) as archive:
+                    header = _read_header(path, archive)
+                    columns = {name: archive[name] for name in _COLUMNS}
+                return cls(**columns, period=header["period"])
+            except FormatError:
+                raise
+            except ProfileError as error:
+                raise FormatError(path, str(error)) from None
+            except Exception as error:
+                # zipfile, zlib and NumPy have a dozen exceptions for a damaged file, RuntimeError among them.
+                raise FormatError(path, f"not a profile, or a truncated one ({error})") from None
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the planned blocks in google/minimalloc's format, atomically.
@@ -256,10 +259,17 @@ class Profile:
         start, end = table.lower.copy(), table.upper.copy()
         wraps = np.zeros(n, dtype=bool)
         for row, gap_start, gap_end, *window in table.gaps.tolist():
-            whole = table.lower[row] == first and table.upper[row] == last and first < gap_start and gap_end < last
+            whole = (
+                table.lower[row] == first
+                and table.upper[row] == last
+                and first < gap_start
+                and gap_end < last
+            )
             if wraps[row] or not whole or any(window):
                 name = table.id[row]
-                raise FormatError(path, f"block {name!r}: a profile holds one gap, in a block alive from end to end")
+                raise FormatError(
+                    path, f"block {name!r}: a profile holds one gap, in a block alive from end to end"
+                )
             start[row], end[row], wraps[row] = gap_end, gap_start, True
 
         when = np.concatenate([end, start])
@@ -282,7 +292,9 @@ def _read_header(path: str | os.PathLike[str], archive: Any) -> dict[str, Any]:
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         raise FormatError(path, "not a stowplan profile; expected a file written by Profile.save")
     if header.get("version") != _VERSION:
-        raise FormatError(path, f"profile version {header.get('version')!r}; this stowplan reads version {_VERSION}")
+        raise FormatError(
+            path, f"profile version {header.get('version')!r}; this stowplan reads version {_VERSION}"
+        )
     if not isinstance(header.get("period"), int):
         raise FormatError(path, f"the period is {header.get('period')!r}; expected an integer")
     return header

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -20,7 +22,9 @@ UPSTREAM = 1 << 50
 
 def core_plan(plan: list[PlannedRequest]) -> CorePlan:
     n = len(plan)
-    due_lists = [[i for i, p in enumerate(plan) if p.offset != UNPLANNED and p.due == k] for k in range(n + 1)]
+    due_lists = [
+        [i for i, p in enumerate(plan) if p.offset != UNPLANNED and p.due == k] for k in range(n + 1)
+    ]
     column = lambda values: np.array(list(values), dtype=np.int64)  # noqa: E731
     return CorePlan(
         column(p.offset for p in plan),
@@ -62,7 +66,8 @@ def plans(draw: st.DrawFn) -> list[PlannedRequest]:
     )
     offsets = dict(zip(rows, pack(problem).offsets.tolist(), strict=True))
     return [
-        PlannedRequest(requested[i], -(-requested[i] // 4) * 4, offsets.get(i, UNPLANNED), dues[i]) for i in range(n)
+        PlannedRequest(requested[i], -(-requested[i] // 4) * 4, offsets.get(i, UNPLANNED), dues[i])
+        for i in range(n)
     ]
 
 
@@ -175,7 +180,7 @@ class ReplayAgainstTwin(RuleBasedStateMachine):
         ranges = self.core.ranges()
         assert {block: begin for block, (begin, _) in ranges.items()} == self.live
         ordered = sorted(ranges.values())
-        for (_, end), (begin, _) in zip(ordered, ordered[1:], strict=False):
+        for (_, end), (begin, _) in pairwise(ordered):
             assert end <= begin
 
     @invariant()

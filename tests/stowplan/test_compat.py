@@ -101,7 +101,8 @@ import sys
 from stowplan.compat import enable_chainer
 changes = enable_chainer()
 import chainer
-print(any("_environment_check" in change for change in changes), sys.modules["chainer._environment_check"].check.__module__)
+check = sys.modules["chainer._environment_check"].check
+print(any("_environment_check" in change for change in changes), check.__module__)
 """
     assert run(code, blocked="pkg_resources") == "True stowplan.compat"
 

@@ -71,7 +71,7 @@ def test_python_too_old(preflight: ModuleType) -> None:
 
 
 def test_no_venv_module() -> None:
-    code = f"import sys, runpy\nsys.modules['ensurepip'] = None\nsys.argv = ['x']\nrunpy.run_path({str(SCRIPT)!r}, run_name='__main__')"
+    code = f"import runpy, sys; sys.modules['ensurepip'] = None; runpy.run_path({str(SCRIPT)!r}, run_name='__main__')"
     # A module that is None in sys.modules has no spec: as on a Debian without python3-venv.
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -16,7 +16,9 @@ class PlannedRequest:
     requested: int
     capacity: int
     offset: int
-    due: int | None  # request number before which the block is freed; <= its own number: in the following step
+    due: (
+        int | None
+    )  # request number before which the block is freed; <= its own number: in the following step
 
 
 @dataclass
@@ -89,7 +91,9 @@ class ReplayTwin:
             return False
         age = self.step - block.step
         wrapped = due <= block.number
-        return (age == 0 and not wrapped and due <= now) or (age == 1 and (not wrapped or due <= now)) or age > 1
+        return (
+            (age == 0 and not wrapped and due <= now) or (age == 1 and (not wrapped or due <= now)) or age > 1
+        )
 
     def align(self, size: int) -> int | None:
         plan, cursor = self.plan, self.cursor

@@ -1,0 +1,89 @@
+"""NumpyRecorder on real arrays: the same profile as the pool's own recording."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stowplan import NumpyPool, NumpyRecorder
+from stowplan.errors import PoolError, ProfileError
+
+
+class Program:
+    """A step with a temporary, a wrapped block and a block that stays."""
+
+    def __init__(self) -> None:
+        self.gradient: np.ndarray | None = None
+
+    def step(self) -> None:
+        activation = np.ones(1000) * 2
+        self.gradient = None
+        self.gradient = np.concatenate([activation, activation])
+
+
+def test_recorder_and_pool_see_the_same_profile() -> None:
+    recorder, program = NumpyRecorder(), Program()
+    with recorder:
+        for _ in range(4):
+            with recorder.step():
+                program.step()
+    pool, program = NumpyPool(), Program()
+    with pool:
+        for _ in range(4):
+            with pool.step():
+                program.step()
+    recorded, pooled = recorder.profile(), pool.profile()
+    for column in ("size", "start", "end", "stream"):
+        assert np.array_equal(getattr(recorded, column), getattr(pooled, column))
+    assert recorded.period == pooled.period
+    assert recorded.wrapped.sum() == 1
+
+
+def test_wall_clock_rises_along_the_step() -> None:
+    recorder, program = NumpyRecorder(), Program()
+    with recorder:
+        for _ in range(3):
+            with recorder.step():
+                program.step()
+    profile = recorder.profile()
+    assert (np.diff(profile.alloc_ns) >= 0).all()
+    assert (profile.free_ns >= profile.alloc_ns).all()
+    assert profile.alloc_ns.min() > 1_600_000_000 * 10**9
+
+
+def test_a_failed_step_breaks_the_pair() -> None:
+    recorder, program = NumpyRecorder(), Program()
+
+    def failing_step() -> None:
+        with recorder.step():
+            program.step()
+            raise KeyError
+
+    with recorder:
+        with recorder.step():
+            program.step()
+        with pytest.raises(KeyError):
+            failing_step()
+        with recorder.step():
+            program.step()
+    with pytest.raises(ProfileError, match="no profile yet"):
+        recorder.profile()
+
+
+def test_misuse_is_refused() -> None:
+    recorder = NumpyRecorder()
+    with recorder:
+        with pytest.raises(PoolError, match="entered already"):
+            recorder.__enter__()
+        with recorder.step(), pytest.raises(PoolError, match="running already"), recorder.step():
+            pass
+
+
+def test_arrays_outlive_the_recorder() -> None:
+    with NumpyRecorder() as recorder, recorder.step():
+        kept = np.arange(1000)
+        kept.resize(2000, refcheck=False)
+        zeros = np.zeros(5000)
+    del recorder
+    assert (kept[:1000] == np.arange(1000)).all()
+    assert not zeros.any()

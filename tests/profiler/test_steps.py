@@ -1,0 +1,101 @@
+"""From two step logs to a profile, on hand-made logs and against a twin."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stowplan.profiler import ESCAPED, Profile, StepLog, profile_steps
+from stowplan.profiler.steps import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS
+
+
+def log(*events: tuple[int, int, int]) -> StepLog:
+    """Events as (kind, request, size); the time is 1000 times the position."""
+    rows = [(1000 * i, size, 0, request, kind) for i, (kind, request, size) in enumerate(events)]
+    return StepLog(np.array(rows, dtype=EVENT_DTYPE))
+
+
+def test_the_picture_of_the_docstring() -> None:
+    first = log((ALLOCATE, 0, 8), (ALLOCATE, 1, 4), (FREE, 0, 8), (ALLOCATE, 2, 16))
+    second = log((ALLOCATE, 0, 8), (FREE_PREVIOUS, 2, 16), (ALLOCATE, 1, 4), (FREE, 0, 8), (ALLOCATE, 2, 16))
+    profile = profile_steps(first, second)
+    assert profile.period == 5
+    assert profile.size.tolist() == [8, 4, 16]
+    assert profile.start.tolist() == [0, 2, 4]
+    assert profile.end.tolist() == [3, ESCAPED, 6]
+    assert profile.wrapped.tolist() == [False, False, True]
+    assert profile.escaped.tolist() == [False, True, False]
+    assert profile.alloc_ns.tolist() == [0, 1000, 3000]
+    assert profile.free_ns.tolist() == [2000, -1, 1000]
+    assert profile.live_bytes().tolist() == [24, 8, 8, 0, 16]
+    assert profile.live_peak == 24
+
+
+def test_a_block_freed_before_the_first_request_of_the_following_step() -> None:
+    first = log((ALLOCATE, 0, 8))
+    second = log((FREE_PREVIOUS, 0, 8), (ALLOCATE, 0, 8))
+    profile = profile_steps(first, second)
+    assert (profile.start[0], profile.end[0], profile.period) == (1, 2, 2)
+    assert profile.wrapped[0]
+    start, end, gaps = profile.on_line(np.array([0]))
+    assert (start[0], end[0], len(gaps)) == (1, 2, 0)
+
+
+def test_a_block_alive_when_its_successor_comes_has_escaped() -> None:
+    first = log((ALLOCATE, 0, 8), (ALLOCATE, 1, 4), (FREE, 1, 4))
+    second = log((ALLOCATE, 0, 8), (FREE_PREVIOUS, 0, 8), (ALLOCATE, 1, 4), (FREE, 1, 4))
+    assert profile_steps(first, second).end.tolist() == [ESCAPED, 2]
+
+
+def test_the_later_of_two_frees_counts() -> None:
+    first = log((ALLOCATE, 0, 8), (FREE, 0, 8), (ALLOCATE, 1, 4), (FREE, 1, 4))
+    second = log((ALLOCATE, 0, 8), (ALLOCATE, 1, 4), (FREE, 0, 8), (FREE, 1, 4))
+    profile = profile_steps(first, second)
+    assert profile.end[0] > profile.start[1]
+
+
+def test_steps_that_differ_are_refused() -> None:
+    with pytest.raises(ValueError, match="does not repeat"):
+        profile_steps(log((ALLOCATE, 0, 8)), log((ALLOCATE, 0, 9)))
+
+
+def test_an_empty_step() -> None:
+    profile = profile_steps(log(), log())
+    assert (len(profile), profile.period, profile.live_peak) == (0, 0, 0)
+
+
+@given(st.data())
+def test_blocks_alive_together_in_the_program_are_alive_together_in_the_profile(data: st.DataObject) -> None:
+    """Run a random step for ever; every pair that meets in steady state meets on the profile's circle, and no other."""
+    n = data.draw(st.integers(1, 8))
+    # Block i is freed before request (i + life) of the endless sequence of requests.
+    lives = data.draw(st.lists(st.integers(1, n), min_size=n, max_size=n))
+    logs, steps, born = [], 4, {}
+    for step in range(steps):
+        events = []
+        for i in range(n):
+            now = step * n + i
+            for request, when in sorted(born.items()):
+                if when <= now:
+                    kind = FREE if request // n == step else FREE_PREVIOUS
+                    events.append((kind, request % n, 1))
+                    del born[request]
+            events.append((ALLOCATE, i, 1))
+            born[now] = now + lives[i]
+        logs.append(log(*events))
+    profile = profile_steps(logs[2], logs[3])
+
+    def meet_in_program(i: int, j: int) -> bool:
+        return any(max(i, j + k * n) < min(i + lives[i], j + k * n + lives[j]) for k in (-1, 0, 1))
+
+    period = profile.period
+    on_circle = [{t % period for t in range(s, e)} for s, e in zip(profile.start, profile.end, strict=True)]
+    starts = profile.start.tolist()
+    for i in range(n):
+        assert not profile.escaped[i]
+        for j in range(i):
+            at_requests = (on_circle[i] & on_circle[j]) & set(starts)
+            assert bool(at_requests) == meet_in_program(i, j)
+    assert isinstance(profile, Profile)
