@@ -22,8 +22,13 @@ cdef extern from "plan.hpp" namespace "stowplan::allocator" nogil:
         vector[int64_t] requested
         vector[int64_t] capacity
         vector[uint32_t] due_begin
+        vector[int64_t] stream
         vector[uint32_t] due
         int64_t arena_bytes
+        uint64_t tag
+        void hash_prefixes() except +
+
+    ctypedef shared_ptr[const CPlan] PlanPtr
 
 
 cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
@@ -42,7 +47,7 @@ cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
         uint32_t live
 
     cdef cppclass Counters:
-        uint64_t requests[7]
+        uint64_t requests[9]
         uint64_t smaller
         uint64_t missing
         int64_t live_bytes
@@ -55,6 +60,7 @@ cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
         vector[Event] log
         cbool complete
         cbool clean
+        uint64_t tag
 
     cdef cppclass Range:
         uintptr_t begin
@@ -66,11 +72,11 @@ cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
         void adopt(uint32_t, uintptr_t)
         void cancel(uint32_t)
         cbool release(uint32_t)
-        cbool begin_step(uintptr_t)
+        cbool begin_step(uintptr_t, PlanPtr, vector[PlanPtr]) except +
+        void set_interrupted(uintptr_t, cbool)
         StepOutcome end_step() except +
         cbool in_step()
         void set_timestamps(cbool)
-        void install(shared_ptr[const CPlan]) except +
         void reserve(uintptr_t, int64_t) except +
         const Arena& arena()
         vector[uintptr_t] take_dead_arenas() except +
@@ -85,12 +91,13 @@ cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass HostMemory "stowplan::allocator::HostMemory":
         pass
 
-    cbool host_begin_step(HostMemory&) except +
+    cbool host_begin_step(HostMemory&, const PlanPtr&, const vector[PlanPtr]&) except +
     StepOutcome host_end_step(HostMemory&) except +
     void host_set_timestamps(HostMemory&, cbool)
     Counters host_counters(HostMemory&)
     void host_reset_peaks(HostMemory&)
-    cbool host_install(HostMemory&, const shared_ptr[const CPlan]&) except +
+    void host_set_interrupted(HostMemory&, cbool)
+    cbool host_reserve(HostMemory&, int64_t) except +
 
 
 cdef extern from "profiler/numpy_capsule.hpp" namespace "stowplan::profiler":
@@ -99,7 +106,9 @@ cdef extern from "profiler/numpy_capsule.hpp" namespace "stowplan::profiler":
     HostMemory* memory_of "stowplan::profiler::memory_of<stowplan::allocator::HostReplay>" (object capsule)
 
 
-REASONS = ("replayed", "outside", "thread", "no_plan", "escaped", "late", "mismatch")
+REASONS = (
+    "replayed", "outside", "thread", "interrupted", "no_plan", "escaped", "stream", "late", "mismatch"
+)
 assert len(REASONS) == kReasons
 
 
@@ -118,22 +127,42 @@ cdef void _copy_numbers(vector[uint32_t]& to, const int64_t[::1] column):
 
 
 cdef class CorePlan:
-    """A plan in the core's form; see allocator/core/plan.hpp. All columns are int64."""
+    """A plan in the core's form; see allocator/core/plan.hpp. All columns are int64; `tag` is not 0."""
 
     cdef shared_ptr[CPlan] plan
 
-    def __init__(self, offset, requested, capacity, due_begin, due, int64_t arena_bytes):
+    def __init__(self, offset, requested, capacity, stream, due_begin, due, int64_t arena_bytes, uint64_t tag):
         n = len(offset)
-        if not (len(requested) == len(capacity) == n and len(due_begin) == n + 2 and due_begin[n + 1] == len(due)):
+        if not (len(requested) == len(capacity) == len(stream) == n and len(due_begin) == n + 2 and due_begin[n + 1] == len(due)):
             raise ValueError("the columns of a plan disagree in length")
         self.plan = make_shared[CPlan]()
         cdef CPlan* plan = self.plan.get()
         _copy_column(plan.offset, offset)
         _copy_column(plan.requested, requested)
         _copy_column(plan.capacity, capacity)
+        _copy_column(plan.stream, stream)
         _copy_numbers(plan.due_begin, due_begin)
         _copy_numbers(plan.due, due)
         plan.arena_bytes = arena_bytes
+        plan.tag = tag
+        plan.hash_prefixes()
+
+
+cdef class PlanSet:
+    """Plans in the core's form, most likely first."""
+
+    cdef vector[PlanPtr] plans
+
+    def __init__(self, plans=()):
+        for plan in plans:
+            self.plans.push_back(<PlanPtr>(<CorePlan?>plan).plan)
+
+
+cdef PlanPtr _pointer(CorePlan plan):
+    cdef PlanPtr pointer
+    if plan is not None:
+        pointer = <PlanPtr>plan.plan
+    return pointer
 
 
 cdef object _log(vector[Event]& events):
@@ -177,16 +206,16 @@ cdef class Replay:
         """Free a block; True where it is upstream's."""
         return self.core.release(block)
 
-    def begin_step(self, uintptr_t thread=1):
-        return self.core.begin_step(thread)
+    def begin_step(self, CorePlan plan=None, PlanSet others=PlanSet(), uintptr_t thread=1):
+        return self.core.begin_step(thread, _pointer(plan), others.plans)
 
     def end_step(self):
-        """Return (log, complete, clean)."""
+        """Return (log, complete, clean, tag)."""
         cdef StepOutcome outcome = self.core.end_step()
-        return _log(outcome.log), outcome.complete, outcome.clean
+        return _log(outcome.log), outcome.complete, outcome.clean, outcome.tag
 
-    def install(self, CorePlan plan):
-        self.core.install(<shared_ptr[const CPlan]>plan.plan)
+    def set_interrupted(self, cbool interrupted, uintptr_t thread=1):
+        self.core.set_interrupted(thread, interrupted)
 
     def reserve(self, uintptr_t base, int64_t size):
         self.core.reserve(base, size)
@@ -218,21 +247,25 @@ cdef class HostPool:
         self.handler = make_handler_capsule(name.encode(), upstream)
         self.memory = memory_of(self.handler)
 
-    def begin_step(self):
-        """Start a step in this thread; False where one is running."""
-        return host_begin_step(self.memory[0])
+    def begin_step(self, CorePlan plan, PlanSet others):
+        """Start a step in this thread that is expected to follow `plan` (or None); False where one is running."""
+        return host_begin_step(self.memory[0], _pointer(plan), others.plans)
 
     def end_step(self):
-        """Return (log, complete, clean)."""
+        """Return (log, complete, clean, tag)."""
         cdef StepOutcome outcome = host_end_step(self.memory[0])
-        return _log(outcome.log), outcome.complete, outcome.clean
+        return _log(outcome.log), outcome.complete, outcome.clean, outcome.tag
+
+    def set_interrupted(self, cbool interrupted):
+        """Send this thread's requests upstream, if the running step is its own."""
+        host_set_interrupted(self.memory[0], interrupted)
+
+    def reserve(self, int64_t size):
+        """Make the arena at least this large; False where upstream has no memory for it."""
+        return host_reserve(self.memory[0], size)
 
     def set_timestamps(self, cbool on):
         host_set_timestamps(self.memory[0], on)
-
-    def install(self, CorePlan plan):
-        """Replay this plan from the next step on; False where upstream has no memory for a larger arena."""
-        return host_install(self.memory[0], <shared_ptr[const CPlan]>plan.plan)
 
     def counters(self):
         return _counters(host_counters(self.memory[0]))

@@ -3,14 +3,25 @@
 ::
 
     warm-up ──> record ──> confirm ──> replay ──┐
-                  ^  └───────^ │          ^     │ a step that was not clean
-                  │  not equal │          │     v
-                  └────────────┘          └── observe: replay goes on, its log is a new record;
-                  a step that failed          an equal next step brings a new plan
+                  ^          │           ^      │ a step that was not clean
+                  └──────────┘           │      v
+                  a step that failed     └─── observe: the plan goes on serving what it can; the step's log is a
+                                              new record, and the step after it confirms it
 
-*Warm-up* steps are not representative (lazy parameters, optimizer state). *Record* keeps a step's log; *confirm*
-compares it with the next one, which also shows where wrapped blocks end. From then on each step is *replayed*; one that
-was not served from the plan throughout is observed as if it were recorded, while the old plan goes on serving.
+*Warm-up* steps are not representative (lazy parameters, optimizer state). *Record* keeps a step's log. *Confirm*: the
+step that follows, the same or another one, shows where the record's wrapped blocks end; then the plan is made, off the
+caller's thread, and taken up at the next step boundary. From then on steps are *replayed*. A step that was not served
+from its plan throughout is *observed*: the plan is not given up, but its log is a new record.
+
+A new record becomes, by its structure (what is asked for and freed, in which order):
+
+- the structure of the plan that it departed from, with larger sizes: the plan's successor, with the element-wise
+  maximum of the sizes; or the same requests with other frees: its successor as well (reoptimization);
+- another structure: one more variant of its key.
+
+A program that never repeats would bring a new plan with every step. So, as long as the last plans made were never
+replayed in full, a record has to be seen twice before it is planned; and a plan that is succeeded again and again is
+given twice as many steps each time.
 
 Nothing here raises because of what the program did: a plan is an optimization.
 """
@@ -18,36 +29,75 @@ Nothing here raises because of what the program did: a plan is an optimization.
 from __future__ import annotations
 
 import contextvars
-from typing import Protocol
+import threading
+from collections import deque
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import PoolError, ProfileError, StowplanError
+from ..errors import PoolError, ProfileError
 from ..packing.registry import find
-from ..profiler import Profile, StepLog, profile_steps
-from ._core import CorePlan
-from .plan import Plan, make_plan
+from ..profiler import Profile, StepLog
+from ..profiler.steps import profile_step
+from ._core import CorePlan, PlanSet
+from .cache import Entry, PlanCache
+from .neighbours import settle
+from .plan import Plan, largest, make_plan, same_structure
+from .planner import Planner
 from .stats import Stats
+
+UNPROVEN = 2
+"""Plans that may be made without having been replayed in full, before a record has to be seen twice."""
+
+LONGEST_BACK_OFF = 10
+"""A plan that fails again and again may be succeeded every 2**10 steps."""
+
+REMEMBERED = 64
+"""Steps whose request sequence is remembered, to see that a record comes again."""
 
 
 class Backend(Protocol):
     """The compiled half of a pool: a replay core with memory behind it."""
 
-    def begin_step(self) -> bool:
-        """Start a step in this thread; False where one is running."""
+    def begin_step(self, plan: CorePlan | None, others: PlanSet) -> bool:
+        """Start a step in this thread that is expected to follow `plan`; False where one is running."""
 
-    def end_step(self) -> tuple[npt.NDArray[np.void], bool, bool]:
-        """Return (events, complete, clean)."""
+    def end_step(self) -> tuple[npt.NDArray[np.void], bool, bool, int]:
+        """Return (events, complete, clean, tag of the plan followed)."""
+
+    def set_interrupted(self, interrupted: bool) -> None:
+        """Send this thread's requests upstream, if the running step is its own."""
 
     def set_timestamps(self, on: bool) -> None:
         """Note the wall clock of events, or not."""
 
-    def install(self, plan: CorePlan) -> bool:
-        """Replay this plan from the next step on; False where there is no memory for its arena."""
+    def reserve(self, size: int) -> bool:
+        """Make the arena at least this large; False where upstream has no memory for it."""
 
-    def counters(self) -> dict[str, object]:
+    def counters(self) -> dict[str, Any]:
         """Return the core's counters."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A step that may become a plan: its key, its log, and the plan that it departed from."""
+
+    key: Hashable
+    log: StepLog
+    departed_from: Entry | None
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A plan that the planner made (None: it failed), and what it takes the place of."""
+
+    sequence: int
+    key: Hashable
+    plan: Plan | None
+    replaces: Entry | None
 
 
 class Controller:
@@ -61,41 +111,60 @@ class Controller:
         Steps to let pass before recording.
     alignment
         Bytes; of every planned offset.
-    solver
+    planner
         Name of the packing solver.
+    max_plans
+        Plans to keep.
 
     Raises
     ------
     PoolError
-        `warmup` is negative or not an integer.
+        `warmup` is negative, `max_plans` is not positive, or either is not an integer.
     UnknownSolverError
         There is no such solver.
     """
 
-    def __init__(self, backend: Backend, *, warmup: int, alignment: int, solver: str) -> None:
-        if not isinstance(warmup, int) or isinstance(warmup, bool) or warmup < 0:
-            raise PoolError(f"warmup is {warmup!r}; expected a number of steps, 0 or more")
-        if solver != "auto":
-            find(solver)
+    def __init__(
+        self, backend: Backend, *, warmup: int, alignment: int, planner: str, max_plans: int
+    ) -> None:
+        self._warmup = _count("warmup", warmup, 0, "a number of steps")
+        if planner != "auto":
+            find(planner)
         self._backend = backend
-        self._warmup = warmup
         self._alignment = alignment
-        self._solver = solver
-        self._record: StepLog | None = None  # the last step's log, where it may become a plan
-        self._plan: Plan | None = None
-        self._plans = 0
-        self._observe(True)
+        self._solver = planner
+        self._cache = PlanCache(_count("max_plans", max_plans, 1, "a number of plans"))
+        self._planner: Planner[Solved] = Planner()
+        self._mutex = threading.Lock()
+        self._interruptions = threading.local()
+        self._key: Hashable = None
+        self._record: Record | None = None
+        self._seen: deque[int] = deque(maxlen=REMEMBERED)
+        self._in_work: set[int] = set()
+        self._unproven = 0
+        self._steps = 0
+        self._latest: Plan | None = None
+        self._plans = self._reoptimizations = 0
 
-    def begin_step(self) -> None:
+    # ------------------------------------------------------------------------------------------------------- steps
+
+    def begin_step(self, key: Hashable) -> None:
         """Start a step in this thread.
 
         Raises
         ------
         PoolError
-            A step is running already.
+            A step is running already, or this thread is in an interrupted part.
         """
-        if not self._backend.begin_step():
-            raise PoolError("a step is running already: steps do not nest")
+        if self._interrupted:
+            raise PoolError("a step cannot begin in an interrupted part: resume first")
+        with self._mutex:
+            contextvars.Context().run(self._take_up)
+            likely, variants = self._cache.likely(key)
+            if not self._backend.begin_step(likely, variants):
+                raise PoolError("a step is running already: steps do not nest")
+            self._backend.set_timestamps(likely is None or self._record is not None)
+            self._key = key
 
     def end_step(self, failed: bool) -> None:
         """End the step; `failed` where an exception left it, so that it says nothing about the next.
@@ -103,20 +172,113 @@ class Controller:
         Runs in an empty context, in which NumPy's handler is the default one: the arrays that planning needs are no
         business of the pool's.
         """
-        contextvars.Context().run(self._end_step, failed)
+        with self._mutex:
+            contextvars.Context().run(self._end_step, failed)
 
     def _end_step(self, failed: bool) -> None:
-        events, complete, clean = self._backend.end_step()
-        if failed or not complete:
-            self._record = None
-        elif self._warmup > 0:
-            self._warmup -= 1
-        elif clean:
-            self._record = None
-            self._observe(False)
-        else:
-            self._observe(True)
-            self._learn(StepLog(events))
+        events, complete, clean, tag = self._backend.end_step()
+        followed = self._cache.get(tag)
+        if followed is not None:
+            self._cache.follow(followed)
+            if clean:
+                self._unproven = followed.revisions = 0
+        usable = complete and not failed
+        self._steps += 1
+        record, self._record = self._record, None
+        if record is None and (clean or not usable):
+            return
+        log = StepLog(events)
+        if record is not None and complete:
+            self._learn(record, log)
+            if record.key == self._key and record.log.equals(log):
+                return
+        if self._warmup > 0:
+            self._warmup -= usable
+        elif usable and not clean and self._is_due(followed):
+            self._record = Record(self._key, log, followed)
+
+    def _is_due(self, entry: Entry | None) -> bool:
+        """Whether a plan that did not serve a step may be succeeded now."""
+        return entry is None or self._steps % (1 << min(entry.revisions, LONGEST_BACK_OFF)) == 0
+
+    def _learn(self, record: Record, following: StepLog) -> None:
+        """Have a plan made of a step, and of the one that followed it."""
+        sequence = hash((record.key, record.log.requested.tobytes(), record.log.streams.tobytes()))
+        repeated = sequence in self._seen or record.log.equals(following)
+        self._seen.append(sequence)
+        if sequence in self._in_work or (self._unproven >= UNPROVEN and not repeated):
+            return
+        neighbours = [entry.plan for entry in self._cache.entries()]
+        arena_bytes = self._backend.counters()["arena_bytes"]
+        self._unproven += 1
+        self._in_work.add(sequence)
+        self._planner.submit(lambda: self._solve(sequence, record, following, neighbours, arena_bytes))
+
+    def _solve(
+        self, sequence: int, record: Record, following: StepLog, neighbours: list[Plan], arena_bytes: int
+    ) -> Solved:
+        """Make a plan, on the planner's thread."""
+        try:
+            profile = profile_step(record.log, following)
+            replaces = _succeeded(record.departed_from, profile)
+            if replaces is not None:
+                profile = largest(replaces.plan.profile, profile)
+                neighbours = [plan for plan in neighbours if plan is not replaces.plan]
+            alone = make_plan(profile, alignment=self._alignment, planner=self._solver)
+            plan = settle(alone, neighbours, arena_bytes=arena_bytes, planner=self._solver)
+        except Exception:
+            plan, replaces = None, None  # upstream, or the old plan, goes on serving
+        return Solved(sequence, record.key, plan, replaces)
+
+    def _take_up(self) -> None:
+        """Put the plans that are ready into use."""
+        for solved in self._planner.collect():
+            self._in_work.discard(solved.sequence)
+            plan, old = solved.plan, solved.replaces
+            if plan is None or not self._backend.reserve(plan.arena_bytes):
+                continue
+            if old is not None and _equal(plan, old.plan):
+                old.revisions += 1  # it had its reasons, but they bring no better plan
+                continue
+            entry = self._cache.add(solved.key, plan, replaces=old)
+            entry.revisions = 0 if old is None else old.revisions + 1
+            self._latest = plan
+            self._plans += 1
+            self._reoptimizations += old is not None
+
+    def wait(self, timeout: float | None) -> bool:
+        """Wait until the plans being made are ready for the next step; return whether they are."""
+        ready = self._planner.wait(timeout)
+        with self._mutex:
+            contextvars.Context().run(self._take_up)
+        return ready
+
+    # ----------------------------------------------------------------------------------------------- interruptions
+
+    @property
+    def _interrupted(self) -> int:
+        return getattr(self._interruptions, "depth", 0)
+
+    def interrupt(self) -> None:
+        """Enter a part of the program, in this thread, whose requests go upstream and stay out of the record."""
+        self._interruptions.depth = self._interrupted + 1
+        self._backend.set_interrupted(True)
+
+    def resume(self) -> None:
+        """Leave the innermost interrupted part.
+
+        Raises
+        ------
+        PoolError
+            This thread is not in one.
+        """
+        if not self._interrupted:
+            raise PoolError("resume without interrupt: this thread is not in an interrupted part")
+        self._interruptions.depth -= 1
+        if not self._interrupted:
+            self._backend.set_interrupted(False)
+
+    # ------------------------------------------------------------------------------------------------------ answers
 
     def profile(self) -> Profile:
         """Return the profile of the last planned step.
@@ -129,49 +291,34 @@ class Controller:
         return self.plan().profile
 
     def plan(self) -> Plan:
-        """Return the plan in use.
+        """Return the plan that was made last.
 
         Raises
         ------
         ProfileError
             There is no plan yet.
         """
-        if self._plan is None:
-            raise ProfileError("no plan yet: no step after the warm-up was repeated by the one after it")
-        return self._plan
+        if self._latest is None:
+            raise ProfileError(
+                "no plan yet: no step has passed after the warm-up and been followed by another"
+            )
+        return self._latest
 
     def stats(self) -> Stats:
         """Return a snapshot of the pool's counts."""
         counters = self._backend.counters()
-        requests = dict(counters["requests"])  # type: ignore[call-overload]
+        requests = dict(counters["requests"])
         replayed = requests.pop("replayed")
-        plan = self._plan
+        latest = self._latest
         return Stats(
             replayed=replayed,
             upstream=sum(requests.values()),
             reasons={name: n for name, n in requests.items() if n},
             plans=self._plans,
-            reoptimizations=max(self._plans - 1, 0),
-            lower_bound=0 if plan is None else plan.placement.lower_bound,
-            **{name: counters[name] for name in _PASSED_ON},  # type: ignore[arg-type]
+            reoptimizations=self._reoptimizations,
+            lower_bound=0 if latest is None else latest.placement.lower_bound,
+            **{name: counters[name] for name in _PASSED_ON},
         )
-
-    def _learn(self, log: StepLog) -> None:
-        """Make a plan of two equal steps; else keep this one for the next to repeat."""
-        previous, self._record = self._record, log
-        if previous is None or not previous.equals(log):
-            return
-        try:
-            plan = make_plan(profile_steps(previous, log), alignment=self._alignment, solver=self._solver)
-        except (StowplanError, MemoryError):
-            return  # upstream, or the old plan, goes on serving
-        if self._backend.install(plan.core()):
-            self._plan = plan
-            self._plans += 1
-            self._observe(False)
-
-    def _observe(self, on: bool) -> None:
-        self._backend.set_timestamps(on)
 
 
 _PASSED_ON = (
@@ -182,3 +329,24 @@ _PASSED_ON = (
     "peak_live_bytes",
     "peak_reserved_bytes",
 )
+
+
+def _count(name: str, value: object, least: int, what: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise PoolError(f"{name} is {value!r}; expected {what}, {least} or more")
+    return value
+
+
+def _succeeded(entry: Entry | None, profile: Profile) -> Entry | None:
+    """Return the plan that a record departed from, if the record is its successor rather than another variant."""
+    if entry is None:
+        return None
+    old = entry.plan.profile
+    return entry if same_structure(old, profile) or np.array_equal(old.size, profile.size) else None
+
+
+def _equal(a: Plan, b: Plan) -> bool:
+    """Whether two plans would serve every request alike."""
+    return np.array_equal(a.profile.size, b.profile.size) and np.array_equal(
+        a.placement.offsets, b.placement.offsets
+    )

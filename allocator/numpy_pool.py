@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import Any, ParamSpec, TypeVar
 
 from ..errors import PoolError
 from ..profiler import Profile, _recorder
@@ -11,7 +12,10 @@ from ._core import HostPool
 from .controller import Controller
 from .plan import Plan
 from .stats import Stats
-from .step import Step
+from .step import Step, interrupt
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 HOST_ALIGNMENT = 64
 """Bytes; a cache line and the widest vector load. NumPy's default handler promises 16."""
@@ -27,13 +31,17 @@ class NumpyPool:
     ----------
     warmup
         Steps that pass before one is recorded; first steps are seldom representative.
-    solver
-        Name of the packing solver, from `stowplan.packing.solvers`.
+    planner
+        Name of the packing solver, from `stowplan.packing.solvers`, or ``"auto"``.
+    max_plans
+        Plans to keep, the most recently used.
 
     Raises
     ------
     PoolError
         `warmup` is negative; the pool is entered twice; a step begins within a step.
+    UnknownSolverError
+        There is no such solver.
 
     Examples
     --------
@@ -43,13 +51,16 @@ class NumpyPool:
     ...     for _ in range(5):
     ...         with pool.step():
     ...             total = float((np.ones(1000) * 2).sum())
+    ...         ready = pool.wait()
     >>> pool.stats.plans, pool.stats.upstream == pool.stats.reasons["no_plan"]
     (1, True)
     """
 
-    def __init__(self, *, warmup: int = 1, solver: str = "auto") -> None:
+    def __init__(self, *, warmup: int = 1, planner: str = "auto", max_plans: int = 32) -> None:
         self._host = HostPool("stowplan", default_handler())
-        self._controller = Controller(self._host, warmup=warmup, alignment=HOST_ALIGNMENT, solver=solver)
+        self._controller = Controller(
+            self._host, warmup=warmup, alignment=HOST_ALIGNMENT, planner=planner, max_plans=max_plans
+        )
         self._outer: Any = None
 
     def __enter__(self) -> NumpyPool:
@@ -62,12 +73,52 @@ class NumpyPool:
         _recorder.set_handler(self._outer)
         self._outer = None
 
-    def step(self) -> Step:
+    def step(self, key: Hashable = None) -> Step:
         """Return a context manager around one step, the code that repeats.
 
         An exception that leaves the step passes on; what the step did is not taken for a record.
+
+        Parameters
+        ----------
+        key
+            Says which of several steps this is. Without it (and among steps of one key) plans are told apart by their
+            requests.
         """
-        return Step(self._controller)
+        return Step(self._controller, key)
+
+    def interrupt(self, function: Callable[P, R] | None = None) -> Any:
+        """Enter a part of the program, in this thread, that does not repeat: upstream serves it, no profile sees it.
+
+        As a call, to be ended by `resume`; as a context manager; as a decorator. Parts may nest. Blocks may be born
+        inside and die outside, and the other way round.
+
+        Examples
+        --------
+        >>> pool = NumpyPool()
+        >>> with pool.interrupt():
+        ...     pass
+        >>> @pool.interrupt
+        ... def log_something():
+        ...     pass
+        """
+        return interrupt(self._controller, function)
+
+    def resume(self) -> None:
+        """Leave the innermost interrupted part of this thread.
+
+        Raises
+        ------
+        PoolError
+            There is none.
+        """
+        self._controller.resume()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until plans that are being made are ready for the next step, at most `timeout` seconds.
+
+        A program never has to; a benchmark may want to. Return whether they are ready.
+        """
+        return self._controller.wait(timeout)
 
     @property
     def stats(self) -> Stats:

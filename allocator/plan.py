@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -42,19 +42,26 @@ class Plan:
         """Bytes of the arena that the plan needs."""
         return self.placement.peak
 
-    def core(self) -> CorePlan:
-        """Return the plan in the replay core's form (allocator/core/plan.hpp)."""
+    @property
+    def residents(self) -> IntArray:
+        """Address ranges of the wrapped blocks, which stand between steps too: int64 (m, 2), begin and end."""
+        wrapped = self.profile.wrapped[self.rows]
+        begin = self.placement.offsets[wrapped]
+        return np.column_stack([begin, begin + self.problem.size[wrapped]])
+
+    def core(self, tag: int) -> CorePlan:
+        """Return the plan in the replay core's form (allocator/core/plan.hpp), under this name."""
         profile, n = self.profile, len(self.profile)
         offset = np.full(n, UNPLANNED, dtype=np.int64)
         offset[self.rows] = self.placement.offsets
         capacity = profile.size.copy()
         capacity[self.rows] = self.problem.size
         # A block is due at the number of requests that come before its free.
-        freed_at = profile.end[self.rows] % profile.period if n else profile.end
+        freed_at = profile.end[self.rows] % max(profile.period, 1)
         due_at = np.searchsorted(profile.start, freed_at)
         due = self.rows[np.argsort(due_at, kind="stable")]
-        due_begin = np.searchsorted(np.sort(due_at), np.arange(n + 2))
-        return CorePlan(offset, profile.size, capacity, due_begin.astype(np.int64), due, self.arena_bytes)
+        due_begin = np.searchsorted(np.sort(due_at), np.arange(n + 2)).astype(np.int64)
+        return CorePlan(offset, profile.size, capacity, profile.stream, due_begin, due, self.arena_bytes, tag)
 
 
 def problem_of(profile: Profile, alignment: int) -> tuple[Problem, IntArray]:
@@ -69,7 +76,7 @@ def problem_of(profile: Profile, alignment: int) -> tuple[Problem, IntArray]:
     return Problem(size, start, end, gaps=gaps, alignment=alignment), rows
 
 
-def make_plan(profile: Profile, *, alignment: int, solver: str = "auto") -> Plan:
+def make_plan(profile: Profile, *, alignment: int, planner: str = "auto") -> Plan:
     """Solve the packing problem of a profile.
 
     Parameters
@@ -78,8 +85,8 @@ def make_plan(profile: Profile, *, alignment: int, solver: str = "auto") -> Plan
         The step.
     alignment
         Bytes; every address that the plan gives out is a multiple of it, relative to the arena.
-    solver
-        A name from `stowplan.packing.solvers`.
+    planner
+        A name from `stowplan.packing.solvers`, or ``"auto"``.
 
     Raises
     ------
@@ -89,4 +96,19 @@ def make_plan(profile: Profile, *, alignment: int, solver: str = "auto") -> Plan
         The solver's placement is wrong: `pack` validates it, whoever is to blame.
     """
     problem, rows = problem_of(profile, alignment)
-    return Plan(profile, rows, problem, pack(problem, solver=solver))
+    return Plan(profile, rows, problem, pack(problem, solver=planner))
+
+
+def same_structure(a: Profile, b: Profile) -> bool:
+    """Whether two profiles have the same requests and frees in the same order, whatever their sizes."""
+    return (
+        a.period == b.period
+        and np.array_equal(a.start, b.start)
+        and np.array_equal(a.end, b.end)
+        and np.array_equal(a.stream, b.stream)
+    )
+
+
+def largest(a: Profile, b: Profile) -> Profile:
+    """Return the element-wise maximum of two profiles of the same structure (Sekiyama et al. 2018, section 4)."""
+    return replace(b, size=np.maximum(a.size, b.size))

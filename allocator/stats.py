@@ -16,9 +16,10 @@ class Stats:
     upstream
         Requests served by upstream; the sum of `reasons`.
     reasons
-        Why requests went upstream: ``outside`` (not in a step), ``thread`` (in another thread's step), ``no_plan``
-        (warm-up, record, confirm), ``escaped`` (the block is known to outlive the step), ``late`` (a late block stood
-        in the way), ``mismatch`` (an extra request, one larger than planned, or one not recognised).
+        Why requests went upstream: ``outside`` (not in a step), ``thread`` (in another thread's step), ``interrupted``
+        (between interrupt and resume), ``no_plan`` (warm-up, record, confirm, or the plan is still being made),
+        ``escaped`` (the block is known to outlive the step), ``stream`` (planned for another stream), ``late`` (a late
+        block stood in the way), ``mismatch`` (an extra request, one larger than planned, or one not recognised).
     smaller
         Of the replayed requests, those that asked for less than planned.
     missing
@@ -26,7 +27,7 @@ class Stats:
     plans
         Plans made.
     reoptimizations
-        Of these, those that replaced another.
+        Of these, those that took another's place, because requests had changed.
     arena_bytes
         Bytes reserved in arenas, retired ones that still hold live blocks included.
     live_bytes, peak_live_bytes

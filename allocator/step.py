@@ -1,22 +1,61 @@
-"""The `with` block around one step."""
+"""The `with` blocks of a pool: around one step, and around a part that does not repeat."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Hashable
 from types import TracebackType
+from typing import Any, ParamSpec, TypeVar
 
 from .controller import Controller
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Step:
     """Begin a step on entry, end it on exit; an exception passes on."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller, key: Hashable) -> None:
         self._controller = controller
+        self._key = key
 
     def __enter__(self) -> None:
-        self._controller.begin_step()
+        self._controller.begin_step(self._key)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._controller.end_step(failed=kind is not None)
+
+
+def interrupt(controller: Controller, function: Callable[P, R] | None) -> Any:
+    """Interrupt now; or, given a function, return one that runs interrupted."""
+    if function is None:
+        return Interruption(controller)
+
+    @functools.wraps(function)
+    def interrupted(*args: P.args, **kwargs: P.kwargs) -> R:
+        with Interruption(controller):
+            return function(*args, **kwargs)
+
+    return interrupted
+
+
+class Interruption:
+    """An interrupted part that has begun; as a context manager it ends on exit, as a decorator it never began."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        controller.interrupt()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        self._controller.resume()
+
+    def __call__(self, function: Callable[P, R]) -> Any:
+        """Return the function, to run interrupted."""
+        self._controller.resume()
+        return interrupt(self._controller, function)

@@ -2,6 +2,6 @@
 
 from .numpy_recorder import NumpyRecorder
 from .profile import ESCAPED, Profile
-from .steps import StepLog, profile_steps
+from .steps import StepLog, profile_step
 
-__all__ = ["ESCAPED", "NumpyRecorder", "Profile", "StepLog", "profile_steps"]
+__all__ = ["ESCAPED", "NumpyRecorder", "Profile", "StepLog", "profile_step"]

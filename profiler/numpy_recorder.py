@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import PoolError, ProfileError
 from . import _recorder
 from .profile import Profile
-from .steps import StepLog, profile_steps
+from .steps import StepLog, profile_step
 
 
 def default_handler() -> Any:
@@ -80,7 +80,7 @@ class NumpyRecorder:
         events, complete = self._host.end_step()
         log = StepLog(events) if complete and not failed else None
         if log is not None and self._log is not None and self._log.equals(log):
-            self._profile = profile_steps(self._log, log)
+            self._profile = profile_step(self._log, log)
         self._log = log
 
 

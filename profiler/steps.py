@@ -1,4 +1,4 @@
-"""From the logs of two equal steps to the profile of one.
+"""From the logs of two steps to the profile of the first.
 
 A step's log holds its requests in order, and the frees between them: of blocks of the same step, and of blocks of the
 step before. Two steps that ask for the same sizes in the same order are *equal*; the second one shows where the wrapped
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .profile import ESCAPED, Profile
+from .profile import ESCAPED, UNKNOWN_NS, Profile
 
 IntArray = npt.NDArray[np.int64]
 
@@ -80,46 +80,48 @@ class _Frees:
         return cls(gap, position, time_ns)
 
 
-def profile_steps(first: StepLog, second: StepLog) -> Profile:
-    """Build the profile of a step from its log and the log of the equal step that follows.
+def profile_step(log: StepLog, following: StepLog) -> Profile:
+    """Build the profile of a step from its log and the log of the step that follows.
 
-    A block freed within the step in both logs lives until the later of the two. A block that would still be alive when
-    the following step asks for its successor cannot have one place in a repeating plan: it counts as escaped.
+    Where the following step repeats this one, it shows where wrapped blocks end, and which blocks escape. A block freed
+    within the step in both logs lives until the later of the two. One that is still alive when the following step asks
+    for its successor cannot have one place in a repeating plan: it counts as escaped.
+
+    Where the following step is another one (evaluation after training), what is alive at the end of this step is taken
+    to live until its successor is asked for: it keeps its place round the whole circle.
 
     Parameters
     ----------
-    first, second
-        Consecutive steps, ``first.equals(second)``.
+    log, following
+        Consecutive steps.
 
     Returns
     -------
     Profile
         One block per request of the step, in order.
-
-    Raises
-    ------
-    ValueError
-        The steps are not equal.
     """
-    if not first.equals(second):
-        raise ValueError("the second step does not repeat the first one's requests")
-    size, stream = first.requested, first.streams
+    size, stream = log.requested, log.streams
     n = len(size)
-    own = _Frees.of(first, FREE, n)
-    again = _Frees.of(second, FREE, n)
-    following = _Frees.of(second, FREE_PREVIOUS, n)
-
+    repeats = log.equals(following)
     request = np.arange(n)
+    own = _Frees.of(log, FREE, n)
     freed = own.gap >= 0
-    wrapped = ~freed & (following.gap >= 0) & (following.gap <= request)
-    gap = np.where(freed, np.maximum(own.gap, again.gap), np.where(wrapped, following.gap, _NEVER))
+    if repeats:
+        after = _Frees.of(following, FREE_PREVIOUS, n)
+        wrapped = ~freed & (after.gap >= 0) & (after.gap <= request)
+        own_gap = np.maximum(own.gap, _Frees.of(following, FREE, n).gap)
+    else:
+        after = _Frees(gap=request, position=request, time_ns=np.full(n, _NEVER))
+        wrapped = ~freed
+        own_gap = own.gap
+    gap = np.where(freed, own_gap, np.where(wrapped, after.gap, _NEVER))
     planned = freed | wrapped
 
     # The events of the circle, sorted by gap; within a gap frees come before the request that closes it.
     who = np.concatenate([request, request[planned]])
     is_free = np.repeat([False, True], [n, int(planned.sum())])
     where = np.concatenate([request, gap[planned]])
-    position = np.concatenate([request, np.where(freed, own.position, following.position)[planned]])
+    position = np.concatenate([request, np.where(freed, own.position, after.position)[planned]])
     order = np.lexsort((position, ~is_free, where))
     tick = np.empty(len(order), dtype=np.int64)
     tick[order] = np.arange(len(order))
@@ -129,8 +131,14 @@ def profile_steps(first: StepLog, second: StepLog) -> Profile:
     end = np.full(n, ESCAPED)
     end[who[n:]] = tick[n:]
     end[wrapped] += period
-    free_ns = np.where(freed, own.time_ns, np.where(wrapped, following.time_ns, _NEVER))
-    alloc_ns = np.ascontiguousarray(first.events["time_ns"][first.events["kind"] == ALLOCATE])
+    free_ns = np.where(freed, own.time_ns, np.where(wrapped, after.time_ns, _NEVER))
+    alloc_ns = log.events["time_ns"][log.events["kind"] == ALLOCATE]
     return Profile(
-        size=size, start=start, end=end, stream=stream, alloc_ns=alloc_ns, free_ns=free_ns, period=period
+        size=size,
+        start=start,
+        end=end,
+        stream=stream,
+        alloc_ns=np.where(alloc_ns == 0, UNKNOWN_NS, alloc_ns),
+        free_ns=np.where(free_ns == 0, UNKNOWN_NS, free_ns),
+        period=period,
     )

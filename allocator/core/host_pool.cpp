@@ -46,8 +46,9 @@ std::vector<HostArena> HostReplay::take_dead() {
   return dead;
 }
 
-bool host_begin_step(HostMemory& memory) {
-  return memory.locked([](HostReplay& replay) { return replay.begin_step(profiler::current_thread()); });
+bool host_begin_step(HostMemory& memory, const PlanPtr& plan, const std::vector<PlanPtr>& others) {
+  return memory.locked(
+      [&](HostReplay& replay) { return replay.begin_step(profiler::current_thread(), plan, others); });
 }
 
 StepOutcome host_end_step(HostMemory& memory) {
@@ -67,16 +68,15 @@ void host_reset_peaks(HostMemory& memory) {
   memory.locked([](HostReplay& replay) { replay.reset_peaks(); });
 }
 
-bool host_install(HostMemory& memory, const std::shared_ptr<const Plan>& plan) {
-  const Bytes wanted = plan->arena_bytes;
-  const Bytes current = memory.locked([](HostReplay& replay) { return replay.arena().size; });
-  if (wanted > current) {
-    HostArena arena(memory.upstream(), wanted);
-    if (arena.base() == 0) return false;
-    memory.locked([&](HostReplay& replay) { replay.own(std::move(arena), wanted); });
-  }
-  memory.locked([&](HostReplay& replay) { replay.install(plan); });
-  // The arena that was replaced goes now where nothing lives in it, else at the end of a later step.
+void host_set_interrupted(HostMemory& memory, bool interrupted) {
+  memory.locked([=](HostReplay& replay) { replay.set_interrupted(profiler::current_thread(), interrupted); });
+}
+
+bool host_reserve(HostMemory& memory, Bytes size) {
+  if (size <= memory.locked([](HostReplay& replay) { return replay.arena().size; })) return true;
+  HostArena arena(memory.upstream(), size);
+  if (arena.base() == 0) return false;
+  memory.locked([&](HostReplay& replay) { replay.own(std::move(arena), size); });
   const auto dead = memory.locked([](HostReplay& replay) { return replay.take_dead(); });
   return true;
 }

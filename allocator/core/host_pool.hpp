@@ -47,14 +47,16 @@ class HostReplay : public Replay {
 
 using HostMemory = profiler::HostMemory<HostReplay>;
 
-bool host_begin_step(HostMemory& memory);
+bool host_begin_step(HostMemory& memory, const PlanPtr& plan, const std::vector<PlanPtr>& others);
 StepOutcome host_end_step(HostMemory& memory);
 void host_set_timestamps(HostMemory& memory, bool on);
 Counters host_counters(HostMemory& memory);
 void host_reset_peaks(HostMemory& memory);
 
-// Reserves a larger arena from upstream where the current one is too small, and installs the plan.
+void host_set_interrupted(HostMemory& memory, bool interrupted);
+
+// Makes the arena at least this large; the former one goes when nothing lives in it any more.
 // False, and nothing changed, where upstream has no memory for it.
-bool host_install(HostMemory& memory, const std::shared_ptr<const Plan>& plan);
+bool host_reserve(HostMemory& memory, Bytes size);
 
 }  // namespace stowplan::allocator

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace stowplan::allocator {
@@ -18,16 +19,32 @@ using RequestNumber = std::uint32_t;
 
 constexpr Bytes kUnplanned = -1;
 constexpr RequestNumber kNoRequest = UINT32_MAX;
+using Stream = std::int64_t;
 
 struct Plan {
   std::vector<Bytes> offset;     // in the arena, or kUnplanned
   std::vector<Bytes> requested;  // bytes asked for in the profiled step
   std::vector<Bytes> capacity;   // bytes reserved: `requested`, rounded up
+  std::vector<Stream> stream;    // on which the block is used
   std::vector<std::uint32_t> due_begin;  // size() + 2 entries: due at k are due[due_begin[k]] .. due[due_begin[k + 1]]
   std::vector<RequestNumber> due;
   Bytes arena_bytes = 0;
+  std::uint64_t tag = 0;  // the owner's name for it
+
+  // prefix[k] is a hash of the first k sizes: plans that begin alike are told apart where they part.
+  std::vector<std::uint64_t> prefix;
 
   std::size_t size() const { return offset.size(); }
+
+  void hash_prefixes() {
+    prefix.assign(1, 0xCBF29CE484222325u);
+    for (const Bytes size : requested) {
+      const std::uint64_t mixed = (prefix.back() ^ static_cast<std::uint64_t>(size)) * 0x9E3779B97F4A7C15u;
+      prefix.push_back(mixed ^ (mixed >> 29));
+    }
+  }
 };
+
+using PlanPtr = std::shared_ptr<const Plan>;
 
 }  // namespace stowplan::allocator

@@ -42,6 +42,8 @@ Grant Replay::request(Bytes size, Stream stream, ThreadId thread) {
     grant = send_upstream(block, Reason::outside);
   } else if (thread != owner_) {
     grant = send_upstream(block, Reason::thread);
+  } else if (interrupted_) {
+    grant = send_upstream(block, Reason::interrupted);
   } else {
     block.birth = recorder_.allocate(size, stream);
     if (plan_ == nullptr) {
@@ -61,6 +63,10 @@ Grant Replay::request(Bytes size, Stream stream, ThreadId thread) {
 Grant Replay::serve_planned(RequestNumber k, Block& block) {
   const Bytes offset = plan_->offset[k];
   if (offset == kUnplanned) return send_upstream(block, Reason::escaped);
+  if (plan_->stream[k] != block.stream) {
+    clean_ = false;
+    return send_upstream(block, Reason::stream);
+  }
   Arena& arena = arenas_.back();
   block.address = arena.base + static_cast<std::uintptr_t>(offset);
   block.capacity = plan_->capacity[k];
@@ -112,14 +118,55 @@ bool Replay::release(BlockId id) {
 
 // The plan's request that this one is, or kNoRequest. Moves the cursor past it.
 RequestNumber Replay::align(Bytes size) {
-  if (!equals(cursor_, size)) return resynchronize(size);
+  if (!equals(cursor_, size)) {
+    if (!exact_so_far_ || !follow_another(size)) return resynchronize(size);
+  }
   alignment_ = Alignment::exact;
   process_due(cursor_);
   return cursor_++;
 }
 
+// Whether another plan begins as this step did, and goes on with this request. Then it is followed from here.
+bool Replay::follow_another(Bytes size) {
+  for (const PlanPtr& other : others_) {
+    if (cursor_ < other->size() && other->requested[cursor_] == size &&
+        other->prefix[cursor_] == plan_->prefix[cursor_]) {
+      follow(other);
+      return true;
+    }
+  }
+  return false;
+}
+
+// At the end of the step: whether another plan is what this step was, from its first request to its last.
+bool Replay::follow_shorter() {
+  for (const PlanPtr& other : others_) {
+    if (other->size() == cursor_ && other->prefix[cursor_] == plan_->prefix[cursor_]) {
+      follow(other);
+      return true;
+    }
+  }
+  return false;
+}
+
+// Makes `plan` the one that is followed; what lives in the slots of the former one is late to it.
+void Replay::follow(PlanPtr plan) {
+  if (plan == plan_) return;
+  std::vector<Range> leftovers;
+  for (const BlockId id : in_slot_) {
+    if (id == kNoBlock) continue;
+    leftovers.push_back(range_of(id));
+    blocks_[id].slot = kNoRequest;
+    blocks_[id].where = Where::late;
+  }
+  late_.insert_all(std::move(leftovers));
+  plan_ = std::move(plan);
+  in_slot_.assign(plan_ == nullptr ? 0 : plan_->size(), kNoBlock);
+}
+
 // The named slow path of align(): the request is not the one that the cursor expects.
 RequestNumber Replay::resynchronize(Bytes size) {
+  exact_so_far_ = false;
   const Bytes previous = std::exchange(previous_, size);
   const Alignment before = std::exchange(alignment_, Alignment::lost);
   RequestNumber at = realign(size, previous, before);
@@ -178,9 +225,16 @@ void Replay::make_late(BlockId id) {
 
 // ------------------------------------------------------------------------------------------------------- steps
 
-bool Replay::begin_step(ThreadId thread) {
+bool Replay::begin_step(ThreadId thread, PlanPtr plan, std::vector<PlanPtr> others) {
   if (recorder_.in_step()) return false;
+  const auto too_large = [this](const PlanPtr& p) { return p->arena_bytes > arena().size; };
+  others.erase(std::remove_if(others.begin(), others.end(), too_large), others.end());
+  if (plan != nullptr && too_large(plan)) plan = nullptr;
+  others_ = std::move(others);
+  follow(std::move(plan));
   owner_ = thread;
+  interrupted_ = false;
+  exact_so_far_ = true;
   cursor_ = 0;
   alignment_ = Alignment::exact;
   clean_ = plan_ != nullptr;
@@ -191,6 +245,7 @@ bool Replay::begin_step(ThreadId thread) {
 StepOutcome Replay::end_step() {
   StepOutcome outcome;
   if (plan_ != nullptr) {
+    if (cursor_ < plan_->size() && exact_so_far_) follow_shorter();
     const auto n = static_cast<RequestNumber>(plan_->size());
     if (cursor_ < n) {
       counters_.missing += n - cursor_;
@@ -200,19 +255,15 @@ StepOutcome Replay::end_step() {
     process_due(n);  // freed after the last request
   }
   outcome.clean = clean_;
+  outcome.tag = plan_ == nullptr ? 0 : plan_->tag;
   outcome.complete = !recorder_.truncated();
   outcome.log = recorder_.end_step();
   if (kDebug) assert_invariants();
   return outcome;
 }
 
-void Replay::install(std::shared_ptr<const Plan> plan) {
-  for (const BlockId id : in_slot_) {
-    if (id != kNoBlock) make_late(id);
-  }
-  in_slot_.assign(plan == nullptr ? 0 : plan->size(), kNoBlock);
-  plan_ = std::move(plan);
-  if (kDebug) assert_invariants();
+void Replay::set_interrupted(ThreadId thread, bool interrupted) {
+  if (recorder_.in_step() && thread == owner_) interrupted_ = interrupted;
 }
 
 void Replay::reserve(std::uintptr_t base, Bytes size) {

@@ -21,6 +21,13 @@
 //   after tentative  it does not fit, but equals the slot just taken: the smaller one was an extra request; this one goes
 //                    upstream, and the cursor is right where it is
 //   after lost       fits k + 1: as if it were equal, but tentatively
+//
+// Several plans. A step may be one of many (training, the short last batch, a length bucket). It begins with the plan
+// that it is expected to follow; where it departs from that plan, after requests that were all exact, and another plan
+// has the same beginning and goes on with this request, the step follows the other plan from there. Whatever lives in
+// the slots of the plan that is left joins the late set: always safe, and free of conflicts where the packer gave the
+// common beginning the same offsets.
+//
 // The cursor never moves back within a step, so the due lists are walked once. A wrong guess costs requests served
 // upstream, never an overlap.
 //
@@ -51,12 +58,14 @@ using profiler::ThreadId;
 // Why a request was not served from the plan. `replayed` is the one that was.
 enum class Reason : std::uint8_t {
   replayed,
-  outside,   // not in a step
-  thread,    // in another thread's step
-  no_plan,   // warm-up, record and confirm
-  escaped,   // the plan knows that the block outlives the step
-  late,      // a late block stood in the planned range
-  mismatch,  // extra, or larger than planned, or not recognised
+  outside,      // not in a step
+  thread,       // in another thread's step
+  interrupted,  // between interrupt and resume
+  no_plan,      // warm-up, record and confirm
+  escaped,      // the plan knows that the block outlives the step
+  stream,       // planned for another stream
+  late,         // a late block stood in the planned range
+  mismatch,     // extra, or larger than planned, or not recognised
   count_
 };
 constexpr std::size_t kReasons = static_cast<std::size_t>(Reason::count_);
@@ -83,6 +92,7 @@ struct StepOutcome {
   std::vector<Event> log;
   bool complete = false;  // the log holds all of the step
   bool clean = false;     // there was a plan, and every planned request was served from it
+  std::uint64_t tag = 0;  // the plan that the step followed at its end; 0 for none
 };
 
 class Replay {
@@ -98,15 +108,15 @@ class Replay {
   bool release(BlockId id);
   Bytes size_of(BlockId id) const { return blocks_[id].size; }
 
-  // False where a step is running already.
-  bool begin_step(ThreadId thread);
+  // Starts a step that is expected to follow `plan` (null: none), or else one of `others`. Plans for which the arena is
+  // too small are left out. False, and nothing changed, where a step is running already.
+  bool begin_step(ThreadId thread, PlanPtr plan, std::vector<PlanPtr> others = {});
   StepOutcome end_step();
+
+  // Requests of the step's own thread go upstream unlogged while it is interrupted. Other threads change nothing.
+  void set_interrupted(ThreadId thread, bool interrupted);
   bool in_step() const { return recorder_.in_step(); }
   void set_timestamps(bool on) { recorder_.set_timestamps(on); }
-
-  // Replays this plan from the next step on, in the current arena (`reserve` first where it is too small).
-  // Precondition: not in a step; the plan is valid (its placement was checked).
-  void install(std::shared_ptr<const Plan> plan);
 
   // Makes [base, base + size) the arena. The old one is retired: it goes when its last block has gone.
   void reserve(std::uintptr_t base, Bytes size);
@@ -141,6 +151,9 @@ class Replay {
   Grant serve_planned(RequestNumber k, Block& block);
   Grant send_upstream(Block& block, Reason reason);
   RequestNumber align(Bytes size);
+  bool follow_another(Bytes size);
+  bool follow_shorter();
+  void follow(PlanPtr plan);
   RequestNumber resynchronize(Bytes size);
   RequestNumber realign(Bytes size, Bytes previous, Alignment before) const;
   bool equals(RequestNumber k, Bytes size) const { return k < plan_->size() && plan_->requested[k] == size; }
@@ -152,7 +165,8 @@ class Replay {
 
   StepRecorder recorder_;
   profiler::BlockTable<Block> blocks_;
-  std::shared_ptr<const Plan> plan_;
+  PlanPtr plan_;                 // valid: its placement was checked
+  std::vector<PlanPtr> others_;  // what the step may follow instead
   std::vector<BlockId> in_slot_;  // per request number: the block on schedule there
   RangeSet late_;
   std::vector<Arena> arenas_;  // the last one is current
@@ -162,6 +176,8 @@ class Replay {
   RequestNumber cursor_ = 0;  // the request that the plan expects
   Alignment alignment_ = Alignment::exact;  // of the previous request
   Bytes previous_ = 0;                      // its size, where it was not exact
+  bool exact_so_far_ = true;                // every request of the step was
+  bool interrupted_ = false;
   bool clean_ = true;
 };
 

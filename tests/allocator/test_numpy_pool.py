@@ -28,6 +28,7 @@ def train(pool: NumpyPool, steps: int, work=chain) -> list[object]:
     for _ in range(steps):
         with pool.step():
             results.append(work())
+        pool.wait()  # so that plans are taken up where the tests say
     return results
 
 
@@ -303,7 +304,7 @@ def test_misuse_is_refused() -> None:
         with pytest.raises(PoolError, match="number of steps"):
             NumpyPool(warmup=warmup)  # type: ignore[arg-type]
     with pytest.raises(StowplanError, match="nobody"):
-        NumpyPool(solver="nobody")
+        NumpyPool(planner="nobody")
 
 
 def test_there_is_no_profile_before_the_first_plan() -> None:
@@ -319,6 +320,8 @@ def test_nested_pools_leave_each_other_alone() -> None:
                 chain()
                 with inner, inner.step():
                     chain()
+            assert outer.wait()
+            assert inner.wait()
     assert outer.stats.plans == inner.stats.plans == 1
     assert set(inner.stats.reasons) == {"no_plan"}
 
@@ -353,3 +356,165 @@ kept_here, late = kept, Late()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+# ------------------------------------------------------------------------------------------------ keys and variants
+
+
+def shapes(sizes: tuple[int, ...]) -> float:
+    """A step that asks for these sizes in turn, two alive at once."""
+    total, previous = 0.0, np.zeros(1)
+    for size in sizes:
+        current = np.full(size, 1.0)
+        total += float(current.sum() + previous.sum())
+        previous = current
+    return total
+
+
+TRAIN, EVALUATE, SHORT = (3000, 700, 1500, 900), (5000, 100), (3000, 700, 20)
+
+
+@pytest.mark.parametrize("keys", [("train", "eval", "short"), (None, None, None)])
+def test_alternating_steps_make_three_plans_and_no_more(keys: tuple[str | None, ...]) -> None:
+    pool = NumpyPool(warmup=0)
+    with pool:
+        for round_ in range(10):
+            before = pool.stats
+            for key, sizes in zip(keys, (TRAIN, EVALUATE, SHORT), strict=True):
+                with pool.step(key):
+                    assert shapes(sizes) == shapes(sizes)
+                pool.wait()
+            if round_ >= 2:
+                assert pool.stats.upstream == before.upstream
+    assert (pool.stats.plans, pool.stats.reoptimizations) == (3, 0)
+
+
+class Trainer:
+    """Parameters whose gradients stand between the steps, as in Chainer."""
+
+    def __init__(self) -> None:
+        self.gradients: list[np.ndarray] = []
+
+    def train(self, batch: int) -> float:
+        activations = [np.full(batch * width, 2.0) for width in (50, 30, 20)]
+        self.gradients.clear()
+        for activation in reversed(activations):
+            self.gradients.append(np.full(4000, activation[0]))
+        return sum(float(g.sum()) for g in self.gradients)
+
+    def evaluate(self, batch: int) -> float:
+        total = 0.0
+        for width in (50, 30, 20):
+            total += float(np.full(batch * width, 3.0).sum())
+        assert all((g == 2).all() for g in self.gradients)
+        return total
+
+
+def test_gradients_stand_through_evaluation_and_the_short_batch() -> None:
+    pool, program = NumpyPool(warmup=0), Trainer()
+    with pool:
+        for epoch in range(8):
+            before = pool.stats
+            for _ in range(4):
+                with pool.step("train"):
+                    program.train(100)
+                pool.wait()
+            with pool.step("short"):
+                program.train(40)
+            pool.wait()
+            for _ in range(2):
+                with pool.step("eval"):
+                    program.evaluate(100)
+                pool.wait()
+            if epoch >= 3:
+                assert pool.stats.upstream == before.upstream
+    assert (pool.stats.plans, pool.stats.reoptimizations) == (3, 0)
+
+
+def test_the_least_recently_used_plan_goes() -> None:
+    pool = NumpyPool(warmup=0, max_plans=2)
+    with pool:
+        for sizes in (TRAIN, EVALUATE, SHORT, TRAIN):
+            train(pool, 4, lambda sizes=sizes: shapes(sizes))
+    assert pool.stats.plans == 4
+    with pytest.raises(PoolError, match="max_plans is 0; expected a number of plans, 1 or more"):
+        NumpyPool(max_plans=0)
+
+
+def test_a_program_that_never_repeats_is_not_planned_for_ever() -> None:
+    pool = NumpyPool(warmup=0)
+    with pool:
+        for i in range(40):
+            train(pool, 1, lambda i=i: shapes((100 + 37 * i, 3000 - 41 * i, 17 * i + 1, 500 * (i % 3) + 1)))
+    assert pool.stats.plans <= 4
+
+
+# ---------------------------------------------------------------------------------------------------- interruptions
+
+
+def test_interrupted_parts_stay_out_of_the_profile() -> None:
+    pool = NumpyPool()
+    kept: list[np.ndarray] = []
+    with pool:
+        for i in range(10):
+            with pool.step():
+                born_before = np.full(300, 1.0)
+                with pool.interrupt():
+                    kept.append(np.full(1000 + 100 * i, 4.0))  # another size each time
+                    del born_before
+                    with pool.interrupt():
+                        np.ones(70 * i)
+                    np.ones(90 * i)
+                assert chain() == chain()
+            pool.wait()
+    assert pool.stats.plans == 1
+    assert set(pool.stats.reasons) == {"no_plan", "interrupted"}
+    assert all((a == 4).all() for a in kept)
+
+
+def test_interrupt_as_calls_and_as_decorator() -> None:
+    pool = NumpyPool()
+
+    @pool.interrupt
+    def one(n: int) -> int:
+        """Make one."""
+        return len(np.ones(n))
+
+    @pool.interrupt()
+    def two(n: int) -> int:
+        return len(np.ones(n))
+
+    with pool:
+        for i in range(6):
+            with pool.step():
+                chain()
+                pool.interrupt()
+                np.ones(10 + i)
+                pool.resume()
+                assert (one(20 + i), two(30 + i)) == (20 + i, 30 + i)
+            pool.wait()
+    assert (one.__name__, one.__doc__) == ("one", "Make one.")
+    assert pool.stats.plans == 1
+    assert "mismatch" not in pool.stats.reasons
+
+
+def test_interruptions_are_per_thread() -> None:
+    pool = NumpyPool()
+    with pool:
+        train(pool, 4)
+        with pool.step():
+            thread = threading.Thread(target=pool.interrupt)
+            thread.start()
+            thread.join()
+            chain()
+    assert "interrupted" not in pool.stats.reasons
+
+
+def test_misuse_of_interruptions_is_refused() -> None:
+    pool = NumpyPool()
+    with pytest.raises(PoolError, match="resume without interrupt"):
+        pool.resume()
+    with pool, pool.interrupt(), pytest.raises(PoolError, match="in an interrupted part"), pool.step():
+        pass
+    with pool, pool.step():
+        pass

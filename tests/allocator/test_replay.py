@@ -30,9 +30,11 @@ def core_plan(plan: list[PlannedRequest]) -> CorePlan:
         column(p.offset for p in plan),
         column(p.requested for p in plan),
         column(p.capacity for p in plan),
+        column(0 for p in plan),
         column([0, *np.cumsum([len(d) for d in due_lists])]),
         column(i for d in due_lists for i in d),
         ARENA_BYTES,
+        tag=1,
     )
 
 
@@ -88,9 +90,8 @@ class ReplayAgainstTwin(RuleBasedStateMachine):
         self.use(plan)
 
     def use(self, plan: list[PlannedRequest]) -> None:
-        self.plan = plan
-        self.core.install(core_plan(plan))
-        self.twin.install(plan, ARENA)
+        """Follow this plan from the next step on."""
+        self.plan, self.core_plan = plan, core_plan(plan)
 
     def ask(self, size: int) -> int:
         address, block = self.core.request(size)
@@ -116,8 +117,8 @@ class ReplayAgainstTwin(RuleBasedStateMachine):
     @precondition(lambda self: not self.twin.in_step)
     @rule()
     def begin(self) -> None:
-        assert self.core.begin_step()
-        self.twin.begin_step()
+        assert self.core.begin_step(self.core_plan)
+        self.twin.begin_step(self.plan, ARENA)
 
     @precondition(lambda self: self.twin.in_step)
     @rule()
@@ -166,6 +167,14 @@ class ReplayAgainstTwin(RuleBasedStateMachine):
         self.live[block] = self.next_upstream
         self.next_upstream += size + 1
 
+    @precondition(lambda self: self.twin.in_step)
+    @rule(thread=st.sampled_from([1, 1, 1, 2]))
+    def interrupt_or_resume(self, thread: int) -> None:
+        on = not self.twin.interrupted
+        self.core.set_interrupted(on, thread)
+        if thread == 1:  # others change nothing
+            self.twin.interrupted = on
+
     @rule(size=st.integers(0, 50))
     def upstream_fails(self, size: int) -> None:
         if self.twin.in_step:
@@ -187,7 +196,7 @@ class ReplayAgainstTwin(RuleBasedStateMachine):
     def reasons_agree(self) -> None:
         counted = self.core.counters()["requests"]
         assert counted["replayed"] == self.twin.reasons.get("replayed", 0)
-        for reason in ("escaped", "late", "mismatch"):
+        for reason in ("escaped", "late", "mismatch", "interrupted"):
             assert counted[reason] == self.twin.reasons.get(reason, 0)
 
 
@@ -204,4 +213,4 @@ def test_steps_do_not_nest() -> None:
 def test_a_plan_with_columns_of_different_lengths_is_refused() -> None:
     column = np.zeros(2, dtype=np.int64)
     with pytest.raises(ValueError, match="disagree in length"):
-        CorePlan(column, column, column[:1], np.zeros(4, dtype=np.int64), column[:0], 0)
+        CorePlan(column, column, column[:1], column, np.zeros(4, dtype=np.int64), column[:0], 0, tag=1)

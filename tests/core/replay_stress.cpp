@@ -85,6 +85,7 @@ std::shared_ptr<const Plan> make_plan(Bytes unit) {
   std::vector<std::vector<RequestNumber>> due(kRequests + 1);
   for (int i = 0; i < kRequests; ++i) {
     plan->requested.push_back(1024 - i);
+    plan->stream.push_back(0);
     plan->capacity.push_back(unit);
     plan->offset.push_back(i == 7 ? kUnplanned : unit * (i % (kLifetime + 1)));
     if (i != 7) due[(i + kLifetime) % kRequests].push_back(i);
@@ -95,6 +96,7 @@ std::shared_ptr<const Plan> make_plan(Bytes unit) {
   }
   plan->due_begin.push_back(static_cast<std::uint32_t>(plan->due.size()));
   plan->arena_bytes = unit * (kLifetime + 1);
+  plan->hash_prefixes();
   return plan;
 }
 static_assert(kRequests % (kLifetime + 1) == 0, "the slots of wrapped blocks must fit round the circle");
@@ -103,9 +105,13 @@ void run_steps(HostMemory& memory, Exchange& exchange, int steps) {
   std::mt19937 random(1);
   std::vector<std::pair<int, Held>> alive;  // (steps * kRequests at which it is due, block)
   int clock = 0;
+  PlanPtr plan;
   for (int step = 0; step < steps; ++step) {
-    if (step % 50 == 10 && !host_install(memory, make_plan(1024 + 64 * (step % 4)))) fail("no memory for an arena");
-    if (!host_begin_step(memory)) fail("a step is running already");
+    if (step % 50 == 10) {
+      plan = make_plan(1024 + 64 * (step / 50 % 4));
+      if (!host_reserve(memory, plan->arena_bytes)) fail("no memory for an arena");
+    }
+    if (!host_begin_step(memory, plan, {})) fail("a step is running already");
     for (int i = 0; i < kRequests; ++i, ++clock) {
       alive.erase(std::remove_if(alive.begin(), alive.end(),
                                  [&](const auto& x) {
@@ -121,6 +127,8 @@ void run_steps(HostMemory& memory, Exchange& exchange, int steps) {
         case 2: continue;                                                    // missing
         case 3: drop(memory, allocate(memory, random() % 3000, random)); break;  // extra
         case 4: exchange.put(allocate(memory, size, random)); continue;      // freed on another thread, some time
+        case 5: host_set_interrupted(memory, true); break;
+        case 6: host_set_interrupted(memory, false); break;
         default: break;
       }
       const int keep = random() % 25 == 0 ? 60 : kLifetime;  // late
@@ -173,7 +181,8 @@ int main(int argc, char** argv) {
   const Counters counters = host_counters(memory);
   if (counters.live_bytes != 0 || counters.upstream_bytes != 0) fail("bytes are missing");
   if (counters.requests[static_cast<std::size_t>(Reason::replayed)] == 0) fail("nothing was replayed");
-  for (const Reason reason : {Reason::outside, Reason::thread, Reason::escaped, Reason::late, Reason::mismatch}) {
+  for (const Reason reason : {Reason::outside, Reason::thread, Reason::interrupted, Reason::escaped, Reason::late,
+                              Reason::mismatch}) {
     if (counters.requests[static_cast<std::size_t>(reason)] == 0) fail("a path was never taken");
   }
   std::printf("replay_stress: %llu requests replayed, %llu smaller, %llu missing, no overlap, no byte lost\n",

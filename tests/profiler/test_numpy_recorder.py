@@ -32,6 +32,7 @@ def test_recorder_and_pool_see_the_same_profile() -> None:
         for _ in range(4):
             with pool.step():
                 program.step()
+            pool.wait()
     recorded, pooled = recorder.profile(), pool.profile()
     for column in ("size", "start", "end", "stream"):
         assert np.array_equal(getattr(recorded, column), getattr(pooled, column))

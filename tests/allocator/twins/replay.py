@@ -32,27 +32,27 @@ class Block:
 @dataclass
 class ReplayTwin:
     arena: int = 0
-    plan: list[PlannedRequest] | None = None
+    plan: list[PlannedRequest] = field(default_factory=list)
     blocks: dict[int, Block] = field(default_factory=dict)
     step: int = 0
     in_step: bool = False
+    interrupted: bool = False
     cursor: int = 0
     previous: tuple[str, int] | None = None  # ("tentative" or "lost", size)
     reasons: dict[str, int] = field(default_factory=dict)
 
-    def install(self, plan: list[PlannedRequest], arena: int) -> None:
-        for block in self.blocks.values():
-            block.number = None  # whatever lives is late from now on
+    def begin_step(self, plan: list[PlannedRequest], arena: int) -> None:
+        if plan is not self.plan:
+            for block in self.blocks.values():
+                block.number = None  # whatever lives is late to another plan
         self.plan, self.arena = plan, arena
-
-    def begin_step(self) -> None:
+        self.interrupted = False
         self.step += 1
         self.in_step, self.cursor, self.previous = True, 0, None
 
     def end_step(self) -> None:
         self.in_step = False
-        if self.plan is not None:
-            self.cursor = len(self.plan)
+        self.cursor = len(self.plan)
 
     def request(self, block: int, size: int) -> int:
         """Return the address, or 0 for upstream."""
@@ -67,8 +67,8 @@ class ReplayTwin:
     def decide(self, size: int) -> tuple[str, int, int | None, int]:
         if not self.in_step:
             return "outside", 0, None, size
-        if self.plan is None:
-            return "no_plan", 0, None, size
+        if self.interrupted:
+            return "interrupted", 0, None, size
         number = self.align(size)
         if number is None:
             return "mismatch", 0, None, size

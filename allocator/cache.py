@@ -1,0 +1,115 @@
+"""The plans of a pool: by step key, several variants each, the least recently used thrown out.
+
+A key says which step the program is about to run (``"train"``, ``"eval"``); None, where it does not say. Steps of one
+key may still differ (a short last batch, length buckets): they are *variants*, told apart while they run by their
+requests. All plans of a pool share one arena.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from ._core import CorePlan, PlanSet
+from .plan import Plan
+
+
+@dataclass
+class Entry:
+    """A plan in the cache.
+
+    Attributes
+    ----------
+    key
+        The step's key, or None.
+    tag
+        The core's name for the plan; not 0.
+    plan, core
+        The plan, and its form in the core.
+    used
+        When it was last followed; larger is later.
+    successor
+        Tag of the plan that was followed after it, the last time.
+    revisions
+        How often it was succeeded in a row without having been replayed in full.
+    """
+
+    key: Hashable
+    tag: int
+    plan: Plan
+    core: CorePlan
+    used: int = 0
+    successor: int = 0
+    revisions: int = 0
+
+
+class PlanCache:
+    """At most `capacity` plans.
+
+    Parameters
+    ----------
+    capacity
+        Plans, 1 or more.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._entries: dict[int, Entry] = {}
+        self._sets: dict[Hashable, PlanSet] = {}
+        self._clock = 0
+        self._last_tag = 0
+        self._last_followed = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def entries(self) -> list[Entry]:
+        """Return all entries, the most recently used first."""
+        return sorted(self._entries.values(), key=lambda entry: -entry.used)
+
+    def get(self, tag: int) -> Entry | None:
+        """Return the entry of this tag."""
+        return self._entries.get(tag)
+
+    def variants(self, key: Hashable) -> list[Entry]:
+        """Return the entries of a key, the most recently used first."""
+        return [entry for entry in self.entries() if entry.key == key]
+
+    def likely(self, key: Hashable) -> tuple[CorePlan | None, PlanSet]:
+        """Return the plan that a step of this key is expected to follow, and all that it may follow.
+
+        Expected is what came after the last step's plan the last time; else the variant used most recently.
+        """
+        variants = self.variants(key)
+        last = self._entries.get(self._last_followed)
+        variants.sort(key=lambda entry: last is None or entry.tag != last.successor)
+        if key not in self._sets:
+            self._sets[key] = PlanSet([entry.core for entry in variants])
+        return (variants[0].core if variants else None), self._sets[key]
+
+    def add(self, key: Hashable, plan: Plan, *, replaces: Entry | None = None) -> Entry:
+        """Take a plan in, and throw out what it replaces, or the least recently used if there are too many."""
+        if replaces is not None:
+            self._remove(replaces)
+        while len(self._entries) >= self._capacity:
+            self._remove(self.entries()[-1])
+        self._last_tag += 1
+        entry = Entry(key, self._last_tag, plan, plan.core(self._last_tag))
+        self._entries[entry.tag] = entry
+        self._sets.pop(key, None)
+        self._clock += 1
+        entry.used = self._clock
+        return entry
+
+    def follow(self, entry: Entry) -> None:
+        """Note that a step has followed this plan: it is the most recently used, and the last one's successor."""
+        self._clock += 1
+        entry.used = self._clock
+        last = self._entries.get(self._last_followed)
+        if last is not None:
+            last.successor = entry.tag
+        self._last_followed = entry.tag
+
+    def _remove(self, entry: Entry) -> None:
+        if self._entries.pop(entry.tag, None) is not None:
+            self._sets.pop(entry.key, None)

@@ -1,0 +1,160 @@
+"""Planning a step so that it gets on with the other steps in the same arena.
+
+A training step leaves its gradients behind, and an evaluation step, a short last batch or another length bucket runs
+while they stand. The plans of a pool therefore agree on three things, in this order of importance::
+
+    residents      |gggg|            |gggg|           ranges of other plans' wrapped blocks are left alone ...
+    matched        |gggg|            |gggg|           ... but by the wrapped blocks of this plan that equal them,
+                                                      which take the same places
+    beginnings     [a][bb][c]...     [a][bb][x]...    requests that two steps have in common from the first one on get
+                                                      the same offsets: it does not matter which of them is running
+
+Each is a wish, not a need: the replay core serves upstream what does not fit. So where agreeing would cost memory, the
+last wish is given up first. A wish is a fixed offset to the packer, and a resident a fixed block that lives throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ProblemError
+from ..packing import Problem, pack
+from ..packing.problem import IntArray
+from .plan import Plan
+
+FREE = -1
+TOLERANCE = 1.02
+"""How much larger than alone a plan may be for the sake of its neighbours, where the arena must grow for it."""
+
+
+def settle(plan: Plan, neighbours: Sequence[Plan], *, arena_bytes: int, planner: str = "auto") -> Plan:
+    """Place a plan's blocks again, in agreement with other plans as far as that costs nothing to speak of.
+
+    Parameters
+    ----------
+    plan
+        As packed alone.
+    neighbours
+        The other plans, the most important first.
+    arena_bytes
+        The arena that is reserved already: up to there agreement is free.
+    planner
+        Name of the solver.
+
+    Returns
+    -------
+    Plan
+        The same blocks; the placement's lower bound and optimality are those of the blocks alone.
+    """
+    limit = max(arena_bytes, int(plan.arena_bytes * TOLERANCE))
+    for fixed, residents in _wishes(plan, neighbours):
+        try:
+            placement = pack(_with_residents(plan.problem, fixed, residents), solver=planner)
+        except ProblemError:
+            continue  # the wishes contradict each other
+        offsets = placement.offsets[: len(plan.problem)]
+        peak = int((offsets + plan.problem.size).max(initial=0))
+        if peak <= limit:
+            alone = plan.placement
+            settled = replace(alone, offsets=offsets, peak=peak, optimal=peak == alone.lower_bound)
+            return replace(plan, placement=settled)
+    return plan
+
+
+def _wishes(plan: Plan, neighbours: Sequence[Plan]) -> Iterator[tuple[IntArray, IntArray]]:
+    """Yield fixed offsets (k,), FREE for none, and resident ranges (m, 2): all wishes first, then fewer and fewer."""
+    matched = np.full(len(plan.problem), FREE, dtype=np.int64)
+    begun = matched.copy()
+    for other in neighbours:
+        _match_wrapped(plan, other, matched)
+        _match_beginning(plan, other, begun)
+    ranges = np.concatenate([other.residents for other in neighbours] or [np.empty((0, 2), dtype=np.int64)])
+    held = np.flatnonzero(matched != FREE)
+    own = np.column_stack([matched[held], matched[held] + plan.problem.size[held]])
+    residents = _outside(_union(ranges), own)
+    both = np.where(matched != FREE, matched, begun)
+    seen: list[IntArray] = []
+    for fixed in (both, matched):
+        if not any(np.array_equal(fixed, other) for other in seen):
+            seen.append(fixed)
+            yield fixed, residents
+    if len(ranges):
+        yield np.full(len(plan.problem), FREE, dtype=np.int64), _union(ranges)
+
+
+def _match_wrapped(plan: Plan, other: Plan, offsets: IntArray) -> None:
+    """Give wrapped blocks the places of equal wrapped blocks of another plan, in the order of their requests."""
+    theirs: dict[int, list[int]] = {}
+    wrapped = np.flatnonzero(other.profile.wrapped[other.rows])
+    for size, offset in zip(other.problem.size[wrapped], other.placement.offsets[wrapped], strict=True):
+        theirs.setdefault(int(size), []).append(int(offset))
+    taken = {int(offset) for offset in offsets[offsets != FREE]}
+    for row in np.flatnonzero(plan.profile.wrapped[plan.rows]):
+        places = theirs.get(int(plan.problem.size[row]), [])
+        while places and offsets[row] == FREE:
+            offset = places.pop(0)
+            if offset not in taken:
+                offsets[row] = offset
+
+
+def _match_beginning(plan: Plan, other: Plan, offsets: IntArray) -> None:
+    """Give the requests that both plans begin with the other's offsets, where nobody has given them any."""
+    n = min(len(plan.profile), len(other.profile))
+    differ = np.flatnonzero(plan.profile.size[:n] != other.profile.size[:n])
+    common = int(differ[0]) if len(differ) else n
+    theirs = np.full(common, FREE, dtype=np.int64)
+    inside = other.rows < common
+    theirs[other.rows[inside]] = other.placement.offsets[inside]
+    mine = np.flatnonzero(plan.rows < common)
+    mine = mine[offsets[mine] == FREE]
+    offsets[mine] = theirs[plan.rows[mine]]
+
+
+def _union(ranges: IntArray) -> IntArray:
+    """Merge overlapping and touching ranges, int64 (m, 2)."""
+    merged: list[list[int]] = []
+    for begin, end in ranges[np.argsort(ranges[:, 0], kind="stable")].tolist():
+        if merged and begin <= merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], end)
+        else:
+            merged.append([begin, end])
+    return np.array(merged, dtype=np.int64).reshape(-1, 2)
+
+
+def _outside(ranges: IntArray, holes: IntArray) -> IntArray:
+    """Return what is left of disjoint ranges when the holes are cut out, int64 (m, 2)."""
+    left: list[tuple[int, int]] = []
+    cuts = _union(holes).tolist()
+    for begin, end in ranges.tolist():
+        at = begin
+        for cut_begin, cut_end in cuts:
+            if cut_end <= at or cut_begin >= end:
+                continue
+            if cut_begin > at:
+                left.append((at, cut_begin))
+            at = max(at, cut_end)
+        if at < end:
+            left.append((at, end))
+    return np.array(left, dtype=np.int64).reshape(-1, 2)
+
+
+def _with_residents(problem: Problem, fixed: IntArray, residents: IntArray) -> Problem:
+    """Add the residents to a problem, as fixed blocks that live throughout, after its own blocks."""
+    m = len(residents)
+    first, last = int(problem.start.min(initial=0)), int(problem.end.max(initial=1))
+
+    def column(own: npt.ArrayLike, added: npt.ArrayLike) -> IntArray:
+        return np.concatenate([own, added]).astype(np.int64)
+
+    return Problem(
+        column(problem.size, residents[:, 1] - residents[:, 0]),
+        column(problem.start, np.full(m, first)),
+        column(problem.end, np.full(m, last)),
+        gaps=problem.gaps,
+        alignment=column(problem.alignment, np.ones(m)),
+        fixed=column(fixed, residents[:, 0]),
+    )

@@ -1,0 +1,46 @@
+"""Solving off the caller's thread.
+
+One worker per pool; the solvers release the GIL. Results wait until they are collected, at the next step boundary.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Planner(Generic[T]):
+    """Run jobs, which do not raise, one after another in the background."""
+
+    def __init__(self) -> None:
+        self._executor: ThreadPoolExecutor | None = None
+        self._jobs: list[Future[T]] = []
+
+    def submit(self, job: Callable[[], T]) -> None:
+        """Start a job when those before it are done."""
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, thread_name_prefix="stowplan-planner")
+        self._jobs.append(self._executor.submit(job))
+
+    def collect(self) -> list[T]:
+        """Return the results of the jobs that are done, once each, in the order of their start."""
+        done = []
+        while self._jobs and self._jobs[0].done():
+            done.append(self._jobs.pop(0).result())
+        return done
+
+    def wait(self, timeout: float | None) -> bool:
+        """Wait until all jobs are done, at most `timeout` seconds; return whether they are."""
+        began = time.monotonic()
+        while self._jobs:
+            left = None if timeout is None else timeout - (time.monotonic() - began)
+            if left is not None and left <= 0:
+                return False
+            _, waiting = wait(self._jobs, timeout=left)
+            if not waiting:
+                return True
+        return True
