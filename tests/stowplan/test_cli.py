@@ -7,6 +7,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -208,8 +209,8 @@ def test_difference_is_bad_news(monkeypatch: pytest.MonkeyPatch) -> None:
     from stowplan.demo import compare as module
     from stowplan.demo.training import Run, train
 
-    def wrong(*arguments: object) -> Run:
-        run = train(*arguments)  # type: ignore[arg-type]
+    def wrong(*arguments: Any, **named: Any) -> Run:
+        run = train(*arguments, **named)
         name = next(name for name in sorted(run.state) if run.state[name].size)
         run.state[name].reshape(-1).view(np.uint8)[0] ^= len(
             runs
@@ -220,5 +221,5 @@ def test_difference_is_bad_news(monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[str] = []
     monkeypatch.setattr(module, "train", wrong)
     result = stowplan("demo", "--model", "alexnet", "--batch", "1", "--steps", "4", "--no-plot")
-    assert result.exit_code == 1
+    assert result.exit_code == 1, result.exception
     assert f"NOT bit-identical: the runs differ in the values of {runs[0]}" in result.stdout
