@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -23,6 +24,13 @@ needs_matplotlib = pytest.mark.skipif(find_spec("matplotlib") is None, reason="m
 
 PNG = b"\x89PNG\r\n\x1a\n"
 GOOD = "id,lower,upper,size\na,0,4,4\nb,2,6,8\nc,4,8,4\n"
+
+
+def program(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Train in a process of its own, on one core: BLAS threads that share it with other work wait busily."""
+    command = [sys.executable, "-m", "stowplan", *arguments]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
 
 
 def stowplan(*arguments: object) -> Result:
@@ -152,8 +160,7 @@ def test_demo_without_chainer_says_how_to_get_it(tmp_path: Path) -> None:
 @needs_chainer
 @needs_matplotlib
 def test_demo_googlenet_as_a_program(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "stowplan", "demo", "--batch", "2", "--steps", "6", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = program("demo", "--batch", "2", "--steps", "6", "--json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
     assert (figures["model"], figures["batch"], figures["steps"]) == ("googlenet", 2, 6)
@@ -171,21 +178,7 @@ def test_demo_googlenet_as_a_program(tmp_path: Path) -> None:
 
 @needs_chainer
 def test_demo_alexnet_prints_a_table(tmp_path: Path) -> None:
-    code = "from stowplan.cli import main; main(prog_name='stowplan')"
-    command = [
-        sys.executable,
-        "-c",
-        code,
-        "demo",
-        "--model",
-        "alexnet",
-        "--batch",
-        "1",
-        "--steps",
-        "4",
-        "--no-plot",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = program("demo", "--model", "alexnet", "--batch", "1", "--steps", "4", "--no-plot", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("alexnet, batch 1, seed 0: ")
     for words in (
