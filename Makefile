@@ -20,7 +20,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --build-constraint build-constraints.txt --editable
 
 CORES := $(wildcard profiler/core/*.cpp packing/core/*.cpp allocator/core/*.cpp)
-HEADERS := $(wildcard profiler/*.hpp profiler/core/*.hpp packing/core/*.hpp allocator/core/*.hpp tests/core/*.hpp)
+HEADERS := $(wildcard profiler/*.hpp profiler/core/*.hpp packing/core/*.hpp allocator/core/*.hpp)
 # What an installation depends on: change one of these and the next command installs again.
 BUILD_INPUTS := setup.py setup.cfg pyproject.toml build-constraints.txt $(CORES) $(HEADERS) \
 	$(wildcard $(foreach package,profiler packing allocator,$(package)/*.pyx $(package)/*.pxd))
@@ -77,11 +77,11 @@ STRESS := $(patsubst tests/core/%.cpp,%,$(wildcard tests/core/*_stress.cpp))
 SANITIZED := $(CXX) -std=c++17 -O1 -g -Wall -Wextra -fno-omit-frame-pointer -pthread -DSTOWPLAN_DEBUG=1 \
 	-Iprofiler/core -Ipacking/core -Iallocator/core
 
-build/asan/%: tests/core/%.cpp $(CORES) $(HEADERS)
+build/asan/%: tests/core/%.cpp $(CORES) $(HEADERS) $(wildcard tests/core/*.hpp)
 	@mkdir -p $(@D)
 	$(SANITIZED) -fsanitize=address,undefined -fno-sanitize-recover=all $< $(CORES) -o $@
 
-build/tsan/%: tests/core/%.cpp $(CORES) $(HEADERS)
+build/tsan/%: tests/core/%.cpp $(CORES) $(HEADERS) $(wildcard tests/core/*.hpp)
 	@mkdir -p $(@D)
 	$(SANITIZED) -fsanitize=thread $< $(CORES) -o $@
 

@@ -18,7 +18,7 @@ _FEWEST_STEPS = 4  # a warm-up, one recorded, one that confirms, one replayed
 @click.option(
     "--model", type=click.Choice(MODELS), default=MODELS[0], show_default=True, help="What is trained."
 )
-@click.option("--batch", type=click.IntRange(min=1), default=4, show_default=True, help="Images in a step.")
+@click.option("--batch", type=click.IntRange(min=1), default=2, show_default=True, help="Images in a step.")
 @click.option(
     "--steps",
     type=click.IntRange(min=_FEWEST_STEPS),
@@ -49,7 +49,7 @@ def demo(model: str, batch: int, steps: int, seed: int, plot: Path, no_plot: boo
 
     notes = Console(stderr=True)
     for change in enable_chainer():
-        notes.print(f"[dim]compat: {change}[/dim]", highlight=False)
+        notes.print(f"[dim]compat: {change}[/dim]", highlight=False, soft_wrap=True)
     if not no_plot:
         from ..plot import require_matplotlib
 

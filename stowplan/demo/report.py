@@ -71,7 +71,7 @@ def as_table(result: Comparison) -> RenderableType:
 
     title = f"{task.model}, batch {task.batch}, seed {task.seed}: {len(plan.rows):,} planned blocks in a step"
     if result.differs_in is None:
-        what = f"{task.steps} losses and {len(result.pool.state)} arrays (parameters, statistics, optimizer state)"
+        what = f"{task.steps} losses, {len(result.pool.state)} arrays (parameters, optimizer state)"
         verdict = Text(f"bit-identical: {what}", style="green")
     else:
         verdict = Text(f"NOT bit-identical: the runs differ in {result.differs_in}", style="bold red")
