@@ -46,16 +46,20 @@ cdef class Columns:
     cdef CProblem view
     cdef object problem
     cdef object pieces
+    cdef object fixed
 
-    def __cinit__(self, problem):
+    def __cinit__(self, problem, fixed=None):
         self.problem = problem
         self.pieces = problem.pieces()
+        self.fixed = problem.fixed if fixed is None else fixed
+        if len(self.fixed) != len(problem):
+            raise ValueError(f"there are {len(self.fixed)} fixed offsets; expected {len(problem)}")
         self.view.n = len(problem)
         self.view.size = address(problem.size)
         self.view.start = address(problem.start)
         self.view.end = address(problem.end)
         self.view.alignment = address(problem.alignment)
-        self.view.fixed = address(problem.fixed)
+        self.view.fixed = address(self.fixed)
         self.view.first_piece = address(self.pieces.first)
         self.view.piece_start = address(self.pieces.start)
         self.view.piece_end = address(self.pieces.end)
@@ -66,8 +70,8 @@ cdef class Columns:
 ctypedef void (*Ordered)(const CProblem&, const int64_t*, int64_t*) except + nogil
 
 
-cdef solve(Ordered solver, problem, order):
-    cdef Columns columns = Columns(problem)
+cdef solve(Ordered solver, problem, order, fixed=None):
+    cdef Columns columns = Columns(problem, fixed)
     cdef Column ranks = order
     if ranks.shape[0] != len(problem):
         raise ValueError(f"the order has {ranks.shape[0]} entries; expected {len(problem)}")
@@ -83,8 +87,8 @@ def best_fit(problem, order):
     return solve(c_best_fit, problem, order)
 
 
-def greedy(problem, order):
-    return solve(c_greedy, problem, order)
+def greedy(problem, order, fixed=None):
+    return solve(c_greedy, problem, order, fixed)
 
 
 def first_conflict(Column start, Column end, Column low, Column high):

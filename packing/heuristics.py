@@ -9,7 +9,15 @@
     Blocks by falling size, each into the smallest hole among those alive with it that takes it, the lowest of
     equals. Pisarchyk & Lee 2020, section 5.2 (arXiv 2001.03288). See ``core/greedy.hpp``.
 
-The papers know no gaps, alignment or fixed offsets. ``greedy_by_size`` places fixed blocks first and takes a
+``greedy_by_breadth``
+    The same rule; blocks in the order of the widest moment they live through, and there by falling size.
+    Pisarchyk & Lee 2020, section 5.3. The paper leaves ties open; the later moment of equals goes first.
+
+``greedy_in_order``
+    The same rule; blocks in the order of their allocation. Lee et al. 2019, "On-device neural net inference
+    with mobile GPUs" (arXiv 1907.01989); as offsets in Pisarchyk & Lee's table 2.
+
+The papers know no gaps, alignment or fixed offsets. The greedy solvers place fixed blocks first and take a
 hole to be a range of offsets at which *no* piece of the block collides. ``best_fit`` measures a lifetime with
 gaps as the sum of its pieces; such a block waits until the skyline is equally low under all of them; fixed
 blocks hang above the skyline, and a block that would hit one moves up past it. Ties go to the larger block
@@ -21,6 +29,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import _solvers
+from .orders import by_breadth, by_lifetime, by_size, by_start
 from .problem import IntArray, Problem
 from .registry import Options, register
 
@@ -37,14 +46,23 @@ def greedy_by_size(problem: Problem, options: Options) -> IntArray:
     return _solvers.greedy(problem, by_size(problem))
 
 
-def by_lifetime(problem: Problem) -> IntArray:
-    """Sort rows by falling lifetime (ticks at which anything is occupied), then falling size, then row."""
+@register("greedy_by_breadth")
+def greedy_by_breadth(problem: Problem, options: Options) -> IntArray:
+    """Place by Pisarchyk & Lee's greedy by breadth: the widest moment first, into the smallest hole."""
+    return _solvers.greedy(problem, by_breadth(problem))
+
+
+@register("greedy_in_order")
+def greedy_in_order(problem: Problem, options: Options) -> IntArray:
+    """Place by Lee et al.'s greedy: in the order of allocation, into the smallest hole."""
+    return _solvers.greedy(problem, by_start(problem))
+
+
+def pairs_alive_together(problem: Problem) -> int:
+    """Count pairs of pieces that overlap in time: what a greedy solver's running time grows with. O(k log k)."""
     pieces = problem.pieces()
-    elapsed = np.concatenate([[0], np.cumsum(pieces.end - pieces.start)])
-    lifetime = elapsed[pieces.first[1:]] - elapsed[pieces.first[:-1]]
-    return np.lexsort((-problem.size, -lifetime)).astype(np.int64)
-
-
-def by_size(problem: Problem) -> IntArray:
-    """Sort rows by falling size, then row."""
-    return np.argsort(-problem.size, kind="stable").astype(np.int64)
+    starts, ends = np.sort(pieces.start), np.sort(pieces.end)
+    # Of those that start before my end, those that end by my start do not overlap me; I am among the others.
+    before_end = np.searchsorted(starts, pieces.end, "left")
+    before_start = np.searchsorted(ends, pieces.start, "right")
+    return (int((before_end - before_start).sum()) - len(starts)) // 2

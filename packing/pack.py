@@ -7,15 +7,16 @@ import time
 import numpy as np
 
 from ..errors import ConflictError, ProblemError
-from . import heuristics as heuristics  # registers its solvers
+from . import best_fit_orders as best_fit_orders  # registers its solver
+from . import heuristics
 from .bounds import lower_bound
 from .check import check_fast
 from .placement import Placement, peak_of
 from .problem import Problem
 from .registry import Options, find
 
-# Members of "auto", cheapest first: each is tried until one meets the lower bound, and the best wins.
-AUTO = ("best_fit", "greedy_by_size")
+# Pairs of pieces alive together up to which "auto" tries greedy_by_size: about 0.1 s.
+MOST_PAIRS = 2_000_000
 
 
 def pack(
@@ -55,7 +56,7 @@ def pack(
     if threads < 1:
         raise ProblemError(f"threads is {threads}; expected 1 or more")
     began = time.perf_counter()
-    names = AUTO if solver == "auto" else (solver,)
+    names = members(problem) if solver == "auto" else (solver,)
     chosen = [(name, find(name)) for name in names]
     _refuse_overlapping_fixed(problem)
     bound = lower_bound(problem)
@@ -73,6 +74,13 @@ def pack(
     peak, name, offsets = best
     offsets.flags.writeable = False
     return Placement(offsets, peak, bound, peak == bound, name, time.perf_counter() - began)
+
+
+def members(problem: Problem) -> tuple[str, ...]:
+    """List the solvers that "auto" tries, cheapest first: until one meets the lower bound; the best wins."""
+    cheap = ("best_fit", "best_fit_orders")
+    slow = heuristics.pairs_alive_together(problem) > MOST_PAIRS
+    return cheap if slow else (*cheap, "greedy_by_size", "greedy_by_breadth", "greedy_in_order")
 
 
 def _refuse_overlapping_fixed(problem: Problem) -> None:

@@ -11,28 +11,34 @@
 namespace stowplan::packing {
 namespace {
 
-// The ticks of the pieces that stand on the skyline, as ranks: lines begin and end nowhere else.
-class Clock {
- public:
-  Clock(const Problem& problem, const std::vector<std::size_t>& blocks) {
+// The pieces of the blocks that stand on the skyline, by rank of their block, in ranks of ticks: lines begin and end
+// nowhere else.
+struct Footprints {
+  Footprints(const Problem& problem, const std::vector<std::size_t>& blocks) {
+    std::vector<Tick> ticks;
+    first.reserve(blocks.size() + 1);
     for (const std::size_t i : blocks) {
+      first.push_back(static_cast<std::uint32_t>(ticks.size() / 2));
       for (auto k = problem.first_piece[i]; k < problem.first_piece[i + 1]; ++k) {
-        ticks_.push_back(problem.piece_start[k]);
-        ticks_.push_back(problem.piece_end[k]);
+        ticks.push_back(problem.piece_start[k]);
+        ticks.push_back(problem.piece_end[k]);
       }
     }
-    std::sort(ticks_.begin(), ticks_.end());
-    ticks_.erase(std::unique(ticks_.begin(), ticks_.end()), ticks_.end());
+    first.push_back(static_cast<std::uint32_t>(ticks.size() / 2));
+    std::vector<Tick> distinct = ticks;
+    std::sort(distinct.begin(), distinct.end());
+    distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+    width = static_cast<Coord>(distinct.size() - 1);
+    const auto rank = [&](Tick tick) {
+      return static_cast<Coord>(std::lower_bound(distinct.begin(), distinct.end(), tick) - distinct.begin());
+    };
+    interval.reserve(ticks.size() / 2);
+    for (std::size_t k = 0; k < ticks.size(); k += 2) interval.push_back({rank(ticks[k]), rank(ticks[k + 1])});
   }
 
-  Coord rank(Tick tick) const {
-    return static_cast<Coord>(std::lower_bound(ticks_.begin(), ticks_.end(), tick) - ticks_.begin());
-  }
-
-  Coord width() const { return static_cast<Coord>(ticks_.size() - 1); }
-
- private:
-  std::vector<Tick> ticks_;
+  Coord width = 0;
+  std::vector<std::uint32_t> first;  // the pieces of rank r: first[r] .. first[r + 1]
+  std::vector<LifetimeTree::Interval> interval;
 };
 
 // The lowest offset from `base` on that collides with nothing that hangs above.
@@ -63,25 +69,20 @@ void best_fit(const Problem& problem, const std::int64_t* order, Bytes* offsets)
   }
   if (blocks.empty()) return;
 
-  const Clock clock(problem, blocks);
-  const auto first = [&](Rank r) { return static_cast<std::size_t>(problem.first_piece[blocks[r]]); };
-  const auto last = [&](Rank r) { return static_cast<std::size_t>(problem.first_piece[blocks[r] + 1]); };
+  const Footprints pieces(problem, blocks);
   // A block can stand on the lowest line only if its first piece lies inside that very line: a line under the first
   // piece that is as low and further left would have been chosen before. So the tree holds first pieces only.
   std::vector<LifetimeTree::Interval> lifetimes(blocks.size());
-  for (Rank r = 0; r < blocks.size(); ++r) {
-    const std::size_t k = first(r);
-    lifetimes[r] = {clock.rank(problem.piece_start[k]), clock.rank(problem.piece_end[k])};
-  }
+  for (Rank r = 0; r < blocks.size(); ++r) lifetimes[r] = pieces.interval[pieces.first[r]];
   LifetimeTree waiting(lifetimes);
-  Skyline skyline(clock.width());
+  Skyline skyline(pieces.width);
 
   for (std::size_t placed = 0; placed < blocks.size();) {
     const Line line = skyline.lowest();
     const auto level_under_all = [&](Rank r) {
-      for (std::size_t k = first(r) + 1; k < last(r); ++k) {
-        const Line under = skyline.over(clock.rank(problem.piece_start[k]));
-        if (under.height != line.height || clock.rank(problem.piece_end[k]) > under.right) return false;
+      for (auto k = pieces.first[r] + 1; k < pieces.first[r + 1]; ++k) {
+        const Line under = skyline.over(pieces.interval[k].start);
+        if (under.height != line.height || pieces.interval[k].end > under.right) return false;
       }
       return true;
     };
@@ -95,9 +96,9 @@ void best_fit(const Problem& problem, const std::int64_t* order, Bytes* offsets)
     const Bytes x =
         hanging ? rise_past(hanging->forbidden(i), line.height, alignment) : align_up(line.height, alignment);
     offsets[i] = x;
-    for (std::size_t k = first(r); k < last(r); ++k) {
-      const Bytes top = x + problem.piece_upper[k];
-      skyline.raise(clock.rank(problem.piece_start[k]), clock.rank(problem.piece_end[k]), top);
+    const Bytes* top = problem.piece_upper + problem.first_piece[i];
+    for (auto k = pieces.first[r]; k < pieces.first[r + 1]; ++k) {
+      skyline.raise(pieces.interval[k].start, pieces.interval[k].end, x + *top++);
     }
     waiting.remove(r);
     ++placed;

@@ -9,13 +9,13 @@ from stowplan.packing.registry import register
 from .problems import data, problems, training_step
 
 
-@settings(deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(problems())
 def test_auto_is_never_worse_than_its_members(problem):
     auto = pack(problem)
     check(problem, auto.offsets)
-    members = {name: pack(problem, name) for name in ("best_fit", "greedy_by_size")}
-    assert auto.peak == min(p.peak for p in members.values())
+    members = {name: pack(problem, name) for name in solvers}
+    assert auto.peak <= min(p.peak for p in members.values())
     assert auto.offsets.tolist() == members[auto.solver].offsets.tolist()
     assert auto.lower_bound == lower_bound(problem)
     assert auto.optimal == (auto.peak == auto.lower_bound)
@@ -46,7 +46,7 @@ def test_nothing_to_place():
 
 def test_an_unknown_solver_lists_the_names():
     with pytest.raises(
-        UnknownSolverError, match="named 'worst'; expected one of: auto, best_fit, greedy_by_size"
+        UnknownSolverError, match="named 'worst'; expected one of: auto, best_fit, best_fit_orders, greedy_by_"
     ):
         pack(Problem([1], [0], [1]), "worst")
 

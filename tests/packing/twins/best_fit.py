@@ -11,7 +11,8 @@ from itertools import pairwise
 from stowplan.packing import Problem
 
 
-def best_fit(problem: Problem) -> list[int]:
+def best_fit(problem: Problem, order: list[int] | None = None) -> list[int]:
+    """``order``: the rows, preferred first; the paper's where None."""
     first = problem.pieces().first.tolist()
     rows = list(zip(*(c.tolist() for c in problem.pieces()[1:]), strict=True))
     pieces = [rows[a:b] for a, b in pairwise(first)]
@@ -23,7 +24,9 @@ def best_fit(problem: Problem) -> list[int]:
     if not waiting:
         return offsets
     lifetime = [sum(end - start for start, end, _, _ in p) for p in pieces]
-    waiting.sort(key=lambda i: (-lifetime[i], -size[i], i))
+    if order is None:
+        order = sorted(range(len(problem)), key=lambda i: (-lifetime[i], -size[i], i))
+    waiting.sort(key=order.index)
     left = min(start for i in waiting for start, _, _, _ in pieces[i])
     right = max(end for i in waiting for _, end, _, _ in pieces[i])
     lines = [(left, right, 0)]  # (start, end, height), in time
