@@ -28,7 +28,7 @@ def test_nan_equals_itself() -> None:
 @pytest.mark.parametrize(
     ("other", "expected"),
     [
-        (a_run(np.nextafter(1.5, 2), w=[0.0, 1.0]), "the loss of step 1: 1.5 and 1.5000000000000002"),
+        (a_run(float(np.nextafter(1.5, 2)), w=[0.0, 1.0]), "the loss of step 1: 1.5 and 1.5000000000000002"),
         (a_run(w=[-0.0, 1.0]), "the values of w"),
         (a_run(w=[0.0, np.nextafter(1.0, 2)]), "the values of w"),
         (a_run(w=np.array([0.0, 1.0], dtype=np.float32)), "w: float64(2,) and float32(2,)"),
