@@ -1,7 +1,13 @@
 # distutils: language = c++
-"""Binding of the replay core (allocator/core) and of its NumPy handler. Thin: the decisions are in C++ and in Python."""
+"""Binding of the replay core (allocator/core), of its NumPy handler and of its CuPy allocator.
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
+Thin: the decisions are in C++ and in Python. No framework is imported here: CuPy's classes are handed in.
+"""
+
+cimport cython
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
+
+from libc.stdint cimport int64_t, intptr_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy
 from libcpp cimport bool as cbool
 from libcpp.memory cimport make_shared, shared_ptr
@@ -37,9 +43,13 @@ cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass Event:
         pass
 
+    cdef enum class Reason(uint8_t):
+        no_plan
+
     cdef cppclass Grant:
         uintptr_t address
         uint32_t id
+        uint8_t reason
 
     cdef cppclass Arena:
         uintptr_t base
@@ -98,6 +108,21 @@ cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
     void host_reset_peaks(HostMemory&)
     void host_set_interrupted(HostMemory&, cbool)
     cbool host_reserve(HostMemory&, int64_t) except +
+
+
+cdef extern from "device_pool.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass CDevicePool "stowplan::allocator::DevicePool":
+        Grant request(int64_t, int64_t) except +
+        void adopt(uint32_t, uintptr_t)
+        void release(uint32_t)
+        cbool begin_step(PlanPtr, vector[PlanPtr]) except +
+        StepOutcome end_step() except +
+        void set_interrupted(cbool)
+        void set_timestamps(cbool)
+        int64_t arena_size()
+        void reserve(uintptr_t, int64_t) except +
+        vector[uintptr_t] take_dead_arenas() except +
+        Counters counters()
 
 
 cdef extern from "profiler/numpy_capsule.hpp" namespace "stowplan::profiler":
@@ -272,3 +297,156 @@ cdef class HostPool:
 
     def reset_peaks(self):
         host_reset_peaks(self.memory[0])
+
+
+# ------------------------------------------------------------------------------------------------------------- device
+
+STREAM_SIGNATURE = b"intptr_t (void)"
+HOOKS_SIGNATURE = b"int (int __pyx_skip_dispatch)"
+
+ctypedef intptr_t (*stream_function)() except? -1
+ctypedef int (*flag_function)(int) except? -1
+
+
+@cython.final
+@cython.freelist(1024)
+@cython.no_gc_clear  # its pool must still be there when it dies in a cycle
+cdef class Lease:
+    """The owner of a block's memory as CuPy sees it: the block is free when its lease dies."""
+
+    cdef DevicePool pool
+    cdef uint32_t block
+    cdef object memory  # upstream's MemoryPointer, None for a block in the arena
+    cdef public object event  # what memory hooks are to be told of its end; None for nothing
+
+    @property
+    def in_arena(self):
+        """Whether the block is the arena's; else it is upstream's."""
+        return self.memory is None
+
+    def __dealloc__(self):
+        if self.pool is not None:
+            self.pool.core.release(self.block)
+            if self.event is not None:
+                self.pool.freed.append(self.event)  # a finalizer may not do more
+
+
+cdef class DevicePool:
+    """The replay core of one device as a CuPy allocator.
+
+    Parameters
+    ----------
+    device
+        Device number.
+    upstream, sampling
+        Allocators, ``f(size) -> MemoryPointer``: what serves unplanned requests, and those of steps without a plan.
+    memory_pointer, unowned_memory
+        CuPy's classes.
+    current_stream
+        ``f() -> int``, or a capsule with CuPy's C function of the same name, or None: everything is on stream 0.
+    has_hooks
+        A capsule with CuPy's C function ``_has_memory_hooks``, or ``f() -> bool``.
+    hooked
+        ``f(pool, size)``: how to serve a request while memory hooks are watching.
+    """
+
+    cdef CDevicePool core
+    cdef readonly int device
+    cdef readonly object upstream
+    cdef object sampling, memory_pointer, unowned_memory, current_stream, has_hooks, hooked
+    cdef stream_function stream_pointer
+    cdef flag_function hooks_pointer
+    cdef dict arenas  # address -> upstream's MemoryPointer
+    cdef readonly list freed  # the events of dead leases
+
+    def __cinit__(
+        self, int device, upstream, sampling, memory_pointer, unowned_memory, current_stream, has_hooks, hooked
+    ):
+        self.device = device
+        self.upstream, self.sampling = upstream, sampling
+        self.memory_pointer, self.unowned_memory = memory_pointer, unowned_memory
+        self.current_stream, self.has_hooks, self.hooked = current_stream, has_hooks, hooked
+        if PyCapsule_IsValid(current_stream, STREAM_SIGNATURE):
+            self.stream_pointer = <stream_function>PyCapsule_GetPointer(current_stream, STREAM_SIGNATURE)
+        if PyCapsule_IsValid(has_hooks, HOOKS_SIGNATURE):
+            self.hooks_pointer = <flag_function>PyCapsule_GetPointer(has_hooks, HOOKS_SIGNATURE)
+        self.arenas = {}
+        self.freed = []
+
+    cpdef malloc(self, Py_ssize_t size):
+        """Serve a request of `size` bytes: a `cupy.cuda.MemoryPointer`. Errors are upstream's own."""
+        if self.hooks_pointer(0) if self.hooks_pointer != NULL else self.has_hooks():
+            return self.hooked(self, size)
+        return self.serve(size, Lease.__new__(Lease))
+
+    def malloc_watched(self, Py_ssize_t size):
+        """As `malloc`, without looking for memory hooks: return (MemoryPointer, lease)."""
+        lease = Lease.__new__(Lease)
+        return self.serve(size, lease), lease
+
+    cdef serve(self, Py_ssize_t size, Lease lease):
+        cdef int64_t stream = 0
+        cdef Grant grant
+        if self.stream_pointer != NULL:
+            stream = self.stream_pointer()
+        elif self.current_stream is not None:
+            stream = self.current_stream()
+        grant = self.core.request(size, stream)
+        lease.block = grant.id
+        lease.pool = self
+        if grant.address == 0:
+            self.ask_upstream(lease, size, grant.reason)
+            grant.address = lease.memory.ptr
+            self.core.adopt(grant.id, grant.address)
+        return self.memory_pointer(self.unowned_memory(grant.address, size, lease, self.device), 0)
+
+    cdef ask_upstream(self, Lease lease, Py_ssize_t size, uint8_t reason):
+        allocator = self.sampling if reason == <uint8_t>Reason.no_plan else self.upstream
+        try:
+            lease.memory = allocator(size)
+        except Exception:
+            if not self.drop_dead_arenas():
+                raise
+            lease.memory = allocator(size)
+
+    def reserve(self, int64_t size):
+        """Make the arena at least this large; False where upstream has no memory for it."""
+        if size <= self.core.arena_size():
+            return True
+        try:
+            memory = self.upstream(size)
+        except Exception:
+            return False
+        self.arenas[memory.ptr] = memory
+        self.core.reserve(memory.ptr, size)
+        self.drop_dead_arenas()
+        return True
+
+    def drop_dead_arenas(self):
+        """Give back retired arenas in which nothing lives; return how many."""
+        dead = list(self.core.take_dead_arenas())
+        for base in dead:
+            del self.arenas[base]
+        return len(dead)
+
+    def begin_step(self, CorePlan plan, PlanSet others):
+        """Start a step in this thread that is expected to follow `plan` (or None); False where one is running."""
+        return self.core.begin_step(_pointer(plan), others.plans)
+
+    def end_step(self):
+        """Return (log, complete, clean, tag)."""
+        cdef StepOutcome outcome = self.core.end_step()
+        self.drop_dead_arenas()
+        return _log(outcome.log), outcome.complete, outcome.clean, outcome.tag
+
+    def set_interrupted(self, cbool interrupted):
+        """Send this thread's requests upstream, if the running step is its own."""
+        self.core.set_interrupted(interrupted)
+
+    def set_timestamps(self, cbool on):
+        """Note the wall clock of events, or not."""
+        self.core.set_timestamps(on)
+
+    def counters(self):
+        """Return the core's counters."""
+        return _counters(self.core.counters())

@@ -316,6 +316,7 @@ class Controller:
             reasons={name: n for name, n in requests.items() if n},
             plans=self._plans,
             reoptimizations=self._reoptimizations,
+            reserved_bytes=counters["arena_bytes"] + counters["upstream_bytes"],
             lower_bound=0 if latest is None else latest.placement.lower_bound,
             **{name: counters[name] for name in _PASSED_ON},
         )

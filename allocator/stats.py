@@ -32,8 +32,8 @@ class Stats:
         Bytes reserved in arenas, retired ones that still hold live blocks included.
     live_bytes, peak_live_bytes
         Bytes asked for and not freed, now and at the most.
-    peak_reserved_bytes
-        The most that arenas and upstream's live blocks took together.
+    reserved_bytes, peak_reserved_bytes
+        What arenas and upstream's live blocks take together, now and at the most.
     lower_bound
         Lower bound of the last plan, in bytes; no arena can be smaller. 0 before the first plan.
     """
@@ -48,6 +48,7 @@ class Stats:
     arena_bytes: int
     live_bytes: int
     peak_live_bytes: int
+    reserved_bytes: int
     peak_reserved_bytes: int
     lower_bound: int
 

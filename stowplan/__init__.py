@@ -14,12 +14,12 @@ from ._version import __version__
 from .errors import StowplanError
 
 if TYPE_CHECKING:
-    from .allocator import NumpyPool
+    from .allocator import CupyPool, NumpyPool
     from .profiler import NumpyRecorder, Profile
 
-__all__ = ["NumpyPool", "NumpyRecorder", "Profile", "StowplanError", "__version__"]
+__all__ = ["CupyPool", "NumpyPool", "NumpyRecorder", "Profile", "StowplanError", "__version__"]
 
-_LAZY = {"NumpyPool": "allocator", "NumpyRecorder": "profiler", "Profile": "profiler"}
+_LAZY = {"CupyPool": "allocator", "NumpyPool": "allocator", "NumpyRecorder": "profiler", "Profile": "profiler"}
 
 
 def __getattr__(name: str) -> Any:

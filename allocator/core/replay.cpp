@@ -81,7 +81,7 @@ Grant Replay::serve_planned(RequestNumber k, Block& block) {
   ++count(counters_, Reason::replayed);
   const BlockId id = blocks_.insert(block);
   in_slot_[k] = id;
-  return {block.address, id};
+  return {block.address, id, static_cast<std::uint8_t>(Reason::replayed)};
 }
 
 Grant Replay::send_upstream(Block& block, Reason reason) {
@@ -90,7 +90,7 @@ Grant Replay::send_upstream(Block& block, Reason reason) {
   block.capacity = block.size;
   counters_.upstream_bytes += block.size;
   ++count(counters_, reason);
-  return {0, blocks_.insert(block)};
+  return {0, blocks_.insert(block), static_cast<std::uint8_t>(reason)};
 }
 
 void Replay::adopt(BlockId id, std::uintptr_t address) { blocks_[id].address = address; }

@@ -35,6 +35,7 @@ inline ThreadId current_thread() {
 struct Grant {
   std::uintptr_t address = 0;
   BlockId id = kNoBlock;
+  std::uint8_t reason = 0;  // the service's word for why
 };
 
 // NumPy's PyDataMemAllocator, field by field.

@@ -16,7 +16,7 @@ class PassiveService {
   Grant request(Bytes size, Stream stream, ThreadId thread) {
     Block block{size, stream, {}};
     if (recorder_.in_step() && thread == owner_) block.birth = recorder_.allocate(size, stream);
-    return {0, blocks_.insert(block)};
+    return {0, blocks_.insert(block), 0};
   }
   void adopt(BlockId, std::uintptr_t) {}
   void cancel(BlockId id) { release(id); }

@@ -94,6 +94,7 @@ def compare(task: Task, progress: Callable[[str, int], None] = lambda run, step:
     counted = count("pool")
 
     def after_step() -> None:
+        pool.wait()  # so that the first replayed step does not depend on the planner's thread
         snapshots.append(pool.stats)
         counted()
 

@@ -434,9 +434,20 @@ def test_gradients_stand_through_evaluation_and_the_short_batch() -> None:
 def test_the_least_recently_used_plan_goes() -> None:
     pool = NumpyPool(warmup=0, max_plans=2)
     with pool:
-        for sizes in (TRAIN, EVALUATE, SHORT, TRAIN):
-            train(pool, 4, lambda sizes=sizes: shapes(sizes))
-    assert pool.stats.plans == 4
+        for sizes, plans in (
+            (TRAIN, 1),
+            (EVALUATE, 2),
+            (SHORT, 3),
+            (EVALUATE, 3),
+            (TRAIN, 4),
+            (EVALUATE, 4),
+            (SHORT, 5),
+        ):
+            for _ in range(4):
+                with pool.step(key=sizes):
+                    shapes(sizes)
+                pool.wait()
+            assert pool.stats.plans == plans
     with pytest.raises(PoolError, match="max_plans is 0; expected a number of plans, 1 or more"):
         NumpyPool(max_plans=0)
 

@@ -177,10 +177,11 @@ def test_demo_googlenet_as_a_program(tmp_path: Path) -> None:
 
 
 @needs_chainer
-def test_demo_alexnet_prints_a_table(tmp_path: Path) -> None:
-    done = program("demo", "--model", "alexnet", "--batch", "1", "--steps", "4", "--no-plot", folder=tmp_path)
+@pytest.mark.parametrize("model", ["alexnet", "resnet50"])
+def test_demo_prints_a_table(model: str, tmp_path: Path) -> None:
+    done = program("demo", "--model", model, "--batch", "1", "--steps", "4", "--no-plot", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("alexnet, batch 1, seed 0: ")
+    assert done.stdout.startswith(f"{model}, batch 1, seed 0: ")
     for words in (
         "lower bound",
         "arena",

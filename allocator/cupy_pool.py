@@ -1,0 +1,292 @@
+"""The pool for CuPy arrays in device memory: a drop-in for `cupy.cuda.set_allocator`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, ParamSpec, TypeVar
+
+from ..errors import PoolError
+from ..profiler import Profile
+from ._core import DevicePool
+from .controller import Controller
+from .plan import Plan
+from .stats import Stats
+from .step import Step, interrupt
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+DEVICE_ALIGNMENT = 512
+"""Bytes; what CuPy's own pool rounds to, and what CUDA aligns to."""
+
+
+class CupyPool:
+    """Serve CuPy's allocations, those of repeated steps from a plan.
+
+    Parameters
+    ----------
+    upstream
+        A CuPy allocator, ``f(size) -> cupy.cuda.MemoryPointer``, or an object with such a `malloc`: serves what is not
+        planned, and the arena. None: a fresh `cupy.cuda.MemoryPool`.
+    warmup
+        Steps that pass before one is recorded; first steps are seldom representative.
+    planner
+        Name of the packing solver, from `stowplan.packing.solvers`, or ``"auto"``.
+    sample
+        Where steps without a plan run: ``"device"``, or ``"managed"``, in CUDA's managed memory, which takes a step
+        that does not fit the device (Sekiyama et al. 2018, section 5.1); its plan may fit.
+    max_plans
+        Plans to keep, the most recently used.
+    device
+        The one device that is served. None: each request's current device, with an arena and plans for each. A number
+        saves the question, and lets the pool run where there is no driver (with an `upstream` that needs none).
+
+    Raises
+    ------
+    PoolError
+        An argument is out of range, a step begins within a step.
+    UnknownSolverError
+        There is no such solver.
+    ImportError
+        CuPy is not installed.
+
+    Examples
+    --------
+    ::
+
+        pool = CupyPool()
+        cupy.cuda.set_allocator(pool.malloc)
+        for batch in batches:
+            with pool.step():
+                train(batch)
+    """
+
+    malloc: Callable[[int], Any]
+    """``malloc(size) -> cupy.cuda.MemoryPointer``: the allocator. Compiled."""
+
+    def __init__(
+        self,
+        upstream: Any = None,
+        *,
+        warmup: int = 1,
+        planner: str = "auto",
+        sample: str = "device",
+        max_plans: int = 32,
+        device: int | None = None,
+    ) -> None:
+        import cupy
+
+        if sample not in ("device", "managed"):
+            raise PoolError(f"sample is {sample!r}; expected 'device' or 'managed'")
+        if device is not None and (not isinstance(device, int) or isinstance(device, bool) or device < 0):
+            raise PoolError(f"device is {device!r}; expected a device number, 0 or more, or None")
+        self._upstream = cupy.cuda.MemoryPool() if upstream is None else upstream
+        self._allocate: Callable[[int], Any] = getattr(self._upstream, "malloc", self._upstream)
+        if not callable(self._allocate):
+            raise PoolError(f"upstream is {upstream!r}; expected an allocator: f(size) -> cupy.cuda.MemoryPointer")
+        self._sampling = cupy.cuda.malloc_managed if sample == "managed" else self._allocate
+        self._options: dict[str, Any] = {"warmup": warmup, "planner": planner, "max_plans": max_plans}
+        self._device = device
+        self._devices: dict[int, tuple[DevicePool, Controller]] = {}
+        if device is None:
+            self._controller_of(0)  # checks the options
+            self.malloc = self._malloc_on_current_device
+        else:
+            self.malloc = self._pool_of(device).malloc
+
+    # ----------------------------------------------------------------------------------------------------- devices
+
+    def _current_device(self) -> int:
+        if self._device is not None:
+            return self._device
+        import cupy
+
+        return int(cupy.cuda.runtime.getDevice())
+
+    def _malloc_on_current_device(self, size: int) -> Any:
+        return self._pool_of(self._current_device()).malloc(size)
+
+    def _pool_of(self, device: int) -> DevicePool:
+        return self._on(device)[0]
+
+    def _controller_of(self, device: int) -> Controller:
+        return self._on(device)[1]
+
+    def _on(self, device: int) -> tuple[DevicePool, Controller]:
+        if device not in self._devices:
+            pool = self._make_pool(device)
+            controller = Controller(pool, alignment=DEVICE_ALIGNMENT, **self._options)
+            self._devices.setdefault(device, (pool, controller))
+        return self._devices[device]
+
+    def _make_pool(self, device: int) -> DevicePool:
+        from cupy.cuda import MemoryPointer, UnownedMemory, memory_hook
+        from cupy_backends.cuda import stream
+
+        # CuPy's own C functions where it exports them: a request then runs none of Python's bytecode.
+        streams = getattr(stream, "__pyx_capi__", {})
+        hooks = getattr(memory_hook, "__pyx_capi__", {})
+        current_stream = streams.get("get_current_stream_ptr", _current_stream) if _has_driver() else None
+        return DevicePool(
+            device,
+            self._allocate,
+            self._sampling,
+            MemoryPointer,
+            UnownedMemory,
+            current_stream,
+            hooks.get("_has_memory_hooks", lambda: bool(memory_hook.get_memory_hooks())),
+            self._malloc_hooked,
+        )
+
+    # ------------------------------------------------------------------------------------------------------- hooks
+
+    def _malloc_hooked(self, pool: DevicePool, size: int) -> Any:
+        """Serve a request while memory hooks watch, and tell them what CuPy's own pool would.
+
+        Requests that go upstream to a pool of CuPy's are told by that pool.
+        """
+        from cupy.cuda import memory_hook
+
+        hooks = list(memory_hook.get_memory_hooks().values())
+        device = pool.device
+        while pool.freed:
+            freed = pool.freed.pop(0)
+            for hook in hooks:
+                hook.free_preprocess(device_id=device, **freed)
+            for hook in hooks:
+                hook.free_postprocess(device_id=device, **freed)
+        rounded = max(-(-size // DEVICE_ALIGNMENT), 1) * DEVICE_ALIGNMENT
+        memory, lease = pool.malloc_watched(size)
+        if not lease.in_arena and hasattr(self._upstream, "free_all_blocks"):
+            return memory
+        told = {"mem_size": rounded, "mem_ptr": memory.ptr, "pmem_id": id(memory.mem)}
+        lease.event = told
+        for hook in hooks:
+            hook.malloc_preprocess(device_id=device, size=size, mem_size=rounded)
+        for hook in hooks:
+            hook.malloc_postprocess(device_id=device, size=size, **told)
+        return memory
+
+    # ------------------------------------------------------------------------------------------------------- steps
+
+    def step(self, key: Hashable = None) -> Step:
+        """Return a context manager around one step, the code that repeats, on the current device.
+
+        An exception that leaves the step passes on; what the step did is not taken for a record.
+
+        Parameters
+        ----------
+        key
+            Says which of several steps this is. Without it (and among steps of one key) plans are told apart by their
+            requests.
+        """
+        return Step(self._controller_of(self._current_device()), key)
+
+    def interrupt(self, function: Callable[P, R] | None = None) -> Any:
+        """Enter a part of the program, in this thread, that does not repeat: upstream serves it, no profile sees it.
+
+        As a call, to be ended by `resume`; as a context manager; as a decorator. Parts may nest. Blocks may be born
+        inside and die outside, and the other way round.
+        """
+        return interrupt(self._controller_of(self._current_device()), function)
+
+    def resume(self) -> None:
+        """Leave the innermost interrupted part of this thread.
+
+        Raises
+        ------
+        PoolError
+            There is none.
+        """
+        self._controller_of(self._current_device()).resume()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until plans that are being made are ready for the next step, at most `timeout` seconds.
+
+        A program never has to; a benchmark may want to. Return whether they are ready.
+        """
+        return self._controller_of(self._current_device()).wait(timeout)
+
+    @property
+    def stats(self) -> Stats:
+        """A snapshot of the counts on the current device."""
+        return self._controller_of(self._current_device()).stats()
+
+    def profile(self) -> Profile:
+        """Return the profile of the last planned step.
+
+        Raises
+        ------
+        ProfileError
+            There is no plan yet.
+        """
+        return self.plan().profile
+
+    def plan(self) -> Plan:
+        """Return the plan that was made last.
+
+        Raises
+        ------
+        ProfileError
+            There is no plan yet.
+        """
+        return self._controller_of(self._current_device()).plan()
+
+    # ------------------------------------------------------------------- what users know from cupy.cuda.MemoryPool
+
+    def used_bytes(self) -> int:
+        """Return the bytes asked for and not freed, on the current device."""
+        return self.stats.live_bytes
+
+    def total_bytes(self) -> int:
+        """Return the bytes taken from the device: arenas, and what upstream holds."""
+        if hasattr(self._upstream, "total_bytes"):
+            return int(self._upstream.total_bytes())
+        return self.stats.reserved_bytes
+
+    def free_bytes(self) -> int:
+        """Return the bytes held but not used: `total_bytes` - `used_bytes`."""
+        return self.total_bytes() - self.used_bytes()
+
+    def n_free_blocks(self) -> int:
+        """Return the number of free blocks that upstream holds."""
+        return int(self._upstream.n_free_blocks()) if hasattr(self._upstream, "n_free_blocks") else 0
+
+    def free_all_blocks(self, stream: Any = None) -> None:
+        """Give back the blocks that upstream holds free, and retired arenas in which nothing lives."""
+        self._pool_of(self._current_device()).drop_dead_arenas()
+        if hasattr(self._upstream, "free_all_blocks"):
+            self._upstream.free_all_blocks(stream=stream)
+
+    def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
+        """Limit what upstream may take from the current device; see `cupy.cuda.MemoryPool.set_limit`.
+
+        Raises
+        ------
+        PoolError
+            Upstream knows no limit.
+        """
+        if not hasattr(self._upstream, "set_limit"):
+            raise PoolError(f"upstream {self._upstream!r} knows no limit; expected a cupy.cuda.MemoryPool")
+        self._upstream.set_limit(size=size, fraction=fraction)
+
+    def get_limit(self) -> int:
+        """Return upstream's limit in bytes, 0 for none."""
+        return int(self._upstream.get_limit()) if hasattr(self._upstream, "get_limit") else 0
+
+
+def _has_driver() -> bool:
+    """Whether there is a CUDA driver; without one there are no streams either."""
+    import cupy
+
+    try:
+        cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return False
+    return True
+
+
+def _current_stream() -> int:
+    import cupy
+
+    return int(cupy.cuda.get_current_stream().ptr)
