@@ -29,7 +29,7 @@ def drawn(problem: Problem, placement: Placement) -> tuple[list[tuple[float, ...
 
 def test_one_rectangle_per_block_and_wrapped_blocks_at_both_ends() -> None:
     problem = Problem([4, 8], [0, 2], [10, 6], gaps=[[0, 3, 7]])
-    placement = Placement(np.array([0, 8]), 16, lower_bound(problem), False, "by hand", 0.0)
+    placement = Placement(np.array([0, 8]), 16, lower_bound(problem), "by hand", 0.0, "feasible", "")
     rectangles, colours = drawn(problem, placement)
     assert rectangles == [(0, 0, 3, 4), (7, 0, 10, 4), (2, 8, 6, 16)]
     assert colours[0] == colours[1] != colours[2]
