@@ -66,7 +66,7 @@ def test_a_problem_without_blocks_is_drawn(tmp_path: Path) -> None:
 
 def test_nothing_is_written_where_drawing_fails(tmp_path: Path) -> None:
     problem = Problem([4], [0], [5])
-    wrong = Placement(np.array([0, 1]), 4, 4, True, "wrong", 0.0)
+    wrong = Placement(np.array([0, 1]), 4, 4, "wrong", 0.0, "optimal", "")
     path = tmp_path / "plan.png"
     path.write_bytes(b"old")
     with pytest.raises(ValueError, match="shape"):
