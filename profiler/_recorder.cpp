@@ -14,11 +14,11 @@
             ]
         ],
         "depends": [
-            "/tmp/venv-demo/lib/python3.11/site-packages/numpy/_core/include/numpy/arrayobject.h",
-            "/tmp/venv-demo/lib/python3.11/site-packages/numpy/_core/include/numpy/arrayscalars.h",
-            "/tmp/venv-demo/lib/python3.11/site-packages/numpy/_core/include/numpy/ndarrayobject.h",
-            "/tmp/venv-demo/lib/python3.11/site-packages/numpy/_core/include/numpy/ndarraytypes.h",
-            "/tmp/venv-demo/lib/python3.11/site-packages/numpy/_core/include/numpy/ufuncobject.h",
+            "/tmp/v/lib/python3.11/site-packages/numpy/_core/include/numpy/arrayobject.h",
+            "/tmp/v/lib/python3.11/site-packages/numpy/_core/include/numpy/arrayscalars.h",
+            "/tmp/v/lib/python3.11/site-packages/numpy/_core/include/numpy/ndarrayobject.h",
+            "/tmp/v/lib/python3.11/site-packages/numpy/_core/include/numpy/ndarraytypes.h",
+            "/tmp/v/lib/python3.11/site-packages/numpy/_core/include/numpy/ufuncobject.h",
             "profiler/core/address_map.hpp",
             "profiler/core/block_table.hpp",
             "profiler/core/host_memory.hpp",
@@ -41,7 +41,7 @@
             ".",
             "profiler/core",
             "profiler/core",
-            "/tmp/venv-demo/lib/python3.11/site-packages/numpy/_core/include"
+            "/tmp/v/lib/python3.11/site-packages/numpy/_core/include"
         ],
         "language": "c++",
         "name": "stowplan.profiler._recorder",
@@ -2802,6 +2802,11 @@ static void __pyx_insert_code_object(int code_line, __Pyx_CachedCodeObjectType* 
 static void __Pyx_AddTraceback(const char *funcname, int c_line,
                                int py_line, const char *filename);
 
+/* GCCDiagnostics.proto */
+#if !defined(__INTEL_COMPILER) && defined(__GNUC__) && (__GNUC__ > 4 || (__GNUC__ == 4 && __GNUC_MINOR__ >= 6))
+#define __Pyx_HAS_GCC_DIAGNOSTIC
+#endif
+
 /* CppExceptionConversion.proto */
 #ifndef __Pyx_CppExn2PyErr
 #include <new>
@@ -2842,11 +2847,6 @@ static void __Pyx_CppExn2PyErr() {
     PyErr_SetString(PyExc_RuntimeError, "Unknown exception");
   }
 }
-#endif
-
-/* GCCDiagnostics.proto */
-#if !defined(__INTEL_COMPILER) && defined(__GNUC__) && (__GNUC__ > 4 || (__GNUC__ == 4 && __GNUC_MINOR__ >= 6))
-#define __Pyx_HAS_GCC_DIAGNOSTIC
 #endif
 
 /* RealImag.proto */
@@ -3152,7 +3152,7 @@ static const char __pyx_k_Binding_of_the_passive_recorder[] = "Binding of the pa
 /* #### Code section: decls ### */
 static PyObject *__pyx_pf_8stowplan_8profiler_9_recorder_current_handler(CYTHON_UNUSED PyObject *__pyx_self); /* proto */
 static PyObject *__pyx_pf_8stowplan_8profiler_9_recorder_2set_handler(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_handler); /* proto */
-static int __pyx_pf_8stowplan_8profiler_9_recorder_12HostRecorder___init__(struct __pyx_obj_8stowplan_8profiler_9_recorder_HostRecorder *__pyx_v_self, PyObject *__pyx_v_upstream); /* proto */
+static int __pyx_pf_8stowplan_8profiler_9_recorder_12HostRecorder___init__(struct __pyx_obj_8stowplan_8profiler_9_recorder_HostRecorder *__pyx_v_self, PyObject *__pyx_v_upstream, size_t __pyx_v_small); /* proto */
 static PyObject *__pyx_pf_8stowplan_8profiler_9_recorder_12HostRecorder_2begin_step(struct __pyx_obj_8stowplan_8profiler_9_recorder_HostRecorder *__pyx_v_self); /* proto */
 static PyObject *__pyx_pf_8stowplan_8profiler_9_recorder_12HostRecorder_4end_step(struct __pyx_obj_8stowplan_8profiler_9_recorder_HostRecorder *__pyx_v_self); /* proto */
 static PyObject *__pyx_pf_8stowplan_8profiler_9_recorder_12HostRecorder_7handler___get__(struct __pyx_obj_8stowplan_8profiler_9_recorder_HostRecorder *__pyx_v_self); /* proto */
@@ -3233,7 +3233,7 @@ namespace {
     __Pyx_CachedCFunction __pyx_umethod_PyDict_Type_values;
     PyObject *__pyx_tuple[1];
     PyObject *__pyx_codeobj_tab[6];
-    PyObject *__pyx_string_tab[62];
+    PyObject *__pyx_string_tab[63];
 /* #### Code section: module_state_contents ### */
 /* CommonTypesMetaclass.module_state_decls */
 PyTypeObject *__pyx_CommonTypesMetaclassType;
@@ -3329,16 +3329,17 @@ static __pyx_mstatetype * const __pyx_mstate_global = &__pyx_mstate_global_stati
 #define __pyx_n_u_self __pyx_string_tab[49]
 #define __pyx_n_u_set_handler __pyx_string_tab[50]
 #define __pyx_n_u_setdefault __pyx_string_tab[51]
-#define __pyx_n_u_step __pyx_string_tab[52]
-#define __pyx_n_u_steps __pyx_string_tab[53]
-#define __pyx_n_u_stowplan_profiler__recorder __pyx_string_tab[54]
-#define __pyx_n_u_upstream __pyx_string_tab[55]
-#define __pyx_n_u_values __pyx_string_tab[56]
-#define __pyx_kp_b_iso88591_Q __pyx_string_tab[57]
-#define __pyx_kp_b_iso88591_q __pyx_string_tab[58]
-#define __pyx_kp_b_iso88591_q_2 __pyx_string_tab[59]
-#define __pyx_kp_b_iso88591_A_4waq __pyx_string_tab[60]
-#define __pyx_kp_b_iso88591_A_2_4waq_b_at4uD_a_4t5_m1F_d_t4t __pyx_string_tab[61]
+#define __pyx_n_u_small __pyx_string_tab[52]
+#define __pyx_n_u_step __pyx_string_tab[53]
+#define __pyx_n_u_steps __pyx_string_tab[54]
+#define __pyx_n_u_stowplan_profiler__recorder __pyx_string_tab[55]
+#define __pyx_n_u_upstream __pyx_string_tab[56]
+#define __pyx_n_u_values __pyx_string_tab[57]
+#define __pyx_kp_b_iso88591_Q __pyx_string_tab[58]
+#define __pyx_kp_b_iso88591_q __pyx_string_tab[59]
+#define __pyx_kp_b_iso88591_q_2 __pyx_string_tab[60]
+#define __pyx_kp_b_iso88591_A_4waq __pyx_string_tab[61]
+#define __pyx_kp_b_iso88591_A_2_4waq_b_at4uD_a_4t5_m1F_d_t4t __pyx_string_tab[62]
 /* #### Code section: module_state_clear ### */
 #if CYTHON_USE_MODULE_STATE
 static CYTHON_SMALL_CODE int __pyx_m_clear(PyObject *m) {
@@ -3376,7 +3377,7 @@ static CYTHON_SMALL_CODE int __pyx_m_clear(PyObject *m) {
   Py_CLEAR(clear_module_state->__pyx_umethod_PyDict_Type_values.method);
   for (int i=0; i<1; ++i) { Py_CLEAR(clear_module_state->__pyx_tuple[i]); }
   for (int i=0; i<6; ++i) { Py_CLEAR(clear_module_state->__pyx_codeobj_tab[i]); }
-  for (int i=0; i<62; ++i) { Py_CLEAR(clear_module_state->__pyx_string_tab[i]); }
+  for (int i=0; i<63; ++i) { Py_CLEAR(clear_module_state->__pyx_string_tab[i]); }
 /* #### Code section: module_state_clear_contents ### */
 /* CommonTypesMetaclass.module_state_clear */
 Py_CLEAR(clear_module_state->__pyx_CommonTypesMetaclassType);
@@ -3422,7 +3423,7 @@ static CYTHON_SMALL_CODE int __pyx_m_traverse(PyObject *m, visitproc visit, void
   Py_VISIT(traverse_module_state->__pyx_umethod_PyDict_Type_values.method);
   for (int i=0; i<1; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_tuple[i]); }
   for (int i=0; i<6; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_codeobj_tab[i]); }
-  for (int i=0; i<62; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_string_tab[i]); }
+  for (int i=0; i<63; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_string_tab[i]); }
 /* #### Code section: module_state_traverse_contents ### */
 /* CommonTypesMetaclass.module_state_traverse */
 Py_VISIT(traverse_module_state->__pyx_CommonTypesMetaclassType);
@@ -5532,8 +5533,8 @@ static PyObject *__pyx_pf_8stowplan_8profiler_9_recorder_2set_handler(CYTHON_UNU
 /* "profiler/_recorder.pyx":59
  *     cdef HostMemory* memory
  * 
- *     def __init__(self, upstream):             # <<<<<<<<<<<<<<
- *         self.handler = make_handler_capsule(b"stowplan_recorder", upstream)
+ *     def __init__(self, upstream, size_t small=0):             # <<<<<<<<<<<<<<
+ *         self.handler = make_handler_capsule(b"stowplan_recorder", upstream, small)
  *         self.memory = memory_of(self.handler)
 */
 
@@ -5553,11 +5554,12 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
 #endif
 ) {
   PyObject *__pyx_v_upstream = 0;
+  size_t __pyx_v_small;
   #if !CYTHON_VECTORCALL_TPNEW
   CYTHON_UNUSED Py_ssize_t __pyx_nargs;
   #endif
   CYTHON_UNUSED PyObject *const *__pyx_kwvalues;
-  PyObject* values[1] = {0};
+  PyObject* values[2] = {0,0};
   int __pyx_lineno = 0;
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
@@ -5573,11 +5575,15 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   #endif
   __pyx_kwvalues = __Pyx_KwValues_FASTCALL_TPNEW(__pyx_args, __pyx_nargs);
   {
-    PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_upstream,0};
+    PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_upstream,&__pyx_mstate_global->__pyx_n_u_small,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL_TPNEW(__pyx_kwds) : 0;
     if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 59, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
+        case  2:
+        values[1] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 1);
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 59, __pyx_L3_error)
+        CYTHON_FALLTHROUGH;
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 0);
         if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 59, __pyx_L3_error)
@@ -5588,19 +5594,31 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
       if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "__init__", 0) < (0)) __PYX_ERR(0, 59, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 1; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("__init__", 1, 1, 1, i); __PYX_ERR(0, 59, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("__init__", 0, 1, 2, i); __PYX_ERR(0, 59, __pyx_L3_error) }
       }
-    } else if (unlikely(__pyx_nargs != 1)) {
-      goto __pyx_L5_argtuple_error;
     } else {
-      values[0] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 59, __pyx_L3_error)
+      switch (__pyx_nargs) {
+        case  2:
+        values[1] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 1);
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 59, __pyx_L3_error)
+        CYTHON_FALLTHROUGH;
+        case  1:
+        values[0] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 0);
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 59, __pyx_L3_error)
+        break;
+        default: goto __pyx_L5_argtuple_error;
+      }
     }
     __pyx_v_upstream = values[0];
+    if (values[1]) {
+      __pyx_v_small = __Pyx_PyLong_As_size_t(values[1]); if (unlikely((__pyx_v_small == (size_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 59, __pyx_L3_error)
+    } else {
+      __pyx_v_small = ((size_t)0);
+    }
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("__init__", 1, 1, 1, __pyx_nargs); __PYX_ERR(0, 59, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("__init__", 0, 1, 2, __pyx_nargs); __PYX_ERR(0, 59, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -5611,17 +5629,18 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   __Pyx_RefNannyFinishContext();
   return -1;
   __pyx_L4_argument_unpacking_done:;
-  __pyx_r = __pyx_pf_8stowplan_8profiler_9_recorder_12HostRecorder___init__(((struct __pyx_obj_8stowplan_8profiler_9_recorder_HostRecorder *)__pyx_v_self), __pyx_v_upstream);
+  __pyx_r = __pyx_pf_8stowplan_8profiler_9_recorder_12HostRecorder___init__(((struct __pyx_obj_8stowplan_8profiler_9_recorder_HostRecorder *)__pyx_v_self), __pyx_v_upstream, __pyx_v_small);
 
   /* function exit code */
   for (Py_ssize_t __pyx_temp=0; __pyx_temp < (Py_ssize_t)(sizeof(values)/sizeof(values[0])); ++__pyx_temp) {
     Py_XDECREF(values[__pyx_temp]);
   }
+
   __Pyx_RefNannyFinishContext();
   return __pyx_r;
 }
 
-static int __pyx_pf_8stowplan_8profiler_9_recorder_12HostRecorder___init__(struct __pyx_obj_8stowplan_8profiler_9_recorder_HostRecorder *__pyx_v_self, PyObject *__pyx_v_upstream) {
+static int __pyx_pf_8stowplan_8profiler_9_recorder_12HostRecorder___init__(struct __pyx_obj_8stowplan_8profiler_9_recorder_HostRecorder *__pyx_v_self, PyObject *__pyx_v_upstream, size_t __pyx_v_small) {
   int __pyx_r;
   __Pyx_RefNannyDeclarations
   PyObject *__pyx_t_1 = NULL;
@@ -5632,12 +5651,12 @@ static int __pyx_pf_8stowplan_8profiler_9_recorder_12HostRecorder___init__(struc
 
   /* "profiler/_recorder.pyx":60
  * 
- *     def __init__(self, upstream):
- *         self.handler = make_handler_capsule(b"stowplan_recorder", upstream)             # <<<<<<<<<<<<<<
+ *     def __init__(self, upstream, size_t small=0):
+ *         self.handler = make_handler_capsule(b"stowplan_recorder", upstream, small)             # <<<<<<<<<<<<<<
  *         self.memory = memory_of(self.handler)
  * 
 */
-  __pyx_t_1 = stowplan::profiler::make_handler_capsule<stowplan::profiler::PassiveService>(__pyx_k_stowplan_recorder, __pyx_v_upstream); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 60, __pyx_L1_error)
+  __pyx_t_1 = stowplan::profiler::make_handler_capsule<stowplan::profiler::PassiveService>(__pyx_k_stowplan_recorder, __pyx_v_upstream, __pyx_v_small); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 60, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   __Pyx_GIVEREF(__pyx_t_1);
   __Pyx_GOTREF(__pyx_v_self->handler);
@@ -5645,8 +5664,8 @@ static int __pyx_pf_8stowplan_8profiler_9_recorder_12HostRecorder___init__(struc
   __pyx_t_1 = 0;
 
   /* "profiler/_recorder.pyx":61
- *     def __init__(self, upstream):
- *         self.handler = make_handler_capsule(b"stowplan_recorder", upstream)
+ *     def __init__(self, upstream, size_t small=0):
+ *         self.handler = make_handler_capsule(b"stowplan_recorder", upstream, small)
  *         self.memory = memory_of(self.handler)             # <<<<<<<<<<<<<<
  * 
  *     def begin_step(self):
@@ -5659,8 +5678,8 @@ static int __pyx_pf_8stowplan_8profiler_9_recorder_12HostRecorder___init__(struc
   /* "profiler/_recorder.pyx":59
  *     cdef HostMemory* memory
  * 
- *     def __init__(self, upstream):             # <<<<<<<<<<<<<<
- *         self.handler = make_handler_capsule(b"stowplan_recorder", upstream)
+ *     def __init__(self, upstream, size_t small=0):             # <<<<<<<<<<<<<<
+ *         self.handler = make_handler_capsule(b"stowplan_recorder", upstream, small)
  *         self.memory = memory_of(self.handler)
 */
 
@@ -7323,38 +7342,38 @@ static int __Pyx_InitConstants(__pyx_mstatetype *__pyx_mstate) {
   int __pyx_clineno = 0;
   CYTHON_UNUSED_VAR(__pyx_mstate);
   {
-    const struct { const unsigned int length: 6; } str_length_index[] = {{15},{1},{1},{7},{6},{2},{9},{39},{34},{22},{63},{23},{11},{12},{30},{32},{23},{21},{20},{12},{8},{12},{8},{10},{8},{11},{12},{10},{17},{13},{12},{12},{19},{8},{13},{18},{10},{18},{15},{5},{5},{8},{7},{5},{8},{3},{2},{5},{3},{4},{11},{10},{4},{5},{27},{8},{6}};
+    const struct { const unsigned int length: 6; } str_length_index[] = {{15},{1},{1},{7},{6},{2},{9},{39},{34},{22},{63},{23},{11},{12},{30},{32},{23},{21},{20},{12},{8},{12},{8},{10},{8},{11},{12},{10},{17},{13},{12},{12},{19},{8},{13},{18},{10},{18},{15},{5},{5},{8},{7},{5},{8},{3},{2},{5},{3},{4},{11},{10},{5},{4},{5},{27},{8},{6}};
     const struct { const unsigned int length: 7; } bytes_length_index[] = {{9},{10},{12},{18},{93}};
     #ifndef CYTHON_COMPRESS_STRINGS
       #define CYTHON_COMPRESS_STRINGS 90
     #endif
-    #if (CYTHON_COMPRESS_STRINGS) == 1 /* compression: zlib (532 bytes) */
-static const char cstring[] = "x\332uR=o\3330\020\205\321 0\232\242\006\372\007*\027)\320\242\200\212\006\316\\\024\260\213L\201[\004E\203\016\004E\235d6\")\223\307\330\352\344\321\243F\217\0325z\364\330\321\243G\217\371)\245\344\217\2705J\200\272\343\273\247;>\336\275A\r\340E\232\306\002$\276\365?\206\334\320 \001\220\3257f\334l\274PZ\221f>aJ\203/l\202\234jM3/\242\334\005=T\036\027\251\322xH\263\202\342\340\210\221j\0259D\277\047\032\034-\004\355\247\331\330@\022\371\002\204\322\231\307\250\224\n\275\000<\246\344=h\334\374N\275~\206\003%=\025\374\004\206^\244\264\227rv\227p\031\033T\2434\241\322\337e\367\rBjz\337z\3277\244{s\333\357])\203_\267\005\017}\237\270{\204\226\001auvB\376\211\032@\203\024\377\023\017 \346\222T\305\376\202A\2065HH?\033\273\335\345\014\3115\214\035#\"\244\326W\245t+\262\222U6\336\225qKP\227\263\262*\264I\215H*j\353^\212liCK\223\035\274U@\216\264\354\001\030W\007\247e\237\312\034\024<\322H\010\202Ag\270\251z\251,r\t\324d\222q\345\357\001\363\250\236\271.\000q\007\324\224A@\331\035\263Z\273\221\"\003*C\327\220\020\263\024@\244\230\355\336f\033\340\010\302l>\277 Q\261L\353\031JUZ\315Du\343-\321\271!D\324\315^\335\333j\037\267}?T\32614PqO\023\013f\322X\237<\235\276\313\277L\032\017\047g\253\263\227\263\341\243W4&\237\036\232\255U\353U\321.:\305\250\244\345\260B\332\253\366\305\274=\357\314G\013\272\030\256\233\317\247A~\232\323\034g\235\231-\272\345iI\327\315\263ig\212\371\345\254\261~\366\"?\317E\361\241\370\\\236\227\341\374\365\034\027\235\005\376\276\\>Y^,\177\254\276\337\256\233\255\251\315\273\263\306\037\300\301b}";
-    PyObject *data = __Pyx_DecompressString(cstring, 532, 1);
+    #if (CYTHON_COMPRESS_STRINGS) == 1 /* compression: zlib (536 bytes) */
+static const char cstring[] = "x\332uR=o\3330\020\205\321 0\232\242\001\372\007*\027)\320\242\200\212\006\316\\\024\260\213LAZ\004E\203\016\304\231:\311lDR&\217\261\325)\243G\215\0365z\364\350\261cF\217\036\363SJ\311\037qk\224\000u\307wOw|\274{C\0061\210\r$\022\025\275\r?F\302B/ET\3257\341\302\256\274H9\231\345!\343\332`(]J\002\214\201<\210A\370`@:\0202\323\206viN\002\365\367\030\231\321\261G\314{f\320\323\"4a\226\217,\246q(Qj\223\007\034\224\322\024\3640\340Z\335\242\241\325\357\020\\\346\324\327*\320\275\237\310)\210\265\t2\301oR\241\022Kz\230\245\240\302M\366\320\022f\266\373\255{q\305:W\327\227\335sm\351\353\272\340\256\0372\177\217\310qd\274\316\316\330?Q\213d\t\350?\361\036&B\261\252\330_0\252\250\006\031\273\314G~w\004\047v\201#\317\210\031\253\365U)\375\212\235\342\225M6e\374\222\340sVVG.\255\021\005\262\266\376\245\330\2326p\220n\340\265\002\266\247e\013\340\250:x-\333Tv\247\340\236F\306\010-y#l\325K\355H(\004\233+.t\270\005\354\243z\356\273\200\314\037\310\000\307\036\360\033\356\214\361#\305\372\240\"\337\220\210\362\014Qf\224o\336f\035\020\204\322\256>\2770\325\211\312\352\031\312tV\315Du\3435\321\273\021\306\340g\317JH\323\272\301\325\336\357\375v\262\234g\030\004y\013\251C{\327X\036<\035\277+\276\3345\036\016\216\026G/\047\203G\257l\334}zh\036/\216_\225\255\262]\016\2470\035THk\321:\235\265f\355\331p\016\363\301\262\371|\334+\016\013(h\322\236\270\2623=\234\302\262y4n\217\2518\2334\226\317^\024\047\205,?\224\237\247\047\323h\366zF\363\366\234~\237\335?\271?\275\377\261\370~\275l\036\217]\321\2314\376\000\274\240d\226";
+    PyObject *data = __Pyx_DecompressString(cstring, 536, 1);
     #define __Pyx_DecompressString_LZSS_UNUSED
     if (unlikely(!data)) __PYX_ERR(0, 1, __pyx_L1_error)
     const char* const bytes = __Pyx_PyBytes_AsString(data);
     #if !CYTHON_ASSUME_SAFE_MACROS
     if (likely(bytes)); else { Py_DECREF(data); __PYX_ERR(0, 1, __pyx_L1_error) }
     #endif
-    #elif (CYTHON_COMPRESS_STRINGS) > 0 && (CYTHON_COMPRESS_STRINGS) <= 90 /* compression: lzss (663 bytes) */
-static const char cstring[] = "\377(tree fr\377agment).\377?disable{en\002\001gcis\004\003\377dnumpy._\377core.mul\377tiarray \377failed t\377o import\276\033\tumath\021\016p\367rof1\000r/_r\375eK\000der.py\377xself.me\377mory can\377not be c\277onvert[\003a\377 Python \377object f\377or pickl\377ingstowp\357lan.V\005.st\377epsEVENT\377_DTYPEHogstRj\004\000\t._\205\000\277duce_cY\002_\375_\017\014setsta\375t\t\024begin_\334i\001H\nend\020\002__\367Pyx\001\000Dict\357_Nex\200\000f__\374\333\002O\001___fun\315c\004\000_g_\005\021\000ma|Q\000\004\001odule\032\001\247nam\003\002\247 _\210\003_oqual\017\005re\275\002\231_\273\016\324\006exa\001\311\000_\362C\005sf\010\323\016__te\333st\234\000is\357Aou\377tineasynOcio.\201`\013\003s\364\007\355c\203@e_\210 tra\377cebackcu\373rr\320`_hand\377lerdtype\237empty\224%\022\004i\357tems\000\002ize\337lognp\346bpo\341p\220a\256\001;\004\206@def\301a\371`\327B\334A\345O\314fup\377streamva\377lues\200\001\330\004\377\n\210+\220Q\200\001\340\177\004\013\320\013\037\230q\000\007\377\240\001\200A\340\010\017\320\377\017\"\240!\2404\240w\357\250a\250q\016\001!\320!\3772\260!\2604\260w\270\377a\270q\330\010\016\210b\377\220\006\220a\220t\2304\377\230u\240D\250\006\250a\377\330\010\013\2104\210t\220\3775\230\001\330\014\022\220$\377\220m\2401\240F\250$\377\250d\260%\260t\2704\377\270t\3005\310\003\3102\377\310[\320XY\330\010\017?\210u\220D\230\001";
-    PyObject *data = __Pyx_DecompressString_LZSS(cstring, 663, 885);
+    #elif (CYTHON_COMPRESS_STRINGS) > 0 && (CYTHON_COMPRESS_STRINGS) <= 90 /* compression: lzss (669 bytes) */
+static const char cstring[] = "\377(tree fr\377agment).\377?disable{en\002\001gcis\004\003\377dnumpy._\377core.mul\377tiarray \377failed t\377o import\276\033\tumath\021\016p\367rof1\000r/_r\375eK\000der.py\377xself.me\377mory can\377not be c\277onvert[\003a\377 Python \377object f\377or pickl\377ingstowp\357lan.V\005.st\377epsEVENT\377_DTYPEHogstRj\004\000\t._\205\000\277duce_cY\002_\375_\017\014setsta\375t\t\024begin_\334i\001H\nend\020\002__\367Pyx\001\000Dict\357_Nex\200\000f__\374\333\002O\001___fun\315c\004\000_g_\005\021\000ma|Q\000\004\001odule\032\001\247nam\003\002\247 _\210\003_oqual\017\005re\275\002\231_\273\016\324\006exa\001\311\000_\362C\005sf\010\323\016__te\333st\234\000is\357Aou\377tineasynOcio.\201`\013\003s\364\007\355c\203@e_\210 tra\377cebackcu\373rr\320`_hand\377lerdtype\237empty\224%\022\004i\357tems\000\002ize\337lognp\346bpo\341p\220a\256\001;\004\206@def}a\371`small\334B\370\341A\352O\321fupstr\377eamvalue\377s\200\001\330\004\n\210+\377\220Q\200\001\340\004\013\320\357\013\037\230q\000\007\240\001\200\377A\340\010\017\320\017\"\240\377!\2404\240w\250a\250\375q\016\001!\320!2\260!\377\2604\260w\270a\270q\377\330\010\016\210b\220\006\220\377a\220t\2304\230u\240\377D\250\006\250a\330\010\013\377\2104\210t\2205\230\001\377\330\014\022\220$\220m\240\3771\240F\250$\250d\260\377%\260t\2704\270t\300\3775\310\003\3102\310[\320\377XY\330\010\017\210u\220\007D\230\001";
+    PyObject *data = __Pyx_DecompressString_LZSS(cstring, 669, 890);
     #define __Pyx_DecompressString_UNUSED
     if (unlikely(!data)) __PYX_ERR(0, 1, __pyx_L1_error)
     const char* const bytes = __Pyx_PyBytes_AsString(data);
     #if !CYTHON_ASSUME_SAFE_MACROS
     if (likely(bytes)); else { Py_DECREF(data); __PYX_ERR(0, 1, __pyx_L1_error) }
     #endif
-    #else /* compression: none (885 bytes) */
-static const char bytes[] = "(tree fragment).?disableenablegcisenablednumpy._core.multiarray failed to importnumpy._core.umath failed to importprofiler/_recorder.pyxself.memory cannot be converted to a Python object for picklingstowplan.profiler.stepsEVENT_DTYPEHostRecorderHostRecorder.__reduce_cython__HostRecorder.__setstate_cython__HostRecorder.begin_stepHostRecorder.end_step__Pyx_PyDict_NextRef__annotate____func____getstate____main____module____name____pyx_state__qualname____reduce____reduce_cython____reduce_ex____set_name____setstate____setstate_cython____test___is_coroutineasyncio.coroutinesbegin_stepcline_in_tracebackcurrent_handlerdtypeemptyend_stephandleritemsitemsizelognpnumpypopselfset_handlersetdefaultstepstepsstowplan.profiler._recorderupstreamvalues\200\001\330\004\n\210+\220Q\200\001\340\004\013\320\013\037\230q\200\001\340\004\013\320\013\037\230q\240\001\200A\340\010\017\320\017\"\240!\2404\240w\250a\250q\200A\340\010!\320!2\260!\2604\260w\270a\270q\330\010\016\210b\220\006\220a\220t\2304\230u\240D\250\006\250a\330\010\013\2104\210t\2205\230\001\330\014\022\220$\220m\2401\240F\250$\250d\260%\260t\2704\270t\3005\310\003\3102\310[\320XY\330\010\017\210u\220D\230\001";
+    #else /* compression: none (890 bytes) */
+static const char bytes[] = "(tree fragment).?disableenablegcisenablednumpy._core.multiarray failed to importnumpy._core.umath failed to importprofiler/_recorder.pyxself.memory cannot be converted to a Python object for picklingstowplan.profiler.stepsEVENT_DTYPEHostRecorderHostRecorder.__reduce_cython__HostRecorder.__setstate_cython__HostRecorder.begin_stepHostRecorder.end_step__Pyx_PyDict_NextRef__annotate____func____getstate____main____module____name____pyx_state__qualname____reduce____reduce_cython____reduce_ex____set_name____setstate____setstate_cython____test___is_coroutineasyncio.coroutinesbegin_stepcline_in_tracebackcurrent_handlerdtypeemptyend_stephandleritemsitemsizelognpnumpypopselfset_handlersetdefaultsmallstepstepsstowplan.profiler._recorderupstreamvalues\200\001\330\004\n\210+\220Q\200\001\340\004\013\320\013\037\230q\200\001\340\004\013\320\013\037\230q\240\001\200A\340\010\017\320\017\"\240!\2404\240w\250a\250q\200A\340\010!\320!2\260!\2604\260w\270a\270q\330\010\016\210b\220\006\220a\220t\2304\230u\240D\250\006\250a\330\010\013\2104\210t\2205\230\001\330\014\022\220$\220m\2401\240F\250$\250d\260%\260t\2704\270t\3005\310\003\3102\310[\320XY\330\010\017\210u\220D\230\001";
     PyObject *data = NULL;
     #define __Pyx_DecompressString_UNUSED
     #define __Pyx_DecompressString_LZSS_UNUSED
     #endif
     PyObject **stringtab = __pyx_mstate->__pyx_string_tab;
     Py_ssize_t pos = 0;
-    for (int i = 0; i < 57; i++) {
+    for (int i = 0; i < 58; i++) {
       Py_ssize_t bytes_length = str_length_index[i].length;
       PyObject *string = PyUnicode_DecodeUTF8(bytes + pos, bytes_length, NULL);
       if (likely(string) && i >= 12) PyUnicode_InternInPlace(&string);
@@ -7365,8 +7384,8 @@ static const char bytes[] = "(tree fragment).?disableenablegcisenablednumpy._cor
       stringtab[i] = string;
       pos += bytes_length;
     }
-    for (int i = 57; i < 62; i++) {
-      Py_ssize_t bytes_length = bytes_length_index[i-57].length;
+    for (int i = 58; i < 63; i++) {
+      Py_ssize_t bytes_length = bytes_length_index[i-58].length;
       PyObject *string = PyBytes_FromStringAndSize(bytes + pos, bytes_length);
       stringtab[i] = string;
       pos += bytes_length;
@@ -7376,14 +7395,14 @@ static const char bytes[] = "(tree fragment).?disableenablegcisenablednumpy._cor
       }
     }
     Py_XDECREF(data);
-    for (Py_ssize_t i = 0; i < 62; i++) {
+    for (Py_ssize_t i = 0; i < 63; i++) {
       if (unlikely(PyObject_Hash(stringtab[i]) == -1)) {
         __PYX_ERR(0, 1, __pyx_L1_error)
       }
     }
     #if CYTHON_IMMORTAL_CONSTANTS
     {
-      PyObject **table = stringtab + 57;
+      PyObject **table = stringtab + 58;
       for (Py_ssize_t i=0; i<5; ++i) {
         #if PY_VERSION_HEX >= 0x030F0000
         PyUnstable_SetImmortal(table[i]);
