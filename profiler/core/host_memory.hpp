@@ -27,6 +27,7 @@
 
 #include "address_map.hpp"
 #include "block_table.hpp"
+#include "spin_lock.hpp"
 #include "step_recorder.hpp"
 
 namespace stowplan::profiler {
@@ -85,7 +86,7 @@ class HostMemory {
     if (old == nullptr) return malloc(new_size);
     std::size_t old_size = 0;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      std::lock_guard<SpinLock> lock(lock_);
       const BlockId id = blocks_by_address_.find(reinterpret_cast<std::uintptr_t>(old));
       if (id == kNoBlock) return upstream_.realloc(upstream_.ctx, old, new_size);  // small, and so upstream's
       old_size = static_cast<std::size_t>(service_.size_of(id));
@@ -102,7 +103,7 @@ class HostMemory {
     if (ptr == nullptr) return;
     bool to_upstream = true;
     if (size >= small_ || in_arena(ptr)) {
-      std::lock_guard<std::mutex> lock(mutex_);
+      std::lock_guard<SpinLock> lock(lock_);
       const BlockId id = blocks_by_address_.take(reinterpret_cast<std::uintptr_t>(ptr));
       if (id != kNoBlock) {
         size = static_cast<std::size_t>(service_.size_of(id));
@@ -115,7 +116,7 @@ class HostMemory {
   // Runs `f(service)` under the lock.
   template <class F>
   auto locked(F&& f) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<SpinLock> lock(lock_);
     return std::forward<F>(f)(service_);
   }
 
@@ -127,14 +128,14 @@ class HostMemory {
 
  private:
   Grant request(std::size_t size) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<SpinLock> lock(lock_);
     const Grant grant = service_.request(static_cast<Bytes>(size), 0, current_thread());
-    if (grant.address != 0) note(grant.address, grant.id);
+    if (grant.address != 0) blocks_by_address_.insert(grant.address, grant.id);
     return grant;
   }
 
   void* adopt(BlockId id, void* ptr) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<SpinLock> lock(lock_);
     if (ptr == nullptr) {
       service_.cancel(id);
       return nullptr;
@@ -157,7 +158,7 @@ class HostMemory {
            address < arena_end_.load(std::memory_order_acquire);
   }
 
-  std::mutex mutex_;
+  SpinLock lock_;
   const Upstream upstream_;
   const std::size_t small_;
   Service service_;
