@@ -83,7 +83,9 @@ class CupyPool:
         self._upstream = cupy.cuda.MemoryPool() if upstream is None else upstream
         self._allocate: Callable[[int], Any] = getattr(self._upstream, "malloc", self._upstream)
         if not callable(self._allocate):
-            raise PoolError(f"upstream is {upstream!r}; expected an allocator: f(size) -> cupy.cuda.MemoryPointer")
+            raise PoolError(
+                f"upstream is {upstream!r}; expected an allocator: f(size) -> cupy.cuda.MemoryPointer"
+            )
         self._sampling = cupy.cuda.malloc_managed if sample == "managed" else self._allocate
         self._options: dict[str, Any] = {"warmup": warmup, "planner": planner, "max_plans": max_plans}
         self._device = device
