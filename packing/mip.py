@@ -59,10 +59,10 @@ def mip(problem: Problem, options: Options) -> Answer:
     proved = lower_bound(problem)
     for rows in parts(problem):
         part = restricted(problem, rows)
-        seconds = deadline - time.monotonic()
-        if peak_of(part, offsets[rows]) <= max(options.target, proved) or seconds <= 0:
+        target = max(options.target, proved)
+        if peak_of(part, offsets[rows]) <= target or time.monotonic() >= deadline:
             continue
-        answer = _solve(part, offsets[rows], max(options.target, proved), seconds, options.threads)
+        answer = _solve(part, offsets[rows], target, deadline, options.threads)
         offsets[rows] = answer.offsets
         proved = max(proved, answer.lower_bound)
     return Answer(offsets, proved)
@@ -77,7 +77,7 @@ class _Pairs(NamedTuple):
     below: IntArray
 
 
-def _solve(part: Problem, start: IntArray, target: int, seconds: float, threads: int) -> Answer:
+def _solve(part: Problem, start: IntArray, target: int, deadline: float, threads: int) -> Answer:
     pairs = _pairs(part)
     if pairs is None:
         return Answer(start, 0)
@@ -110,17 +110,21 @@ def _solve(part: Problem, start: IntArray, target: int, seconds: float, threads:
         program += x[i] + above - x[j] <= (most - int(size[i]) + above) * lower
         program += x[j] + below - x[i] <= (most - int(size[j]) + below) * (1 - lower)
         z.append(lower)
-    program.solve(_solver(seconds, threads))
+    program.solve(_solver(max(deadline - time.monotonic(), 0.01), threads))
     if program.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
         return Answer(start, 0)
+    claimed = round(peak.varValue) * unit
     best = _settled(part, pairs, np.array([v.varValue > 0.5 for v in z], dtype=bool))
     if best is None or peak_of(part, best) > peak_of(part, start):
         best = start
-    finished = program.sol_status == pulp.LpSolutionOptimal
     reached = peak_of(part, best)
+    if program.sol_status != pulp.LpSolutionOptimal:
+        return Answer(best, 0)
+    if claimed < reached < peak_of(part, start) and deadline > time.monotonic():
+        # The solver's tolerance, a millionth of W, let something overlap. From the better start W is smaller.
+        return _solve(part, best, target, deadline, threads)
     # Below the cut nothing was looked for.
-    proof = reached if finished and round(peak.varValue) * unit == reached and reached > target else 0
-    return Answer(best, proof)
+    return Answer(best, reached if claimed == reached > target else 0)
 
 
 def _pairs(part: Problem) -> _Pairs | None:
