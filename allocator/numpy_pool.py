@@ -21,6 +21,10 @@ HOST_ALIGNMENT = 64
 """Bytes; a cache line and the widest vector load. NumPy's default handler promises 16."""
 
 
+SMALL = 512
+"""Bytes; below, NumPy's own cache of small blocks is faster than any plan, and the memory does not matter."""
+
+
 class NumpyPool:
     """Serve the NumPy allocations of this context, those of repeated steps from a plan.
 
@@ -35,6 +39,9 @@ class NumpyPool:
         Name of the packing solver, from `stowplan.packing.solvers`, or ``"auto"``.
     max_plans
         Plans to keep, the most recently used.
+    small
+        Requests below this many bytes go to NumPy's default handler, which has a cache for them, and are neither
+        planned nor counted.
 
     Raises
     ------
@@ -56,8 +63,12 @@ class NumpyPool:
     (1, True)
     """
 
-    def __init__(self, *, warmup: int = 1, planner: str = "auto", max_plans: int = 32) -> None:
-        self._host = HostPool("stowplan", default_handler())
+    def __init__(
+        self, *, warmup: int = 1, planner: str = "auto", max_plans: int = 32, small: int = SMALL
+    ) -> None:
+        if not isinstance(small, int) or isinstance(small, bool) or small < 0:
+            raise PoolError(f"small is {small!r}; expected a number of bytes, 0 or more")
+        self._host = HostPool("stowplan", default_handler(), small)
         self._controller = Controller(
             self._host, warmup=warmup, alignment=HOST_ALIGNMENT, planner=planner, max_plans=max_plans
         )

@@ -32,7 +32,7 @@ class NumpyPoolProgram(RuleBasedStateMachine):
 
     @initialize(script=st.lists(st.builds(Planned, SIZES, st.integers(1, 12)), min_size=1, max_size=10))
     def start(self, script: list[Planned]) -> None:
-        self.pool = NumpyPool(warmup=0)
+        self.pool = NumpyPool(warmup=0, small=0)
         self.script = script
         self.live: dict[int, tuple[np.ndarray, int]] = {}  # key -> (array, the byte that it is filled with)
         self.freed_at: dict[int, int] = {}  # key -> request count before which the program frees it
@@ -139,7 +139,7 @@ class NumpyPoolProgram(RuleBasedStateMachine):
     @precondition(lambda self: self.step is None)
     @rule()
     def pool_is_dropped(self) -> None:
-        self.pool = NumpyPool(warmup=0)  # its blocks live on
+        self.pool = NumpyPool(warmup=0, small=0)  # its blocks live on
 
     # -------------------------------------------------------------------------------------------------- promises
 
