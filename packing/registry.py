@@ -61,13 +61,22 @@ class Answer(NamedTuple):
 Solver = Callable[[Problem, Options], "IntArray | Answer"]
 
 _solvers: dict[str, Solver] = {}
+_improving: set[str] = set()
 
 solvers: Mapping[str, Solver] = MappingProxyType(_solvers)
 """Every registered solver by its name, read-only; ``"auto"`` is not in it, being a choice among them."""
 
 
-def register(name: str) -> Callable[[Solver], Solver]:
+def register(name: str, *, improves: bool = False) -> Callable[[Solver], Solver]:
     """Register the decorated function as a solver, for this process.
+
+    Parameters
+    ----------
+    name
+        What callers say.
+    improves
+        Whether it starts from an incumbent. Then the cheap heuristics run before it, it is not run at all if one of
+        them meets the target, and `Options.incumbent` is never None.
 
     Raises
     ------
@@ -79,9 +88,16 @@ def register(name: str) -> Callable[[Solver], Solver]:
 
     def add(solver: Solver) -> Solver:
         _solvers[name] = solver
+        if improves:
+            _improving.add(name)
         return solver
 
     return add
+
+
+def improves(name: str) -> bool:
+    """Whether the solver of this name starts from an incumbent."""
+    return name in _improving
 
 
 def find(name: str) -> Solver:
