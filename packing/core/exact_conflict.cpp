@@ -34,8 +34,23 @@ void Search::explain(std::int32_t block, Units least) {
     const Change& change = changes_[at];
     add(change.by);
     // It cannot lie below `by`: its offset was too high for that already.
-    least = offset_[change.by] - model_.size[block] + 1;
+    if (change.offset < change.too_high) {
+      // Or else, it was excluded there. Rare (a window in one of its pieces): blame every decision.
+      std::fill(conflict_.begin(), conflict_.end(), ~std::uint64_t{0});
+      return;
+    }
+    least = change.too_high;
     at = change.previous;
+  }
+}
+
+// Adds why the offset of `block`, which is open, is at least `least`.
+void Search::explain_least(std::int32_t block, Units least) {
+  if (least <= 0) return;
+  if (offset_[block] >= least) {
+    explain(block, least);
+  } else {
+    explain_raised(block, least);
   }
 }
 
@@ -46,16 +61,23 @@ void Search::explain_raised(std::int32_t block, Units least) {
   add(block);
   add_placed_neighbours(block);
   explain(block, std::min(least, offset_[block]));
+  // The alignment does its part: resting a little lower would lift it to `least` as well.
+  const Units alignment = model_.alignment[block];
+  least = (least + alignment - 1) / alignment * alignment - alignment + 1;
   for (std::int32_t c = model_.first_conflict[block]; c < model_.first_conflict[block + 1]; ++c) {
     const auto [k, above, below] = model_.conflicts[c];
     if (placed_[k]) continue;
-    const Units demanded = least - below;
-    if (demanded <= 0) continue;
-    if (offset_[k] >= demanded) {
-      explain(k, demanded);
-    } else {
-      explain_raised(k, demanded);
-    }
+    explain_least(k, least - below);
+  }
+}
+
+// Adds why nothing will ever come in the way of `block` at its offset_, though it is excluded there.
+void Search::explain_room(std::int32_t block) {
+  add(block);
+  add_placed_neighbours(block);
+  for (std::int32_t c = model_.first_conflict[block]; c < model_.first_conflict[block + 1]; ++c) {
+    const auto [k, above, below] = model_.conflicts[c];
+    if (!placed_[k]) explain_least(k, offset_[block] + above);
   }
 }
 
@@ -65,11 +87,7 @@ void Search::explain_section(std::size_t begin, std::size_t end, std::int32_t se
     for (std::int32_t p = model_.first_piece[i]; p < model_.first_piece[i + 1]; ++p) {
       const Piece& piece = model_.pieces[p];
       if (section < piece.first || section > piece.last) continue;
-      if (offset_[i] + piece.lower >= least) {
-        explain(i, least - piece.lower);
-      } else {
-        explain_raised(i, least - piece.lower);
-      }
+      explain_least(i, least - piece.lower);
     }
   }
 }

@@ -159,10 +159,14 @@ bool Search::place(std::int32_t i) {
     if (model_.fixed[k] >= 0 || risen + model_.size[k] > capacity_) {
       start_conflict();
       add(i);
-      explain(k, x - below + 1);
+      if (offset_[k] >= x - below + 1) {
+        explain(k, x - below + 1);
+      } else {
+        std::fill(conflict_.begin(), conflict_.end(), ~std::uint64_t{0});
+      }
       return false;
     }
-    changes_.push_back({k, offset_[k], i, last_change_[k]});
+    changes_.push_back({k, offset_[k], i, last_change_[k], x - below + 1});
     last_change_[k] = static_cast<std::int32_t>(changes_.size()) - 1;
     offset_[k] = risen;
   }
@@ -209,7 +213,7 @@ bool Search::infer(std::size_t begin, std::size_t end) {
   for (const std::int32_t i : blocked_) {
     if (!waiting_[i] && offset_[i] + model_.size[i] <= level) {
       start_conflict();
-      explain_raised(i, offset_[i] + model_.size[i] + 1);
+      explain_room(i);
       return false;
     }
   }
@@ -269,7 +273,7 @@ bool Search::infer(std::size_t begin, std::size_t end) {
     }
     if (low >= offset_[i] + model_.size[i]) {
       start_conflict();
-      explain_raised(i, offset_[i] + model_.size[i] + 1);
+      explain_room(i);
       return false;
     }
   }

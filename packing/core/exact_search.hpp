@@ -40,6 +40,7 @@ class Search {
     Units offset;
     std::int32_t by;
     std::int32_t previous;
+    Units too_high;  // from here on the block could not lie below `by`
   };
   struct Exclusion {
     std::int32_t block;
@@ -63,6 +64,8 @@ class Search {
   bool has(std::int32_t block) const { return conflict_[block >> 6] >> (block & 63) & 1; }
   void start_conflict();
   void explain(std::int32_t block, Units least);
+  void explain_least(std::int32_t block, Units least);
+  void explain_room(std::int32_t block);
   void explain_raised(std::int32_t block, Units least);
   void explain_section(std::size_t begin, std::size_t end, std::int32_t section, Units least);
   void explain_state(std::size_t begin, std::size_t end);
