@@ -1,0 +1,12 @@
+"""Binding of the packing core: columns in, offsets out; the GIL is released while solving."""
+
+from .problem import IntArray, Problem
+
+def best_fit(problem: Problem, order: IntArray) -> IntArray:
+    """Place by the skyline rule, blocks preferred in this order (a permutation); offsets (n,)."""
+
+def greedy(problem: Problem, order: IntArray) -> IntArray:
+    """Place one after another in this order (a permutation), each into the smallest hole; offsets (n,)."""
+
+def first_conflict(start: IntArray, end: IntArray, low: IntArray, high: IntArray) -> tuple[int, int] | None:
+    """Find two rectangles [start, end) x [low, high) that overlap, by row; None if all k are disjoint."""

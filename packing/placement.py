@@ -1,0 +1,48 @@
+"""What a packer returns: one offset per block, and how good it is known to be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from .problem import IntArray, Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """Offsets for the blocks of a problem.
+
+    Attributes
+    ----------
+    offsets
+        Bytes from the arena's beginning, int64 (n,), read-only; row by row as in the problem.
+    peak
+        Bytes that the arena needs: the maximum of offset + size (0 without blocks).
+    lower_bound
+        No placement of this problem has a smaller peak.
+    optimal
+        Whether the peak is proved to be the smallest.
+    solver
+        Name of the solver that found it.
+    seconds
+        Wall-clock time that solving took.
+    """
+
+    offsets: IntArray
+    peak: int
+    lower_bound: int
+    optimal: bool
+    solver: str
+    seconds: float
+
+    @property
+    def gap(self) -> float:
+        """Peak / lower bound - 1: what an optimum could save at most; 0 where both are 0."""
+        return self.peak / self.lower_bound - 1 if self.lower_bound else 0.0
+
+
+def peak_of(problem: Problem, offsets: npt.NDArray[np.int64]) -> int:
+    """Bytes that an arena needs for these offsets."""
+    return int((offsets + problem.size).max()) if len(problem) else 0

@@ -1,0 +1,75 @@
+"""Solvers by name.
+
+A solver is a function from a problem to offsets: it gets the problem and the options, and returns int64 (n,).
+It must honour gaps, alignment and fixed offsets, be deterministic for equal options, and leave the problem
+alone. What it returns is validated by the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from ..errors import UnknownSolverError
+from .problem import IntArray, Problem
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a caller may ask of any solver; one that has no use for an option ignores it.
+
+    Attributes
+    ----------
+    time_limit
+        Wall-clock seconds, or None for the solver's own choice.
+    threads
+        Threads that it may use at most.
+    seed
+        For solvers that draw random numbers.
+    """
+
+    time_limit: float | None = None
+    threads: int = 1
+    seed: int = 0
+
+
+Solver = Callable[[Problem, Options], IntArray]
+
+_solvers: dict[str, Solver] = {}
+
+solvers: Mapping[str, Solver] = MappingProxyType(_solvers)
+"""Every registered solver by its name, read-only; ``"auto"`` is not in it, being a choice among them."""
+
+
+def register(name: str) -> Callable[[Solver], Solver]:
+    """Register the decorated function as a solver, for this process.
+
+    Raises
+    ------
+    ValueError
+        The name is taken.
+    """
+    if name == "auto" or name in _solvers:
+        raise ValueError(f"a solver named {name!r} exists")
+
+    def add(solver: Solver) -> Solver:
+        _solvers[name] = solver
+        return solver
+
+    return add
+
+
+def find(name: str) -> Solver:
+    """Return the solver of this name.
+
+    Raises
+    ------
+    UnknownSolverError
+        Listing the names that exist.
+    """
+    try:
+        return _solvers[name]
+    except KeyError:
+        known = ", ".join(["auto", *sorted(_solvers)])
+        raise UnknownSolverError(f"there is no solver named {name!r}; expected one of: {known}") from None
