@@ -14,7 +14,7 @@ bool is_empty(const Problem& problem, std::int64_t piece) {
          problem.piece_lower[piece] >= problem.piece_upper[piece];
 }
 
-// A block whose offset is fixed at a place that is no multiple of its alignment demands just that place.
+// A fixed offset is a multiple of the alignment already.
 Bytes demanded_alignment(const Problem& problem, std::int32_t block) {
   return problem.fixed[block] == kUnplaced ? problem.alignment[block] : 1;
 }
@@ -137,28 +137,20 @@ Model build_model(const Problem& problem, const std::vector<std::int32_t>& block
   model.n = static_cast<std::int32_t>(blocks.size());
   model.block = blocks;
   model.first_piece.assign(1, 0);
-  Bytes sum = 0;
   std::vector<std::int64_t> origin;
   for (const std::int32_t b : blocks) {
     const Bytes alignment = demanded_alignment(problem, b);
     const bool met = model.unit % alignment == 0;
-    sum += problem.size[b] + (met ? 0 : alignment) + std::max<Bytes>(problem.fixed[b], 0);
-    if (sum / model.unit >= kMaxUnits) {
-      model.fits_units = false;
-      return model;
-    }
-    model.size.push_back(static_cast<Units>(problem.size[b] / model.unit));
-    model.alignment.push_back(met ? 1 : static_cast<Units>(alignment / model.unit));
-    model.fixed.push_back(problem.fixed[b] == kUnplaced ? static_cast<Units>(kUnplaced)
-                                                        : static_cast<Units>(problem.fixed[b] / model.unit));
+    model.size.push_back(problem.size[b] / model.unit);
+    model.alignment.push_back(met ? 1 : alignment / model.unit);
+    model.fixed.push_back(problem.fixed[b] == kUnplaced ? kUnplaced : problem.fixed[b] / model.unit);
     std::int64_t width = 0;
     for (std::int64_t p = problem.first_piece[b]; p < problem.first_piece[b + 1]; ++p) {
       if (is_empty(problem, p)) continue;
       origin.push_back(p);
       width += problem.piece_end[p] - problem.piece_start[p];
-      const auto lower = static_cast<Units>(problem.piece_lower[p] / model.unit);
-      model.pieces.push_back({0, 0, lower, static_cast<Units>(problem.piece_upper[p] / model.unit)});
-      model.floating |= lower > 0;
+      model.pieces.push_back({0, 0, problem.piece_lower[p] / model.unit, problem.piece_upper[p] / model.unit});
+      model.floating |= problem.piece_lower[p] > 0;
     }
     model.width.push_back(width);
     model.area.push_back(width * model.size.back());

@@ -19,9 +19,7 @@
 
 namespace stowplan::packing::exact {
 
-using Units = std::int32_t;  // sizes and offsets divided by Model::unit
-
-constexpr Units kMaxUnits = 1 << 29;  // two of them still add up within Units
+using Units = std::int64_t;  // sizes and offsets divided by Model::unit
 
 struct Conflict {
   std::int32_t block;
@@ -39,8 +37,7 @@ struct Piece {
 
 struct Model {
   Bytes unit = 1;
-  bool fits_units = true;  // false: the numbers are beyond Units, nothing else is filled in
-  bool floating = false;   // some piece has lower > 0
+  bool floating = false;  // some piece has lower > 0
   std::int32_t n = 0;
   std::int32_t sections = 0;
   std::vector<std::int32_t> block;  // its number in the problem

@@ -6,8 +6,7 @@
 namespace stowplan::packing::exact {
 namespace {
 
-constexpr Units kNever = std::numeric_limits<Units>::max() / 2;
-constexpr std::size_t kKnown = std::size_t{1} << 20;
+constexpr Units kNever = std::numeric_limits<Units>::max() / 4;
 
 std::uint64_t mix(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
@@ -23,17 +22,23 @@ Units aligned(Units x, Units alignment) {
 }  // namespace
 
 bool Budget::check() {
+  const Clock::time_point now = Clock::now();
+  if (now >= deadline || nodes >= node_limit) over = true;
   if (cancel != nullptr && cancel->load(std::memory_order_relaxed)) over = true;
-  if (std::chrono::steady_clock::now() >= deadline) over = true;
+  if (report && now >= next_report_) {
+    next_report_ = now + std::chrono::milliseconds(50);
+    if (!report()) over = true;
+  }
   return over;
 }
 
-Search::Search(const Model& model)
+Search::Search(const Model& model, Table& refuted, std::uint64_t salt)
     : model_(model),
       lowest_(model.n),
       floor_(model.sections),
       support_(model.sections),
-      known_(kKnown, 0),
+      refuted_(refuted),
+      salt_(mix(salt)),
       words_((static_cast<std::size_t>(model.n) + 63) / 64),
       neighbours_(words_ * model.n, 0),
       placed_set_(words_, 0),
@@ -47,10 +52,12 @@ Search::Search(const Model& model)
   }
 }
 
-Answer Search::run(Units capacity, const std::vector<std::int32_t>& rank, std::uint64_t node_limit, Budget& budget) {
+Answer Search::run(Units capacity, const std::vector<std::int32_t>& rank, bool by_total,
+                   std::uint64_t node_limit, Budget& budget) {
   const auto n = static_cast<std::size_t>(model_.n);
   capacity_ = capacity;
   rank_ = rank.data();
+  by_total_ = by_total;
   budget_ = &budget;
   nodes_left_ = node_limit;
   stopped_ = false;
@@ -97,7 +104,7 @@ bool Search::solve_rest(std::size_t begin, std::size_t end, std::int32_t placed)
     parts.back().end = open_.size();
   }
   std::vector<Units> saved;
-  if (policy >= 3 && (parts.size() > 1 || placed < 0)) {
+  if (by_total_ && (parts.size() > 1 || placed < 0)) {
     for (std::size_t k = base; k < open_.size(); ++k) {
       const std::int32_t i = open_[k];
       saved.push_back(total_[i]);
@@ -189,14 +196,14 @@ bool Search::infer(std::size_t begin, std::size_t end) {
   std::int32_t last = -1;
   Units level = kNever;
   candidate_ = -1;
-  key_ = static_cast<std::uint64_t>(capacity_);
+  key_ = salt_ + static_cast<std::uint64_t>(capacity_);
   blocked_.clear();
   for (std::size_t k = begin; k < end; ++k) {
     const std::int32_t i = open_[k];
     first = std::min(first, model_.first_section[i]);
     last = std::max(last, model_.last_section[i]);
     const bool blocked = is_blocked(i);
-    key_ += mix(static_cast<std::uint64_t>(i) << 32 | static_cast<std::uint64_t>(offset_[i]) << 1 | blocked);
+    key_ += mix(mix(static_cast<std::uint64_t>(i) << 1 | blocked) + static_cast<std::uint64_t>(offset_[i]));
     lowest_[i] = blocked ? kNever : offset_[i];
     if (blocked) {
       blocked_.push_back(i);
@@ -277,7 +284,7 @@ bool Search::infer(std::size_t begin, std::size_t end) {
       return false;
     }
   }
-  if (known_[key_ >> 44] == key_) {
+  if (refuted_[key_ >> (64 - kTableBits)] == key_) {
     explain_state(begin, end);
     return false;
   }
@@ -315,7 +322,7 @@ bool Search::solve(std::size_t begin, std::size_t end) {
   }();
   if (!solved && !stopped_) {
     resolve(saved, exclusions);
-    for (std::size_t k = states; k < states_.size(); ++k) known_[states_[k] >> 44] = states_[k];
+    for (std::size_t k = states; k < states_.size(); ++k) refuted_[states_[k] >> (64 - kTableBits)] = states_[k];
   }
   if (!solved) rewind(changes, exclusions);
   saved_.resize(saved);

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <vector>
 
 #include "exact_model.hpp"
@@ -12,26 +14,38 @@ namespace stowplan::packing::exact {
 
 enum class Answer { yes, no, interrupted };
 
-struct Budget {
-  std::chrono::steady_clock::time_point deadline;
-  const std::atomic<bool>* cancel = nullptr;
-  std::uint64_t nodes = 0;  // visited so far, over all runs
-  bool over = false;        // out of time or cancelled
+using Clock = std::chrono::steady_clock;
 
+struct Budget {
+  Clock::time_point deadline = Clock::time_point::max();
+  std::uint64_t node_limit = std::numeric_limits<std::uint64_t>::max();
+  const std::atomic<bool>* cancel = nullptr;
+  std::function<bool()> report;  // called now and then; false stops the search
+  std::uint64_t nodes = 0;       // visited so far, over all runs
+  bool over = false;
+
+  // Whether to stop; looks at the clock.
   bool check();
+
+ private:
+  Clock::time_point next_report_{};
 };
+
+using Table = std::vector<std::uint64_t>;  // keys of refuted states, by their upper bits
+constexpr int kTableBits = 20;
 
 class Search {
  public:
-  explicit Search(const Model& model);
+  // Models that share a table need different salts.
+  Search(const Model& model, Table& refuted, std::uint64_t salt);
 
-  // Places every block below `capacity`, preferring blocks of a low `rank` among those at the same offset, visiting at
-  // most `node_limit` nodes. `no` is a proof unless the model has floating pieces.
-  Answer run(Units capacity, const std::vector<std::int32_t>& rank, std::uint64_t node_limit, Budget& budget);
+  // Places every block below `capacity`, visiting at most `node_limit` nodes. Among blocks at the same offset it prefers
+  // (`by_total`) those in the section with the most to come when the problem last fell apart, then those of low `rank`.
+  // `no` is a proof unless the model has floating pieces.
+  Answer run(Units capacity, const std::vector<std::int32_t>& rank, bool by_total, std::uint64_t node_limit,
+             Budget& budget);
 
   const std::vector<Units>& offsets() const { return offset_; }  // after `yes`
-  void forget() { std::fill(known_.begin(), known_.end(), 0); }
-  int policy = 0;
 
  private:
   // An open block was lifted from `offset` by the placement of `by`. Linked into the history of the block.
@@ -57,7 +71,6 @@ class Search {
   bool place(std::int32_t block);
   void lift(std::int32_t block);
   void rewind(std::size_t changes, std::size_t exclusions);
-  bool is_known(std::size_t begin, std::size_t end);
 
   // Conflicts: see exact_conflict.cpp.
   void add(std::int32_t block) { conflict_[block >> 6] |= std::uint64_t{1} << (block & 63); }
@@ -77,6 +90,7 @@ class Search {
   const Model& model_;
   Units capacity_ = 0;
   const std::int32_t* rank_ = nullptr;
+  bool by_total_ = false;
   Budget* budget_ = nullptr;
   std::uint64_t nodes_left_ = 0;
   bool stopped_ = false;
@@ -100,7 +114,8 @@ class Search {
   std::vector<std::int32_t> blocked_;
 
   std::vector<std::uint64_t> states_;  // stack: keys of the states entered and not left
-  std::vector<std::uint64_t> known_;   // keys of refuted states
+  Table& refuted_;
+  std::uint64_t salt_;
 
   std::size_t words_;
   std::vector<std::uint64_t> neighbours_;  // a bit set per block
