@@ -20,6 +20,8 @@ if os.environ.get("STOWPLAN_DEBUG") == "1":
     COMPILE_ARGS += ["-O1", "-g"]
     MACROS += [("STOWPLAN_DEBUG", "1")]
 
+EXACT = glob("packing/core/exact*.cpp")
+
 
 def extension(package: str, name: str, cores: "list[str]") -> Extension:
     """Build ``stowplan.<package>.<name>`` from ``<package>/<name>.pyx`` and the C++ files named."""
@@ -38,7 +40,8 @@ def extension(package: str, name: str, cores: "list[str]") -> Extension:
 setup(
     ext_modules=cythonize(
         [
-            extension("packing", "_solvers", glob("packing/core/*.cpp")),
+            extension("packing", "_solvers", sorted(set(glob("packing/core/*.cpp")) - set(EXACT))),
+            extension("packing", "_exact", EXACT),
             extension("allocator", "_core", glob("allocator/core/*.cpp")),
         ],
         language_level=3,

@@ -7,6 +7,7 @@ import time
 import numpy as np
 
 from ..errors import ConflictError, ProblemError
+from . import exact as exact  # registers its solver
 from . import heuristics as heuristics  # registers its solvers
 from .bounds import lower_bound
 from .check import check_fast
