@@ -10,14 +10,16 @@ there is::
     || a? :    |  b? |            and a lies no lower than the lowest end that one of those can have
     +-----------------> clock
 
-A branch is cut where the lowest offset left plus the load left exceeds the capacity in some section, or where
-a passed-over block would still fit. Blocks that share no section any more are solved apart. Every refutation
-names the decisions it rests on, and the search jumps back over all others. Refuted states are kept in a table.
-Runs are short and restarted over several orders of preference. See ``core/exact.hpp``.
+A branch is cut where the lowest offset left plus the load left exceeds the capacity in some section, or
+where a passed-over block would still fit. Blocks that share no section any more are solved apart. A refutation names
+the decisions it rests on, and the search jumps back over all others. Refuted states are kept in a table. Runs
+are short and restarted over several orders of preference. See ``core/exact.hpp``.
 
-The frame (canonical order, sections, decomposition, orders of preference) is Moffitt, "MiniMalloc", ASPLOS 2023;
-the jumping back is conflict-directed backjumping (Prosser, Computational Intelligence 9(3), 1993). Exponential
-at worst. Memory O(n + pairs alive together).
+The frame (canonical order, sections, decomposition, orders of preference) is Moffitt's ("MiniMalloc",
+ASPLOS 2023); the jumping back is conflict-directed backjumping (Prosser, Computational Intelligence 9(3),
+1993).
+Exponential at worst; memory O(n * n / 8 + conflicting pairs). Blocks whose lifetimes hang together in time are
+searched up to 5,000 of them; larger groups are left alone.
 """
 
 from __future__ import annotations

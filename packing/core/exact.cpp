@@ -24,6 +24,7 @@ using exact::Units;
 
 constexpr std::uint64_t kFirstLimit = 2000;  // nodes of a run in the first round; doubles with every round
 constexpr int kRandomOrders = 2;             // per round
+constexpr std::int32_t kMostBlocks = 5000;   // of a component: the search recurses that deep, its bit sets grow squared
 
 // An order of preference among blocks that could be placed at the same offset.
 struct Order {
@@ -193,6 +194,10 @@ class Solver {
 
   // One round on one capacity: every order of preference, each for at most `limit` nodes.
   Answer attempt(Component& part, Units capacity, std::uint64_t limit) {
+    if (part.model.n > kMostBlocks) {
+      budget_.over = true;
+      return Answer::interrupted;
+    }
     prepare(part);
     for (std::size_t k = 0; k < part.orders.size() + kRandomOrders && !budget_.over; ++k) {
       const Order drawn = k < part.orders.size() ? Order{} : random_order(part.model, random_);
@@ -246,6 +251,7 @@ class Solver {
       }
       if (whole) return accept(part, std::move(offsets), "incumbent");
     }
+    if (part.model.n > kMostBlocks) return;
     prepare(part);
     Budget patient;
     patient.cancel = options_.cancel;
@@ -259,15 +265,23 @@ class Solver {
     budget_.nodes += patient.nodes;
   }
 
-  // One round of a component: its lower bound first, then bisection of what is left.
-  void improve(Component& part, std::uint64_t limit) {
-    Units low = std::max(part.bound, (lower_bound() + part.model.unit - 1) / part.model.unit);
-    for (bool first = true; low < part.ceiling && !budget_.over; first = false) {
-      const Units capacity = first ? low : low + (part.ceiling - 1 - low) / 2;
+  // One round of a component: now and then its lower bound, then down from the best peak by steps that are halved
+  // where a round of orders is not enough.
+  void improve(Component& part, int round, std::uint64_t limit) {
+    const auto low = [&] { return std::max(part.bound, lower_bound() / part.model.unit); };
+    const auto try_capacity = [&](Units capacity) {
       const Answer answer = attempt(part, capacity, limit);
       if (answer == Answer::no) part.bound = std::max(part.bound, capacity + 1);
-      if (answer != Answer::yes) low = capacity + 1;
       budget_.check();
+      return answer;
+    };
+    if (round % 4 < 2 && low() < part.ceiling) try_capacity(low());
+    Units step = std::max<Units>((part.ceiling - low()) / 3, 1);
+    while (low() < part.ceiling && !budget_.over) {
+      const Answer answer = try_capacity(std::max(low(), part.ceiling - step));
+      if (answer == Answer::interrupted && step == 1) break;
+      if (answer == Answer::interrupted) step /= 2;
+      step = std::max<Units>(std::min(step, (part.ceiling - low()) / 2), 1);
     }
     // Nothing up to the ceiling: where no placement is known, there is none.
     part.hopeless = part.offsets.empty() && part.bound >= part.ceiling;
@@ -276,11 +290,12 @@ class Solver {
   ExactResult minimise() {
     for (Component& part : parts_) start(part);
     budget_.check();
-    for (std::uint64_t limit = kFirstLimit; !budget_.over; limit *= 2) {
+    for (int round = 0; !budget_.over; ++round) {
+      const std::uint64_t limit = kFirstLimit << std::min(round, 40);
       bool done = true;
       for (Component& part : parts_) {
         if (!part.offsets.empty() && part.peak() <= lower_bound()) continue;
-        improve(part, limit);
+        improve(part, round, limit);
         if (part.hopeless) return result(Status::infeasible);
         done = done && !part.offsets.empty() && part.peak() <= lower_bound();
       }
