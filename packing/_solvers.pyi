@@ -9,4 +9,4 @@ def greedy(problem: Problem, order: IntArray) -> IntArray:
     """Place one after another in this order (a permutation), each into the smallest hole; offsets (n,)."""
 
 def first_conflict(start: IntArray, end: IntArray, low: IntArray, high: IntArray) -> tuple[int, int] | None:
-    """Two rectangles [start, end) x [low, high) that overlap, by row, or None; each int64 (k,), none empty."""
+    """Find two rectangles [start, end) x [low, high) that overlap, by row; None if all k are disjoint."""

@@ -7,11 +7,11 @@
         ------'          '----
         ----------------------> clock
 
-Blocks alive at one moment have disjoint address ranges, so no arena is smaller than the sum of their sizes (in a gap:
-of what the gap leaves of them). With alignment the bound is a little stronger. Let g divide all alignments and all
-window beginnings. At any moment each live window begins at a multiple of g, so windows occupy whole cells of g bytes,
-and no cell is shared; only the topmost may leave its last cell unfinished. Hence the peak is at least
-sum(round_up(window, g)) - max(round_up(window, g) - window).
+Blocks alive at one moment have disjoint address ranges, so no arena is smaller than the sum of their sizes
+(in a gap: of what the gap leaves of them). With alignment the bound is a little stronger. Let g divide all
+alignments and all window beginnings. At any moment each live window begins at a multiple of g, so windows
+occupy whole cells of g bytes, and no cell is shared; only the topmost may leave its last cell unfinished.
+Hence the peak is at least sum(round_up(window, g)) - max(round_up(window, g) - window).
 
 A block also needs its whole size above its offset, even where gaps never let it be alive as a whole.
 
@@ -26,7 +26,8 @@ import numpy as np
 
 from .problem import IntArray, Pieces, Problem
 
-# Moments examined for the padding of their topmost block. Any number is correct; more may find a higher bound.
+# Moments examined for the padding of their topmost block. Any number is correct; more may find a higher
+# bound.
 _MOMENTS = 64
 
 
@@ -43,7 +44,7 @@ def lower_bound(problem: Problem) -> int:
 
 
 def lower_bound_moment(problem: Problem) -> int | None:
-    """A tick at which the lower bound is attained, the first of equals; None for a problem without blocks."""
+    """Return a tick at which the lower bound is attained; None for a problem without blocks."""
     return bound(problem).moment
 
 

@@ -1,10 +1,11 @@
 """Is a placement valid? Two answers that share no code with any solver, nor with each other.
 
-A placement is valid when every offset is at least 0, a multiple of the block's alignment and the fixed one where one
-is demanded, and no two blocks conflict: no piece of one and piece of another overlap both in time and in address.
+A placement is valid when every offset is at least 0, a multiple of the block's alignment and the fixed one
+where one is demanded, and no two blocks conflict: no piece of one and piece of another overlap both in time
+and in address.
 
-`check` compares every pair of blocks: quadratic and obvious, for tests. `check_fast` sweeps over time with the live
-address ranges in an ordered map, O(k log k) for k pieces, and runs on everything that is handed out.
+`check` compares every pair of blocks: quadratic and obvious, for tests. `check_fast` sweeps over time with
+the live address ranges in an ordered map, O(k log k) for k pieces, and runs on everything that is handed out.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ def check(problem: Problem, offsets: npt.ArrayLike) -> None:
     Raises
     ------
     ConflictError
-        Naming the first block that breaks a rule by itself, or else the first pair (i, j), i < j, in conflict, with its
-        lifetimes and address ranges.
+        Naming the first block that breaks a rule by itself, or else the first pair (i, j), i < j, in
+        conflict, with its lifetimes and address ranges.
     ProblemError
         The offsets are not n integers.
     """
@@ -53,8 +54,8 @@ def check(problem: Problem, offsets: npt.ArrayLike) -> None:
                 partner = min(partner or (len(problem), 0, 0), (int(of[theirs]), mine, theirs))
         if partner is not None:
             j, mine, theirs = partner
-            one, other = ((int(c[k]) for c in (start, end, low, high)) for k in (mine, theirs))
-            raise ConflictError(_message(problem, i, tuple(one), j, tuple(other)), (i, j))
+            one, other = (tuple(int(c[k]) for c in (start, end, low, high)) for k in (mine, theirs))
+            raise ConflictError(_message(problem, i, one, j, other), (i, j))
 
 
 def check_fast(problem: Problem, offsets: npt.ArrayLike) -> None:
@@ -70,16 +71,9 @@ def check_fast(problem: Problem, offsets: npt.ArrayLike) -> None:
     hit = _solvers.first_conflict(pieces.start, pieces.end, base + pieces.lower, base + pieces.upper)
     if hit is None:
         return
-    (mine, theirs) = sorted(hit)
-    one, other = (
-        (
-            int(pieces.start[k]),
-            int(pieces.end[k]),
-            int(base[k] + pieces.lower[k]),
-            int(base[k] + pieces.upper[k]),
-        )
-        for k in (mine, theirs)
-    )
+    mine, theirs = sorted(hit)
+    columns = (pieces.start, pieces.end, base + pieces.lower, base + pieces.upper)
+    one, other = (tuple(int(c[k]) for c in columns) for k in (mine, theirs))
     i, j = int(of[mine]), int(of[theirs])
     raise ConflictError(_message(problem, i, one, j, other), (i, j))
 
@@ -115,7 +109,9 @@ def _rectangles(problem: Problem, x: IntArray) -> tuple[IntArray, ...]:
     for block, *gap in problem.gaps.tolist():
         gaps.setdefault(block, []).append(gap)
     rows: list[tuple[int, int, int, int, int]] = []
-    columns = zip(problem.start.tolist(), problem.end.tolist(), x.tolist(), problem.size.tolist(), strict=True)
+    columns = zip(
+        problem.start.tolist(), problem.end.tolist(), x.tolist(), problem.size.tolist(), strict=True
+    )
     for block, (start, end, base, size) in enumerate(columns):
         for t0, t1, lower, upper in gaps.get(block, ()):
             rows.append((block, start, t0, base, base + size))
@@ -132,6 +128,8 @@ def _name(problem: Problem, i: int) -> str:
 
 def _message(problem: Problem, i: int, one: tuple[int, ...], j: int, other: tuple[int, ...]) -> str:
     def where(k: int, piece: tuple[int, ...]) -> str:
-        return f"{_name(problem, k)}, alive in [{piece[0]}, {piece[1]}), occupies bytes [{piece[2]}, {piece[3]})"
+        return (
+            f"{_name(problem, k)}, alive in [{piece[0]}, {piece[1]}), occupies bytes [{piece[2]}, {piece[3]})"
+        )
 
     return f"conflict: {where(i, one)}; {where(j, other)}"

@@ -34,8 +34,8 @@ def pack(
     problem
         n blocks.
     solver
-        A name in `solvers`, or ``"auto"``: the best of its members, the first of equals, stopping as soon as one
-        meets the lower bound.
+        A name in `solvers`, or ``"auto"``: the best of its members, the first of equals, stopping as soon as
+        one meets the lower bound.
     time_limit
         Wall-clock seconds, 0 or more, for solvers that could go on for ever; the heuristics always finish.
     threads
@@ -88,4 +88,6 @@ def _refuse_overlapping_fixed(problem: Problem) -> None:
         check_fast(part, problem.fixed[rows])
     except ConflictError as error:
         pair = tuple(int(rows[k]) for k in error.pair)
-        raise ProblemError(f"the fixed offsets of blocks {pair[0]} and {pair[1]} contradict each other: {error}") from None
+        raise ProblemError(
+            f"the fixed offsets of blocks {pair[0]} and {pair[1]} contradict each other: {error}"
+        ) from None

@@ -1,8 +1,8 @@
 """The packing problem: blocks with sizes and lifetimes, no trace of any framework.
 
-A block is alive in ``[start, end)`` on the logical clock and occupies ``size`` bytes from its offset. *Gaps* cut its
-lifetime: in a gap the block is absent, or occupies only a window ``[lower, upper)`` of its bytes. What is left are the
-block's *pieces*: rectangles of time by bytes, which all share the block's offset::
+A block is alive in ``[start, end)`` on the logical clock and occupies ``size`` bytes from its offset. *Gaps*
+cut its lifetime: in a gap the block is absent, or occupies only a window ``[lower, upper)`` of its bytes.
+What is left are the block's *pieces*: rectangles of time by bytes, which all share the block's offset::
 
     bytes                 pieces of one block with the gaps 4-6 (absent) and 8-9@0:2 (only its bytes 0 and 1)
       4 |  ####  ##
@@ -11,8 +11,8 @@ block's *pieces*: rectangles of time by bytes, which all share the block's offse
       1 |  ####  #####
         +--0123456789-> clock
 
-Two blocks conflict when a piece of one and a piece of the other overlap in time and in address. A wrapped block
-(freed in the following step) is a block alive in all of ``[0, period)`` except one gap.
+Two blocks conflict when a piece of one and a piece of the other overlap in time and in address. A wrapped
+block (freed in the following step) is a block alive in all of ``[0, period)`` except one gap.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _MAX = int(np.iinfo(np.int64).max)
 class Pieces(NamedTuple):
     """The pieces of all blocks, in compressed rows: block ``i`` has ``first[i]`` up to ``first[i + 1]``.
 
-    Pieces are never empty, follow each other in time within a block, and are int64 (k,); ``first`` is int64 (n + 1,).
-    A block of size 0 has none.
+    Pieces are never empty, follow each other in time within a block, and are int64 (k,); ``first`` is int64
+    (n + 1,). A block of size 0 has none.
     """
 
     first: IntArray
@@ -56,8 +56,9 @@ class Problem:
     start, end
         Lifetimes ``[start, end)`` in ticks of the logical clock, (n,), ``start < end``.
     gaps
-        (m, 3) rows ``block, start, end``, or (m, 5) rows ``block, start, end, lower, upper``; inside the block's lifetime
-        and disjoint. During a gap only the block's bytes ``[lower, upper)`` are occupied; ``0, 0``: none.
+        (m, 3) rows ``block, start, end``, or (m, 5) rows ``block, start, end, lower, upper``; inside the
+        block's lifetime and disjoint. During a gap only the block's bytes ``[lower, upper)`` are occupied;
+        ``0, 0``: none.
     alignment
         Every offset is a multiple of it; one value or (n,), 1 or more bytes.
     fixed
@@ -84,6 +85,7 @@ class Problem:
     alignment: IntArray
     fixed: IntArray
     id: tuple[str, ...] | None
+    _pieces: Pieces | None
 
     def __init__(
         self,
@@ -117,7 +119,9 @@ class Problem:
             raise ProblemError(f"block {i}: size {size_[i]} is negative; expected 0 or more bytes")
         if (end_ <= start_).any():
             i = int((end_ <= start_).argmax())
-            raise ProblemError(f"block {i}: the lifetime [{start_[i]}, {end_[i]}) is empty; expected start < end")
+            raise ProblemError(
+                f"block {i}: the lifetime [{start_[i]}, {end_[i]}) is empty; expected start < end"
+            )
         if (alignment_ < 1).any():
             i = int((alignment_ < 1).argmax())
             raise ProblemError(f"block {i}: alignment {alignment_[i]}; expected 1 or more bytes")
@@ -125,7 +129,7 @@ class Problem:
         if bad.any():
             i = int(bad.argmax())
             raise ProblemError(
-                f"block {i}: fixed at {fixed_[i]}; expected a multiple of its alignment {alignment_[i]}, or -1 for none"
+                f"block {i}: fixed at {fixed_[i]}; expected -1 or a multiple of alignment {alignment_[i]}"
             )
         _refuse_large(size_, start_, end_, alignment_, fixed_)
         gaps_ = _gaps(gaps, size_, start_, end_)
@@ -148,7 +152,7 @@ class Problem:
         raise AttributeError(f"a Problem is immutable: {name} cannot be deleted")
 
     def __len__(self) -> int:
-        """The number of blocks."""
+        """Count the blocks."""
         return len(self.size)
 
     def __repr__(self) -> str:
@@ -159,7 +163,9 @@ class Problem:
         if not isinstance(other, Problem):
             return NotImplemented
         columns = ("size", "start", "end", "gaps", "alignment", "fixed")
-        return self.id == other.id and all(np.array_equal(getattr(self, c), getattr(other, c)) for c in columns)
+        return self.id == other.id and all(
+            np.array_equal(getattr(self, c), getattr(other, c)) for c in columns
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -168,7 +174,9 @@ class Problem:
 
     @classmethod
     def from_csv(cls, path: str | os.PathLike[str]) -> Problem:
-        """Read google/minimalloc's CSV (see `stowplan.minimalloc`); a column ``offset`` fixes, ``hint`` is not used.
+        """Read google/minimalloc's CSV; see `stowplan.minimalloc`.
+
+        A column ``offset`` fixes the blocks, -1 excepted; ``hint`` is not used.
 
         Raises
         ------
@@ -189,7 +197,8 @@ class Problem:
         path
             Replaced if it exists.
         offsets
-            The answer, (n,), written as the column ``offset``. Without it that column holds the fixed offsets, if any.
+            The answer, (n,), written as the column ``offset``. Without it that column holds the fixed
+            offsets, if any.
         """
         answer = self.fixed if offsets is None else _column("offsets", offsets)
         if len(answer) != len(self):
@@ -210,10 +219,8 @@ class Problem:
         """Rectangles that the blocks are made of (computed once)."""
         if self._pieces is None:
             object.__setattr__(self, "_pieces", _pieces(self))
-        pieces: Pieces = self._pieces
-        return pieces
-
-    _pieces: Any
+            assert self._pieces is not None
+        return self._pieces
 
 
 def _rebuild(size: IntArray, start: IntArray, end: IntArray, gaps: IntArray, *rest: Any) -> Problem:
@@ -241,7 +248,9 @@ def _integers(name: str, values: npt.ArrayLike) -> IntArray:
         if (array != np.floor(array)).any():
             raise ProblemError(f"{name} holds fractions; expected integers")
         if (np.abs(array) >= 2.0**53).any():
-            raise ProblemError(f"{name} holds floating-point numbers that may have been rounded; expected integers")
+            raise ProblemError(
+                f"{name} holds floating-point numbers that may have been rounded; expected integers"
+            )
     elif array.dtype.kind == "u":
         if array.size and int(array.max()) > _MAX:
             raise ProblemError(f"{name} holds {int(array.max())}, which exceeds 64-bit integers")
@@ -257,13 +266,17 @@ def _column(name: str, values: npt.ArrayLike) -> IntArray:
     return _own(array)
 
 
-def _refuse_large(size: IntArray, start: IntArray, end: IntArray, alignment: IntArray, fixed: IntArray) -> None:
-    """Refuse what solvers could not add up in 64 bits: sums of padded sizes and fixed offsets, and lifetimes."""
+def _refuse_large(
+    size: IntArray, start: IntArray, end: IntArray, alignment: IntArray, fixed: IntArray
+) -> None:
+    """Refuse what solvers could not add up in 64 bits."""
     if not len(size):
         return
     rough = float(size.sum(dtype=np.float64)) + float(alignment.sum(dtype=np.float64)) + float(fixed.max())
     if rough > 2.0**62 and sum(size.tolist()) + sum(alignment.tolist()) + int(fixed.max()) > _MAX:
-        raise ProblemError("the sum of all sizes (with alignment, above the highest fixed offset) exceeds 64-bit integers")
+        raise ProblemError(
+            "the sum of all sizes (with alignment, above the highest fixed offset) exceeds 64-bit integers"
+        )
     if int(end.max()) - int(start.min()) > _MAX:
         raise ProblemError("the span of all lifetimes exceeds 64-bit integers")
 
@@ -287,7 +300,9 @@ def _gaps(gaps: npt.ArrayLike | None, size: IntArray, start: IntArray, end: IntA
     if bad.any():
         k = int(bad.argmax())
         lifetime = f"[{start[block[k]]}, {end[block[k]]})"
-        raise ProblemError(f"block {block[k]}: the gap [{t0[k]}, {t1[k]}) is empty or leaves the lifetime {lifetime}")
+        raise ProblemError(
+            f"block {block[k]}: the gap [{t0[k]}, {t1[k]}) is empty or leaves the lifetime {lifetime}"
+        )
     bad = (lower < 0) | (lower > upper) | (upper > size[block])
     if bad.any():
         k = int(bad.argmax())
@@ -305,7 +320,8 @@ def _gaps(gaps: npt.ArrayLike | None, size: IntArray, start: IntArray, end: IntA
 
 def _pieces(problem: Problem) -> Pieces:
     n, (block, t0, t1, lower, upper) = len(problem), problem.gaps.T
-    # Candidates: what precedes each gap, each gap's window, what follows each block's last gap. Empty ones are dropped.
+    # Candidates: what precedes each gap, each gap's window, what follows each block's last gap. Empty ones
+    # are dropped.
     resume = problem.start.copy()  # where the block's tail begins
     before = problem.start[block]
     if len(block):

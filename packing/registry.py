@@ -1,8 +1,8 @@
 """Solvers by name.
 
-A solver is a function from a problem to offsets: it gets the problem and the options, and returns int64 (n,). It
-must honour gaps, alignment and fixed offsets, be deterministic for equal options, and leave the problem alone. What
-it returns is validated by the caller.
+A solver is a function from a problem to offsets: it gets the problem and the options, and returns int64 (n,).
+It must honour gaps, alignment and fixed offsets, be deterministic for equal options, and leave the problem
+alone. What it returns is validated by the caller.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ gaps                          optional: space-separated ``t0-t1[@w0:w1]``: absen
 offset                        optional: a fixed position in a problem, the answer in a solution; -1 for none
 ============================  =========================================================================
 
-In memory every interval is half-open. Reading checks everything and names the file and the line; writing is atomic.
-This module stands below the packages, which share it; it imports nothing of ours but the errors.
+In memory every interval is half-open. Reading checks everything and names the file and the line; writing is
+atomic. This module stands below the packages, which share it; it imports nothing of ours but the errors.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ import re
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -56,10 +57,12 @@ _SPELLINGS = {
 }
 _REQUIRED = ("id", "lower", "upper", "size")
 _EXPECTED = (
-    "expected a header with the columns id (or buffer, buffer_id), lower (or start, begin), upper (or end), size"
+    "expected a header with the columns id (or buffer, buffer_id), lower (or start, begin), "
+    "upper (or end), size"
 )
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_GAP = re.compile(r"([+-]?[0-9]+)-([+-]?[0-9]+)(?:@([0-9]+):([0-9]+))?")
+# 24 digits hold every 64-bit integer; int() refuses thousands with an error of its own.
+_INTEGER = re.compile(r"[+-]?[0-9]{1,24}")
+_GAP = re.compile(r"([+-]?[0-9]{1,24})-([+-]?[0-9]{1,24})(?:@([0-9]{1,24}):([0-9]{1,24}))?")
 _INT64 = np.iinfo(np.int64)
 
 
@@ -80,7 +83,8 @@ class Table:
     hint
         Bytes, int64 (n,); -1 where the file says nothing.
     gaps
-        int64 (m, 5): row, start, end, window lower, window upper; sorted by row and start. A window ``[0, 0)``: absent.
+        int64 (m, 5): row, start, end, window lower, window upper; sorted by row and start. A window ``[0,
+        0)``: absent.
     offset
         Bytes, int64 (n,), -1 for none; or None where the file has no such column.
     """
@@ -101,8 +105,8 @@ def read(path: str | os.PathLike[str]) -> Table:
     Raises
     ------
     FormatError
-        Naming file and line: an empty file, a missing or doubled column, a row of another length, a value that is no
-        64-bit integer, a negative size, an empty lifetime, a bad gap, alignment or offset.
+        Naming file and line: an empty file, a missing or doubled column, a row of another length, a value
+        that is no 64-bit integer, a negative size, an empty lifetime, a bad gap, alignment or offset.
     OSError
         The file cannot be opened.
     """
@@ -167,9 +171,10 @@ def read(path: str | os.PathLike[str]) -> Table:
 
 
 def write(path: str | os.PathLike[str], table: Table) -> None:
-    """Write a problem or a solution, atomically: the file appears complete or not at all.
+    """Write a problem or a solution, atomically: the file appears whole or not at all.
 
-    ``alignment``, ``hint`` and ``gaps`` are written only where some row needs them, ``offset`` where it is not None.
+    ``alignment``, ``hint`` and ``gaps`` are written only where some row needs them, ``offset`` where it is
+    not None.
 
     Raises
     ------
@@ -180,9 +185,16 @@ def write(path: str | os.PathLike[str], table: Table) -> None:
     """
     for name in table.id:
         if any(c in name for c in ',"\r\n'):
-            raise FormatError(path, f"the id {name!r} cannot be written; expected no comma, quote or line break")
+            raise FormatError(
+                path, f"the id {name!r} cannot be written; expected no comma, quote or line break"
+            )
     header = ["id", "lower", "upper", "size"]
-    columns: list[Sequence[object]] = [table.id, table.lower.tolist(), table.upper.tolist(), table.size.tolist()]
+    columns: list[Sequence[object]] = [
+        table.id,
+        table.lower.tolist(),
+        table.upper.tolist(),
+        table.size.tolist(),
+    ]
     if (table.alignment != 1).any():
         header.append("alignment")
         columns.append(table.alignment.tolist())
@@ -226,7 +238,7 @@ def _header(path: str | os.PathLike[str], row: list[str], line: int) -> tuple[di
     inclusive = False
     for k, cell in enumerate(row):
         name = _SPELLINGS.get(cell.strip(), cell.strip())
-        if name in where:
+        if name in where and cell.strip() in _SPELLINGS:
             raise FormatError(path, f"the column {cell.strip()!r} appears twice (as {name!r})", line)
         where[name] = k
         inclusive |= cell.strip() == "end"
@@ -263,7 +275,7 @@ def _refuse(
 def _gaps(
     path: str | os.PathLike[str], text: str, line: int, inclusive: bool, lower: int, upper: int, size: int
 ) -> list[tuple[int, int, int, int]]:
-    """The gaps of one row as (start, end, window lower, window upper), by rising time."""
+    """Parse the gaps of one row into (start, end, window lower, window upper), by rising time."""
     gaps = []
     for part in text.split():
         match = _GAP.fullmatch(part)
@@ -278,7 +290,7 @@ def _gaps(
             raise FormatError(path, f"the window of the gap {part!r} leaves the block's {size} bytes", line)
         gaps.append((start, end, w0, w1) if w0 < w1 else (start, end, 0, 0))
     gaps.sort()
-    for before, after in zip(gaps, gaps[1:], strict=False):
+    for before, after in pairwise(gaps):
         if after[0] < before[1]:
             raise FormatError(path, f"the gaps at {before[0]} and {after[0]} overlap", line)
     return gaps

@@ -66,8 +66,8 @@ void best_fit(const Problem& problem, const std::int64_t* order, Bytes* offsets)
   const Clock clock(problem, blocks);
   const auto first = [&](Rank r) { return static_cast<std::size_t>(problem.first_piece[blocks[r]]); };
   const auto last = [&](Rank r) { return static_cast<std::size_t>(problem.first_piece[blocks[r] + 1]); };
-  // A block can stand on the lowest line only if its first piece lies inside that very line: a line under the first piece
-  // that is as low and further left would have been chosen before. So first pieces are all that the tree has to hold.
+  // A block can stand on the lowest line only if its first piece lies inside that very line: a line under the first
+  // piece that is as low and further left would have been chosen before. So the tree holds first pieces only.
   std::vector<LifetimeTree::Interval> lifetimes(blocks.size());
   for (Rank r = 0; r < blocks.size(); ++r) {
     const std::size_t k = first(r);
@@ -92,10 +92,12 @@ void best_fit(const Problem& problem, const std::int64_t* order, Bytes* offsets)
     }
     const std::size_t i = blocks[r];
     const Bytes alignment = problem.alignment[i];
-    const Bytes x = hanging ? rise_past(hanging->forbidden(i), line.height, alignment) : align_up(line.height, alignment);
+    const Bytes x =
+        hanging ? rise_past(hanging->forbidden(i), line.height, alignment) : align_up(line.height, alignment);
     offsets[i] = x;
     for (std::size_t k = first(r); k < last(r); ++k) {
-      skyline.raise(clock.rank(problem.piece_start[k]), clock.rank(problem.piece_end[k]), x + problem.piece_upper[k]);
+      const Bytes top = x + problem.piece_upper[k];
+      skyline.raise(clock.rank(problem.piece_start[k]), clock.rank(problem.piece_end[k]), top);
     }
     waiting.remove(r);
     ++placed;

@@ -18,11 +18,11 @@
 // integers. Same result, O(n log n) in practice: a query may have to look at O(sqrt n) nodes.
 //
 // Beyond the paper, which has none of these:
-//   gaps       the lifetime is the sum of the pieces' durations. A block may be placed where the skyline has the height
-//              of the lowest line under *every* piece. Space below a window is not used by others.
+//   gaps       the lifetime is the sum of the pieces' durations. A block may be placed where the skyline is as low as
+//              the lowest line under *every* piece. Space below a window is not used by others.
 //   alignment  the offset is the height rounded up; what is skipped is lost.
-//   fixed      fixed blocks are not on the skyline but hang above it. A block that would collide with one goes up to the
-//              next offset where it does not.
+//   fixed      fixed blocks are not on the skyline but hang above it. A block that would collide with one goes up to
+//              the next offset where it does not.
 #pragma once
 
 #include <cstdint>

@@ -5,9 +5,15 @@
 // above them all. Fixed blocks are placed before everything else.
 //
 //     bytes
-//      8 |        ++++          the new block ++ is alive together with a, b and c: the hole between a and b
-//      7 |  cccc  ++++          (4 bytes) takes it, the space above b is unbounded
-//        ...
+//     11 |         c c c
+//     10 |         c c c        x needs 2 bytes at the ticks 2 to 4, when a, b and c are alive. Between a and b there
+//      9 |     . . .            are 3 bytes free, between b and c there are 2, above c no end. x goes to 8.
+//      8 |     . . .
+//      7 |     b b b b
+//      6 |     b b b b
+//    5-3 |     - - -
+//    2-0 | a a a a a
+//        +-0-1-2-3-4-5--> clock
 //
 // Pisarchyk & Lee 2020, section 5 (algorithm 3), where the order is by falling size. O(n (log n + d log d)) for d
 // placed neighbours per block.

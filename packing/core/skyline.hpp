@@ -1,6 +1,7 @@
 // The skyline of the best-fit heuristic: lines over compressed time, and a heap that knows the lowest.
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -119,6 +120,20 @@ class Skyline {
     add(left, height);
     join(left);
     if (right < width_) join(right);
+#ifdef STOWPLAN_DEBUG
+    assert(valid());
+#endif
+  }
+
+  // The invariant: lines cover the whole width, and neighbours differ in height.
+  bool valid() const {
+    if (!starts_.contains(0)) return false;
+    for (Line line = over(0); line.right < width_;) {
+      const Line next = over(line.right);
+      if (next.left != line.right || next.height == line.height) return false;
+      line = next;
+    }
+    return true;
   }
 
   // Lifts a line to its lower neighbour and merges; it must have one.

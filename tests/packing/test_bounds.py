@@ -1,0 +1,115 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from stowplan.packing import Problem, check, lower_bound, lower_bound_moment, pack
+from stowplan.packing.placement import peak_of
+
+from .problems import data, inclusive, problems
+
+
+def live_at(problem, tick):
+    """Bytes alive at one tick, block by block."""
+    total = 0
+    for i in range(len(problem)):
+        if problem.start[i] <= tick < problem.end[i]:
+            gap = [g for g in problem.gaps.tolist() if g[0] == i and g[1] <= tick < g[2]]
+            total += gap[0][4] - gap[0][3] if gap else int(problem.size[i])
+    return total
+
+
+@given(problems())
+def test_is_at_least_what_is_alive_at_any_tick_and_is_attained(problem):
+    ticks = range(-3, 25)
+    bound, moment = lower_bound(problem), lower_bound_moment(problem)
+    assert bound >= max(live_at(problem, t) for t in ticks)
+    if len(problem) and (problem.alignment == 1).all() and (problem.fixed < 0).all():
+        whole = int(problem.size.max())
+        assert bound == max(whole, *(live_at(problem, t) for t in ticks))
+        assert bound in (whole, live_at(problem, moment))
+
+
+@settings(deadline=None)
+@given(problems())
+def test_no_solver_is_below_it(problem):
+    assert pack(problem).peak >= lower_bound(problem)
+
+
+@pytest.mark.parametrize("alignment", [1, 4, 8])
+def test_is_proved_for_aligned_blocks_alive_at_once(alignment):
+    # All orders of stacking, exhaustively: the best peak is the bound.
+    for sizes in itertools.product((1, 4, 6, 8), repeat=3):
+        best = min(
+            max(o + s for o, s in zip(stack(order, alignment), order, strict=True))
+            for order in itertools.permutations(sizes)
+        )
+        assert lower_bound(Problem(sizes, [0] * 3, [1] * 3, alignment=alignment)) == best
+
+
+def stack(sizes, alignment):
+    offsets, top = [], 0
+    for size in sizes:
+        offsets.append(-(-top // alignment) * alignment)
+        top = offsets[-1] + size
+    return offsets
+
+
+@settings(max_examples=300, deadline=None)
+@given(problems(most=3))
+def test_no_placement_at_all_is_below_it(problem):
+    # Exhaustive over small offsets: whatever is valid reaches the bound.
+    bound = lower_bound(problem)
+    choices = [
+        [f] if f >= 0 else range(0, max(bound - s, 0), a)
+        for s, a, f in zip(problem.size, problem.alignment, problem.fixed, strict=True)
+    ]
+    for offsets in itertools.islice(itertools.product(*choices), 3000):
+        x = np.array(offsets, dtype=np.int64)
+        if peak_of(problem, x) < bound:
+            with pytest.raises(AssertionError, match=r"conflict|placed at"):
+                check(problem, x)
+
+
+def test_the_witness_is_the_moment_of_the_peak():
+    problem = Problem([5, 7, 9], [0, 10, 20], [15, 30, 30])
+    assert (lower_bound(problem), lower_bound_moment(problem)) == (16, 20)
+
+
+def test_nothing_needs_nothing():
+    empty = Problem([], [], [])
+    assert (lower_bound(empty), lower_bound_moment(empty)) == (0, None)
+    assert lower_bound(Problem([0], [0], [1])) == 0
+
+
+def test_a_fixed_block_lifts_the_bound():
+    assert lower_bound(Problem([5, 3], [0, 10], [1, 11], fixed=[-1, 100])) == 103
+
+
+def test_blocks_that_touch_in_time_are_not_alive_at_once():
+    assert lower_bound(Problem([5, 3], [0, 4], [4, 8])) == 5
+
+
+def test_windows_count_only_what_they_occupy():
+    # Both are whole only outside the other's lifetime.
+    problem = Problem([8, 8], [0, 2], [4, 9], gaps=[[0, 2, 4, 2, 5]])
+    assert lower_bound(problem) == 11
+
+
+@pytest.mark.parametrize(
+    ("name", "printed"), [("mobilenet_v1", "4.594"), ("mobilenet_v2", "5.742"), ("deeplab_v3", "4.320")]
+)
+def test_pisarchyk_and_lee_table_2(name, printed):
+    assert f"{lower_bound(data(f'pisarchyk/{name}.csv')) / 2**20:.3f}" == printed
+
+
+def test_naive_totals_of_the_published_files():
+    for name, printed in (("mobilenet_v1", "19.248"), ("mobilenet_v2", "26.313"), ("deeplab_v3", "48.642")):
+        assert f"{data(f'pisarchyk/{name}.csv').size.sum() / 2**20:.3f}" == printed
+    assert lower_bound(inclusive((16, 0, 1), (8, 1, 2), (64, 2, 3), (32, 3, 4), (8, 4, 5))) == 96
+
+
+@pytest.mark.parametrize(("name", "bound"), [("A", 1048576), ("C", 1039360), ("D", 986112), ("J", 989184)])
+def test_minimalloc_problems(name, bound):
+    assert lower_bound(data(f"minimalloc/{name}.1048576.csv")) == bound
