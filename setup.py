@@ -26,7 +26,7 @@ def extension(package: str, name: str, cores: "list[str]") -> Extension:
     return Extension(
         f"stowplan.{package}.{name}",
         sources=[f"{package}/{name}.pyx", *sorted(cores)],
-        depends=sorted(glob(f"{package}/core/*.hpp")),
+        depends=sorted(glob(f"{package}/core/*.hpp") + glob(f"{package}/*.pxi")),
         include_dirs=[f"{package}/core", numpy.get_include()],
         define_macros=MACROS,
         extra_compile_args=COMPILE_ARGS,
@@ -39,6 +39,16 @@ setup(
     ext_modules=cythonize(
         [
             extension("packing", "_solvers", glob("packing/core/*.cpp")),
+            extension(
+                "packing",
+                "_search",
+                [
+                    "packing/core/best_fit.cpp",
+                    "packing/core/greedy.cpp",
+                    *glob("packing/core/large*.cpp"),
+                    *glob("packing/core/search*.cpp"),
+                ],
+            ),
             extension("allocator", "_core", glob("allocator/core/*.cpp")),
         ],
         language_level=3,

@@ -8,6 +8,8 @@ import numpy as np
 
 from ..errors import ConflictError, ProblemError
 from . import heuristics as heuristics  # registers its solvers
+from . import large as large
+from . import search as search
 from .bounds import lower_bound
 from .check import check_fast
 from .placement import Placement, peak_of

@@ -43,22 +43,25 @@ Bytes large(const Problem& p, const Control& control, Bytes* offset) {
   const Bytes bound = live_peak(p);
   const auto n = static_cast<std::int64_t>(p.n);
   const int tastes = p.n > kManyBlocks ? 2 : 4;
-  std::int64_t effort = control.effort > 0 ? control.effort : tastes * n + n / 2 + 1'000'000;
+  std::int64_t effort = control.effort > 0 ? control.effort : tastes * n + n / 4 + 800'000;
   Bytes best = kNoCeiling;
   {
-    std::vector<std::int32_t> free;
-    for (std::size_t i = 0; i < p.n; ++i)
-      if (is_plain(p, i)) free.push_back(static_cast<std::int32_t>(i));
+    std::vector<std::int32_t> free, odd;
+    for (std::size_t i = 0; i < p.n; ++i) {
+      offset[i] = std::max<Bytes>(p.fixed[i], 0);
+      if (p.first_piece[i] == p.first_piece[i + 1]) continue;  // occupies nothing
+      (is_plain(p, i) ? free : odd).push_back(static_cast<std::int32_t>(i));
+    }
     std::vector<Obstacle> obstacles;
-    if (free.size() < p.n) {
+    if (!odd.empty()) {
       place_odd(p, offset);
       watch.report(best = peak_of(p, offset));
-      for (std::size_t i = 0; i < p.n; ++i)
-        if (!is_plain(p, i))
-          add_obstacles(p, i, offset[i], std::numeric_limits<Tick>::min(), std::numeric_limits<Tick>::max(), obstacles);
+      for (const std::int32_t i : odd)
+        add_obstacles(p, i, offset[i], std::numeric_limits<Tick>::min(), std::numeric_limits<Tick>::max(), obstacles);
     }
-    Bytes fixed_top = 0;
-    for (const auto& o : obstacles) fixed_top = std::max(fixed_top, o.upper);
+    Bytes fixed_top = 0;  // of all that is not stacked
+    for (std::size_t i = 0; i < p.n; ++i)
+      if (!is_plain(p, i)) fixed_top = std::max(fixed_top, offset[i] + p.size[i]);
     const Instance in = make_instance(p, free, obstacles);
     const auto crowd = crowding(in);
     Refill refill(in);
@@ -66,7 +69,7 @@ Bytes large(const Problem& p, const Control& control, Bytes* offset) {
     std::vector<std::int32_t> rank;
     std::vector<Bytes> trial(in.count());
     for (int t = 0; t < tastes && best > bound && !free.empty(); ++t) {
-      if (best != kNoCeiling && (effort < n || watch.expired())) break;
+      if (t > 0 && (effort < n || watch.expired())) break;
       effort -= n;
       rank_by(taste_keys(in, crowd, kTastes[t], random), rank);
       const Bytes top = refill.run(rank.data(), best == kNoCeiling ? kNoCeiling - 1 : best - 1, trial.data());

@@ -26,7 +26,7 @@
 
 namespace stowplan::packing {
 
-// Writes problem.n offsets and returns the peak. Effort is counted in blocks placed, obstacles included: one start is
+// Writes problem.n offsets and returns the peak. Effort is counted in blocks placed, an obstacle as six; one start is
 // always made. Equal seeds and efforts without a time limit give equal results. One thread.
 Bytes large(const Problem& problem, const Control& control, Bytes* offset);
 

@@ -36,14 +36,13 @@ Bytes Beam::run(const BeamOptions& options, const std::int32_t* rank, Bytes limi
   level_.clear();
   level_.push_back(root());
   if (bound_ > limit) return kNoCeiling;
-  std::size_t slots = 64;
-  while (slots < 8 * static_cast<std::size_t>(options.width)) slots *= 2;
   for (std::int32_t placed = 0; placed < in_.count(); ++placed) {
     if (watch.expired()) return kNoCeiling;
     heap_.clear();
-    seen_.assign(slots, {0, 0});
+    seen_.clear();
     for (const State& state : level_) expand(state);
     if (heap_.empty()) return kNoCeiling;
+    std::sort(heap_.begin(), heap_.end());
     level_.resize(heap_.size());
     for (std::size_t k = 0; k < heap_.size(); ++k) std::swap(level_[k], next_[heap_[k].second]);
   }
@@ -141,13 +140,13 @@ void Beam::offer(const State& child) {
   const bool full = heap_.size() == static_cast<std::size_t>(options_.width);
   if (full && child.pressure >= heap_.front().first) return;
   std::uint64_t hash = child.mark;
-  for (const Line& line : child.lines)
-    hash = (hash ^ static_cast<std::uint64_t>(line.height * 31 + line.start)) * 0x9e3779b97f4a7c15u;
-  hash |= 1;
-  std::size_t slot = (hash >> 20) & (seen_.size() - 1);
-  for (int probes = 0; probes < 8 && seen_[slot].first != 0; ++probes, slot = (slot + 1) & (seen_.size() - 1))
-    if (seen_[slot].first == hash && seen_[slot].second <= child.pressure) return;
-  seen_[slot] = {hash, child.pressure};
+  for (const Line& line : child.lines) {
+    hash = (hash ^ static_cast<std::uint64_t>(line.height)) * 0x9e3779b97f4a7c15u;
+    hash = (hash ^ static_cast<std::uint64_t>(line.start) ^ (hash >> 32)) * 0xbf58476d1ce4e5b9u;
+  }
+  const auto [met, first] = seen_.try_emplace(hash, child.pressure);
+  if (!first && met->second <= child.pressure) return;
+  met->second = child.pressure;
 
   std::int32_t place = static_cast<std::int32_t>(heap_.size());
   if (full) {
@@ -219,6 +218,7 @@ bool Beam::lift(State& s, std::size_t at) {
     return s.peak <= limit_;
   }
   for (Column c = line.start; c < line.end; ++c) height = std::min(height, ceiling(c, line.height));
+  if (height == kNoCeiling) return false;  // nothing to rise to
   waste(s, line.start, line.end, height - line.height);
   // What touches an obstacle goes on at its top.
   std::vector<Line> parts;
@@ -236,7 +236,7 @@ bool Beam::lift(State& s, std::size_t at) {
   s.lines[at] = parts[0];
   s.lines.insert(s.lines.begin() + static_cast<std::ptrdiff_t>(at) + 1, parts.begin() + 1, parts.end());
   merge(s, at + parts.size() - 1);
-  merge(s, at);
+  if (parts.size() > 1) merge(s, at);
   return s.peak <= limit_;
 }
 

@@ -21,6 +21,8 @@
 #pragma once
 
 #include <cstdint>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "search_control.hpp"
@@ -90,7 +92,7 @@ class Beam {
   std::vector<Step> steps_;
   std::vector<State> level_, next_;
   std::vector<std::pair<double, std::int32_t>> heap_;  // pressure, place in next_; the worst on top
-  std::vector<std::pair<std::uint64_t, double>> seen_;  // open addressing by the hash of a state
+  std::unordered_map<std::uint64_t, double> seen_;  // the least pressure met, by the hash of a state
   State line_state_, child_;
   std::vector<std::int32_t> choices_;
 };
