@@ -38,8 +38,8 @@ def refill(
 ) -> dict[int, int] | None:
     """Stack the rows in ``order``, preferred first, around obstacles (k, 4): start, end, lower, upper.
 
-    The rows must be plain: no gaps, not fixed, size 1 or more. Returns offsets by row, or None if one would end above
-    ``limit``.
+    The rows must be plain: no gaps, not fixed, size 1 or more. Returns offsets by row, or None if one would
+    end above ``limit``.
     """
 
 def beam(

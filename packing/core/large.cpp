@@ -43,7 +43,7 @@ Bytes large(const Problem& p, const Control& control, Bytes* offset) {
   const Bytes bound = live_peak(p);
   const auto n = static_cast<std::int64_t>(p.n);
   const int tastes = p.n > kManyBlocks ? 2 : 4;
-  std::int64_t effort = control.effort > 0 ? control.effort : tastes * n + n / 4 + 800'000;
+  std::int64_t effort = control.effort > 0 ? control.effort : tastes * n + n / 4 + 1'500'000;
   Bytes best = kNoCeiling;
   {
     std::vector<std::int32_t> free, odd;

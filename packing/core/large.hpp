@@ -26,8 +26,8 @@
 
 namespace stowplan::packing {
 
-// Writes problem.n offsets and returns the peak. Effort is counted in blocks placed, an obstacle as six; one start is
-// always made. Equal seeds and efforts without a time limit give equal results. One thread.
+// Writes problem.n offsets and returns the peak. Effort is counted in blocks placed, and in nodes looked at
+// for them; one start is always made. Equal seeds and efforts without a time limit give equal results. One thread.
 Bytes large(const Problem& problem, const Control& control, Bytes* offset);
 
 }  // namespace stowplan::packing

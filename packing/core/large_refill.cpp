@@ -87,6 +87,7 @@ std::int32_t Refill::best_in(const Line& line) {
 }
 
 void Refill::descend(std::int32_t node, std::int32_t lo, std::int32_t hi, std::int32_t from, std::int32_t to) {
+  ++visits_;
   const Waiting& w = waiting_[node];
   if (hi <= from || to <= lo || w.rank >= best_rank_ || w.end > line_->end || w.size > room_) return;
   if (node >= leaves_) {

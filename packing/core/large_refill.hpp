@@ -36,6 +36,9 @@ class Refill {
   // among the free blocks, or kNoCeiling (offsets undefined) as soon as one would pass `limit`.
   Bytes run(const std::int32_t* rank, Bytes limit, Bytes* offset);
 
+  // Tree nodes looked at since construction: what the runs have cost, on any machine.
+  std::int64_t visits() const { return visits_; }
+
  private:
   struct Waiting {
     std::int32_t rank;
@@ -85,6 +88,7 @@ class Refill {
   const Line* line_ = nullptr;
   Bytes room_ = 0;
   std::int32_t best_ = -1, best_rank_ = 0;
+  std::int64_t visits_ = 0;
 };
 
 }  // namespace stowplan::packing

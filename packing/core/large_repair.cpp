@@ -12,8 +12,8 @@ namespace {
 constexpr std::int64_t kBreadths[] = {8, 16, 4, 32, 8, 64};
 constexpr std::int64_t kBreadthCount = 6;
 constexpr std::int64_t kLeastAlive = 16;
-// What an obstacle costs an attempt, in blocks placed: blocks that do not fit below it are looked at and left.
-constexpr std::int64_t kObstacleEffort = 6;
+// How many nodes looked at count as one block placed.
+constexpr std::int64_t kVisitsPerBlock = 64;
 // Attempts on a window. The plain tastes come first, but only while a block is tried for the first few times.
 constexpr int kAttempts = 16;
 constexpr std::int64_t kFreshTries = 3;
@@ -129,8 +129,9 @@ bool Repair::retry(Tick start, Tick end, bool fresh, std::int64_t& effort) {
       key = taste_keys(in, crowd, {by_length, by_crowd, random_.unit()}, random_);
     }
     rank_by(key, rank);
-    effort -= in.count() + kObstacleEffort * static_cast<std::int64_t>(obstacles.size());
+    const std::int64_t visits = refill.visits();
     const Bytes reached = refill.run(rank.data(), lowest - 1, trial.data());
+    effort -= in.count() + (refill.visits() - visits) / kVisitsPerBlock;
     if (reached == kNoCeiling) continue;
     lowest = reached;
     best_key = key;

@@ -65,7 +65,7 @@ def test_blocks_go_under_an_obstacle_and_on_top_of_it():
 
 
 def first_start(problem: Problem) -> list[int]:
-    """The first start of `large`: best fit for what is no rectangle, then the skyline by crowding and lifetime."""
+    """The first start of `large`: best fit for what is no rectangle, then the skyline by crowding."""
     plain = [i for i in range(len(problem)) if is_plain(problem, i)]
     first = problem.pieces().first
     odd = [i for i in range(len(problem)) if i not in set(plain) and first[i] < first[i + 1]]

@@ -94,7 +94,7 @@ def test_a_cancelled_search_returns_its_start():
 def test_cancelling_from_the_progress_stops_it():
     problem = data("minimalloc/K.1048576.csv")
     cancel = _search.Cancel()
-    offsets = _search.search(problem, time_limit=600, cancel=cancel, progress=lambda peak, seconds: cancel.set())
+    offsets = _search.search(problem, time_limit=600, cancel=cancel, progress=lambda *_: cancel.set())
     check(problem, offsets)
     assert cancel.is_set()
 

@@ -11,8 +11,8 @@ Line = tuple[int, int, int]  # first column, column after the last, height
 
 
 def columns(items: list[tuple[int, ...]]) -> tuple[int, list[tuple[int, int]]]:
-    """The number of columns and every item's columns [start, end): time is cut where a start follows an end."""
-    edges = sorted((t, starts, k) for k, (start, end, *_) in enumerate(items) for t, starts in ((start, 1), (end, 0)))
+    """The number of columns and every item's [start, end): time is cut where a start follows an end."""
+    edges = sorted((t, s, k) for k, item in enumerate(items) for t, s in ((item[0], 1), (item[1], 0)))
     spans = [[0, 0] for _ in items]
     column, taking = -1, 0
     for _, starts, k in edges:
@@ -36,7 +36,14 @@ class State:
 
 class Beam:
     def __init__(
-        self, blocks: list[Block], obstacles: list[Rectangle], *, width: int, branch: int, foot: float, power: int
+        self,
+        blocks: list[Block],
+        obstacles: list[Rectangle],
+        *,
+        width: int,
+        branch: int,
+        foot: float,
+        power: int,
     ) -> None:
         self.width, self.branch, self.power = width, branch, power
         self.count, spans = columns([b[:2] for b in blocks] + [o[:2] for o in obstacles])
@@ -96,7 +103,9 @@ class Beam:
         for b in sorted(s.waiting):
             start, end, size, alignment = self.blocks[b]
             top = align_up(line[2], alignment) + size
-            if line[0] <= start and end <= line[1] and all(self.ceiling(c, line[2]) >= top for c in range(start, end)):
+            if line[0] > start or end > line[1]:
+                continue
+            if all(self.ceiling(c, line[2]) >= top for c in range(start, end)):
                 found.append(b)
         return found
 
@@ -186,8 +195,8 @@ class Beam:
         k = 0
         while k < len(s.lines):
             height = s.lines[k][2]
-            lower = (k > 0 and s.lines[k - 1][2] < height) or (k + 1 < len(s.lines) and s.lines[k + 1][2] < height)
-            if lower or self.inside(s, s.lines[k]):
+            neighbours = (s.lines[k - 1 : k] if k else []) + s.lines[k + 1 : k + 2]
+            if any(line[2] < height for line in neighbours) or self.inside(s, s.lines[k]):
                 k += 1
                 continue
             if not self.lift(s, k):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 Block = tuple[int, int, int, int]  # start, end, size, alignment
 Rectangle = tuple[int, int, int, int]  # start, end, lower, upper
 
@@ -13,12 +15,15 @@ def align_up(x: int, alignment: int) -> int:
 def refill(blocks: list[Block], obstacles: list[Rectangle], limit: int | None = None) -> list[int] | None:
     """Offsets of the blocks, preferred in this order, or None if one would end above the limit."""
     ticks = sorted({t for start, end, *_ in [*blocks, *obstacles] for t in (start, end)})
-    spans = list(zip(ticks, ticks[1:], strict=False))
+    spans = list(pairwise(ticks))
     height = [0] * len(spans)
 
-    def ceiling(k: int, from_height: int) -> float:
-        hanging = (o[2] for o in obstacles if o[0] < spans[k][1] and spans[k][0] < o[1] and o[2] >= from_height)
-        return min(hanging, default=float("inf"))
+    def above(k: int, height: int) -> list[Rectangle]:
+        alive = [o for o in obstacles if o[0] < spans[k][1] and spans[k][0] < o[1]]
+        return sorted((o for o in alive if o[2] >= height), key=lambda o: o[2])
+
+    def ceiling(k: int, height: int) -> float:
+        return above(k, height)[0][2] if above(k, height) else float("inf")
 
     offsets: list[int | None] = [None] * len(blocks)
     while None in offsets:
@@ -45,6 +50,5 @@ def refill(blocks: list[Block], obstacles: list[Rectangle], limit: int | None = 
             neighbours = ([height[first - 1]] if first else []) + height[last + 1 : last + 2]
             risen = min([*neighbours, *(ceiling(k, low) for k in line)])
             for k in line:
-                touched = [o[3] for o in obstacles if o[0] < spans[k][1] and spans[k][0] < o[1] and o[2] == risen]
-                height[k] = touched[0] if touched else int(risen)
+                height[k] = above(k, low)[0][3] if ceiling(k, low) == risen else int(risen)
     return [x for x in offsets if x is not None]
