@@ -1,8 +1,8 @@
 """Generate packing problems of any size, for the benchmarks that have no recorded data.
 
 Blocks arrive one by one. Sizes are ``512 round(2^U(0, 14))`` bytes, so that they spread over four orders of
-magnitude; lifetimes are exponential, so that about ``live`` blocks are alive at a time. Events are numbered by
-the logical clock::
+magnitude; lifetimes are exponential, so that about ``live`` blocks are alive at a time. The logical clock
+numbers the events::
 
     python experiments/packing/generate.py 1000000 --live 100 --output million.csv
 """
