@@ -13,7 +13,9 @@ from ..errors import ConflictError, InfeasibleError, ProblemError, UnsupportedCo
 from . import best_fit_orders as best_fit_orders  # registers its solver
 from . import exact as exact  # likewise
 from . import heuristics
+from . import large as large  # likewise
 from . import mip as mip  # likewise
+from . import search as search  # likewise
 from .bounds import Bound, bound
 from .check import check_fast
 from .constraints import Reduction, reduce
@@ -210,7 +212,7 @@ def _witness(problem: Problem, least: Bound) -> str:
 
 def _refuse_overlapping_fixed(problem: Problem, reduction: Reduction) -> None:
     """Look at the blocks themselves first, to name them; then at what ties make of them."""
-    for blocks, exact in ((problem, True), (reduction.problem, reduction.exact)):
+    for blocks, faithful in ((problem, True), (reduction.problem, reduction.exact)):
         rows = np.flatnonzero(blocks.fixed >= 0)
         try:
             check_fast(restricted(blocks, rows), blocks.fixed[rows])
@@ -218,7 +220,7 @@ def _refuse_overlapping_fixed(problem: Problem, reduction: Reduction) -> None:
             one, other = (int(rows[k]) for k in error.pair)
             if blocks is problem and one in (i for g in problem.together for i in g.tolist()):
                 continue  # may overlap in time; where not, the reduced problem tells
-            if not exact:
+            if not faithful:
                 raise UnsupportedConstraintError(
                     f"a fixed block lies in the hole that a contiguous group leaves; no solver can do that: {error}"
                 ) from None
