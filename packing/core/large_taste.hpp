@@ -23,7 +23,7 @@ struct Taste {
 };
 
 // The tastes tried on every problem, best first on long ones.
-constexpr Taste kTastes[] = {{5, 512}, {1, 0}, {3, 256}, {10, 128}, {0.5, 0}, {2, 512}, {1, 16}, {0, 0}};
+constexpr Taste kTastes[] = {{5, 512}, {1, 0}, {3, 256}, {10, 700}, {0.5, 0}, {2, 512}, {1, 16}, {0, 0}};
 constexpr int kTasteCount = 8;
 
 // `crowd`: crowding(instance).
