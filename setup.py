@@ -35,10 +35,16 @@ def extension(package: str, name: str, cores: "list[str]") -> Extension:
     )
 
 
+def packing_cores(*names: str) -> "list[str]":
+    """Find the cores of these names, each in ``packing/core``."""
+    return [path for name in names for path in glob(f"packing/core/{name}.cpp")]
+
+
 setup(
     ext_modules=cythonize(
         [
-            extension("packing", "_solvers", glob("packing/core/*.cpp")),
+            extension("packing", "_solvers", packing_cores("best_fit", "greedy", "first_conflict")),
+            extension("packing", "_exact", packing_cores("exact*")),
             extension("profiler", "_recorder", []),
             extension("allocator", "_core", glob("allocator/core/*.cpp")),
         ],

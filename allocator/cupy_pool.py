@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Hashable
 from typing import Any, ParamSpec, TypeVar
 
@@ -209,6 +210,44 @@ class CupyPool:
         """
         return self._controller_of(self._current_device()).wait(timeout)
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the current device's plans to a file, for `load` in another run of the program.
+
+        Raises
+        ------
+        PoolError
+            A step key is neither None nor a string nor an integer.
+        OSError
+            The file cannot be written. The old one, if any, is untouched.
+        """
+        device = self._current_device()
+        self._controller_of(device).save(path, _device_name(device))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], upstream: Any = None, **options: Any) -> CupyPool:
+        """Make a pool that starts with the plans of a file, on the current device, and so without a warm-up.
+
+        Every request is still checked against them, and every placement is validated again.
+
+        Parameters
+        ----------
+        path
+            What `save` wrote.
+        upstream, options
+            As for the constructor.
+
+        Raises
+        ------
+        FormatError
+            The file is truncated or foreign, of another version or device, or holds an invalid plan.
+        PoolError
+            There is no memory for the arena.
+        """
+        pool = cls(upstream, **options)
+        device = pool._current_device()
+        pool._controller_of(device).load(path, _device_name(device))
+        return pool
+
     @property
     def stats(self) -> Stats:
         """A snapshot of the counts on the current device."""
@@ -275,6 +314,15 @@ class CupyPool:
     def get_limit(self) -> int:
         """Return upstream's limit in bytes, 0 for none."""
         return int(self._upstream.get_limit()) if hasattr(self._upstream, "get_limit") else 0
+
+
+def _device_name(device: int) -> str:
+    """Return what a plan file is for: the device's model, since another one has other workspaces."""
+    if not _has_driver():
+        return "cupy: no device"
+    import cupy
+
+    return f"cupy: {cupy.cuda.runtime.getDeviceProperties(device)['name'].decode()}"
 
 
 def _has_driver() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Hashable
 from typing import Any, ParamSpec, TypeVar
 
@@ -20,6 +21,8 @@ R = TypeVar("R")
 HOST_ALIGNMENT = 64
 """Bytes; a cache line and the widest vector load. NumPy's default handler promises 16."""
 
+
+BACKEND = "numpy"
 
 SMALL = 512
 """Bytes; below, NumPy's own cache of small blocks is faster than any plan, and the memory does not matter."""
@@ -130,6 +133,42 @@ class NumpyPool:
         A program never has to; a benchmark may want to. Return whether they are ready.
         """
         return self._controller.wait(timeout)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the plans to a file, for `load` in another run of the program.
+
+        Raises
+        ------
+        PoolError
+            A step key is neither None nor a string nor an integer.
+        OSError
+            The file cannot be written. The old one, if any, is untouched.
+        """
+        self._controller.save(path, BACKEND)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], **options: Any) -> NumpyPool:
+        """Make a pool that starts with the plans of a file, and so without a warm-up.
+
+        Every request is still checked against them, and every placement is validated again.
+
+        Parameters
+        ----------
+        path
+            What `save` wrote.
+        options
+            As for the constructor.
+
+        Raises
+        ------
+        FormatError
+            The file is truncated or foreign, of another version or backend, or holds an invalid plan.
+        PoolError
+            There is no memory for the arena.
+        """
+        pool = cls(**options)
+        pool._controller.load(path, BACKEND)
+        return pool
 
     @property
     def stats(self) -> Stats:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..errors import ConflictError, InfeasibleError, ProblemError, UnsupportedConstraintError
 from . import best_fit_orders as best_fit_orders  # registers its solver
+from . import exact as exact  # likewise
 from . import heuristics
 from . import mip as mip  # likewise
 from .bounds import Bound, bound
