@@ -33,10 +33,9 @@ import numpy.typing as npt
 
 from ..errors import ProblemError
 from . import _exact
-from .heuristics import best_fit, greedy_by_size
 from .placement import peak_of
 from .problem import IntArray, Problem
-from .registry import Options, register
+from .registry import Answer, Options, register
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 
@@ -138,12 +137,25 @@ def solve(
     return ExactResult(cast(Status, found[0]), *found[1:])
 
 
-@register("exact")
-def exact(problem: Problem, options: Options) -> IntArray:
-    """Minimise by branch and bound from the better heuristic's placement, for 10 s unless told otherwise."""
-    start = min((f(problem, options) for f in (best_fit, greedy_by_size)), key=lambda x: peak_of(problem, x))
+@register("exact", improves=True)
+def exact(problem: Problem, options: Options) -> Answer:
+    """Decide the capacity, or minimise from the incumbent, for 10 s unless told otherwise."""
     seconds = _DEFAULT_SECONDS if options.time_limit is None else options.time_limit
-    result = solve(problem, time_limit=seconds, seed=options.seed, incumbent=start)
-    if result.offsets is None or result.peak > peak_of(problem, start):
-        return start
-    return result.offsets
+    best = None if options.incumbent is None else peak_of(problem, options.incumbent)
+
+    def report(peak: int | None, bound: int, nodes: int) -> bool:
+        nonlocal best
+        if peak is None or (best is not None and peak >= best):
+            return True
+        best = peak
+        return options.report is None or options.report(peak)
+
+    result = solve(
+        problem,
+        options.capacity,
+        time_limit=seconds,
+        seed=options.seed,
+        incumbent=options.incumbent,
+        progress=report,
+    )
+    return Answer(result.offsets, result.lower_bound, result.interrupted)

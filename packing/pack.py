@@ -10,10 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import ConflictError, InfeasibleError, ProblemError, UnsupportedConstraintError
-from . import best_fit_orders as best_fit_orders  # registers its solver
-from . import exact as exact  # likewise
-from . import heuristics
-from . import mip as mip  # likewise
+from . import best_fit_orders, exact, heuristics, mip  # noqa: F401 (each registers its solvers)
 from .bounds import Bound, bound
 from .check import check_fast
 from .constraints import Reduction, reduce
@@ -148,7 +145,7 @@ class _Run:
         """
         options = replace(options, incumbent=self._incumbent, report=lambda peak: self._report(peak, name))
         answer = solve(self.reduction.problem, options)
-        offsets, proved = answer if isinstance(answer, Answer) else (answer, 0)
+        offsets, proved, interrupted = answer if isinstance(answer, Answer) else (answer, 0, False)
         if proved > self._lower_bound and self.reduction.exact:
             self._lower_bound, self._witness = proved, f"a search found nothing below {proved} bytes"
         if offsets is not None:
@@ -159,6 +156,8 @@ class _Run:
             )
         if self.best is not None and self._peak <= max(self._lower_bound, self._capacity or 0):
             raise _Stop
+        if interrupted:
+            raise KeyboardInterrupt
 
     def _keep(self, name: str, reduced: IntArray) -> None:
         offsets = self.reduction.expand(reduced)
@@ -210,7 +209,7 @@ def _witness(problem: Problem, least: Bound) -> str:
 
 def _refuse_overlapping_fixed(problem: Problem, reduction: Reduction) -> None:
     """Look at the blocks themselves first, to name them; then at what ties make of them."""
-    for blocks, exact in ((problem, True), (reduction.problem, reduction.exact)):
+    for blocks, same in ((problem, True), (reduction.problem, reduction.exact)):
         rows = np.flatnonzero(blocks.fixed >= 0)
         try:
             check_fast(restricted(blocks, rows), blocks.fixed[rows])
@@ -218,7 +217,7 @@ def _refuse_overlapping_fixed(problem: Problem, reduction: Reduction) -> None:
             one, other = (int(rows[k]) for k in error.pair)
             if blocks is problem and one in (i for g in problem.together for i in g.tolist()):
                 continue  # may overlap in time; where not, the reduced problem tells
-            if not exact:
+            if not same:
                 raise UnsupportedConstraintError(
                     f"a fixed block lies in the hole that a contiguous group leaves; no solver can do that: {error}"
                 ) from None
