@@ -139,8 +139,9 @@ def solve(
 
 @register("exact", improves=True)
 def exact(problem: Problem, options: Options) -> Answer:
-    """Decide the capacity, or minimise from the incumbent, for 10 s unless told otherwise."""
+    """Decide the capacity given, or minimise from the incumbent; for 10 s unless told otherwise."""
     seconds = _DEFAULT_SECONDS if options.time_limit is None else options.time_limit
+    incumbent = options.incumbent if options.capacity is None else None
     best = None if options.incumbent is None else peak_of(problem, options.incumbent)
 
     def report(peak: int | None, bound: int, nodes: int) -> bool:
@@ -155,7 +156,9 @@ def exact(problem: Problem, options: Options) -> Answer:
         options.capacity,
         time_limit=seconds,
         seed=options.seed,
-        incumbent=options.incumbent,
+        incumbent=incumbent,
         progress=report,
     )
+    if result.status == "infeasible" and options.capacity is not None:
+        return Answer(None, max(result.lower_bound, options.capacity + 1), result.interrupted)
     return Answer(result.offsets, result.lower_bound, result.interrupted)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import ConflictError, InfeasibleError, ProblemError, UnsupportedConstraintError
-from . import best_fit_orders, exact, heuristics, mip  # noqa: F401 (each registers its solvers)
+from . import best_fit_orders, exact, heuristics, large, mip, search  # noqa: F401 (each registers its solvers)
 from .bounds import Bound, bound
 from .check import check_fast
 from .constraints import Reduction, reduce
@@ -209,7 +209,7 @@ def _witness(problem: Problem, least: Bound) -> str:
 
 def _refuse_overlapping_fixed(problem: Problem, reduction: Reduction) -> None:
     """Look at the blocks themselves first, to name them; then at what ties make of them."""
-    for blocks, same in ((problem, True), (reduction.problem, reduction.exact)):
+    for blocks, faithful in ((problem, True), (reduction.problem, reduction.exact)):
         rows = np.flatnonzero(blocks.fixed >= 0)
         try:
             check_fast(restricted(blocks, rows), blocks.fixed[rows])
@@ -217,7 +217,7 @@ def _refuse_overlapping_fixed(problem: Problem, reduction: Reduction) -> None:
             one, other = (int(rows[k]) for k in error.pair)
             if blocks is problem and one in (i for g in problem.together for i in g.tolist()):
                 continue  # may overlap in time; where not, the reduced problem tells
-            if not same:
+            if not faithful:
                 raise UnsupportedConstraintError(
                     f"a fixed block lies in the hole that a contiguous group leaves; no solver can do that: {error}"
                 ) from None
