@@ -33,6 +33,7 @@ import numpy.typing as npt
 
 from ..errors import ProblemError
 from . import _exact
+from .placement import peak_of
 from .problem import IntArray, Problem
 from .registry import Answer, Options, register
 
@@ -138,10 +139,26 @@ def solve(
 
 @register("exact", improves=True)
 def exact(problem: Problem, options: Options) -> Answer:
-    """Decide the capacity given, or minimise from the heuristics' best; for 10 s unless told otherwise."""
+    """Decide the capacity given, or minimise from the incumbent; for 10 s unless told otherwise."""
     seconds = _DEFAULT_SECONDS if options.time_limit is None else options.time_limit
     incumbent = options.incumbent if options.capacity is None else None
-    result = solve(problem, options.capacity, time_limit=seconds, seed=options.seed, incumbent=incumbent)
+    best = None if options.incumbent is None else peak_of(problem, options.incumbent)
+
+    def report(peak: int | None, bound: int, nodes: int) -> bool:
+        nonlocal best
+        if peak is None or (best is not None and peak >= best):
+            return True
+        best = peak
+        return options.report is None or options.report(peak)
+
+    result = solve(
+        problem,
+        options.capacity,
+        time_limit=seconds,
+        seed=options.seed,
+        incumbent=incumbent,
+        progress=report,
+    )
     if result.status == "infeasible" and options.capacity is not None:
-        return Answer(None, max(result.lower_bound, options.capacity + 1))
-    return Answer(result.offsets, result.lower_bound)
+        return Answer(None, max(result.lower_bound, options.capacity + 1), result.interrupted)
+    return Answer(result.offsets, result.lower_bound, result.interrupted)

@@ -10,12 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import ConflictError, InfeasibleError, ProblemError, UnsupportedConstraintError
-from . import best_fit_orders as best_fit_orders  # registers its solver
-from . import exact as exact  # likewise
-from . import heuristics
-from . import large as large  # likewise
-from . import mip as mip  # likewise
-from . import search as search  # likewise
+from . import best_fit_orders, exact, heuristics, large, mip, search  # noqa: F401 (each registers its solvers)
 from .bounds import Bound, bound
 from .check import check_fast
 from .constraints import Reduction, reduce
@@ -150,7 +145,7 @@ class _Run:
         """
         options = replace(options, incumbent=self._incumbent, report=lambda peak: self._report(peak, name))
         answer = solve(self.reduction.problem, options)
-        offsets, proved = answer if isinstance(answer, Answer) else (answer, 0)
+        offsets, proved, interrupted = answer if isinstance(answer, Answer) else (answer, 0, False)
         if proved > self._lower_bound and self.reduction.exact:
             self._lower_bound, self._witness = proved, f"a search found nothing below {proved} bytes"
         if offsets is not None:
@@ -161,6 +156,8 @@ class _Run:
             )
         if self.best is not None and self._peak <= max(self._lower_bound, self._capacity or 0):
             raise _Stop
+        if interrupted:
+            raise KeyboardInterrupt
 
     def _keep(self, name: str, reduced: IntArray) -> None:
         offsets = self.reduction.expand(reduced)

@@ -51,11 +51,13 @@ class Options:
 class Answer(NamedTuple):
     """Offsets, and the greatest lower bound that the solver has proved for the problem it was given.
 
-    ``offsets`` is None where there is no placement, or where none was found in time.
+    ``offsets`` is None where there is no placement, or where none was found in time. ``interrupted``: Ctrl-C ended the
+    search early.
     """
 
     offsets: IntArray | None
     lower_bound: int
+    interrupted: bool = False
 
 
 Solver = Callable[[Problem, Options], "IntArray | Answer"]
