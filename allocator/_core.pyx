@@ -62,6 +62,7 @@ cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
         uint64_t requests[9]
         uint64_t smaller
         uint64_t missing
+        uint64_t guests
         int64_t live_bytes
         int64_t peak_live_bytes
         int64_t upstream_bytes
@@ -79,7 +80,7 @@ cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
         uintptr_t end
 
     cdef cppclass CReplay "stowplan::allocator::Replay":
-        CReplay() except +
+        CReplay(int64_t) except +
         Grant request(int64_t, int64_t, uintptr_t) except +
         void adopt(uint32_t, uintptr_t)
         void cancel(uint32_t)
@@ -205,6 +206,7 @@ cdef dict _counters(const Counters& counters):
         "requests": {name: counters.requests[i] for i, name in enumerate(REASONS)},
         "smaller": counters.smaller,
         "missing": counters.missing,
+        "guests": counters.guests,
         "live_bytes": counters.live_bytes,
         "peak_live_bytes": counters.peak_live_bytes,
         "upstream_bytes": counters.upstream_bytes,
@@ -216,7 +218,13 @@ cdef dict _counters(const Counters& counters):
 cdef class Replay:
     """The bare replay core over addresses that nobody backs with memory: for tests and simulations."""
 
-    cdef CReplay core
+    cdef CReplay* core
+
+    def __cinit__(self, int64_t unit=1):
+        self.core = new CReplay(unit)
+
+    def __dealloc__(self):
+        del self.core
 
     def request(self, int64_t size, int64_t stream=0, uintptr_t thread=1):
         """Return (address or 0, block id)."""

@@ -222,6 +222,8 @@ class Controller:
             profile = profile_step(record.log, following)
             replaces = _succeeded(record.departed_from, profile)
             if replaces is not None:
+                if _teaches_nothing(replaces.plan.profile, profile):
+                    return Solved(sequence, record.key, replaces.plan, replaces)
                 profile = largest(replaces.plan.profile, profile)
                 neighbours = [plan for plan in neighbours if plan is not replaces.plan]
             alone = make_plan(profile, alignment=self._alignment, planner=self._solver)
@@ -237,8 +239,8 @@ class Controller:
             plan, old = solved.plan, solved.replaces
             if plan is None or not self._backend.reserve(plan.arena_bytes):
                 continue
-            if old is not None and _equal(plan, old.plan):
-                old.revisions += 1  # it had its reasons, but they bring no better plan
+            if old is not None and plan is old.plan:
+                old.revisions += 1
                 continue
             entry = self._cache.add(solved.key, plan, replaces=old)
             entry.revisions = 0 if old is None else old.revisions + 1
@@ -312,7 +314,7 @@ class Controller:
         latest = self._latest
         return Stats(
             replayed=replayed,
-            upstream=sum(requests.values()),
+            upstream=sum(requests.values()) - counters["guests"],
             reasons={name: n for name, n in requests.items() if n},
             plans=self._plans,
             reoptimizations=self._reoptimizations,
@@ -323,6 +325,7 @@ class Controller:
 
 
 _PASSED_ON = (
+    "guests",
     "smaller",
     "missing",
     "arena_bytes",
@@ -346,8 +349,6 @@ def _succeeded(entry: Entry | None, profile: Profile) -> Entry | None:
     return entry if same_structure(old, profile) or np.array_equal(old.size, profile.size) else None
 
 
-def _equal(a: Plan, b: Plan) -> bool:
-    """Whether two plans would serve every request alike."""
-    return np.array_equal(a.profile.size, b.profile.size) and np.array_equal(
-        a.placement.offsets, b.placement.offsets
-    )
+def _teaches_nothing(old: Profile, new: Profile) -> bool:
+    """Whether a step that was not served from its plan throughout had no other reason than what stood in its way."""
+    return same_structure(old, new) and bool((new.size <= old.size).all())

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -60,7 +61,8 @@ def settle(plan: Plan, neighbours: Sequence[Plan], *, arena_bytes: int, planner:
         peak = int((offsets + plan.problem.size).max(initial=0))
         if peak <= limit:
             alone = plan.placement
-            settled = replace(alone, offsets=offsets, peak=peak, optimal=peak == alone.lower_bound)
+            status: Literal["optimal", "feasible"] = "optimal" if peak == alone.lower_bound else "feasible"
+            settled = replace(alone, offsets=offsets, peak=peak, status=status)
             return replace(plan, placement=settled)
     return plan
 

@@ -13,13 +13,16 @@ class Stats:
     ----------
     replayed
         Requests served from a plan.
+    guests
+        Unplanned requests served in a hole of the arena.
     upstream
-        Requests served by upstream; the sum of `reasons`.
+        Requests served by upstream.
     reasons
-        Why requests went upstream: ``outside`` (not in a step), ``thread`` (in another thread's step), ``interrupted``
-        (between interrupt and resume), ``no_plan`` (warm-up, record, confirm, or the plan is still being made),
-        ``escaped`` (the block is known to outlive the step), ``stream`` (planned for another stream), ``late`` (a late
-        block stood in the way), ``mismatch`` (an extra request, one larger than planned, or one not recognised).
+        Why requests were not served from a plan, `guests` and `upstream` together: ``outside`` (not in a step),
+        ``thread`` (in another thread's step), ``interrupted`` (between interrupt and resume), ``no_plan`` (warm-up,
+        record, confirm, or the plan is still being made), ``escaped`` (the block is known to outlive the step),
+        ``stream`` (not the arena's stream), ``late`` (a late block stood in the way), ``mismatch`` (an extra request,
+        one larger than planned, or one not recognised).
     smaller
         Of the replayed requests, those that asked for less than planned.
     missing
@@ -39,6 +42,7 @@ class Stats:
     """
 
     replayed: int
+    guests: int
     upstream: int
     reasons: dict[str, int]
     smaller: int

@@ -2,7 +2,7 @@
 
 from .bounds import lower_bound, lower_bound_moment
 from .check import check, check_fast
-from .pack import pack
+from .pack import Progress, pack
 from .placement import Placement
 from .problem import Problem
 from .registry import solvers
@@ -10,6 +10,7 @@ from .registry import solvers
 __all__ = [
     "Placement",
     "Problem",
+    "Progress",
     "check",
     "check_fast",
     "lower_bound",

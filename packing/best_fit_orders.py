@@ -41,6 +41,7 @@ def best_fit_orders(problem: Problem, options: Options) -> IntArray:
     """Place by best fit in several orders; keep the best."""
     began = time.monotonic()
     least, moment = bound(problem)
+    least = max(least, options.target)
     best = np.zeros(len(problem), dtype=np.int64)
     best_peak: int | None = None
     runs = max(1, min(MOST_RUNS, MOST_BLOCKS // max(len(problem), 1)))

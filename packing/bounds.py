@@ -13,7 +13,8 @@ alignments and all window beginnings. At any moment each live window begins at a
 occupy whole cells of g bytes, and no cell is shared; only the topmost may leave its last cell unfinished.
 Hence the peak is at least sum(round_up(window, g)) - max(round_up(window, g) - window).
 
-A block also needs its whole size above its offset, even where gaps never let it be alive as a whole.
+A block also needs its whole size above its offset, even where gaps never let it be alive as a whole. So does a
+group of blocks at known distances, and so do two blocks that are kept apart.
 
 O(k log k) time for k pieces.
 """
@@ -24,6 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .constraints import Reduction, reduce
 from .problem import IntArray, Pieces, Problem
 
 # Moments examined for the padding of their topmost block. Any number is correct; more may find a higher
@@ -32,7 +34,10 @@ _MOMENTS = 64
 
 
 class Bound(NamedTuple):
-    """A lower bound and its witness: the tick at which it is attained (None without blocks)."""
+    """A lower bound and its witness: a tick at which it is attained.
+
+    None without blocks, and where two blocks that are kept apart need more than is ever alive at once.
+    """
 
     bytes: int
     moment: int | None
@@ -44,35 +49,45 @@ def lower_bound(problem: Problem) -> int:
 
 
 def lower_bound_moment(problem: Problem) -> int | None:
-    """Return a tick at which the lower bound is attained; None for a problem without blocks."""
+    """Return a tick at which the lower bound is attained; None where there is none (see `Bound`)."""
     return bound(problem).moment
 
 
-def bound(problem: Problem) -> Bound:
-    """Compute the lower bound together with its witness."""
+def bound(problem: Problem, reduction: Reduction | None = None) -> Bound:
+    """Compute the lower bound together with its witness; ``reduction`` is the problem's, if known already."""
     if not len(problem):
         return Bound(0, None)
+    if not problem.constrained:
+        return _bound(problem, None)
+    reduction = reduction or reduce(problem)
+    real = _bound(reduction.real, None if reduction.exact else reduction.occupied)
+    return real if real.bytes >= reduction.largest_pair else Bound(reduction.largest_pair, None)
+
+
+def _bound(problem: Problem, occupied: tuple[IntArray, IntArray, IntArray] | None) -> Bound:
     top = np.maximum(problem.fixed, 0) + problem.size
     highest = int(top.argmax())
     best = Bound(int(top[highest]), int(problem.start[highest]))
     pieces = problem.pieces()
     if not len(pieces.start):
         return best
-    times, live = live_bytes(pieces, pieces.upper - pieces.lower)
+    times, live = live_bytes(*(occupied or (pieces.start, pieces.end, pieces.upper - pieces.lower)))
     peak = int(live.argmax())
     if live[peak] >= best.bytes:
         best = Bound(int(live[peak]), int(times[peak]))
+    if occupied is not None:
+        return best
     unit = int(np.gcd(np.gcd.reduce(problem.alignment), np.gcd.reduce(pieces.lower)))
     return best if unit == 1 else _padded(pieces, unit, best)
 
 
-def live_bytes(pieces: Pieces, width: IntArray) -> tuple[IntArray, IntArray]:
+def live_bytes(start: IntArray, end: IntArray, width: IntArray) -> tuple[IntArray, IntArray]:
     """Sum the widths alive over time.
 
     Parameters
     ----------
-    pieces
-        k rectangles.
+    start, end
+        k intervals of ticks.
     width
         Bytes that each counts for, (k,).
 
@@ -81,7 +96,7 @@ def live_bytes(pieces: Pieces, width: IntArray) -> tuple[IntArray, IntArray]:
     times, live
         ``live[i]`` bytes from tick ``times[i]`` until ``times[i + 1]``; times rise strictly.
     """
-    ticks = np.concatenate([pieces.start, pieces.end])
+    ticks = np.concatenate([start, end])
     order = np.argsort(ticks, kind="stable")
     ticks = ticks[order]
     total = np.cumsum(np.concatenate([width, -width])[order])
@@ -94,7 +109,7 @@ def _padded(pieces: Pieces, unit: int, best: Bound) -> Bound:
     padding = -width % unit
     if not padding.any():
         return best
-    times, live = live_bytes(pieces, width + padding)
+    times, live = live_bytes(pieces.start, pieces.end, width + padding)
     for k in np.argsort(-live, kind="stable")[:_MOMENTS]:
         if live[k] <= best.bytes:
             break

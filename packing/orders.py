@@ -103,7 +103,7 @@ def by_breadth(problem: Problem) -> IntArray:
     k = len(pieces.start)
     if not k:
         return by_size(problem)
-    ticks, live = live_bytes(pieces, pieces.upper - pieces.lower)
+    ticks, live = live_bytes(pieces.start, pieces.end, pieces.upper - pieces.lower)
     turn = np.empty(len(ticks), dtype=np.int64)
     turn[np.lexsort((-ticks, -live))] = np.arange(len(ticks))
     left, right = np.searchsorted(ticks, pieces.start), np.searchsorted(ticks, pieces.end)

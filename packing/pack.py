@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import ConflictError, ProblemError
+from ..errors import ConflictError, InfeasibleError, ProblemError, UnsupportedConstraintError
 from . import best_fit_orders as best_fit_orders  # registers its solver
 from . import heuristics
-from .bounds import lower_bound
+from .bounds import Bound, bound
 from .check import check_fast
-from .placement import Placement, peak_of
-from .problem import Problem
-from .registry import Options, find
+from .constraints import Reduction, reduce
+from .parts import restricted
+from .placement import Placement, Status, peak_of
+from .problem import IntArray, Problem
+from .registry import Answer, Options, Solver, find
 
-# Pairs of pieces alive together up to which "auto" tries greedy_by_size: about 0.1 s.
+# Pairs of pieces alive together up to which "auto" tries the greedy solvers: about 0.1 s each.
 MOST_PAIRS = 2_000_000
+
+
+class Progress(NamedTuple):
+    """The state of a solution: the best peak so far, the lower bound, who found it, and seconds since the call."""
+
+    peak: int
+    lower_bound: int
+    solver: str
+    seconds: float
 
 
 def pack(
@@ -25,10 +39,14 @@ def pack(
     time_limit: float | None = None,
     threads: int = 1,
     seed: int = 0,
+    *,
+    capacity: int | None = None,
+    progress: Callable[[Progress], object] | None = None,
 ) -> Placement:
     """Place the blocks of a problem so that the peak is small.
 
-    Deterministic for equal arguments. The placement has passed `check_fast`.
+    Deterministic for equal arguments, unless the time limit cuts it short. The placement has passed `check_fast`.
+    Ctrl-C (KeyboardInterrupt) ends the search: the best placement found so far is returned, if there is one.
 
     Parameters
     ----------
@@ -43,37 +61,43 @@ def pack(
         Threads that a solver may use, 1 or more.
     seed
         For solvers that draw random numbers.
+    capacity
+        Bytes that the arena may have: stop as soon as the peak is no greater.
+    progress
+        Called after every improvement; it ends the search, with the best so far, by returning False.
 
     Raises
     ------
+    InfeasibleError
+        No placement fits the capacity: it is below the lower bound, or a search has proved it.
     UnknownSolverError
         Listing the names that exist.
+    UnsupportedConstraintError
+        The solver cannot honour a constraint of the problem.
     ProblemError
-        Two fixed blocks conflict, or an argument is out of range.
+        Constraints contradict each other, or an argument is out of range.
     """
     if time_limit is not None and not time_limit >= 0:
         raise ProblemError(f"time_limit is {time_limit}; expected seconds, 0 or more, or None")
     if threads < 1:
         raise ProblemError(f"threads is {threads}; expected 1 or more")
-    began = time.perf_counter()
-    names = members(problem) if solver == "auto" else (solver,)
-    chosen = [(name, find(name)) for name in names]
-    _refuse_overlapping_fixed(problem)
-    bound = lower_bound(problem)
-    options = Options(time_limit, threads, seed)
-    best: tuple[int, str, np.ndarray] | None = None
-    for name, solve in chosen:
-        offsets = np.array(solve(problem, options), dtype=np.int64)
-        check_fast(problem, offsets)
-        peak = peak_of(problem, offsets)
-        if best is None or peak < best[0]:
-            best = (peak, name, offsets)
-        if peak == bound:
-            break
-    assert best is not None  # there is always a member
-    peak, name, offsets = best
-    offsets.flags.writeable = False
-    return Placement(offsets, peak, bound, peak == bound, name, time.perf_counter() - began)
+    if capacity is not None and capacity < 0:
+        raise ProblemError(f"capacity is {capacity}; expected 0 or more bytes, or None")
+    named = None if solver == "auto" else find(solver)
+    run = _Run(problem, capacity, progress)
+    options = Options(time_limit, threads, seed, run.target, capacity)
+    try:
+        if named is not None:
+            run.attempt(solver, named, options)
+        else:
+            for name in members(run.reduction.problem):
+                run.attempt(name, find(name), options)
+    except _Stop:
+        pass
+    except KeyboardInterrupt:
+        if run.best is None:
+            raise
+    return run.placement()
 
 
 def members(problem: Problem) -> tuple[str, ...]:
@@ -83,19 +107,121 @@ def members(problem: Problem) -> tuple[str, ...]:
     return cheap if slow else (*cheap, "greedy_by_size", "greedy_by_breadth", "greedy_in_order")
 
 
-def _refuse_overlapping_fixed(problem: Problem) -> None:
-    rows = np.flatnonzero(problem.fixed >= 0)
-    if len(rows) < 2:
-        return
-    mine = np.isin(problem.gaps[:, 0], rows)
-    gaps = problem.gaps[mine].copy()
-    gaps[:, 0] = np.searchsorted(rows, gaps[:, 0])
-    names = [f"{i}" if problem.id is None else problem.id[i] for i in rows]
-    part = Problem(problem.size[rows], problem.start[rows], problem.end[rows], gaps=gaps, id=names)
-    try:
-        check_fast(part, problem.fixed[rows])
-    except ConflictError as error:
-        pair = tuple(int(rows[k]) for k in error.pair)
-        raise ProblemError(
-            f"the fixed offsets of blocks {pair[0]} and {pair[1]} contradict each other: {error}"
-        ) from None
+class _Stop(Exception):  # noqa: N818 (no error)
+    """Nothing better is wanted, or nothing better exists."""
+
+
+class _Run:
+    """The best placement so far of one call, and what is known about how good it is."""
+
+    def __init__(
+        self, problem: Problem, capacity: int | None, progress: Callable[[Progress], object] | None
+    ) -> None:
+        self._began = time.perf_counter()
+        self._problem = problem
+        self._capacity = capacity
+        self._progress = progress
+        self.reduction = reduce(problem)
+        _refuse_overlapping_fixed(problem, self.reduction)
+        least = bound(problem, self.reduction)
+        self._lower_bound = least.bytes
+        self._witness = _witness(problem, least)
+        if capacity is not None and capacity < least.bytes:
+            raise InfeasibleError(
+                f"a capacity of {capacity} bytes is below the lower bound of {least.bytes}: {self._witness}"
+            )
+        self.target = max(least.bytes, capacity or 0)
+        self.best: IntArray | None = None
+        self._peak = 0
+        self._solver = ""
+
+    def attempt(self, name: str, solve: Solver, options: Options) -> None:
+        """Run a solver on the reduced problem and keep what is better.
+
+        Raises
+        ------
+        _Stop
+            The target is met.
+        """
+        answer = solve(self.reduction.problem, replace(options, report=lambda peak: self._report(peak, name)))
+        offsets, proved = answer if isinstance(answer, Answer) else (answer, 0)
+        if proved > self._lower_bound and self.reduction.exact:
+            self._lower_bound, self._witness = proved, f"a search found nothing below {proved} bytes"
+        if offsets is not None:
+            self._keep(name, self.reduction.expand(np.asarray(offsets, dtype=np.int64)))
+        if self._capacity is not None and self._lower_bound > self._capacity:
+            raise InfeasibleError(
+                f"no placement fits a capacity of {self._capacity} bytes: a search was finished without one"
+            )
+        if self.best is not None and self._peak <= max(self._lower_bound, self._capacity or 0):
+            raise _Stop
+
+    def _keep(self, name: str, offsets: IntArray) -> None:
+        check_fast(self._problem, offsets)
+        peak = peak_of(self._problem, offsets)
+        if self.best is None or peak < self._peak:
+            self.best, self._peak, self._solver = offsets, peak, name
+            if not self._report(peak, name):
+                raise _Stop
+
+    def _report(self, peak: int, name: str) -> bool:
+        if self._progress is None:
+            return True
+        seconds = time.perf_counter() - self._began
+        return self._progress(Progress(peak, self._lower_bound, name, seconds)) is not False
+
+    def placement(self) -> Placement:
+        """Return the best placement, with what is known about it."""
+        if self.best is None:
+            raise InfeasibleError(
+                f"no placement within {self._capacity} bytes was found in time; the lower bound is "
+                f"{self._lower_bound} bytes, so one may exist"
+            )
+        self.best.flags.writeable = False
+        status: Status = "feasible"
+        if self._peak == self._lower_bound:
+            status = "optimal"
+        elif self._capacity is not None and self._peak > self._capacity:
+            status = "unknown"
+        return Placement(
+            self.best,
+            self._peak,
+            self._lower_bound,
+            self._solver,
+            time.perf_counter() - self._began,
+            status,
+            self._witness,
+        )
+
+
+def _witness(problem: Problem, least: Bound) -> str:
+    if not len(problem):
+        return "there are no blocks"
+    if least.moment is None:
+        return f"two blocks that are kept apart need {least.bytes} bytes"
+    return f"the blocks alive at tick {least.moment} need {least.bytes} bytes"
+
+
+def _refuse_overlapping_fixed(problem: Problem, reduction: Reduction) -> None:
+    """Look at the blocks themselves first, to name them; then at what ties make of them."""
+    for blocks, exact in ((problem, True), (reduction.problem, reduction.exact)):
+        rows = np.flatnonzero(blocks.fixed >= 0)
+        try:
+            check_fast(restricted(blocks, rows), blocks.fixed[rows])
+        except ConflictError as error:
+            one, other = (int(rows[k]) for k in error.pair)
+            if blocks is problem and one in (i for g in problem.together for i in g.tolist()):
+                continue  # may overlap in time; where not, the reduced problem tells
+            if not exact:
+                raise UnsupportedConstraintError(
+                    f"a fixed block lies in the hole that a contiguous group leaves; no solver can do that: {error}"
+                ) from None
+            names = [str(one), str(other)]
+            if blocks is not problem:
+                members = [np.flatnonzero(reduction.block == k).tolist() for k in (one, other)]
+                names = [str(rows if len(rows) > 1 else rows[0]) for rows in members]
+            raise ProblemError(
+                f"the fixed offsets of blocks {names[0]} and {names[1]} contradict each other: {error}"
+            ) from None
+        if not problem.constrained:
+            return

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from .problem import IntArray, Problem
+
+Status = Literal["optimal", "feasible", "unknown"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,20 +25,31 @@ class Placement:
         Bytes that the arena needs: the maximum of offset + size (0 without blocks).
     lower_bound
         No placement of this problem has a smaller peak.
-    optimal
-        Whether the peak is proved to be the smallest.
     solver
         Name of the solver that found it.
     seconds
         Wall-clock time that solving took.
+    status
+        ``"optimal"``: no placement has a smaller peak. ``"feasible"``: valid, and within the capacity where one was
+        given. ``"unknown"``: the peak is above the capacity, and it is not known whether it has to be. What is
+        ``"infeasible"`` has no placement: see `stowplan.errors.InfeasibleError`.
+    witness
+        Why no placement is below the lower bound, in words: the moment at which it is attained, or that a search was
+        finished.
     """
 
     offsets: IntArray
     peak: int
     lower_bound: int
-    optimal: bool
     solver: str
     seconds: float
+    status: Status
+    witness: str
+
+    @property
+    def optimal(self) -> bool:
+        """Whether the peak is proved to be the smallest."""
+        return self.status == "optimal"
 
     @property
     def gap(self) -> float:

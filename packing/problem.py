@@ -65,6 +65,12 @@ class Problem:
         Offsets demanded, (n,), -1 where the packer is free.
     id
         Names of the blocks, kept for files and pictures; row numbers where None.
+    apart
+        (k, 2) rows of two blocks whose address ranges are disjoint even where their lifetimes are.
+    contiguous
+        Groups of rows, each a list: every block begins where the one before it in the list ends.
+    together
+        Groups of rows, each a list: the blocks have the same offset, and may share bytes while both are alive.
 
     Raises
     ------
@@ -76,7 +82,19 @@ class Problem:
     ``gaps`` is stored as (m, 5), sorted by block and start, and holds 0, 0 for every empty window.
     """
 
-    __slots__ = ("_pieces", "alignment", "end", "fixed", "gaps", "id", "size", "start")
+    __slots__ = (
+        "_pieces",
+        "alignment",
+        "apart",
+        "contiguous",
+        "end",
+        "fixed",
+        "gaps",
+        "id",
+        "size",
+        "start",
+        "together",
+    )
 
     size: IntArray
     start: IntArray
@@ -85,6 +103,9 @@ class Problem:
     alignment: IntArray
     fixed: IntArray
     id: tuple[str, ...] | None
+    apart: IntArray
+    contiguous: tuple[IntArray, ...]
+    together: tuple[IntArray, ...]
     _pieces: Pieces | None
 
     def __init__(
@@ -97,6 +118,9 @@ class Problem:
         alignment: npt.ArrayLike = 1,
         fixed: npt.ArrayLike | None = None,
         id: Iterable[object] | None = None,  # noqa: A002 (the files' word)
+        apart: npt.ArrayLike | None = None,
+        contiguous: Iterable[npt.ArrayLike] = (),
+        together: Iterable[npt.ArrayLike] = (),
     ) -> None:
         size_, start_, end_ = _column("size", size), _column("start", start), _column("end", end)
         n = len(size_)
@@ -141,6 +165,9 @@ class Problem:
             ("alignment", alignment_),
             ("fixed", fixed_),
             ("id", names),
+            ("apart", _apart(apart, n)),
+            ("contiguous", _groups("contiguous", contiguous, n)),
+            ("together", _groups("together", together, n)),
             ("_pieces", None),
         ):
             object.__setattr__(self, name, value)
@@ -156,27 +183,43 @@ class Problem:
         return len(self.size)
 
     def __repr__(self) -> str:
-        return f"Problem({len(self)} blocks, {len(self.gaps)} gaps, {int((self.fixed >= 0).sum())} fixed)"
+        counts = [f"{len(self)} blocks", f"{len(self.gaps)} gaps", f"{int((self.fixed >= 0).sum())} fixed"]
+        for name in ("apart", "contiguous", "together"):
+            if len(getattr(self, name)):
+                counts.append(f"{len(getattr(self, name))} {name}")
+        return f"Problem({', '.join(counts)})"
 
     def __eq__(self, other: object) -> bool:
         """Equal in every column; ids count too."""
         if not isinstance(other, Problem):
             return NotImplemented
-        columns = ("size", "start", "end", "gaps", "alignment", "fixed")
-        return self.id == other.id and all(
-            np.array_equal(getattr(self, c), getattr(other, c)) for c in columns
+        columns = ("size", "start", "end", "gaps", "alignment", "fixed", "apart")
+        return (
+            self.id == other.id
+            and all(np.array_equal(getattr(self, c), getattr(other, c)) for c in columns)
+            and all(
+                [g.tolist() for g in getattr(self, c)] == [g.tolist() for g in getattr(other, c)]
+                for c in ("contiguous", "together")
+            )
         )
 
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.size, self.start, self.end, self.gaps, self.alignment, self.fixed, self.id)
+        names = ("gaps", "alignment", "fixed", "id", "apart", "contiguous", "together")
+        return _rebuild, (self.size, self.start, self.end, {name: getattr(self, name) for name in names})
+
+    @property
+    def constrained(self) -> bool:
+        """Whether blocks are tied to each other: apart, contiguous or together."""
+        return bool(len(self.apart) or self.contiguous or self.together)
 
     @classmethod
     def from_csv(cls, path: str | os.PathLike[str]) -> Problem:
         """Read google/minimalloc's CSV; see `stowplan.minimalloc`.
 
-        A column ``offset`` fixes the blocks, -1 excepted; ``hint`` is not used.
+        A column ``offset`` fixes the blocks, -1 excepted; ``hint`` is not used. The format has no words for
+        `apart`, `contiguous` and `together`.
 
         Raises
         ------
@@ -223,9 +266,8 @@ class Problem:
         return self._pieces
 
 
-def _rebuild(size: IntArray, start: IntArray, end: IntArray, gaps: IntArray, *rest: Any) -> Problem:
-    alignment, fixed, names = rest
-    return Problem(size, start, end, gaps=gaps, alignment=alignment, fixed=fixed, id=names)
+def _rebuild(size: IntArray, start: IntArray, end: IntArray, options: dict[str, Any]) -> Problem:
+    return Problem(size, start, end, **options)
 
 
 def _own(values: npt.ArrayLike) -> IntArray:
@@ -279,6 +321,32 @@ def _refuse_large(
         )
     if int(end.max()) - int(start.min()) > _MAX:
         raise ProblemError("the span of all lifetimes exceeds 64-bit integers")
+
+
+def _apart(pairs: npt.ArrayLike | None, n: int) -> IntArray:
+    rows = _integers("apart", [] if pairs is None else pairs)
+    if rows.size == 0:
+        return _own(np.empty((0, 2), dtype=np.int64))
+    if rows.ndim != 2 or rows.shape[1] != 2:
+        raise ProblemError(f"apart has the shape {rows.shape}; expected (k, 2)")
+    for row in rows.tolist():
+        _refuse_rows("apart", row, n)
+    return _own(rows)
+
+
+def _groups(name: str, groups: Iterable[npt.ArrayLike], n: int) -> tuple[IntArray, ...]:
+    columns = [_column(f"a group of {name}", group) for group in groups]
+    for column in columns:
+        _refuse_rows(name, column.tolist(), n)
+    return tuple(column for column in columns if len(column) > 1)
+
+
+def _refuse_rows(name: str, rows: list[int], n: int) -> None:
+    for i in rows:
+        if not 0 <= i < n:
+            raise ProblemError(f"{name} names block {i}; expected 0 to {n - 1}")
+    if len(set(rows)) < len(rows):
+        raise ProblemError(f"{name} names a block twice in {rows}")
 
 
 def _gaps(gaps: npt.ArrayLike | None, size: IntArray, start: IntArray, end: IntArray) -> IntArray:

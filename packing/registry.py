@@ -1,8 +1,9 @@
 """Solvers by name.
 
-A solver is a function from a problem to offsets: it gets the problem and the options, and returns int64 (n,).
-It must honour gaps, alignment and fixed offsets, be deterministic for equal options, and leave the problem
-alone. What it returns is validated by the caller.
+A solver is a function from a problem to offsets: it gets the problem and the options, and returns int64 (n,), or
+an `Answer` where it has proved something. It must honour gaps, alignment and fixed offsets, be deterministic for
+equal options, and leave the problem alone. Blocks tied to each other never reach it: see `packing.constraints`. What
+it returns is validated by the caller.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 from ..errors import UnknownSolverError
 from .problem import IntArray, Problem
@@ -27,14 +29,36 @@ class Options:
         Threads that it may use at most.
     seed
         For solvers that draw random numbers.
+    target
+        A peak that is good enough: the lower bound, or a capacity above it.
+    capacity
+        Where not None, the only question is whether a placement with this peak exists.
+    incumbent
+        A valid placement, (n,), to start from.
+    report
+        To be called with the peak of every improvement; where it returns False, the solver stops with its best.
     """
 
     time_limit: float | None = None
     threads: int = 1
     seed: int = 0
+    target: int = 0
+    capacity: int | None = None
+    incumbent: IntArray | None = None
+    report: Callable[[int], bool] | None = None
 
 
-Solver = Callable[[Problem, Options], IntArray]
+class Answer(NamedTuple):
+    """Offsets, and the greatest lower bound that the solver has proved for the problem it was given.
+
+    ``offsets`` is None where there is no placement, or where none was found in time.
+    """
+
+    offsets: IntArray | None
+    lower_bound: int
+
+
+Solver = Callable[[Problem, Options], "IntArray | Answer"]
 
 _solvers: dict[str, Solver] = {}
 

@@ -65,8 +65,10 @@ class DevicePool {
   }
 
  private:
+  static constexpr Bytes kUnit = 512;  // what CuPy's own pool rounds to, and what CUDA aligns to
+
   std::mutex mutex_;
-  Replay replay_;
+  Replay replay_{kUnit};
 };
 
 }  // namespace stowplan::allocator

@@ -1,49 +1,56 @@
 #include "host_pool.hpp"
 
-#include <algorithm>
-#include <utility>
+#include <sys/mman.h>
+#include <unistd.h>
 
 namespace stowplan::allocator {
 
-HostArena::HostArena(const Upstream& upstream, Bytes size)
-    : upstream_(upstream),
-      reserved_(static_cast<std::size_t>(size) + kHostAlignment),
-      memory_(upstream.malloc(upstream.ctx, reserved_)),
-      base_(memory_ == nullptr
-                ? 0
-                : (reinterpret_cast<std::uintptr_t>(memory_) + kHostAlignment - 1) / kHostAlignment * kHostAlignment) {}
+namespace {
+
+constexpr std::size_t kMostAddresses = std::size_t{1} << 40;
+constexpr std::size_t kHugePage = std::size_t{1} << 21;
+constexpr std::size_t kWorthHugePages = std::size_t{1} << 22;  // as NumPy's own handler has it
+
+std::size_t round_up(std::size_t x, std::size_t unit) { return (x + unit - 1) / unit * unit; }
+
+}  // namespace
 
 HostArena::~HostArena() {
-  if (memory_ != nullptr) upstream_.free(upstream_.ctx, memory_, reserved_);
+  if (memory_ != nullptr) munmap(memory_, addresses_);
 }
 
-HostArena::HostArena(HostArena&& other) noexcept
-    : upstream_(other.upstream_),
-      reserved_(other.reserved_),
-      memory_(std::exchange(other.memory_, nullptr)),
-      base_(std::exchange(other.base_, 0)) {}
-
-HostArena& HostArena::operator=(HostArena&& other) noexcept {
-  std::swap(upstream_, other.upstream_);
-  std::swap(reserved_, other.reserved_);
-  std::swap(memory_, other.memory_);
-  std::swap(base_, other.base_);
-  return *this;
+bool HostArena::grow(Bytes size) {
+  if (size <= size_) return true;
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const std::size_t wanted = round_up(static_cast<std::size_t>(size), page);
+  if (memory_ == nullptr && !set_aside(wanted)) return false;
+  if (wanted > addresses_ || mprotect(memory_, wanted, PROT_READ | PROT_WRITE) != 0) return false;
+#ifdef MADV_HUGEPAGE
+  if (wanted >= kWorthHugePages) madvise(memory_, round_up(wanted, kHugePage), MADV_HUGEPAGE);
+#endif
+  size_ = size;
+  return true;
 }
 
-void HostReplay::own(HostArena arena, Bytes size) {
-  reserve(arena.base(), size);
-  owned_.push_back(std::move(arena));
-}
-
-std::vector<HostArena> HostReplay::take_dead() {
-  std::vector<HostArena> dead;
-  for (const std::uintptr_t base : take_dead_arenas()) {
-    const auto at = std::find_if(owned_.begin(), owned_.end(), [=](const HostArena& a) { return a.base() == base; });
-    dead.push_back(std::move(*at));
-    owned_.erase(at);
+// The widest range that the system allows (an address space limit may be set), aligned to huge pages.
+bool HostArena::set_aside(std::size_t least) {
+  for (std::size_t bytes = kMostAddresses; bytes >= least + kHugePage; bytes /= 2) {
+    void* range = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (range == MAP_FAILED) continue;
+    const auto begin = reinterpret_cast<std::uintptr_t>(range);
+    const std::size_t lead = round_up(begin, kHugePage) - begin;
+    if (lead > 0) munmap(range, lead);
+    memory_ = reinterpret_cast<void*>(begin + lead);
+    addresses_ = bytes - lead;
+    return true;
   }
-  return dead;
+  return false;
+}
+
+bool HostReplay::grow(Bytes size) {
+  if (!memory_.grow(size)) return false;
+  reserve(memory_.base(), memory_.size());
+  return true;
 }
 
 bool host_begin_step(HostMemory& memory, const PlanPtr& plan, const std::vector<PlanPtr>& others) {
@@ -52,7 +59,6 @@ bool host_begin_step(HostMemory& memory, const PlanPtr& plan, const std::vector<
 }
 
 StepOutcome host_end_step(HostMemory& memory) {
-  const auto dead = memory.locked([](HostReplay& replay) { return replay.take_dead(); });
   return memory.locked([](HostReplay& replay) { return replay.end_step(); });
 }
 
@@ -73,12 +79,7 @@ void host_set_interrupted(HostMemory& memory, bool interrupted) {
 }
 
 bool host_reserve(HostMemory& memory, Bytes size) {
-  if (size <= memory.locked([](HostReplay& replay) { return replay.arena().size; })) return true;
-  HostArena arena(memory.upstream(), size);
-  if (arena.base() == 0) return false;
-  memory.locked([&](HostReplay& replay) { replay.own(std::move(arena), size); });
-  const auto dead = memory.locked([](HostReplay& replay) { return replay.take_dead(); });
-  return true;
+  return memory.locked([=](HostReplay& replay) { return replay.arena().size >= size || replay.grow(size); });
 }
 
 }  // namespace stowplan::allocator

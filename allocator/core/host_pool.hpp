@@ -1,5 +1,4 @@
-// The replay core as the service of a HostMemory, and what needs both: steps of this thread, and arenas made of
-// upstream's memory.
+// The replay core as the service of a HostMemory, and what needs both: steps of this thread, and the arena's memory.
 #pragma once
 
 #include <cstddef>
@@ -15,34 +14,38 @@ namespace stowplan::allocator {
 using profiler::Upstream;
 
 // Widest vector loads and a cache line: more than NumPy's default promises.
-constexpr std::size_t kHostAlignment = 64;
+constexpr Bytes kHostAlignment = 64;
 
-// Upstream's memory for one arena.
+// An arena that grows in place: a wide range of addresses is set aside (which takes no memory), and as much of it is
+// made usable as is asked for. So a larger plan never needs a second arena beside the first.
 class HostArena {
  public:
-  HostArena(const Upstream& upstream, Bytes size);
+  HostArena() = default;
   ~HostArena();
-  HostArena(HostArena&& other) noexcept;
-  HostArena& operator=(HostArena&& other) noexcept;
+  HostArena(const HostArena&) = delete;
+  HostArena& operator=(const HostArena&) = delete;
 
-  std::uintptr_t base() const { return base_; }  // aligned; 0 where upstream had no memory
+  // False, and nothing changed, where the system has no memory or no addresses for it.
+  bool grow(Bytes size);
+  std::uintptr_t base() const { return reinterpret_cast<std::uintptr_t>(memory_); }
+  Bytes size() const { return size_; }
 
  private:
-  Upstream upstream_;
-  std::size_t reserved_;
-  void* memory_;
-  std::uintptr_t base_;
+  bool set_aside(std::size_t bytes);
+
+  void* memory_ = nullptr;
+  std::size_t addresses_ = 0;
+  Bytes size_ = 0;
 };
 
-// Replay that owns its arenas.
+// Replay that owns its arena.
 class HostReplay : public Replay {
  public:
-  explicit HostReplay(const Upstream&) {}
-  void own(HostArena arena, Bytes size);
-  std::vector<HostArena> take_dead();  // to be destroyed by the caller, outside the lock
+  explicit HostReplay(const Upstream&) : Replay(kHostAlignment) {}
+  bool grow(Bytes size);
 
  private:
-  std::vector<HostArena> owned_;
+  HostArena memory_;
 };
 
 using HostMemory = profiler::HostMemory<HostReplay>;
@@ -55,8 +58,7 @@ void host_reset_peaks(HostMemory& memory);
 
 void host_set_interrupted(HostMemory& memory, bool interrupted);
 
-// Makes the arena at least this large; the former one goes when nothing lives in it any more.
-// False, and nothing changed, where upstream has no memory for it.
+// Makes the arena at least this large. False, and nothing changed, where there is no memory for it.
 bool host_reserve(HostMemory& memory, Bytes size);
 
 }  // namespace stowplan::allocator

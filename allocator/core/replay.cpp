@@ -28,7 +28,7 @@ std::uint64_t& count(Counters& counters, Reason reason) {
 
 }  // namespace
 
-Replay::Replay() : arenas_(1) {}
+Replay::Replay(Bytes unit) : arenas_(1), unit_(unit) {}
 
 // ---------------------------------------------------------------------------------------------------- requests
 
@@ -47,11 +47,13 @@ Grant Replay::request(Bytes size, Stream stream, ThreadId thread) {
   } else {
     block.birth = recorder_.allocate(size, stream);
     if (plan_ == nullptr) {
-      grant = send_upstream(block, Reason::no_plan);
+      grant = invite(block, Reason::no_plan);
     } else if (const RequestNumber k = align(size); k == kNoRequest) {
       clean_ = false;
-      grant = send_upstream(block, Reason::mismatch);
+      ++lost_in_a_row_;
+      grant = invite(block, Reason::mismatch);
     } else {
+      lost_in_a_row_ = 0;
       grant = serve_planned(k, block);
     }
   }
@@ -63,7 +65,8 @@ Grant Replay::request(Bytes size, Stream stream, ThreadId thread) {
 Grant Replay::serve_planned(RequestNumber k, Block& block) {
   const Bytes offset = plan_->offset[k];
   if (offset == kUnplanned) return send_upstream(block, Reason::escaped);
-  if (plan_->stream[k] != block.stream) {
+  if (!arena_stream_) arena_stream_ = block.stream;
+  if (block.stream != *arena_stream_) {
     clean_ = false;
     return send_upstream(block, Reason::stream);
   }
@@ -72,8 +75,9 @@ Grant Replay::serve_planned(RequestNumber k, Block& block) {
   block.capacity = plan_->capacity[k];
   if (!late_.empty() && late_.intersects({block.address, block.address + static_cast<std::uintptr_t>(block.capacity)})) {
     clean_ = false;
-    return send_upstream(block, Reason::late);
+    return invite(block, Reason::late);
   }
+  if (holes_) holes_->take({block.address, block.address + static_cast<std::uintptr_t>(block.capacity)});
   block.where = Where::slot;
   block.slot = k;
   block.arena = static_cast<std::uint32_t>(arenas_.size() - 1);
@@ -93,6 +97,51 @@ Grant Replay::send_upstream(Block& block, Reason reason) {
   return {0, blocks_.insert(block), static_cast<std::uint8_t>(reason)};
 }
 
+// Serves as a guest of the arena, or upstream where there is no room.
+Grant Replay::invite(Block& block, Reason reason) {
+  Arena& arena = arenas_.back();
+  if (arena.size == 0 || block.stream != arena_stream_) return send_upstream(block, reason);
+  if (!holes_) find_holes();
+  const Bytes capacity = (std::max<Bytes>(block.size, 1) + unit_ - 1) / unit_ * unit_;
+  const bool given_up = plan_ == nullptr || lost_in_a_row_ >= kGivenUp;
+  const std::uintptr_t address = holes_->best_fit(static_cast<std::uintptr_t>(capacity), kHoleTries,
+                                                  [&](Range r) { return given_up || !wanted_soon(r); });
+  if (address == 0) return send_upstream(block, reason);
+  block.address = address;
+  block.capacity = capacity;
+  block.where = Where::late;
+  block.slot = kNoRequest;
+  block.arena = static_cast<std::uint32_t>(arenas_.size() - 1);
+  ++arena.live;
+  ++counters_.guests;
+  ++count(counters_, reason);
+  const BlockId id = blocks_.insert(block);
+  late_.insert(range_of(id));
+  holes_->take(range_of(id));
+  return {address, id, static_cast<std::uint8_t>(reason)};
+}
+
+bool Replay::wanted_soon(Range r) const {
+  const std::size_t end = std::min<std::size_t>(plan_->size(), cursor_ + kHorizon);
+  const std::uintptr_t base = arenas_.back().base;
+  for (std::size_t k = cursor_; k < end; ++k) {
+    if (plan_->offset[k] == kUnplanned) continue;
+    const std::uintptr_t begin = base + static_cast<std::uintptr_t>(plan_->offset[k]);
+    if (r.intersects({begin, begin + static_cast<std::uintptr_t>(plan_->capacity[k])})) return true;
+  }
+  return false;
+}
+
+void Replay::find_holes() {
+  const Arena& arena = arenas_.back();
+  holes_.emplace(Range{arena.base, arena.base + static_cast<std::uintptr_t>(arena.size)});
+  for (BlockId id = 0; id < blocks_.extent(); ++id) {
+    const Block& block = blocks_[id];
+    const bool in_arena = block.where == Where::slot || block.where == Where::late;
+    if (in_arena && in_current_arena(block)) holes_->take(range_of(id));
+  }
+}
+
 void Replay::adopt(BlockId id, std::uintptr_t address) { blocks_[id].address = address; }
 
 void Replay::cancel(BlockId id) { release(id); }
@@ -107,6 +156,7 @@ bool Replay::release(BlockId id) {
     if (block.where == Where::slot) in_slot_[block.slot] = kNoBlock;
     if (block.where == Where::late) late_.erase(block.address);
     --arenas_[block.arena].live;
+    if (holes_ && in_current_arena(block)) holes_->give(range_of(id));
   }
   blocks_[id].where = Where::nowhere;
   blocks_.erase(id);
@@ -152,14 +202,9 @@ bool Replay::follow_shorter() {
 // Makes `plan` the one that is followed; what lives in the slots of the former one is late to it.
 void Replay::follow(PlanPtr plan) {
   if (plan == plan_) return;
-  std::vector<Range> leftovers;
   for (const BlockId id : in_slot_) {
-    if (id == kNoBlock) continue;
-    leftovers.push_back(range_of(id));
-    blocks_[id].slot = kNoRequest;
-    blocks_[id].where = Where::late;
+    if (id != kNoBlock) make_late(id);
   }
-  late_.insert_all(std::move(leftovers));
   plan_ = std::move(plan);
   in_slot_.assign(plan_ == nullptr ? 0 : plan_->size(), kNoBlock);
 }
@@ -234,6 +279,8 @@ bool Replay::begin_step(ThreadId thread, PlanPtr plan, std::vector<PlanPtr> othe
   follow(std::move(plan));
   owner_ = thread;
   interrupted_ = false;
+  lost_in_a_row_ = 0;
+  holes_.reset();
   exact_so_far_ = true;
   cursor_ = 0;
   alignment_ = Alignment::exact;
@@ -267,8 +314,14 @@ void Replay::set_interrupted(ThreadId thread, bool interrupted) {
 }
 
 void Replay::reserve(std::uintptr_t base, Bytes size) {
-  arenas_.push_back({base, size, 0});
-  counters_.arena_bytes += size;
+  if (Arena& arena = arenas_.back(); arena.base == base) {
+    counters_.arena_bytes += size - arena.size;
+    arena.size = size;
+  } else {
+    arenas_.push_back({base, size, 0});
+    counters_.arena_bytes += size;
+  }
+  holes_.reset();
   note_peaks();
 }
 

@@ -28,6 +28,14 @@
 // the slots of the plan that is left joins the late set: always safe, and free of conflicts where the packer gave the
 // common beginning the same offsets.
 //
+// Guests. A request that the plan does not know (or has no room for) looks for a hole in the arena before it goes
+// upstream, so that memory is not reserved twice: best fit, in a hole that the plan will not need for the next kHorizon
+// requests; or, when kGivenUp requests in a row were not recognised and so the plan is given up for now, in any. A guest
+// stands in the late set, like everything that the plan does not know to be there.
+//
+// Streams. An arena belongs to the stream that it first served; requests on others go upstream, since nothing is known
+// of the order in which two streams use an address.
+//
 // The cursor never moves back within a step, so the due lists are walked once. A wrong guess costs requests served
 // upstream, never an overlap.
 //
@@ -37,9 +45,11 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "block_table.hpp"
+#include "holes.hpp"
 #include "host_memory.hpp"
 #include "plan.hpp"
 #include "range_set.hpp"
@@ -80,6 +90,7 @@ struct Counters {
   std::array<std::uint64_t, kReasons> requests{};  // by reason
   std::uint64_t smaller = 0;                       // replayed in a slot larger than asked for
   std::uint64_t missing = 0;                       // planned requests that did not come
+  std::uint64_t guests = 0;                        // not served from the plan, but from the arena
   Bytes live_bytes = 0;                            // asked for and not freed
   Bytes peak_live_bytes = 0;
   Bytes upstream_bytes = 0;  // of which upstream serves
@@ -98,8 +109,12 @@ struct StepOutcome {
 class Replay {
  public:
   static constexpr RequestNumber kWindow = 64;
+  static constexpr RequestNumber kHorizon = 64;
+  static constexpr int kGivenUp = 32;
+  static constexpr int kHoleTries = 8;
 
-  Replay();
+  // `unit`: bytes to which guests are rounded up and aligned, relative to the arena.
+  explicit Replay(Bytes unit);
 
   // The service that HostMemory asks (host_memory.hpp).
   Grant request(Bytes size, Stream stream, ThreadId thread);
@@ -118,7 +133,8 @@ class Replay {
   bool in_step() const { return recorder_.in_step(); }
   void set_timestamps(bool on) { recorder_.set_timestamps(on); }
 
-  // Makes [base, base + size) the arena. The old one is retired: it goes when its last block has gone.
+  // Makes [base, base + size) the arena. It may grow the present one; else that is retired: it goes when its last block
+  // has gone.
   void reserve(std::uintptr_t base, Bytes size);
   const Arena& arena() const { return arenas_.back(); }
 
@@ -150,6 +166,10 @@ class Replay {
 
   Grant serve_planned(RequestNumber k, Block& block);
   Grant send_upstream(Block& block, Reason reason);
+  Grant invite(Block& block, Reason reason);
+  bool wanted_soon(Range r) const;
+  void find_holes();
+  bool in_current_arena(const Block& block) const { return block.arena + 1 == arenas_.size(); }
   RequestNumber align(Bytes size);
   bool follow_another(Bytes size);
   bool follow_shorter();
@@ -168,14 +188,18 @@ class Replay {
   PlanPtr plan_;                 // valid: its placement was checked
   std::vector<PlanPtr> others_;  // what the step may follow instead
   std::vector<BlockId> in_slot_;  // per request number: the block on schedule there
-  RangeSet late_;
-  std::vector<Arena> arenas_;  // the last one is current
+  RangeSet late_;                 // ranges of what lives in the arena and is not in a slot
+  std::vector<Arena> arenas_;     // the last one is current
+  std::optional<Holes> holes_;  // of the current arena; kept from the first guest of a step to its end
   Counters counters_;
 
+  const Bytes unit_;
+  std::optional<Stream> arena_stream_;
   ThreadId owner_ = 0;
   RequestNumber cursor_ = 0;  // the request that the plan expects
   Alignment alignment_ = Alignment::exact;  // of the previous request
   Bytes previous_ = 0;                      // its size, where it was not exact
+  int lost_in_a_row_ = 0;
   bool exact_so_far_ = true;                // every request of the step was
   bool interrupted_ = false;
   bool clean_ = true;

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from stowplan.errors import ProblemError, UnknownSolverError
-from stowplan.packing import Problem, check, lower_bound, pack, solvers
-from stowplan.packing.registry import register
+from stowplan.errors import InfeasibleError, ProblemError, UnknownSolverError
+from stowplan.packing import Problem, check, lower_bound, pack, registry, solvers
+from stowplan.packing.registry import Answer, register
 
 from .problems import data, problems, training_step
 
@@ -46,7 +46,8 @@ def test_nothing_to_place():
 
 def test_an_unknown_solver_lists_the_names():
     with pytest.raises(
-        UnknownSolverError, match="named 'worst'; expected one of: auto, best_fit, best_fit_orders, greedy_by_"
+        UnknownSolverError,
+        match="named 'worst'; expected one of: auto, best_fit, best_fit_orders, greedy_by_",
     ):
         pack(Problem([1], [0], [1]), "worst")
 
@@ -57,7 +58,9 @@ def test_fixed_blocks_that_overlap_are_named_by_row():
         pack(problem)
 
 
-@pytest.mark.parametrize("options", [{"time_limit": -1}, {"time_limit": float("nan")}, {"threads": 0}])
+@pytest.mark.parametrize(
+    "options", [{"time_limit": -1}, {"time_limit": float("nan")}, {"threads": 0}, {"capacity": -1}]
+)
 def test_arguments_out_of_range(options):
     with pytest.raises(ProblemError, match=next(iter(options))):
         pack(Problem([1], [0], [1]), **options)
@@ -86,3 +89,81 @@ def test_the_hard_problems_get_valid_placements(letter):
     problem = data(f"minimalloc/{letter}.1048576.csv")
     for name in solvers:
         check(problem, pack(problem, name).offsets)
+
+
+def test_a_capacity_below_the_lower_bound_is_refused_with_its_witness():
+    with pytest.raises(InfeasibleError, match=r"capacity of 15 bytes .* of 16: .* alive at tick 20 need 16"):
+        pack(Problem([5, 7, 9], [0, 10, 20], [15, 30, 30]), capacity=15)
+
+
+def test_a_capacity_is_enough():
+    problem = Problem([10, 20, 30, 40, 50], [0, 1, 2, 3, 0], [2, 3, 4, 5, 2])
+    assert pack(problem, "greedy_by_size").status == "feasible"
+    assert pack(problem, "greedy_by_size", capacity=90).status == "feasible"
+    unknown = pack(problem, "greedy_by_size", capacity=85)
+    assert (unknown.status, unknown.peak, unknown.optimal) == ("unknown", 90, False)
+    # It stops at the first that is low enough.
+    assert pack(data("minimalloc/A.1048576.csv"), capacity=10**9).solver == "best_fit"
+
+
+def test_the_witness_is_in_words():
+    optimal = pack(Problem([5, 7, 9], [0, 10, 20], [15, 30, 30]))
+    assert (optimal.status, optimal.witness) == ("optimal", "the blocks alive at tick 20 need 16 bytes")
+    assert pack(Problem([], [], [])).witness == "there are no blocks"
+
+
+@pytest.fixture
+def scripted():
+    """Register a solver for one test."""
+    names = []
+
+    def add(name, function):
+        register(name)(function)
+        names.append(name)
+
+    yield add
+    for name in names:
+        registry._solvers.pop(name)
+
+
+HARD = Problem([10, 20, 30, 40, 50], [0, 1, 2, 3, 0], [2, 3, 4, 5, 2])  # by size: 90, optimum 80
+
+
+def test_a_proof_makes_the_bound_and_the_witness(scripted):
+    scripted("prover", lambda problem, options: Answer(np.array([50, 70, 40, 0, 0]), 90))
+    placement = pack(HARD, "prover")
+    assert (placement.status, placement.lower_bound) == ("optimal", 90)
+    assert placement.witness == "a search found nothing below 90 bytes"
+
+
+def test_a_proof_refuses_a_capacity(scripted):
+    scripted("refuter", lambda problem, options: Answer(None, options.capacity + 1))
+    with pytest.raises(InfeasibleError, match="capacity of 85 bytes: a search was finished without one"):
+        pack(HARD, "refuter", capacity=85)
+
+
+def test_a_solver_that_finds_nothing_in_time_says_so(scripted):
+    scripted("late", lambda problem, options: Answer(None, 0))
+    with pytest.raises(InfeasibleError, match="85 bytes was found in time; the lower bound is 80 bytes"):
+        pack(HARD, "late", capacity=85)
+
+
+def test_progress_hears_of_every_improvement_and_may_end_the_search(scripted):
+    heard = []
+    best = pack(data("minimalloc/A.1048576.csv"), progress=heard.append)
+    assert [p.peak for p in heard] == sorted({p.peak for p in heard}, reverse=True)
+    assert (heard[-1].peak, heard[-1].solver) == (best.peak, best.solver)
+    assert heard[0].lower_bound == best.lower_bound
+    first = pack(data("minimalloc/A.1048576.csv"), progress=lambda progress: False)
+    assert first.peak == heard[0].peak
+
+
+def test_an_interrupt_returns_the_best_so_far(monkeypatch):
+    def interrupted(problem, options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(registry._solvers, "greedy_by_size", interrupted)
+    placement = pack(data("minimalloc/A.1048576.csv"))
+    check(data("minimalloc/A.1048576.csv"), placement.offsets)
+    with pytest.raises(KeyboardInterrupt):
+        pack(HARD, "greedy_by_size")

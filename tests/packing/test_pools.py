@@ -146,7 +146,7 @@ def test_what_is_alive_at_once_is_reserved(problem):
     pool = CupyPoolModel()
     replay(pool, rounded, steps=2)
     if len(pieces.start):
-        assert pool.peak_reserved >= live_bytes(pieces, pieces.upper)[1].max()
+        assert pool.peak_reserved >= live_bytes(pieces.start, pieces.end, pieces.upper)[1].max()
 
 
 def test_a_training_step_fragments_the_pool():

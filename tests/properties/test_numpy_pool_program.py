@@ -161,7 +161,7 @@ class NumpyPoolProgram(RuleBasedStateMachine):
     def counts_are_conserved(self) -> None:
         if hasattr(self, "pool"):
             stats = self.pool.stats
-            assert stats.upstream == sum(stats.reasons.values())
+            assert stats.upstream + stats.guests == sum(stats.reasons.values())
             assert stats.live_bytes <= stats.peak_live_bytes
             assert stats.peak_reserved_bytes >= stats.arena_bytes
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 WINDOW = 64
+HORIZON = 64
+GIVEN_UP = 32
+UNIT = 1
 UNPLANNED = -1
 
 
@@ -29,9 +32,16 @@ class Block:
     number: int | None  # the planned request that it was served for
 
 
+def overlap(a: int, a_size: int, b: int, b_size: int) -> bool:
+    return a < b + b_size and b < a + a_size
+
+
 @dataclass
 class ReplayTwin:
     arena: int = 0
+    arena_bytes: int = 0
+    guests: int = 0
+    lost: int = 0
     plan: list[PlannedRequest] = field(default_factory=list)
     blocks: dict[int, Block] = field(default_factory=dict)
     step: int = 0
@@ -41,11 +51,12 @@ class ReplayTwin:
     previous: tuple[str, int] | None = None  # ("tentative" or "lost", size)
     reasons: dict[str, int] = field(default_factory=dict)
 
-    def begin_step(self, plan: list[PlannedRequest], arena: int) -> None:
+    def begin_step(self, plan: list[PlannedRequest], arena: int, arena_bytes: int) -> None:
         if plan is not self.plan:
             for block in self.blocks.values():
                 block.number = None  # whatever lives is late to another plan
-        self.plan, self.arena = plan, arena
+        self.plan, self.arena, self.arena_bytes = plan, arena, arena_bytes
+        self.lost = 0
         self.interrupted = False
         self.step += 1
         self.in_step, self.cursor, self.previous = True, 0, None
@@ -54,12 +65,37 @@ class ReplayTwin:
         self.in_step = False
         self.cursor = len(self.plan)
 
-    def request(self, block: int, size: int) -> int:
-        """Return the address, or 0 for upstream."""
+    def request(self, block: int, size: int, answer: int) -> None:
+        """Check the core's answer, an address or 0 for upstream, and take the block in.
+
+        Where a guest is placed is the core's own affair, as long as nobody is there and nobody will be soon.
+        """
         reason, address, number, capacity = self.decide(size)
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
-        self.blocks[block] = Block(address, capacity, self.step, number)
-        return address
+        self.lost = (
+            self.lost + 1
+            if reason == "mismatch"
+            else 0
+            if self.in_step and not self.interrupted
+            else self.lost
+        )
+        if reason in ("mismatch", "late") and answer != 0:
+            capacity = -(-max(size, 1) // UNIT) * UNIT
+            assert (answer - self.arena) % UNIT == 0
+            assert self.arena <= answer
+            assert answer + capacity <= self.arena + self.arena_bytes
+            for other in self.blocks.values():
+                assert not other.address or not overlap(answer, capacity, other.address, other.capacity)
+            if self.lost < GIVEN_UP:
+                for planned in self.plan[self.cursor : self.cursor + HORIZON]:
+                    where = self.arena + planned.offset
+                    assert planned.offset == UNPLANNED or not overlap(
+                        answer, capacity, where, planned.capacity
+                    )
+            self.guests += 1
+        else:
+            assert answer == address
+        self.blocks[block] = Block(answer, capacity, self.step, number)
 
     def release(self, block: int) -> None:
         del self.blocks[block]
@@ -77,7 +113,7 @@ class ReplayTwin:
             return "escaped", 0, None, size
         address = self.arena + planned.offset
         for block in self.blocks.values():
-            overlaps = block.address < address + planned.capacity and address < block.address + block.capacity
+            overlaps = overlap(block.address, block.capacity, address, planned.capacity)
             if block.address and overlaps and self.is_late(block, number):
                 return "late", 0, None, size
         return "replayed", address, number, planned.capacity

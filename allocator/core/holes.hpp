@@ -1,0 +1,79 @@
+// The free ranges of an arena, by address and by size: what a best-fit allocator keeps.
+//
+//     arena    |####....##......####..|      # taken
+//     holes         4       6       2
+//
+// O(log holes) per operation. Built only for a step that has left its plan; a regular one needs no such thing.
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "range_set.hpp"
+
+namespace stowplan::allocator {
+
+class Holes {
+ public:
+  explicit Holes(Range arena) { add(arena); }
+
+  // Precondition: the range is free.
+  void take(Range r) {
+    auto at = std::prev(by_address_.upper_bound(r.begin));
+    const Range hole{at->first, at->second};
+    remove(at);
+    add({hole.begin, r.begin});
+    add({r.end, hole.end});
+  }
+
+  // Precondition: the range is taken.
+  void give(Range r) {
+    const auto after = by_address_.lower_bound(r.begin);
+    if (after != by_address_.begin()) {
+      const auto before = std::prev(after);
+      if (before->second == r.begin) {
+        r.begin = before->first;
+        remove(before);
+      }
+    }
+    const auto next = by_address_.lower_bound(r.end);
+    if (next != by_address_.end() && next->first == r.end) {
+      r.end = next->second;
+      remove(next);
+    }
+    add(r);
+  }
+
+  // The lowest address in the smallest hole that takes `size` bytes and that `suits(range)` accepts, of at most `tries`
+  // holes; 0 where there is none.
+  template <class Suits>
+  std::uintptr_t best_fit(std::uintptr_t size, int tries, Suits&& suits) const {
+    for (auto at = by_size_.lower_bound({size, 0}); at != by_size_.end() && tries > 0; ++at, --tries) {
+      if (suits(Range{at->second, at->second + size})) return at->second;
+    }
+    return 0;
+  }
+
+  std::size_t size() const { return by_address_.size(); }
+
+ private:
+  using ByAddress = std::map<std::uintptr_t, std::uintptr_t>;  // begin -> end
+
+  void add(Range r) {
+    if (r.begin >= r.end) return;
+    by_address_.emplace(r.begin, r.end);
+    by_size_.emplace(r.end - r.begin, r.begin);
+  }
+  void remove(ByAddress::const_iterator at) {
+    by_size_.erase({at->second - at->first, at->first});
+    by_address_.erase(at);
+  }
+
+  ByAddress by_address_;
+  std::set<std::pair<std::uintptr_t, std::uintptr_t>> by_size_;  // (size, begin)
+};
+
+}  // namespace stowplan::allocator

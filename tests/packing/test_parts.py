@@ -1,0 +1,45 @@
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import given, settings
+
+from stowplan.packing import Problem, check, pack
+from stowplan.packing.parts import parts, restricted
+
+from .problems import problems
+
+
+@settings(max_examples=300, deadline=None)
+@given(problems())
+def test_parts_follow_each_other_and_none_can_be_cut(problem):
+    pieces = problem.pieces()
+    spans = []
+    for rows in parts(problem):
+        assert rows.tolist() == sorted(set(rows.tolist()))
+        spans.append((min(pieces.start[pieces.first[rows]]), max(pieces.end[pieces.first[rows + 1] - 1])))
+        for tick in range(spans[-1][0] + 1, spans[-1][1]):
+            inside = [
+                pieces.start[pieces.first[i]] < tick < pieces.end[pieces.first[i + 1] - 1] for i in rows
+            ]
+            assert any(inside)
+    assert all(a[1] <= b[0] for a, b in pairwise(spans))
+    occupied = np.flatnonzero(np.diff(pieces.first)).tolist()
+    assert sorted(i for rows in parts(problem) for i in rows.tolist()) == occupied
+
+
+@settings(max_examples=200, deadline=None)
+@given(problems())
+def test_parts_packed_alone_are_a_placement_of_the_whole(problem):
+    offsets = np.maximum(problem.fixed, 0)
+    for rows in parts(problem):
+        part = restricted(problem, rows)
+        assert part == Problem(
+            problem.size[rows],
+            problem.start[rows],
+            problem.end[rows],
+            gaps=part.gaps,
+            alignment=problem.alignment[rows],
+            fixed=problem.fixed[rows],
+        )
+        offsets[rows] = pack(part, "best_fit").offsets
+    check(problem, offsets)
