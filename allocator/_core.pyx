@@ -19,6 +19,7 @@ import numpy as np
 
 cimport numpy as cnp
 
+from ..errors import PoolError
 from ..profiler.steps import EVENT_DTYPE
 
 cnp.import_array()
@@ -436,18 +437,24 @@ cdef class DevicePool:
     cdef ask_upstream(self, Lease lease, size, uint8_t reason):
         allocator = self.sampling if reason == <uint8_t>Reason.no_plan else self.upstream
         try:
-            lease.memory = allocator(size)
+            lease.memory = self.ask(allocator, size)
         except Exception:
             if not self.drop_dead_arenas():
                 raise
-            lease.memory = allocator(size)
+            lease.memory = self.ask(allocator, size)
+
+    cdef ask(self, allocator, size):
+        memory = allocator(size)
+        if not isinstance(memory, self.memory_pointer):
+            raise PoolError(f"upstream returned {memory!r}; expected a cupy.cuda.MemoryPointer")
+        return memory
 
     def reserve(self, int64_t size):
         """Make the arena at least this large; False where upstream has no memory for it."""
         if size <= self.core.arena_size():
             return True
         try:
-            memory = self.upstream(size)
+            memory = self.ask(self.upstream, size)
         except Exception:
             return False
         self.arenas[memory.ptr] = memory
