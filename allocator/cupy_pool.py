@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from ..errors import PoolError
 from ..profiler import Profile
-from ._core import DevicePool
+from ._core import DevicePool, DeviceRouter
 from .controller import Controller
 from .plan import Plan
 from .stats import Stats
@@ -81,7 +81,7 @@ class CupyPool:
             raise PoolError(f"sample is {sample!r}; expected 'device' or 'managed'")
         if device is not None and (not isinstance(device, int) or isinstance(device, bool) or device < 0):
             raise PoolError(f"device is {device!r}; expected a device number, 0 or more, or None")
-        self._upstream = cupy.cuda.MemoryPool() if upstream is None else upstream
+        self._upstream = cupy.cuda.MemoryPool() if upstream is None else _owner(upstream)
         self._allocate: Callable[[int], Any] = getattr(self._upstream, "malloc", self._upstream)
         if not callable(self._allocate):
             raise PoolError(
@@ -93,7 +93,10 @@ class CupyPool:
         self._devices: dict[int, tuple[DevicePool, Controller]] = {}
         if device is None:
             self._controller_of(0)  # checks the options
-            self.malloc = self._malloc_on_current_device
+            # Where CuPy exports its C functions they are called: a request then runs none of Python's bytecode.
+            exported = getattr(cupy.cuda.device, "__pyx_capi__", {})
+            current_device = exported.get("get_device_id", cupy.cuda.device.get_device_id)
+            self.malloc = DeviceRouter(current_device, self._pool_of).malloc
         else:
             self.malloc = self._pool_of(device).malloc
 
@@ -104,10 +107,7 @@ class CupyPool:
             return self._device
         import cupy
 
-        return int(cupy.cuda.runtime.getDevice())
-
-    def _malloc_on_current_device(self, size: int) -> Any:
-        return self._pool_of(self._current_device()).malloc(size)
+        return int(cupy.cuda.device.get_device_id())
 
     def _pool_of(self, device: int) -> DevicePool:
         return self._on(device)[0]
@@ -124,51 +124,18 @@ class CupyPool:
 
     def _make_pool(self, device: int) -> DevicePool:
         from cupy.cuda import MemoryPointer, UnownedMemory, memory_hook
-        from cupy_backends.cuda import stream
 
-        # CuPy's own C functions where it exports them: a request then runs none of Python's bytecode.
-        streams = getattr(stream, "__pyx_capi__", {})
-        hooks = getattr(memory_hook, "__pyx_capi__", {})
-        current_stream = streams.get("get_current_stream_ptr", _current_stream) if _has_driver() else None
         return DevicePool(
             device,
             self._allocate,
             self._sampling,
             MemoryPointer,
             UnownedMemory,
-            current_stream,
-            hooks.get("_has_memory_hooks", lambda: bool(memory_hook.get_memory_hooks())),
-            self._malloc_hooked,
+            _current_stream() if _has_driver() else None,
+            memory_hook.get_memory_hooks,
+            _malloc_watched,
+            _tell_freed,
         )
-
-    # ------------------------------------------------------------------------------------------------------- hooks
-
-    def _malloc_hooked(self, pool: DevicePool, size: int) -> Any:
-        """Serve a request while memory hooks watch, and tell them what CuPy's own pool would.
-
-        Requests that go upstream to a pool of CuPy's are told by that pool.
-        """
-        from cupy.cuda import memory_hook
-
-        hooks = list(memory_hook.get_memory_hooks().values())
-        device = pool.device
-        while pool.freed:
-            freed = pool.freed.pop(0)
-            for hook in hooks:
-                hook.free_preprocess(device_id=device, **freed)
-            for hook in hooks:
-                hook.free_postprocess(device_id=device, **freed)
-        rounded = max(-(-size // DEVICE_ALIGNMENT), 1) * DEVICE_ALIGNMENT
-        memory, lease = pool.malloc_watched(size)
-        if not lease.in_arena and hasattr(self._upstream, "free_all_blocks"):
-            return memory
-        told = {"mem_size": rounded, "mem_ptr": memory.ptr, "pmem_id": id(memory.mem)}
-        lease.event = told
-        for hook in hooks:
-            hook.malloc_preprocess(device_id=device, size=size, mem_size=rounded)
-        for hook in hooks:
-            hook.malloc_postprocess(device_id=device, size=size, **told)
-        return memory
 
     # ------------------------------------------------------------------------------------------------------- steps
 
@@ -325,6 +292,14 @@ def _device_name(device: int) -> str:
     return f"cupy: {cupy.cuda.runtime.getDeviceProperties(device)['name'].decode()}"
 
 
+def _owner(upstream: Any) -> Any:
+    """Return the `cupy.cuda.MemoryPool` that an allocator is the `malloc` of; else the allocator itself."""
+    import cupy
+
+    owner = getattr(upstream, "__self__", None)
+    return owner if isinstance(owner, cupy.cuda.MemoryPool) else upstream
+
+
 def _has_driver() -> bool:
     """Whether there is a CUDA driver; without one there are no streams either."""
     import cupy
@@ -336,7 +311,47 @@ def _has_driver() -> bool:
     return True
 
 
-def _current_stream() -> int:
+def _current_stream() -> Any:
+    """Return how to ask for the current stream's address: CuPy's C function where it exports it, or a function."""
     import cupy
+    from cupy_backends.cuda import stream
 
-    return int(cupy.cuda.get_current_stream().ptr)
+    exported = getattr(stream, "__pyx_capi__", {})
+    return exported.get("get_current_stream_ptr", lambda: cupy.cuda.get_current_stream().ptr)
+
+
+# ------------------------------------------------------------------------------------------------------- memory hooks
+
+
+def _malloc_watched(pool: DevicePool, size: int, hooks: dict[str, Any]) -> Any:
+    """Serve a request while memory hooks watch, and tell them what CuPy's own pool would.
+
+    What comes from a pool of CuPy's has been told by that pool.
+    """
+    from cupy.cuda.memory import PooledMemory
+
+    memory, lease = pool.malloc_watched(size)
+    if lease.memory is not None and isinstance(lease.memory.mem, PooledMemory):
+        return memory
+    rounded = -(-size // DEVICE_ALIGNMENT) * DEVICE_ALIGNMENT
+    block = {
+        "device_id": pool.device,
+        "mem_size": rounded,
+        "mem_ptr": memory.ptr,
+        "pmem_id": id(memory.mem),
+    }
+    if size > 0:
+        lease.event = block  # CuPy's pool does not tell of the end of an empty block
+    for hook in hooks.values():
+        hook.malloc_preprocess(device_id=pool.device, size=size, mem_size=rounded)
+    for hook in hooks.values():
+        hook.malloc_postprocess(size=size, **block)
+    return memory
+
+
+def _tell_freed(block: dict[str, Any], hooks: dict[str, Any]) -> None:
+    """Tell memory hooks of the end of a block, as CuPy's own pool does: from the finalizer."""
+    for hook in hooks.values():
+        hook.free_preprocess(**block)
+    for hook in hooks.values():
+        hook.free_postprocess(**block)
