@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Hashable
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 from ..errors import PoolError
-from ..profiler import Profile
 from ._core import DevicePool, DeviceRouter
 from .controller import Controller
-from .plan import Plan
-from .stats import Stats
-from .step import Step, interrupt
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from .pool import Pool
 
 DEVICE_ALIGNMENT = 512
 """Bytes; what CuPy's own pool rounds to, and what CUDA aligns to."""
 
 
-class CupyPool:
+class CupyPool(Pool):
     """Serve CuPy's allocations, those of repeated steps from a plan.
 
     Parameters
@@ -137,108 +130,16 @@ class CupyPool:
             _tell_freed,
         )
 
-    # ------------------------------------------------------------------------------------------------------- steps
+    def _controller(self) -> Controller:
+        return self._controller_of(self._current_device())
 
-    def step(self, key: Hashable = None) -> Step:
-        """Return a context manager around one step, the code that repeats, on the current device.
+    def _backend(self) -> str:
+        if not _has_driver():
+            return "cupy: no device"
+        import cupy
 
-        An exception that leaves the step passes on; what the step did is not taken for a record.
-
-        Parameters
-        ----------
-        key
-            Says which of several steps this is. Without it (and among steps of one key) plans are told apart by their
-            requests.
-        """
-        return Step(self._controller_of(self._current_device()), key)
-
-    def interrupt(self, function: Callable[P, R] | None = None) -> Any:
-        """Enter a part of the program, in this thread, that does not repeat: upstream serves it, no profile sees it.
-
-        As a call, to be ended by `resume`; as a context manager; as a decorator. Parts may nest. Blocks may be born
-        inside and die outside, and the other way round.
-        """
-        return interrupt(self._controller_of(self._current_device()), function)
-
-    def resume(self) -> None:
-        """Leave the innermost interrupted part of this thread.
-
-        Raises
-        ------
-        PoolError
-            There is none.
-        """
-        self._controller_of(self._current_device()).resume()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until plans that are being made are ready for the next step, at most `timeout` seconds.
-
-        A program never has to; a benchmark may want to. Return whether they are ready.
-        """
-        return self._controller_of(self._current_device()).wait(timeout)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the current device's plans to a file, for `load` in another run of the program.
-
-        Raises
-        ------
-        PoolError
-            A step key is neither None nor a string nor an integer.
-        OSError
-            The file cannot be written. The old one, if any, is untouched.
-        """
-        device = self._current_device()
-        self._controller_of(device).save(path, _device_name(device))
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], upstream: Any = None, **options: Any) -> CupyPool:
-        """Make a pool that starts with the plans of a file, on the current device, and so without a warm-up.
-
-        Every request is still checked against them, and every placement is validated again.
-
-        Parameters
-        ----------
-        path
-            What `save` wrote.
-        upstream, options
-            As for the constructor.
-
-        Raises
-        ------
-        FormatError
-            The file is truncated or foreign, of another version or device, or holds an invalid plan.
-        PoolError
-            There is no memory for the arena.
-        """
-        pool = cls(upstream, **options)
-        device = pool._current_device()
-        pool._controller_of(device).load(path, _device_name(device))
-        return pool
-
-    @property
-    def stats(self) -> Stats:
-        """A snapshot of the counts on the current device."""
-        return self._controller_of(self._current_device()).stats()
-
-    def profile(self) -> Profile:
-        """Return the profile of the last planned step.
-
-        Raises
-        ------
-        ProfileError
-            There is no plan yet.
-        """
-        return self.plan().profile
-
-    def plan(self) -> Plan:
-        """Return the plan that was made last.
-
-        Raises
-        ------
-        ProfileError
-            There is no plan yet.
-        """
-        return self._controller_of(self._current_device()).plan()
+        # Another model has other workspaces.
+        return f"cupy: {cupy.cuda.runtime.getDeviceProperties(self._current_device())['name'].decode()}"
 
     # ------------------------------------------------------------------- what users know from cupy.cuda.MemoryPool
 
@@ -281,15 +182,6 @@ class CupyPool:
     def get_limit(self) -> int:
         """Return upstream's limit in bytes, 0 for none."""
         return int(self._upstream.get_limit()) if hasattr(self._upstream, "get_limit") else 0
-
-
-def _device_name(device: int) -> str:
-    """Return what a plan file is for: the device's model, since another one has other workspaces."""
-    if not _has_driver():
-        return "cupy: no device"
-    import cupy
-
-    return f"cupy: {cupy.cuda.runtime.getDeviceProperties(device)['name'].decode()}"
 
 
 def _owner(upstream: Any) -> Any:
