@@ -3,7 +3,7 @@
 ===================  =====================================  ==========================================================
 solver               when                                   why
 ===================  =====================================  ==========================================================
-``best_fit``         always                                 the paper's; at the lower bound for most inference
+``best_fit``         up to 200,000 blocks; more with gaps   the paper's; at the lower bound for most inference
 ``best_fit_orders``  up to 50,000 blocks; more with gaps    brings recorded training steps to the lower bound
 ``large``            from 2,000 blocks on                   windows repaired; at the bound for most large problems
 greedy, three        up to 2 million pairs alive together   each wins somewhere; slow where many are alive
@@ -28,6 +28,7 @@ from .heuristics import pairs_alive_together
 from .problem import Problem
 from .registry import Options
 
+MOST_FOR_BEST_FIT = 200_000
 MOST_FOR_ORDERS = 50_000
 LEAST_FOR_LARGE = 2_000
 # Pairs of pieces alive together: about 0.1 s for each greedy solver.
@@ -48,11 +49,13 @@ def steps(problem: Problem, options: Options) -> Iterator[tuple[str, Options]]:
         return None if limit is None else max(0.0, limit - (time.monotonic() - began))
 
     n = len(problem)
-    yield "best_fit", options
-    constructive = ["best_fit_orders"] if n <= MOST_FOR_ORDERS or len(problem.gaps) else []
+    gaps = len(problem.gaps) > 0
+    if n <= MOST_FOR_BEST_FIT or gaps:
+        yield "best_fit", options
+    constructive = ["best_fit_orders"] if n <= MOST_FOR_ORDERS or gaps else []
     if n >= LEAST_FOR_LARGE:
         # Without gaps `large` is both faster and better.
-        constructive.insert(len(constructive) if len(problem.gaps) else 0, "large")
+        constructive.insert(len(constructive) if gaps else 0, "large")
     if pairs_alive_together(problem) <= MOST_PAIRS:
         constructive += ["greedy_by_size", "greedy_by_breadth", "greedy_in_order"]
     for name in constructive:
