@@ -1,4 +1,4 @@
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -40,13 +40,11 @@ class Replay:
 
 class Lease:
     event: Any
-    @property
-    def in_arena(self) -> bool: ...
+    memory: Any
 
 class DevicePool:
     device: int
     upstream: Any
-    freed: list[Any]
     def __init__(
         self,
         device: int,
@@ -55,8 +53,9 @@ class DevicePool:
         memory_pointer: Any,
         unowned_memory: Any,
         current_stream: Any,
-        has_hooks: Any,
+        hooks_of_thread: Any,
         hooked: Any,
+        told: Any,
     ) -> None: ...
     def malloc(self, size: int) -> Any: ...
     def malloc_watched(self, size: int) -> tuple[Any, Lease]: ...
@@ -67,6 +66,10 @@ class DevicePool:
     def set_interrupted(self, interrupted: bool) -> None: ...
     def set_timestamps(self, on: bool) -> None: ...
     def counters(self) -> dict[str, Any]: ...
+
+class DeviceRouter:
+    def __init__(self, current_device: Any, pool_of: Callable[[int], DevicePool]) -> None: ...
+    def malloc(self, size: int) -> Any: ...
 
 class HostPool:
     handler: Any

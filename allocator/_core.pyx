@@ -4,6 +4,8 @@
 Thin: the decisions are in C++ and in Python. No framework is imported here: CuPy's classes are handed in.
 """
 
+import sys
+
 cimport cython
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
 
@@ -17,6 +19,7 @@ import numpy as np
 
 cimport numpy as cnp
 
+from ..errors import PoolError
 from ..profiler.steps import EVENT_DTYPE
 
 cnp.import_array()
@@ -309,11 +312,18 @@ cdef class HostPool:
 
 # ------------------------------------------------------------------------------------------------------------- device
 
-STREAM_SIGNATURE = b"intptr_t (void)"
-HOOKS_SIGNATURE = b"int (int __pyx_skip_dispatch)"
+cdef const char* STREAM_SIGNATURE = "intptr_t (void)"
+cdef const char* DEVICE_SIGNATURE = "int (int __pyx_skip_dispatch)"
 
 ctypedef intptr_t (*stream_function)() except? -1
-ctypedef int (*flag_function)(int) except? -1
+ctypedef int (*device_function)(int) except? -1
+
+
+cdef extern from *:
+    ctypedef struct PyThreadState:
+        pass
+    PyThreadState* PyThreadState_Get()
+    uint64_t PyThreadState_GetID(PyThreadState*)
 
 
 @cython.final
@@ -324,21 +334,17 @@ cdef class Lease:
 
     cdef DevicePool pool
     cdef uint32_t block
-    cdef object memory  # upstream's MemoryPointer, None for a block in the arena
+    cdef readonly object memory  # upstream's MemoryPointer, None for a block in the arena
     cdef public object event  # what memory hooks are to be told of its end; None for nothing
-
-    @property
-    def in_arena(self):
-        """Whether the block is the arena's; else it is upstream's."""
-        return self.memory is None
 
     def __dealloc__(self):
         if self.pool is not None:
             self.pool.core.release(self.block)
             if self.event is not None:
-                self.pool.freed.append(self.event)  # a finalizer may not do more
+                self.pool.tell_freed(self.event)
 
 
+@cython.final
 cdef class DevicePool:
     """The replay core of one device as a CuPy allocator.
 
@@ -352,47 +358,67 @@ cdef class DevicePool:
         CuPy's classes.
     current_stream
         ``f() -> int``, or a capsule with CuPy's C function of the same name, or None: everything is on stream 0.
-    has_hooks
-        A capsule with CuPy's C function ``_has_memory_hooks``, or ``f() -> bool``.
+    hooks_of_thread
+        ``f() -> dict``: the calling thread's memory hooks, for one thread always the same object.
     hooked
-        ``f(pool, size)``: how to serve a request while memory hooks are watching.
+        ``f(pool, size, hooks)``: how to serve a request while memory hooks are watching.
+    told
+        ``f(event, hooks)``: how to tell memory hooks of a block's end.
     """
 
     cdef CDevicePool core
     cdef readonly int device
     cdef readonly object upstream
-    cdef object sampling, memory_pointer, unowned_memory, current_stream, has_hooks, hooked
+    cdef object device_number, sampling, memory_pointer, unowned_memory, current_stream
+    cdef object hooks_of_thread, hooked, told
     cdef stream_function stream_pointer
-    cdef flag_function hooks_pointer
+    cdef object hooks  # of the thread `hooks_thread`
+    cdef uint64_t hooks_thread  # Python's number for a thread, which never comes again; 0 for none
     cdef dict arenas  # address -> upstream's MemoryPointer
-    cdef readonly list freed  # the events of dead leases
 
     def __cinit__(
-        self, int device, upstream, sampling, memory_pointer, unowned_memory, current_stream, has_hooks, hooked
+        self, int device, upstream, sampling, memory_pointer, unowned_memory, current_stream, hooks_of_thread, hooked, told
     ):
-        self.device = device
+        self.device = self.device_number = device
         self.upstream, self.sampling = upstream, sampling
         self.memory_pointer, self.unowned_memory = memory_pointer, unowned_memory
-        self.current_stream, self.has_hooks, self.hooked = current_stream, has_hooks, hooked
+        self.hooks_of_thread, self.hooked, self.told = hooks_of_thread, hooked, told
+        self.current_stream = current_stream
         if PyCapsule_IsValid(current_stream, STREAM_SIGNATURE):
             self.stream_pointer = <stream_function>PyCapsule_GetPointer(current_stream, STREAM_SIGNATURE)
-        if PyCapsule_IsValid(has_hooks, HOOKS_SIGNATURE):
-            self.hooks_pointer = <flag_function>PyCapsule_GetPointer(has_hooks, HOOKS_SIGNATURE)
         self.arenas = {}
-        self.freed = []
 
-    cpdef malloc(self, Py_ssize_t size):
+    def malloc(self, size):
         """Serve a request of `size` bytes: a `cupy.cuda.MemoryPointer`. Errors are upstream's own."""
-        if self.hooks_pointer(0) if self.hooks_pointer != NULL else self.has_hooks():
-            return self.hooked(self, size)
+        hooks = self.watching()
+        if len(hooks):
+            return self.hooked(self, size, hooks)
         return self.serve(size, Lease.__new__(Lease))
 
-    def malloc_watched(self, Py_ssize_t size):
+    def malloc_watched(self, size):
         """As `malloc`, without looking for memory hooks: return (MemoryPointer, lease)."""
         lease = Lease.__new__(Lease)
         return self.serve(size, lease), lease
 
-    cdef serve(self, Py_ssize_t size, Lease lease):
+    cdef watching(self):
+        """The calling thread's memory hooks. CuPy looks them up by name in a thread-local: this asks once a thread."""
+        cdef uint64_t thread = PyThreadState_GetID(PyThreadState_Get())
+        if thread == self.hooks_thread:
+            return self.hooks
+        hooks = self.hooks_of_thread()
+        former = self.hooks  # must not die between the two lines below: its death may let another thread run
+        self.hooks = hooks
+        self.hooks_thread = thread
+        return hooks
+
+    cdef tell_freed(self, event):
+        """Tell the hooks of the thread that frees, as CuPy does; not while the interpreter goes down."""
+        if not sys.is_finalizing():
+            hooks = self.watching()
+            if hooks:
+                self.told(event, hooks)
+
+    cdef serve(self, size, Lease lease):
         cdef int64_t stream = 0
         cdef Grant grant
         if self.stream_pointer != NULL:
@@ -406,23 +432,29 @@ cdef class DevicePool:
             self.ask_upstream(lease, size, grant.reason)
             grant.address = lease.memory.ptr
             self.core.adopt(grant.id, grant.address)
-        return self.memory_pointer(self.unowned_memory(grant.address, size, lease, self.device), 0)
+        return self.memory_pointer(self.unowned_memory(grant.address, size, lease, self.device_number), 0)
 
-    cdef ask_upstream(self, Lease lease, Py_ssize_t size, uint8_t reason):
+    cdef ask_upstream(self, Lease lease, size, uint8_t reason):
         allocator = self.sampling if reason == <uint8_t>Reason.no_plan else self.upstream
         try:
-            lease.memory = allocator(size)
+            lease.memory = self.ask(allocator, size)
         except Exception:
             if not self.drop_dead_arenas():
                 raise
-            lease.memory = allocator(size)
+            lease.memory = self.ask(allocator, size)
+
+    cdef ask(self, allocator, size):
+        memory = allocator(size)
+        if not isinstance(memory, self.memory_pointer):
+            raise PoolError(f"upstream returned {memory!r}; expected a cupy.cuda.MemoryPointer")
+        return memory
 
     def reserve(self, int64_t size):
         """Make the arena at least this large; False where upstream has no memory for it."""
         if size <= self.core.arena_size():
             return True
         try:
-            memory = self.upstream(size)
+            memory = self.ask(self.upstream, size)
         except Exception:
             return False
         self.arenas[memory.ptr] = memory
@@ -458,3 +490,39 @@ cdef class DevicePool:
     def counters(self):
         """Return the core's counters."""
         return _counters(self.core.counters())
+
+
+@cython.final
+cdef class DeviceRouter:
+    """The pools of several devices as one CuPy allocator: a request goes to the pool of its current device.
+
+    Parameters
+    ----------
+    current_device
+        ``f() -> int``, or a capsule with CuPy's C function ``get_device_id``.
+    pool_of
+        ``f(device) -> DevicePool``: asked once for each device.
+    """
+
+    cdef object current_device, pool_of
+    cdef device_function device_number
+    cdef list pools  # by device number, None where not asked for yet
+
+    def __cinit__(self, current_device, pool_of):
+        self.current_device, self.pool_of = current_device, pool_of
+        if PyCapsule_IsValid(current_device, DEVICE_SIGNATURE):
+            self.device_number = <device_function>PyCapsule_GetPointer(current_device, DEVICE_SIGNATURE)
+        self.pools = []
+
+    def malloc(self, size):
+        """Serve a request of `size` bytes: a `cupy.cuda.MemoryPointer`. Errors are upstream's own."""
+        cdef Py_ssize_t device
+        if self.device_number != NULL:
+            device = self.device_number(0)
+        else:
+            device = self.current_device()
+        if device >= len(self.pools):
+            self.pools.extend([None] * (device + 1 - len(self.pools)))
+        if self.pools[device] is None:
+            self.pools[device] = self.pool_of(device)
+        return (<DevicePool>self.pools[device]).malloc(size)

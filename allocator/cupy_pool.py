@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Hashable
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 from ..errors import PoolError
-from ..profiler import Profile
-from ._core import DevicePool
+from ._core import DevicePool, DeviceRouter
 from .controller import Controller
-from .plan import Plan
-from .stats import Stats
-from .step import Step, interrupt
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from .pool import Pool
 
 DEVICE_ALIGNMENT = 512
 """Bytes; what CuPy's own pool rounds to, and what CUDA aligns to."""
 
 
-class CupyPool:
+class CupyPool(Pool):
     """Serve CuPy's allocations, those of repeated steps from a plan.
 
     Parameters
@@ -81,7 +74,7 @@ class CupyPool:
             raise PoolError(f"sample is {sample!r}; expected 'device' or 'managed'")
         if device is not None and (not isinstance(device, int) or isinstance(device, bool) or device < 0):
             raise PoolError(f"device is {device!r}; expected a device number, 0 or more, or None")
-        self._upstream = cupy.cuda.MemoryPool() if upstream is None else upstream
+        self._upstream = cupy.cuda.MemoryPool() if upstream is None else _owner(upstream)
         self._allocate: Callable[[int], Any] = getattr(self._upstream, "malloc", self._upstream)
         if not callable(self._allocate):
             raise PoolError(
@@ -93,7 +86,10 @@ class CupyPool:
         self._devices: dict[int, tuple[DevicePool, Controller]] = {}
         if device is None:
             self._controller_of(0)  # checks the options
-            self.malloc = self._malloc_on_current_device
+            # Where CuPy exports its C functions they are called: a request then runs none of Python's bytecode.
+            exported = getattr(cupy.cuda.device, "__pyx_capi__", {})
+            current_device = exported.get("get_device_id", cupy.cuda.device.get_device_id)
+            self.malloc = DeviceRouter(current_device, self._pool_of).malloc
         else:
             self.malloc = self._pool_of(device).malloc
 
@@ -104,10 +100,7 @@ class CupyPool:
             return self._device
         import cupy
 
-        return int(cupy.cuda.runtime.getDevice())
-
-    def _malloc_on_current_device(self, size: int) -> Any:
-        return self._pool_of(self._current_device()).malloc(size)
+        return int(cupy.cuda.device.get_device_id())
 
     def _pool_of(self, device: int) -> DevicePool:
         return self._on(device)[0]
@@ -124,154 +117,29 @@ class CupyPool:
 
     def _make_pool(self, device: int) -> DevicePool:
         from cupy.cuda import MemoryPointer, UnownedMemory, memory_hook
-        from cupy_backends.cuda import stream
 
-        # CuPy's own C functions where it exports them: a request then runs none of Python's bytecode.
-        streams = getattr(stream, "__pyx_capi__", {})
-        hooks = getattr(memory_hook, "__pyx_capi__", {})
-        current_stream = streams.get("get_current_stream_ptr", _current_stream) if _has_driver() else None
         return DevicePool(
             device,
             self._allocate,
             self._sampling,
             MemoryPointer,
             UnownedMemory,
-            current_stream,
-            hooks.get("_has_memory_hooks", lambda: bool(memory_hook.get_memory_hooks())),
-            self._malloc_hooked,
+            _current_stream() if _has_driver() else None,
+            memory_hook.get_memory_hooks,
+            _malloc_watched,
+            _tell_freed,
         )
 
-    # ------------------------------------------------------------------------------------------------------- hooks
+    def _controller(self) -> Controller:
+        return self._controller_of(self._current_device())
 
-    def _malloc_hooked(self, pool: DevicePool, size: int) -> Any:
-        """Serve a request while memory hooks watch, and tell them what CuPy's own pool would.
+    def _backend(self) -> str:
+        if not _has_driver():
+            return "cupy: no device"
+        import cupy
 
-        Requests that go upstream to a pool of CuPy's are told by that pool.
-        """
-        from cupy.cuda import memory_hook
-
-        hooks = list(memory_hook.get_memory_hooks().values())
-        device = pool.device
-        while pool.freed:
-            freed = pool.freed.pop(0)
-            for hook in hooks:
-                hook.free_preprocess(device_id=device, **freed)
-            for hook in hooks:
-                hook.free_postprocess(device_id=device, **freed)
-        rounded = max(-(-size // DEVICE_ALIGNMENT), 1) * DEVICE_ALIGNMENT
-        memory, lease = pool.malloc_watched(size)
-        if not lease.in_arena and hasattr(self._upstream, "free_all_blocks"):
-            return memory
-        told = {"mem_size": rounded, "mem_ptr": memory.ptr, "pmem_id": id(memory.mem)}
-        lease.event = told
-        for hook in hooks:
-            hook.malloc_preprocess(device_id=device, size=size, mem_size=rounded)
-        for hook in hooks:
-            hook.malloc_postprocess(device_id=device, size=size, **told)
-        return memory
-
-    # ------------------------------------------------------------------------------------------------------- steps
-
-    def step(self, key: Hashable = None) -> Step:
-        """Return a context manager around one step, the code that repeats, on the current device.
-
-        An exception that leaves the step passes on; what the step did is not taken for a record.
-
-        Parameters
-        ----------
-        key
-            Says which of several steps this is. Without it (and among steps of one key) plans are told apart by their
-            requests.
-        """
-        return Step(self._controller_of(self._current_device()), key)
-
-    def interrupt(self, function: Callable[P, R] | None = None) -> Any:
-        """Enter a part of the program, in this thread, that does not repeat: upstream serves it, no profile sees it.
-
-        As a call, to be ended by `resume`; as a context manager; as a decorator. Parts may nest. Blocks may be born
-        inside and die outside, and the other way round.
-        """
-        return interrupt(self._controller_of(self._current_device()), function)
-
-    def resume(self) -> None:
-        """Leave the innermost interrupted part of this thread.
-
-        Raises
-        ------
-        PoolError
-            There is none.
-        """
-        self._controller_of(self._current_device()).resume()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until plans that are being made are ready for the next step, at most `timeout` seconds.
-
-        A program never has to; a benchmark may want to. Return whether they are ready.
-        """
-        return self._controller_of(self._current_device()).wait(timeout)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the current device's plans to a file, for `load` in another run of the program.
-
-        Raises
-        ------
-        PoolError
-            A step key is neither None nor a string nor an integer.
-        OSError
-            The file cannot be written. The old one, if any, is untouched.
-        """
-        device = self._current_device()
-        self._controller_of(device).save(path, _device_name(device))
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], upstream: Any = None, **options: Any) -> CupyPool:
-        """Make a pool that starts with the plans of a file, on the current device, and so without a warm-up.
-
-        Every request is still checked against them, and every placement is validated again.
-
-        Parameters
-        ----------
-        path
-            What `save` wrote.
-        upstream, options
-            As for the constructor.
-
-        Raises
-        ------
-        FormatError
-            The file is truncated or foreign, of another version or device, or holds an invalid plan.
-        PoolError
-            There is no memory for the arena.
-        """
-        pool = cls(upstream, **options)
-        device = pool._current_device()
-        pool._controller_of(device).load(path, _device_name(device))
-        return pool
-
-    @property
-    def stats(self) -> Stats:
-        """A snapshot of the counts on the current device."""
-        return self._controller_of(self._current_device()).stats()
-
-    def profile(self) -> Profile:
-        """Return the profile of the last planned step.
-
-        Raises
-        ------
-        ProfileError
-            There is no plan yet.
-        """
-        return self.plan().profile
-
-    def plan(self) -> Plan:
-        """Return the plan that was made last.
-
-        Raises
-        ------
-        ProfileError
-            There is no plan yet.
-        """
-        return self._controller_of(self._current_device()).plan()
+        # Another model has other workspaces.
+        return f"cupy: {cupy.cuda.runtime.getDeviceProperties(self._current_device())['name'].decode()}"
 
     # ------------------------------------------------------------------- what users know from cupy.cuda.MemoryPool
 
@@ -316,13 +184,12 @@ class CupyPool:
         return int(self._upstream.get_limit()) if hasattr(self._upstream, "get_limit") else 0
 
 
-def _device_name(device: int) -> str:
-    """Return what a plan file is for: the device's model, since another one has other workspaces."""
-    if not _has_driver():
-        return "cupy: no device"
+def _owner(upstream: Any) -> Any:
+    """Return the `cupy.cuda.MemoryPool` that an allocator is the `malloc` of; else the allocator itself."""
     import cupy
 
-    return f"cupy: {cupy.cuda.runtime.getDeviceProperties(device)['name'].decode()}"
+    owner = getattr(upstream, "__self__", None)
+    return owner if isinstance(owner, cupy.cuda.MemoryPool) else upstream
 
 
 def _has_driver() -> bool:
@@ -336,7 +203,47 @@ def _has_driver() -> bool:
     return True
 
 
-def _current_stream() -> int:
+def _current_stream() -> Any:
+    """Return how to ask for the current stream's address: CuPy's C function where it exports it, or a function."""
     import cupy
+    from cupy_backends.cuda import stream
 
-    return int(cupy.cuda.get_current_stream().ptr)
+    exported = getattr(stream, "__pyx_capi__", {})
+    return exported.get("get_current_stream_ptr", lambda: cupy.cuda.get_current_stream().ptr)
+
+
+# ------------------------------------------------------------------------------------------------------- memory hooks
+
+
+def _malloc_watched(pool: DevicePool, size: int, hooks: dict[str, Any]) -> Any:
+    """Serve a request while memory hooks watch, and tell them what CuPy's own pool would.
+
+    What comes from a pool of CuPy's has been told by that pool.
+    """
+    from cupy.cuda.memory import PooledMemory
+
+    memory, lease = pool.malloc_watched(size)
+    if lease.memory is not None and isinstance(lease.memory.mem, PooledMemory):
+        return memory
+    rounded = -(-size // DEVICE_ALIGNMENT) * DEVICE_ALIGNMENT
+    block = {
+        "device_id": pool.device,
+        "mem_size": rounded,
+        "mem_ptr": memory.ptr,
+        "pmem_id": id(memory.mem),
+    }
+    if size > 0:
+        lease.event = block  # CuPy's pool does not tell of the end of an empty block
+    for hook in hooks.values():
+        hook.malloc_preprocess(device_id=pool.device, size=size, mem_size=rounded)
+    for hook in hooks.values():
+        hook.malloc_postprocess(size=size, **block)
+    return memory
+
+
+def _tell_freed(block: dict[str, Any], hooks: dict[str, Any]) -> None:
+    """Tell memory hooks of the end of a block, as CuPy's own pool does: from the finalizer."""
+    for hook in hooks.values():
+        hook.free_preprocess(**block)
+    for hook in hooks.values():
+        hook.free_postprocess(**block)
