@@ -23,7 +23,7 @@ CORES := $(wildcard profiler/core/*.cpp packing/core/*.cpp allocator/core/*.cpp)
 HEADERS := $(wildcard profiler/*.hpp profiler/core/*.hpp packing/core/*.hpp allocator/core/*.hpp)
 # What an installation depends on: change one of these and the next command installs again.
 BUILD_INPUTS := setup.py setup.cfg pyproject.toml build-constraints.txt $(CORES) $(HEADERS) \
-	$(wildcard $(foreach package,profiler packing allocator,$(package)/*.pyx $(package)/*.pxd))
+	$(wildcard $(foreach package,profiler packing allocator,$(package)/*.pyx $(package)/*.pxi))
 
 .PHONY: help demo test lint docs asan tsan clean
 .DELETE_ON_ERROR:
@@ -51,7 +51,7 @@ $(VENV)/.demo: $(VENV)/.made $(BUILD_INPUTS)
 $(VENV)/.development: $(VENV)/.made $(BUILD_INPUTS)
 	@$(BIN)/python tools/preflight.py
 	@echo "installing stowplan and its development tools into $(VENV)"
-	@$(INSTALL) '.[chainer,cupy,plot,mip,test,lint,docs]'
+	@$(INSTALL) '.[chainer,cupy,plot,mip,flow,test,lint,docs]'
 	@touch $@ $(VENV)/.demo
 
 # --- the commands ------------------------------------------------------------------------------------------------------

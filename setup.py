@@ -21,12 +21,19 @@ if os.environ.get("STOWPLAN_DEBUG") == "1":
     MACROS += [("STOWPLAN_DEBUG", "1")]
 
 
+HEADERS = ("profiler/*.hpp", "profiler/core/*.hpp")  # the recorder's, which the allocator builds upon
+
+
 def extension(package: str, name: str, cores: "list[str]") -> Extension:
     """Build ``stowplan.<package>.<name>`` from ``<package>/<name>.pyx`` and the C++ files named."""
     return Extension(
         f"stowplan.{package}.{name}",
         sources=[f"{package}/{name}.pyx", *sorted(cores)],
-        depends=sorted(glob("profiler/*.hpp") + glob("profiler/core/*.hpp") + glob(f"{package}/core/*.hpp")),
+        depends=sorted(
+            path
+            for pattern in (*HEADERS, f"{package}/core/*.hpp", f"{package}/*.pxi")
+            for path in glob(pattern)
+        ),
         include_dirs=[".", f"{package}/core", "profiler/core", numpy.get_include()],
         define_macros=MACROS,
         extra_compile_args=COMPILE_ARGS,
@@ -35,11 +42,18 @@ def extension(package: str, name: str, cores: "list[str]") -> Extension:
     )
 
 
+def packing_cores(*names: str) -> "list[str]":
+    """Find the cores of these names, each in ``packing/core``."""
+    return [path for name in names for path in glob(f"packing/core/{name}.cpp")]
+
+
 setup(
     ext_modules=cythonize(
         [
-            extension("packing", "_solvers", glob("packing/core/*.cpp")),
+            extension("packing", "_solvers", packing_cores("best_fit", "greedy", "first_conflict")),
+            extension("packing", "_exact", packing_cores("exact*")),
             extension("profiler", "_recorder", []),
+            extension("packing", "_search", packing_cores("best_fit", "greedy", "large*", "search*")),
             extension("allocator", "_core", glob("allocator/core/*.cpp")),
         ],
         language_level=3,

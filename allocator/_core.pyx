@@ -131,7 +131,7 @@ cdef extern from "device_pool.hpp" namespace "stowplan::allocator" nogil:
 
 cdef extern from "profiler/numpy_capsule.hpp" namespace "stowplan::profiler":
     object make_handler_capsule "stowplan::profiler::make_handler_capsule<stowplan::allocator::HostReplay>" (
-        const char* name, object upstream)
+        const char* name, object upstream, size_t small)
     HostMemory* memory_of "stowplan::profiler::memory_of<stowplan::allocator::HostReplay>" (object capsule)
 
 
@@ -279,8 +279,8 @@ cdef class HostPool:
     cdef readonly object handler
     cdef HostMemory* memory
 
-    def __init__(self, name, upstream):
-        self.handler = make_handler_capsule(name.encode(), upstream)
+    def __init__(self, name, upstream, size_t small):
+        self.handler = make_handler_capsule(name.encode(), upstream, small)
         self.memory = memory_of(self.handler)
 
     def begin_step(self, CorePlan plan, PlanSet others):

@@ -29,6 +29,7 @@ Nothing here raises because of what the program did: a plan is an optimization.
 from __future__ import annotations
 
 import contextvars
+import os
 import threading
 from collections import deque
 from collections.abc import Hashable
@@ -47,6 +48,7 @@ from .cache import Entry, PlanCache
 from .neighbours import settle
 from .plan import Plan, largest, make_plan, same_structure
 from .planner import Planner
+from .saved import load_plans, save_plans
 from .stats import Stats
 
 UNPROVEN = 2
@@ -254,6 +256,31 @@ class Controller:
         with self._mutex:
             contextvars.Context().run(self._take_up)
         return ready
+
+    # ------------------------------------------------------------------------------------------------------- files
+
+    def save(self, path: str | os.PathLike[str], backend: str) -> None:
+        """Write the plans in use; see `save_plans`."""
+        with self._mutex:
+            plans = [(entry.key, entry.plan) for entry in reversed(self._cache.entries())]
+        contextvars.Context().run(save_plans, path, plans, backend, self._alignment)
+
+    def load(self, path: str | os.PathLike[str], backend: str) -> None:
+        """Take plans from a file into use, in place of a warm-up; see `load_plans`.
+
+        Raises
+        ------
+        PoolError
+            There is no memory for their arena.
+        """
+        plans = contextvars.Context().run(load_plans, path, backend, self._alignment)
+        if not self._backend.reserve(max((plan.arena_bytes for _, plan in plans), default=0)):
+            raise PoolError(f"no memory for the arena that the plans of {os.fspath(path)} need")
+        with self._mutex:
+            for key, plan in plans:
+                self._cache.add(key, plan)
+                self._latest = plan
+            self._warmup = 0
 
     # ----------------------------------------------------------------------------------------------- interruptions
 

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 from ..errors import PoolError
-from ..profiler import Profile
 from ._core import DevicePool, DeviceRouter
 from .controller import Controller
-from .plan import Plan
-from .stats import Stats
-from .step import Step, interrupt
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from .pool import Pool
 
 DEVICE_ALIGNMENT = 512
 """Bytes; what CuPy's own pool rounds to, and what CUDA aligns to."""
 
 
-class CupyPool:
+class CupyPool(Pool):
     """Serve CuPy's allocations, those of repeated steps from a plan.
 
     Parameters
@@ -136,70 +130,16 @@ class CupyPool:
             _tell_freed,
         )
 
-    # ------------------------------------------------------------------------------------------------------- steps
+    def _controller(self) -> Controller:
+        return self._controller_of(self._current_device())
 
-    def step(self, key: Hashable = None) -> Step:
-        """Return a context manager around one step, the code that repeats, on the current device.
+    def _backend(self) -> str:
+        if not _has_driver():
+            return "cupy: no device"
+        import cupy
 
-        An exception that leaves the step passes on; what the step did is not taken for a record.
-
-        Parameters
-        ----------
-        key
-            Says which of several steps this is. Without it (and among steps of one key) plans are told apart by their
-            requests.
-        """
-        return Step(self._controller_of(self._current_device()), key)
-
-    def interrupt(self, function: Callable[P, R] | None = None) -> Any:
-        """Enter a part of the program, in this thread, that does not repeat: upstream serves it, no profile sees it.
-
-        As a call, to be ended by `resume`; as a context manager; as a decorator. Parts may nest. Blocks may be born
-        inside and die outside, and the other way round.
-        """
-        return interrupt(self._controller_of(self._current_device()), function)
-
-    def resume(self) -> None:
-        """Leave the innermost interrupted part of this thread.
-
-        Raises
-        ------
-        PoolError
-            There is none.
-        """
-        self._controller_of(self._current_device()).resume()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until plans that are being made are ready for the next step, at most `timeout` seconds.
-
-        A program never has to; a benchmark may want to. Return whether they are ready.
-        """
-        return self._controller_of(self._current_device()).wait(timeout)
-
-    @property
-    def stats(self) -> Stats:
-        """A snapshot of the counts on the current device."""
-        return self._controller_of(self._current_device()).stats()
-
-    def profile(self) -> Profile:
-        """Return the profile of the last planned step.
-
-        Raises
-        ------
-        ProfileError
-            There is no plan yet.
-        """
-        return self.plan().profile
-
-    def plan(self) -> Plan:
-        """Return the plan that was made last.
-
-        Raises
-        ------
-        ProfileError
-            There is no plan yet.
-        """
-        return self._controller_of(self._current_device()).plan()
+        # Another model has other workspaces.
+        return f"cupy: {cupy.cuda.runtime.getDeviceProperties(self._current_device())['name'].decode()}"
 
     # ------------------------------------------------------------------- what users know from cupy.cuda.MemoryPool
 

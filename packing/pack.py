@@ -10,15 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import ConflictError, InfeasibleError, ProblemError, UnsupportedConstraintError
-from . import best_fit_orders as best_fit_orders  # registers its solver
-from . import heuristics
+from . import best_fit_orders, exact, heuristics, large, mip, search  # noqa: F401 (each registers its solvers)
 from .bounds import Bound, bound
 from .check import check_fast
 from .constraints import Reduction, reduce
 from .parts import restricted
 from .placement import Placement, Status, peak_of
 from .problem import IntArray, Problem
-from .registry import Answer, Options, Solver, find
+from .registry import Answer, Options, Solver, find, improves
 
 # Pairs of pieces alive together up to which "auto" tries the greedy solvers: about 0.1 s each.
 MOST_PAIRS = 2_000_000
@@ -83,15 +82,13 @@ def pack(
         raise ProblemError(f"threads is {threads}; expected 1 or more")
     if capacity is not None and capacity < 0:
         raise ProblemError(f"capacity is {capacity}; expected 0 or more bytes, or None")
-    named = None if solver == "auto" else find(solver)
+    if solver != "auto":
+        find(solver)
     run = _Run(problem, capacity, progress)
     options = Options(time_limit, threads, seed, run.target, capacity)
     try:
-        if named is not None:
-            run.attempt(solver, named, options)
-        else:
-            for name in members(run.reduction.problem):
-                run.attempt(name, find(name), options)
+        for name in members(run.reduction.problem, solver):
+            run.attempt(name, find(name), options)
     except _Stop:
         pass
     except KeyboardInterrupt:
@@ -100,9 +97,11 @@ def pack(
     return run.placement()
 
 
-def members(problem: Problem) -> tuple[str, ...]:
-    """List the solvers that "auto" tries, cheapest first: until one meets the lower bound; the best wins."""
+def members(problem: Problem, solver: str) -> tuple[str, ...]:
+    """List the solvers to be tried, cheapest first: until one meets the lower bound; the best wins."""
     cheap = ("best_fit", "best_fit_orders")
+    if solver != "auto":
+        return (*cheap, solver) if improves(solver) else (solver,)
     slow = heuristics.pairs_alive_together(problem) > MOST_PAIRS
     return cheap if slow else (*cheap, "greedy_by_size", "greedy_by_breadth", "greedy_in_order")
 
@@ -132,6 +131,7 @@ class _Run:
             )
         self.target = max(least.bytes, capacity or 0)
         self.best: IntArray | None = None
+        self._incumbent: IntArray | None = None  # the same of the reduced problem
         self._peak = 0
         self._solver = ""
 
@@ -143,24 +143,29 @@ class _Run:
         _Stop
             The target is met.
         """
-        answer = solve(self.reduction.problem, replace(options, report=lambda peak: self._report(peak, name)))
-        offsets, proved = answer if isinstance(answer, Answer) else (answer, 0)
+        options = replace(options, incumbent=self._incumbent, report=lambda peak: self._report(peak, name))
+        answer = solve(self.reduction.problem, options)
+        offsets, proved, interrupted = answer if isinstance(answer, Answer) else (answer, 0, False)
         if proved > self._lower_bound and self.reduction.exact:
             self._lower_bound, self._witness = proved, f"a search found nothing below {proved} bytes"
         if offsets is not None:
-            self._keep(name, self.reduction.expand(np.asarray(offsets, dtype=np.int64)))
+            self._keep(name, np.array(offsets, dtype=np.int64))
         if self._capacity is not None and self._lower_bound > self._capacity:
             raise InfeasibleError(
                 f"no placement fits a capacity of {self._capacity} bytes: a search was finished without one"
             )
         if self.best is not None and self._peak <= max(self._lower_bound, self._capacity or 0):
             raise _Stop
+        if interrupted:
+            raise KeyboardInterrupt
 
-    def _keep(self, name: str, offsets: IntArray) -> None:
+    def _keep(self, name: str, reduced: IntArray) -> None:
+        offsets = self.reduction.expand(reduced)
         check_fast(self._problem, offsets)
         peak = peak_of(self._problem, offsets)
         if self.best is None or peak < self._peak:
             self.best, self._peak, self._solver = offsets, peak, name
+            self._incumbent = reduced
             if not self._report(peak, name):
                 raise _Stop
 
@@ -204,7 +209,7 @@ def _witness(problem: Problem, least: Bound) -> str:
 
 def _refuse_overlapping_fixed(problem: Problem, reduction: Reduction) -> None:
     """Look at the blocks themselves first, to name them; then at what ties make of them."""
-    for blocks, exact in ((problem, True), (reduction.problem, reduction.exact)):
+    for blocks, faithful in ((problem, True), (reduction.problem, reduction.exact)):
         rows = np.flatnonzero(blocks.fixed >= 0)
         try:
             check_fast(restricted(blocks, rows), blocks.fixed[rows])
@@ -212,7 +217,7 @@ def _refuse_overlapping_fixed(problem: Problem, reduction: Reduction) -> None:
             one, other = (int(rows[k]) for k in error.pair)
             if blocks is problem and one in (i for g in problem.together for i in g.tolist()):
                 continue  # may overlap in time; where not, the reduced problem tells
-            if not exact:
+            if not faithful:
                 raise UnsupportedConstraintError(
                     f"a fixed block lies in the hole that a contiguous group leaves; no solver can do that: {error}"
                 ) from None

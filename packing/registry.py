@@ -51,23 +51,34 @@ class Options:
 class Answer(NamedTuple):
     """Offsets, and the greatest lower bound that the solver has proved for the problem it was given.
 
-    ``offsets`` is None where there is no placement, or where none was found in time.
+    ``offsets`` is None where there is no placement, or where none was found in time. ``interrupted``: Ctrl-C ended the
+    search early.
     """
 
     offsets: IntArray | None
     lower_bound: int
+    interrupted: bool = False
 
 
 Solver = Callable[[Problem, Options], "IntArray | Answer"]
 
 _solvers: dict[str, Solver] = {}
+_improving: set[str] = set()
 
 solvers: Mapping[str, Solver] = MappingProxyType(_solvers)
 """Every registered solver by its name, read-only; ``"auto"`` is not in it, being a choice among them."""
 
 
-def register(name: str) -> Callable[[Solver], Solver]:
+def register(name: str, *, improves: bool = False) -> Callable[[Solver], Solver]:
     """Register the decorated function as a solver, for this process.
+
+    Parameters
+    ----------
+    name
+        What callers say.
+    improves
+        Whether it starts from an incumbent. Then the cheap heuristics run before it, it is not run at all if one of
+        them meets the target, and `Options.incumbent` is never None.
 
     Raises
     ------
@@ -79,9 +90,16 @@ def register(name: str) -> Callable[[Solver], Solver]:
 
     def add(solver: Solver) -> Solver:
         _solvers[name] = solver
+        if improves:
+            _improving.add(name)
         return solver
 
     return add
+
+
+def improves(name: str) -> bool:
+    """Whether the solver of this name starts from an incumbent."""
+    return name in _improving
 
 
 def find(name: str) -> Solver:

@@ -31,7 +31,7 @@ cdef extern from "passive_service.hpp" namespace "stowplan::profiler" nogil:
 
 cdef extern from "profiler/numpy_capsule.hpp" namespace "stowplan::profiler":
     object make_handler_capsule "stowplan::profiler::make_handler_capsule<stowplan::profiler::PassiveService>" (
-        const char* name, object upstream)
+        const char* name, object upstream, size_t small)
     HostMemory* memory_of "stowplan::profiler::memory_of<stowplan::profiler::PassiveService>" (object capsule)
 
 
@@ -56,8 +56,8 @@ cdef class HostRecorder:
     cdef readonly object handler
     cdef HostMemory* memory
 
-    def __init__(self, upstream):
-        self.handler = make_handler_capsule(b"stowplan_recorder", upstream)
+    def __init__(self, upstream, size_t small=0):
+        self.handler = make_handler_capsule(b"stowplan_recorder", upstream, small)
         self.memory = memory_of(self.handler)
 
     def begin_step(self):

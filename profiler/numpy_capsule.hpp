@@ -35,15 +35,16 @@ void destroy_capsule(PyObject* capsule) {
   Py_XDECREF(upstream);
 }
 
-// New reference, or null with a Python exception set. `upstream` is a handler capsule.
+// New reference, or null with a Python exception set. `upstream` is a handler capsule; requests below `small` bytes are
+// passed on to it unseen.
 template <class Service>
-PyObject* make_handler_capsule(const char* name, PyObject* upstream) {
+PyObject* make_handler_capsule(const char* name, PyObject* upstream, std::size_t small) {
   PyDataMem_Handler* below = handler_of(upstream);
   if (below == nullptr) return nullptr;
   auto contents = std::make_unique<CapsuleContents<Service>>();
   const PyDataMemAllocator& a = below->allocator;
   contents->memory =
-      std::make_unique<HostMemory<Service>>(Upstream{a.ctx, a.malloc, a.calloc, a.realloc, a.free});
+      std::make_unique<HostMemory<Service>>(Upstream{a.ctx, a.malloc, a.calloc, a.realloc, a.free}, small);
   using Handler = NumpyHandler<Service>;
   std::snprintf(contents->handler.name, sizeof contents->handler.name, "%s", name);
   contents->handler.version = 1;

@@ -13,7 +13,6 @@ Wrapped blocks are Chainer's gradients, for example: `cleargrads` runs after the
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -22,14 +21,14 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import minimalloc
+from ..archive import read_archive, write_archive
 from ..errors import FormatError, ProfileError
-from ..files import atomic_write
 
 IntArray = npt.NDArray[np.int64]
 
 ESCAPED = -1
 UNKNOWN_NS = -1
-_FORMAT = "stowplan-profile"
+_FORMAT = "profile"
 _VERSION = 1
 
 
@@ -168,10 +167,8 @@ class Profile:
         OSError
             The file cannot be written. The old one, if any, is untouched.
         """
-        header = json.dumps({"format": _FORMAT, "version": _VERSION, "period": self.period})
         columns = {name: getattr(self, name) for name in _COLUMNS}
-        with atomic_write(path) as file:
-            np.savez_compressed(file, header=np.frombuffer(header.encode(), dtype=np.uint8), **columns)
+        write_archive(path, _FORMAT, _VERSION, {"period": self.period}, columns)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Profile:
@@ -184,19 +181,28 @@ class Profile:
         OSError
             The file cannot be opened.
         """
-        with open(path, "rb") as file:
-            try:
-                with np.load(file, allow_pickle=False) as archive:
-                    header = _read_header(path, archive)
-                    columns = {name: archive[name] for name in _COLUMNS}
-                return cls(**columns, period=header["period"])
-            except FormatError:
-                raise
-            except ProfileError as error:
-                raise FormatError(path, str(error)) from None
-            except Exception as error:
-                # zipfile, zlib and NumPy have a dozen exceptions for a damaged file, RuntimeError among them.
-                raise FormatError(path, f"not a profile, or a truncated one ({error})") from None
+        header, columns = read_archive(path, _FORMAT, _VERSION)
+        return cls.from_columns(path, columns, header.get("period"))
+
+    @classmethod
+    def from_columns(
+        cls, path: str | os.PathLike[str], columns: dict[str, npt.NDArray[Any]], period: object
+    ) -> Profile:
+        """Build a profile from the columns of a file.
+
+        Raises
+        ------
+        FormatError
+            A column is missing, or they contradict each other.
+        """
+        missing = [name for name in _COLUMNS if name not in columns]
+        if missing or not isinstance(period, int):
+            what = f"the column {missing[0]!r} is missing" if missing else f"the period is {period!r}"
+            raise FormatError(path, f"{what}; expected a period and the columns {', '.join(_COLUMNS)}")
+        try:
+            return cls(**{name: columns[name] for name in _COLUMNS}, period=period)
+        except (ProfileError, ValueError, OverflowError) as error:
+            raise FormatError(path, str(error)) from None
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the planned blocks in google/minimalloc's format, atomically.
@@ -283,18 +289,3 @@ class Profile:
 
 
 _COLUMNS = tuple(f.name for f in fields(Profile) if f.name != "period")
-
-
-def _read_header(path: str | os.PathLike[str], archive: Any) -> dict[str, Any]:
-    if "header" not in archive:
-        raise FormatError(path, "not a stowplan profile; expected a file written by Profile.save")
-    header = json.loads(bytes(archive["header"]).decode())
-    if not isinstance(header, dict) or header.get("format") != _FORMAT:
-        raise FormatError(path, "not a stowplan profile; expected a file written by Profile.save")
-    if header.get("version") != _VERSION:
-        raise FormatError(
-            path, f"profile version {header.get('version')!r}; this stowplan reads version {_VERSION}"
-        )
-    if not isinstance(header.get("period"), int):
-        raise FormatError(path, f"the period is {header.get('period')!r}; expected an integer")
-    return header

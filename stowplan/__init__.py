@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = ["CupyPool", "NumpyPool", "NumpyRecorder", "Profile", "StowplanError", "__version__"]
 
-_LAZY = {"CupyPool": "allocator", "NumpyPool": "allocator", "NumpyRecorder": "profiler", "Profile": "profiler"}
+_LAZY = {
+    "CupyPool": "allocator",
+    "NumpyPool": "allocator",
+    "NumpyRecorder": "profiler",
+    "Profile": "profiler",
+}
 
 
 def __getattr__(name: str) -> Any:

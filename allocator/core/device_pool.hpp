@@ -17,57 +17,57 @@ namespace stowplan::allocator {
 class DevicePool {
  public:
   Grant request(Bytes size, Stream stream) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<profiler::SpinLock> lock(lock_);
     return replay_.request(size, stream, profiler::current_thread());
   }
   void adopt(BlockId id, std::uintptr_t address) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<profiler::SpinLock> lock(lock_);
     replay_.adopt(id, address);
   }
   void release(BlockId id) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<profiler::SpinLock> lock(lock_);
     replay_.release(id);
   }
 
   bool begin_step(PlanPtr plan, std::vector<PlanPtr> others) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<profiler::SpinLock> lock(lock_);
     return replay_.begin_step(profiler::current_thread(), std::move(plan), std::move(others));
   }
   StepOutcome end_step() {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<profiler::SpinLock> lock(lock_);
     return replay_.end_step();
   }
   void set_interrupted(bool interrupted) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<profiler::SpinLock> lock(lock_);
     replay_.set_interrupted(profiler::current_thread(), interrupted);
   }
   void set_timestamps(bool on) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<profiler::SpinLock> lock(lock_);
     replay_.set_timestamps(on);
   }
 
   Bytes arena_size() {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<profiler::SpinLock> lock(lock_);
     return replay_.arena().size;
   }
   void reserve(std::uintptr_t base, Bytes size) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<profiler::SpinLock> lock(lock_);
     replay_.reserve(base, size);
   }
   std::vector<std::uintptr_t> take_dead_arenas() {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<profiler::SpinLock> lock(lock_);
     return replay_.take_dead_arenas();
   }
 
   Counters counters() {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<profiler::SpinLock> lock(lock_);
     return replay_.counters();
   }
 
  private:
   static constexpr Bytes kUnit = 512;  // what CuPy's own pool rounds to, and what CUDA aligns to
 
-  std::mutex mutex_;
+  profiler::SpinLock lock_;
   Replay replay_{kUnit};
 };
 

@@ -79,7 +79,13 @@ void host_set_interrupted(HostMemory& memory, bool interrupted) {
 }
 
 bool host_reserve(HostMemory& memory, Bytes size) {
-  return memory.locked([=](HostReplay& replay) { return replay.arena().size >= size || replay.grow(size); });
+  return memory.locked([&](HostReplay& replay) {
+    if (replay.arena().size >= size) return true;
+    if (!replay.grow(size)) return false;
+    const HostArena& arena = replay.memory();
+    memory.set_arena(arena.base(), arena.base() + arena.addresses());
+    return true;
+  });
 }
 
 }  // namespace stowplan::allocator

@@ -29,6 +29,7 @@ class HostArena {
   bool grow(Bytes size);
   std::uintptr_t base() const { return reinterpret_cast<std::uintptr_t>(memory_); }
   Bytes size() const { return size_; }
+  std::size_t addresses() const { return addresses_; }
 
  private:
   bool set_aside(std::size_t bytes);
@@ -43,6 +44,7 @@ class HostReplay : public Replay {
  public:
   explicit HostReplay(const Upstream&) : Replay(kHostAlignment) {}
   bool grow(Bytes size);
+  const HostArena& memory() const { return memory_; }
 
  private:
   HostArena memory_;

@@ -64,12 +64,12 @@ Grant Replay::request(Bytes size, Stream stream, ThreadId thread) {
 
 Grant Replay::serve_planned(RequestNumber k, Block& block) {
   const Bytes offset = plan_->offset[k];
-  if (offset == kUnplanned) return send_upstream(block, Reason::escaped);
-  if (!arena_stream_) arena_stream_ = block.stream;
-  if (block.stream != *arena_stream_) {
-    clean_ = false;
+  if (arena_stream_ && block.stream != *arena_stream_) {
+    clean_ &= offset == kUnplanned;
     return send_upstream(block, Reason::stream);
   }
+  if (offset == kUnplanned) return send_upstream(block, Reason::escaped);
+  arena_stream_ = block.stream;
   Arena& arena = arenas_.back();
   block.address = arena.base + static_cast<std::uintptr_t>(offset);
   block.capacity = plan_->capacity[k];

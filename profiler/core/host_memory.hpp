@@ -4,13 +4,20 @@
 // address or sends it upstream. One lock guards service and map; upstream is called outside it, because it is foreign
 // code. NumPy calls with the GIL held, but the interface does not promise it, and an array may be dropped anywhere.
 //
+// Requests below `small` bytes are upstream's own affair: nothing is noted of them. NumPy's default handler keeps a cache
+// for these, and whoever stands in its way is slower. A free is theirs when NumPy says that the block is small (as its
+// own cache trusts it to) and the block is not in the arena; an address that comes back from upstream while it is still
+// noted belongs to a block whose free was mistaken for a small one, and is put right then.
+//
 // A Service is constructed from the Upstream and has
 //     Grant request(Bytes size, Stream stream, ThreadId thread)   address 0: ask upstream, then adopt() or cancel()
 //     void adopt(BlockId, std::uintptr_t)                         upstream's answer
 //     void cancel(BlockId)                                        upstream had none
 //     bool release(BlockId)                                       true: the block is upstream's, free it there
+//     Bytes size_of(BlockId)
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -20,6 +27,7 @@
 
 #include "address_map.hpp"
 #include "block_table.hpp"
+#include "spin_lock.hpp"
 #include "step_recorder.hpp"
 
 namespace stowplan::profiler {
@@ -50,11 +58,12 @@ struct Upstream {
 template <class Service>
 class HostMemory {
  public:
-  explicit HostMemory(const Upstream& upstream) : upstream_(upstream), service_(upstream) {}
+  HostMemory(const Upstream& upstream, std::size_t small) : upstream_(upstream), small_(small), service_(upstream) {}
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
 
   void* malloc(std::size_t size) {
+    if (size < small_) return upstream_.malloc(upstream_.ctx, size);
     const Grant grant = request(size);
     if (grant.address != 0) return reinterpret_cast<void*>(grant.address);
     return adopt(grant.id, upstream_.malloc(upstream_.ctx, size));
@@ -63,6 +72,7 @@ class HostMemory {
   void* calloc(std::size_t count, std::size_t item_size) {
     std::size_t size = 0;
     if (__builtin_mul_overflow(count, item_size, &size)) return nullptr;
+    if (size < small_) return upstream_.calloc(upstream_.ctx, count, item_size);
     const Grant grant = request(size);
     if (grant.address != 0) {
       // The arena is recycled memory: nobody has zeroed it.
@@ -76,25 +86,24 @@ class HostMemory {
     if (old == nullptr) return malloc(new_size);
     std::size_t old_size = 0;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      std::lock_guard<SpinLock> lock(lock_);
       const BlockId id = blocks_by_address_.find(reinterpret_cast<std::uintptr_t>(old));
-      if (id == kNoBlock) return nullptr;
+      if (id == kNoBlock) return upstream_.realloc(upstream_.ctx, old, new_size);  // small, and so upstream's
       old_size = static_cast<std::size_t>(service_.size_of(id));
     }
     void* fresh = malloc(new_size);
     if (fresh == nullptr) return nullptr;
     std::memcpy(fresh, old, old_size < new_size ? old_size : new_size);
-    free(old);
+    free(old, old_size);
     return fresh;
   }
 
-  // The size that NumPy passes to free is a best guess, so the map is asked instead.
-  void free(void* ptr) {
+  // The size that NumPy passes is a best guess: it settles only what is small.
+  void free(void* ptr, std::size_t size) {
     if (ptr == nullptr) return;
     bool to_upstream = true;
-    std::size_t size = 0;
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
+    if (size >= small_ || in_arena(ptr)) {
+      std::lock_guard<SpinLock> lock(lock_);
       const BlockId id = blocks_by_address_.take(reinterpret_cast<std::uintptr_t>(ptr));
       if (id != kNoBlock) {
         size = static_cast<std::size_t>(service_.size_of(id));
@@ -107,36 +116,55 @@ class HostMemory {
   // Runs `f(service)` under the lock.
   template <class F>
   auto locked(F&& f) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<SpinLock> lock(lock_);
     return std::forward<F>(f)(service_);
   }
 
-  const Upstream& upstream() const { return upstream_; }
+  // Says where the arena is; once.
+  void set_arena(std::uintptr_t begin, std::uintptr_t end) {
+    arena_end_.store(end, std::memory_order_release);
+    arena_begin_.store(begin, std::memory_order_release);
+  }
 
  private:
   Grant request(std::size_t size) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<SpinLock> lock(lock_);
     const Grant grant = service_.request(static_cast<Bytes>(size), 0, current_thread());
     if (grant.address != 0) blocks_by_address_.insert(grant.address, grant.id);
     return grant;
   }
 
   void* adopt(BlockId id, void* ptr) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<SpinLock> lock(lock_);
     if (ptr == nullptr) {
       service_.cancel(id);
       return nullptr;
     }
     const auto address = reinterpret_cast<std::uintptr_t>(ptr);
     service_.adopt(id, address);
-    blocks_by_address_.insert(address, id);
+    note(address, id);
     return ptr;
   }
 
-  std::mutex mutex_;
+  void note(std::uintptr_t address, BlockId id) {
+    const BlockId stale = blocks_by_address_.take(address);
+    if (stale != kNoBlock) service_.release(stale);
+    blocks_by_address_.insert(address, id);
+  }
+
+  bool in_arena(void* ptr) const {
+    const auto address = reinterpret_cast<std::uintptr_t>(ptr);
+    return arena_begin_.load(std::memory_order_acquire) <= address &&
+           address < arena_end_.load(std::memory_order_acquire);
+  }
+
+  SpinLock lock_;
   const Upstream upstream_;
+  const std::size_t small_;
   Service service_;
   AddressMap blocks_by_address_;
+  std::atomic<std::uintptr_t> arena_begin_{0};  // addresses that are never upstream's
+  std::atomic<std::uintptr_t> arena_end_{0};
 };
 
 // The C functions of NEP 49 over a HostMemory as `ctx`. Without memory for the bookkeeping they fail as upstream would.
@@ -158,7 +186,7 @@ struct NumpyHandler {
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
-  static void free(void* ctx, void* ptr, std::size_t) noexcept { static_cast<Memory*>(ctx)->free(ptr); }
+  static void free(void* ctx, void* ptr, std::size_t size) noexcept { static_cast<Memory*>(ctx)->free(ptr, size); }
 };
 
 }  // namespace stowplan::profiler

@@ -33,7 +33,7 @@ def train(pool: NumpyPool, steps: int, work=chain) -> list[object]:
 
 
 def test_steps_are_replayed_and_change_no_value() -> None:
-    pool = NumpyPool()
+    pool = NumpyPool(small=0)
     with pool:
         results = train(pool, 10)
     assert results == [chain()] * 10
@@ -45,7 +45,7 @@ def test_steps_are_replayed_and_change_no_value() -> None:
 
 
 def test_arena_is_at_the_lower_bound_and_reserved_once() -> None:
-    pool = NumpyPool()
+    pool = NumpyPool(small=0)
     with pool:
         train(pool, 10)
     assert pool.stats.arena_bytes == pool.stats.lower_bound == pool.plan().arena_bytes
@@ -62,7 +62,7 @@ def test_wrapped_blocks_are_planned() -> None:
         gradient = None  # of the step before
         gradient = activation * 2
 
-    pool = NumpyPool()
+    pool = NumpyPool(small=0)
     with pool:
         train(pool, 8, work)
     assert pool.profile().wrapped.sum() == 1
@@ -77,7 +77,7 @@ def test_a_block_replaced_by_its_successor_counts_as_escaped_and_is_served() -> 
         nonlocal kept
         kept = np.ones(5000)  # the old one dies only now that the new one lives
 
-    pool = NumpyPool()
+    pool = NumpyPool(small=0)
     with pool:
         train(pool, 8, work)
     assert pool.profile().escaped[pool.profile().size == 40_000].all()
@@ -87,7 +87,7 @@ def test_a_block_replaced_by_its_successor_counts_as_escaped_and_is_served() -> 
 
 @pytest.mark.parametrize("size", [1, 777, 500_000])
 def test_an_extra_request_costs_few_others_their_place(size: int) -> None:
-    pool = NumpyPool()
+    pool = NumpyPool(small=0)
     expected = chain()
     with pool:
         train(pool, 5)
@@ -110,7 +110,7 @@ def test_larger_smaller_and_missing_requests() -> None:
             total += float(np.full(size, 1.0).sum())
         return total
 
-    pool = NumpyPool()
+    pool = NumpyPool(small=0)
     with pool:
         assert train(pool, 5, work) == [6100.0] * 5
         for changed, expected in (
@@ -137,7 +137,7 @@ def test_late_blocks_keep_their_bytes() -> None:
         b = np.full(4000, 2.0)  # planned at the same address
         assert b.min() == b.max() == 2
 
-    pool = NumpyPool()
+    pool = NumpyPool(small=0)
     with pool:
         train(pool, 5, work)
         assert pool.stats.arena_bytes < 2 * 32_000
@@ -149,7 +149,7 @@ def test_late_blocks_keep_their_bytes() -> None:
 
 
 def test_a_new_step_brings_a_new_plan() -> None:
-    pool = NumpyPool()
+    pool = NumpyPool(small=0)
     with pool:
         train(pool, 5)
         first = pool.plan()
@@ -161,7 +161,7 @@ def test_a_new_step_brings_a_new_plan() -> None:
 
 
 def test_the_arena_grows_in_place_around_what_lives_in_it() -> None:
-    pool = NumpyPool(warmup=0)
+    pool = NumpyPool(small=0, warmup=0)
     with pool:
         train(pool, 3)
         with pool.step():
@@ -176,7 +176,7 @@ def test_the_arena_grows_in_place_around_what_lives_in_it() -> None:
 
 
 def test_what_the_plan_does_not_know_is_a_guest_of_the_arena() -> None:
-    pool = NumpyPool()
+    pool = NumpyPool(small=0)
     with pool:
         train(pool, 5)
         before = pool.stats
@@ -197,7 +197,7 @@ def test_calloc_is_zeroed_in_recycled_memory() -> None:
         clean = np.zeros(3000)
         assert not clean.any()
 
-    pool = NumpyPool()
+    pool = NumpyPool(small=0)
     with pool:
         train(pool, 8, work)
     assert pool.stats.arena_bytes < 2 * 24_000
@@ -212,7 +212,7 @@ def test_realloc_keeps_the_bytes() -> None:
         a.resize(10, refcheck=False)
         assert (a == np.arange(10)).all()
 
-    pool = NumpyPool()
+    pool = NumpyPool(small=0)
     with pool:
         train(pool, 8, work)
         work()
@@ -224,13 +224,13 @@ def test_empty_arrays_have_addresses_of_their_own() -> None:
         arrays = [np.empty(0) for _ in range(20)]
         assert len({a.__array_interface__["data"][0] for a in arrays}) == 20
 
-    pool = NumpyPool()
+    pool = NumpyPool(small=0)
     with pool:
         train(pool, 8, work)
 
 
 def test_an_exception_leaves_the_pool_usable() -> None:
-    pool = NumpyPool()
+    pool = NumpyPool(small=0)
 
     expected = chain()
 
@@ -252,7 +252,7 @@ def test_an_exception_leaves_the_pool_usable() -> None:
 
 
 def test_arrays_outlive_their_pool() -> None:
-    pool = NumpyPool()
+    pool = NumpyPool(small=0)
     with pool:
         for _ in range(6):
             with pool.step():
@@ -270,13 +270,13 @@ def test_the_context_is_left_as_it_was() -> None:
     from stowplan.profiler._recorder import current_handler
 
     before = current_handler()
-    with NumpyPool():
+    with NumpyPool(small=0):
         assert current_handler() is not before
     assert current_handler() is before
 
 
 def test_frees_on_another_thread() -> None:
-    pool = NumpyPool()
+    pool = NumpyPool(small=0)
     with pool:
         for _ in range(8):
             with pool.step():
@@ -292,7 +292,7 @@ def test_frees_on_another_thread() -> None:
 def test_requests_of_another_thread_in_the_same_context_go_upstream() -> None:
     import contextvars
 
-    pool = NumpyPool()
+    pool = NumpyPool(small=0)
     with pool:
         train(pool, 5)
         with pool.step():
@@ -306,7 +306,7 @@ def test_requests_of_another_thread_in_the_same_context_go_upstream() -> None:
 
 
 def test_misuse_is_refused() -> None:
-    pool = NumpyPool()
+    pool = NumpyPool(small=0)
     with pool:
         with pytest.raises(PoolError, match="entered already"):
             pool.__enter__()
@@ -315,18 +315,18 @@ def test_misuse_is_refused() -> None:
         train(pool, 5)
     for warmup in (-1, 1.5, "2", True):
         with pytest.raises(PoolError, match="number of steps"):
-            NumpyPool(warmup=warmup)  # type: ignore[arg-type]
+            NumpyPool(small=0, warmup=warmup)  # type: ignore[arg-type]
     with pytest.raises(StowplanError, match="nobody"):
-        NumpyPool(planner="nobody")
+        NumpyPool(small=0, planner="nobody")
 
 
 def test_there_is_no_profile_before_the_first_plan() -> None:
     with pytest.raises(ProfileError, match="no plan yet"):
-        NumpyPool().profile()
+        NumpyPool(small=0).profile()
 
 
 def test_nested_pools_leave_each_other_alone() -> None:
-    outer, inner = NumpyPool(), NumpyPool()
+    outer, inner = NumpyPool(small=0), NumpyPool()
     with outer:
         for _ in range(6):
             with outer.step():
@@ -341,7 +341,7 @@ def test_nested_pools_leave_each_other_alone() -> None:
 
 def test_default_handler_is_the_same_inside_a_pool() -> None:
     before = default_handler()
-    with NumpyPool():
+    with NumpyPool(small=0):
         assert default_handler() is before
 
 
@@ -350,7 +350,7 @@ def test_interpreter_exit_with_live_arrays(when: str) -> None:
     program = f"""
 import numpy as np, sys
 from stowplan import NumpyPool
-pool = NumpyPool()
+pool = NumpyPool(small=0)
 kept = []
 with pool:
     for i in range(8):
@@ -389,7 +389,7 @@ TRAIN, EVALUATE, SHORT = (3000, 700, 1500, 900), (5000, 100), (3000, 700, 20)
 
 @pytest.mark.parametrize("keys", [("train", "eval", "short"), (None, None, None)])
 def test_alternating_steps_make_three_plans_and_no_more(keys: tuple[str | None, ...]) -> None:
-    pool = NumpyPool(warmup=0)
+    pool = NumpyPool(small=0, warmup=0)
     with pool:
         for round_ in range(10):
             before = pool.stats
@@ -424,7 +424,7 @@ class Trainer:
 
 
 def test_gradients_stand_through_evaluation_and_the_short_batch() -> None:
-    pool, program = NumpyPool(warmup=0), Trainer()
+    pool, program = NumpyPool(small=0, warmup=0), Trainer()
     with pool:
         for epoch in range(8):
             before = pool.stats
@@ -445,7 +445,7 @@ def test_gradients_stand_through_evaluation_and_the_short_batch() -> None:
 
 
 def test_the_least_recently_used_plan_goes() -> None:
-    pool = NumpyPool(warmup=0, max_plans=2)
+    pool = NumpyPool(small=0, warmup=0, max_plans=2)
     with pool:
         for sizes, plans in (
             (TRAIN, 1),
@@ -462,11 +462,11 @@ def test_the_least_recently_used_plan_goes() -> None:
                 pool.wait()
             assert pool.stats.plans == plans
     with pytest.raises(PoolError, match="max_plans is 0; expected a number of plans, 1 or more"):
-        NumpyPool(max_plans=0)
+        NumpyPool(small=0, max_plans=0)
 
 
 def test_a_program_that_never_repeats_is_not_planned_for_ever() -> None:
-    pool = NumpyPool(warmup=0)
+    pool = NumpyPool(small=0, warmup=0)
     with pool:
         for i in range(40):
             train(pool, 1, lambda i=i: shapes((100 + 37 * i, 3000 - 41 * i, 17 * i + 1, 500 * (i % 3) + 1)))
@@ -477,7 +477,7 @@ def test_a_program_that_never_repeats_is_not_planned_for_ever() -> None:
 
 
 def test_interrupted_parts_stay_out_of_the_profile() -> None:
-    pool = NumpyPool()
+    pool = NumpyPool(small=0)
     kept: list[np.ndarray] = []
     with pool:
         for i in range(10):
@@ -497,7 +497,7 @@ def test_interrupted_parts_stay_out_of_the_profile() -> None:
 
 
 def test_interrupt_as_calls_and_as_decorator() -> None:
-    pool = NumpyPool()
+    pool = NumpyPool(small=0)
 
     @pool.interrupt
     def one(n: int) -> int:
@@ -523,7 +523,7 @@ def test_interrupt_as_calls_and_as_decorator() -> None:
 
 
 def test_interruptions_are_per_thread() -> None:
-    pool = NumpyPool()
+    pool = NumpyPool(small=0)
     with pool:
         train(pool, 4)
         with pool.step():
@@ -535,10 +535,63 @@ def test_interruptions_are_per_thread() -> None:
 
 
 def test_misuse_of_interruptions_is_refused() -> None:
-    pool = NumpyPool()
+    pool = NumpyPool(small=0)
     with pytest.raises(PoolError, match="resume without interrupt"):
         pool.resume()
     with pool, pool.interrupt(), pytest.raises(PoolError, match="in an interrupted part"), pool.step():
         pass
     with pool, pool.step():
         pass
+
+
+# ----------------------------------------------------------------------------------------------------- small blocks
+
+
+def test_small_requests_are_neither_planned_nor_counted() -> None:
+    pool = NumpyPool()
+    with pool:
+        for _ in range(6):
+            with pool.step():
+                small = [np.ones(63) for _ in range(10)]
+                large = np.ones(64)
+                assert sum(float(a.sum()) for a in [*small, large]) == 10 * 63 + 64
+            pool.wait()
+    assert pool.profile().size.tolist() == [512]
+    assert pool.stats.replayed + pool.stats.upstream == 6
+    with pytest.raises(PoolError, match="small is -1; expected a number of bytes"):
+        NumpyPool(small=-1)
+
+
+def test_blocks_that_cross_the_limit_by_resizing() -> None:
+    pool = NumpyPool()
+    with pool:
+        for _ in range(8):
+            with pool.step():
+                grows, shrinks = np.arange(10), np.arange(1000)
+                grows.resize(1000, refcheck=False)
+                shrinks.resize(10, refcheck=False)
+                assert (grows[:10] == np.arange(10)).all()
+                assert (shrinks == np.arange(10)).all()
+            pool.wait()
+    del grows, shrinks
+    assert pool.stats.live_bytes == 0
+
+
+def test_a_free_with_a_wrong_size_is_put_right() -> None:
+    """NumPy's size at a free is a best guess; here it says that a large block is a small one."""
+    import ctypes
+
+    class Header(ctypes.Structure):  # the beginning of PyArrayObject
+        _fields_ = (("refcount", ctypes.c_ssize_t), ("type", ctypes.c_void_p), ("data", ctypes.c_void_p),
+                    ("nd", ctypes.c_int), ("dimensions", ctypes.POINTER(ctypes.c_ssize_t)))  # fmt: skip
+
+    pool = NumpyPool()
+    with pool:
+        for _ in range(50):
+            lying = np.ones(200)
+            Header.from_address(id(lying)).dimensions[0] = 2
+            del lying
+            honest = [np.full(200, 3.0) for _ in range(20)]
+            assert all((a == 3).all() for a in honest)
+            del honest
+    assert pool.stats.live_bytes <= 50 * 1600

@@ -52,7 +52,7 @@ void drop(HostMemory& memory, const Held& block) {
   for (std::size_t i = 0; i < block.size; ++i) {
     if (block.ptr[i] != block.pattern) fail("a block's bytes were overwritten while it was alive");
   }
-  memory.free(block.ptr);
+  memory.free(block.ptr, block.size);
 }
 
 // Blocks on their way from one thread to another.
@@ -163,7 +163,7 @@ void run_beside(HostMemory& memory, Exchange& exchange, unsigned seed, const std
 
 int main(int argc, char** argv) {
   const int scale = argc > 1 ? std::atoi(argv[1]) : 1;
-  HostMemory memory({nullptr, up_malloc, up_calloc, up_realloc, up_free});
+  HostMemory memory({nullptr, up_malloc, up_calloc, up_realloc, up_free}, 64);
   Exchange exchange;
   std::vector<std::thread> threads;
   std::atomic<bool> stepping{true};

@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 from stowplan.packing import Problem
 
+# The solvers that need no time limit.
+HEURISTICS = ("best_fit", "best_fit_orders", "greedy_by_size", "greedy_by_breadth", "greedy_in_order")
+
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 

@@ -6,11 +6,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stowplan.errors import ConflictError, ProblemError, UnsupportedConstraintError
-from stowplan.packing import Problem, check, check_fast, lower_bound, lower_bound_moment, pack, solvers
+from stowplan.packing import Problem, check, check_fast, lower_bound, lower_bound_moment, pack
 from stowplan.packing.constraints import reduce
 from stowplan.packing.placement import peak_of
 
-from .problems import problems, random_problem
+from .problems import HEURISTICS, problems, random_problem
 
 BOTH = pytest.mark.parametrize("validate", [check, check_fast])
 
@@ -67,7 +67,7 @@ def every_placement(problem, most):
 @given(tied())
 def test_every_solver_keeps_every_tie(problem):
     assume(accepted(problem))
-    for name in solvers:
+    for name in HEURISTICS:
         placement = pack(problem, name)
         check(problem, placement.offsets)
         assert placement.peak >= lower_bound(problem)
@@ -111,7 +111,7 @@ def test_equals_exhaustive_search(problem, seed):
 
 def test_blocks_kept_apart_do_not_share_although_disjoint_in_time():
     problem = Problem([8, 6, 4], [0, 5, 9], [5, 9, 12], apart=[[0, 2]])
-    for name in [*solvers, "auto"]:
+    for name in [*HEURISTICS, "auto"]:
         x = pack(problem, name).offsets
         assert x[0] + 8 <= x[2] or x[2] + 4 <= x[0]
     auto = pack(problem)
@@ -122,7 +122,7 @@ def test_blocks_kept_apart_do_not_share_although_disjoint_in_time():
 
 def test_contiguous_blocks_follow_each_other_in_order():
     problem = Problem([8, 6, 4, 5], [0, 5, 9, 0], [5, 9, 12, 12], contiguous=[[2, 0, 1]])
-    for name in [*solvers, "auto"]:
+    for name in [*HEURISTICS, "auto"]:
         x = pack(problem, name).offsets
         assert (x[0], x[1]) == (x[2] + 4, x[2] + 12)
 
@@ -168,7 +168,7 @@ def test_many_ties_on_a_larger_problem():
         contiguous=free[40:80].reshape(-1, 4),
         together=free[80:120].reshape(-1, 2),
     )
-    for name in ("auto", *solvers):
+    for name in ("auto", *HEURISTICS):
         placement = pack(problem, name)
         check(problem, placement.offsets)
         check_fast(problem, placement.offsets)

@@ -27,7 +27,7 @@ def test_recorder_and_pool_see_the_same_profile() -> None:
         for _ in range(4):
             with recorder.step():
                 program.step()
-    pool, program = NumpyPool(), Program()
+    pool, program = NumpyPool(small=0), Program()
     with pool:
         for _ in range(4):
             with pool.step():

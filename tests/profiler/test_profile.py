@@ -76,7 +76,7 @@ def test_a_damaged_file_is_one_clear_error(
     whole = path.read_bytes()
     cut = data.draw(st.integers(0, len(whole) - 1))
     path.write_bytes(whole[:cut])
-    with pytest.raises(FormatError, match=r"step\.profile: not a profile, or a truncated one"):
+    with pytest.raises(FormatError, match=r"step\.profile: not a profile file, or a truncated one"):
         Profile.load(path)
 
 
@@ -111,10 +111,10 @@ def test_a_later_version_is_refused(tmp_path: Path) -> None:
     import json
 
     path = tmp_path / "later"
-    header = json.dumps({"format": "stowplan-profile", "version": 99, "period": 1}).encode()
+    header = json.dumps({"format": "profile", "version": 99, "period": 1}).encode()
     with open(path, "wb") as file:
         np.savez(file, header=np.frombuffer(header, dtype=np.uint8))
-    with pytest.raises(FormatError, match="version 99; this stowplan reads version 1"):
+    with pytest.raises(FormatError, match="profile version 99; this stowplan reads version 1"):
         Profile.load(path)
 
 

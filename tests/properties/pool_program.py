@@ -119,6 +119,7 @@ class PoolProgram:
         self.ranges: list[tuple[int, int, int]] = []  # (begin, end, block), sorted
         self.of_this_pool: dict[int, int] = {}  # block -> bytes asked for
         self.blocks = self.requests = self.operations = self.failures = 0
+        self.counts = dict.fromkeys(("replayed", "guests", "upstream", "plans", "reoptimizations"), 0)
         self.step: Any = None
         self.key: Hashable = None
         self.depth = 0  # of interruptions
@@ -145,7 +146,9 @@ class PoolProgram:
         entry = (held.begin, held.begin + max(size, 1), block)
         at = bisect_left(self.ranges, entry)
         for other in self.ranges[max(at - 1, 0) : at + 1]:
-            assert held.begin == 0 or entry[1] <= other[0] or other[1] <= entry[0], f"{entry} overlaps {other}"
+            assert held.begin == 0 or entry[1] <= other[0] or other[1] <= entry[0], (
+                f"{entry} overlaps {other}"
+            )
         insort(self.ranges, entry)
         if zeroed:
             assert ctypes.string_at(held.begin, size) == bytes(size)
@@ -280,8 +283,13 @@ class PoolProgram:
     def replace_pool(self, backend: Backend) -> None:
         """Drop the pool; its blocks live on."""
         self.operations += 1
+        self._count()
         self.backend, self.depth = backend, 0
         self.of_this_pool = {}
+
+    def _count(self) -> None:
+        for name in self.counts:
+            self.counts[name] += getattr(self.backend.pool.stats, name)
 
     def check(self) -> None:
         """Look at everything. O(live bytes)."""
@@ -306,6 +314,7 @@ class PoolProgram:
         self.check()
         assert not self.live
         assert self.backend.pool.stats.live_bytes == 0
+        self._count()
 
 
 # -------------------------------------------------------------------------------------------------------- hypothesis

@@ -10,6 +10,7 @@ import argparse
 import gc
 import random
 import time
+from collections import Counter
 from typing import Any
 
 from .pool_program import KEYS, SIZES, FailureError, Planned, PoolProgram
@@ -85,34 +86,21 @@ def something_rare(program: PoolProgram, backend: Any, chance: random.Random) ->
         program.replace_pool(backend())
 
 
-def soak(backend: Any, operations: int, seed: int, say: Any = None) -> dict[str, int]:
+def soak(backend: Any, operations: int, seed: int, say: Any = None) -> Counter[str]:
     """Run programs until so many operations are done; return what the pools counted."""
     chance = random.Random(seed)
-    done = replayed = upstream = guests = plans = failures = 0
+    counts = Counter(operations=0, failures=0)
     gc.collect()
     gc.freeze()
     try:
-        while done < operations:
-            program = a_round(backend, chance, min(ROUND, operations - done))
-            stats = program.backend.pool.stats
-            done += program.operations
-            replayed += stats.replayed
-            upstream += stats.upstream
-            guests += stats.guests
-            plans += stats.plans
-            failures += program.failures
+        while counts["operations"] < operations:
+            program = a_round(backend, chance, min(ROUND, operations - counts["operations"]))
+            counts.update(program.counts, operations=program.operations, failures=program.failures)
             if say is not None:
-                say(done)
+                say(counts["operations"])
     finally:
         gc.unfreeze()
-    return {
-        "operations": done,
-        "replayed": replayed,
-        "guests": guests,
-        "upstream": upstream,
-        "plans": plans,
-        "failures": failures,
-    }
+    return counts
 
 
 def main() -> None:
@@ -135,7 +123,7 @@ def main() -> None:
         seed,
         lambda done: print(f"\r{done:,} operations", end="", flush=True),
     )
-    print(f"\n{counts}, {time.monotonic() - began:.0f} s")
+    print(f"\n{dict(counts)}, {time.monotonic() - began:.0f} s")
 
 
 if __name__ == "__main__":

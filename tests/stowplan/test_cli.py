@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from stowplan import __version__
 from stowplan.cli import main
 from stowplan.compat import enable_chainer
-from stowplan.packing import Problem, check
+from stowplan.packing import Problem, check, solvers
 
 needs_chainer = pytest.mark.skipif(find_spec("chainer") is None, reason="chainer is not installed")
 needs_matplotlib = pytest.mark.skipif(find_spec("matplotlib") is None, reason="matplotlib is not installed")
@@ -65,8 +65,48 @@ def test_pack_as_a_program_prints_one_json_object(problem: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     figures = json.loads(done.stdout)
     assert figures.pop("seconds") >= 0
-    assert figures == {"n": 3, "peak": 12, "lower_bound": 12, "optimal": True, "solver": "best_fit"}
+    assert figures == {
+        "n": 3,
+        "peak": 12,
+        "lower_bound": 12,
+        "optimal": True,
+        "status": "optimal",
+        "solver": "best_fit",
+        "witness": "the blocks alive at tick 2 need 12 bytes",
+    }
     assert done.stderr == ""
+
+
+def test_pack_compares_all_solvers(problem: Path, tmp_path: Path) -> None:
+    answer = tmp_path / "answer.csv"
+    result = stowplan("pack", problem, "--compare", "-o", answer)
+    assert result.exit_code == 0
+    for name in (*solvers, "auto"):
+        assert any(line.startswith(f"{name} ") for line in result.output.splitlines())
+    check(Problem.from_csv(problem), Problem.from_csv(answer).fixed)
+    figures = json.loads(stowplan("pack", problem, "--compare", "--json").output)
+    assert {row["name"] for row in figures["solvers"]} == {*solvers, "auto"}
+    assert figures["peak"] == min(row["peak"] for row in figures["solvers"] if "peak" in row)
+
+
+def test_pack_says_that_a_capacity_is_infeasible(problem: Path, tmp_path: Path) -> None:
+    answer = tmp_path / "answer.csv"
+    result = stowplan("pack", problem, "--capacity", 11, "-o", answer)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(
+        "Error: a capacity of 11 bytes is below the lower bound of 12: the blocks"
+    )
+    assert not answer.exists()
+
+
+def test_pack_says_that_it_found_nothing_within_a_capacity(tmp_path: Path) -> None:
+    # By size: 90. The lower bound, 80, can be reached.
+    path = tmp_path / "medium.csv"
+    path.write_text("id,lower,upper,size\na,0,2,10\nb,1,3,20\nc,2,4,30\nd,3,5,40\ne,0,2,50\n")
+    result = stowplan("pack", path, "--capacity", 85, "--solver", "greedy_by_size")
+    assert result.exit_code == 1
+    assert "no placement within 85 bytes was found" in result.stderr
+    assert stowplan("pack", path, "--capacity", 85, "--time-limit", 5).exit_code == 0
 
 
 def test_pack_writes_a_valid_answer(problem: Path, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def drawn(problem: Problem, placement: Placement) -> tuple[list[tuple[float, ...
 
 def test_one_rectangle_per_block_and_wrapped_blocks_at_both_ends() -> None:
     problem = Problem([4, 8], [0, 2], [10, 6], gaps=[[0, 3, 7]])
-    placement = Placement(np.array([0, 8]), 16, lower_bound(problem), False, "by hand", 0.0)
+    placement = Placement(np.array([0, 8]), 16, lower_bound(problem), "by hand", 0.0, "feasible", "")
     rectangles, colours = drawn(problem, placement)
     assert rectangles == [(0, 0, 3, 4), (7, 0, 10, 4), (2, 8, 6, 16)]
     assert colours[0] == colours[1] != colours[2]
@@ -66,7 +66,7 @@ def test_a_problem_without_blocks_is_drawn(tmp_path: Path) -> None:
 
 def test_nothing_is_written_where_drawing_fails(tmp_path: Path) -> None:
     problem = Problem([4], [0], [5])
-    wrong = Placement(np.array([0, 1]), 4, 4, True, "wrong", 0.0)
+    wrong = Placement(np.array([0, 1]), 4, 4, "wrong", 0.0, "optimal", "")
     path = tmp_path / "plan.png"
     path.write_bytes(b"old")
     with pytest.raises(ValueError, match="shape"):

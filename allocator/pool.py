@@ -1,0 +1,144 @@
+"""What all pools have in common: steps, interruptions, plans and counts."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable
+from typing import Any, ParamSpec, TypeVar
+
+from ..profiler import Profile
+from .controller import Controller
+from .plan import Plan
+from .stats import Stats
+from .step import Step, interrupt
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Self = TypeVar("Self", bound="Pool")
+
+
+class Pool(ABC):
+    """A pool of one backend; see `NumpyPool` and `CupyPool`."""
+
+    @abstractmethod
+    def _controller(self) -> Controller:
+        """Return what decides for this thread's current device."""
+
+    @abstractmethod
+    def _backend(self) -> str:
+        """Say what plans are made for: a plan file for something else is refused."""
+
+    def step(self, key: Hashable = None) -> Step:
+        """Return a context manager around one step, the code that repeats, on the current device.
+
+        An exception that leaves the step passes on; what the step did is not taken for a record.
+
+        Parameters
+        ----------
+        key
+            Says which of several steps this is. Without it (and among steps of one key) plans are told apart by their
+            requests.
+
+        Raises
+        ------
+        PoolError
+            On entry: a step is running already, or this thread is in an interrupted part.
+        """
+        return Step(self._controller(), key)
+
+    def interrupt(self, function: Callable[P, R] | None = None) -> Any:
+        """Enter a part of the program, in this thread, that does not repeat: upstream serves it, no profile sees it.
+
+        As a call, to be ended by `resume`; as a context manager; as a decorator. Parts may nest. Blocks may be born
+        inside and die outside, and the other way round.
+
+        Examples
+        --------
+        >>> from stowplan import NumpyPool
+        >>> pool = NumpyPool()
+        >>> with pool.interrupt():
+        ...     pass
+        >>> @pool.interrupt
+        ... def log_something():
+        ...     pass
+        """
+        return interrupt(self._controller(), function)
+
+    def resume(self) -> None:
+        """Leave the innermost interrupted part of this thread.
+
+        Raises
+        ------
+        PoolError
+            There is none.
+        """
+        self._controller().resume()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until plans that are being made are ready for the next step, at most `timeout` seconds.
+
+        A program never has to; a benchmark may want to. Return whether they are ready.
+        """
+        return self._controller().wait(timeout)
+
+    @property
+    def stats(self) -> Stats:
+        """A snapshot of the counts on the current device."""
+        return self._controller().stats()
+
+    def profile(self) -> Profile:
+        """Return the profile of the last planned step.
+
+        Raises
+        ------
+        ProfileError
+            There is no plan yet.
+        """
+        return self._controller().profile()
+
+    def plan(self) -> Plan:
+        """Return the plan that was made last.
+
+        Raises
+        ------
+        ProfileError
+            There is no plan yet.
+        """
+        return self._controller().plan()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the current device's plans to a file, for `load` in another run of the program.
+
+        Raises
+        ------
+        PoolError
+            A step key is neither None nor a string nor an integer.
+        OSError
+            The file cannot be written. The old one, if any, is untouched.
+        """
+        self._controller().save(path, self._backend())
+
+    @classmethod
+    def load(cls: type[Self], path: str | os.PathLike[str], *args: Any, **options: Any) -> Self:
+        """Make a pool that starts with the plans of a file, and so without a warm-up.
+
+        Every request is still checked against them, and every placement is validated again.
+
+        Parameters
+        ----------
+        path
+            What `save` wrote.
+        args, options
+            As for the constructor.
+
+        Raises
+        ------
+        FormatError
+            The file is truncated or foreign, of another version or backend, or holds an invalid plan.
+        PoolError
+            There is no memory for the arena.
+        """
+        pool = cls(*args, **options)
+        pool._controller().load(path, pool._backend())
+        return pool

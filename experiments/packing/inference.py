@@ -1,0 +1,193 @@
+"""Memory requests of AlexNet's and GoogLeNet's inference, from their layers alone.
+
+What Chainer asks for when it runs one image through a network without recording a graph, in the order in which it asks:
+every function allocates its result; a convolution also allocates a workspace, only while it runs; what no variable
+refers to any more is freed. The image and its label live throughout. Parameters are not in it: they are retained.
+Sizes are float32, rounded up to 512 bytes, the granularity of CuPy's pool; the workspace has 8 MiB, Chainer's default.
+
+With these, Sekiyama et al. 2018 (arXiv 1804.10001) report the optima that `PUBLISHED` holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from stowplan.packing import Problem
+
+PUBLISHED = {"alexnet": 10_169_344, "googlenet": 12_202_496}
+
+GRANULARITY = 512
+WORKSPACE = 8 * 2**20
+FLOAT = 4
+
+
+@dataclass(eq=False)
+class Tensor:
+    """A result alive: its shape, and its block in the log."""
+
+    shape: tuple[int, ...]
+    block: int
+
+
+@dataclass
+class Log:
+    """Allocations and frees on a logical clock."""
+
+    rows: list[list[int]] = field(default_factory=list)  # size, start, end
+    clock: int = 0
+
+    def allocate(self, *shape: int, item: int = FLOAT) -> Tensor:
+        """Allocate an array."""
+        size = item
+        for length in shape:
+            size *= length
+        self.rows.append([-(-size // GRANULARITY) * GRANULARITY, self.clock, -1])
+        self.clock += 1
+        return Tensor(shape, len(self.rows) - 1)
+
+    def free(self, *tensors: Tensor) -> None:
+        """Free arrays, one after the other."""
+        for tensor in tensors:
+            self.rows[tensor.block][2] = self.clock
+            self.clock += 1
+
+    def problem(self) -> Problem:
+        """Return the blocks; what is not freed lives to the end."""
+        size, start, end = zip(*self.rows, strict=True)
+        return Problem(size, start, [self.clock if tick < 0 else tick for tick in end])
+
+
+class Net:
+    """Chainer's functions, as requests. Each reads its argument and leaves it alive."""
+
+    def __init__(self, side: int) -> None:
+        self.log = Log()
+        self.image = self.log.allocate(3, side, side)
+        self.label = self.log.allocate(1, item=4)
+
+    def convolution(self, x: Tensor, channels: int, kernel: int, stride: int = 1, pad: int = 0) -> Tensor:
+        """Allocate the result, then a workspace for as long as the convolution runs."""
+        side = (x.shape[1] + 2 * pad - kernel) // stride + 1
+        y = self.log.allocate(channels, side, side)
+        self.log.free(self.log.allocate(WORKSPACE, item=1))
+        return y
+
+    def elementwise(self, x: Tensor) -> Tensor:
+        """ReLU, softmax and the like: a result of the same shape."""
+        return self.log.allocate(*x.shape)
+
+    def normalization(self, x: Tensor) -> Tensor:
+        """Local response normalization: two intermediate arrays of the same shape, freed with the function."""
+        unit_scale, scale, y = (self.log.allocate(*x.shape) for _ in range(3))
+        self.log.free(unit_scale, scale)
+        return y
+
+    def pooling(self, x: Tensor, kernel: int, stride: int, pad: int = 0, cover_all: bool = True) -> Tensor:
+        """Max and average pooling; Chainer's max pooling covers all pixels."""
+        channels, side, _ = x.shape
+        reach = side + 2 * pad - kernel + (stride - 1 if cover_all else 0)
+        return self.log.allocate(channels, reach // stride + 1, reach // stride + 1)
+
+    def linear(self, x: Tensor, width: int) -> Tensor:
+        """Matrix product."""
+        return self.log.allocate(width)
+
+    def chain(self, x: Tensor, *functions: Callable[[Tensor], Tensor]) -> Tensor:
+        """Apply one function after another, freeing what lies between; the argument stays."""
+        h = x
+        for function in functions:
+            y = function(h)
+            if h is not x:
+                self.log.free(h)
+            h = y
+        return h
+
+    def step(self, h: Tensor, *functions: Callable[[Tensor], Tensor]) -> Tensor:
+        """``h = f(h)``: apply the functions and free the argument, unless it is the image."""
+        y = self.chain(h, *functions)
+        if h is not self.image:
+            self.log.free(h)
+        return y
+
+
+def alexnet() -> Problem:
+    """Krizhevsky et al. 2012 as in Chainer's ImageNet example: one column, 227 pixels, 1000 classes."""
+    net = Net(227)
+
+    def conv(channels: int, kernel: int, stride: int = 1, pad: int = 0) -> Callable[[Tensor], Tensor]:
+        return lambda x: net.convolution(x, channels, kernel, stride, pad)
+
+    def pool(x: Tensor) -> Tensor:
+        return net.pooling(x, 3, 2)
+
+    relu, lrn = net.elementwise, net.normalization
+    h = net.step(net.image, conv(96, 11, stride=4), relu, lrn, pool)
+    h = net.step(h, conv(256, 5, pad=2), relu, lrn, pool)
+    h = net.step(h, conv(384, 3, pad=1), relu)
+    h = net.step(h, conv(384, 3, pad=1), relu)
+    h = net.step(h, conv(256, 3, pad=1), relu, pool)
+    # Dropout does nothing at inference.
+    h = net.step(h, lambda x: net.linear(x, 4096), relu)
+    h = net.step(h, lambda x: net.linear(x, 4096), relu)
+    net.step(h, lambda x: net.linear(x, 1000), net.elementwise)
+    return net.log.problem()
+
+
+# Output channels of the inception modules: 1x1; 3x3 reduced and 3x3; 5x5 reduced and 5x5; pooled.
+INCEPTIONS = {
+    "3a": (64, 96, 128, 16, 32, 32),
+    "3b": (128, 128, 192, 32, 96, 64),
+    "4a": (192, 96, 208, 16, 48, 64),
+    "4b": (160, 112, 224, 24, 64, 64),
+    "4c": (128, 128, 256, 24, 64, 64),
+    "4d": (112, 144, 288, 32, 64, 64),
+    "4e": (256, 160, 320, 32, 128, 128),
+    "5a": (256, 160, 320, 32, 128, 128),
+    "5b": (384, 192, 384, 48, 128, 128),
+}
+
+
+def googlenet() -> Problem:
+    """Szegedy et al. 2014, table 1, without the auxiliary classifiers: 224 pixels, 1000 classes."""
+    net = Net(224)
+
+    def conv(channels: int, kernel: int, stride: int = 1, pad: int = 0) -> Callable[[Tensor], Tensor]:
+        return lambda x: net.convolution(x, channels, kernel, stride, pad)
+
+    def pool(x: Tensor) -> Tensor:
+        return net.pooling(x, 3, 2)
+
+    def inception(name: str) -> Callable[[Tensor], Tensor]:
+        one, reduce3, three, reduce5, five, pooled = INCEPTIONS[name]
+
+        def module(x: Tensor) -> Tensor:
+            branches = [
+                net.chain(x, conv(one, 1)),
+                net.chain(x, conv(reduce3, 1), relu, conv(three, 3, pad=1)),
+                net.chain(x, conv(reduce5, 1), relu, conv(five, 5, pad=2)),
+                net.chain(x, lambda h: net.pooling(h, 3, 1, pad=1), conv(pooled, 1)),
+            ]
+            side = x.shape[1]
+            joined = net.log.allocate(sum(b.shape[0] for b in branches), side, side)
+            net.log.free(*branches)
+            y = relu(joined)
+            net.log.free(joined)
+            return y
+
+        return module
+
+    relu, lrn = net.elementwise, net.normalization
+    h = net.step(net.image, conv(64, 7, stride=2, pad=3), relu, pool, lrn)
+    h = net.step(h, conv(64, 1), relu)
+    h = net.step(h, conv(192, 3, pad=1), relu, lrn, pool)
+    for name in INCEPTIONS:
+        h = net.step(h, inception(name))
+        if name in ("3b", "4e"):
+            h = net.step(h, pool)
+    h = net.step(h, lambda x: net.pooling(x, 7, 1, cover_all=False))
+    net.step(h, lambda x: net.linear(x, 1000), net.elementwise)
+    return net.log.problem()
+
+
+NETWORKS = {"alexnet": alexnet, "googlenet": googlenet}

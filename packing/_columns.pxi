@@ -1,0 +1,47 @@
+# What every binding of a packing core needs: the solvers' view of a problem.
+
+from libc.stdint cimport int64_t
+
+ctypedef const int64_t[::1] Column
+
+
+cdef extern from "problem.hpp" namespace "stowplan::packing" nogil:
+    cdef struct CProblem "stowplan::packing::Problem":
+        size_t n
+        const int64_t* size
+        const int64_t* start
+        const int64_t* end
+        const int64_t* alignment
+        const int64_t* fixed
+        const int64_t* first_piece
+        const int64_t* piece_start
+        const int64_t* piece_end
+        const int64_t* piece_lower
+        const int64_t* piece_upper
+
+
+cdef const int64_t* address(Column column):
+    return &column[0] if column.shape[0] else NULL
+
+
+cdef class Columns:
+    """Keeps a problem's arrays alive while C++ looks at them."""
+
+    cdef CProblem view
+    cdef object problem
+    cdef object pieces
+
+    def __cinit__(self, problem):
+        self.problem = problem
+        self.pieces = problem.pieces()
+        self.view.n = len(problem)
+        self.view.size = address(problem.size)
+        self.view.start = address(problem.start)
+        self.view.end = address(problem.end)
+        self.view.alignment = address(problem.alignment)
+        self.view.fixed = address(problem.fixed)
+        self.view.first_piece = address(self.pieces.first)
+        self.view.piece_start = address(self.pieces.start)
+        self.view.piece_end = address(self.pieces.end)
+        self.view.piece_lower = address(self.pieces.lower)
+        self.view.piece_upper = address(self.pieces.upper)

@@ -1,0 +1,56 @@
+"""Binding of `large` and `search`, and of the two decoders below them; the GIL is released while solving."""
+
+from collections.abc import Callable
+
+from .problem import IntArray, Problem
+
+class Cancel:
+    """A flag that any thread may set while a solver runs: it then stops with the best placement so far."""
+
+    def set(self) -> None: ...
+    def is_set(self) -> bool: ...
+
+def large(
+    problem: Problem,
+    *,
+    time_limit: float | None = None,
+    effort: int = 0,
+    seed: int = 0,
+    cancel: Cancel | None = None,
+    progress: Callable[[int, float], None] | None = None,
+) -> IntArray:
+    """Offsets (n,) by a skyline and window repair. ``effort``: blocks placed at most, 0 for the default."""
+
+def search(
+    problem: Problem,
+    *,
+    time_limit: float | None = None,
+    effort: int = 0,
+    seed: int = 0,
+    threads: int = 1,
+    cancel: Cancel | None = None,
+    progress: Callable[[int, float], None] | None = None,
+) -> IntArray:
+    """Offsets (n,) by beams of growing width. ``effort``: rounds at most, 0 for the default."""
+
+def refill(
+    problem: Problem, order: IntArray, obstacles: IntArray, limit: int | None = None
+) -> dict[int, int] | None:
+    """Stack the rows in ``order``, preferred first, around obstacles (k, 4): start, end, lower, upper.
+
+    The rows must be plain: no gaps, not fixed, size 1 or more. Returns offsets by row, or None if one would
+    end above ``limit``.
+    """
+
+def beam(
+    problem: Problem,
+    order: IntArray,
+    obstacles: IntArray,
+    *,
+    width: int,
+    branch: int,
+    foot: float,
+    power: int,
+    limit: int | None = None,
+) -> dict[int, int] | None:
+    """As `refill`, by one beam; None if no state stays at or below ``limit``."""

@@ -1,0 +1,164 @@
+"""The exact solver: branch and bound of our own, for a given capacity or the smallest peak, with proof.
+
+Place the lowest block first. Compact any placement until each block rests on another one, list the blocks by
+rising offset: so it is enough to choose, again and again, which open block comes next at the lowest offset
+there is::
+
+    |   +--+            a and b stand at the lowest offset
+    |   | c|   +-----+  branch 1: a is placed here
+    |+--+--+.. |     |  branch 2: a is not, so an open block goes below it,
+    || a? :    |  b? |            and a lies no lower than the lowest end that one of those can have
+    +-----------------> clock
+
+A branch is cut where the lowest offset left plus the load left exceeds the capacity in some section, or
+where a passed-over block would still fit. Blocks that share no section any more are solved apart. A refutation names
+the decisions it rests on, and the search jumps back over all others. Refuted states are kept in a table. Runs
+are short and restarted over several orders of preference. See ``core/exact.hpp``.
+
+The frame (canonical order, sections, decomposition, orders of preference) is Moffitt's ("MiniMalloc",
+ASPLOS 2023); the jumping back is conflict-directed backjumping (Prosser, Computational Intelligence 9(3),
+1993).
+Exponential at worst; memory O(n * n / 8 + conflicting pairs). Blocks whose lifetimes hang together in time are
+searched up to 5,000 of them; larger groups are left alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ProblemError
+from . import _exact
+from .placement import peak_of
+from .problem import IntArray, Problem
+from .registry import Answer, Options, register
+
+Status = Literal["optimal", "feasible", "infeasible", "unknown"]
+
+_DEFAULT_SECONDS = 10.0
+_NO_LIMIT = 2**64 - 1
+
+
+class ExactResult(NamedTuple):
+    """What the search found.
+
+    Attributes
+    ----------
+    status
+        ``"optimal"``: the peak equals the lower bound. ``"feasible"``: there is a placement (within the
+        capacity, where one was given). ``"infeasible"``: proved that there is none. ``"unknown"``: a limit
+        came first.
+    peak
+        Bytes that the placement needs; 0 without one.
+    lower_bound
+        Proved: no placement has a smaller peak.
+    offsets
+        Bytes, int64 (n,); None for infeasible and unknown.
+    nodes
+        Nodes of the search tree visited.
+    won_by
+        The order of preference that led to the placement.
+    interrupted
+        Whether Ctrl-C ended the search; what was found until then is here all the same.
+    """
+
+    status: Status
+    peak: int
+    lower_bound: int
+    offsets: IntArray | None
+    nodes: int
+    won_by: str
+    interrupted: bool
+
+
+def solve(
+    problem: Problem,
+    capacity: int | None = None,
+    *,
+    time_limit: float | None = None,
+    node_limit: int | None = None,
+    seed: int = 0,
+    incumbent: npt.ArrayLike | None = None,
+    progress: Callable[[int | None, int, int], object] | None = None,
+) -> ExactResult:
+    """Decide whether a capacity is enough, or minimise the peak.
+
+    On one thread, without the GIL. Deterministic for equal arguments unless the time limit ends it.
+
+    Parameters
+    ----------
+    problem
+        n blocks.
+    capacity
+        Bytes that the placement may take, 0 or more; None minimises.
+    time_limit
+        Wall-clock seconds, 0 or more. When minimising, a first placement is made even in no time.
+    node_limit
+        Nodes of the search tree, 0 or more, give or take a thousand.
+    seed
+        For the orders of preference that are drawn at random, 0 or more.
+    incumbent
+        Offsets of a valid placement to improve on, (n,), when minimising. It is not validated.
+    progress
+        Called with the best peak (None: no placement yet), the proved lower bound and the nodes so far, after
+        every improvement and about twenty times a second. Returning False stops the search.
+
+    Raises
+    ------
+    ProblemError
+        An argument is out of range.
+    """
+    if capacity is not None and not 0 <= capacity < 2**63:
+        raise ProblemError(f"capacity is {capacity}; expected bytes, 0 or more, below 2**63")
+    if time_limit is not None and not time_limit >= 0:
+        raise ProblemError(f"time_limit is {time_limit}; expected seconds, 0 or more, or None")
+    if node_limit is not None and not 0 <= node_limit <= _NO_LIMIT:
+        raise ProblemError(f"node_limit is {node_limit}; expected 0 or more, or None")
+    if not 0 <= seed <= _NO_LIMIT:
+        raise ProblemError(f"seed is {seed}; expected 0 or more, below 2**64")
+    known = None
+    if incumbent is not None:
+        known = np.ascontiguousarray(incumbent, dtype=np.int64)
+        if known.shape != (len(problem),):
+            raise ProblemError(f"the incumbent has the shape {known.shape}; expected ({len(problem)},)")
+    found = _exact.solve(
+        problem,
+        capacity,
+        math.inf if time_limit is None else time_limit,
+        _NO_LIMIT if node_limit is None else node_limit,
+        seed,
+        known,
+        progress,
+    )
+    return ExactResult(cast(Status, found[0]), *found[1:])
+
+
+@register("exact", improves=True)
+def exact(problem: Problem, options: Options) -> Answer:
+    """Decide the capacity given, or minimise from the incumbent; for 10 s unless told otherwise."""
+    seconds = _DEFAULT_SECONDS if options.time_limit is None else options.time_limit
+    incumbent = options.incumbent if options.capacity is None else None
+    best = None if options.incumbent is None else peak_of(problem, options.incumbent)
+
+    def report(peak: int | None, bound: int, nodes: int) -> bool:
+        nonlocal best
+        if peak is None or (best is not None and peak >= best):
+            return True
+        best = peak
+        return options.report is None or options.report(peak)
+
+    result = solve(
+        problem,
+        options.capacity,
+        time_limit=seconds,
+        seed=options.seed,
+        incumbent=incumbent,
+        progress=report,
+    )
+    if result.status == "infeasible" and options.capacity is not None:
+        return Answer(None, max(result.lower_bound, options.capacity + 1), result.interrupted)
+    return Answer(result.offsets, result.lower_bound, result.interrupted)

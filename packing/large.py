@@ -1,0 +1,32 @@
+"""Packing 10^4 to 10^6 blocks: a skyline in the right order, then repair of the windows that stick out.
+
+The skyline (Sekiyama et al. 2018, section 3.2, arXiv 1804.10001) prefers the blocks that are alive at the
+most crowded moments, then long lifetimes: what is wasted there adds to the peak, what is wasted elsewhere
+does not. Then the tallest block is taken, a window of time around it emptied and refilled in other orders
+around the blocks that reach in from outside, until it is lower; and again with what is tallest then::
+
+    bytes |          ___  <- tallest
+          |   _____ |   |____          blocks that cross the window's borders (#) stay where they are,
+          |  #|   |_|   | |##          all others in it are placed anew
+          |  ##|__|___|___|#
+          +---[--- window ---]--> clock
+
+A start costs O(n log n) in practice, an attempt on a window of w blocks O(w log w); memory is O(n), as no
+pairs of blocks are ever stored. Compiled: see ``core/large.hpp``.
+"""
+
+from __future__ import annotations
+
+from . import _search
+from .problem import IntArray, Problem
+from .registry import Options, register
+
+
+@register("large")
+def large(problem: Problem, options: Options) -> IntArray:
+    """Place by a skyline in order of crowding, then window repair; one thread.
+
+    Without a time limit the effort is fixed, and the result depends on the seed alone. With one, the first
+    start is finished whatever it takes.
+    """
+    return _search.large(problem, time_limit=options.time_limit, seed=options.seed)

@@ -1,0 +1,206 @@
+"""The mixed-integer program of the paper, given to HiGHS or CBC through PuLP.
+
+::
+
+    minimise u   subject to   x_i + size_i <= u                            for every block
+                              x_i + size_i <= x_j + z_ij W                 for every pair alive together:
+                              x_j + size_j <= x_i + (1 - z_ij) W           z_ij says which one is above
+                              x_i >= 0, z_ij binary
+
+Sekiyama et al. 2018, section 3.1 (arXiv 1804.10001). What differs:
+
+- W is as small as each pair allows, from the peak of the best heuristic placement, which is also the solver's
+  starting point; and u is at least the lower bound.
+- A pair with gaps has one z for each way in which their pieces meet. A block whose alignment exceeds the common
+  divisor of all sizes is an integer multiple of it; the offset of a fixed block is a constant.
+- Sizes are divided by their common divisor. The floating-point answer only says what lies above what (z): the
+  offsets are computed from that in integers, as low as they can be.
+- Independent parts are solved one after the other, and only those that are above the target.
+
+Exponential. The program has a row pair for every pair of blocks alive together, so parts with more than `MOST_PAIRS`
+of them are left as they are.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import MissingDependencyError
+from .bounds import lower_bound
+from .parts import parts, restricted
+from .placement import peak_of
+from .problem import IntArray, Problem
+from .registry import Answer, Options, register
+
+MOST_PAIRS = 50_000
+
+# Wall-clock seconds where the caller names no limit.
+DEFAULT_LIMIT = 60.0
+
+
+@register("mip", improves=True)
+def mip(problem: Problem, options: Options) -> Answer:
+    """Minimise the peak by mixed-integer programming; the bound is proved where the solver finishes.
+
+    Raises
+    ------
+    MissingDependencyError
+        PuLP is not installed, or it finds neither HiGHS nor CBC.
+    """
+    _require_pulp()
+    assert options.incumbent is not None  # the registry says that this solver improves one
+    limit = DEFAULT_LIMIT if options.time_limit is None else options.time_limit
+    deadline = time.monotonic() + limit
+    # A block that never occupies a byte is in no part.
+    offsets = np.where(np.diff(problem.pieces().first) > 0, options.incumbent, np.maximum(problem.fixed, 0))
+    proved = lower_bound(problem)
+    for rows in parts(problem):
+        part = restricted(problem, rows)
+        target = max(options.target, proved)
+        if peak_of(part, offsets[rows]) <= target or time.monotonic() >= deadline:
+            continue
+        answer = _solve(part, offsets[rows], target, deadline, options.threads)
+        offsets[rows] = answer.offsets
+        proved = max(proved, answer.lower_bound)
+    return Answer(offsets, proved)
+
+
+class _Pairs(NamedTuple):
+    """Pieces that meet: either ``x_j >= x_i + above`` or ``x_i >= x_j + below``."""
+
+    i: IntArray
+    j: IntArray
+    above: IntArray
+    below: IntArray
+
+
+def _solve(part: Problem, start: IntArray, target: int, deadline: float, threads: int) -> Answer:
+    pairs = _pairs(part)
+    if pairs is None:
+        return Answer(start, 0)
+    import pulp
+
+    unit = _unit(part)
+    size, lowest = part.size // unit, -(-target // unit)
+    most = peak_of(part, start) // unit
+    program = pulp.LpProblem("placement", pulp.LpMinimize)
+    peak = pulp.LpVariable("u", lowest, most)
+    peak.setInitialValue(most)
+    program += peak
+    x: list[Any] = []
+    for i in range(len(part)):
+        step = int(part.alignment[i]) // unit
+        if part.fixed[i] >= 0:
+            x.append(int(part.fixed[i]) // unit)
+            program += x[i] + int(size[i]) <= peak
+            continue
+        whole = step > 1 and not bool((part.size % part.alignment[i] == 0).all())
+        variable = pulp.LpVariable(f"x{i}", 0, None, "Integer" if whole else "Continuous")
+        variable.setInitialValue(int(start[i]) // unit // (step if whole else 1))
+        x.append(step * variable if whole else variable)
+        program += x[i] + int(size[i]) <= peak
+    z = []
+    for k, (i, j, above, below) in enumerate(zip(*(c.tolist() for c in pairs), strict=True)):
+        lower = pulp.LpVariable(f"z{k}", cat="Binary")
+        lower.setInitialValue(int(start[j] < start[i] + above))
+        above, below = above // unit, below // unit
+        program += x[i] + above - x[j] <= (most - int(size[i]) + above) * lower
+        program += x[j] + below - x[i] <= (most - int(size[j]) + below) * (1 - lower)
+        z.append(lower)
+    program.solve(_solver(max(deadline - time.monotonic(), 0.01), threads))
+    if program.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
+        return Answer(start, 0)
+    claimed = round(peak.varValue) * unit
+    best = _settled(part, pairs, np.array([v.varValue > 0.5 for v in z], dtype=bool))
+    if best is None or peak_of(part, best) > peak_of(part, start):
+        best = start
+    reached = peak_of(part, best)
+    if program.sol_status != pulp.LpSolutionOptimal:
+        return Answer(best, 0)
+    if claimed < reached < peak_of(part, start) and deadline > time.monotonic():
+        # The solver's tolerance, a millionth of W, let something overlap. From the better start W is smaller.
+        return _solve(part, best, target, deadline, threads)
+    # Below the cut nothing was looked for.
+    return Answer(best, reached if claimed == reached > target else 0)
+
+
+def _pairs(part: Problem) -> _Pairs | None:
+    """List all pairs of pieces that meet, each distinct way once; None if there are too many."""
+    pieces = part.pieces()
+    of = np.repeat(np.arange(len(part)), np.diff(pieces.first))
+    found: dict[tuple[int, int, int, int], None] = {}
+    by_start = np.argsort(pieces.start, kind="stable")
+    live = np.empty(0, dtype=np.int64)
+    for k in by_start.tolist():
+        live = live[pieces.end[live] > pieces.start[k]]
+        for other in live.tolist():
+            a, b = (k, other) if of[k] < of[other] else (other, k)
+            if of[a] == of[b] or (part.fixed[of[a]] >= 0 and part.fixed[of[b]] >= 0):
+                continue
+            above, below = pieces.upper[a] - pieces.lower[b], pieces.upper[b] - pieces.lower[a]
+            found[int(of[a]), int(of[b]), int(above), int(below)] = None
+        if len(found) > MOST_PAIRS:
+            return None
+        live = np.append(live, k)
+    return _Pairs(*np.array(list(found), dtype=np.int64).reshape(-1, 4).T)
+
+
+def _unit(part: Problem) -> int:
+    """Return a number of bytes that divides every length and every offset that matters."""
+    pieces = part.pieces()
+    columns = (part.size, part.alignment, np.maximum(part.fixed, 0), pieces.lower, pieces.upper)
+    return max(1, int(np.gcd.reduce(np.concatenate(columns))))
+
+
+def _settled(part: Problem, pairs: _Pairs, j_is_lower: np.ndarray) -> IntArray | None:
+    """Find the lowest offsets at which every pair lies as decided; None where no offsets do."""
+    low = np.where(j_is_lower, pairs.j, pairs.i)
+    high = np.where(j_is_lower, pairs.i, pairs.j)
+    distance = np.where(j_is_lower, pairs.below, pairs.above)
+    x = np.maximum(part.fixed, 0)
+    for _ in range(len(part) + 1):
+        least = x.copy()
+        np.maximum.at(least, high, x[low] + distance)
+        least += -least % part.alignment
+        if (least == x).all():
+            return x
+        if ((part.fixed >= 0) & (least != part.fixed)).any():
+            return None
+        x = least
+    return None
+
+
+def _require_pulp() -> None:
+    try:
+        import pulp
+    except ImportError:
+        raise MissingDependencyError(
+            "PuLP is not installed; the solver mip needs it: pip install 'stowplan[mip]'"
+        ) from None
+    if not pulp.HiGHS().available() and not pulp.PULP_CBC_CMD().available():
+        raise MissingDependencyError(
+            "PuLP finds neither HiGHS nor CBC; the solver mip needs one: pip install 'stowplan[mip]'"
+        )
+
+
+def _solver(seconds: float, threads: int) -> Any:
+    """HiGHS, or CBC where it is not installed; both start from the variables' initial values."""
+    import pulp
+
+    if not pulp.HiGHS().available():
+        return pulp.PULP_CBC_CMD(msg=False, timeLimit=seconds, threads=threads, gapRel=0, warmStart=True)
+    import highspy
+
+    class WarmHighs(pulp.HiGHS):  # type: ignore[misc]
+        """PuLP's binding does not pass initial values on."""
+
+        def callSolver(self, lp: Any) -> None:  # noqa: N802
+            solution = highspy.HighsSolution()
+            solution.col_value = [variable.varValue for variable in lp.variables()]
+            lp.solverModel.setSolution(solution)
+            super().callSolver(lp)
+
+    return WarmHighs(msg=False, timeLimit=seconds, threads=threads, gapRel=0.0)

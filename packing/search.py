@@ -1,0 +1,32 @@
+"""Anytime improvement for up to a few thousand blocks: beams of growing width, on several threads.
+
+A beam builds many placements side by side, block by block on their lowest lines, and keeps those whose
+*prospects* are best: per moment, the height of the skyline plus all that still waits there. A prospect grows
+exactly by what is wasted::
+
+    prospect |   . . .
+             |   w w w  waiting     lifting the line below wastes what is under it,
+             |   w w w              and the prospect rises by as much, for good
+             |___######__ skyline
+
+Starts from the best of the heuristics, so it is never worse than any of them. Rounds follow in which every
+thread draws its own order and parameters and must end below the best so far. A beam costs at most
+O(n x width x branch x columns); above 4,000 blocks the work goes to `large` with a different seed on every
+thread. After beam search and Burke, Kendall and Whitwell's best fit; the prospects are the section bounds of
+MiniMalloc (Moffitt, ASPLOS 2023). Compiled: see ``core/search.hpp``.
+"""
+
+from __future__ import annotations
+
+from . import _search
+from .problem import IntArray, Problem
+from .registry import Options, register
+
+
+@register("search")
+def search(problem: Problem, options: Options) -> IntArray:
+    """Improve the heuristics' best until the lower bound, the time limit, or else a fixed number of rounds.
+
+    Without a time limit the result depends on the seed and the number of threads alone.
+    """
+    return _search.search(problem, time_limit=options.time_limit, seed=options.seed, threads=options.threads)

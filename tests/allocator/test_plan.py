@@ -1,0 +1,57 @@
+"""From a profile to a plan in the core's form."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stowplan.allocator import make_plan
+from stowplan.allocator._core import Replay
+from stowplan.allocator.plan import largest, problem_of, same_structure
+from stowplan.errors import UnknownSolverError
+from stowplan.profiler import ESCAPED, Profile
+
+
+def profile(
+    sizes: list[int], start: list[int], end: list[int], period: int, stream: list[int] | None = None
+) -> Profile:
+    streams = [0] * len(sizes) if stream is None else stream
+    return Profile(np.array(sizes), np.array(start), np.array(end), stream=np.array(streams), period=period)
+
+
+def test_sizes_are_rounded_up_and_never_zero() -> None:
+    problem, rows = problem_of(profile([0, 1, 64, 65], [0, 1, 2, 3], [4, 5, 6, 7], 8), 64)
+    assert problem.size.tolist() == [64, 64, 64, 128]
+    assert rows.tolist() == [0, 1, 2, 3]
+
+
+def test_escaped_blocks_and_other_streams_are_not_planned() -> None:
+    _, rows = problem_of(profile([1, 2, 3, 900], [0, 1, 2, 3], [4, ESCAPED, 5, 6], 7, [5, 5, 5, 5]), 1)
+    assert rows.tolist() == [0, 2, 3]
+    _, rows = problem_of(profile([1, 2, 3, 900], [0, 1, 2, 3], [4, 5, 6, 7], 8, [5, 9, 5, 9]), 1)
+    assert rows.tolist() == [1, 3]
+
+
+def test_an_empty_profile() -> None:
+    plan = make_plan(profile([], [], [], 0), alignment=64)
+    assert (plan.arena_bytes, len(plan.rows), plan.residents.shape) == (0, 0, (0, 2))
+    core = Replay()
+    assert core.begin_step(plan.core(tag=1))
+    assert core.end_step()[2]
+
+
+def test_residents_are_the_places_of_wrapped_blocks() -> None:
+    plan = make_plan(profile([10, 20], [0, 2], [3, 1 + 4], 4), alignment=1)
+    assert plan.residents.tolist() == [[int(plan.placement.offsets[1]), int(plan.placement.offsets[1]) + 20]]
+
+
+def test_structure_and_maximum() -> None:
+    a, b = profile([10, 20], [0, 1], [2, 3], 4), profile([15, 5], [0, 1], [2, 3], 4)
+    assert same_structure(a, b)
+    assert not same_structure(a, profile([10, 20], [0, 1], [3, 2], 4))
+    assert largest(a, b).size.tolist() == [15, 20]
+
+
+def test_an_unknown_planner() -> None:
+    with pytest.raises(UnknownSolverError, match="nobody"):
+        make_plan(profile([1], [0], [1], 2), alignment=1, planner="nobody")
