@@ -14,7 +14,7 @@ class NumpyBackend:
     zeroes = True
 
     def __init__(self) -> None:
-        self.pool = NumpyPool(warmup=0)
+        self.pool = NumpyPool(warmup=0, small=0)
 
     def allocate(self, size: int, zeroed: bool) -> np.ndarray:
         with self.pool:
