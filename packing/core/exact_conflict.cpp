@@ -16,6 +16,8 @@
 
 namespace stowplan::packing::exact {
 
+constexpr int kMostDepth = 2000;  // of explanations that rest on each other
+
 void Search::start_conflict() {
   std::fill(conflict_.begin(), conflict_.end(), 0);
   std::fill(explained_.begin(), explained_.end(), 0);
@@ -57,7 +59,13 @@ void Search::explain_least(std::int32_t block, Units least) {
 // Adds why the offset of `block`, which is open and excluded at its offset_ or waits for its twin, is at least `least`.
 void Search::explain_raised(std::int32_t block, Units least) {
   if (least <= explained_[block]) return;
+  if (least > lowest_[block] || depth_ == kMostDepth) {
+    // Windows can support each other in a circle, which would be followed around and around: blame every decision.
+    std::fill(conflict_.begin(), conflict_.end(), ~std::uint64_t{0});
+    return;
+  }
   explained_[block] = least;
+  ++depth_;
   add(block);
   add_placed_neighbours(block);
   explain(block, std::min(least, offset_[block]));
@@ -69,6 +77,7 @@ void Search::explain_raised(std::int32_t block, Units least) {
     if (placed_[k]) continue;
     explain_least(k, least - below);
   }
+  --depth_;
 }
 
 // Adds why nothing will ever come in the way of `block` at its offset_, though it is excluded there.

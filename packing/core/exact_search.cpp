@@ -7,6 +7,7 @@ namespace stowplan::packing::exact {
 namespace {
 
 constexpr Units kNever = std::numeric_limits<Units>::max() / 4;
+constexpr int kMostRounds = 64;
 
 std::uint64_t mix(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
@@ -241,7 +242,10 @@ bool Search::infer(std::size_t begin, std::size_t end) {
   for (std::size_t k = begin; k < end; ++k) {
     if (lowest_[open_[k]] != kNever) cover(open_[k]);
   }
-  for (bool changed = true; changed;) {
+  // Windows can support each other in a circle, each turn a little lower: a blocked block is never below its offset, and
+  // goes there at once when that takes long.
+  bool changed = true;
+  for (int round = 0; changed; ++round) {
     changed = false;
     for (const std::int32_t i : blocked_) {
       Units lowest = kNever;
@@ -250,7 +254,7 @@ bool Search::infer(std::size_t begin, std::size_t end) {
         for (std::int32_t s = piece.first; s <= piece.last; ++s) lowest = std::min(lowest, support_[s] - piece.lower);
       }
       if (lowest >= kNever / 2) continue;
-      lowest = aligned(lowest, model_.alignment[i]);
+      lowest = lowest <= offset_[i] || round > kMostRounds ? offset_[i] : aligned(lowest, model_.alignment[i]);
       if (lowest >= lowest_[i]) continue;
       lowest_[i] = lowest;
       changed = true;

@@ -123,6 +123,7 @@ class Search {
   std::vector<std::uint64_t> conflict_;  // the decisions that made the last refuted node fail
   std::vector<std::uint64_t> saved_;     // stack of conflicts
   std::vector<Units> explained_;         // per block, within one explanation
+  int depth_ = 0;                        // of explain_raised
 };
 
 }  // namespace stowplan::packing::exact
