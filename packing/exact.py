@@ -33,6 +33,7 @@ import numpy.typing as npt
 
 from ..errors import ProblemError
 from . import _exact
+from .parts import by_parts
 from .placement import peak_of
 from .problem import IntArray, Problem
 from .registry import Answer, Options, register
@@ -138,9 +139,12 @@ def solve(
 
 
 @register("exact", improves=True)
+@by_parts
 def exact(problem: Problem, options: Options) -> Answer:
     """Decide the capacity given, or minimise from the incumbent; for 10 s unless told otherwise."""
-    seconds = _DEFAULT_SECONDS if options.time_limit is None else options.time_limit
+    seconds = options.time_limit
+    if seconds is None:
+        seconds = _DEFAULT_SECONDS if options.effort is None else math.inf
     incumbent = options.incumbent if options.capacity is None else None
     best = None if options.incumbent is None else peak_of(problem, options.incumbent)
 
@@ -155,6 +159,7 @@ def exact(problem: Problem, options: Options) -> Answer:
         problem,
         options.capacity,
         time_limit=seconds,
+        node_limit=options.effort,
         seed=options.seed,
         incumbent=incumbent,
         progress=report,

@@ -18,15 +18,26 @@ pairs of blocks are ever stored. Compiled: see ``core/large.hpp``.
 from __future__ import annotations
 
 from . import _search
-from .problem import IntArray, Problem
-from .registry import Options, register
+from .interruptible import interruptible, reporter
+from .problem import Problem
+from .registry import Answer, Options, register
 
 
 @register("large")
-def large(problem: Problem, options: Options) -> IntArray:
+def large(problem: Problem, options: Options) -> Answer:
     """Place by a skyline in order of crowding, then window repair; one thread.
 
     Without a time limit the effort is fixed, and the result depends on the seed alone. With one, the first
     start is finished whatever it takes.
     """
-    return _search.large(problem, time_limit=options.time_limit, seed=options.seed)
+    offsets, interrupted = interruptible(
+        lambda cancel: _search.large(
+            problem,
+            time_limit=options.time_limit,
+            effort=options.effort or 0,
+            seed=options.seed,
+            cancel=cancel,
+            progress=reporter(options, cancel),
+        )
+    )
+    return Answer(offsets, 0, interrupted)

@@ -30,7 +30,7 @@ import numpy as np
 
 from ..errors import MissingDependencyError
 from .bounds import lower_bound
-from .parts import parts, restricted
+from .parts import by_parts
 from .placement import peak_of
 from .problem import IntArray, Problem
 from .registry import Answer, Options, register
@@ -42,8 +42,9 @@ DEFAULT_LIMIT = 60.0
 
 
 @register("mip", improves=True)
+@by_parts
 def mip(problem: Problem, options: Options) -> Answer:
-    """Minimise the peak by mixed-integer programming; the bound is proved where the solver finishes.
+    """Minimise by mixed-integer programming; the bound is proved where the solver finishes.
 
     Raises
     ------
@@ -53,19 +54,10 @@ def mip(problem: Problem, options: Options) -> Answer:
     _require_pulp()
     assert options.incumbent is not None  # the registry says that this solver improves one
     limit = DEFAULT_LIMIT if options.time_limit is None else options.time_limit
-    deadline = time.monotonic() + limit
-    # A block that never occupies a byte is in no part.
-    offsets = np.where(np.diff(problem.pieces().first) > 0, options.incumbent, np.maximum(problem.fixed, 0))
-    proved = lower_bound(problem)
-    for rows in parts(problem):
-        part = restricted(problem, rows)
-        target = max(options.target, proved)
-        if peak_of(part, offsets[rows]) <= target or time.monotonic() >= deadline:
-            continue
-        answer = _solve(part, offsets[rows], target, deadline, options.threads)
-        offsets[rows] = answer.offsets
-        proved = max(proved, answer.lower_bound)
-    return Answer(offsets, proved)
+    if not limit:
+        return Answer(options.incumbent, 0)
+    target = max(options.target, lower_bound(problem))
+    return _solve(problem, options.incumbent, target, time.monotonic() + limit, options.threads)
 
 
 class _Pairs(NamedTuple):

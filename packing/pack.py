@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import ConflictError, InfeasibleError, ProblemError, UnsupportedConstraintError
-from . import best_fit_orders, exact, heuristics, large, mip, search  # noqa: F401 (each registers its solvers)
+from . import best_fit_orders, exact, heuristics, large, mip, portfolio, search  # noqa: F401 (solvers register themselves)
 from .bounds import Bound, bound
 from .check import check_fast
 from .constraints import Reduction, reduce
@@ -18,9 +18,6 @@ from .parts import restricted
 from .placement import Placement, Status, peak_of
 from .problem import IntArray, Problem
 from .registry import Answer, Options, Solver, find, improves
-
-# Pairs of pieces alive together up to which "auto" tries the greedy solvers: about 0.1 s each.
-MOST_PAIRS = 2_000_000
 
 
 class Progress(NamedTuple):
@@ -85,25 +82,21 @@ def pack(
     if solver != "auto":
         find(solver)
     run = _Run(problem, capacity, progress)
-    options = Options(time_limit, threads, seed, run.target, capacity)
+    options = Options(time_limit, threads, seed, target=run.target, capacity=capacity)
     try:
-        for name in members(run.reduction.problem, solver):
-            run.attempt(name, find(name), options)
+        if solver == "auto":
+            for name, its_options in portfolio.steps(run.reduction.problem, options):
+                run.attempt(name, find(name), its_options)
+        else:
+            for name in ("best_fit", "best_fit_orders") if improves(solver) else ():
+                run.attempt(name, find(name), options)
+            run.attempt(solver, find(solver), options)
     except _Stop:
         pass
     except KeyboardInterrupt:
         if run.best is None:
             raise
     return run.placement()
-
-
-def members(problem: Problem, solver: str) -> tuple[str, ...]:
-    """List the solvers to be tried, cheapest first: until one meets the lower bound; the best wins."""
-    cheap = ("best_fit", "best_fit_orders")
-    if solver != "auto":
-        return (*cheap, solver) if improves(solver) else (solver,)
-    slow = heuristics.pairs_alive_together(problem) > MOST_PAIRS
-    return cheap if slow else (*cheap, "greedy_by_size", "greedy_by_breadth", "greedy_in_order")
 
 
 class _Stop(Exception):  # noqa: N818 (no error)
@@ -143,7 +136,7 @@ class _Run:
         _Stop
             The target is met.
         """
-        options = replace(options, incumbent=self._incumbent, report=lambda peak: self._report(peak, name))
+        options = replace(options, incumbent=self._incumbent, report=lambda peak: self._heard(peak, name))
         answer = solve(self.reduction.problem, options)
         offsets, proved, interrupted = answer if isinstance(answer, Answer) else (answer, 0, False)
         if proved > self._lower_bound and self.reduction.exact:
@@ -168,6 +161,10 @@ class _Run:
             self._incumbent = reduced
             if not self._report(peak, name):
                 raise _Stop
+
+    def _heard(self, peak: int, name: str) -> bool:
+        """Take note of what a solver has found, but not handed over yet."""
+        return (self.best is not None and peak >= self._peak) or self._report(peak, name)
 
     def _report(self, peak: int, name: str) -> bool:
         if self._progress is None:

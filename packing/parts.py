@@ -11,9 +11,17 @@ O(n log n).
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import wraps
+
 import numpy as np
 
+from .bounds import lower_bound
+from .placement import peak_of
 from .problem import IntArray, Problem
+from .registry import Answer, Options
 
 
 def parts(problem: Problem) -> list[IntArray]:
@@ -42,3 +50,46 @@ def restricted(problem: Problem, rows: IntArray) -> Problem:
         fixed=problem.fixed[rows],
         id=None if problem.id is None else [problem.id[i] for i in rows.tolist()],
     )
+
+
+def by_parts(solve: Callable[[Problem, Options], Answer]) -> Callable[[Problem, Options], Answer]:
+    """Let an improving solver see only the parts that end above the target, one after the other.
+
+    A lower bound that it proves for a part holds for the whole. The time limit is that of all parts together.
+    """
+
+    @wraps(solve)
+    def solver(problem: Problem, options: Options) -> Answer:
+        assert options.incumbent is not None  # the registry says that this solver improves one
+        began = time.monotonic()
+        # A block that never occupies a byte is in no part.
+        alive = np.diff(problem.pieces().first) > 0
+        offsets = np.where(alive, options.incumbent, np.maximum(problem.fixed, 0))
+        proved = lower_bound(problem)
+        for rows in parts(problem):
+            part = restricted(problem, rows)
+            target = max(options.target, proved)
+            if peak_of(part, offsets[rows]) <= target:
+                continue
+            limit = options.time_limit
+            if limit is not None:
+                limit = max(0.0, limit - (time.monotonic() - began))
+            rest = peak_of(problem, np.where(np.isin(np.arange(len(problem)), rows), -problem.size, offsets))
+
+            def report(peak: int, rest: int = rest) -> bool:
+                return options.report is None or options.report(max(peak, rest))
+
+            answer = solve(
+                part,
+                replace(options, incumbent=offsets[rows], target=target, time_limit=limit, report=report),
+            )
+            proved = max(proved, answer.lower_bound)
+            if options.capacity is not None and proved > options.capacity:
+                return Answer(None, proved, answer.interrupted)
+            if answer.offsets is not None and peak_of(part, answer.offsets) < peak_of(part, offsets[rows]):
+                offsets[rows] = answer.offsets
+            if answer.interrupted:
+                return Answer(offsets, proved, True)
+        return Answer(offsets, proved)
+
+    return solver

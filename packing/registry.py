@@ -29,6 +29,8 @@ class Options:
         Threads that it may use at most.
     seed
         For solvers that draw random numbers.
+    effort
+        Work at most, in the solver's own unit; with equal efforts, and no time limit, equal results. None: its choice.
     target
         A peak that is good enough: the lower bound, or a capacity above it.
     capacity
@@ -42,6 +44,7 @@ class Options:
     time_limit: float | None = None
     threads: int = 1
     seed: int = 0
+    effort: int | None = None
     target: int = 0
     capacity: int | None = None
     incumbent: IntArray | None = None

@@ -19,14 +19,28 @@ MiniMalloc (Moffitt, ASPLOS 2023). Compiled: see ``core/search.hpp``.
 from __future__ import annotations
 
 from . import _search
-from .problem import IntArray, Problem
-from .registry import Options, register
+from .interruptible import interruptible, reporter
+from .parts import by_parts
+from .problem import Problem
+from .registry import Answer, Options, register
 
 
-@register("search")
-def search(problem: Problem, options: Options) -> IntArray:
+@register("search", improves=True)
+@by_parts
+def search(problem: Problem, options: Options) -> Answer:
     """Improve the heuristics' best until the lower bound, the time limit, or else a fixed number of rounds.
 
     Without a time limit the result depends on the seed and the number of threads alone.
     """
-    return _search.search(problem, time_limit=options.time_limit, seed=options.seed, threads=options.threads)
+    offsets, interrupted = interruptible(
+        lambda cancel: _search.search(
+            problem,
+            time_limit=options.time_limit,
+            effort=options.effort or 0,
+            seed=options.seed,
+            threads=options.threads,
+            cancel=cancel,
+            progress=reporter(options, cancel),
+        )
+    )
+    return Answer(offsets, 0, interrupted)

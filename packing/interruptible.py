@@ -1,0 +1,62 @@
+"""Ctrl-C for compiled solvers that take a `Cancel` flag.
+
+Python runs its signal handlers on the main thread, between two instructions: never while that thread is inside C++. So
+the solver gets a thread of its own, and the main thread waits in Python, where Ctrl-C reaches it and sets the flag.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from ._search import Cancel
+from .registry import Options
+
+T = TypeVar("T")
+
+_POLL = 0.05  # seconds; waiting without a limit would not be interruptible everywhere
+
+
+def interruptible(solve: Callable[[Cancel], T]) -> tuple[T, bool]:
+    """Run a solver that stops when its flag is set; return what it returns, and whether Ctrl-C set the flag.
+
+    On any other thread than the main one the solver runs directly: Ctrl-C never arrives there.
+    """
+    cancel = Cancel()
+    if threading.current_thread() is not threading.main_thread():
+        return solve(cancel), False
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(solve(cancel))
+        except BaseException as error:
+            errors.append(error)
+
+    worker = threading.Thread(target=run, name="stowplan-pack")
+    worker.start()
+    interrupted = False
+    while worker.is_alive():
+        try:
+            worker.join(_POLL)
+        except KeyboardInterrupt:
+            cancel.set()
+            interrupted = True
+    if errors:
+        raise errors[0]
+    return results[0], interrupted
+
+
+def reporter(options: Options, cancel: Cancel) -> Callable[[int, float], None] | None:
+    """Pass peaks on to the caller, and its wish to stop back to the solver."""
+    report = options.report
+    if report is None:
+        return None
+
+    def progress(peak: int, seconds: float) -> None:
+        if not report(peak):
+            cancel.set()
+
+    return progress
