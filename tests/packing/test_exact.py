@@ -203,7 +203,7 @@ def test_registered():
 
 def test_registered_without_time_returns_the_heuristics():
     problem = data("minimalloc/D.1048576.csv")
-    assert pack(problem, "exact", time_limit=0).peak == pack(problem).peak
+    assert pack(problem, "exact", time_limit=0).peak <= pack(problem, "best_fit").peak
 
 
 @pytest.mark.parametrize(
