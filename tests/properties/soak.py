@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import random
 import time
 from collections import Counter
@@ -123,7 +124,7 @@ def main() -> None:
         seed,
         lambda done: print(f"\r{done:,} operations", end="", flush=True),
     )
-    print(f"\n{dict(counts)}, {time.monotonic() - began:.0f} s")
+    print(f"\n{time.monotonic() - began:.0f} s\n{json.dumps(counts)}")
 
 
 if __name__ == "__main__":

@@ -13,4 +13,4 @@ class CupyPoolMachine(PoolMachine):
 
 
 TestCupyPoolProgram = CupyPoolMachine.TestCase
-TestCupyPoolProgram.settings = settings(max_examples=500, stateful_step_count=60, deadline=None)
+TestCupyPoolProgram.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)

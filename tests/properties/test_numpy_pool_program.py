@@ -13,4 +13,4 @@ class NumpyPoolMachine(PoolMachine):
 
 
 TestNumpyPoolProgram = NumpyPoolMachine.TestCase
-TestNumpyPoolProgram.settings = settings(max_examples=500, stateful_step_count=60, deadline=None)
+TestNumpyPoolProgram.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
