@@ -125,6 +125,7 @@ cdef extern from "device_pool.hpp" namespace "stowplan::allocator" nogil:
         void set_timestamps(cbool)
         int64_t arena_size()
         void reserve(uintptr_t, int64_t) except +
+        cbool retire_idle_arena() except +
         vector[uintptr_t] take_dead_arenas() except +
         Counters counters()
 
@@ -364,26 +365,39 @@ cdef class DevicePool:
         ``f(pool, size, hooks)``: how to serve a request while memory hooks are watching.
     told
         ``f(event, hooks)``: how to tell memory hooks of a block's end.
+    synchronize
+        ``f()``: wait for the device, before an arena comes from upstream or goes back, so that what streams still do
+        with its memory is over; or None.
     """
 
     cdef CDevicePool core
     cdef readonly int device
     cdef readonly object upstream
     cdef object device_number, sampling, memory_pointer, unowned_memory, current_stream
-    cdef object hooks_of_thread, hooked, told
+    cdef object hooks_of_thread, hooked, told, synchronize
     cdef stream_function stream_pointer
     cdef object hooks  # of the thread `hooks_thread`
     cdef uint64_t hooks_thread  # Python's number for a thread, which never comes again; 0 for none
     cdef dict arenas  # address -> upstream's MemoryPointer
 
     def __cinit__(
-        self, int device, upstream, sampling, memory_pointer, unowned_memory, current_stream, hooks_of_thread, hooked, told
+        self,
+        int device,
+        upstream,
+        sampling,
+        memory_pointer,
+        unowned_memory,
+        current_stream,
+        hooks_of_thread,
+        hooked,
+        told,
+        synchronize,
     ):
         self.device = self.device_number = device
         self.upstream, self.sampling = upstream, sampling
         self.memory_pointer, self.unowned_memory = memory_pointer, unowned_memory
         self.hooks_of_thread, self.hooked, self.told = hooks_of_thread, hooked, told
-        self.current_stream = current_stream
+        self.current_stream, self.synchronize = current_stream, synchronize
         if PyCapsule_IsValid(current_stream, STREAM_SIGNATURE):
             self.stream_pointer = <stream_function>PyCapsule_GetPointer(current_stream, STREAM_SIGNATURE)
         self.arenas = {}
@@ -439,7 +453,7 @@ cdef class DevicePool:
         try:
             lease.memory = self.ask(allocator, size)
         except Exception:
-            if not self.drop_dead_arenas():
+            if not self.give_back():
                 raise
             lease.memory = self.ask(allocator, size)
 
@@ -457,6 +471,8 @@ cdef class DevicePool:
             memory = self.ask(self.upstream, size)
         except Exception:
             return False
+        if self.synchronize is not None:
+            self.synchronize()
         self.arenas[memory.ptr] = memory
         self.core.reserve(memory.ptr, size)
         self.drop_dead_arenas()
@@ -465,6 +481,8 @@ cdef class DevicePool:
     def drop_dead_arenas(self):
         """Give back retired arenas in which nothing lives; return how many."""
         dead = list(self.core.take_dead_arenas())
+        if dead and self.synchronize is not None:
+            self.synchronize()
         for base in dead:
             del self.arenas[base]
         return len(dead)
@@ -482,6 +500,11 @@ cdef class DevicePool:
     def set_interrupted(self, cbool interrupted):
         """Send this thread's requests upstream, if the running step is its own."""
         self.core.set_interrupted(interrupted)
+
+    def give_back(self):
+        """Give back every arena in which nothing lives, the current one included; return how many."""
+        self.core.retire_idle_arena()
+        return self.drop_dead_arenas()
 
     def set_timestamps(self, cbool on):
         """Note the wall clock of events, or not."""

@@ -63,6 +63,11 @@ class PlanCache:
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def arena_bytes(self) -> int:
+        """Bytes of an arena in which every plan can be replayed."""
+        return max((entry.plan.arena_bytes for entry in self._entries.values()), default=0)
+
     def entries(self) -> list[Entry]:
         """Return all entries, the most recently used first."""
         return sorted(self._entries.values(), key=lambda entry: -entry.used)

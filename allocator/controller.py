@@ -162,6 +162,7 @@ class Controller:
             raise PoolError("a step cannot begin in an interrupted part: resume first")
         with self._mutex:
             contextvars.Context().run(self._take_up)
+            self._backend.reserve(self._cache.arena_bytes)  # it may have been given back
             likely, variants = self._cache.likely(key)
             if not self._backend.begin_step(likely, variants):
                 raise PoolError("a step is running already: steps do not nest")
@@ -214,14 +215,31 @@ class Controller:
         arena_bytes = self._backend.counters()["arena_bytes"]
         self._unproven += 1
         self._in_work.add(sequence)
-        self._planner.submit(lambda: self._solve(sequence, record, following, neighbours, arena_bytes))
+        variants = self._cache.variants(record.key)
+        self._planner.submit(
+            lambda: self._solve(sequence, record, following, variants, neighbours, arena_bytes)
+        )
 
     def _solve(
-        self, sequence: int, record: Record, following: StepLog, neighbours: list[Plan], arena_bytes: int
+        self,
+        sequence: int,
+        record: Record,
+        following: StepLog,
+        variants: list[Entry],
+        neighbours: list[Plan],
+        arena_bytes: int,
     ) -> Solved:
         """Make a plan, on the planner's thread."""
         try:
             profile = profile_step(record.log, following)
+            if any(
+                entry.plan.profile.same_blocks(profile)
+                for entry in variants
+                if entry is not record.departed_from
+            ):
+                return Solved(
+                    sequence, record.key, None, None
+                )  # it was planned while this record was waiting
             replaces = _succeeded(record.departed_from, profile)
             if replaces is not None:
                 if _teaches_nothing(replaces.plan.profile, profile):

@@ -116,6 +116,7 @@ class CupyPool(Pool):
         return self._devices[device]
 
     def _make_pool(self, device: int) -> DevicePool:
+        import cupy
         from cupy.cuda import MemoryPointer, UnownedMemory, memory_hook
 
         return DevicePool(
@@ -128,6 +129,7 @@ class CupyPool(Pool):
             memory_hook.get_memory_hooks,
             _malloc_watched,
             _tell_freed,
+            cupy.cuda.runtime.deviceSynchronize if _has_driver() else None,
         )
 
     def _controller(self) -> Controller:
@@ -162,8 +164,11 @@ class CupyPool(Pool):
         return int(self._upstream.n_free_blocks()) if hasattr(self._upstream, "n_free_blocks") else 0
 
     def free_all_blocks(self, stream: Any = None) -> None:
-        """Give back the blocks that upstream holds free, and retired arenas in which nothing lives."""
-        self._pool_of(self._current_device()).drop_dead_arenas()
+        """Give back the blocks that upstream holds free, and arenas in which nothing lives.
+
+        The next step that has a plan takes its arena again.
+        """
+        self._pool_of(self._current_device()).give_back()
         if hasattr(self._upstream, "free_all_blocks"):
             self._upstream.free_all_blocks(stream=stream)
 

@@ -143,6 +143,13 @@ class Profile:
         """Which blocks are freed in the following step, bool (n,)."""
         return np.greater_equal(self.end, self.period)
 
+    def same_blocks(self, other: Profile) -> bool:
+        """Whether both steps ask for and free the same blocks in the same order, whenever they do it."""
+        return self.period == other.period and all(
+            np.array_equal(getattr(self, name), getattr(other, name))
+            for name in ("size", "start", "end", "stream")
+        )
+
     @property
     def live_peak(self) -> int:
         """Most bytes, as asked for, that the planned blocks (not the escaped ones) have alive at once."""

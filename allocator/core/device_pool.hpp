@@ -54,6 +54,10 @@ class DevicePool {
     std::lock_guard<profiler::SpinLock> lock(lock_);
     replay_.reserve(base, size);
   }
+  bool retire_idle_arena() {
+    std::lock_guard<profiler::SpinLock> lock(lock_);
+    return replay_.retire_idle_arena();
+  }
   std::vector<std::uintptr_t> take_dead_arenas() {
     std::lock_guard<profiler::SpinLock> lock(lock_);
     return replay_.take_dead_arenas();

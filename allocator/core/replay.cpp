@@ -323,9 +323,20 @@ void Replay::reserve(std::uintptr_t base, Bytes size) {
   } else {
     arenas_.push_back({base, size, 0});
     counters_.arena_bytes += size;
+    arena_stream_.reset();
   }
   holes_.reset();
   note_peaks();
+}
+
+bool Replay::retire_idle_arena() {
+  if (arenas_.back().base == 0 || arenas_.back().live != 0) return false;
+  arenas_.push_back(Arena{});
+  others_.clear();
+  follow(nullptr);
+  holes_.reset();
+  clean_ = false;
+  return true;
 }
 
 std::vector<std::uintptr_t> Replay::take_dead_arenas() {

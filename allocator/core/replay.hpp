@@ -36,7 +36,8 @@
 // a plan that does not fit only break it up.
 //
 // Streams. An arena belongs to the stream that it first served; requests on others go upstream, since nothing is known
-// of the order in which two streams use an address.
+// of the order in which two streams use an address. Whoever reserves an arena sees to it that nobody uses its memory
+// any more.
 //
 // The cursor never moves back within a step, so the due lists are walked once. A wrong guess costs requests served
 // upstream, never an overlap.
@@ -141,6 +142,9 @@ class Replay {
   // has gone.
   void reserve(std::uintptr_t base, Bytes size);
   const Arena& arena() const { return arenas_.back(); }
+
+  // Retires the arena if nothing lives in it; the running step, if any, goes on without a plan.
+  bool retire_idle_arena();
 
   // Bases of retired arenas in which nothing lives any more; the caller gives them back.
   std::vector<std::uintptr_t> take_dead_arenas();

@@ -842,3 +842,34 @@ def test_no_byte_is_written_behind_a_block(pool: CupyPool, upstream: HostUpstrea
     del array
     assert upstream.overwritten  # the fixture's check can fail
     upstream.overwritten = False
+
+
+def test_an_idle_arena_goes_before_a_request_fails(pool: CupyPool, upstream: HostUpstream) -> None:
+    for _ in range(4):
+        with pool.step():
+            cupy.empty(10_000, dtype=np.uint8)
+        pool.wait()
+    assert pool.stats.arena_bytes > 0
+    limit = upstream.live_bytes + 5_000
+    upstream.fails = lambda number, size: upstream.live_bytes + size > limit
+    kept = cupy.empty(12_000, dtype=np.uint8)  # fits only without the arena
+    assert pool.stats.arena_bytes == 0
+    del kept
+    before = pool.stats
+    with pool.step():
+        cupy.empty(10_000, dtype=np.uint8)
+    assert pool.stats.replayed == before.replayed + 1  # the arena has been taken again
+
+
+def test_free_all_blocks_gives_an_idle_arena_back(pool: CupyPool, upstream: HostUpstream) -> None:
+    for _ in range(4):
+        with pool.step():
+            cupy.empty(10_000, dtype=np.uint8)
+        pool.wait()
+    pool.free_all_blocks()
+    assert (pool.stats.arena_bytes, upstream.live_bytes) == (0, 0)
+    with pool.step():
+        kept = cupy.empty(10_000, dtype=np.uint8)
+        pool.free_all_blocks()  # something lives there
+        assert pool.stats.arena_bytes > 0
+    del kept
