@@ -6,8 +6,8 @@
     python -m experiments.packing.benchmark --largest 1000000
     python -m experiments.packing.benchmark --peer PATH/minimalloc   google/minimalloc beside `exact`, same capacity
 
-Every placement is validated. A solver that the size of a problem rules out is left out: see `FITS`. Times are wall-clock
-seconds of one call on one thread, the best of ``--repeat``.
+Every placement is validated. A solver that the size of a problem rules out is left out: see `FITS`. Times are
+wall-clock seconds of one call on one thread, the best of ``--repeat``.
 """
 
 from __future__ import annotations

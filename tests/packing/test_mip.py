@@ -122,11 +122,11 @@ def test_a_problem_too_large_is_left_as_it_is(monkeypatch):
 def test_without_pulp_the_error_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pulp", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'stowplan\[mip\]'"):
-        mip(Problem([4], [0], [9]), Options(incumbent=np.zeros(1, dtype=np.int64)))
+        mip(Problem([4], [0], [9]), Options(incumbent=np.array([4])))
 
 
 def test_without_a_solver_the_error_says_how_to_get_one(monkeypatch):
     monkeypatch.setattr(pulp.HiGHS, "available", lambda self: False)
     monkeypatch.setattr(pulp.PULP_CBC_CMD, "available", lambda self: False)
     with pytest.raises(MissingDependencyError, match="neither HiGHS nor CBC"):
-        mip(Problem([4], [0], [9]), Options(incumbent=np.zeros(1, dtype=np.int64)))
+        mip(Problem([4], [0], [9]), Options(incumbent=np.array([4])))
