@@ -2,6 +2,7 @@
 #
 #   make demo       train GoogLeNet through the pool: a table, and demo-plan.png     DEMO="--model alexnet" passes options
 #   make test       all tests, with coverage (fails under 90 %)                      TEST="-k pack" passes options
+#   make gpu-test   the tests that need a CUDA device: training through CupyPool, bit by bit
 #   make lint       ruff and mypy --strict
 #   make docs       the documentation, warnings are errors
 #   make asan tsan  the C++ cores under AddressSanitizer + UBSan, and under ThreadSanitizer
@@ -25,7 +26,7 @@ HEADERS := $(wildcard profiler/*.hpp profiler/core/*.hpp packing/core/*.hpp allo
 BUILD_INPUTS := setup.py setup.cfg pyproject.toml build-constraints.txt $(CORES) $(HEADERS) \
 	$(wildcard $(foreach package,profiler packing allocator,$(package)/*.pyx $(package)/*.pxi))
 
-.PHONY: help demo test lint docs asan tsan clean
+.PHONY: help demo test gpu-test lint docs asan tsan clean
 .DELETE_ON_ERROR:
 
 help:
@@ -61,6 +62,9 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.development
 	$(BIN)/python -m pytest --cov --cov-report=term --cov-fail-under=90 $(TEST)
+
+gpu-test: $(VENV)/.development
+	$(BIN)/python -m pytest -m gpu -rs -s tests/gpu $(TEST)
 
 lint: $(VENV)/.development
 	$(BIN)/ruff check .

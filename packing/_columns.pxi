@@ -30,16 +30,20 @@ cdef class Columns:
     cdef CProblem view
     cdef object problem
     cdef object pieces
+    cdef object fixed
 
-    def __cinit__(self, problem):
+    def __cinit__(self, problem, fixed=None):
         self.problem = problem
         self.pieces = problem.pieces()
+        self.fixed = problem.fixed if fixed is None else fixed
+        if len(self.fixed) != len(problem):
+            raise ValueError(f"there are {len(self.fixed)} fixed offsets; expected {len(problem)}")
         self.view.n = len(problem)
         self.view.size = address(problem.size)
         self.view.start = address(problem.start)
         self.view.end = address(problem.end)
         self.view.alignment = address(problem.alignment)
-        self.view.fixed = address(problem.fixed)
+        self.view.fixed = address(self.fixed)
         self.view.first_piece = address(self.pieces.first)
         self.view.piece_start = address(self.pieces.start)
         self.view.piece_end = address(self.pieces.end)

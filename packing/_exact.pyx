@@ -3,30 +3,17 @@
 """Binding of the exact solver's core; the GIL is released while solving, and taken to report."""
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport uint64_t
 from libcpp cimport bool as cbool
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 import numpy as np
 
-ctypedef const int64_t[::1] Column
+include "_columns.pxi"
 
 
 cdef extern from "exact.hpp" namespace "stowplan::packing" nogil:
-    cdef struct CProblem "stowplan::packing::Problem":
-        size_t n
-        const int64_t* size
-        const int64_t* start
-        const int64_t* end
-        const int64_t* alignment
-        const int64_t* fixed
-        const int64_t* first_piece
-        const int64_t* piece_start
-        const int64_t* piece_end
-        const int64_t* piece_lower
-        const int64_t* piece_upper
-
     cdef cppclass ExactOptions:
         int64_t capacity
         double time_limit
@@ -51,10 +38,6 @@ cdef extern from "exact.hpp" namespace "stowplan::packing" nogil:
         string won_by
 
     ExactResult c_solve_exact "stowplan::packing::solve_exact"(const CProblem&, const ExactOptions&) except +
-
-
-cdef const int64_t* address(Column column):
-    return &column[0] if column.shape[0] else NULL
 
 
 cdef class Report:
@@ -82,19 +65,8 @@ cdef cbool relay(void* context, int64_t peak, int64_t bound, uint64_t nodes) noe
 
 
 def solve(problem, capacity, double time_limit, uint64_t node_limit, uint64_t seed, incumbent, progress):
-    pieces = problem.pieces()
-    cdef Column size = problem.size, start = problem.start, end = problem.end
-    cdef Column alignment = problem.alignment, fixed = problem.fixed, first = pieces.first
-    cdef Column piece_start = pieces.start, piece_end = pieces.end
-    cdef Column lower = pieces.lower, upper = pieces.upper
+    cdef Columns columns = Columns(problem)
     cdef Column known
-    cdef CProblem view
-    view.n = len(problem)
-    view.size, view.start, view.end = address(size), address(start), address(end)
-    view.alignment, view.fixed, view.first_piece = address(alignment), address(fixed), address(first)
-    view.piece_start, view.piece_end = address(piece_start), address(piece_end)
-    view.piece_lower, view.piece_upper = address(lower), address(upper)
-
     report = Report(progress)
     cdef ExactOptions options
     options.capacity = -1 if capacity is None else capacity
@@ -105,13 +77,13 @@ def solve(problem, capacity, double time_limit, uint64_t node_limit, uint64_t se
     options.context = <void*>report
     if incumbent is not None:
         known = incumbent
-        if <size_t>known.shape[0] != view.n:
-            raise ValueError(f"the incumbent has {known.shape[0]} offsets; expected {view.n}")
+        if <size_t>known.shape[0] != columns.view.n:
+            raise ValueError(f"the incumbent has {known.shape[0]} offsets; expected {columns.view.n}")
         options.incumbent = address(known)
 
     cdef ExactResult result
     with nogil:
-        result = c_solve_exact(view, options)
+        result = c_solve_exact(columns.view, options)
     if report.error is not None and not isinstance(report.error, KeyboardInterrupt):
         raise report.error
     status = ("optimal", "feasible", "infeasible", "unknown")[<int>result.status]

@@ -2,27 +2,12 @@
 # cython: boundscheck=False, wraparound=False
 """Binding of the packing core: columns in, offsets out; the GIL is released while solving."""
 
-from libc.stdint cimport int64_t
 from libcpp.pair cimport pair
 
 import numpy as np
 
-ctypedef const int64_t[::1] Column
+include "_columns.pxi"
 
-
-cdef extern from "problem.hpp" namespace "stowplan::packing" nogil:
-    cdef struct CProblem "stowplan::packing::Problem":
-        size_t n
-        const int64_t* size
-        const int64_t* start
-        const int64_t* end
-        const int64_t* alignment
-        const int64_t* fixed
-        const int64_t* first_piece
-        const int64_t* piece_start
-        const int64_t* piece_end
-        const int64_t* piece_lower
-        const int64_t* piece_upper
 
 cdef extern from "best_fit.hpp" nogil:
     void c_best_fit "stowplan::packing::best_fit"(const CProblem&, const int64_t*, int64_t*) except +
@@ -34,37 +19,6 @@ cdef extern from "first_conflict.hpp" nogil:
     pair[size_t, size_t] c_first_conflict "stowplan::packing::first_conflict"(
         size_t, const int64_t*, const int64_t*, const int64_t*, const int64_t*
     ) except +
-
-
-cdef const int64_t* address(Column column):
-    return &column[0] if column.shape[0] else NULL
-
-
-cdef class Columns:
-    """Keeps a problem's arrays alive while C++ looks at them."""
-
-    cdef CProblem view
-    cdef object problem
-    cdef object pieces
-    cdef object fixed
-
-    def __cinit__(self, problem, fixed=None):
-        self.problem = problem
-        self.pieces = problem.pieces()
-        self.fixed = problem.fixed if fixed is None else fixed
-        if len(self.fixed) != len(problem):
-            raise ValueError(f"there are {len(self.fixed)} fixed offsets; expected {len(problem)}")
-        self.view.n = len(problem)
-        self.view.size = address(problem.size)
-        self.view.start = address(problem.start)
-        self.view.end = address(problem.end)
-        self.view.alignment = address(problem.alignment)
-        self.view.fixed = address(self.fixed)
-        self.view.first_piece = address(self.pieces.first)
-        self.view.piece_start = address(self.pieces.start)
-        self.view.piece_end = address(self.pieces.end)
-        self.view.piece_lower = address(self.pieces.lower)
-        self.view.piece_upper = address(self.pieces.upper)
 
 
 ctypedef void (*Ordered)(const CProblem&, const int64_t*, int64_t*) except + nogil

@@ -1,7 +1,20 @@
 """What happened: recorders, and the profile of a step."""
 
+from typing import TYPE_CHECKING, Any
+
 from .numpy_recorder import NumpyRecorder
 from .profile import ESCAPED, Profile
 from .steps import StepLog, profile_step
 
-__all__ = ["ESCAPED", "NumpyRecorder", "Profile", "StepLog", "profile_step"]
+if TYPE_CHECKING:
+    from .cupy_recorder import CupyRecorder
+
+__all__ = ["ESCAPED", "CupyRecorder", "NumpyRecorder", "Profile", "StepLog", "profile_step"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "CupyRecorder":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .cupy_recorder import CupyRecorder  # a class derived from one of CuPy's
+
+    return CupyRecorder

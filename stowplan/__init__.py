@@ -15,12 +15,21 @@ from .errors import StowplanError
 
 if TYPE_CHECKING:
     from .allocator import CupyPool, NumpyPool
-    from .profiler import NumpyRecorder, Profile
+    from .profiler import CupyRecorder, NumpyRecorder, Profile
 
-__all__ = ["CupyPool", "NumpyPool", "NumpyRecorder", "Profile", "StowplanError", "__version__"]
+__all__ = [
+    "CupyPool",
+    "CupyRecorder",
+    "NumpyPool",
+    "NumpyRecorder",
+    "Profile",
+    "StowplanError",
+    "__version__",
+]
 
 _LAZY = {
     "CupyPool": "allocator",
+    "CupyRecorder": "profiler",
     "NumpyPool": "allocator",
     "NumpyRecorder": "profiler",
     "Profile": "profiler",

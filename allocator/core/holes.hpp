@@ -47,12 +47,16 @@ class Holes {
     add(r);
   }
 
-  // The lowest address in the smallest hole that takes `size` bytes and that `suits(range)` accepts, of at most `tries`
-  // holes; 0 where there is none.
+  // An address in the smallest hole that takes `size` bytes where `suits(range)` accepts it: the hole's lowest, or else
+  // its highest. At most `tries` holes are looked at; 0 where none will do. Holes begin and end at multiples of the unit
+  // in which they are taken, and so does `size`.
   template <class Suits>
   std::uintptr_t best_fit(std::uintptr_t size, int tries, Suits&& suits) const {
     for (auto at = by_size_.lower_bound({size, 0}); at != by_size_.end() && tries > 0; ++at, --tries) {
-      if (suits(Range{at->second, at->second + size})) return at->second;
+      const std::uintptr_t lowest = at->second;
+      const std::uintptr_t highest = at->second + at->first - size;
+      if (suits(Range{lowest, lowest + size})) return lowest;
+      if (suits(Range{highest, highest + size})) return highest;
     }
     return 0;
   }

@@ -50,6 +50,7 @@ Grant Replay::request(Bytes size, Stream stream, ThreadId thread) {
       grant = invite(block, Reason::no_plan);
     } else if (const RequestNumber k = align(size); k == kNoRequest) {
       clean_ = false;
+      ++unknown_;
       ++lost_in_a_row_;
       grant = invite(block, Reason::mismatch);
     } else {
@@ -103,9 +104,9 @@ Grant Replay::invite(Block& block, Reason reason) {
   if (arena.size == 0 || block.stream != arena_stream_) return send_upstream(block, reason);
   if (!holes_) find_holes();
   const Bytes capacity = (std::max<Bytes>(block.size, 1) + unit_ - 1) / unit_ * unit_;
-  const bool given_up = plan_ == nullptr || lost_in_a_row_ >= kGivenUp;
+  const bool anywhere = plan_ == nullptr || lost_in_a_row_ >= kLost || given_up();
   const std::uintptr_t address = holes_->best_fit(static_cast<std::uintptr_t>(capacity), kHoleTries,
-                                                  [&](Range r) { return given_up || !wanted_soon(r); });
+                                                  [&](Range r) { return anywhere || !wanted_soon(r); });
   if (address == 0) return send_upstream(block, reason);
   block.address = address;
   block.capacity = capacity;
@@ -134,7 +135,7 @@ bool Replay::wanted_soon(Range r) const {
 
 void Replay::find_holes() {
   const Arena& arena = arenas_.back();
-  holes_.emplace(Range{arena.base, arena.base + static_cast<std::uintptr_t>(arena.size)});
+  holes_.emplace(Range{arena.base, arena.base + static_cast<std::uintptr_t>(arena.size / unit_ * unit_)});
   for (BlockId id = 0; id < blocks_.extent(); ++id) {
     const Block& block = blocks_[id];
     const bool in_arena = block.where == Where::slot || block.where == Where::late;
@@ -168,6 +169,7 @@ bool Replay::release(BlockId id) {
 
 // The plan's request that this one is, or kNoRequest. Moves the cursor past it.
 RequestNumber Replay::align(Bytes size) {
+  if (given_up()) return kNoRequest;
   if (!equals(cursor_, size)) {
     if (!exact_so_far_ || !follow_another(size)) return resynchronize(size);
   }
@@ -279,6 +281,7 @@ bool Replay::begin_step(ThreadId thread, PlanPtr plan, std::vector<PlanPtr> othe
   follow(std::move(plan));
   owner_ = thread;
   interrupted_ = false;
+  unknown_ = 0;
   lost_in_a_row_ = 0;
   holes_.reset();
   exact_so_far_ = true;

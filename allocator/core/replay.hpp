@@ -30,8 +30,10 @@
 //
 // Guests. A request that the plan does not know (or has no room for) looks for a hole in the arena before it goes
 // upstream, so that memory is not reserved twice: best fit, in a hole that the plan will not need for the next kHorizon
-// requests; or, when kGivenUp requests in a row were not recognised and so the plan is given up for now, in any. A guest
-// stands in the late set, like everything that the plan does not know to be there.
+// requests; or, when kLost requests in a row were not recognised, in any. A guest stands in the late set, like everything
+// that the plan does not know to be there. When more than one request in kShare was not recognised (and more than kFew
+// were), the plan is given up for the rest of the step, and the whole arena serves as a best-fit pool: blocks placed by
+// a plan that does not fit only break it up.
 //
 // Streams. An arena belongs to the stream that it first served; requests on others go upstream, since nothing is known
 // of the order in which two streams use an address.
@@ -110,7 +112,9 @@ class Replay {
  public:
   static constexpr RequestNumber kWindow = 64;
   static constexpr RequestNumber kHorizon = 64;
-  static constexpr int kGivenUp = 32;
+  static constexpr int kLost = 32;
+  static constexpr std::uint32_t kFew = 64;
+  static constexpr std::uint32_t kShare = 4;
   static constexpr int kHoleTries = 8;
 
   // `unit`: bytes to which guests are rounded up and aligned, relative to the arena.
@@ -167,6 +171,7 @@ class Replay {
   Grant serve_planned(RequestNumber k, Block& block);
   Grant send_upstream(Block& block, Reason reason);
   Grant invite(Block& block, Reason reason);
+  bool given_up() const { return unknown_ > kFew && unknown_ * kShare > recorder_.requests(); }
   bool wanted_soon(Range r) const;
   void find_holes();
   bool in_current_arena(const Block& block) const { return block.arena + 1 == arenas_.size(); }
@@ -199,7 +204,8 @@ class Replay {
   RequestNumber cursor_ = 0;  // the request that the plan expects
   Alignment alignment_ = Alignment::exact;  // of the previous request
   Bytes previous_ = 0;                      // its size, where it was not exact
-  int lost_in_a_row_ = 0;
+  std::uint32_t unknown_ = 0;               // requests of the step that were not recognised
+  int lost_in_a_row_ = 0;                   // the last of them, without one in between that was
   bool exact_so_far_ = true;                // every request of the step was
   bool interrupted_ = false;
   bool clean_ = true;

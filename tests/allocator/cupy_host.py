@@ -49,6 +49,8 @@ class HostUpstream:
         Whether anybody wrote behind the end of a block that is gone.
     fails
         ``f(number, size) -> bool``: which requests fail, counted from 0.
+    errors
+        Where a list, the errors raised are kept there; they keep the frames of their callers alive, arrays and all.
     """
 
     def __init__(self, fails: Callable[[int, int], bool] = lambda number, size: False) -> None:
@@ -56,13 +58,18 @@ class HostUpstream:
         self.live_bytes = 0
         self.overwritten = False
         self.fails = fails
-        self.errors: list[Exception] = []
+        self.errors: list[Exception] | None = None
 
     def __call__(self, size: int) -> Any:
         self.sizes.append(size)
         if self.fails(len(self.sizes) - 1, size):
-            self.errors.append(cupy.cuda.memory.OutOfMemoryError(size, self.live_bytes))
-            raise self.errors[-1]
+            error = cupy.cuda.memory.OutOfMemoryError(size, self.live_bytes)
+            if self.errors is not None:
+                self.errors.append(error)
+            try:
+                raise error
+            finally:
+                del error  # with its traceback it would keep this frame alive, and its callers'
         buffer = Buffer(self, size)
         memory = cupy.cuda.UnownedMemory(buffer.address, size, buffer, 0)
         return cupy.cuda.MemoryPointer(memory, 0)

@@ -621,12 +621,14 @@ def test_upstream_fails_at_every_single_request(lasting: bool) -> None:
     for failing in range(n):
         upstream = HostUpstream()
         pool = CupyPool(upstream, device=0)
+        upstream.errors = []
         upstream.fails = lambda number, size, at=failing: number >= at if lasting else number == at
         failures: list[Exception] = []
         with cupy.cuda.using_allocator(pool.malloc):
             run(pool, 6, lambda failures=failures: tolerant(failures))
             assert bool(failures) == (lasting or failing < n - 1)  # no program hears of the arena's
             assert all(any(error is own for own in upstream.errors) for error in failures)
+            upstream.errors = None
             upstream.fails = lambda number, size: False
             run(pool, 8)
             before = pool.stats
@@ -638,6 +640,7 @@ def test_upstream_fails_at_every_single_request(lasting: bool) -> None:
 
 def test_no_memory_for_the_arena(pool: CupyPool, upstream: HostUpstream) -> None:
     upstream.fails = lambda number, size: size > max(SIZES)
+    upstream.errors = []
     run(pool, 12)
     assert pool.stats.replayed == 0
     assert pool.stats.plans == 0

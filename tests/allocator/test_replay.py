@@ -299,3 +299,38 @@ def test_plans_too_large_for_the_arena_are_left_out() -> None:
     core.begin_step(sizes_plan(1, 8, 8))
     assert core.request(8)[0] == 0
     assert core.end_step()[3] == 0
+
+
+# ------------------------------------------------------------------------------------------------------- giving up
+
+
+def test_a_plan_that_does_not_fit_is_given_up_for_the_step() -> None:
+    core = Replay()
+    core.reserve(ARENA, 1 << 20)
+    plan = sizes_plan(1, *([8] * 400))
+    core.begin_step(plan)
+    core.request(8)
+    for _ in range(65):
+        assert core.request(16)[0] != 0  # a guest
+    replayed = core.counters()["requests"]["replayed"]
+    for _ in range(100):
+        address, _ = core.request(8)  # would fit the plan
+        assert ARENA <= address < ARENA + (1 << 20)
+    assert core.counters()["requests"]["replayed"] == replayed
+    assert core.counters()["guests"] == 165
+    core.end_step()
+    core.begin_step(plan)
+    assert core.request(8)[0] == 0 or core.counters()["requests"]["late"] > 0  # block 0 still lives there
+    core.end_step()
+
+
+def test_a_few_unknown_requests_do_not_give_a_plan_up() -> None:
+    core = Replay()
+    core.reserve(ARENA, 1 << 20)
+    core.begin_step(sizes_plan(1, *([8] * 400)))
+    for i in range(400):
+        core.request(8)
+        if i % 8 == 0:
+            core.request(16)
+    assert core.counters()["requests"]["replayed"] == 400
+    core.end_step()

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 
 WINDOW = 64
 HORIZON = 64
-GIVEN_UP = 32
+LOST = 32
+FEW = 64
+SHARE = 4
 UNIT = 1
 UNPLANNED = -1
 
@@ -42,6 +44,8 @@ class ReplayTwin:
     arena_bytes: int = 0
     guests: int = 0
     lost: int = 0
+    unknown: int = 0
+    requests: int = 0
     plan: list[PlannedRequest] = field(default_factory=list)
     blocks: dict[int, Block] = field(default_factory=dict)
     step: int = 0
@@ -56,7 +60,7 @@ class ReplayTwin:
             for block in self.blocks.values():
                 block.number = None  # whatever lives is late to another plan
         self.plan, self.arena, self.arena_bytes = plan, arena, arena_bytes
-        self.lost = 0
+        self.lost = self.unknown = self.requests = 0
         self.interrupted = False
         self.step += 1
         self.in_step, self.cursor, self.previous = True, 0, None
@@ -70,7 +74,9 @@ class ReplayTwin:
 
         Where a guest is placed is the core's own affair, as long as nobody is there and nobody will be soon.
         """
+        self.requests += self.in_step and not self.interrupted
         reason, address, number, capacity = self.decide(size)
+        self.unknown += reason == "mismatch"
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
         self.lost = (
             self.lost + 1
@@ -86,7 +92,7 @@ class ReplayTwin:
             assert answer + capacity <= self.arena + self.arena_bytes
             for other in self.blocks.values():
                 assert not other.address or not overlap(answer, capacity, other.address, other.capacity)
-            if self.lost < GIVEN_UP:
+            if self.lost < LOST and not self.given_up():
                 for planned in self.plan[self.cursor : self.cursor + HORIZON]:
                     where = self.arena + planned.offset
                     assert planned.offset == UNPLANNED or not overlap(
@@ -131,7 +137,12 @@ class ReplayTwin:
             (age == 0 and not wrapped and due <= now) or (age == 1 and (not wrapped or due <= now)) or age > 1
         )
 
+    def given_up(self) -> bool:
+        return self.unknown > FEW and self.unknown * SHARE > self.requests
+
     def align(self, size: int) -> int | None:
+        if self.given_up():
+            return None
         plan, cursor = self.plan, self.cursor
 
         def equals(k: int) -> bool:

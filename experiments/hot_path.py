@@ -1,0 +1,306 @@
+"""What one request costs: ``python -m experiments.hot_path``.
+
+(a) ``cupy.cuda.alloc(n)`` and the drop of what it returns, through a CupyPool that replays, over the cheapest allocator
+that Python can be: one that returns ``MemoryPointer(UnownedMemory(address, n, owner, 0), 0)`` and nothing else. Without
+a GPU over host memory; with one, CuPy's own pool stands beside.
+
+(b) ``numpy.empty(n)``, one byte written to each page, and the drop, through a NumpyPool that replays, over NumPy's
+default handler. Beside them NumPy's default handler in a process of its own, over the C library's malloc and, by
+LD_PRELOAD, over jemalloc and mimalloc where these are installed (Debian: libjemalloc2, libmimalloc2.0) or
+LD_LIBRARY_PATH leads to them.
+
+Contestants of one process take turns, and the best of all turns counts: other programs on the machine can only make a
+turn slower.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from stowplan import CupyPool, NumpyPool
+
+PAGE = 4096
+ONE = np.ones((), np.uint8)
+CUPY_SIZES = (512, 2**16, 2**20, 2**26)
+NUMPY_SIZES = (64, 256, 512, 2**10, 2**12, 2**14, 2**16, 2**18, 2**20, 2**22, 2**24, 2**26, 2**28)
+LIBRARIES = {
+    "jemalloc": ("libjemalloc.so.2", "libjemalloc.so"),
+    "mimalloc": ("libmimalloc.so.3", "libmimalloc.so.2", "libmimalloc.so.2.0", "libmimalloc.so"),
+}
+ROUNDS, QUICK_ROUNDS = 40, 6
+
+
+@dataclass(frozen=True)
+class Row:
+    """A size, who served it, nanoseconds, and these over the first contestant's."""
+
+    part: str
+    size: int
+    contestant: str
+    ns: float
+    ratio: float
+
+
+Turn = Callable[[], float]
+"""Measure once; return nanoseconds per request."""
+
+
+def best_of(rounds: int, turns: dict[str, Turn]) -> dict[str, float]:
+    """Let the contestants take turns; return each one's best."""
+    best = dict.fromkeys(turns, float("inf"))
+    for _ in range(rounds):
+        for name, turn in turns.items():
+            best[name] = min(best[name], turn())
+    return best
+
+
+def rows(part: str, size: int, best: dict[str, float]) -> list[Row]:
+    """Set each contestant against the first."""
+    reference = next(iter(best.values()))
+    return [Row(part, size, name, ns, ns / reference) for name, ns in best.items()]
+
+
+def warm_up(pool: Any, turn: Turn) -> None:
+    """Run a step until it is replayed."""
+    for _ in range(4):
+        turn()
+        pool.wait()
+    before = pool.stats
+    turn()
+    if pool.stats.reasons != before.reasons:
+        raise SystemExit(f"the step is not replayed: {pool.stats}")
+
+
+# ---------------------------------------------------------------------------------------------------------- (a) CuPy
+
+
+def cupy_rows(rounds: int) -> list[Row]:
+    """Measure (a); nothing where CuPy is not installed."""
+    try:
+        import cupy
+    except ImportError:
+        return []
+    try:
+        on_gpu = cupy.cuda.runtime.getDeviceCount() > 0
+    except cupy.cuda.runtime.CUDARuntimeError:
+        on_gpu = False
+    found: list[Row] = []
+    for size in CUPY_SIZES:
+        pool = CupyPool(None if on_gpu else host_allocator, device=0)
+        memory = pool.malloc(size)
+        turns = {
+            "cheapest": cupy_turn(cheapest_allocator(memory), size, nullcontext),
+            "CupyPool": cupy_turn(pool.malloc, size, pool.step),
+        }
+        if on_gpu:
+            current = CupyPool()
+            turns["CupyPool, any device"] = cupy_turn(current.malloc, size, current.step)
+            turns["cupy.cuda.MemoryPool"] = cupy_turn(cupy.cuda.MemoryPool().malloc, size, nullcontext)
+            warm_up(current, turns["CupyPool, any device"])
+        warm_up(pool, turns["CupyPool"])
+        found += rows("cupy.cuda.alloc", size, best_of(rounds, turns))
+    return found
+
+
+def cupy_turn(
+    allocator: Callable[[int], Any], size: int, step: Callable[[], AbstractContextManager[Any]]
+) -> Turn:
+    """Measure ``cupy.cuda.alloc`` with an allocator."""
+    from cupy.cuda import alloc, using_allocator
+
+    count = 2000
+
+    def turn() -> float:
+        with using_allocator(allocator), step():
+            began = time.perf_counter_ns()
+            for _ in range(count):
+                alloc(size)
+            return (time.perf_counter_ns() - began) / count
+
+    return turn
+
+
+def cheapest_allocator(memory: Any) -> Callable[[int], Any]:
+    """Return the allocator that gives out the same address again and again."""
+    from cupy.cuda import MemoryPointer, UnownedMemory
+
+    address, owner = memory.ptr, memory
+
+    def allocate(size: int) -> Any:
+        return MemoryPointer(UnownedMemory(address, size, owner, 0), 0)
+
+    return allocate
+
+
+def host_allocator(size: int) -> Any:
+    """Serve CuPy from host memory, untouched, so that its size costs nothing."""
+    from cupy.cuda import MemoryPointer, UnownedMemory
+
+    buffer = np.empty(size + 512, np.uint8)
+    address = -(-buffer.ctypes.data // 512) * 512
+    return MemoryPointer(UnownedMemory(address, size, buffer, 0), 0)
+
+
+# --------------------------------------------------------------------------------------------------------- (b) NumPy
+
+
+def numpy_turn(size: int, step: Callable[[], AbstractContextManager[Any]] = nullcontext) -> Turn:
+    """Measure ``numpy.empty`` with the handler of the context, a byte written to each page."""
+    count = max(1, min(2000, 2**27 // size))
+
+    def turn() -> float:
+        with step():
+            began = time.perf_counter_ns()
+            for _ in range(count):
+                array = np.empty(size, np.uint8)
+                array[::PAGE] = ONE
+                del array
+            return (time.perf_counter_ns() - began) / count
+
+    return turn
+
+
+def numpy_rows(rounds: int, sizes: Iterable[int]) -> list[Row]:
+    """Measure (b) in this process."""
+    found = []
+    for size in sizes:
+        pool = NumpyPool()
+        turns = {"NumPy": numpy_turn(size), "NumpyPool": through(pool, numpy_turn(size, pool.step))}
+        warm_up_numpy(pool, turns["NumpyPool"], size)
+        found += rows("numpy.empty", size, best_of(rounds, turns))
+    return found
+
+
+def warm_up_numpy(pool: NumpyPool, turn: Turn, size: int) -> None:
+    """Run until the step is replayed, or, where its requests are too small to be planned, a few times."""
+    if size >= 512:
+        warm_up(pool, turn)
+    else:
+        for _ in range(5):
+            turn()
+            pool.wait()
+
+
+def through(pool: NumpyPool, turn: Turn) -> Turn:
+    """Take a turn within a pool."""
+
+    def turn_in_pool() -> float:
+        with pool:
+            return turn()
+
+    return turn_in_pool
+
+
+def library_rows(rounds: int, sizes: Iterable[int]) -> list[Row]:
+    """Measure NumPy's default handler in processes of their own, over other mallocs too."""
+    libraries: dict[str, Path | None] = {"NumPy, own process": None}
+    for name, files in LIBRARIES.items():
+        path = find_library(files)
+        if path is not None:
+            libraries[f"NumPy over {name}"] = path
+    best: dict[str, dict[int, float]] = {}
+    for _ in range(2):  # in turns, as within a process
+        for name, path in libraries.items():
+            for size, ns in in_process(path, rounds // 2, sizes).items():
+                known = best.setdefault(name, {})
+                known[size] = min(ns, known.get(size, ns))
+    return [
+        row for size in sizes for row in rows("numpy.empty", size, {name: best[name][size] for name in best})
+    ]
+
+
+def find_library(files: Iterable[str]) -> Path | None:
+    """Look for a shared library where the system keeps them and where LD_LIBRARY_PATH says."""
+    folders = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
+    folders += [f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"]
+    for folder in folders:
+        for file in files:
+            path = Path(folder) / file
+            if path.exists():
+                return path
+    return None
+
+
+def in_process(library: Path | None, rounds: int, sizes: Iterable[int]) -> dict[int, float]:
+    """Measure in a process of its own; return nanoseconds by size."""
+    environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+    if library is not None:
+        environment["LD_PRELOAD"] = str(library)
+    command = [sys.executable, "-m", "experiments.hot_path", "--child", f"{rounds}"]
+    command += [f"{size}" for size in sizes]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return {int(size): ns for size, ns in json.loads(done.stdout).items()}
+
+
+def answer(rounds: int, sizes: Iterable[int]) -> None:
+    """Answer `in_process`."""
+    print(json.dumps({size: best_of(rounds, {"": numpy_turn(size)})[""] for size in sizes}))
+
+
+# ------------------------------------------------------------------------------------------------------------- output
+
+
+def show(found: list[Row]) -> None:
+    """Print one table for each part."""
+    for part in dict.fromkeys(row.part for row in found):
+        here = [row for row in found if row.part == part]
+        contestants = list(dict.fromkeys(row.contestant for row in here))
+        table = Table(title=f"{part}(n) and its drop: nanoseconds, and times the first of its process")
+        table.add_column("n", justify="right")
+        for contestant in contestants:
+            table.add_column(contestant, justify="right")
+        for size in dict.fromkeys(row.size for row in here):
+            cells = {row.contestant: f"{row.ns:,.0f} ({row.ratio:.2f})" for row in here if row.size == size}
+            table.add_row(human(size), *(cells.get(contestant, "") for contestant in contestants))
+        Console().print(table)
+
+
+def human(size: int) -> str:
+    """Write a size in the largest unit that divides it."""
+    for unit, name in ((2**20, "MiB"), (2**10, "KiB")):
+        if size % unit == 0:
+            return f"{size // unit} {name}"
+    return f"{size} B"
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="Fewer turns and sizes: seconds instead of minutes.")
+@click.option("--csv", "csv_path", type=click.Path(dir_okay=False), help="Write all rows to this file, too.")
+@click.option("--child", is_flag=True, hidden=True)
+@click.argument("numbers", nargs=-1, type=int)
+def main(quick: bool, csv_path: str | None, child: bool, numbers: tuple[int, ...]) -> None:
+    """Measure what one request costs, in ratios."""
+    if child:
+        answer(numbers[0], numbers[1:])
+        return
+    rounds = QUICK_ROUNDS if quick else ROUNDS
+    sizes = NUMPY_SIZES[::3] if quick else NUMPY_SIZES
+    found = cupy_rows(10 * rounds)
+    found += numpy_rows(rounds, sizes)
+    found += library_rows(rounds, sizes)
+    show(found)
+    if csv_path is not None:
+        with open(csv_path, "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["part", "bytes", "contestant", "ns", "ratio"])
+            writer.writerows([row.part, row.size, row.contestant, row.ns, row.ratio] for row in found)
+
+
+if __name__ == "__main__":
+    main()

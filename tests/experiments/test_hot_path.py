@@ -1,0 +1,54 @@
+"""The benchmark of the hot path runs and measures what it says; what it finds is not a test's business."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from experiments import hot_path
+
+
+def test_the_best_of_all_turns_counts_and_turns_are_taken() -> None:
+    taken: list[str] = []
+    times = {"a": iter([5.0, 3.0, 4.0]), "b": iter([6.0, 7.0, 9.0])}
+
+    def turn(name: str) -> hot_path.Turn:
+        def take() -> float:
+            taken.append(name)
+            return next(times[name])
+
+        return take
+
+    best = hot_path.best_of(3, {"a": turn("a"), "b": turn("b")})
+    assert best == {"a": 3.0, "b": 6.0}
+    assert taken == ["a", "b"] * 3
+    assert [row.ratio for row in hot_path.rows("part", 64, best)] == [1.0, 2.0]
+
+
+def test_a_library_is_looked_for_where_the_loader_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere:{tmp_path}")
+    (tmp_path / "libunderstowage.so.2").touch()
+    assert hot_path.find_library(("libunderstowage.so.3", "libunderstowage.so.2")) is not None
+    assert hot_path.find_library(("libunderstowage.so.3",)) is None
+
+
+def test_one_run_makes_the_table_and_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hot_path, "QUICK_ROUNDS", 2)
+    monkeypatch.setattr(hot_path, "NUMPY_SIZES", (64, 0, 0, 2**16))
+    monkeypatch.setattr(hot_path, "CUPY_SIZES", (2**16,))
+    monkeypatch.setattr(hot_path, "LIBRARIES", {})
+    path = tmp_path / "rows.csv"
+    done = CliRunner().invoke(hot_path.main, ["--quick", "--csv", str(path)])
+    assert done.exit_code == 0, done.output
+    with open(path, newline="", encoding="utf-8") as file:
+        found = list(csv.DictReader(file))
+    numpy_rows = [row for row in found if row["part"] == "numpy.empty"]
+    assert {row["contestant"] for row in numpy_rows} == {"NumPy", "NumpyPool", "NumPy, own process"}
+    assert {int(row["bytes"]) for row in numpy_rows} == {64, 2**16}
+    assert all(float(row["ns"]) > 0 for row in found)
+    assert "64 KiB" in done.output

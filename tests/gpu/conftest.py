@@ -1,0 +1,24 @@
+"""These tests need a CUDA device; elsewhere each of them skips and says why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def cupy() -> Iterator[Any]:
+    """CuPy on a device; its allocator is put back afterwards."""
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed; expected: pip install 'stowplan[cupy]'")
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        pytest.skip(f"no CUDA device: {error}")
+    if count == 0:
+        pytest.skip("no CUDA device: the driver knows none")
+    before = cupy.cuda.get_allocator()
+    yield cupy
+    cupy.cuda.set_allocator(before)
+    cupy.cuda.Device().synchronize()

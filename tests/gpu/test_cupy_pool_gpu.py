@@ -1,0 +1,134 @@
+"""CupyPool in device memory: streams, managed memory, limits, hooks, the recorder, the end of the interpreter."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stowplan import CupyPool
+
+pytestmark = pytest.mark.gpu
+
+
+def chain(cupy: Any) -> float:
+    a = cupy.arange(100_000, dtype=cupy.float64)
+    b = a * 2 + 1
+    c = cupy.concatenate([b, a])
+    return float(c[::7].sum())
+
+
+def run(pool: CupyPool, steps: int, work: Callable[[], Any]) -> list[Any]:
+    results = []
+    for _ in range(steps):
+        with pool.step():
+            results.append(work())
+        pool.wait()
+    return results
+
+
+@pytest.mark.parametrize("options", [{}, {"device": 0}, {"sample": "managed"}])
+def test_steps_are_replayed_and_change_no_value(cupy: Any, options: dict[str, Any]) -> None:
+    expected = chain(cupy)
+    pool = CupyPool(**options)
+    cupy.cuda.set_allocator(pool.malloc)
+    assert run(pool, 8, lambda: chain(cupy)) == [expected] * 8
+    stats = pool.stats
+    assert stats.plans == 1
+    assert set(stats.reasons) == {"no_plan"}
+    assert stats.replayed == 5 * len(pool.profile())
+    assert pool.total_bytes() >= stats.arena_bytes == stats.lower_bound
+
+
+@pytest.mark.parametrize("upstream", ["malloc_async", "malloc_managed", "MemoryPool"])
+def test_any_allocator_of_cupy_s_is_an_upstream(cupy: Any, upstream: str) -> None:
+    allocator = cupy.cuda.MemoryPool() if upstream == "MemoryPool" else getattr(cupy.cuda, upstream)
+    expected = chain(cupy)
+    pool = CupyPool(allocator)
+    cupy.cuda.set_allocator(pool.malloc)
+    assert run(pool, 6, lambda: chain(cupy)) == [expected] * 6
+    assert pool.stats.replayed > 0
+
+
+def test_requests_on_another_stream_share_no_address(cupy: Any) -> None:
+    pool = CupyPool()
+    cupy.cuda.set_allocator(pool.malloc)
+    other = cupy.cuda.Stream(non_blocking=True)
+
+    def work() -> None:
+        a = cupy.full(1_000_000, 1.0)
+        with other:
+            b = cupy.full(1_000_000, 2.0)
+            c = b + 1
+            del b
+            d = cupy.full(1_000_000, 4.0)
+            other.synchronize()
+            assert (float(c.min()), float(d.max())) == (3, 4)
+        assert float(a.max()) == 1
+
+    run(pool, 8, work)
+    assert pool.stats.replayed > 0
+    assert pool.stats.reasons["stream"] > 0
+
+
+def test_the_limit_s_error_is_upstream_s_and_the_pool_stays_usable(cupy: Any) -> None:
+    pool = CupyPool()
+    cupy.cuda.set_allocator(pool.malloc)
+    run(pool, 5, lambda: chain(cupy))
+    pool.set_limit(size=pool.total_bytes() + 2**20)
+    with pytest.raises(cupy.cuda.memory.OutOfMemoryError):
+        cupy.empty(2**24, cupy.uint8)
+    expected = chain(cupy)
+    assert run(pool, 2, lambda: chain(cupy)) == [expected] * 2
+    pool.set_limit(size=0)
+    assert cupy.empty(2**24, cupy.uint8).size == 2**24
+
+
+def test_recorder_under_cupy_s_pool_sees_the_pool_s_own_profile(cupy: Any) -> None:
+    from stowplan import CupyRecorder
+
+    gradient = None
+
+    def work() -> None:
+        nonlocal gradient
+        activation = cupy.ones(50_000) * 2
+        gradient = None
+        gradient = cupy.concatenate([activation, activation])
+
+    cupy.cuda.set_allocator(cupy.cuda.MemoryPool().malloc)
+    work()  # compile the kernels
+    recorder = CupyRecorder()
+    with recorder:
+        for _ in range(4):
+            with recorder.step():
+                work()
+    pool = CupyPool()
+    cupy.cuda.set_allocator(pool.malloc)
+    gradient = None
+    run(pool, 5, work)
+    recorded, pooled = recorder.profile(), pool.profile()
+    for column in ("size", "start", "end", "stream"):
+        assert np.array_equal(getattr(recorded, column), getattr(pooled, column)), column
+    assert recorded.period == pooled.period
+    assert recorded.wrapped.sum() == 1
+
+
+def test_interpreter_exit_with_live_arrays() -> None:
+    program = """
+import cupy
+from stowplan import CupyPool
+pool = CupyPool()
+cupy.cuda.set_allocator(pool.malloc)
+for i in range(8):
+    with pool.step():
+        kept = cupy.ones(5000)
+        temporary = kept * 2
+        del temporary
+    pool.wait()
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,43 @@
+"""CuPy's arrays over host memory for pool_program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stowplan import CupyPool
+
+from ..allocator.cupy_host import HostUpstream, address, cupy
+
+
+class CupyBackend:
+    """A CupyPool over an upstream of its own."""
+
+    resizes = False
+    zeroes = False  # CuPy does that with a kernel
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.upstream = HostUpstream(self._fails)
+        self.pool = CupyPool(self.upstream, device=0, warmup=0)
+
+    def _fails(self, number: int, size: int) -> bool:
+        self.failures -= 1
+        return self.failures >= 0
+
+    def allocate(self, size: int, zeroed: bool) -> Any:
+        with cupy.cuda.using_allocator(self.pool.malloc):
+            return cupy.empty(size, cupy.uint8)
+
+    def address(self, array: Any) -> int:
+        return address(array)
+
+    def asked(self, size: int) -> int:
+        return size
+
+    def fail(self, times: int) -> bool:
+        self.failures = times
+        return True
+
+    def check(self) -> None:
+        assert self.upstream.live_bytes == self.pool.stats.reserved_bytes
+        assert not self.upstream.overwritten

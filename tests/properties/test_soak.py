@@ -1,0 +1,28 @@
+"""A million operations of random programs, in processes of their own, where no coverage slows them down: see soak."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("pool", ["numpy", "cupy"])
+def test_half_a_million_operations(pool: str) -> None:
+    if pool == "cupy" and importlib.util.find_spec("cupy") is None:
+        pytest.skip("CuPy is not installed; expected: pip install 'stowplan[cupy]'")
+    command = [sys.executable, "-m", "tests.properties.soak", "--pool", pool, "--operations", "500_000"]
+    done = subprocess.run(
+        [*command, "--seed", "20181207"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    counts = json.loads(done.stdout.splitlines()[-1])
+    assert counts["operations"] >= 500_000
+    assert min(counts["replayed"], counts["guests"], counts["reoptimizations"]) > 100
+    assert (counts["failures"] > 100) == (pool == "cupy")
