@@ -216,7 +216,8 @@ def draw(rows: list[dict[str, object]], out: Path) -> None:
             axes.set_xlabel("blocks")
             axes.grid(alpha=0.3)
         figure.axes[0].set_ylabel(label)
-        figure.axes[0].legend(fontsize=8)
+        if figure.axes[0].lines:
+            figure.axes[0].legend(fontsize=8)
         figure.savefig(out / f"{measure}.png")
 
 
