@@ -25,12 +25,15 @@ import numpy as np
 
 from . import _solvers, orders
 from .bounds import bound
+from .heuristics import meetings
 from .placement import peak_of
 from .problem import IntArray, Problem
 from .registry import Options, register
 
 MOST_RUNS = 16
 MOST_BLOCKS = 250_000
+# Blocks that stick out are put elsewhere only while they are few: each has to look at all that live at its time.
+MOST_MEETINGS = 1_000_000
 
 # The noise of the orders drawn at random: a factor of about 1.3 on the area.
 _NOISE = 0.3
@@ -90,5 +93,8 @@ def reinserted(problem: Problem, offsets: IntArray, capacity: int) -> IntArray:
     Returns offsets whose peak is no greater.
     """
     out = (offsets + problem.size > capacity) & (problem.fixed < 0)
+    of = np.repeat(np.arange(len(problem)), np.diff(problem.pieces().first))
+    if int(meetings(problem)[out[of]].sum()) > MOST_MEETINGS:
+        return offsets
     moved = _solvers.greedy(problem, orders.by_size(problem), np.where(out, -1, offsets))
     return moved if peak_of(problem, moved) < peak_of(problem, offsets) else offsets

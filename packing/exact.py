@@ -41,6 +41,7 @@ from .registry import Answer, Options, register
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 
 _DEFAULT_SECONDS = 10.0
+_MOST_BLOCKS = 5_000
 _NO_LIMIT = 2**64 - 1
 
 
@@ -142,6 +143,8 @@ def solve(
 @by_parts
 def exact(problem: Problem, options: Options) -> Answer:
     """Decide the capacity given, or minimise from the incumbent; for 10 s unless told otherwise."""
+    if len(problem) > _MOST_BLOCKS:
+        return Answer(options.incumbent, 0)
     seconds = options.time_limit
     if seconds is None:
         seconds = _DEFAULT_SECONDS if options.effort is None else math.inf

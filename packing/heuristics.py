@@ -60,9 +60,13 @@ def greedy_in_order(problem: Problem, options: Options) -> IntArray:
 
 def pairs_alive_together(problem: Problem) -> int:
     """Count pairs of pieces that overlap in time: what a greedy solver's running time grows with. O(k log k)."""
+    return int(meetings(problem).sum()) // 2
+
+
+def meetings(problem: Problem) -> IntArray:
+    """Count for each piece the others that overlap it in time, (k,). O(k log k)."""
     pieces = problem.pieces()
-    starts, ends = np.sort(pieces.start), np.sort(pieces.end)
     # Of those that start before my end, those that end by my start do not overlap me; I am among the others.
-    before_end = np.searchsorted(starts, pieces.end, "left")
-    before_start = np.searchsorted(ends, pieces.start, "right")
-    return (int((before_end - before_start).sum()) - len(starts)) // 2
+    before_end = np.searchsorted(np.sort(pieces.start), pieces.end, "left")
+    before_start = np.searchsorted(np.sort(pieces.end), pieces.start, "right")
+    return np.asarray(before_end - before_start - 1, dtype=np.int64)

@@ -28,22 +28,26 @@ def interruptible(solve: Callable[[Cancel], T]) -> tuple[T, bool]:
         return solve(cancel), False
     results: list[T] = []
     errors: list[BaseException] = []
+    done = threading.Event()
 
     def run() -> None:
         try:
             results.append(solve(cancel))
         except BaseException as error:
             errors.append(error)
+        finally:
+            done.set()
 
     worker = threading.Thread(target=run, name="stowplan-pack")
     worker.start()
     interrupted = False
-    while worker.is_alive():
+    while not done.is_set():
         try:
-            worker.join(_POLL)
+            done.wait(_POLL)  # an interrupted join() would take the thread for finished
         except KeyboardInterrupt:
             cancel.set()
             interrupted = True
+    worker.join()
     if errors:
         raise errors[0]
     return results[0], interrupted

@@ -126,6 +126,7 @@ class _Run:
         self.best: IntArray | None = None
         self._incumbent: IntArray | None = None  # the same of the reduced problem
         self._peak = 0
+        self._told: int | None = None  # the last peak that the caller has heard of
         self._solver = ""
 
     def attempt(self, name: str, solve: Solver, options: Options) -> None:
@@ -136,7 +137,7 @@ class _Run:
         _Stop
             The target is met.
         """
-        options = replace(options, incumbent=self._incumbent, report=lambda peak: self._heard(peak, name))
+        options = replace(options, incumbent=self._incumbent, report=lambda peak: self._report(peak, name))
         answer = solve(self.reduction.problem, options)
         offsets, proved, interrupted = answer if isinstance(answer, Answer) else (answer, 0, False)
         if proved > self._lower_bound and self.reduction.exact:
@@ -162,13 +163,11 @@ class _Run:
             if not self._report(peak, name):
                 raise _Stop
 
-    def _heard(self, peak: int, name: str) -> bool:
-        """Take note of what a solver has found, but not handed over yet."""
-        return (self.best is not None and peak >= self._peak) or self._report(peak, name)
-
     def _report(self, peak: int, name: str) -> bool:
-        if self._progress is None:
+        """Tell the caller of a lower peak, once; a solver may have found it, but not handed it over yet."""
+        if self._progress is None or (self._told is not None and peak >= self._told):
             return True
+        self._told = peak
         seconds = time.perf_counter() - self._began
         return self._progress(Progress(peak, self._lower_bound, name, seconds)) is not False
 

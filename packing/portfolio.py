@@ -7,7 +7,7 @@ solver               when                                   why
 ``best_fit_orders``  up to 50,000 blocks; more with gaps    brings recorded training steps to the lower bound
 ``large``            from 2,000 blocks on                   windows repaired; at the bound for most large problems
 greedy, three        up to 2 million pairs alive together   each wins somewhere; slow where many are alive
-``exact``            parts of up to 5,000 blocks            closes hard problems, and proves it
+``exact``            the same; parts of up to 5,000 blocks  closes hard problems, and proves it
 ``search``           what is left of a time limit           improves what exact cannot close
 ===================  =====================================  ==========================================================
 
@@ -31,11 +31,10 @@ from .registry import Options
 MOST_FOR_BEST_FIT = 200_000
 MOST_FOR_ORDERS = 50_000
 LEAST_FOR_LARGE = 2_000
-# Pairs of pieces alive together: about 0.1 s for each greedy solver.
+# Pairs of pieces alive together: about 0.1 s for each greedy solver, and 100 MB for `exact`.
 MOST_PAIRS = 2_000_000
 # Nodes times blocks: about half a second of `exact`.
 EXACT_WORK = 16_000_000
-MOST_FOR_EXACT = 5_000
 # Of the time left after all this, what `exact` gets before `search`.
 EXACT_SHARE = 0.3
 
@@ -56,18 +55,20 @@ def steps(problem: Problem, options: Options) -> Iterator[tuple[str, Options]]:
     if n >= LEAST_FOR_LARGE:
         # Without gaps `large` is both faster and better.
         constructive.insert(len(constructive) if gaps else 0, "large")
-    if pairs_alive_together(problem) <= MOST_PAIRS:
+    pairs = pairs_alive_together(problem)
+    if pairs <= MOST_PAIRS:
         constructive += ["greedy_by_size", "greedy_by_breadth", "greedy_in_order"]
     for name in constructive:
         yield name, replace(options, time_limit=left())
     if limit == 0:
         return
-    searched = bool(np.any(problem.size))
-    if searched and n <= 4 * MOST_FOR_EXACT:
+    if not np.any(problem.size):
+        return
+    if pairs <= MOST_PAIRS:
         yield "exact", replace(options, time_limit=left(), effort=max(1, EXACT_WORK // n))
     rest = left()
-    if rest is None or not searched:
+    if rest is None:
         return
-    if n <= MOST_FOR_EXACT:
+    if pairs <= MOST_PAIRS:
         yield "exact", replace(options, time_limit=EXACT_SHARE * rest)
     yield "search", replace(options, time_limit=left())

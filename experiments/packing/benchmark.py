@@ -6,8 +6,8 @@
     python -m experiments.packing.benchmark --largest 1000000
     python -m experiments.packing.benchmark --peer PATH/minimalloc   google/minimalloc beside `exact`, same capacity
 
-Every placement is validated. A solver that the size of a problem rules out is left out: see `FITS`. Times are wall-clock
-seconds of one call on one thread, the best of ``--repeat``.
+Every placement is validated. A solver that the size of a problem rules out is left out: see `FITS`. Times are
+wall-clock seconds of one call on one thread, the best of ``--repeat``.
 """
 
 from __future__ import annotations
@@ -216,7 +216,8 @@ def draw(rows: list[dict[str, object]], out: Path) -> None:
             axes.set_xlabel("blocks")
             axes.grid(alpha=0.3)
         figure.axes[0].set_ylabel(label)
-        figure.axes[0].legend(fontsize=8)
+        if figure.axes[0].lines:
+            figure.axes[0].legend(fontsize=8)
         figure.savefig(out / f"{measure}.png")
 
 

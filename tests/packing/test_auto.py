@@ -1,0 +1,122 @@
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from stowplan.packing import Problem, check, lower_bound, pack, portfolio
+from stowplan.packing.interruptible import interruptible
+from stowplan.packing.parts import by_parts
+from stowplan.packing.registry import Answer, Options
+
+from .problems import DATA, data, training_step
+
+SOLVED = "ABCEFGHIK"
+
+
+@pytest.mark.parametrize("letter", SOLVED)
+def test_hard_problems_are_solved_with_proof(letter):
+    problem = data(f"minimalloc/{letter}.1048576.csv")
+    placement = pack(problem, time_limit=30)
+    check(problem, placement.offsets)
+    assert placement.status == "optimal"
+
+
+@pytest.mark.parametrize("letter", "ABCDEFGHIJK")
+def test_hard_problems_come_close_without_a_time_limit(letter):
+    problem = data(f"minimalloc/{letter}.1048576.csv")
+    placement = pack(problem)
+    check(problem, placement.offsets)
+    assert placement.gap <= 0.05
+    assert placement.offsets.tolist() == pack(problem).offsets.tolist()
+
+
+@pytest.mark.parametrize("name", ["mobilenet_v1", "mobilenet_v2", "deeplab_v3"])
+def test_published_models_reach_the_lower_bound(name):
+    assert pack(data(f"pisarchyk/{name}.csv")).status == "optimal"
+
+
+def test_a_large_model_s_step_is_below_greedy_by_size():
+    problem = data("large/pangu_2.6B.csv")
+    placement = pack(problem)
+    assert placement.peak / lower_bound(problem) < 1.0076
+
+
+def names(problem, **options):
+    return [name for name, _ in portfolio.steps(problem, Options(**options))]
+
+
+def test_what_is_tried_depends_on_the_problem_and_the_time():
+    small = Problem([4] * 10, range(10), range(5, 15))
+    cheap = ["best_fit", "best_fit_orders", "greedy_by_size", "greedy_by_breadth", "greedy_in_order"]
+    assert names(small) == [*cheap, "exact"]
+    assert names(small, time_limit=0) == cheap
+    assert names(small, time_limit=60) == [*cheap, "exact", "exact", "search"]
+    n = portfolio.MOST_FOR_BEST_FIT + 1
+    huge = Problem(np.ones(n), np.arange(n), np.arange(n) + 1)
+    assert names(huge)[0] == "large"
+    assert "best_fit_orders" not in names(huge)
+    assert names(training_step(0, 800))[:3] == ["best_fit", "best_fit_orders", "large"]
+    crowd = Problem(np.ones(2500), np.zeros(2500), np.full(2500, 9))
+    assert names(crowd) == ["best_fit", "large", "best_fit_orders"]
+    assert "exact" not in names(Problem([0], [0], [1]))
+
+
+def test_only_parts_above_the_target_are_looked_at():
+    seen = []
+
+    @by_parts
+    def solver(problem, options):
+        seen.append((problem.size.tolist(), options.incumbent.tolist(), options.target))
+        return Answer(np.zeros(len(problem), dtype=np.int64), 7)
+
+    problem = Problem([4, 5, 0, 6], [0, 10, 5, 20], [5, 15, 6, 25])
+    answer = solver(problem, Options(incumbent=np.array([3, 0, 9, 2]), target=6))
+    # The first part proves 7, the last has 8: both above the target when their turn came.
+    assert seen == [([4], [3], 6), ([6], [2], 7)]
+    assert answer.offsets.tolist() == [0, 0, 0, 0]
+    assert answer.lower_bound == 7
+
+
+def test_a_part_that_cannot_be_decides_a_capacity():
+    @by_parts
+    def solver(problem, options):
+        return Answer(None, options.capacity + 1)
+
+    problem = Problem([4, 5], [0, 10], [5, 15])
+    answer = solver(problem, Options(incumbent=np.array([3, 0]), target=6, capacity=6))
+    assert answer == Answer(None, 7)
+
+
+def test_errors_of_a_solver_s_thread_arrive():
+    def fails(cancel):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        interruptible(fails)
+    assert interruptible(lambda cancel: cancel.is_set()) == (False, False)
+
+
+@pytest.mark.parametrize("solver", ["auto", "exact", "search"])
+def test_ctrl_c_keeps_the_best_so_far(solver):
+    data("minimalloc/D.1048576.csv")  # skips where it is absent
+    code = (
+        "import sys\n"
+        "from stowplan.packing import Problem, check, pack\n"
+        "problem = Problem.from_csv(sys.argv[1])\n"
+        "print('ready', flush=True)\n"
+        "placement = pack(problem, sys.argv[2], time_limit=300)\n"
+        "check(problem, placement.offsets)\n"
+        "print(placement.status, placement.seconds < 100)\n"
+    )
+    path = str(DATA / "minimalloc" / "D.1048576.csv")
+    with subprocess.Popen(
+        [sys.executable, "-c", code, path, solver], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "ready\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(3)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+    assert (output, errors) == ("feasible True\n", "")
