@@ -12,8 +12,11 @@ from .twins.refill import Block, Rectangle
 
 
 def is_plain(problem: Problem, row: int) -> bool:
-    gapped = row in problem.gaps[:, 0]
-    return bool(problem.size[row] > 0 and problem.fixed[row] < 0 and not gapped)
+    """Whether a block is free and one rectangle: a gap in which it keeps all its bytes is none."""
+    p = problem.pieces()
+    mine = list(zip(*(c.tolist()[p.first[row] : p.first[row + 1]] for c in p[1:]), strict=True))
+    whole = (int(problem.start[row]), int(problem.end[row]), 0, int(problem.size[row]))
+    return bool(problem.fixed[row] < 0 and mine == [whole])
 
 
 def rectangles(problem: Problem, offsets: np.ndarray, rows: list[int]) -> list[Rectangle]:
