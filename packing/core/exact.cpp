@@ -283,6 +283,8 @@ class Solver {
       if (answer == Answer::interrupted) step /= 2;
       step = std::max<Units>(std::min(step, (part.ceiling - low()) / 2), 1);
     }
+    // Another component may have raised the bound of all above this ceiling. Then any placement will do, if there is one.
+    if (part.offsets.empty() && part.bound < part.ceiling && low() >= part.ceiling) try_capacity(part.ceiling);
     // Nothing up to the ceiling: where no placement is known, there is none.
     part.hopeless = part.offsets.empty() && part.bound >= part.ceiling;
   }

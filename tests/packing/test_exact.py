@@ -37,6 +37,12 @@ def tiny_problems(draw: st.DrawFn) -> Problem:
     return Problem(size, start, end, gaps=gaps, alignment=alignment, fixed=fixed)
 
 
+def test_a_component_without_a_placement_below_another_one_s_bound():
+    # Blocks 0 and 1 contradict each other; block 2 alone needs more than they could.
+    problem = Problem([2, 2, 100], [0, 0, 5], [1, 1, 6], fixed=[0, 1, -1])
+    assert solve(problem).status == "infeasible"
+
+
 @settings(max_examples=2000, deadline=None)
 @given(tiny_problems())
 def test_equals_trying_every_offset(problem):
