@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from types import TracebackType
 
 import numpy as np
@@ -12,20 +13,20 @@ from .profile import Profile
 from .steps import StepLog, profile_step
 
 
-class Recorder:
+class Recorder(ABC):
     """Make a `Profile` of a step that repeats. A subclass watches an allocator."""
 
     def __init__(self) -> None:
         self._log: StepLog | None = None
         self._profile: Profile | None = None
 
+    @abstractmethod
     def _begin_step(self) -> bool:
         """Start a step in this thread; False where one is running."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _end_step(self) -> tuple[npt.NDArray[np.void], bool]:
         """Return the events of the step (see `profiler.steps`), and whether they are all of them."""
-        raise NotImplementedError
 
     def step(self) -> RecordedStep:
         """Return a context manager around one step.
