@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ..errors import PoolError
@@ -77,6 +78,10 @@ class NumpyPool(Pool):
     def __exit__(self, *error: object) -> None:
         _recorder.set_handler(self._outer)
         self._outer = None
+
+    def serving(self) -> AbstractContextManager[Any]:
+        """Return a context manager in which the pool serves this thread: itself, or nothing where it is entered."""
+        return nullcontext() if _recorder.current_handler() is self._host.handler else self
 
     def _controller(self) -> Controller:
         return self._only
