@@ -53,7 +53,7 @@ $(VENV)/.demo: $(VENV)/.made $(BUILD_INPUTS)
 $(VENV)/.development: $(VENV)/.made $(BUILD_INPUTS)
 	@$(BIN)/python tools/preflight.py
 	@echo "installing stowplan and its development tools into $(VENV)"
-	@$(INSTALL) '.[chainer,cupy,plot,mip,flow,test,lint,docs,dist]'
+	@$(INSTALL) '.[chainer,cupy,plot,mip,flow,report,prometheus,test,lint,docs,dist]'
 	@touch $@ $(VENV)/.demo
 
 # --- the commands ------------------------------------------------------------------------------------------------------
