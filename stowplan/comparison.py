@@ -6,16 +6,15 @@ most bytes. Escaped blocks (parameters, optimizer state) are the same for everyb
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from .allocator import Plan
-from .allocator.plan import problem_of
-from .packing import Problem, lower_bound, pack
+from .allocator import Plan, make_plan
+from .packing import Problem, lower_bound
 from .packing.pools import POOL_MODELS, PoolUse, replay, requests
 
 if TYPE_CHECKING:
@@ -30,9 +29,9 @@ ALIGNMENT = 512
 POOL_TITLES = {
     "cupy": "CuPy's pool",
     "pytorch": "PyTorch's",
-    "pytorch-expandable": "PyTorch's, expandable segments",
+    "pytorch-expandable": "PyTorch's, expandable",
     "rmm": "RMM's pool",
-    "free-lists": "one free list per size (Chainer 1)",
+    "free-lists": "Chainer 1's free lists",
     "none": "no pool",
 }
 
@@ -54,6 +53,11 @@ class Comparison:
     plan: Plan
     live_peak: int
     pools: dict[str, PoolUse]
+
+    def titled(self) -> Iterator[tuple[str, str, PoolUse]]:
+        """Name, title and use of every pool."""
+        for name, use in self.pools.items():
+            yield name, POOL_TITLES[name], use
 
     def saved(self, name: str) -> float:
         """Share of a pool's reserved bytes that the plan does without; negative where the pool needs less."""
@@ -124,8 +128,14 @@ def compare(
     UnknownSolverError
         There is no such solver.
     """
-    problem, rows = problem_of(profile, alignment)
-    plan = Plan(profile, rows, problem, pack(problem, solver, time_limit, threads, progress=progress))
+    plan = make_plan(
+        profile,
+        alignment=alignment,
+        planner=solver,
+        time_limit=time_limit,
+        threads=threads,
+        progress=progress,
+    )
     asked = as_requested(plan)
     script = requests(asked)
     uses = {name: replay(script, POOL_MODELS[name]()) for name in pools}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from .allocator import Plan, make_plan
 from .allocator.plan import problem_of
@@ -13,7 +14,15 @@ from .profiler.scaling import BatchModel
 __all__ = ["largest_batch", "predict"]
 
 
-def predict(model: BatchModel, batch: int, *, alignment: int, solver: str = "auto") -> Plan:
+def predict(
+    model: BatchModel,
+    batch: int,
+    *,
+    alignment: int,
+    solver: str = "auto",
+    time_limit: float | None = None,
+    threads: int = 1,
+) -> Plan:
     """Plan the step at a batch size.
 
     Parameters
@@ -24,14 +33,22 @@ def predict(model: BatchModel, batch: int, *, alignment: int, solver: str = "aut
         1 or more.
     alignment
         Bytes, of the plan's blocks.
-    solver
-        A name from `stowplan.packing.solvers`, or ``"auto"``.
+    solver, time_limit, threads
+        As for `stowplan.packing.pack`.
     """
-    return make_plan(model.profile(batch), alignment=alignment, planner=solver)
+    return make_plan(
+        model.profile(batch), alignment=alignment, planner=solver, time_limit=time_limit, threads=threads
+    )
 
 
 def largest_batch(
-    model: BatchModel, memory: int, *, alignment: int, solver: str = "auto"
+    model: BatchModel,
+    memory: int,
+    *,
+    alignment: int,
+    solver: str = "auto",
+    time_limit: float | None = None,
+    threads: int = 1,
 ) -> tuple[int, Plan] | None:
     """Find the largest batch whose arena fits a memory.
 
@@ -40,10 +57,10 @@ def largest_batch(
 
     Parameters
     ----------
-    model, alignment, solver
-        As for `predict`.
     memory
         Bytes that the arena may have.
+    model, alignment, solver, time_limit, threads
+        As for `predict`.
 
     Returns
     -------
@@ -57,11 +74,13 @@ def largest_batch(
     if not model.grows:
         raise ProfileError("no block grows with the batch; expected profiles of different batch sizes")
 
+    plan = partial(predict, model, alignment=alignment, solver=solver, time_limit=time_limit, threads=threads)
+
     def bound_fits(batch: int) -> bool:
         return lower_bound(problem_of(model.profile(batch), alignment)[0]) <= memory
 
     def plan_fits(batch: int) -> bool:
-        return predict(model, batch, alignment=alignment, solver=solver).arena_bytes <= memory
+        return plan(batch).arena_bytes <= memory
 
     most = 1
     while bound_fits(most):
@@ -69,7 +88,7 @@ def largest_batch(
     batch = _last(bound_fits, most)
     if batch and not plan_fits(batch):
         batch = _last(plan_fits, batch)
-    return (batch, predict(model, batch, alignment=alignment, solver=solver)) if batch else None
+    return (batch, plan(batch)) if batch else None
 
 
 def _last(fits: Callable[[int], bool], end: int) -> int:

@@ -6,11 +6,12 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..plot import human_bytes
+from ..units import human_bytes
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from ..allocator import Plan
     from ..comparison import Comparison
     from ..packing import Progress
 
@@ -42,7 +43,7 @@ def show(*parts: object) -> None:
 
 
 def memory_table(found: Comparison) -> Table:
-    """What the step needs, and what stowplan and the pools reserve for it."""
+    """Return a table of what the step needs, and of what stowplan and the pools reserve for it."""
     plan = found.plan
     rows = table("Memory of the step", "", "bytes", "", "/ live peak", "plan saves")
 
@@ -52,12 +53,12 @@ def memory_table(found: Comparison) -> Table:
     rows.add_row("live peak", *size(found.live_peak), ratio(found.live_peak), "")
     bound = plan.placement.lower_bound
     unit = int(plan.problem.alignment.max(initial=1))
-    rows.add_row(f"lower bound (units of {unit} bytes)", *size(bound), ratio(bound), "")
+    rows.add_row(f"lower bound (units of {unit})", *size(bound), ratio(bound), "")
     rows.add_row("stowplan's arena", *size(plan.arena_bytes), ratio(plan.arena_bytes), "")
     rows.add_section()
     for name, title, use in found.titled():
         cells = size(use.reserved_peak)
-        rows.add_row(title, *cells, ratio(use.reserved_peak), f"{found.saved(name):.1%}")
+        rows.add_row(title, *cells, ratio(use.reserved_peak), f"{round(found.saved(name), 3) + 0.0:.1%}")
     return rows
 
 
@@ -83,6 +84,15 @@ def memory_figures(found: Comparison) -> dict[str, Any]:
             for name, title, use in found.titled()
         },
     }
+
+
+def counts(plan: Plan) -> str:
+    """How many blocks the step has, of each kind, in words."""
+    profile = plan.profile
+    left_out = len(profile) - len(plan.rows)
+    kinds = [f"{int(profile.wrapped.sum()):,} wrapped", f"{int(profile.escaped.sum()):,} escaped"]
+    rest = f"; {left_out:,} of them not planned" if left_out else ""
+    return f"{len(profile):,} blocks in a step ({', '.join(kinds)}){rest}"
 
 
 @contextlib.contextmanager

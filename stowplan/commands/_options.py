@@ -5,13 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
-
-if TYPE_CHECKING:
-    from ..profiler import Profile
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,7 +35,7 @@ class OutputFile(click.Path):
         return path
 
 
-class Bytes(click.ParamType):
+class Bytes(click.ParamType):  # type: ignore[type-arg]  # generic from Click 8.4 on only
     """A number of bytes: ``16GiB``, ``1.5 GB``, ``4096``."""
 
     name = "bytes"
@@ -58,7 +55,7 @@ class Bytes(click.ParamType):
         return int(float(found[1]) * self._UNITS[found[2]])
 
 
-class Solver(click.ParamType):
+class Solver(click.ParamType):  # type: ignore[type-arg]
     """A solver's name. Whether there is one of that name, `stowplan.packing` says."""
 
     name = "solver"
@@ -67,28 +64,13 @@ class Solver(click.ParamType):
         """Return the name."""
         return str(value)
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
         """Offer the names that exist."""
         from ..packing import solvers
 
         return [CompletionItem(name) for name in ("auto", *solvers) if name.startswith(incomplete)]
-
-
-def read_profile(path: Path) -> Profile:
-    """Read a profile: what `Profile.save` wrote, or google/minimalloc's CSV.
-
-    Raises
-    ------
-    FormatError
-        The file is neither.
-    OSError
-        It cannot be opened.
-    """
-    from ..profiler import Profile
-
-    with path.open("rb") as file:
-        archive = file.read(2) == b"PK"
-    return Profile.load(path) if archive else Profile.from_csv(path)
 
 
 profile_argument = click.argument("profile", type=click.Path(path_type=Path))

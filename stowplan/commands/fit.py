@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from . import _look
-from ._options import (
-    Bytes,
-    OutputFile,
-    alignment_option,
-    json_option,
-    read_profile,
-    solver_option,
-)
+from ._options import Bytes, OutputFile, planning_options
 
 if TYPE_CHECKING:
     from ..allocator import Plan
@@ -42,7 +35,9 @@ class _BatchProfile(click.Path):
 
 @click.command(epilog="Example: stowplan fit 2=two.profile 4=four.profile --memory 16GiB --retained 1.2GiB")
 @click.argument("profiles", metavar="BATCH=PROFILE...", type=_BatchProfile(), nargs=-1, required=True)
-@click.option("--batch", "batches", type=click.IntRange(min=1), multiple=True, help="Predict this batch size.")
+@click.option(
+    "--batch", "batches", type=click.IntRange(min=1), multiple=True, help="Predict this batch size."
+)
 @click.option("--memory", type=Bytes(), help="Find the largest batch that fits so much memory, like 16GiB.")
 @click.option(
     "--retained",
@@ -51,9 +46,7 @@ class _BatchProfile(click.Path):
     help="Memory that the program keeps from step to step: parameters, optimizer state.",
 )
 @click.option("-o", "--output", type=OutputFile(), help="Write the predicted profile of the one --batch.")
-@alignment_option
-@solver_option
-@json_option
+@planning_options
 def fit(
     profiles: tuple[tuple[int, Path], ...],
     batches: tuple[int, ...],
@@ -62,28 +55,35 @@ def fit(
     output: Path | None,
     alignment: int,
     solver: str,
+    time_limit: float | None,
+    threads: int,
     as_json: bool,
 ) -> None:
     """Predict a step's memory at any batch size from profiles of two or more small ones.
 
-    The size of each block is fitted as affine in the batch, with the smallest and the largest profile; those between check
-    the fit. Take 2 rather than 1 for the smallest. Exit status 1 where not even a batch of 1 fits the memory.
+    The size of each block is fitted as affine in the batch, with the smallest and the largest profile; those between
+    check the fit. Take 2 rather than 1 for the smallest. Exit status 1 where not even a batch of 1 fits the memory.
     """
     if len({batch for batch, _ in profiles}) < len(profiles):
         raise click.UsageError("two profiles of one batch size")
     if output is not None and len(batches) != 1:
         raise click.UsageError(f"-o writes one profile; expected one --batch, not {len(batches)}")
     from ..prediction import largest_batch, predict
+    from ..profiler import formats
     from ..profiler.scaling import fit_batches
 
-    known = {batch: read_profile(path) for batch, path in profiles}
+    known = {batch: formats.read(path) for batch, path in profiles}
     model = fit_batches(known)
     if not batches and memory is None:
         batches = tuple(model.batches[-1] << k for k in range(1, _DOUBLINGS + 1))
-    plans = {batch: predict(model, batch, alignment=alignment, solver=solver) for batch in sorted(set(batches))}
-    largest = None
-    if memory is not None:
-        largest = largest_batch(model, memory - retained, alignment=alignment, solver=solver)
+    how: dict[str, Any] = {
+        "alignment": alignment,
+        "solver": solver,
+        "time_limit": time_limit,
+        "threads": threads,
+    }
+    plans = {batch: predict(model, batch, **how) for batch in sorted(set(batches))}
+    largest = None if memory is None else largest_batch(model, memory - retained, **how)
     if output is not None:
         plans[batches[0]].profile.save(output)
 
@@ -105,10 +105,11 @@ def fit(
         fitted = " and ".join(str(batch) for batch in (model.batches[0], model.batches[-1]))
         checks = [f"checked at {batch}: {share:.3%} off" for batch, share in model.deviation.items()]
         head = f"{len(model.reference):,} blocks, {model.matched:,} of them fitted from batches {fitted}"
-        rows = _look.table("Predicted", "batch", "live peak", "arena", "", "with what is retained")
+        columns = ("batch", "live peak", "arena", "", *(["with retained"] if retained else []))
+        rows = _look.table("Predicted", *columns)
         for batch, plan in {**plans, **(dict([largest]) if largest else {})}.items():
-            total = _look.size(plan.arena_bytes + retained)[1]
-            rows.add_row(f"{batch:,}", f"{plan.profile.live_peak:,}", *_look.size(plan.arena_bytes), total)
+            total = [_look.size(plan.arena_bytes + retained)[1]] if retained else []
+            rows.add_row(f"{batch:,}", f"{plan.profile.live_peak:,}", *_look.size(plan.arena_bytes), *total)
         _look.show("; ".join([head, *checks]), "", *([rows] if rows.row_count else []))
         if largest is not None:
             _look.show("", f"The largest batch within {_look.size(memory or 0)[1]}: {largest[0]:,}")

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from . import _look
-from ._options import planning_options, profile_argument, read_profile
+from ._options import planning_options, profile_argument
 
 if TYPE_CHECKING:
     from ..comparison import Peak
     from ..profiler import Profile
 
-_WIDEST = 44  # of a call site, so that a table fits 80 columns
+_WIDEST = 32  # of a call site, so that a table fits 80 columns
 
 
 class _Group(NamedTuple):
@@ -44,12 +44,13 @@ def show(
 ) -> None:
     """Summarize PROFILE: the live peak and who makes it, and what the plan and other pools would reserve.
 
-    PROFILE is a file written by Profile.save, or google/minimalloc's CSV. Blocks alive at the peak are listed by call site,
-    or by size where the profile has no call sites.
+    PROFILE is any file that stowplan convert reads. Blocks alive at the peak are listed by call site, or by size where
+    the profile has no call sites.
     """
     from ..comparison import compare, peak_of
+    from ..profiler import formats
 
-    step = read_profile(profile)
+    step = formats.read(profile)
     with _look.packing_status(enabled=not as_json) as heard:
         found = compare(
             step, alignment=alignment, solver=solver, time_limit=time_limit, threads=threads, progress=heard
@@ -73,13 +74,11 @@ def show(
     rest = groups[top:]
     shown = [*groups[:top]]
     if rest:
-        shown.append(
-            _Group(f"{len(rest):,} others", sum(g.blocks for g in rest), sum(g.bytes for g in rest))
-        )
+        shown.append(_Group(f"{len(rest):,} others", sum(g.blocks for g in rest), sum(g.bytes for g in rest)))
     for group in shown:
         share = group.bytes / found.live_peak if found.live_peak else 0.0
         rows.add_row(_short(group.name), f"{group.blocks:,}", *_look.size(group.bytes), f"{share:.1%}")
-    _look.show(f"{profile}: {_look.counts(step, found.plan)}", "", _look.memory_table(found), "", rows)
+    _look.show(f"{profile}: {_look.counts(found.plan)}", "", _look.memory_table(found), "", rows)
 
 
 def _groups(step: Profile, peak: Peak) -> Iterator[_Group]:
