@@ -35,7 +35,7 @@ class OutputFile(click.Path):
         return path
 
 
-class Bytes(click.ParamType):  # type: ignore[type-arg]  # generic from Click 8.4 on only
+class Bytes(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of Click only
     """A number of bytes: ``16GiB``, ``1.5 GB``, ``4096``."""
 
     name = "bytes"
