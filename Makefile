@@ -4,7 +4,7 @@
 #   make test       all tests, with coverage (fails under 90 %)                      TEST="-k pack" passes options
 #   make gpu-test   the tests that need a CUDA device: training through CupyPool, bit by bit
 #   make lint       ruff and mypy --strict
-#   make docs       the documentation, warnings are errors
+#   make docs       the documentation; warnings are errors, examples are run
 #   make dist       a source distribution and a wheel, and the checks that an index would make
 #   make asan tsan  the C++ cores under AddressSanitizer + UBSan, and under ThreadSanitizer
 #   make clean      remove everything that was made
@@ -74,6 +74,7 @@ lint: $(VENV)/.development
 
 docs: $(VENV)/.development
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	$(BIN)/python -m sphinx -W --keep-going -q -b doctest docs docs/_build/doctest
 
 dist: $(VENV)/.development
 	@rm -rf dist
