@@ -45,6 +45,13 @@ class Model:
         module, name = self.place
         return getattr(import_module(module), name)
 
+    @property
+    def example_bytes(self) -> int:
+        """Bytes of an example's input, at the least; imports Chainer."""
+        if self.kind in ("sentences", "padded"):
+            return 4
+        return 4 * self.network.insize**2 * (1 if self.kind == "tiles" else 3)
+
 
 _DEMO = "stowplan.demo.models"
 
