@@ -1,4 +1,4 @@
-"""One contestant of `experiments.time`: a process that runs a step for each line of its input, and answers with its seconds.
+"""One contestant of `experiments.time`: a process that runs a step for each line of input and tells its seconds.
 
 What it runs is a JSON object on the command line, the fields of `Task`.
 """

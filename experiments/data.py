@@ -1,11 +1,12 @@
 """What the networks read: the user's images and sentences, or synthetic ones.
 
-Synthetic sentences have log-normal lengths (median `MEDIAN` words, sigma `SIGMA`, cut to `SHORTEST` to `LONGEST` words; about
-what news text has), images and tiles normally distributed pixels. The user's sentences are split at blanks and cut at
-`LONGEST`, as in Sekiyama et al. 2018, section 5; a word counts as the number of its place in the order of frequency.
+Synthetic sentences have log-normal lengths (median `MEDIAN` words, sigma `SIGMA`, cut to `SHORTEST` to `LONGEST`
+words; about what news text has), images and tiles normally distributed pixels. The user's sentences are split at
+blanks and cut at `LONGEST`, as in Sekiyama et al. 2018, section 5; a word counts as the number of its place in the
+order of frequency.
 
-A batch of sentences in a step that repeats is made of the longest pair and the median pair in turns: batches of 2, 4, 8
-then differ in nothing but their number of rows. Where steps differ, sentences come as they come.
+A batch of sentences in a step that repeats is made of the longest pair and the median pair in turns: batches of 2, 4,
+8 then differ in nothing but their number of rows. Where steps differ, sentences come as they come.
 """
 
 from __future__ import annotations
@@ -159,7 +160,8 @@ def read_pairs(source: Path, target: Path) -> tuple[Pair, ...]:
     texts = [_lines(path) for path in (source, target)]
     if len(texts[0]) != len(texts[1]):
         raise FormatError(
-            target, f"{len(texts[1])} lines, but {source} has {len(texts[0])}; expected translations line by line"
+            target,
+            f"{len(texts[1])} lines, but {source} has {len(texts[0])}; expected translations line by line",
         )
     languages = []
     for text in texts:

@@ -1,11 +1,13 @@
 """Reserved memory over many steps that all differ: ``python -m experiments.growth``.
 
-The seq2seq network is trained on mini-batches of sentences of any length, so no two steps ask for the same blocks. Pools grow as
-sizes come that their free chunks do not fit; stowplan's arena is packed for what was seen, and what does not follow the plan
-is placed in its gaps. Shown after each step: bytes reserved by stowplan's pool as it runs, and by models of today's pools for
-the same requests (those of at least `LEAST` bytes, which the pool plans); and the most that was alive at once so far.
+The seq2seq network is trained on mini-batches of sentences of any length, so no two steps ask for the same blocks.
+Pools grow as sizes come that their free chunks do not fit; stowplan's arena is packed for what was seen, and what
+does not follow the plan is placed in its gaps. Shown after each step: bytes reserved by stowplan's pool as it runs,
+and by models of today's pools for the same requests (those of at least `LEAST` bytes, which the pool plans); and the
+most that was alive at once so far.
 
-The paper reports memory after 10 mini-batches (Sekiyama et al. 2018, section 5); that row stands in the table as well.
+The paper reports memory after 10 mini-batches (Sekiyama et al. 2018, section 5); that row stands in the table as
+well.
 """
 
 from __future__ import annotations
@@ -109,7 +111,13 @@ def draw(row: Row, batch: int) -> Any:
     for name, tint in zip((*POOLS, "stowplan"), report.TINTS, strict=True):
         label = POOLS.get(name, "stowplan")
         steps = range(1, len(row[name]) + 1)
-        axes.plot(steps, np.array(row[name]) / 2**20, color=tint, linewidth=2.4 if name == "stowplan" else 1.4, label=label)
+        axes.plot(
+            steps,
+            np.array(row[name]) / 2**20,
+            color=tint,
+            linewidth=2.4 if name == "stowplan" else 1.4,
+            label=label,
+        )
     axes.plot(steps, np.array(row["live"]) / 2**20, color=report.INK, linestyle=":", label="alive at most")
     axes.set_ylim(bottom=0)
     axes.set_xlabel("mini-batches", color=report.INK)
@@ -118,7 +126,7 @@ def draw(row: Row, batch: int) -> Any:
     return figure
 
 
-@command
+@command(limit=300, quick_limit=5)
 @click.option("--steps", default=200, show_default=True, type=click.IntRange(REPORTED))
 def main(study: Study, steps: int) -> None:
     """Show how pools grow over steps that all differ."""
@@ -127,7 +135,9 @@ def main(study: Study, steps: int) -> None:
     rows: list[Row] = []
     for device in study.devices:
         if device == "gpu":
-            rows.append({"device": device, "note": NO_GPU if not has_gpu() else "models of pools are enough: see CPU"})
+            rows.append(
+                {"device": device, "note": NO_GPU if not has_gpu() else "models of pools are enough: see CPU"}
+            )
             continue
         found = study.finished(f"growth/{batch}-{steps}", lambda: measure(study, batch, steps))
         for name in (*POOLS, "stowplan"):

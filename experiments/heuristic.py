@@ -1,8 +1,8 @@
 """Figure 4 of Sekiyama et al. 2018: how long packing takes, ``python -m experiments.heuristic``.
 
-For each network, training and inference, and each batch size: seconds that the paper's best-fit heuristic takes for the
-problem of one step, and those of stowplan's ``auto``, which goes on until it meets the lower bound; and how far above the bound
-they end. Best of `REPEAT` calls on one thread, validation included.
+For each network, training and inference, and each batch size: seconds that the paper's best-fit heuristic takes for
+the problem of one step, and those of stowplan's ``auto``, which goes on until it meets the lower bound; and how far
+above the bound they end. Best of `REPEAT` calls on one thread, validation included.
 """
 
 from __future__ import annotations
@@ -69,11 +69,14 @@ def columns() -> list[report.Column]:
         column("", "recorded", lambda recorded: "" if recorded else "predicted"),
         column("blocks", "blocks", "{:,}".format),
         *(column(f"{title}: s", f"{solver}_seconds", report.seconds) for solver, title in SOLVERS.items()),
-        *(column(f"{title}: above the bound", f"{solver}_above_bound", report.percent) for solver, title in SOLVERS.items()),
+        *(
+            column(f"{title}: above the bound", f"{solver}_above_bound", report.percent)
+            for solver, title in SOLVERS.items()
+        ),
     ]
 
 
-@command
+@command(limit=300, quick_limit=5)
 def main(study: Study) -> None:
     """Measure how long packing one step takes (Figure 4)."""
     rows = study.run("heuristic", lambda cell: measure(study, cell))

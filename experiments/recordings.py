@@ -1,10 +1,11 @@
 """Profiles of the networks' steps: recorded, or, where that would take too long or too much memory, predicted.
 
-Batches of `SMALL` examples are always recorded. Each block's size is an affine function of the batch size, so two batches tell
-all others (`stowplan.profiler.fit_batches`); seconds and bytes follow in the same way, and decide what is recorded itself.
+Batches of `SMALL` examples are always recorded. Each block's size is an affine function of the batch size, so two
+batches tell all others (`stowplan.profiler.fit_batches`); seconds and bytes follow in the same way, and decide what
+is recorded itself.
 
-Blocks below `LEAST` bytes are left out of every figure, for every contestant: NumPy has a cache for them, and on a device
-they are scalars that would not be there.
+Blocks below `LEAST` bytes are left out of every figure, for every contestant: NumPy has a cache for them, and on a
+device they are scalars that would not be there.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 
 from stowplan import CupyRecorder, NumpyRecorder, Profile
 from stowplan.errors import ProfileError
+from stowplan.profiler.scaling import fit_batches
 
 from .study import CannotRunError, Cell, Study, available_bytes
 from .workload import Workload
@@ -89,8 +91,6 @@ def step_of(study: Study, cell: Cell) -> Step:
 
 def predict(study: Study, cell: Cell) -> Profile | None:
     """Predict a cell's step from small batches; None where their steps are of different kinds."""
-    from stowplan.profiler.scaling import fit_batches
-
     try:
         model = fit_batches({batch: recorded(study, _with_batch(cell, batch)).profile for batch in SMALL})
         return without_small(model.profile(cell.batch))

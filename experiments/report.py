@@ -32,25 +32,27 @@ class Column(NamedTuple):
 
 
 def mib(count: float) -> str:
-    """Bytes in MiB."""
+    """Write bytes in MiB."""
     return f"{count / 2**20:,.1f}"
 
 
 def percent(share: float) -> str:
-    """A change, with its sign."""
-    return f"{share:+.1%}".replace("-", "−")
+    """Write a change with its sign."""
+    return f"{share:+.1%}".replace("-", "\N{MINUS SIGN}")
 
 
 def seconds(value: float) -> str:
-    """Seconds with three digits."""
+    """Write seconds with three digits."""
     return f"{value:.3g}"
 
 
-def write_table(rows: Sequence[Row], columns: Sequence[Column], path: Path, title: str, note: str = "") -> None:
+def write_table(
+    rows: Sequence[Row], columns: Sequence[Column], path: Path, title: str, note: str = ""
+) -> None:
     """Write all of the rows as ``path.csv``, and the columns as ``path.md``; each file whole or not at all.
 
-    A row that has a ``note`` could not be run, and the note stands in place of what was not found. A device without a row
-    that was run gets one line instead of a table.
+    A row that has a ``note`` could not be run, and the note stands in place of what was not found. A device without a
+    row that was run gets one line instead of a table.
     """
     keys = list(dict.fromkeys(key for row in rows for key in row))
     text = io.StringIO()

@@ -1,12 +1,13 @@
 """What every figure's command shares: its options, its cells, and how they are run.
 
-A cell is one entry of a figure: a device, a network, a phase and a batch size. What it found is one JSON file, written whole
-or not at all, so a command that was interrupted goes on where it stopped, and a finished cell is not run again::
+A cell is one entry of a figure: a device, a network, a phase and a batch size. What it found is one JSON file,
+written whole or not at all, so a command that was interrupted goes on where it stopped, and a finished cell is not
+run again::
 
     build/experiments/memory/cells/cpu-googlenet-training-32.json      {"study": {...}, "row": {...}}
 
-A cell that was run with other options (other data, another limit) is run again. One that cannot be run here, for want of a
-GPU or of memory, says so in its row, and is tried again by the next command.
+A cell that was run with other options (other data, another limit) is run again. One that cannot be run here, for want
+of a GPU or of memory, says so in its row, and is tried again by the next command.
 """
 
 from __future__ import annotations
@@ -86,21 +87,26 @@ class Study:
     data: data.Data
     out: Path
 
-    def cells(self) -> Iterator[Cell]:
-        """Yield the cells of a figure."""
+    def cells(self, *smaller: int) -> Iterator[Cell]:
+        """Yield the cells of a figure; for training also with batches that are smaller than the paper's."""
         for device in self.devices:
             for phase in self.phases:
                 for model in self.models:
-                    sizes = (1,) if phase == "inference" else self.batches or model.batches
+                    sizes = (1,) if phase == "inference" else self.batches or (*smaller, *model.batches)
                     for batch in sizes[:1] if self.quick else sizes:
                         yield Cell(device, model, phase, batch)
 
-    def run(self, figure: str, measure: Callable[[Cell], Row]) -> list[Row]:
+    def run(self, figure: str, measure: Callable[[Cell], Row], *smaller: int) -> list[Row]:
         """Run the cells of a figure that are not finished; return the rows of all."""
         rows = []
-        columns = (TextColumn("{task.description:<44}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        columns = (
+            TextColumn("{task.description:<44}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
         with Progress(*columns, console=Console(stderr=True)) as progress:
-            cells = list(self.cells())
+            cells = list(self.cells(*smaller))
             bar = progress.add_task(figure, total=len(cells))
             for cell in cells:
                 progress.update(bar, description=f"{figure}: {cell.name}")
@@ -166,15 +172,19 @@ def available_bytes(device: str) -> int:
 
 
 _OPTIONS = (
-    click.option("--model", "models", multiple=True, type=click.Choice([*MODELS]), help="Only this one; repeatable."),
+    click.option(
+        "--model", "models", multiple=True, type=click.Choice([*MODELS]), help="Only this one; repeatable."
+    ),
     click.option("--phase", "phases", multiple=True, type=click.Choice(PHASES), help="Only this one."),
     click.option("--device", "devices", multiple=True, type=click.Choice(DEVICES), help="Only this one."),
-    click.option("--batch", "batches", multiple=True, type=click.IntRange(1), help="For training; repeatable."),
+    click.option(
+        "--batch", "batches", multiple=True, type=click.IntRange(1), help="For training; repeatable."
+    ),
     click.option("--quick", is_flag=True, help="The smallest sizes: minutes instead of hours."),
     click.option(
         "--limit",
         type=click.FloatRange(min=0),
-        help="Seconds for the steps of one cell; longer ones are predicted.  [default: 300; with --quick 5]",
+        help="Seconds for the steps of one cell; what takes longer is predicted, or left out.",
     ),
     click.option("--images", type=click.Path(), help="A folder of images instead of noise."),
     click.option("--source", type=click.Path(), help="Sentences, one on each line (UTF-8) ..."),
@@ -189,40 +199,57 @@ _OPTIONS = (
 )
 
 
-def command(figure: Callable[..., None]) -> click.Command:
-    """Make a command of a function that gets a `Study`, and its other options by name."""
+def command(limit: float, quick_limit: float) -> Callable[[Callable[..., None]], click.Command]:
+    """Make a command of a function that gets a `Study`, and its other options by name.
 
-    @functools.wraps(figure)
-    def run(
-        models: tuple[str, ...],
-        phases: tuple[Phase, ...],
-        devices: tuple[str, ...],
-        batches: tuple[int, ...],
-        quick: bool,
-        limit: float | None,
-        images: str | None,
-        source: str | None,
-        target: str | None,
-        seed: int,
-        out: Path,
-        **more: Any,
-    ) -> None:
-        limit = limit if limit is not None else 5.0 if quick else 300.0
-        try:
-            files = data.Files(images=images, source=source, target=target, seed=seed)
-            loaded = data.load(**files)
-            enable_chainer()
-            chosen = tuple(MODELS[name] for name in models or MODELS)
-            _refuse_what_cannot_fit(chosen, batches)
-            out.mkdir(parents=True, exist_ok=True)
-        except (StowplanError, OSError) as error:
-            raise click.UsageError(str(error)) from error
-        study = Study(chosen, phases or PHASES, devices or DEVICES, batches, quick, limit, files, loaded, out)
-        figure(study, **more)
+    Parameters
+    ----------
+    limit, quick_limit
+        `Study.limit` where the user does not say, without and with ``--quick``.
+    """
 
-    for option in reversed(_OPTIONS):
-        run = option(run)
-    return click.command(help=(figure.__doc__ or "").split("\n", maxsplit=1)[0])(run)
+    def decorate(figure: Callable[..., None]) -> click.Command:
+        @functools.wraps(figure)
+        def run(quick: bool, **options: Any) -> None:
+            if options["limit"] is None:
+                options["limit"] = quick_limit if quick else limit
+            more = {name: value for name, value in options.items() if name not in _NAMES}
+            figure(_study(quick=quick, **{name: options[name] for name in _NAMES}), **more)
+
+        for option in reversed(_OPTIONS):
+            run = option(run)
+        return click.command(help=(figure.__doc__ or "").split("\n", maxsplit=1)[0])(run)
+
+    return decorate
+
+
+_NAMES = ("models", "phases", "devices", "batches", "limit", "images", "source", "target", "seed", "out")
+
+
+def _study(
+    models: tuple[str, ...],
+    phases: tuple[Phase, ...],
+    devices: tuple[str, ...],
+    batches: tuple[int, ...],
+    quick: bool,
+    limit: float,
+    images: str | None,
+    source: str | None,
+    target: str | None,
+    seed: int,
+    out: Path,
+) -> Study:
+    """Check everything that the user gave, before any long work."""
+    try:
+        files = data.Files(images=images, source=source, target=target, seed=seed)
+        loaded = data.load(**files)
+        enable_chainer()
+        chosen = tuple(MODELS[name] for name in models or MODELS)
+        _refuse_what_cannot_fit(chosen, batches)
+        out.mkdir(parents=True, exist_ok=True)
+    except (StowplanError, OSError) as error:
+        raise click.UsageError(str(error)) from error
+    return Study(chosen, phases or PHASES, devices or DEVICES, batches, quick, limit, files, loaded, out)
 
 
 def _refuse_what_cannot_fit(models: tuple[Model, ...], batches: tuple[int, ...]) -> None:

@@ -1,7 +1,8 @@
 """The networks of the experiments, from their papers, in Chainer.
 
-Each is a chain with ``forward(*batch)``, the loss, and ``predict(x)``, the answer. AlexNet, GoogLeNet and ResNet-50 are the
-demo's (`stowplan.demo.models`). Chainer is imported when a network is built, after `stowplan.compat.enable_chainer`.
+Each is a chain with ``forward(*batch)``, the loss, and ``predict(x)``, the answer. AlexNet, GoogLeNet and ResNet-50
+are the demo's (`stowplan.demo.models`). Chainer is imported when a network is built, after
+`stowplan.compat.enable_chainer`.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class Model:
         """Bytes of an example's input, at the least; imports Chainer."""
         if self.kind in ("sentences", "padded"):
             return 4
-        return 4 * self.network.insize**2 * (1 if self.kind == "tiles" else 3)
+        side: int = self.network.insize
+        return 4 * side**2 * (1 if self.kind == "tiles" else 3)
 
 
 _DEMO = "stowplan.demo.models"

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from stowplan.compat import enable_chainer
-from stowplan.errors import FormatError
-
 from experiments import data
 from experiments.models import MODELS
+from stowplan.compat import enable_chainer
+from stowplan.errors import FormatError
 
 
 def write(path: Path, *lines: str) -> str:

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from experiments.models import MODELS
 from stowplan.compat import enable_chainer
 from stowplan.errors import MissingDependencyError
-
-from experiments.models import MODELS
 
 PUBLISHED = {
     "alexnet": 60_965_224,  # Caffe's AlexNet, two groups, one device; the paper says 60 million
@@ -43,13 +42,21 @@ def test_parameters_as_published(name: str) -> None:
 
 def test_inception_resnet_keeps_the_statistics_of_keras() -> None:
     network = MODELS["inception-resnet"].network()
-    averages = [np.size(getattr(link, key)) for link in network.links() for key in ("avg_mean", "avg_var") if hasattr(link, key)]
+    averages = [
+        np.size(getattr(link, key))
+        for link in network.links()
+        for key in ("avg_mean", "avg_var")
+        if hasattr(link, key)
+    ]
     assert sum(averages) == 60_544
 
 
 def test_googlenet_without_its_auxiliary_classifiers() -> None:
     network = MODELS["googlenet"].network()
-    assert sum(p.size for name, p in network.namedparams() if "/loss1" not in name and "/loss2" not in name) == 6_998_552
+    assert (
+        sum(p.size for name, p in network.namedparams() if "/loss1" not in name and "/loss2" not in name)
+        == 6_998_552
+    )
 
 
 def test_transformer_has_the_65_million_of_table_3() -> None:
@@ -67,7 +74,9 @@ def test_seq2seq_has_the_64_million_recurrent_weights_of_its_paper() -> None:
 def test_seq2seq_has_384_million_parameters_in_all() -> None:
     # Embeddings of 160,000 and 80,000 words and the output's 80,000, a thousand weights each, as published.
     one, two = (
-        sum(p.size for p in MODELS["seq2seq"].network(layers=1, units=10, words=words).params() if p.ndim == 2)
+        sum(
+            p.size for p in MODELS["seq2seq"].network(layers=1, units=10, words=words).params() if p.ndim == 2
+        )
         for words in (10, 11)
     )
     assert 64_000_000 + (two - one) // 3 * 100 * (160_000 + 80_000 + 80_000) == 384_000_000
