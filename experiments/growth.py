@@ -34,6 +34,7 @@ from .study import NO_GPU, Cell, Row, Study, command, has_gpu
 from .workload import Workload
 
 MODEL = MODELS["seq2seq"]
+STEPS, QUICK_STEPS = 200, 20
 REPORTED = 10
 """Mini-batches after which the paper reports memory."""
 
@@ -127,10 +128,14 @@ def draw(row: Row, batch: int) -> Any:
 
 
 @command(limit=300, quick_limit=5)
-@click.option("--steps", default=200, show_default=True, type=click.IntRange(REPORTED))
-def main(study: Study, steps: int) -> None:
+@click.option(
+    "--steps",
+    type=click.IntRange(REPORTED),
+    help=f"Mini-batches.  [default: {STEPS}; with --quick {QUICK_STEPS}]",
+)
+def main(study: Study, steps: int | None) -> None:
     """Show how pools grow over steps that all differ."""
-    steps = 20 if study.quick else steps
+    steps = steps or (QUICK_STEPS if study.quick else STEPS)
     batch = (study.batches or MODEL.batches)[0]
     rows: list[Row] = []
     for device in study.devices:

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from stowplan import CupyRecorder, NumpyRecorder, Profile
+import stowplan
+from stowplan import NumpyRecorder, Profile
 from stowplan.errors import ProfileError
 from stowplan.profiler.scaling import fit_batches
 
@@ -144,7 +145,7 @@ def _record(workload: Workload, cell: Cell) -> Recording:
     for _ in range(WARMUP):
         workload.step()
     seconds = []
-    recorder = CupyRecorder() if cell.device == "gpu" else NumpyRecorder()
+    recorder = NumpyRecorder() if cell.device == "cpu" else stowplan.CupyRecorder()  # which imports CuPy
     with recorder:
         for _ in range(MOST_STEPS):
             began = time.perf_counter()
