@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from ._version import __version__
+from .commands.convert import convert
 from .commands.demo import demo
 from .commands.pack import pack
 from .errors import StowplanError
@@ -35,5 +36,6 @@ def main() -> None:
     """Plan the memory of a step that repeats, and serve it from one arena."""
 
 
+main.add_command(convert)
 main.add_command(demo)
 main.add_command(pack)

@@ -149,7 +149,7 @@ void Replay::cancel(BlockId id) { release(id); }
 
 bool Replay::release(BlockId id) {
   const Block block = blocks_[id];
-  recorder_.free(block.birth, block.size, block.stream);
+  recorder_.free(block.birth);
   counters_.live_bytes -= block.size;
   if (block.where == Where::upstream) {
     counters_.upstream_bytes -= block.size;
@@ -307,7 +307,11 @@ StepOutcome Replay::end_step() {
   outcome.clean = clean_;
   outcome.tag = plan_ == nullptr ? 0 : plan_->tag;
   outcome.complete = !recorder_.truncated();
-  outcome.log = recorder_.end_step();
+  if (clean_ && !recorder_.timestamps()) {
+    recorder_.drop_step();
+  } else {
+    outcome.log = recorder_.end_step();
+  }
   if (kDebug) assert_invariants();
   return outcome;
 }
