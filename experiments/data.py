@@ -1,11 +1,12 @@
 """What the networks read: the user's images and sentences, or synthetic ones.
 
-Synthetic sentences have log-normal lengths (median `MEDIAN` words, sigma `SIGMA`, cut to `SHORTEST` to `LONGEST` words; about
-what news text has), images and tiles normally distributed pixels. The user's sentences are split at blanks and cut at
-`LONGEST`, as in Sekiyama et al. 2018, section 5; a word counts as the number of its place in the order of frequency.
+Synthetic sentences have log-normal lengths (median `MEDIAN` words, sigma `SIGMA`, cut to `SHORTEST` to `LONGEST`
+words; about what news text has), images and tiles normally distributed pixels. The user's sentences are split at
+blanks and cut at `LONGEST`, as in Sekiyama et al. 2018, section 5; a word counts as the number of its place in the
+order of frequency.
 
-A batch of sentences in a step that repeats is made of the longest pair and the median pair in turns: batches of 2, 4, 8
-then differ in nothing but their number of rows. Where steps differ, sentences come as they come.
+A batch of sentences in a step that repeats is made of the longest pair and the median pair in turns: batches of 2, 4,
+8 then differ in nothing but their number of rows. Where steps differ, sentences come as they come.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,8 @@ from stowplan.errors import FormatError, MissingDependencyError
 from .models import Model
 
 MEDIAN, SIGMA, SHORTEST, LONGEST = 16.4, 0.6, 3, 50
+WORDS = 2000
+"""Of a vocabulary; rarer ones count as the last one."""
 SAMPLE = 1000
 """Synthetic pairs from which the longest and the median one are taken."""
 PHOTOGRAPHS = 16
@@ -69,7 +72,9 @@ class Data:
             return [
                 (x, rng.integers(0, 2, (network.outsize, network.outsize)).astype(np.int32)) for x in inputs
             ]
-        return [(x, np.int32(label)) for x, label in zip(inputs, rng.integers(0, 1000, batch), strict=True)]
+        # Labels are arrays without a dimension: Chainer makes a view of one, and a block of a scalar.
+        labels = rng.integers(0, 1000, batch).astype(np.int32)
+        return [(x, np.array(label)) for x, label in zip(inputs, labels, strict=True)]
 
     def mini_batches(self, batch: int, steps: int) -> list[list[Pair]]:
         """Return pairs of sentences for steps that differ, in the order in which the files have them."""
@@ -80,19 +85,24 @@ class Data:
         return [[self.pairs[i] for i in row] for row in rows.tolist()]
 
 
-def synthetic_pairs(rng: np.random.Generator, count: int, words: int = 2000) -> list[Pair]:
+def synthetic_pairs(rng: np.random.Generator, count: int) -> list[Pair]:
     """Draw pairs of sentences of log-normal lengths."""
     lengths = np.clip(rng.lognormal(np.log(MEDIAN), SIGMA, (2, count)).astype(int), SHORTEST, LONGEST)
-    source, target = ([rng.integers(0, words, n).astype(np.int32) for n in row] for row in lengths)
+    source, target = ([rng.integers(0, WORDS, n).astype(np.int32) for n in row] for row in lengths)
     return list(zip(source, target, strict=True))
 
 
+class Files(TypedDict, total=False):
+    """What `load` is given, as JSON can hold it."""
+
+    images: str | None
+    source: str | None
+    target: str | None
+    seed: int
+
+
 def load(
-    images: Path | None = None,
-    source: Path | None = None,
-    target: Path | None = None,
-    seed: int = 0,
-    words: int = 2000,
+    images: str | None = None, source: str | None = None, target: str | None = None, seed: int = 0
 ) -> Data:
     """Read the user's files.
 
@@ -102,8 +112,8 @@ def load(
         A folder; its first images, in the order of their names, are used.
     source, target
         Two text files in UTF-8, a sentence on each line, line by line translations of each other (WMT15's format).
-    words
-        Size of the vocabularies; rarer words count as the last one.
+    seed
+        Of everything synthetic.
 
     Raises
     ------
@@ -116,11 +126,9 @@ def load(
         Something cannot be opened.
     """
     if (source is None) != (target is None):
-        given = source or target
-        assert given is not None
-        raise FormatError(given, "one text file; expected --source and --target together")
-    pairs = read_pairs(source, target, words) if source is not None and target is not None else ()
-    return Data(seed, read_images(images) if images is not None else (), pairs)
+        raise FormatError(source or target or "", "one text file; expected --source and --target together")
+    pairs = read_pairs(Path(source), Path(target)) if source is not None and target is not None else ()
+    return Data(seed, read_images(Path(images)) if images is not None else (), pairs)
 
 
 def read_images(folder: Path) -> tuple[npt.NDArray[np.uint8], ...]:
@@ -147,18 +155,19 @@ def read_images(folder: Path) -> tuple[npt.NDArray[np.uint8], ...]:
     return tuple(found)
 
 
-def read_pairs(source: Path, target: Path, words: int) -> tuple[Pair, ...]:
+def read_pairs(source: Path, target: Path) -> tuple[Pair, ...]:
     """Read pairs of sentences by number of word; a pair with an empty sentence is left out. See `load`."""
     texts = [_lines(path) for path in (source, target)]
     if len(texts[0]) != len(texts[1]):
         raise FormatError(
-            target, f"{len(texts[1])} lines, but {source} has {len(texts[0])}; expected translations line by line"
+            target,
+            f"{len(texts[1])} lines, but {source} has {len(texts[0])}; expected translations line by line",
         )
     languages = []
     for text in texts:
-        frequent = Counter(word for line in text for word in line).most_common(words - 1)
+        frequent = Counter(word for line in text for word in line).most_common(WORDS - 1)
         number = {word: i for i, (word, _) in enumerate(frequent)}
-        languages.append([np.array([number.get(w, words - 1) for w in line], np.int32) for line in text])
+        languages.append([np.array([number.get(w, WORDS - 1) for w in line], np.int32) for line in text])
     pairs = tuple((a, b) for a, b in zip(*languages, strict=True) if len(a) and len(b))
     if not pairs:
         raise FormatError(source, "no sentence in this file; expected one on each line")

@@ -1,11 +1,12 @@
 """A network at work: one step of training or of inference, on the host or on a GPU.
 
-A step does what Chainer's ``StandardUpdater`` does: it makes the batch out of examples, runs forward, clears the gradients
-of the step before, runs backward, drops the loss, and updates.
+A step does what Chainer's ``StandardUpdater`` does: it makes the batch out of examples, runs forward, clears the
+gradients of the step before, runs backward, drops the loss, and updates.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -43,7 +44,7 @@ class Workload:
             self._optimizer = getattr(chainer.optimizers, model.optimizer)().setup(self._network)
         self.examples = data.examples(model, batch)
 
-    def step(self, examples: list[Example] | None = None) -> None:
+    def step(self, examples: Sequence[Example] | None = None) -> None:
         """Run one step, of these examples rather than of its own."""
         import chainer
 
@@ -65,7 +66,7 @@ class Workload:
             serializer.save(self._optimizer)
         return sum(np.asarray(value).nbytes for value in serializer.target.values() if value is not None)
 
-    def _convert(self, examples: list[Example]) -> tuple[Any, ...]:
+    def _convert(self, examples: Sequence[Example]) -> tuple[Any, ...]:
         from chainer.dataset import concat_examples
 
         if self._model.kind == "sentences":

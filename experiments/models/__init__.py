@@ -1,7 +1,8 @@
 """The networks of the experiments, from their papers, in Chainer.
 
-Each is a chain with ``forward(*batch)``, the loss, and ``predict(x)``, the answer. AlexNet, GoogLeNet and ResNet-50 are the
-demo's (`stowplan.demo.models`). Chainer is imported when a network is built, after `stowplan.compat.enable_chainer`.
+Each is a chain with ``forward(*batch)``, the loss, and ``predict(x)``, the answer. AlexNet, GoogLeNet and ResNet-50
+are the demo's (`stowplan.demo.models`). Chainer is imported when a network is built, after
+`stowplan.compat.enable_chainer`.
 """
 
 from __future__ import annotations
@@ -44,6 +45,14 @@ class Model:
         """The class; imports Chainer."""
         module, name = self.place
         return getattr(import_module(module), name)
+
+    @property
+    def example_bytes(self) -> int:
+        """Bytes of an example's input, at the least; imports Chainer."""
+        if self.kind in ("sentences", "padded"):
+            return 4
+        side: int = self.network.insize
+        return 4 * side**2 * (1 if self.kind == "tiles" else 3)
 
 
 _DEMO = "stowplan.demo.models"

@@ -1,14 +1,16 @@
-"""Inception-ResNet v2: C. Szegedy, S. Ioffe, V. Vanhoucke, A. Alemi, *Inception-v4, Inception-ResNet and the Impact of
-Residual Connections on Learning*, arXiv 1602.07261, in the form that its authors released (TF-Slim, Keras).
+"""Inception-ResNet v2, in the form that its authors released (TF-Slim, Keras).
+
+C. Szegedy, S. Ioffe, V. Vanhoucke, A. Alemi, *Inception-v4, Inception-ResNet and the Impact of Residual Connections on
+Learning*, arXiv 1602.07261.
 
 ::
 
     stem -> mixed 5b -> 10 x block 35 -> reduction -> 20 x block 17 -> reduction -> 10 x block 8 -> 1 x 1 -> classes
     35 x 35              35 x 35, 320                 17 x 17, 1088                 8 x 8, 2080
 
-A block adds its scaled branches to what came in. Every convolution is normalized (without a factor) and rectified, but for
-the last one of a block.
-"""  # noqa: D205 (the title of the paper is its summary)
+A block adds its scaled branches to what came in. Every convolution is normalized (without a factor) and rectified,
+but for the last one of a block.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ class Branches(chainer.ChainList):  # type: ignore[misc]
 class Block(chainer.Chain):  # type: ignore[misc]
     """A residual block: ``relu(x + scale * up(branches(x)))``."""
 
-    def __init__(self, branches: Branches, joined: int, channels: int, scale: float, last: bool = False) -> None:
+    def __init__(
+        self, branches: Branches, joined: int, channels: int, scale: float, last: bool = False
+    ) -> None:
         super().__init__()
         self.scale, self.last = scale, last
         with self.init_scope():

@@ -1,7 +1,9 @@
-"""A sequence-to-sequence network of stacked LSTMs: I. Sutskever, O. Vinyals, Q. Le, *Sequence to Sequence Learning with
-Neural Networks*, NIPS 2014, as in Chainer's example of that name. The paper's has 4 layers of 1000 units and 160,000 and
-80,000 words; the experiments' is narrower, so that some hundred steps take minutes without a GPU.
-"""  # noqa: D205 (the title of the paper is its summary)
+"""A sequence-to-sequence network of stacked LSTMs, as in Chainer's example of that name.
+
+I. Sutskever, O. Vinyals, Q. Le, *Sequence to Sequence Learning with Neural Networks*, NIPS 2014. Theirs has 4 layers of
+1000 units and 160,000 and 80,000 words; the experiments' is narrower, so that some hundred steps take minutes without
+a GPU.
+"""
 
 from __future__ import annotations
 

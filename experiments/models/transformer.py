@@ -1,8 +1,9 @@
 """The Transformer: A. Vaswani et al., *Attention Is All You Need*, NIPS 2017; the base model of table 3.
 
-Encoder and decoder of `layers` layers; what enters an attention or a feed-forward network is added to what comes out and
-normalized (section 3.1). One matrix embeds the words of both languages and scores the answer (section 3.4). Words stand in
-arrays (batch, words) int32, short sentences filled up with `NONE`. Label smoothing (section 5.4) is left out.
+Encoder and decoder of `layers` layers; what enters an attention or a feed-forward network is added to what comes out
+and normalized (section 3.1). One matrix embeds the words of both languages and scores the answer (section 3.4). Words
+stand in arrays (batch, words) int32, short sentences filled up with `NONE`. Label smoothing (section 5.4) is left
+out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""U-Net: O. Ronneberger, P. Fischer, T. Brox, *U-Net: Convolutional Networks for Biomedical Image Segmentation*, MICCAI 2015.
+"""U-Net: O. Ronneberger et al., *U-Net: Convolutional Networks for Biomedical Image Segmentation*, MICCAI 2015.
 
 ::
 
@@ -13,6 +13,7 @@ The paper's tiles have 572 pixels a side, with 388 in the answer; tiles of any s
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import chainer
@@ -44,7 +45,7 @@ class UNet(chainer.Chain):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        widths = tuple(zip(WIDTHS, WIDTHS[1:]))  # noqa: B905 (pairs of neighbours)
+        widths = tuple(pairwise(WIDTHS))
         with self.init_scope():
             self.down = chainer.ChainList(Pair(1, WIDTHS[0]), *(Pair(a, b) for a, b in widths))
             self.grow = chainer.ChainList(*(L.Deconvolution2D(b, a, 2, stride=2) for a, b in widths))
