@@ -15,6 +15,7 @@ from ._version import __version__
 from .commands.convert import convert
 from .commands.demo import demo
 from .commands.pack import pack
+from .commands.report import report
 from .errors import StowplanError
 
 
@@ -39,3 +40,4 @@ def main() -> None:
 main.add_command(convert)
 main.add_command(demo)
 main.add_command(pack)
+main.add_command(report)
