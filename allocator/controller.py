@@ -46,7 +46,7 @@ from ._core import CorePlan, PlanSet
 from .cache import Entry, PlanCache
 from .neighbours import settle
 from .plan import Plan, largest, make_plan, same_structure
-from .planner import Planner
+from .planner import Planner, let_others_run
 
 UNPROVEN = 2
 """Plans that may be made without having been replayed in full, before a record has to be seen twice."""
@@ -68,7 +68,7 @@ class Backend(Protocol):
         """Return (events, complete, clean, tag of the plan followed)."""
 
     def set_timestamps(self, lane: int, on: bool) -> None:
-        """Note the wall clock of a lane's events, or not."""
+        """Note the wall clock of a lane's events, and keep the log even of a clean step; or neither."""
 
     def reserve(self, lane: int, size: int) -> bool:
         """Make a lane's arena at least this large; False where upstream has no memory for it."""
@@ -88,12 +88,14 @@ class Record:
 
 @dataclass(frozen=True)
 class Solved:
-    """A plan that the planner made (None: it failed), and what it takes the place of."""
+    """What the planner made of a record: an entry for the cache (None: nothing), and the one whose place it takes.
+
+    An entry that takes its own place taught nothing.
+    """
 
     sequence: int
-    key: Hashable
-    plan: Plan | None
-    replaces: Entry | None
+    entry: Entry | None = None
+    replaces: Entry | None = None
 
 
 class Controller:
@@ -226,39 +228,40 @@ class Controller:
         """Make a plan, on the planner's thread."""
         try:
             profile = profile_step(record.log, following)
+            let_others_run()
             if any(
                 entry.plan.profile.same_blocks(profile)
                 for entry in variants
                 if entry is not record.departed_from
             ):
-                return Solved(
-                    sequence, record.key, None, None
-                )  # it was planned while this record was waiting
+                return Solved(sequence)  # it was planned while this record was waiting
             replaces = _succeeded(record.departed_from, profile)
             if replaces is not None:
                 if _teaches_nothing(replaces.plan.profile, profile):
-                    return Solved(sequence, record.key, replaces.plan, replaces)
+                    return Solved(sequence, replaces, replaces)
                 profile = largest(replaces.plan.profile, profile)
                 neighbours = [plan for plan in neighbours if plan is not replaces.plan]
             alone = make_plan(profile, alignment=self._alignment, planner=self._solver)
+            let_others_run()
             plan = settle(alone, neighbours, arena_bytes=arena_bytes, planner=self._solver)
+            let_others_run()
+            return Solved(sequence, self._cache.entry(record.key, plan), replaces)
         except Exception:
-            plan, replaces = None, None  # upstream, or the old plan, goes on serving
-        return Solved(sequence, record.key, plan, replaces)
+            return Solved(sequence)  # upstream, or the old plan, goes on serving
 
     def _take_up(self) -> None:
         """Put the plans that are ready into use."""
         for solved in self._planner.collect():
             self._in_work.discard(solved.sequence)
-            plan, old = solved.plan, solved.replaces
-            if plan is None or not self._backend.reserve(self._lane, plan.arena_bytes):
+            entry, old = solved.entry, solved.replaces
+            if entry is None or not self._backend.reserve(self._lane, entry.plan.arena_bytes):
                 continue
-            if old is not None and plan is old.plan:
-                old.revisions += 1
+            if old is not None:
+                entry.revisions = old.revisions + 1
+            if entry is old:
                 continue
-            entry = self._cache.add(solved.key, plan, replaces=old)
-            entry.revisions = 0 if old is None else old.revisions + 1
-            self.latest = plan
+            self._cache.add(entry, replaces=old)
+            self.latest = entry.plan
             self.plans += 1
             self.reoptimizations += old is not None
 
@@ -282,7 +285,7 @@ class Controller:
             return False
         with self._mutex:
             for key, plan in plans:
-                self._cache.add(key, plan)
+                self._cache.add(self._cache.entry(key, plan))
                 self.latest = plan
             self._warmup = 0
         return True

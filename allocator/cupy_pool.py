@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from ..errors import PoolError
@@ -97,6 +98,13 @@ class CupyPool(Pool):
             self.malloc = DeviceRouter(current_device, self._pool_of).malloc
         else:
             self.malloc = self._pool_of(device).malloc
+
+    def serving(self) -> AbstractContextManager[Any]:
+        """Return a context manager in which the pool is this thread's allocator: `cupy.cuda.using_allocator`."""
+        import cupy
+
+        manager: AbstractContextManager[Any] = cupy.cuda.using_allocator(self.malloc)
+        return manager
 
     # ----------------------------------------------------------------------------------------------------- devices
 

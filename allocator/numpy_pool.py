@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 from ..errors import PoolError
 from ..profiler import _recorder
@@ -14,9 +16,9 @@ from .pool import Pool
 HOST_ALIGNMENT = 64
 """Bytes; a cache line and the widest vector load. NumPy's default handler promises 16."""
 
-
-SMALL = 512
-"""Bytes; below, NumPy's own cache of small blocks is faster than any plan, and the memory does not matter."""
+SMALL = 1033
+"""Bytes; below, NumPy's own cache (up to 1023 bytes) and the C library's cache of each thread (glibc's: up to 1032)
+answer faster than any plan, and the memory does not matter."""
 
 
 class NumpyPool(Pool):
@@ -34,7 +36,7 @@ class NumpyPool(Pool):
     max_plans
         Plans to keep, the most recently used.
     small
-        Requests below this many bytes go to NumPy's default handler, which has a cache for them, and are neither
+        Requests below this many bytes go to NumPy's default handler, which has caches for them, and are neither
         planned nor counted.
 
     Raises
@@ -47,6 +49,7 @@ class NumpyPool(Pool):
     Examples
     --------
     >>> import numpy as np
+    >>> from stowplan import NumpyPool
     >>> pool = NumpyPool(warmup=0)
     >>> with pool:
     ...     for _ in range(5):
@@ -77,6 +80,10 @@ class NumpyPool(Pool):
     def __exit__(self, *error: object) -> None:
         _recorder.set_handler(self._entered.outer)
         del self._entered.outer
+
+    def serving(self) -> AbstractContextManager[Any]:
+        """Return a context manager in which the pool serves this thread: itself, or nothing where it is entered."""
+        return nullcontext() if _recorder.current_handler() is self._host.handler else self
 
     def _lanes(self) -> Lanes:
         return self._only

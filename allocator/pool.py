@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager
 from typing import Any, ParamSpec, TypeVar
 
 from ..profiler import Profile
@@ -28,6 +29,10 @@ class Pool(ABC):
     @abstractmethod
     def _backend(self) -> str:
         """Say what plans are made for: a plan file for something else is refused."""
+
+    @abstractmethod
+    def serving(self) -> AbstractContextManager[Any]:
+        """Return a context manager in which the pool serves this thread, whether it did before or not."""
 
     def step(self, key: Hashable = None) -> Step:
         """Return a context manager around one step, the code that repeats, on the current device.

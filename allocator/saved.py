@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterable
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -21,11 +20,11 @@ from ..packing import Placement, lower_bound
 from ..packing.check import check_fast
 from ..packing.placement import peak_of
 from ..profiler import Profile
+from ..profiler.profile import COLUMNS
 from .plan import Plan, problem_of
 
 _FORMAT = "plans"
 _VERSION = 2
-_COLUMNS = tuple(f.name for f in fields(Profile) if f.name != "period")
 
 
 LanePlan = tuple[int, Hashable, Plan]
@@ -60,7 +59,7 @@ def save_plans(path: str | os.PathLike[str], plans: Iterable[LanePlan], backend:
         solver = plan.placement.solver
         entries.append({"lane": lane, "key": key, "period": plan.profile.period, "solver": solver})
         columns[f"{i}.offsets"] = plan.placement.offsets
-        for name in _COLUMNS:
+        for name in COLUMNS:
             columns[f"{i}.{name}"] = getattr(plan.profile, name)
     header = {"backend": backend, "alignment": alignment, "plans": entries}
     write_archive(path, _FORMAT, _VERSION, header, columns)

@@ -28,6 +28,7 @@ IntArray = npt.NDArray[np.int64]
 
 ESCAPED = -1
 UNKNOWN_NS = -1
+UNKNOWN_SITE = -1
 _FORMAT = "profile"
 _VERSION = 1
 
@@ -38,7 +39,7 @@ def _none() -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """The blocks of one step. Immutable; all columns are read-only int64 arrays (n,), in the order of the requests.
+    """The blocks of one step. Immutable; columns are read-only int64 arrays (n,), in the order of the requests.
 
     Attributes
     ----------
@@ -55,6 +56,10 @@ class Profile:
         Wall clock of the allocation and of the free, in nanoseconds since the epoch; `UNKNOWN_NS` (-1) where not known.
     period
         Length of the step in ticks.
+    site
+        Call site of each request, int32 (n,): a row of `sites`; `UNKNOWN_SITE` (-1) where not recorded.
+    sites
+        Call sites, each once: ``"file:line function"``.
 
     Raises
     ------
@@ -69,6 +74,8 @@ class Profile:
     alloc_ns: IntArray = field(default_factory=_none)
     free_ns: IntArray = field(default_factory=_none)
     period: int = 0
+    site: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
+    sites: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         n = np.asarray(self.size).shape[0] if np.asarray(self.size).ndim == 1 else -1
@@ -79,6 +86,7 @@ class Profile:
             ("stream", 0),
             ("alloc_ns", UNKNOWN_NS),
             ("free_ns", UNKNOWN_NS),
+            ("site", UNKNOWN_SITE),
         ):
             given = np.asarray(getattr(self, name))
             if default is not None and given.size == 0:
@@ -93,6 +101,7 @@ class Profile:
             column.setflags(write=False)
             object.__setattr__(self, name, column)
         object.__setattr__(self, "period", int(self.period))
+        object.__setattr__(self, "sites", tuple(self.sites))
         self._refuse(self.size < 0, "the size {size} is negative; expected 0 or more bytes")
         self._refuse(
             (self.start < 0) | (self.start >= self.period),
@@ -106,6 +115,13 @@ class Profile:
             kept & (self.end > self.start + self.period),
             "the lifetime [{start}, {end}) is longer than the period",
         )
+        self._refuse(
+            (self.site < UNKNOWN_SITE) | (self.site >= len(self.sites)),
+            f"its call site is not one of the {len(self.sites)}; expected their number, or {UNKNOWN_SITE}",
+        )
+        site = self.site.astype(np.int32)
+        site.setflags(write=False)
+        object.__setattr__(self, "site", site)
         if n > 1 and (np.diff(self.start) <= 0).any():
             raise ProfileError("the starts do not rise; expected the order of the requests")
 
@@ -121,8 +137,8 @@ class Profile:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Profile):
             return NotImplemented
-        return self.period == other.period and all(
-            np.array_equal(getattr(self, name), getattr(other, name)) for name in _COLUMNS
+        return (self.period, self.sites) == (other.period, other.sites) and all(
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in (*COLUMNS, "site")
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -174,8 +190,11 @@ class Profile:
         OSError
             The file cannot be written. The old one, if any, is untouched.
         """
-        columns = {name: getattr(self, name) for name in _COLUMNS}
-        write_archive(path, _FORMAT, _VERSION, {"period": self.period}, columns)
+        columns = {name: getattr(self, name) for name in COLUMNS}
+        header: dict[str, Any] = {"period": self.period}
+        if self.sites:
+            columns["site"], header["sites"] = self.site, self.sites
+        write_archive(path, _FORMAT, _VERSION, header, columns)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Profile:
@@ -189,11 +208,15 @@ class Profile:
             The file cannot be opened.
         """
         header, columns = read_archive(path, _FORMAT, _VERSION)
-        return cls.from_columns(path, columns, header.get("period"))
+        return cls.from_columns(path, columns, header.get("period"), header.get("sites", []))
 
     @classmethod
     def from_columns(
-        cls, path: str | os.PathLike[str], columns: dict[str, npt.NDArray[Any]], period: object
+        cls,
+        path: str | os.PathLike[str],
+        columns: dict[str, npt.NDArray[Any]],
+        period: object,
+        sites: object = (),
     ) -> Profile:
         """Build a profile from the columns of a file.
 
@@ -202,12 +225,15 @@ class Profile:
         FormatError
             A column is missing, or they contradict each other.
         """
-        missing = [name for name in _COLUMNS if name not in columns]
+        missing = [name for name in COLUMNS if name not in columns]
         if missing or not isinstance(period, int):
             what = f"the column {missing[0]!r} is missing" if missing else f"the period is {period!r}"
-            raise FormatError(path, f"{what}; expected a period and the columns {', '.join(_COLUMNS)}")
+            raise FormatError(path, f"{what}; expected a period and the columns {', '.join(COLUMNS)}")
+        if not isinstance(sites, (list, tuple)) or not all(isinstance(site, str) for site in sites):
+            raise FormatError(path, f"the call sites are {sites!r}; expected a list of strings")
+        names = (*COLUMNS, "site") if sites and "site" in columns else COLUMNS
         try:
-            return cls(**{name: columns[name] for name in _COLUMNS}, period=period)
+            return cls(**{name: columns[name] for name in names}, period=period, sites=tuple(sites))
         except (ProfileError, ValueError, OverflowError) as error:
             raise FormatError(path, str(error)) from None
 
@@ -295,4 +321,5 @@ class Profile:
         return cls(table.size[by_start], new_start[by_start], new_end[by_start], period=2 * n)
 
 
-_COLUMNS = tuple(f.name for f in fields(Profile) if f.name != "period")
+COLUMNS = tuple(f.name for f in fields(Profile) if f.name not in ("period", "site", "sites"))
+"""The columns that every file of profiles has."""

@@ -150,14 +150,14 @@ void Replay::find_holes() {
 
 bool Replay::release(BlockId id) {
   const Block& block = blocks_[id];
-  recorder_.free(block.birth, block.size, block.stream);
+  recorder_.free(block.birth);
   counters_.live_bytes -= block.size;
   return forget(id);
 }
 
 void Replay::hold(BlockId id, bool may_wait) {
   Block& block = blocks_[id];
-  recorder_.free(block.birth, block.size, block.stream);
+  recorder_.free(block.birth);
   counters_.live_bytes -= block.size;
   if (block.where == Where::slot) make_late(id);
   block.held = true;
@@ -335,7 +335,11 @@ StepOutcome Replay::end_step() {
   outcome.clean = clean_;
   outcome.tag = plan_ == nullptr ? 0 : plan_->tag;
   outcome.complete = !recorder_.truncated();
-  outcome.log = recorder_.end_step();
+  if (clean_ && !recorder_.timestamps()) {
+    recorder_.drop_step();
+  } else {
+    outcome.log = recorder_.end_step();
+  }
   return outcome;
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stowplan.archive import write_archive
 from stowplan.errors import FormatError, ProfileError
 from stowplan.profiler import ESCAPED, Profile
+from stowplan.profiler.profile import COLUMNS
 
 
 def example() -> Profile:
@@ -36,6 +39,8 @@ def example() -> Profile:
         ({"end": [0]}, r"lifetime \[0, 0\) is empty"),
         ({"end": [6]}, r"lifetime \[0, 6\) is longer than the period"),
         ({"stream": [1, 2]}, "stream has the shape"),
+        ({"site": [0]}, "block 0: its call site is not one of the 0; expected their number, or -1"),
+        ({"site": [2**32 - 1]}, "its call site is not one"),
     ],
 )
 def test_columns_that_contradict_each_other(columns: dict[str, list[float]], message: str) -> None:
@@ -65,6 +70,30 @@ def test_save_and_load(tmp_path: Path) -> None:
     example().save(path)
     assert Profile.load(path) == example()
     assert os.listdir(tmp_path) == ["step.profile"]
+
+
+def test_call_sites_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "step.profile"
+    sites = ("train.py:7 forward", "größe.py:1 <module>")
+    profile = replace(example(), site=np.array([1, -1, 0]), sites=sites)
+    profile.save(path)
+    again = Profile.load(path)
+    assert again == profile
+    assert again != example()
+    assert (again.sites, again.site.tolist(), again.site.dtype) == (sites, [1, -1, 0], np.int32)
+    assert example().site.tolist() == [-1, -1, -1]
+
+
+def test_call_sites_of_a_foreign_file(tmp_path: Path) -> None:
+    path = tmp_path / "sites.profile"
+    columns = {name: getattr(example(), name) for name in (*COLUMNS, "site")}
+    for sites, message in (("train.py", "expected a list of strings"), ([1], "expected a list of strings")):
+        write_archive(path, "profile", 1, {"period": 5, "sites": sites}, columns)
+        with pytest.raises(FormatError, match=message):
+            Profile.load(path)
+    write_archive(path, "profile", 1, {"period": 5, "sites": ["a"]}, {**columns, "site": np.full(3, 1)})
+    with pytest.raises(FormatError, match="its call site is not one of the 1"):
+        Profile.load(path)
 
 
 @given(data=st.data())
