@@ -664,7 +664,7 @@ cdef class DevicePool(Backend):
 
     def record_stream(self, Lease lease, stream):
         """Note that a block is used on another stream than its own, too."""
-        if stream.ptr == self.core.stream_of(lease.block):
+        if self.streams is None or stream.ptr == self.core.stream_of(lease.block):
             return
         if lease.used_on is None:
             lease.used_on = []

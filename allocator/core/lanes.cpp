@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "invariants.hpp"
-
 namespace stowplan::allocator {
 
 Lanes::Lanes(Bytes unit) : unit_(unit), berths_(1) { add_lane(0); }

@@ -30,6 +30,7 @@
 #include <optional>
 #include <vector>
 
+#include "invariants.hpp"
 #include "replay.hpp"
 
 namespace stowplan::allocator {
@@ -46,12 +47,18 @@ class Lanes {
 
   // The service that HostMemory asks (host_memory.hpp).
   Grant request(Bytes size, Stream stream, ThreadId thread) {
-    if (thread == last_thread_ && stream == last_stream_) return last_->request(size, stream);
-    return find_lane_and_request(size, stream, thread);
+    const bool as_before = thread == last_thread_ && stream == last_stream_;
+    const Grant grant = as_before ? last_->request(size, stream) : find_lane_and_request(size, stream, thread);
+    if (kDebug) assert_invariants();
+    return grant;
   }
   void adopt(BlockId id, std::uintptr_t address) { shared_.blocks[id].address = address; }
   void cancel(BlockId id) { release(id); }
-  bool release(BlockId id) { return of(id).release(id); }
+  bool release(BlockId id) {
+    const bool upstream = of(id).release(id);
+    if (kDebug) assert_invariants();
+    return upstream;
+  }
   Bytes size_of(BlockId id) const { return shared_.blocks[id].size; }
 
   // See Replay.

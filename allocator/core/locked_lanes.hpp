@@ -18,6 +18,7 @@ class LockedLanes {
   template <class F>
   auto locked(F&& f) {
     std::lock_guard<profiler::SpinLock> lock(lock_);
+    if (kDebug) lanes_.assert_invariants();
     return std::forward<F>(f)();
   }
   template <class Optional>
