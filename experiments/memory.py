@@ -123,7 +123,8 @@ def columns() -> list[report.Column]:
         column("", "recorded", lambda recorded: "" if recorded else "predicted"),
         column("retained", "retained", report.mib),
         column("arena", "arena", report.mib),
-        column("above the bound", "above_bound", report.percent),
+        column("of it gradients", "gradients", report.mib),
+        column("above the bound", "above_bound", "{:.2%}".format),
         *(column(title, f"pool_{name}", report.mib) for name, title in POOLS.items()),
         *(
             column(f"arena over {POOLS[name]}", f"saved_{name}", report.percent)
