@@ -1,4 +1,4 @@
-"""When to record, when to plan, when to replay: the states of a pool, for every backend.
+"""When to record, when to plan, when to replay: the states of one lane of a pool, for every backend.
 
 ::
 
@@ -29,17 +29,16 @@ Nothing here raises because of what the program did: a plan is an optimization.
 from __future__ import annotations
 
 import contextvars
-import os
 import threading
 from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import PoolError, ProfileError
+from ..errors import PoolError
 from ..packing.registry import find
 from ..profiler import Profile, StepLog
 from ..profiler.steps import profile_step
@@ -47,9 +46,7 @@ from ._core import CorePlan, PlanSet
 from .cache import Entry, PlanCache
 from .neighbours import settle
 from .plan import Plan, largest, make_plan, same_structure
-from .planner import Planner
-from .saved import load_plans, save_plans
-from .stats import Stats
+from .planner import Planner, let_others_run
 
 UNPROVEN = 2
 """Plans that may be made without having been replayed in full, before a record has to be seen twice."""
@@ -62,25 +59,22 @@ REMEMBERED = 64
 
 
 class Backend(Protocol):
-    """The compiled half of a pool: a replay core with memory behind it."""
+    """The compiled half of a pool: lanes with memory behind them (allocator/core/lanes.hpp)."""
 
-    def begin_step(self, plan: CorePlan | None, others: PlanSet) -> bool:
-        """Start a step in this thread that is expected to follow `plan`; False where one is running."""
+    def begin_step(self, lane: int, plan: CorePlan | None, others: PlanSet) -> None:
+        """Start a lane's part of a step that is expected to follow `plan`."""
 
-    def end_step(self) -> tuple[npt.NDArray[np.void], bool, bool, int]:
+    def end_step(self, lane: int) -> tuple[npt.NDArray[np.void], bool, bool, int]:
         """Return (events, complete, clean, tag of the plan followed)."""
 
-    def set_interrupted(self, interrupted: bool) -> None:
-        """Send this thread's requests upstream, if the running step is its own."""
+    def set_timestamps(self, lane: int, on: bool) -> None:
+        """Note the wall clock of a lane's events, and keep the log even of a clean step; or neither."""
 
-    def set_timestamps(self, on: bool) -> None:
-        """Note the wall clock of events, or not."""
+    def reserve(self, lane: int, size: int) -> bool:
+        """Make a lane's arena at least this large; False where upstream has no memory for it."""
 
-    def reserve(self, size: int) -> bool:
-        """Make the arena at least this large; False where upstream has no memory for it."""
-
-    def counters(self) -> dict[str, Any]:
-        """Return the core's counters."""
+    def arena_bytes(self, lane: int) -> int:
+        """Return the size of a lane's arena."""
 
 
 @dataclass(frozen=True)
@@ -94,21 +88,25 @@ class Record:
 
 @dataclass(frozen=True)
 class Solved:
-    """A plan that the planner made (None: it failed), and what it takes the place of."""
+    """What the planner made of a record: an entry for the cache (None: nothing), and the one whose place it takes.
+
+    An entry that takes its own place taught nothing.
+    """
 
     sequence: int
-    key: Hashable
-    plan: Plan | None
-    replaces: Entry | None
+    entry: Entry | None = None
+    replaces: Entry | None = None
 
 
 class Controller:
-    """The states of a pool.
+    """The states of one lane.
 
     Parameters
     ----------
     backend
         What serves the requests.
+    lane
+        Its number for the lane.
     warmup
         Steps to let pass before recording.
     alignment
@@ -124,49 +122,47 @@ class Controller:
         `warmup` is negative, `max_plans` is not positive, or either is not an integer.
     UnknownSolverError
         There is no such solver.
+
+    Attributes
+    ----------
+    latest
+        The plan that was made last, or None.
+    plans, reoptimizations
+        Plans made, and of these the ones that took another's place.
     """
 
     def __init__(
-        self, backend: Backend, *, warmup: int, alignment: int, planner: str, max_plans: int
+        self, backend: Backend, lane: int, *, warmup: int, alignment: int, planner: str, max_plans: int
     ) -> None:
         self._warmup = _count("warmup", warmup, 0, "a number of steps")
         if planner != "auto":
             find(planner)
         self._backend = backend
+        self._lane = lane
         self._alignment = alignment
         self._solver = planner
         self._cache = PlanCache(_count("max_plans", max_plans, 1, "a number of plans"))
         self._planner: Planner[Solved] = Planner()
         self._mutex = threading.Lock()
-        self._interruptions = threading.local()
         self._key: Hashable = None
         self._record: Record | None = None
         self._seen: deque[int] = deque(maxlen=REMEMBERED)
         self._in_work: set[int] = set()
         self._unproven = 0
         self._steps = 0
-        self._latest: Plan | None = None
-        self._plans = self._reoptimizations = 0
+        self.latest: Plan | None = None
+        self.plans = self.reoptimizations = 0
 
     # ------------------------------------------------------------------------------------------------------- steps
 
     def begin_step(self, key: Hashable) -> None:
-        """Start a step in this thread.
-
-        Raises
-        ------
-        PoolError
-            A step is running already, or this thread is in an interrupted part.
-        """
-        if self._interrupted:
-            raise PoolError("a step cannot begin in an interrupted part: resume first")
+        """Start the lane's part of a step."""
         with self._mutex:
             contextvars.Context().run(self._take_up)
-            self._backend.reserve(self._cache.arena_bytes)  # it may have been given back
+            self._backend.reserve(self._lane, self._cache.arena_bytes)  # it may have been given back
             likely, variants = self._cache.likely(key)
-            if not self._backend.begin_step(likely, variants):
-                raise PoolError("a step is running already: steps do not nest")
-            self._backend.set_timestamps(likely is None or self._record is not None)
+            self._backend.begin_step(self._lane, likely, variants)
+            self._backend.set_timestamps(self._lane, likely is None or self._record is not None)
             self._key = key
 
     def end_step(self, failed: bool) -> None:
@@ -179,7 +175,7 @@ class Controller:
             contextvars.Context().run(self._end_step, failed)
 
     def _end_step(self, failed: bool) -> None:
-        events, complete, clean, tag = self._backend.end_step()
+        events, complete, clean, tag = self._backend.end_step(self._lane)
         followed = self._cache.get(tag)
         if followed is not None:
             self._cache.follow(followed)
@@ -212,7 +208,7 @@ class Controller:
         if sequence in self._in_work or (self._unproven >= UNPROVEN and not repeated):
             return
         neighbours = [entry.plan for entry in self._cache.entries()]
-        arena_bytes = self._backend.counters()["arena_bytes"]
+        arena_bytes = self._backend.arena_bytes(self._lane)
         self._unproven += 1
         self._in_work.add(sequence)
         variants = self._cache.variants(record.key)
@@ -232,41 +228,42 @@ class Controller:
         """Make a plan, on the planner's thread."""
         try:
             profile = profile_step(record.log, following)
+            let_others_run()
             if any(
                 entry.plan.profile.same_blocks(profile)
                 for entry in variants
                 if entry is not record.departed_from
             ):
-                return Solved(
-                    sequence, record.key, None, None
-                )  # it was planned while this record was waiting
+                return Solved(sequence)  # it was planned while this record was waiting
             replaces = _succeeded(record.departed_from, profile)
             if replaces is not None:
                 if _teaches_nothing(replaces.plan.profile, profile):
-                    return Solved(sequence, record.key, replaces.plan, replaces)
+                    return Solved(sequence, replaces, replaces)
                 profile = largest(replaces.plan.profile, profile)
                 neighbours = [plan for plan in neighbours if plan is not replaces.plan]
             alone = make_plan(profile, alignment=self._alignment, planner=self._solver)
+            let_others_run()
             plan = settle(alone, neighbours, arena_bytes=arena_bytes, planner=self._solver)
+            let_others_run()
+            return Solved(sequence, self._cache.entry(record.key, plan), replaces)
         except Exception:
-            plan, replaces = None, None  # upstream, or the old plan, goes on serving
-        return Solved(sequence, record.key, plan, replaces)
+            return Solved(sequence)  # upstream, or the old plan, goes on serving
 
     def _take_up(self) -> None:
         """Put the plans that are ready into use."""
         for solved in self._planner.collect():
             self._in_work.discard(solved.sequence)
-            plan, old = solved.plan, solved.replaces
-            if plan is None or not self._backend.reserve(plan.arena_bytes):
+            entry, old = solved.entry, solved.replaces
+            if entry is None or not self._backend.reserve(self._lane, entry.plan.arena_bytes):
                 continue
-            if old is not None and plan is old.plan:
-                old.revisions += 1
+            if old is not None:
+                entry.revisions = old.revisions + 1
+            if entry is old:
                 continue
-            entry = self._cache.add(solved.key, plan, replaces=old)
-            entry.revisions = 0 if old is None else old.revisions + 1
-            self._latest = plan
-            self._plans += 1
-            self._reoptimizations += old is not None
+            self._cache.add(entry, replaces=old)
+            self.latest = entry.plan
+            self.plans += 1
+            self.reoptimizations += old is not None
 
     def wait(self, timeout: float | None) -> bool:
         """Wait until the plans being made are ready for the next step; return whether they are."""
@@ -277,107 +274,21 @@ class Controller:
 
     # ------------------------------------------------------------------------------------------------------- files
 
-    def save(self, path: str | os.PathLike[str], backend: str) -> None:
-        """Write the plans in use; see `save_plans`."""
+    def in_use(self) -> list[tuple[Hashable, Plan]]:
+        """Return the plans in use with their step keys, the least recently used first."""
         with self._mutex:
-            plans = [(entry.key, entry.plan) for entry in reversed(self._cache.entries())]
-        contextvars.Context().run(save_plans, path, plans, backend, self._alignment)
+            return [(entry.key, entry.plan) for entry in reversed(self._cache.entries())]
 
-    def load(self, path: str | os.PathLike[str], backend: str) -> None:
-        """Take plans from a file into use, in place of a warm-up; see `load_plans`.
-
-        Raises
-        ------
-        PoolError
-            There is no memory for their arena.
-        """
-        plans = contextvars.Context().run(load_plans, path, backend, self._alignment)
-        if not self._backend.reserve(max((plan.arena_bytes for _, plan in plans), default=0)):
-            raise PoolError(f"no memory for the arena that the plans of {os.fspath(path)} need")
+    def take(self, plans: list[tuple[Hashable, Plan]]) -> bool:
+        """Take plans into use, in place of a warm-up; False where there is no memory for their arena."""
+        if not self._backend.reserve(self._lane, max(plan.arena_bytes for _, plan in plans)):
+            return False
         with self._mutex:
             for key, plan in plans:
-                self._cache.add(key, plan)
-                self._latest = plan
+                self._cache.add(self._cache.entry(key, plan))
+                self.latest = plan
             self._warmup = 0
-
-    # ----------------------------------------------------------------------------------------------- interruptions
-
-    @property
-    def _interrupted(self) -> int:
-        return getattr(self._interruptions, "depth", 0)
-
-    def interrupt(self) -> None:
-        """Enter a part of the program, in this thread, whose requests go upstream and stay out of the record."""
-        self._interruptions.depth = self._interrupted + 1
-        self._backend.set_interrupted(True)
-
-    def resume(self) -> None:
-        """Leave the innermost interrupted part.
-
-        Raises
-        ------
-        PoolError
-            This thread is not in one.
-        """
-        if not self._interrupted:
-            raise PoolError("resume without interrupt: this thread is not in an interrupted part")
-        self._interruptions.depth -= 1
-        if not self._interrupted:
-            self._backend.set_interrupted(False)
-
-    # ------------------------------------------------------------------------------------------------------ answers
-
-    def profile(self) -> Profile:
-        """Return the profile of the last planned step.
-
-        Raises
-        ------
-        ProfileError
-            There is no plan yet.
-        """
-        return self.plan().profile
-
-    def plan(self) -> Plan:
-        """Return the plan that was made last.
-
-        Raises
-        ------
-        ProfileError
-            There is no plan yet.
-        """
-        if self._latest is None:
-            raise ProfileError(
-                "no plan yet: no step has passed after the warm-up and been followed by another"
-            )
-        return self._latest
-
-    def stats(self) -> Stats:
-        """Return a snapshot of the pool's counts."""
-        counters = self._backend.counters()
-        requests = dict(counters["requests"])
-        replayed = requests.pop("replayed")
-        latest = self._latest
-        return Stats(
-            replayed=replayed,
-            upstream=sum(requests.values()) - counters["guests"],
-            reasons={name: n for name, n in requests.items() if n},
-            plans=self._plans,
-            reoptimizations=self._reoptimizations,
-            reserved_bytes=counters["arena_bytes"] + counters["upstream_bytes"],
-            lower_bound=0 if latest is None else latest.placement.lower_bound,
-            **{name: counters[name] for name in _PASSED_ON},
-        )
-
-
-_PASSED_ON = (
-    "guests",
-    "smaller",
-    "missing",
-    "arena_bytes",
-    "live_bytes",
-    "peak_live_bytes",
-    "peak_reserved_bytes",
-)
+        return True
 
 
 def _count(name: str, value: object, least: int, what: str) -> int:
