@@ -40,6 +40,40 @@ cdef extern from "plan.hpp" namespace "stowplan::allocator" nogil:
     ctypedef shared_ptr[const CPlan] PlanPtr
 
 
+cdef extern from "diagnosis.hpp" namespace "stowplan::allocator" nogil:
+    cdef enum class Place(uint8_t):
+        upstream
+        planned
+        late
+
+    cdef cppclass LiveBlock:
+        int64_t size
+        int64_t stream
+        int64_t age
+        uint32_t request
+        uint32_t slot
+        Place place
+
+    cdef cppclass Largest:
+        size_t size()
+        const LiveBlock& at "operator[]" (size_t)
+
+    cdef cppclass Situation:
+        cbool in_step
+        uint32_t step
+        uint32_t requests
+        uint64_t tag
+        int64_t live_bytes
+        int64_t upstream_bytes
+        int64_t arena_bytes
+        Largest largest
+
+    cdef cppclass Failure:
+        uint64_t number
+        LiveBlock asked
+        Situation found
+
+
 cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
     const size_t kReasons
 
@@ -96,6 +130,8 @@ cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
         vector[uintptr_t] take_dead_arenas() except +
         const Counters& counters()
         void reset_peaks()
+        Situation situation()
+        const Failure& failure()
         vector[uint32_t] live_blocks() except +
         Range range_of(uint32_t)
         void assert_invariants() except +
@@ -109,6 +145,8 @@ cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
     StepOutcome host_end_step(HostMemory&) except +
     void host_set_timestamps(HostMemory&, cbool)
     Counters host_counters(HostMemory&)
+    Situation host_situation(HostMemory&)
+    Failure host_failure(HostMemory&)
     void host_reset_peaks(HostMemory&)
     void host_set_interrupted(HostMemory&, cbool)
     cbool host_reserve(HostMemory&, int64_t) except +
@@ -118,6 +156,7 @@ cdef extern from "device_pool.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass CDevicePool "stowplan::allocator::DevicePool":
         Grant request(int64_t, int64_t) except +
         void adopt(uint32_t, uintptr_t)
+        void note_failure(uint32_t)
         void release(uint32_t)
         cbool begin_step(PlanPtr, vector[PlanPtr]) except +
         StepOutcome end_step() except +
@@ -128,6 +167,8 @@ cdef extern from "device_pool.hpp" namespace "stowplan::allocator" nogil:
         cbool retire_idle_arena() except +
         vector[uintptr_t] take_dead_arenas() except +
         Counters counters()
+        Situation situation()
+        Failure failure()
 
 
 cdef extern from "profiler/numpy_capsule.hpp" namespace "stowplan::profiler":
@@ -217,6 +258,39 @@ cdef dict _counters(const Counters& counters):
     }
 
 
+_PLACES = ("upstream", "planned", "late")
+
+
+cdef dict _live_block(const LiveBlock& block):
+    return {
+        "size": block.size,
+        "stream": block.stream,
+        "age": block.age,
+        "request": block.request,
+        "slot": block.slot if block.place == Place.planned else None,
+        "place": _PLACES[<uint8_t>block.place],
+    }
+
+
+cdef dict _situation(const Situation& now):
+    return {
+        "in_step": now.in_step,
+        "step": now.step,
+        "requests": now.requests,
+        "tag": now.tag,
+        "live_bytes": now.live_bytes,
+        "upstream_bytes": now.upstream_bytes,
+        "arena_bytes": now.arena_bytes,
+        "largest": [_live_block(now.largest.at(i)) for i in range(now.largest.size())],
+    }
+
+
+cdef object _failure(const Failure& failure):
+    if failure.number == 0:
+        return None
+    return {"number": failure.number, "asked": _live_block(failure.asked), "found": _situation(failure.found)}
+
+
 cdef class Replay:
     """The bare replay core over addresses that nobody backs with memory: for tests and simulations."""
 
@@ -263,6 +337,12 @@ cdef class Replay:
     def counters(self):
         return _counters(self.core.counters())
 
+    def situation(self):
+        return _situation(self.core.situation())
+
+    def failure(self):
+        return _failure(self.core.failure())
+
     def ranges(self):
         """Return {block id: (begin, end)} of the live blocks."""
         return {i: (self.core.range_of(i).begin, self.core.range_of(i).end) for i in self.core.live_blocks()}
@@ -306,6 +386,14 @@ cdef class HostPool:
 
     def counters(self):
         return _counters(host_counters(self.memory[0]))
+
+    def situation(self):
+        """Return what fills the memory now; see allocator/core/diagnosis.hpp."""
+        return _situation(host_situation(self.memory[0]))
+
+    def failure(self):
+        """Return the last request that upstream had no memory for, and what it found; or None."""
+        return _failure(host_failure(self.memory[0]))
 
     def reset_peaks(self):
         host_reset_peaks(self.memory[0])
@@ -375,6 +463,7 @@ cdef class DevicePool:
     cdef readonly object upstream
     cdef object device_number, sampling, memory_pointer, unowned_memory, current_stream
     cdef object hooks_of_thread, hooked, told, synchronize
+    cdef public object failed  # f(error): a request of upstream's has failed; or None
     cdef stream_function stream_pointer
     cdef object hooks  # of the thread `hooks_thread`
     cdef uint64_t hooks_thread  # Python's number for a thread, which never comes again; 0 for none
@@ -454,8 +543,19 @@ cdef class DevicePool:
             lease.memory = self.ask(allocator, size)
         except Exception:
             if not self.give_back():
+                self.fail(lease)
                 raise
-            lease.memory = self.ask(allocator, size)
+            try:
+                lease.memory = self.ask(allocator, size)
+            except Exception:
+                self.fail(lease)
+                raise
+
+    cdef fail(self, Lease lease):
+        """Note what the failing request found, and have the error that is on its way say so."""
+        self.core.note_failure(lease.block)
+        if self.failed is not None:
+            self.failed(sys.exc_info()[1])
 
     cdef ask(self, allocator, size):
         memory = allocator(size)
@@ -513,6 +613,14 @@ cdef class DevicePool:
     def counters(self):
         """Return the core's counters."""
         return _counters(self.core.counters())
+
+    def situation(self):
+        """Return what fills the memory now; see allocator/core/diagnosis.hpp."""
+        return _situation(self.core.situation())
+
+    def failure(self):
+        """Return the last request that upstream had no memory for, and what it found; or None."""
+        return _failure(self.core.failure())
 
 
 @cython.final

@@ -48,6 +48,7 @@ from .cache import Entry, PlanCache
 from .neighbours import settle
 from .plan import Plan, largest, make_plan, same_structure
 from .planner import Planner, let_others_run
+from .report import Diagnosis, PlansInUse
 from .saved import load_plans, save_plans
 from .stats import Stats
 
@@ -81,6 +82,12 @@ class Backend(Protocol):
 
     def counters(self) -> dict[str, Any]:
         """Return the core's counters."""
+
+    def situation(self) -> dict[str, Any]:
+        """Return what fills the memory now."""
+
+    def failure(self) -> dict[str, Any] | None:
+        """Return the last request that upstream had no memory for, and what it found; None where there is none."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +156,7 @@ class Controller:
         self._steps = 0
         self._latest: Plan | None = None
         self._plans = self._reoptimizations = 0
+        self._diagnosis = Diagnosis(backend)
 
     # ------------------------------------------------------------------------------------------------------- steps
 
@@ -370,6 +378,18 @@ class Controller:
             lower_bound=0 if latest is None else latest.placement.lower_bound,
             **{name: counters[name] for name in _PASSED_ON},
         )
+
+    def report(self) -> dict[str, Any]:
+        """Return what fills the memory, and why requests were not replayed; see `Pool.report`."""
+        return contextvars.Context().run(self._diagnosis.report, self.stats(), self._in_use(), self._key)
+
+    def diagnose(self, error: BaseException) -> None:
+        """Have an error that a failure in the running step has caused say what the request found."""
+        contextvars.Context().run(self._diagnosis.explain, error, self._in_use(), self._key)
+
+    def _in_use(self) -> PlansInUse:
+        with self._mutex:
+            return [(entry.key, entry.tag, entry.plan) for entry in self._cache.entries()]
 
 
 _PASSED_ON = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -13,6 +14,10 @@ from .pool import Pool
 
 DEVICE_ALIGNMENT = 512
 """Bytes; what CuPy's own pool rounds to, and what CUDA aligns to."""
+
+
+CUDA_OUT_OF_MEMORY = 2
+"""cudaErrorMemoryAllocation: the status of the error that an upstream without a pool raises."""
 
 
 class CupyPool(Pool):
@@ -120,6 +125,7 @@ class CupyPool(Pool):
         if device not in self._devices:
             pool = self._make_pool(device)
             controller = Controller(pool, alignment=DEVICE_ALIGNMENT, **self._options)
+            pool.failed = _diagnosis(controller)
             self._devices.setdefault(device, (pool, controller))
         return self._devices[device]
 
@@ -195,6 +201,19 @@ class CupyPool(Pool):
     def get_limit(self) -> int:
         """Return upstream's limit in bytes, 0 for none."""
         return int(self._upstream.get_limit()) if hasattr(self._upstream, "get_limit") else 0
+
+
+def _diagnosis(controller: Controller) -> Callable[[BaseException], None]:
+    """Return what has an error of upstream's say what its request found. Weak: the controller holds the pool."""
+    diagnose = weakref.WeakMethod(controller.diagnose)
+
+    def failed(error: BaseException) -> None:
+        method = diagnose()
+        out_of_memory = isinstance(error, MemoryError) or getattr(error, "status", None) == CUDA_OUT_OF_MEMORY
+        if method is not None and out_of_memory:
+            method(error)
+
+    return failed
 
 
 def _owner(upstream: Any) -> Any:

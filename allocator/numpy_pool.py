@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
 from typing import Any
 
 from ..errors import PoolError
@@ -75,7 +76,11 @@ class NumpyPool(Pool):
         self._outer = _recorder.set_handler(self._host.handler)
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, MemoryError):
+            self._only.diagnose(error)
         _recorder.set_handler(self._outer)
         self._outer = None
 

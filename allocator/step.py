@@ -26,6 +26,8 @@ class Step:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if isinstance(error, MemoryError):
+            self._controller.diagnose(error)
         self._controller.end_step(failed=kind is not None)
 
 

@@ -24,6 +24,10 @@ class DevicePool {
     std::lock_guard<profiler::SpinLock> lock(lock_);
     replay_.adopt(id, address);
   }
+  void note_failure(BlockId id) {
+    std::lock_guard<profiler::SpinLock> lock(lock_);
+    replay_.note_failure(id);
+  }
   void release(BlockId id) {
     std::lock_guard<profiler::SpinLock> lock(lock_);
     replay_.release(id);
@@ -66,6 +70,14 @@ class DevicePool {
   Counters counters() {
     std::lock_guard<profiler::SpinLock> lock(lock_);
     return replay_.counters();
+  }
+  Situation situation() {
+    std::lock_guard<profiler::SpinLock> lock(lock_);
+    return replay_.situation();
+  }
+  Failure failure() {
+    std::lock_guard<profiler::SpinLock> lock(lock_);
+    return replay_.failure();
   }
 
  private:

@@ -70,6 +70,14 @@ Counters host_counters(HostMemory& memory) {
   return memory.locked([](HostReplay& replay) { return replay.counters(); });
 }
 
+Situation host_situation(HostMemory& memory) {
+  return memory.locked([](HostReplay& replay) { return replay.situation(); });
+}
+
+Failure host_failure(HostMemory& memory) {
+  return memory.locked([](HostReplay& replay) { return replay.failure(); });
+}
+
 void host_reset_peaks(HostMemory& memory) {
   memory.locked([](HostReplay& replay) { replay.reset_peaks(); });
 }

@@ -56,6 +56,8 @@ bool host_begin_step(HostMemory& memory, const PlanPtr& plan, const std::vector<
 StepOutcome host_end_step(HostMemory& memory);
 void host_set_timestamps(HostMemory& memory, bool on);
 Counters host_counters(HostMemory& memory);
+Situation host_situation(HostMemory& memory);
+Failure host_failure(HostMemory& memory);
 void host_reset_peaks(HostMemory& memory);
 
 void host_set_interrupted(HostMemory& memory, bool interrupted);

@@ -58,7 +58,7 @@ Grant Replay::request(Bytes size, Stream stream, ThreadId thread) {
       grant = serve_planned(k, block);
     }
   }
-  note_peaks();
+  if (grant.address != 0) note_peaks();  // else adopt() does, if there is memory for it
   if (kDebug) assert_invariants();
   return grant;
 }
@@ -143,9 +143,15 @@ void Replay::find_holes() {
   }
 }
 
-void Replay::adopt(BlockId id, std::uintptr_t address) { blocks_[id].address = address; }
+void Replay::adopt(BlockId id, std::uintptr_t address) {
+  blocks_[id].address = address;
+  note_peaks();
+}
 
-void Replay::cancel(BlockId id) { release(id); }
+void Replay::cancel(BlockId id) {
+  note_failure(id);
+  release(id);
+}
 
 bool Replay::release(BlockId id) {
   const Block block = blocks_[id];
@@ -365,6 +371,42 @@ void Replay::note_peaks() {
 void Replay::reset_peaks() {
   counters_.peak_live_bytes = counters_.live_bytes;
   counters_.peak_reserved_bytes = counters_.arena_bytes + counters_.upstream_bytes;
+}
+
+// --------------------------------------------------------------------------------------------------- diagnosis
+
+LiveBlock Replay::describe(const Block& block) const {
+  const Place place = block.where == Where::slot   ? Place::planned
+                      : block.where == Where::late ? Place::late
+                                                   : Place::upstream;
+  const RequestNumber slot = place == Place::planned ? block.slot : kNoRequest;
+  return {block.size, block.stream, recorder_.age(block.birth), block.birth.request, slot, place};
+}
+
+Situation Replay::situation() const {
+  Situation now;
+  now.in_step = recorder_.in_step();
+  now.step = recorder_.step();
+  now.requests = recorder_.requests();
+  now.tag = plan_ == nullptr ? 0 : plan_->tag;
+  now.live_bytes = counters_.live_bytes;
+  now.upstream_bytes = counters_.upstream_bytes;
+  now.arena_bytes = counters_.arena_bytes;
+  for (BlockId id = 0; id < blocks_.extent(); ++id) {
+    const Block& block = blocks_[id];
+    const bool unanswered = block.where == Where::upstream && block.address == 0;
+    if (block.where != Where::nowhere && !unanswered) now.largest.offer(describe(block));
+  }
+  return now;
+}
+
+void Replay::note_failure(BlockId id) {
+  const Block& block = blocks_[id];
+  ++failure_.number;
+  failure_.asked = describe(block);
+  failure_.found = situation();
+  failure_.found.live_bytes -= block.size;
+  failure_.found.upstream_bytes -= block.size;
 }
 
 // -------------------------------------------------------------------------------------------------- invariants

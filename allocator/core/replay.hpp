@@ -52,6 +52,7 @@
 #include <vector>
 
 #include "block_table.hpp"
+#include "diagnosis.hpp"
 #include "holes.hpp"
 #include "host_memory.hpp"
 #include "plan.hpp"
@@ -124,7 +125,7 @@ class Replay {
   // The service that HostMemory asks (host_memory.hpp).
   Grant request(Bytes size, Stream stream, ThreadId thread);
   void adopt(BlockId id, std::uintptr_t address);
-  void cancel(BlockId id);
+  void cancel(BlockId id);  // upstream has no memory: a failure to be noted
   bool release(BlockId id);
   Bytes size_of(BlockId id) const { return blocks_[id].size; }
 
@@ -151,6 +152,11 @@ class Replay {
 
   const Counters& counters() const { return counters_; }
   void reset_peaks();
+
+  // What the last request that upstream had no memory for was, and found; what it would find now.
+  void note_failure(BlockId id);
+  const Failure& failure() const { return failure_; }
+  Situation situation() const;
 
   // Every live block, for tests and invariants: disjoint address ranges.
   std::vector<profiler::BlockId> live_blocks() const;
@@ -191,6 +197,7 @@ class Replay {
   void process_due(RequestNumber k);
   void make_late(BlockId id);
   void note_peaks();
+  LiveBlock describe(const Block& block) const;
 
   StepRecorder recorder_;
   profiler::BlockTable<Block> blocks_;
@@ -201,6 +208,7 @@ class Replay {
   std::vector<Arena> arenas_;     // the last one is current
   std::optional<Holes> holes_;  // of the current arena; kept from the first guest of a step to its end
   Counters counters_;
+  Failure failure_;
 
   const Bytes unit_;
   std::optional<Stream> arena_stream_;
