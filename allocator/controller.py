@@ -149,6 +149,8 @@ class Controller:
         self._mutex = threading.Lock()
         self._interruptions = threading.local()
         self._key: Hashable = None
+        self._thread: int | None = None  # that runs the step
+        self._refusal: str | None = None
         self._record: Record | None = None
         self._seen: deque[int] = deque(maxlen=REMEMBERED)
         self._in_work: set[int] = set()
@@ -166,8 +168,10 @@ class Controller:
         Raises
         ------
         PoolError
-            A step is running already, or this thread is in an interrupted part.
+            A step is running already, or this thread is in an interrupted part, or the pool refuses steps.
         """
+        if self._refusal is not None:
+            raise PoolError(self._refusal)
         if self._interrupted:
             raise PoolError("a step cannot begin in an interrupted part: resume first")
         with self._mutex:
@@ -177,7 +181,7 @@ class Controller:
             if not self._backend.begin_step(likely, variants):
                 raise PoolError("a step is running already: steps do not nest")
             self._backend.set_timestamps(likely is None or self._record is not None)
-            self._key = key
+            self._key, self._thread = key, threading.get_ident()
 
     def end_step(self, failed: bool) -> None:
         """End the step; `failed` where an exception left it, so that it says nothing about the next.
@@ -190,6 +194,7 @@ class Controller:
 
     def _end_step(self, failed: bool) -> None:
         events, complete, clean, tag = self._backend.end_step()
+        self._thread = None
         followed = self._cache.get(tag)
         if followed is not None:
             self._cache.follow(followed)
@@ -285,6 +290,33 @@ class Controller:
         with self._mutex:
             contextvars.Context().run(self._take_up)
         return ready
+
+    # ------------------------------------------------------------------------------------------------------- forks
+
+    def lock(self) -> None:
+        """Keep other threads out, until `unlock`."""
+        self._mutex.acquire()
+
+    def unlock(self) -> None:
+        """Let other threads in again."""
+        self._mutex.release()
+
+    def begin_anew(self) -> None:
+        """Forget what threads were doing that are not in this process; see `forking`."""
+        self._planner = Planner()
+        self._in_work.clear()
+        if self._thread not in (None, threading.get_ident()):
+            contextvars.Context().run(self._backend.end_step)
+            self._thread = self._record = None
+
+    @property
+    def was_used(self) -> bool:
+        """Whether there has been a request."""
+        return any(self._backend.counters()["requests"].values())
+
+    def refuse(self, why: str) -> None:
+        """Let no further step begin."""
+        self._refusal = why
 
     # ------------------------------------------------------------------------------------------------------- files
 

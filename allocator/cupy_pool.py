@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import PoolError
 from ._core import DevicePool, DeviceRouter
 from .controller import Controller
+from .forking import watch
 from .pool import Pool
 
 DEVICE_ALIGNMENT = 512
@@ -18,6 +19,11 @@ DEVICE_ALIGNMENT = 512
 
 CUDA_OUT_OF_MEMORY = 2
 """cudaErrorMemoryAllocation: the status of the error that an upstream without a pool raises."""
+
+FORKED = (
+    "this process was forked from one that had used the pool, and CUDA does not survive a fork: start workers with "
+    "multiprocessing's start method 'spawn' or 'forkserver', or fork before the first array is made"
+)
 
 
 class CupyPool(Pool):
@@ -44,7 +50,7 @@ class CupyPool(Pool):
     Raises
     ------
     PoolError
-        An argument is out of range, a step begins within a step.
+        An argument is out of range, a step begins within a step, or in a fork of a process that has used the pool.
     UnknownSolverError
         There is no such solver.
     ImportError
@@ -98,6 +104,7 @@ class CupyPool(Pool):
             self.malloc = DeviceRouter(current_device, self._pool_of).malloc
         else:
             self.malloc = self._pool_of(device).malloc
+        watch(self)
 
     def serving(self) -> AbstractContextManager[Any]:
         """Return a context manager in which the pool is this thread's allocator: `cupy.cuda.using_allocator`."""
@@ -148,6 +155,15 @@ class CupyPool(Pool):
 
     def _controller(self) -> Controller:
         return self._controller_of(self._current_device())
+
+    def _controllers(self) -> list[Controller]:
+        return [controller for _, controller in self._devices.values()]
+
+    def _begin_anew(self) -> None:
+        super()._begin_anew()
+        for controller in self._controllers():
+            if controller.was_used:
+                controller.refuse(FORKED)
 
     def _backend(self) -> str:
         if not _has_driver():

@@ -11,6 +11,7 @@ from ..profiler import _recorder
 from ..profiler.numpy_recorder import default_handler
 from ._core import HostPool
 from .controller import Controller
+from .forking import watch
 from .pool import Pool
 
 HOST_ALIGNMENT = 64
@@ -42,7 +43,7 @@ class NumpyPool(Pool):
     Raises
     ------
     PoolError
-        `warmup` is negative; the pool is entered twice; a step begins within a step.
+        `warmup` is negative; the pool is entered twice, or left where it does not serve; a step begins within a step.
     UnknownSolverError
         There is no such solver.
 
@@ -69,10 +70,11 @@ class NumpyPool(Pool):
             self._host, warmup=warmup, alignment=HOST_ALIGNMENT, planner=planner, max_plans=max_plans
         )
         self._outer: Any = None
+        watch(self)
 
     def __enter__(self) -> NumpyPool:
         if self._outer is not None:
-            raise PoolError("this pool is entered already")
+            raise PoolError("this pool is entered already: it serves one thread or task at a time")
         self._outer = _recorder.set_handler(self._host.handler)
         return self
 
@@ -81,15 +83,31 @@ class NumpyPool(Pool):
     ) -> None:
         if isinstance(error, MemoryError):
             self._only.diagnose(error)
+        if not self._serves_here():
+            raise PoolError(
+                "this pool does not serve here: leave it in the thread or task that entered it, "
+                "and leave pools that were entered after it first"
+            )
         _recorder.set_handler(self._outer)
         self._outer = None
 
     def serving(self) -> AbstractContextManager[Any]:
         """Return a context manager in which the pool serves this thread: itself, or nothing where it is entered."""
-        return nullcontext() if _recorder.current_handler() is self._host.handler else self
+        return nullcontext() if self._serves_here() else self
+
+    def _serves_here(self) -> bool:
+        return _recorder.current_handler() is self._host.handler
+
+    def _begin_anew(self) -> None:
+        super()._begin_anew()
+        if not self._serves_here():
+            self._outer = None  # the thread that entered it is not there
 
     def _controller(self) -> Controller:
         return self._only
+
+    def _controllers(self) -> list[Controller]:
+        return [self._only]
 
     def _backend(self) -> str:
         return "numpy"

@@ -28,12 +28,20 @@ class Pool(ABC):
         """Return what decides for this thread's current device."""
 
     @abstractmethod
+    def _controllers(self) -> list[Controller]:
+        """Return what decides for each of the pool's devices."""
+
+    @abstractmethod
     def _backend(self) -> str:
         """Say what plans are made for: a plan file for something else is refused."""
 
     @abstractmethod
     def serving(self) -> AbstractContextManager[Any]:
         """Return a context manager in which the pool serves this thread, whether it did before or not."""
+
+    def _begin_anew(self) -> None:
+        for controller in self._controllers():
+            controller.begin_anew()
 
     def step(self, key: Hashable = None) -> Step:
         """Return a context manager around one step, the code that repeats, on the current device.
