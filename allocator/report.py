@@ -143,7 +143,7 @@ def report_text(data: dict[str, Any]) -> str:
     step, requests = data["step"], data["replayed"] + data["guests"] + data["upstream"]
     where = "in step" if step["running"] else "before step"
     lines = [
-        f"{where} {_step(step['number'], step['key'] if step['running'] else None)}, {len(data['plans'])} plans",
+        f"{where} {_step(step['number'], step['key'] if step['running'] else None)}; plans: {len(data['plans'])}",
         f"  live           {data['live_bytes']:>16,} bytes, {data['peak_live_bytes']:,} at the most",
         f"  planned        {data['planned_bytes']:>16,} bytes, by the largest plan",
         f"  reserved       {data['reserved_bytes']:>16,} bytes: arena {data['arena_bytes']:,}, "

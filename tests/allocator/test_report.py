@@ -97,7 +97,7 @@ def test_the_report_as_text() -> None:
             inside = np.ones(5000)
             text = pool.report()
         after = pool.report()
-    assert "in step 5 (key 'train'), 1 plans" in text
+    assert "in step 5 (key 'train'); plans: 1" in text
     for word in ("live ", "planned ", "reserved ", "lower bound ", "fragmentation "):
         assert word in text
     assert "no_plan " in text
