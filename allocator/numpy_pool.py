@@ -50,6 +50,7 @@ class NumpyPool(Pool):
     Examples
     --------
     >>> import numpy as np
+    >>> from stowplan import NumpyPool
     >>> pool = NumpyPool(warmup=0)
     >>> with pool:
     ...     for _ in range(5):

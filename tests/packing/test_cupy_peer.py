@@ -43,7 +43,7 @@ def modelled(program: list[list[int]]) -> list[int]:
 
 
 def test_the_same_bytes_after_every_request() -> None:
-    programs = [program_without_ties(seed) for seed in range(10)]
+    programs = [program_without_ties("cupy", seed) for seed in range(10)]
     assert total_bytes(*programs) == [modelled(program) for program in programs]
 
 
