@@ -1,4 +1,4 @@
-"""When to record, when to plan, when to replay: the states of a pool, for every backend.
+"""When to record, when to plan, when to replay: the states of one lane of a pool, for every backend.
 
 ::
 
@@ -29,17 +29,16 @@ Nothing here raises because of what the program did: a plan is an optimization.
 from __future__ import annotations
 
 import contextvars
-import os
 import threading
 from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import PoolError, ProfileError
+from ..errors import PoolError
 from ..packing.registry import find
 from ..profiler import Profile, StepLog
 from ..profiler.steps import profile_step
@@ -48,9 +47,6 @@ from .cache import Entry, PlanCache
 from .neighbours import settle
 from .plan import Plan, largest, make_plan, same_structure
 from .planner import Planner, let_others_run
-from .report import Diagnosis, PlansInUse
-from .saved import load_plans, save_plans
-from .stats import Stats
 
 UNPROVEN = 2
 """Plans that may be made without having been replayed in full, before a record has to be seen twice."""
@@ -63,31 +59,22 @@ REMEMBERED = 64
 
 
 class Backend(Protocol):
-    """The compiled half of a pool: a replay core with memory behind it."""
+    """The compiled half of a pool: lanes with memory behind them (allocator/core/lanes.hpp)."""
 
-    def begin_step(self, plan: CorePlan | None, others: PlanSet) -> bool:
-        """Start a step in this thread that is expected to follow `plan`; False where one is running."""
+    def begin_step(self, lane: int, plan: CorePlan | None, others: PlanSet) -> None:
+        """Start a lane's part of a step that is expected to follow `plan`."""
 
-    def end_step(self) -> tuple[npt.NDArray[np.void], bool, bool, int]:
+    def end_step(self, lane: int) -> tuple[npt.NDArray[np.void], bool, bool, int]:
         """Return (events, complete, clean, tag of the plan followed)."""
 
-    def set_interrupted(self, interrupted: bool) -> None:
-        """Send this thread's requests upstream, if the running step is its own."""
+    def set_timestamps(self, lane: int, on: bool) -> None:
+        """Note the wall clock of a lane's events, and keep the log even of a clean step; or neither."""
 
-    def set_timestamps(self, on: bool) -> None:
-        """Note the wall clock of events, and keep the log even of a clean step; or neither."""
+    def reserve(self, lane: int, size: int) -> bool:
+        """Make a lane's arena at least this large; False where upstream has no memory for it."""
 
-    def reserve(self, size: int) -> bool:
-        """Make the arena at least this large; False where upstream has no memory for it."""
-
-    def counters(self) -> dict[str, Any]:
-        """Return the core's counters."""
-
-    def situation(self) -> dict[str, Any]:
-        """Return what fills the memory now."""
-
-    def failure(self) -> dict[str, Any] | None:
-        """Return the last request that upstream had no memory for, and what it found; None where there is none."""
+    def arena_bytes(self, lane: int) -> int:
+        """Return the size of a lane's arena."""
 
 
 @dataclass(frozen=True)
@@ -112,12 +99,14 @@ class Solved:
 
 
 class Controller:
-    """The states of a pool.
+    """The states of one lane.
 
     Parameters
     ----------
     backend
         What serves the requests.
+    lane
+        Its number for the lane.
     warmup
         Steps to let pass before recording.
     alignment
@@ -133,55 +122,50 @@ class Controller:
         `warmup` is negative, `max_plans` is not positive, or either is not an integer.
     UnknownSolverError
         There is no such solver.
+
+    Attributes
+    ----------
+    key
+        Of the running step, or of the last one.
+    latest
+        The plan that was made last, or None.
+    plans, reoptimizations
+        Plans made, and of these the ones that took another's place.
     """
 
     def __init__(
-        self, backend: Backend, *, warmup: int, alignment: int, planner: str, max_plans: int
+        self, backend: Backend, lane: int, *, warmup: int, alignment: int, planner: str, max_plans: int
     ) -> None:
         self._warmup = _count("warmup", warmup, 0, "a number of steps")
         if planner != "auto":
             find(planner)
         self._backend = backend
+        self._lane = lane
         self._alignment = alignment
         self._solver = planner
         self._cache = PlanCache(_count("max_plans", max_plans, 1, "a number of plans"))
         self._planner: Planner[Solved] = Planner()
         self._mutex = threading.Lock()
-        self._interruptions = threading.local()
-        self._key: Hashable = None
-        self._thread: int | None = None  # that runs the step
-        self._refusal: str | None = None
+        self.key: Hashable = None
         self._record: Record | None = None
         self._seen: deque[int] = deque(maxlen=REMEMBERED)
         self._in_work: set[int] = set()
         self._unproven = 0
         self._steps = 0
-        self._latest: Plan | None = None
-        self._plans = self._reoptimizations = 0
-        self._diagnosis = Diagnosis(backend)
+        self.latest: Plan | None = None
+        self.plans = self.reoptimizations = 0
 
     # ------------------------------------------------------------------------------------------------------- steps
 
     def begin_step(self, key: Hashable) -> None:
-        """Start a step in this thread.
-
-        Raises
-        ------
-        PoolError
-            A step is running already, or this thread is in an interrupted part, or the pool refuses steps.
-        """
-        if self._refusal is not None:
-            raise PoolError(self._refusal)
-        if self._interrupted:
-            raise PoolError("a step cannot begin in an interrupted part: resume first")
+        """Start the lane's part of a step."""
         with self._mutex:
             contextvars.Context().run(self._take_up)
-            self._backend.reserve(self._cache.arena_bytes)  # it may have been given back
+            self._backend.reserve(self._lane, self._cache.arena_bytes)  # it may have been given back
             likely, variants = self._cache.likely(key)
-            if not self._backend.begin_step(likely, variants):
-                raise PoolError("a step is running already: steps do not nest")
-            self._backend.set_timestamps(likely is None or self._record is not None)
-            self._key, self._thread = key, threading.get_ident()
+            self._backend.begin_step(self._lane, likely, variants)
+            self._backend.set_timestamps(self._lane, likely is None or self._record is not None)
+            self.key = key
 
     def end_step(self, failed: bool) -> None:
         """End the step; `failed` where an exception left it, so that it says nothing about the next.
@@ -193,8 +177,7 @@ class Controller:
             contextvars.Context().run(self._end_step, failed)
 
     def _end_step(self, failed: bool) -> None:
-        events, complete, clean, tag = self._backend.end_step()
-        self._thread = None
+        events, complete, clean, tag = self._backend.end_step(self._lane)
         followed = self._cache.get(tag)
         if followed is not None:
             self._cache.follow(followed)
@@ -208,12 +191,12 @@ class Controller:
         log = StepLog(events)
         if record is not None and complete:
             self._learn(record, log)
-            if record.key == self._key and record.log.equals(log):
+            if record.key == self.key and record.log.equals(log):
                 return
         if self._warmup > 0:
             self._warmup -= usable
         elif usable and not clean and self._is_due(followed):
-            self._record = Record(self._key, log, followed)
+            self._record = Record(self.key, log, followed)
 
     def _is_due(self, entry: Entry | None) -> bool:
         """Whether a plan that did not serve a step may be succeeded now."""
@@ -227,7 +210,7 @@ class Controller:
         if sequence in self._in_work or (self._unproven >= UNPROVEN and not repeated):
             return
         neighbours = [entry.plan for entry in self._cache.entries()]
-        arena_bytes = self._backend.counters()["arena_bytes"]
+        arena_bytes = self._backend.arena_bytes(self._lane)
         self._unproven += 1
         self._in_work.add(sequence)
         variants = self._cache.variants(record.key)
@@ -273,16 +256,16 @@ class Controller:
         for solved in self._planner.collect():
             self._in_work.discard(solved.sequence)
             entry, old = solved.entry, solved.replaces
-            if entry is None or not self._backend.reserve(entry.plan.arena_bytes):
+            if entry is None or not self._backend.reserve(self._lane, entry.plan.arena_bytes):
                 continue
             if old is not None:
                 entry.revisions = old.revisions + 1
             if entry is old:
                 continue
             self._cache.add(entry, replaces=old)
-            self._latest = entry.plan
-            self._plans += 1
-            self._reoptimizations += old is not None
+            self.latest = entry.plan
+            self.plans += 1
+            self.reoptimizations += old is not None
 
     def wait(self, timeout: float | None) -> bool:
         """Wait until the plans being made are ready for the next step; return whether they are."""
@@ -301,138 +284,36 @@ class Controller:
         """Let other threads in again."""
         self._mutex.release()
 
-    def begin_anew(self) -> None:
-        """Forget what threads were doing that are not in this process; see `forking`."""
+    def begin_anew(self, *, in_step: bool) -> None:
+        """Forget what threads were doing that a fork has left behind: making plans, and, where so, the running step."""
         self._planner = Planner()
         self._in_work.clear()
-        if self._thread not in (None, threading.get_ident()):
-            contextvars.Context().run(self._backend.end_step)
-            self._thread = self._record = None
-
-    @property
-    def was_used(self) -> bool:
-        """Whether there has been a request."""
-        return any(self._backend.counters()["requests"].values())
-
-    def refuse(self, why: str) -> None:
-        """Let no further step begin."""
-        self._refusal = why
+        if in_step:
+            contextvars.Context().run(self._backend.end_step, self._lane)
+            self._record = None
 
     # ------------------------------------------------------------------------------------------------------- files
 
-    def save(self, path: str | os.PathLike[str], backend: str) -> None:
-        """Write the plans in use; see `save_plans`."""
+    def in_use(self) -> list[Entry]:
+        """Return the plans in use, the least recently used first."""
         with self._mutex:
-            plans = [(entry.key, entry.plan) for entry in reversed(self._cache.entries())]
-        contextvars.Context().run(save_plans, path, plans, backend, self._alignment)
+            return self._cache.entries()[::-1]
 
-    def load(self, path: str | os.PathLike[str], backend: str) -> None:
-        """Take plans from a file into use, in place of a warm-up; see `load_plans`.
+    @property
+    def lower_bound(self) -> int:
+        """The largest of the plans' lower bounds, in bytes; 0 where there is no plan."""
+        return self._cache.lower_bound
 
-        Raises
-        ------
-        PoolError
-            There is no memory for their arena.
-        """
-        plans = contextvars.Context().run(load_plans, path, backend, self._alignment)
-        if not self._backend.reserve(max((plan.arena_bytes for _, plan in plans), default=0)):
-            raise PoolError(f"no memory for the arena that the plans of {os.fspath(path)} need")
+    def take(self, plans: list[tuple[Hashable, Plan]]) -> bool:
+        """Take plans into use, in place of a warm-up; False where there is no memory for their arena."""
+        if not self._backend.reserve(self._lane, max(plan.arena_bytes for _, plan in plans)):
+            return False
         with self._mutex:
             for key, plan in plans:
                 self._cache.add(self._cache.entry(key, plan))
-                self._latest = plan
+                self.latest = plan
             self._warmup = 0
-
-    # ----------------------------------------------------------------------------------------------- interruptions
-
-    @property
-    def _interrupted(self) -> int:
-        return getattr(self._interruptions, "depth", 0)
-
-    def interrupt(self) -> None:
-        """Enter a part of the program, in this thread, whose requests go upstream and stay out of the record."""
-        self._interruptions.depth = self._interrupted + 1
-        self._backend.set_interrupted(True)
-
-    def resume(self) -> None:
-        """Leave the innermost interrupted part.
-
-        Raises
-        ------
-        PoolError
-            This thread is not in one.
-        """
-        if not self._interrupted:
-            raise PoolError("resume without interrupt: this thread is not in an interrupted part")
-        self._interruptions.depth -= 1
-        if not self._interrupted:
-            self._backend.set_interrupted(False)
-
-    # ------------------------------------------------------------------------------------------------------ answers
-
-    def profile(self) -> Profile:
-        """Return the profile of the last planned step.
-
-        Raises
-        ------
-        ProfileError
-            There is no plan yet.
-        """
-        return self.plan().profile
-
-    def plan(self) -> Plan:
-        """Return the plan that was made last.
-
-        Raises
-        ------
-        ProfileError
-            There is no plan yet.
-        """
-        if self._latest is None:
-            raise ProfileError(
-                "no plan yet: no step has passed after the warm-up and been followed by another"
-            )
-        return self._latest
-
-    def stats(self) -> Stats:
-        """Return a snapshot of the pool's counts."""
-        counters = self._backend.counters()
-        requests = dict(counters["requests"])
-        replayed = requests.pop("replayed")
-        latest = self._latest
-        return Stats(
-            replayed=replayed,
-            upstream=sum(requests.values()) - counters["guests"],
-            reasons={name: n for name, n in requests.items() if n},
-            plans=self._plans,
-            reoptimizations=self._reoptimizations,
-            reserved_bytes=counters["arena_bytes"] + counters["upstream_bytes"],
-            lower_bound=0 if latest is None else latest.placement.lower_bound,
-            **{name: counters[name] for name in _PASSED_ON},
-        )
-
-    def report(self) -> dict[str, Any]:
-        """Return what fills the memory, and why requests were not replayed; see `Pool.report`."""
-        return contextvars.Context().run(self._diagnosis.report, self.stats(), self._in_use(), self._key)
-
-    def diagnose(self, error: BaseException) -> None:
-        """Have an error that a failure in the running step has caused say what the request found."""
-        contextvars.Context().run(self._diagnosis.explain, error, self._in_use(), self._key)
-
-    def _in_use(self) -> PlansInUse:
-        with self._mutex:
-            return [(entry.key, entry.tag, entry.plan) for entry in self._cache.entries()]
-
-
-_PASSED_ON = (
-    "guests",
-    "smaller",
-    "missing",
-    "arena_bytes",
-    "live_bytes",
-    "peak_live_bytes",
-    "peak_reserved_bytes",
-)
+        return True
 
 
 def _count(name: str, value: object, least: int, what: str) -> int:

@@ -8,16 +8,20 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from ..errors import PoolError
-from ._core import DevicePool, DeviceRouter
-from .controller import Controller
+from ._core import DevicePool, DeviceRouter, Lease
+from .device_streams import DeviceStreams, Streams
 from .forking import watch
+from .lanes import Lanes
 from .pool import Pool
 
 DEVICE_ALIGNMENT = 512
 """Bytes; what CuPy's own pool rounds to, and what CUDA aligns to."""
 
 
-CUDA_OUT_OF_MEMORY = 2
+PER_THREAD = 2
+"""CUDA's handle of the default stream that each thread has for itself."""
+
+OUT_OF_MEMORY = 2
 """cudaErrorMemoryAllocation: the status of the error that an upstream without a pool raises."""
 
 FORKED = (
@@ -95,9 +99,9 @@ class CupyPool(Pool):
         self._sampling = cupy.cuda.malloc_managed if sample == "managed" else self._allocate
         self._options: dict[str, Any] = {"warmup": warmup, "planner": planner, "max_plans": max_plans}
         self._device = device
-        self._devices: dict[int, tuple[DevicePool, Controller]] = {}
+        self._devices: dict[int, tuple[DevicePool, Lanes]] = {}
         if device is None:
-            self._controller_of(0)  # checks the options
+            self._on(0)  # checks the options
             # Where CuPy exports its C functions they are called: a request then runs none of Python's bytecode.
             exported = getattr(cupy.cuda.device, "__pyx_capi__", {})
             current_device = exported.get("get_device_id", cupy.cuda.device.get_device_id)
@@ -125,19 +129,15 @@ class CupyPool(Pool):
     def _pool_of(self, device: int) -> DevicePool:
         return self._on(device)[0]
 
-    def _controller_of(self, device: int) -> Controller:
-        return self._on(device)[1]
-
-    def _on(self, device: int) -> tuple[DevicePool, Controller]:
+    def _on(self, device: int) -> tuple[DevicePool, Lanes]:
         if device not in self._devices:
             pool = self._make_pool(device)
-            controller = Controller(pool, alignment=DEVICE_ALIGNMENT, **self._options)
-            pool.failed = _diagnosis(controller)
-            self._devices.setdefault(device, (pool, controller))
+            lanes = Lanes(pool, alignment=DEVICE_ALIGNMENT, **self._options)
+            pool.failed = _diagnosis(lanes)
+            self._devices.setdefault(device, (pool, lanes))
         return self._devices[device]
 
     def _make_pool(self, device: int) -> DevicePool:
-        import cupy
         from cupy.cuda import MemoryPointer, UnownedMemory, memory_hook
 
         return DevicePool(
@@ -146,24 +146,27 @@ class CupyPool(Pool):
             self._sampling,
             MemoryPointer,
             UnownedMemory,
-            _current_stream() if _has_driver() else None,
+            self._streams(device),
             memory_hook.get_memory_hooks,
             _malloc_watched,
             _tell_freed,
-            cupy.cuda.runtime.deviceSynchronize if _has_driver() else None,
         )
 
-    def _controller(self) -> Controller:
-        return self._controller_of(self._current_device())
+    def _streams(self, device: int) -> Streams | None:
+        """Return the device's streams; None where there is no driver, and so no streams."""
+        return DeviceStreams(device) if _has_driver() else None
 
-    def _controllers(self) -> list[Controller]:
-        return [controller for _, controller in self._devices.values()]
+    def _lanes(self) -> Lanes:
+        return self._on(self._current_device())[1]
+
+    def _all_lanes(self) -> list[Lanes]:
+        return [lanes for _, lanes in list(self._devices.values())]
 
     def _begin_anew(self) -> None:
         super()._begin_anew()
-        for controller in self._controllers():
-            if controller.was_used:
-                controller.refuse(FORKED)
+        for pool, lanes in self._devices.values():
+            if any(pool.counters()["requests"].values()):
+                lanes.refuse(FORKED)
 
     def _backend(self) -> str:
         if not _has_driver():
@@ -172,6 +175,35 @@ class CupyPool(Pool):
 
         # Another model has other workspaces.
         return f"cupy: {cupy.cuda.runtime.getDeviceProperties(self._current_device())['name'].decode()}"
+
+    # ----------------------------------------------------------------------------------------------------- streams
+
+    def record_stream(self, array: Any, stream: Any) -> None:
+        """Say that an array is used on another stream than the one that was current when it was made.
+
+        When its memory is free, nobody is given it before that stream is done with all that it had been given by then:
+        the pool records an event there, and whatever takes the place waits for it. Without such a word the pool knows
+        of the array's own stream alone, as `cupy.cuda.MemoryPool` does; a program must then itself see to it that the
+        other one is done before it drops the array. As PyTorch's ``Tensor.record_stream``.
+
+        Parameters
+        ----------
+        array
+            A `cupy.ndarray`, or a view of one. Arrays that share its memory need no word of their own.
+        stream
+            A `cupy.cuda.Stream`, but not `cupy.cuda.Stream.ptds`, on which only its own thread can record an event.
+
+        Raises
+        ------
+        PoolError
+            The array's memory is not this pool's; the stream is every thread's own.
+        """
+        lease = getattr(array.data.mem, "_owner", None)
+        if not isinstance(lease, Lease) or not any(lease.pool is pool for pool, _ in self._devices.values()):
+            raise PoolError(f"the memory of this array of {array.nbytes} bytes is not this pool's")
+        if stream.ptr == PER_THREAD:
+            raise PoolError("the stream is cupy.cuda.Stream.ptds; expected one that all threads share")
+        lease.pool.record_stream(lease, stream)
 
     # ------------------------------------------------------------------- what users know from cupy.cuda.MemoryPool
 
@@ -219,13 +251,13 @@ class CupyPool(Pool):
         return int(self._upstream.get_limit()) if hasattr(self._upstream, "get_limit") else 0
 
 
-def _diagnosis(controller: Controller) -> Callable[[BaseException], None]:
-    """Return what has an error of upstream's say what its request found. Weak: the controller holds the pool."""
-    diagnose = weakref.WeakMethod(controller.diagnose)
+def _diagnosis(lanes: Lanes) -> Callable[[BaseException], None]:
+    """Return what has an error of upstream's say what its request found. Weak: the lanes hold the pool."""
+    diagnose = weakref.WeakMethod(lanes.diagnose)
 
     def failed(error: BaseException) -> None:
         method = diagnose()
-        out_of_memory = isinstance(error, MemoryError) or getattr(error, "status", None) == CUDA_OUT_OF_MEMORY
+        out_of_memory = isinstance(error, MemoryError) or getattr(error, "status", None) == OUT_OF_MEMORY
         if method is not None and out_of_memory:
             method(error)
 
@@ -249,15 +281,6 @@ def _has_driver() -> bool:
     except cupy.cuda.runtime.CUDARuntimeError:
         return False
     return True
-
-
-def _current_stream() -> Any:
-    """Return how to ask for the current stream's address: CuPy's C function where it exports it, or a function."""
-    import cupy
-    from cupy_backends.cuda import stream
-
-    exported = getattr(stream, "__pyx_capi__", {})
-    return exported.get("get_current_stream_ptr", lambda: cupy.cuda.get_current_stream().ptr)
 
 
 # ------------------------------------------------------------------------------------------------------- memory hooks

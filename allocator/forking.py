@@ -18,13 +18,13 @@ import threading
 import weakref
 from typing import Protocol
 
-from .controller import Controller
+from .lanes import Lanes
 
 
 class Forked(Protocol):
     """What has to be told of forks."""
 
-    def _controllers(self) -> list[Controller]:
+    def _all_lanes(self) -> list[Lanes]:
         """Return what holds the locks."""
 
     def _begin_anew(self) -> None:
@@ -33,7 +33,7 @@ class Forked(Protocol):
 
 _watched: weakref.WeakSet[Forked] | None = None
 _one_at_a_time = threading.Lock()
-_locked: list[Controller] = []
+_locked: list[Lanes] = []
 
 
 def watch(pool: Forked) -> None:
@@ -48,9 +48,9 @@ def watch(pool: Forked) -> None:
 def _before() -> None:
     _one_at_a_time.acquire()
     for pool in list(_watched or ()):
-        for controller in pool._controllers():
-            controller.lock()
-            _locked.append(controller)
+        for lanes in pool._all_lanes():
+            lanes.lock()
+            _locked.append(lanes)
 
 
 def _after() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any
@@ -10,8 +11,8 @@ from ..errors import PoolError
 from ..profiler import _recorder
 from ..profiler.numpy_recorder import default_handler
 from ._core import HostPool
-from .controller import Controller
 from .forking import watch
+from .lanes import Lanes
 from .pool import Pool
 
 HOST_ALIGNMENT = 64
@@ -25,7 +26,7 @@ answer faster than any plan, and the memory does not matter."""
 class NumpyPool(Pool):
     """Serve the NumPy allocations of this context, those of repeated steps from a plan.
 
-    NumPy's memory handler is context-local (NEP 49): the pool serves the thread or task that entered it. Arrays may
+    NumPy's memory handler is context-local (NEP 49): the pool serves the threads and tasks that entered it. Arrays may
     leave it, be freed on any thread, and outlive the pool.
 
     Parameters
@@ -43,7 +44,8 @@ class NumpyPool(Pool):
     Raises
     ------
     PoolError
-        `warmup` is negative; the pool is entered twice, or left where it does not serve; a step begins within a step.
+        `warmup` is negative; a thread enters the pool twice, or leaves it where it does not serve; a step begins within
+        a step.
     UnknownSolverError
         There is no such solver.
 
@@ -67,16 +69,16 @@ class NumpyPool(Pool):
         if not isinstance(small, int) or isinstance(small, bool) or small < 0:
             raise PoolError(f"small is {small!r}; expected a number of bytes, 0 or more")
         self._host = HostPool("stowplan", default_handler(), small)
-        self._only = Controller(
+        self._only = Lanes(
             self._host, warmup=warmup, alignment=HOST_ALIGNMENT, planner=planner, max_plans=max_plans
         )
-        self._outer: Any = None
+        self._entered = threading.local()  # NumPy's handler before, of each thread that is in the pool
         watch(self)
 
     def __enter__(self) -> NumpyPool:
-        if self._outer is not None:
-            raise PoolError("this pool is entered already: it serves one thread or task at a time")
-        self._outer = _recorder.set_handler(self._host.handler)
+        if hasattr(self._entered, "outer"):
+            raise PoolError("this thread has entered this pool already")
+        self._entered.outer = _recorder.set_handler(self._host.handler)
         return self
 
     def __exit__(
@@ -84,13 +86,13 @@ class NumpyPool(Pool):
     ) -> None:
         if isinstance(error, MemoryError):
             self._only.diagnose(error)
-        if not self._serves_here():
+        if not (hasattr(self._entered, "outer") and self._serves_here()):
             raise PoolError(
                 "this pool does not serve here: leave it in the thread or task that entered it, "
                 "and leave pools that were entered after it first"
             )
-        _recorder.set_handler(self._outer)
-        self._outer = None
+        _recorder.set_handler(self._entered.outer)
+        del self._entered.outer
 
     def serving(self) -> AbstractContextManager[Any]:
         """Return a context manager in which the pool serves this thread: itself, or nothing where it is entered."""
@@ -99,15 +101,10 @@ class NumpyPool(Pool):
     def _serves_here(self) -> bool:
         return _recorder.current_handler() is self._host.handler
 
-    def _begin_anew(self) -> None:
-        super()._begin_anew()
-        if not self._serves_here():
-            self._outer = None  # the thread that entered it is not there
-
-    def _controller(self) -> Controller:
+    def _lanes(self) -> Lanes:
         return self._only
 
-    def _controllers(self) -> list[Controller]:
+    def _all_lanes(self) -> list[Lanes]:
         return [self._only]
 
     def _backend(self) -> str:

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from ..profiler import Profile
-from .controller import Controller
+from .lanes import Lanes
 from .plan import Plan
 from .report import report_text
 from .stats import Stats
@@ -24,11 +24,11 @@ class Pool(ABC):
     """A pool of one backend; see `NumpyPool` and `CupyPool`."""
 
     @abstractmethod
-    def _controller(self) -> Controller:
+    def _lanes(self) -> Lanes:
         """Return what decides for this thread's current device."""
 
     @abstractmethod
-    def _controllers(self) -> list[Controller]:
+    def _all_lanes(self) -> list[Lanes]:
         """Return what decides for each of the pool's devices."""
 
     @abstractmethod
@@ -40,8 +40,8 @@ class Pool(ABC):
         """Return a context manager in which the pool serves this thread, whether it did before or not."""
 
     def _begin_anew(self) -> None:
-        for controller in self._controllers():
-            controller.begin_anew()
+        for lanes in self._all_lanes():
+            lanes.begin_anew()
 
     def step(self, key: Hashable = None) -> Step:
         """Return a context manager around one step, the code that repeats, on the current device.
@@ -57,9 +57,9 @@ class Pool(ABC):
         Raises
         ------
         PoolError
-            On entry: a step is running already, or this thread is in an interrupted part.
+            On entry: this thread runs a step already, or it is in an interrupted part.
         """
-        return Step(self._controller(), key)
+        return Step(self._lanes(), key)
 
     def interrupt(self, function: Callable[P, R] | None = None) -> Any:
         """Enter a part of the program, in this thread, that does not repeat: upstream serves it, no profile sees it.
@@ -77,7 +77,7 @@ class Pool(ABC):
         ... def log_something():
         ...     pass
         """
-        return interrupt(self._controller(), function)
+        return interrupt(self._lanes(), function)
 
     def resume(self) -> None:
         """Leave the innermost interrupted part of this thread.
@@ -87,19 +87,19 @@ class Pool(ABC):
         PoolError
             There is none.
         """
-        self._controller().resume()
+        self._lanes().resume()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until plans that are being made are ready for the next step, at most `timeout` seconds.
 
         A program never has to; a benchmark may want to. Return whether they are ready.
         """
-        return self._controller().wait(timeout)
+        return self._lanes().wait(timeout)
 
     @property
     def stats(self) -> Stats:
         """A snapshot of the counts on the current device."""
-        return self._controller().stats()
+        return self._lanes().stats()
 
     @overload
     def report(self, *, as_dict: Literal[False] = False) -> str: ...
@@ -117,19 +117,20 @@ class Pool(ABC):
         as_dict
             The same as a dict (bytes, counts) instead of text:
 
-            - ``step``: its number, whether it is running, its key, the requests so far, and those in its plan;
+            - ``step``: this thread's: its number, whether it is running, its key, the requests so far, and those in its
+              plan;
             - ``live_bytes``, ``planned_bytes`` (what the largest plan needs), ``reserved_bytes`` (``arena_bytes`` and
               ``upstream_bytes``), ``lower_bound`` (of the largest plan), ``fragmentation`` (arena / lower bound - 1);
               ``peak_live_bytes`` and ``peak_reserved_bytes``;
             - ``replayed``, ``guests``, ``upstream``; ``reasons``: name to ``requests``, ``why`` and ``action``;
             - ``largest``: the largest live blocks, each with its ``size``, ``stream``, ``place`` (``planned``, ``late``
-              (guests, too) or ``upstream``), ``age`` (steps since its birth, -1: outside of all steps), ``request``
-              (its number in that step), and, where planned, ``due``: at which request it is to be free, which is the
-              next step's if it is ``wrapped``;
+              (guests, too), ``upstream``, or ``held`` for other streams), ``age`` (steps since its birth, -1: outside
+              of all steps), ``request`` (its number on its stream in that step), and, where planned, ``due``: at which
+              request it is to be free, which is the next step's if it is ``wrapped``;
             - ``plans``: ``key``, ``requests``, ``arena_bytes``, ``lower_bound``;
             - ``failure``: the text on the last request that upstream had no memory for, or None.
         """
-        data = self._controller().report()
+        data = self._lanes().report()
         return data if as_dict else report_text(data)
 
     def profile(self) -> Profile:
@@ -140,7 +141,7 @@ class Pool(ABC):
         ProfileError
             There is no plan yet.
         """
-        return self._controller().profile()
+        return self._lanes().plan().profile
 
     def plan(self) -> Plan:
         """Return the plan that was made last.
@@ -150,7 +151,7 @@ class Pool(ABC):
         ProfileError
             There is no plan yet.
         """
-        return self._controller().plan()
+        return self._lanes().plan()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the current device's plans to a file, for `load` in another run of the program.
@@ -162,7 +163,7 @@ class Pool(ABC):
         OSError
             The file cannot be written. The old one, if any, is untouched.
         """
-        self._controller().save(path, self._backend())
+        self._lanes().save(path, self._backend())
 
     @classmethod
     def load(cls: type[Self], path: str | os.PathLike[str], *args: Any, **options: Any) -> Self:
@@ -185,5 +186,5 @@ class Pool(ABC):
             There is no memory for the arena.
         """
         pool = cls(*args, **options)
-        pool._controller().load(path, pool._backend())
+        pool._lanes().load(path, pool._backend())
         return pool

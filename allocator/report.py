@@ -15,15 +15,22 @@ so that whoever catches that error goes on catching it::
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from .plan import Plan
 from .stats import Stats
 
-PlansInUse = Sequence[tuple[Hashable, int, Plan]]
-"""(key, tag, plan) of each plan, the most recently used first."""
+
+class InUse(NamedTuple):
+    """A plan in use: the lane that it is for, its step key, and its tag in that lane."""
+
+    lane: int
+    key: Hashable
+    tag: int
+    plan: Plan
+
 
 REASONS: dict[str, tuple[str, str]] = {
     "outside": (
@@ -31,8 +38,8 @@ REASONS: dict[str, tuple[str, str]] = {
         "put the code that repeats into `with pool.step():`",
     ),
     "thread": (
-        "asked for by a thread while the step of another was running",
-        "nothing, for a thread that loads data; a thread that repeats a step of its own wants a pool of its own",
+        "asked for by a thread without a step, while another one ran a step",
+        "nothing, for a thread that loads data; a thread that repeats a step runs it in `with pool.step():`",
     ),
     "interrupted": (
         "asked for between interrupt and resume",
@@ -47,8 +54,8 @@ REASONS: dict[str, tuple[str, str]] = {
         "drop results (losses, outputs, batches) before the next step makes its own; parameters are meant to stay",
     ),
     "stream": (
-        "asked for on another stream than the arena's",
-        "run the step on one stream",
+        "asked for on a stream that had no lane: new, or one of too many",
+        "nothing, for a stream's first step; else use the same few streams in every step",
     ),
     "late": (
         "a block that had outlived its plan stood in the planned place",
@@ -79,30 +86,30 @@ class Diagnosis:
         self._source = source
         self._number, self._text = 0, ""
 
-    def report(self, stats: Stats, plans: PlansInUse, key: Hashable) -> dict[str, Any]:
+    def report(self, stats: Stats, plans: Sequence[InUse], key: Hashable) -> dict[str, Any]:
         """Return what `Pool.report` returns; `key` is the running step's, or the last one's."""
         now = self._source.situation()
-        self._describe_failure(now["step"], plans, key)
-        largest = max((plan for _, _, plan in plans), key=lambda plan: plan.arena_bytes, default=None)
-        bound = 0 if largest is None else largest.placement.lower_bound
-        followed = _followed(now["tag"], plans)
+        self._describe_failure(now, plans, key)
         return {
             "step": {
                 "number": now["step"],
                 "running": now["in_step"],
                 "key": key,
                 "requests": now["requests"],
-                "planned_requests": None if followed is None else len(followed.profile),
+                "planned_requests": now["planned_requests"] or None,
             },
             "live_bytes": stats.live_bytes,
             "peak_live_bytes": stats.peak_live_bytes,
-            "planned_bytes": 0 if largest is None else largest.arena_bytes,
+            "planned_bytes": sum(
+                max(used.plan.arena_bytes for used in plans if used.lane == lane)
+                for lane in {used.lane for used in plans}
+            ),
             "reserved_bytes": stats.reserved_bytes,
             "peak_reserved_bytes": stats.peak_reserved_bytes,
             "arena_bytes": stats.arena_bytes,
             "upstream_bytes": now["upstream_bytes"],
-            "lower_bound": bound,
-            "fragmentation": stats.arena_bytes / bound - 1 if bound else 0.0,
+            "lower_bound": stats.lower_bound,
+            "fragmentation": stats.fragmentation,
             "replayed": stats.replayed,
             "guests": stats.guests,
             "upstream": stats.upstream,
@@ -110,32 +117,37 @@ class Diagnosis:
                 name: {"requests": n, "why": REASONS[name][0], "action": REASONS[name][1]}
                 for name, n in stats.reasons.items()
             },
-            "largest": _largest(now, followed),
+            "largest": _largest(now, plans),
             "plans": [
                 {
-                    "key": own_key,
-                    "requests": len(plan.profile),
-                    "arena_bytes": plan.arena_bytes,
-                    "lower_bound": plan.placement.lower_bound,
+                    "key": used.key,
+                    "lane": used.lane,
+                    "requests": len(used.plan.profile),
+                    "arena_bytes": used.plan.arena_bytes,
+                    "lower_bound": used.plan.placement.lower_bound,
                 }
-                for own_key, _, plan in plans
+                for used in plans
             ],
             "failure": self._text or None,
         }
 
-    def explain(self, error: BaseException, plans: PlansInUse, key: Hashable) -> None:
+    def explain(self, error: BaseException, plans: Sequence[InUse], key: Hashable) -> None:
         """Attach the text on a failure in the present step to the error it caused, once."""
-        step, before = self._source.situation()["step"], self._number
-        failure = self._describe_failure(step, plans, key)
-        if self._number != before and failure["found"]["step"] == step:
+        before = self._number
+        if self._describe_failure(self._source.situation(), plans, key) and self._number != before:
             attach(error, self._text)
 
-    def _describe_failure(self, step: int, plans: PlansInUse, key: Hashable) -> dict[str, Any]:
-        failure = self._source.failure() or {"number": 0}
+    def _describe_failure(self, now: dict[str, Any], plans: Sequence[InUse], key: Hashable) -> bool:
+        """Put the last failure into words, if that has not been done; return whether it was in the present step."""
+        failure = self._source.failure()
+        if failure is None:
+            return False
+        found = failure["found"]
+        present = (found["berth"], found["step"]) == (now["berth"], now["step"])
         if failure["number"] != self._number:
-            known = failure["found"]["in_step"] and failure["found"]["step"] == step
-            self._number, self._text = failure["number"], failure_text(failure, plans, key if known else None)
-        return failure
+            known = key if present and found["in_step"] else None
+            self._number, self._text = failure["number"], failure_text(failure, plans, known)
+        return bool(present)
 
 
 def report_text(data: dict[str, Any]) -> str:
@@ -145,10 +157,10 @@ def report_text(data: dict[str, Any]) -> str:
     lines = [
         f"{where} {_step(step['number'], step['key'] if step['running'] else None)}; plans: {len(data['plans'])}",
         f"  live           {data['live_bytes']:>16,} bytes, {data['peak_live_bytes']:,} at the most",
-        f"  planned        {data['planned_bytes']:>16,} bytes, by the largest plan",
+        f"  planned        {data['planned_bytes']:>16,} bytes, by the largest plans",
         f"  reserved       {data['reserved_bytes']:>16,} bytes: arena {data['arena_bytes']:,}, "
         f"upstream's blocks {data['upstream_bytes']:,}; {data['peak_reserved_bytes']:,} at the most",
-        f"  lower bound    {data['lower_bound']:>16,} bytes, of the largest plan",
+        f"  lower bound    {data['lower_bound']:>16,} bytes, of the plans",
         f"  fragmentation  {data['fragmentation']:>16.2%} of the arena, over the lower bound",
         f"requests: {requests:,}, of which {data['replayed']:,} replayed, {data['guests']:,} guests, "
         f"{data['upstream']:,} upstream",
@@ -162,7 +174,7 @@ def report_text(data: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def failure_text(failure: dict[str, Any], plans: PlansInUse, key: Hashable) -> str:
+def failure_text(failure: dict[str, Any], plans: Sequence[InUse], key: Hashable) -> str:
     """Say what a request that upstream had no memory for was, what it found, and what to do next.
 
     Parameters
@@ -179,15 +191,15 @@ def failure_text(failure: dict[str, Any], plans: PlansInUse, key: Hashable) -> s
         where = "in an interrupted part of" if found["in_step"] else "outside of all steps, before"
     else:
         where = f"request {asked['request']} of"
-    bound = max((plan.placement.lower_bound for _, _, plan in plans), default=0)
+    bound = max((used.plan.placement.lower_bound for used in plans), default=0)
     reserved = found["arena_bytes"] + found["upstream_bytes"]
-    largest = _largest(found, _followed(found["tag"], plans))
+    largest = _largest(found, plans)
     return "\n".join(
         [
             f"stowplan: upstream has no memory for {asked['size']:,} bytes: {where} step "
             f"{_step(found['step'], key)}",
             f"  live {found['live_bytes']:,} bytes; reserved {reserved:,} (arena {found['arena_bytes']:,}, "
-            f"upstream's blocks {found['upstream_bytes']:,}); lower bound of the plans {bound:,}",
+            f"upstream's blocks {found['upstream_bytes']:,}); largest lower bound {bound:,}",
             *_largest_lines(largest, "  "),
             f"  next: {_next_action(asked['size'], found, largest, bool(plans))}",
         ]
@@ -229,26 +241,23 @@ def _next_action(size: int, found: dict[str, Any], largest: list[dict[str, Any]]
     )
 
 
-def _followed(tag: int, plans: PlansInUse) -> Plan | None:
-    return next((plan for _, own, plan in plans if own == tag), None)
-
-
 def _step(number: int, key: Hashable) -> str:
     return str(number) if key is None else f"{number} (key {key!r})"
 
 
-def _largest(situation: dict[str, Any], followed: Plan | None) -> list[dict[str, Any]]:
+def _largest(situation: dict[str, Any], plans: Sequence[InUse]) -> list[dict[str, Any]]:
     """Say at which request each planned block is due, and whether that is the next step's; None for other blocks."""
+    by_tag = {(used.lane, used.tag): used.plan.profile for used in plans}
     blocks = []
     for block in situation["largest"]:
-        slot = block["slot"]
-        place: dict[str, Any] = {"due": None, "wrapped": False}
-        if slot is not None and followed is not None:
-            profile = followed.profile
-            end = int(profile.end[slot])
-            place["due"] = int(np.searchsorted(profile.start, end % profile.period))
-            place["wrapped"] = end >= profile.period
-        blocks.append({name: value for name, value in block.items() if name != "slot"} | place)
+        own = {name: value for name, value in block.items() if name not in ("slot", "tag")}
+        own |= {"due": None, "wrapped": False}
+        profile = by_tag.get((block["lane"], block["tag"]))
+        if block["place"] == "planned" and profile is not None:
+            end = int(profile.end[block["slot"]])
+            own["due"] = int(np.searchsorted(profile.start, end % profile.period))
+            own["wrapped"] = end >= profile.period
+        blocks.append(own)
     return blocks
 
 
@@ -261,7 +270,8 @@ def _largest_lines(blocks: list[dict[str, Any]], indent: str) -> list[str]:
             birth = f"request {block['request']} of this step"
         else:
             birth = f"request {block['request']}, {block['age']} step{'s' * (block['age'] > 1)} ago"
-        text = f"{indent}  {block['size']:>16,}  {block['place']}, {birth}"
+        stream = f" on stream {block['stream']:#x}" if block["stream"] else ""
+        text = f"{indent}  {block['size']:>16,}  {block['place']}{stream}, {birth}"
         if block["due"] is not None:
             text += f", due at request {block['due']}{' of the next step' if block['wrapped'] else ''}"
         lines.append(text)

@@ -20,7 +20,7 @@ import numpy as np
 import stowplan
 from stowplan import NumpyRecorder, Profile
 from stowplan.errors import ProfileError
-from stowplan.profiler.scaling import fit_batches
+from stowplan.profiler import fit_batches
 
 from .study import CannotRunError, Cell, Study, available_bytes
 from .workload import Workload

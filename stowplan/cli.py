@@ -18,6 +18,7 @@ from .commands.convert import convert
 from .commands.demo import demo
 from .commands.fit import fit
 from .commands.pack import pack
+from .commands.report import report
 from .commands.show import show
 from .errors import StowplanError
 
@@ -45,4 +46,5 @@ main.add_command(convert)
 main.add_command(demo)
 main.add_command(fit)
 main.add_command(pack)
+main.add_command(report)
 main.add_command(show)

@@ -5,23 +5,27 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "host_memory.hpp"
 #include "plan.hpp"
 
 namespace stowplan::allocator {
 
+using LaneNumber = std::uint16_t;
+
 enum class Place : std::uint8_t {
   upstream,
   planned,  // in its slot of the plan that is followed
-  late,     // in the arena, where the plan that is followed does not expect it, or no longer
+  late,     // in an arena, where the plan that is followed does not expect it, or no longer
+  held,     // free, but for other streams that may still use it
 };
 
 struct LiveBlock {
   Bytes size = 0;
   Stream stream = 0;
   std::int64_t age = -1;      // steps since its birth; -1: born outside of all steps
-  std::uint32_t request = 0;  // its number in that step
-  RequestNumber slot = kNoRequest;  // in the plan that is followed
+  std::uint32_t request = 0;  // its number in its lane's part of that step
+  LaneNumber lane = 0;
+  RequestNumber slot = kNoRequest;  // where planned: in the plan of its lane with this tag
+  std::uint64_t tag = 0;
   Place place = Place::upstream;
 };
 
@@ -44,11 +48,13 @@ class Largest {
   std::size_t count_ = 0;
 };
 
+// As one thread sees it: `berth` is its step's, or the one that its step would take.
 struct Situation {
+  std::uint16_t berth = 0;
   bool in_step = false;
-  std::uint32_t step = 0;      // number, from 1, of the running step, or of the coming one
+  std::uint64_t step = 0;      // number, from 1, of the berth's running step, or of the coming one
   std::uint32_t requests = 0;  // of the step so far
-  std::uint64_t tag = 0;       // of the plan that is followed; 0 for none
+  std::uint64_t planned_requests = 0;
   Bytes live_bytes = 0;
   Bytes upstream_bytes = 0;
   Bytes arena_bytes = 0;

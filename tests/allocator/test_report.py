@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from stowplan import CupyPool, NumpyPool
 from stowplan.allocator._core import REASONS as CORE_REASONS
 from stowplan.allocator._core import Replay
-from stowplan.allocator.report import REASONS, attach, failure_text
+from stowplan.allocator.report import REASONS, InUse, attach, failure_text
 
 IMPOSSIBLE = 1 << 46
 """Bytes that no machine has, and that no address space limit has to forbid."""
@@ -81,6 +81,7 @@ def test_the_report_as_a_dict() -> None:
         "stream": 0,
         "age": 0,
         "request": 0,
+        "lane": 0,
         "place": "planned",
         "due": 2,
         "wrapped": False,
@@ -157,7 +158,7 @@ def test_numpy_s_error_carries_the_diagnosis() -> None:
     assert "Unable to allocate 64.0 TiB" in text
     assert f"upstream has no memory for {IMPOSSIBLE:,} bytes: request 2 of step 5 (key 'train')" in text
     assert "live 80,000 bytes; reserved" in text
-    assert f"lower bound of the plans {pool.stats.lower_bound:,}" in text
+    assert f"largest lower bound {pool.stats.lower_bound:,}" in text
     assert "40,000  planned, request 0 of this step, due at request 2" in text
     assert "next: look at the shape" in text
     failure = pool.report(as_dict=True)["failure"]
@@ -202,20 +203,21 @@ def test_what_failed_is_neither_live_nor_a_peak() -> None:
 def failure(size: int, live: int, *blocks: tuple[int, int, str]) -> dict[str, Any]:
     """A failure as the core notes it, with blocks (size, age, place)."""
     largest = [
-        {"size": s, "stream": 0, "age": age, "request": 3, "slot": None, "place": place}
+        {"size": s, "stream": 0, "age": age, "request": 3, "lane": 0, "slot": None, "tag": 0, "place": place}
         for s, age, place in blocks
     ]
     found = {
+        "berth": 0,
         "in_step": True,
         "step": 7,
         "requests": 4,
-        "tag": 0,
+        "planned_requests": 0,
         "live_bytes": live,
         "upstream_bytes": live,
         "arena_bytes": 0,
         "largest": largest,
     }
-    asked = {"size": size, "stream": 0, "age": 0, "request": 4, "slot": None, "place": "upstream"}
+    asked = {"size": size, "age": 0, "request": 4}
     return {"number": 1, "asked": asked, "found": found}
 
 
@@ -230,7 +232,7 @@ def failure(size: int, live: int, *blocks: tuple[int, int, str]) -> dict[str, An
     ],
 )
 def test_the_next_action(noted: dict[str, Any], planned: bool, action: str) -> None:
-    plans = [("train", 9, replaying().plan())] if planned else []
+    plans = [InUse(0, "train", 9, replaying().plan())] if planned else []
     last = failure_text(noted, plans, "train").splitlines()[-1]
     assert last.startswith("  next: ")
     assert action in last
@@ -297,7 +299,7 @@ def test_a_pool_is_gone_when_it_is_dropped() -> None:
     gc.disable()
     try:
         pool = CupyPool(HostUpstream(), device=0)
-        core = weakref.ref(pool._controller())
+        core = weakref.ref(pool._lanes())
         del pool
         assert core() is None
     finally:
