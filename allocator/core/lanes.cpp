@@ -88,7 +88,7 @@ void Lanes::set_interrupted(ThreadId thread, bool interrupted) {
 LaneNumber Lanes::add_lane(BerthNumber berth) {
   if (lanes_.size() == kNoLane) throw std::length_error("more steps at once than there are numbers for");
   const auto number = static_cast<LaneNumber>(lanes_.size());
-  lanes_.push_back(std::make_unique<Lane>(unit_, shared_, number));
+  lanes_.push_back(std::make_unique<Lane>(unit_, shared_));
   berths_[berth].lanes.push_back(number);
   return number;
 }

@@ -36,6 +36,7 @@
 namespace stowplan::allocator {
 
 using BerthNumber = std::uint16_t;
+using LaneNumber = std::uint16_t;
 
 class Lanes {
  public:
@@ -100,7 +101,7 @@ class Lanes {
 
  private:
   struct Lane {
-    Lane(Bytes unit, Shared& shared, LaneNumber number) : replay(unit, shared, number) {}
+    Lane(Bytes unit, Shared& shared) : replay(unit, shared) {}
     Replay replay;
     std::optional<Stream> stream;
     std::uint64_t last_step = 0;  // of the berth, in which the stream asked
@@ -118,7 +119,7 @@ class Lanes {
   Lane* lane_of(Berth& berth, Stream stream);
   LaneNumber next_to_take_over(const Berth& berth, const std::vector<LaneNumber>& taken) const;
   void forget_last() { last_thread_ = 0; }
-  Replay& of(BlockId id) { return lanes_[shared_.blocks[id].lane]->replay; }
+  Replay& of(BlockId id) { return *shared_.blocks[id].lane; }
 
   static constexpr LaneNumber kNoLane = UINT16_MAX;
 

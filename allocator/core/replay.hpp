@@ -105,7 +105,7 @@ struct Counters {
 
 enum class Where : std::uint8_t { nowhere, upstream, slot, late };
 
-using LaneNumber = std::uint16_t;
+class Replay;
 
 struct Block {
   std::uintptr_t address = 0;
@@ -115,7 +115,7 @@ struct Block {
   profiler::Birth birth;
   RequestNumber slot = kNoRequest;
   std::uint32_t arena = 0;
-  LaneNumber lane = 0;
+  Replay* lane = nullptr;  // that it came from
   Where where = Where::nowhere;
   bool held = false;  // free, but for other streams that may still use it
 };
@@ -143,8 +143,8 @@ class Replay {
   static constexpr std::uint32_t kShare = 4;
   static constexpr int kHoleTries = 8;
 
-  // `unit`: bytes to which guests are rounded up and aligned, relative to the arena. `lane`: what its blocks bear.
-  Replay(Bytes unit, Shared& shared, LaneNumber lane);
+  // `unit`: bytes to which guests are rounded up and aligned, relative to the arena.
+  Replay(Bytes unit, Shared& shared);
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
 
@@ -204,8 +204,7 @@ class Replay {
   void process_due(RequestNumber k);
   void make_late(BlockId id);
   bool take_held(Range r);
-  bool forget(BlockId id);
-  void displace(BlockId id);
+  bool displace(BlockId id, Block& block);
   void note_peaks();
 
   StepRecorder recorder_;
@@ -221,7 +220,6 @@ class Replay {
   std::vector<BlockId> awaited_;  // of these, the ones that a request has taken the place of
 
   const Bytes unit_;
-  const LaneNumber lane_;
   RequestNumber cursor_ = 0;  // the request that the plan expects
   Alignment alignment_ = Alignment::exact;  // of the previous request
   Bytes previous_ = 0;                      // its size, where it was not exact
