@@ -23,8 +23,7 @@ from rich.progress import track
 
 from stowplan import NumpyPool, NumpyRecorder
 from stowplan.packing.pools import POOL_MODELS, Requests, replay
-from stowplan.profiler import StepLog
-from stowplan.profiler.steps import ALLOCATE, FREE
+from stowplan.profiler import ALLOCATE, FREE, StepLog
 
 from . import report
 from .memory import POOLS

@@ -86,7 +86,7 @@ def pool_map(plan: Plan) -> AddressMap:
     pool = _AddressedPool()
     before = np.zeros(len(plan.rows), dtype=np.int64)
     address = before.copy()
-    block, allocate = requests(plan.problem)
+    block, allocate, _ = requests(plan.problem)
     size = plan.problem.size.tolist()
     script = list(zip(block.tolist(), allocate.tolist(), strict=True))
     live: dict[int, int] = {}
