@@ -112,6 +112,8 @@ struct Counters {
 
 enum class Where : std::uint8_t { nowhere, upstream, slot, late };
 
+class Replay;
+
 struct Block {
   std::uintptr_t address = 0;
   Bytes size = 0;
@@ -120,7 +122,7 @@ struct Block {
   profiler::Birth birth;
   RequestNumber slot = kNoRequest;
   std::uint32_t arena = 0;
-  LaneNumber lane = 0;
+  Replay* lane = nullptr;  // that it came from
   Where where = Where::nowhere;
   bool held = false;  // free, but for other streams that may still use it
 };
@@ -148,8 +150,8 @@ class Replay {
   static constexpr std::uint32_t kShare = 4;
   static constexpr int kHoleTries = 8;
 
-  // `unit`: bytes to which guests are rounded up and aligned, relative to the arena. `lane`: what its blocks bear.
-  Replay(Bytes unit, Shared& shared, LaneNumber lane);
+  // `unit`: bytes to which guests are rounded up and aligned, relative to the arena.
+  Replay(Bytes unit, Shared& shared);
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
 
@@ -186,7 +188,7 @@ class Replay {
   std::vector<std::uintptr_t> take_dead_arenas();
 
   // For reports.
-  LiveBlock describe(const Block& block) const;
+  LiveBlock describe(const Block& block) const;  // but for the number of its lane
   std::uint32_t requests() const { return recorder_.requests(); }  // of the step so far
   std::size_t planned_requests() const { return plan_ == nullptr ? 0 : plan_->size(); }
 
@@ -214,8 +216,7 @@ class Replay {
   void process_due(RequestNumber k);
   void make_late(BlockId id);
   bool take_held(Range r);
-  bool forget(BlockId id);
-  void displace(BlockId id);
+  bool displace(BlockId id, Block& block);
 
   StepRecorder recorder_;
   profiler::BlockTable<Block>& blocks_;  // of all lanes
@@ -230,7 +231,6 @@ class Replay {
   std::vector<BlockId> awaited_;  // of these, the ones that a request has taken the place of
 
   const Bytes unit_;
-  const LaneNumber lane_;
   RequestNumber cursor_ = 0;  // the request that the plan expects
   Alignment alignment_ = Alignment::exact;  // of the previous request
   Bytes previous_ = 0;                      // its size, where it was not exact
