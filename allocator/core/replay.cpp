@@ -15,8 +15,8 @@ std::uint64_t& count(Counters& counters, Reason reason) {
 
 }  // namespace
 
-Replay::Replay(Bytes unit, Shared& shared)
-    : blocks_(shared.blocks), counters_(shared.counters), arenas_(1), unit_(unit) {}
+Replay::Replay(Bytes unit, Shared& shared, LaneNumber lane)
+    : blocks_(shared.blocks), counters_(shared.counters), arenas_(1), unit_(unit), lane_(lane) {}
 
 // ---------------------------------------------------------------------------------------------------- requests
 
@@ -39,7 +39,7 @@ Grant Replay::request(Bytes size, Stream stream) {
     lost_in_a_row_ = 0;
     grant = serve_planned(k, block);
   }
-  note_peaks();
+  if (grant.address != 0) counters_.note_peaks();  // else adopt() does, if there is memory for it
   return grant;
 }
 
@@ -49,9 +49,7 @@ Grant Replay::pass_upstream(Bytes size, Stream stream, Reason reason) {
   block.stream = stream;
   block.lane = this;
   counters_.live_bytes += size;
-  const Grant grant = send_upstream(block, reason);
-  note_peaks();
-  return grant;
+  return send_upstream(block, reason);
 }
 
 Grant Replay::serve_planned(RequestNumber k, Block& block) {
@@ -353,7 +351,7 @@ void Replay::reserve(std::uintptr_t base, Bytes size) {
     held_.clear();  // of another arena now: late to nobody who asks
   }
   holes_.reset();
-  note_peaks();
+  counters_.note_peaks();
 }
 
 bool Replay::retire_idle_arena() {
@@ -380,10 +378,20 @@ std::vector<std::uintptr_t> Replay::take_dead_arenas() {
   return dead;
 }
 
-void Replay::note_peaks() {
-  counters_.peak_live_bytes = std::max(counters_.peak_live_bytes, counters_.live_bytes);
-  counters_.peak_reserved_bytes =
-      std::max(counters_.peak_reserved_bytes, counters_.arena_bytes + counters_.upstream_bytes);
+// --------------------------------------------------------------------------------------------------- diagnosis
+
+LiveBlock Replay::describe(const Block& block) const {
+  LiveBlock described{block.size, block.stream, recorder_.age(block.birth), block.birth.request, lane_};
+  if (block.held) {
+    described.place = Place::held;
+  } else if (block.where == Where::late) {
+    described.place = Place::late;
+  } else if (block.where == Where::slot) {
+    described.place = Place::planned;
+    described.slot = block.slot;
+    described.tag = plan_->tag;
+  }
+  return described;
 }
 
 // -------------------------------------------------------------------------------------------------- invariants

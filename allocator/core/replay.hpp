@@ -46,6 +46,7 @@
 // Not synchronized: the owner holds a lock.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -54,6 +55,7 @@
 #include <vector>
 
 #include "block_table.hpp"
+#include "diagnosis.hpp"
 #include "holes.hpp"
 #include "host_memory.hpp"
 #include "plan.hpp"
@@ -101,6 +103,11 @@ struct Counters {
   Bytes upstream_bytes = 0;  // of which upstream serves
   Bytes arena_bytes = 0;     // all arenas, retired ones too
   Bytes peak_reserved_bytes = 0;
+
+  void note_peaks() {
+    peak_live_bytes = std::max(peak_live_bytes, live_bytes);
+    peak_reserved_bytes = std::max(peak_reserved_bytes, arena_bytes + upstream_bytes);
+  }
 };
 
 enum class Where : std::uint8_t { nowhere, upstream, slot, late };
@@ -143,8 +150,8 @@ class Replay {
   static constexpr std::uint32_t kShare = 4;
   static constexpr int kHoleTries = 8;
 
-  // `unit`: bytes to which guests are rounded up and aligned, relative to the arena.
-  Replay(Bytes unit, Shared& shared);
+  // `unit`: bytes to which guests are rounded up and aligned, relative to the arena. `lane`: its number among the lanes.
+  Replay(Bytes unit, Shared& shared, LaneNumber lane);
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
 
@@ -180,6 +187,11 @@ class Replay {
   // Bases of retired arenas in which nothing lives any more; the caller gives them back.
   std::vector<std::uintptr_t> take_dead_arenas();
 
+  // For reports.
+  LiveBlock describe(const Block& block) const;
+  std::uint32_t requests() const { return recorder_.requests(); }  // of the step so far
+  std::size_t planned_requests() const { return plan_ == nullptr ? 0 : plan_->size(); }
+
   Range range_of(BlockId id) const;
   void assert_invariants() const;
 
@@ -205,7 +217,6 @@ class Replay {
   void make_late(BlockId id);
   bool take_held(Range r);
   bool displace(BlockId id, Block& block);
-  void note_peaks();
 
   StepRecorder recorder_;
   profiler::BlockTable<Block>& blocks_;  // of all lanes
@@ -220,6 +231,7 @@ class Replay {
   std::vector<BlockId> awaited_;  // of these, the ones that a request has taken the place of
 
   const Bytes unit_;
+  const LaneNumber lane_;
   RequestNumber cursor_ = 0;  // the request that the plan expects
   Alignment alignment_ = Alignment::exact;  // of the previous request
   Bytes previous_ = 0;                      // its size, where it was not exact

@@ -300,6 +300,7 @@ class _Plots:
             min_width=300,
             min_border_left=70,
             lod_threshold=None,
+            border_fill_color=None,  # the page's shows; painted once, a colour would leave a line at the edges
             **options,
         )
         plot.toolbar.logo = None

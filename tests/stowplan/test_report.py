@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from stowplan.allocator.plan import make_plan
 from stowplan.cli import main
-from stowplan.packing.pools import CupyPoolModel, replay
+from stowplan.packing.pools import CupyPoolModel, replay, requests
 from stowplan.profiler import ESCAPED, Profile
 from stowplan.report.figures import AddressMap, alive_at, plan_map, pool_map, raster, top_sites
 
@@ -65,9 +65,7 @@ def test_pieces_do_not_overlap_and_cover_every_lifetime(profile: Profile) -> Non
 @settings(max_examples=60)
 def test_the_pool_reserves_what_the_model_says(profile: Profile) -> None:
     plan = make_plan(profile, alignment=512)
-    model = CupyPoolModel()
-    replay(model, plan.problem)
-    assert pool_map(plan).reserved == model.peak_reserved
+    assert pool_map(plan).reserved == replay(requests(plan.problem), CupyPoolModel()).reserved_peak
 
 
 @given(profiles())
