@@ -88,7 +88,7 @@ void Lanes::set_interrupted(ThreadId thread, bool interrupted) {
 LaneNumber Lanes::add_lane(BerthNumber berth) {
   if (lanes_.size() == kNoLane) throw std::length_error("more steps at once than there are numbers for");
   const auto number = static_cast<LaneNumber>(lanes_.size());
-  lanes_.push_back(std::make_unique<Lane>(unit_, shared_));
+  lanes_.push_back(std::make_unique<Lane>(unit_, shared_, number));
   berths_[berth].lanes.push_back(number);
   return number;
 }
@@ -150,13 +150,6 @@ BerthNumber Lanes::berth_for(ThreadId thread) const {
   return 0;
 }
 
-LiveBlock Lanes::describe(const Block& block) const {
-  LiveBlock described = block.lane->describe(block);
-  const auto same = [&](const std::unique_ptr<Lane>& lane) { return &lane->replay == block.lane; };
-  described.lane = static_cast<LaneNumber>(std::find_if(lanes_.begin(), lanes_.end(), same) - lanes_.begin());
-  return described;
-}
-
 Situation Lanes::situation(ThreadId thread) const {
   Situation now;
   now.berth = berth_for(thread);
@@ -174,7 +167,7 @@ Situation Lanes::situation(ThreadId thread) const {
     const Block& block = shared_.blocks[id];
     const bool unanswered = block.where == Where::upstream && block.address == 0;
     if (block.where == Where::nowhere || unanswered) continue;
-    now.largest.offer(describe(block));
+    now.largest.offer(block.lane->describe(block));
   }
   return now;
 }
@@ -182,7 +175,7 @@ Situation Lanes::situation(ThreadId thread) const {
 void Lanes::note_failure(BlockId id, ThreadId thread) {
   const Block& block = shared_.blocks[id];
   ++failure_.number;
-  failure_.asked = describe(block);
+  failure_.asked = block.lane->describe(block);
   failure_.found = situation(thread);
   failure_.found.live_bytes -= block.size;
   failure_.found.upstream_bytes -= block.size;

@@ -111,7 +111,7 @@ class Lanes {
 
  private:
   struct Lane {
-    Lane(Bytes unit, Shared& shared) : replay(unit, shared) {}
+    Lane(Bytes unit, Shared& shared, LaneNumber number) : replay(unit, shared, number) {}
     Replay replay;
     std::optional<Stream> stream;
     std::uint64_t last_step = 0;  // of the berth, in which the stream asked
@@ -130,7 +130,6 @@ class Lanes {
   LaneNumber next_to_take_over(const Berth& berth, const std::vector<LaneNumber>& taken) const;
   void forget_last() { last_thread_ = 0; }
   BerthNumber berth_for(ThreadId thread) const;
-  LiveBlock describe(const Block& block) const;
   Replay& of(BlockId id) { return *shared_.blocks[id].lane; }
 
   static constexpr LaneNumber kNoLane = UINT16_MAX;

@@ -15,8 +15,8 @@ std::uint64_t& count(Counters& counters, Reason reason) {
 
 }  // namespace
 
-Replay::Replay(Bytes unit, Shared& shared)
-    : blocks_(shared.blocks), counters_(shared.counters), arenas_(1), unit_(unit) {}
+Replay::Replay(Bytes unit, Shared& shared, LaneNumber lane)
+    : blocks_(shared.blocks), counters_(shared.counters), arenas_(1), unit_(unit), lane_(lane) {}
 
 // ---------------------------------------------------------------------------------------------------- requests
 
@@ -381,7 +381,7 @@ std::vector<std::uintptr_t> Replay::take_dead_arenas() {
 // --------------------------------------------------------------------------------------------------- diagnosis
 
 LiveBlock Replay::describe(const Block& block) const {
-  LiveBlock described{block.size, block.stream, recorder_.age(block.birth), block.birth.request};
+  LiveBlock described{block.size, block.stream, recorder_.age(block.birth), block.birth.request, lane_};
   if (block.held) {
     described.place = Place::held;
   } else if (block.where == Where::late) {

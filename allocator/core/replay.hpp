@@ -150,8 +150,8 @@ class Replay {
   static constexpr std::uint32_t kShare = 4;
   static constexpr int kHoleTries = 8;
 
-  // `unit`: bytes to which guests are rounded up and aligned, relative to the arena.
-  Replay(Bytes unit, Shared& shared);
+  // `unit`: bytes to which guests are rounded up and aligned, relative to the arena. `lane`: its number among the lanes.
+  Replay(Bytes unit, Shared& shared, LaneNumber lane);
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
 
@@ -188,7 +188,7 @@ class Replay {
   std::vector<std::uintptr_t> take_dead_arenas();
 
   // For reports.
-  LiveBlock describe(const Block& block) const;  // but for the number of its lane
+  LiveBlock describe(const Block& block) const;
   std::uint32_t requests() const { return recorder_.requests(); }  // of the step so far
   std::size_t planned_requests() const { return plan_ == nullptr ? 0 : plan_->size(); }
 
@@ -231,6 +231,7 @@ class Replay {
   std::vector<BlockId> awaited_;  // of these, the ones that a request has taken the place of
 
   const Bytes unit_;
+  const LaneNumber lane_;
   RequestNumber cursor_ = 0;  // the request that the plan expects
   Alignment alignment_ = Alignment::exact;  // of the previous request
   Bytes previous_ = 0;                      // its size, where it was not exact
