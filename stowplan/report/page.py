@@ -2,7 +2,7 @@
 
 Level of detail, so that panning stays smooth whatever the number of blocks: the largest pieces in view are drawn as
 rectangles, at most `_DETAIL` of them, and answer to the pointer; where there are more, an image made beforehand shows
-the rest. Which pieces are the largest in view is worked out in the page, ten times a second at the most (report.js).
+the rest. Which pieces are the largest in view is worked out in the page whenever the view comes to rest (report.js).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent
 _ALIGNMENT = 512
-_DETAIL = 4000
+_DETAIL = 1000
 _RASTER = (640, 1280)
 _TABLE = 15  # call sites that are listed and have a colour of their own
 # Two tints each, so that neighbours can be told apart; the last pair is for all other sites.
@@ -300,6 +300,7 @@ class _Plots:
             min_width=300,
             min_border_left=70,
             lod_threshold=None,
+            border_fill_color=None,  # the page's shows; painted once, a colour would leave a line at the edges
             **options,
         )
         plot.toolbar.logo = None

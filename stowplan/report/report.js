@@ -2,10 +2,10 @@
 "use strict";
 
 const stowplan = (() => {
-  const DETAIL = 4000; // rectangles in a map at a time; page.py makes an image where there may be more
+  const DETAIL = 1000; // rectangles in a map at a time; page.py makes an image where there may be more
   const POINTS = 1500; // of the curve of live bytes
   const ROWS = 200; // of the table of live blocks
-  const REFRESH_MS = 100;
+  const STILL_MS = 120; // without a change, and the view counts as still
   const THEMES = {
     light: { paper: "#ffffff", ink: "#1b2a34", soft: "#5d6d77", line: "#dfe5e8" },
     dark: { paper: "#12191e", ink: "#e3eaee", soft: "#9aaab3", line: "#2b3840" },
@@ -34,19 +34,20 @@ const stowplan = (() => {
 
   // ---------------------------------------------------------------------------------------------- level of detail
 
-  // The largest pieces in view become rectangles. Pieces are sorted by area.
+  // The largest pieces in view, and half a view to both sides, become rectangles. Pieces are sorted by area.
   function drawMap({ pieces, detail, image }) {
     const data = { left: [], right: [], bottom: [], top: [], colour: [], number: [], bytes: [], place: [], life: [], site: [] };
+    const margin = (x.end - x.start) / 2;
     let drawn = 0;
-    let left_out = false;
+    let leftOut = false;
     for (let k = 0; k < pieces.row.length; k++) {
-      if (pieces.end[k] <= x.start || pieces.start[k] >= x.end) continue;
+      if (pieces.end[k] <= x.start - margin || pieces.start[k] >= x.end + margin) continue;
       const row = pieces.row[k];
       const bottom = pieces.address[k];
       const top = bottom + blocks.height[row];
       if (top <= y.start || bottom >= y.end) continue;
       if (drawn === DETAIL) {
-        left_out = true;
+        leftOut = true;
         break;
       }
       drawn += 1;
@@ -61,7 +62,7 @@ const stowplan = (() => {
       data.life.push(lifetime(row));
       data.site.push(siteOf(row));
     }
-    if (image) image.visible = left_out;
+    if (image) image.visible = leftOut;
     detail.data = data;
   }
 
@@ -85,14 +86,12 @@ const stowplan = (() => {
     drawCurve();
   }
 
-  let waiting = false;
-  function drawSoon() {
-    if (waiting) return;
-    waiting = true;
-    setTimeout(() => {
-      waiting = false;
-      draw();
-    }, REFRESH_MS);
+  // While the view moves, what is drawn moves with it, and the image shows what was not.
+  let still;
+  function moved() {
+    for (const { image } of maps) if (image && !image.visible) image.visible = true;
+    clearTimeout(still);
+    still = setTimeout(draw, STILL_MS);
   }
 
   // ----------------------------------------------------------------------------------------------------- the moment
@@ -191,7 +190,7 @@ const stowplan = (() => {
       button.addEventListener("click", KEYS[button.dataset.key]);
     document.getElementById("tick").addEventListener("change", (event) => show(Number(event.target.value)));
     for (const plot of plots) plot.on_event("tap", (event) => show(event.x));
-    for (const range of [x, y]) range.change.connect(drawSoon);
+    for (const range of [x, y]) range.change.connect(moved);
   }
 
   // ------------------------------------------------------------------------------------------------- light and dark
@@ -200,7 +199,7 @@ const stowplan = (() => {
     const { paper, ink, soft, line } = THEMES[name];
     document.documentElement.dataset.theme = name;
     for (const plot of plots) {
-      plot.setv({ background_fill_color: paper, border_fill_color: paper, outline_line_color: line });
+      plot.setv({ background_fill_color: paper, outline_line_color: line });
       for (const part of [...plot.left, ...plot.below, ...plot.center]) {
         if (part.type.endsWith("Axis"))
           part.setv({
