@@ -41,7 +41,8 @@ class Stats:
     reserved_bytes, peak_reserved_bytes
         What arenas and upstream's live blocks take together, now and at the most.
     lower_bound
-        Lower bound of the last plan, in bytes; no arena can be smaller. 0 before the first plan.
+        Largest lower bound of the plans in use, in bytes (of several arenas, the sum): no arena in which all of them
+        can be replayed is smaller. 0 before the first plan.
     """
 
     replayed: int

@@ -156,7 +156,7 @@ class MemoryReport(Extension):  # type: ignore[misc]
     ``pool/guests``         share that was not, but found room in the arena
     ``pool/reserved``       bytes that the arena and upstream's live blocks take together
     ``pool/live_peak``      bytes asked for and not freed, at the most since the pool was made
-    ``pool/lower_bound``    bytes; of the last plan
+    ``pool/lower_bound``    bytes; the largest of the plans in use
     ``pool/plans``          plans made since the pool was made
     ======================  ==========================================================================================
 

@@ -30,6 +30,7 @@
 #include <optional>
 #include <vector>
 
+#include "invariants.hpp"
 #include "replay.hpp"
 
 namespace stowplan::allocator {
@@ -46,12 +47,24 @@ class Lanes {
 
   // The service that HostMemory asks (host_memory.hpp).
   Grant request(Bytes size, Stream stream, ThreadId thread) {
-    if (thread == last_thread_ && stream == last_stream_) return last_->request(size, stream);
-    return find_lane_and_request(size, stream, thread);
+    const bool as_before = thread == last_thread_ && stream == last_stream_;
+    const Grant grant = as_before ? last_->request(size, stream) : find_lane_and_request(size, stream, thread);
+    if (kDebug) assert_invariants();
+    return grant;
   }
-  void adopt(BlockId id, std::uintptr_t address) { shared_.blocks[id].address = address; }
-  void cancel(BlockId id) { release(id); }
-  bool release(BlockId id) { return of(id).release(id); }
+  void adopt(BlockId id, std::uintptr_t address) {
+    shared_.blocks[id].address = address;
+    shared_.counters.note_peaks();
+  }
+  void cancel(BlockId id) {
+    note_failure(id, profiler::current_thread());
+    release(id);
+  }
+  bool release(BlockId id) {
+    const bool upstream = of(id).release(id);
+    if (kDebug) assert_invariants();
+    return upstream;
+  }
   Bytes size_of(BlockId id) const { return shared_.blocks[id].size; }
 
   // See Replay.
@@ -86,6 +99,11 @@ class Lanes {
   const Counters& counters() const { return shared_.counters; }
   void reset_peaks();
 
+  // What fills the memory, as a thread sees it; the last request that upstream had no memory for, and what it found.
+  Situation situation(ThreadId thread) const;
+  void note_failure(BlockId id, ThreadId thread);
+  const Failure& failure() const { return failure_; }
+
   // Every block in the table, for tests and invariants: disjoint address ranges.
   std::vector<BlockId> live_blocks() const;
   Range range_of(BlockId id) const { return lanes_.front()->replay.range_of(id); }
@@ -111,6 +129,7 @@ class Lanes {
   Lane* lane_of(Berth& berth, Stream stream);
   LaneNumber next_to_take_over(const Berth& berth, const std::vector<LaneNumber>& taken) const;
   void forget_last() { last_thread_ = 0; }
+  BerthNumber berth_for(ThreadId thread) const;
   Replay& of(BlockId id) { return lanes_[shared_.blocks[id].lane]->replay; }
 
   static constexpr LaneNumber kNoLane = UINT16_MAX;
@@ -120,6 +139,7 @@ class Lanes {
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<Berth> berths_;
   std::size_t steps_running_ = 0;
+  Failure failure_;
 
   // The last request's lane, as long as its step is running and not interrupted. No thread is 0.
   Replay* last_ = nullptr;

@@ -39,8 +39,7 @@ Grant Replay::request(Bytes size, Stream stream) {
     lost_in_a_row_ = 0;
     grant = serve_planned(k, block);
   }
-  note_peaks();
-  if (kDebug) assert_invariants();
+  if (grant.address != 0) counters_.note_peaks();  // else adopt() does, if there is memory for it
   return grant;
 }
 
@@ -50,9 +49,7 @@ Grant Replay::pass_upstream(Bytes size, Stream stream, Reason reason) {
   block.stream = stream;
   block.lane = lane_;
   counters_.live_bytes += size;
-  const Grant grant = send_upstream(block, reason);
-  note_peaks();
-  return grant;
+  return send_upstream(block, reason);
 }
 
 Grant Replay::serve_planned(RequestNumber k, Block& block) {
@@ -163,7 +160,6 @@ void Replay::hold(BlockId id, bool may_wait) {
   if (block.where == Where::slot) make_late(id);
   block.held = true;
   if (may_wait && block.where == Where::late && in_current_arena(block)) held_.push_back(id);
-  if (kDebug) assert_invariants();
 }
 
 bool Replay::let_go(BlockId id) {
@@ -182,7 +178,6 @@ bool Replay::forget(BlockId id) {
   const bool upstream = blocks_[id].where == Where::upstream;
   displace(id);
   blocks_.erase(id);
-  if (kDebug) assert_invariants();
   return upstream;
 }
 
@@ -343,7 +338,6 @@ StepOutcome Replay::end_step() {
   } else {
     outcome.log = recorder_.end_step();
   }
-  if (kDebug) assert_invariants();
   return outcome;
 }
 
@@ -357,7 +351,7 @@ void Replay::reserve(std::uintptr_t base, Bytes size) {
     held_.clear();  // of another arena now: late to nobody who asks
   }
   holes_.reset();
-  note_peaks();
+  counters_.note_peaks();
 }
 
 bool Replay::retire_idle_arena() {
@@ -384,10 +378,20 @@ std::vector<std::uintptr_t> Replay::take_dead_arenas() {
   return dead;
 }
 
-void Replay::note_peaks() {
-  counters_.peak_live_bytes = std::max(counters_.peak_live_bytes, counters_.live_bytes);
-  counters_.peak_reserved_bytes =
-      std::max(counters_.peak_reserved_bytes, counters_.arena_bytes + counters_.upstream_bytes);
+// --------------------------------------------------------------------------------------------------- diagnosis
+
+LiveBlock Replay::describe(const Block& block) const {
+  LiveBlock described{block.size, block.stream, recorder_.age(block.birth), block.birth.request, lane_};
+  if (block.held) {
+    described.place = Place::held;
+  } else if (block.where == Where::late) {
+    described.place = Place::late;
+  } else if (block.where == Where::slot) {
+    described.place = Place::planned;
+    described.slot = block.slot;
+    described.tag = plan_->tag;
+  }
+  return described;
 }
 
 // -------------------------------------------------------------------------------------------------- invariants

@@ -46,6 +46,7 @@
 // Not synchronized: the owner holds a lock.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -54,6 +55,7 @@
 #include <vector>
 
 #include "block_table.hpp"
+#include "diagnosis.hpp"
 #include "holes.hpp"
 #include "host_memory.hpp"
 #include "plan.hpp"
@@ -101,11 +103,14 @@ struct Counters {
   Bytes upstream_bytes = 0;  // of which upstream serves
   Bytes arena_bytes = 0;     // all arenas, retired ones too
   Bytes peak_reserved_bytes = 0;
+
+  void note_peaks() {
+    peak_live_bytes = std::max(peak_live_bytes, live_bytes);
+    peak_reserved_bytes = std::max(peak_reserved_bytes, arena_bytes + upstream_bytes);
+  }
 };
 
 enum class Where : std::uint8_t { nowhere, upstream, slot, late };
-
-using LaneNumber = std::uint16_t;
 
 struct Block {
   std::uintptr_t address = 0;
@@ -180,6 +185,11 @@ class Replay {
   // Bases of retired arenas in which nothing lives any more; the caller gives them back.
   std::vector<std::uintptr_t> take_dead_arenas();
 
+  // For reports.
+  LiveBlock describe(const Block& block) const;
+  std::uint32_t requests() const { return recorder_.requests(); }  // of the step so far
+  std::size_t planned_requests() const { return plan_ == nullptr ? 0 : plan_->size(); }
+
   Range range_of(BlockId id) const;
   void assert_invariants() const;
 
@@ -206,7 +216,6 @@ class Replay {
   bool take_held(Range r);
   bool forget(BlockId id);
   void displace(BlockId id);
-  void note_peaks();
 
   StepRecorder recorder_;
   profiler::BlockTable<Block>& blocks_;  // of all lanes

@@ -92,6 +92,9 @@ class StepRecorder {
     }
   }
 
+  // Steps since a birth; -1 where it was outside of all steps.
+  std::int64_t age(Birth birth) const { return birth.step == 0 ? -1 : std::int64_t{step_} - birth.step; }
+
   bool in_step() const { return in_step_; }
   bool truncated() const { return truncated_; }
   std::uint32_t requests() const { return next_request_; }

@@ -81,6 +81,7 @@ class ReplayAgainstTwin(RuleBasedStateMachine):
         self.core = Replay()
         self.twin = ReplayTwin()
         self.live: dict[int, int] = {}  # block id -> address
+        self.held: dict[int, int] = {}  # of these, the ones that the program is rid of
         self.next_upstream = UPSTREAM
         self.plan: list[PlannedRequest] = []
 
@@ -97,6 +98,9 @@ class ReplayAgainstTwin(RuleBasedStateMachine):
     def ask(self, size: int) -> int:
         address, block = self.core.request(size)
         self.twin.request(block, size, address)
+        assert set(self.core.take_awaited(block)) == self.twin.awaited
+        for held in self.twin.awaited:
+            del self.held[held]
         if address == 0:
             address = self.next_upstream
             self.next_upstream += size + 1
@@ -156,6 +160,22 @@ class ReplayAgainstTwin(RuleBasedStateMachine):
     def free(self, data: st.DataObject) -> None:
         self.drop(data.draw(st.sampled_from(sorted(self.live))))
 
+    @precondition(lambda self: self.live)
+    @rule(data=st.data(), may_wait=st.booleans())
+    def hold(self, data: st.DataObject, may_wait: bool) -> None:
+        block = data.draw(st.sampled_from(sorted(self.live)))
+        self.core.hold(block, may_wait)
+        self.twin.hold(block, may_wait)
+        self.held[block] = self.live.pop(block)
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def let_go(self, data: st.DataObject) -> None:
+        block = data.draw(st.sampled_from(sorted(self.held)))
+        assert self.core.let_go(block) == (self.twin.blocks[block].address == 0)
+        self.twin.let_go(block)
+        del self.held[block]
+
     @rule(size=st.integers(0, 50))
     def request_on_another_thread(self, size: int) -> None:
         in_step = self.twin.in_step
@@ -188,7 +208,7 @@ class ReplayAgainstTwin(RuleBasedStateMachine):
     def live_ranges_are_disjoint(self) -> None:
         self.core.assert_invariants()
         ranges = self.core.ranges()
-        assert {block: begin for block, (begin, _) in ranges.items()} == self.live
+        assert {block: begin for block, (begin, _) in ranges.items()} == self.live | self.held
         ordered = sorted(ranges.values())
         for (_, end), (begin, _) in pairwise(ordered):
             assert end <= begin
