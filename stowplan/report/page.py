@@ -286,7 +286,7 @@ class _Plots:
             dh=extent[1],
             color_mapper=mapper,
             name=f"{name}_image",
-            level="underlay",
+            level="glyph",
         )
 
     def _plot(self, **options: Any) -> Any:
