@@ -1,4 +1,4 @@
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -11,3 +11,10 @@ class HostRecorder:
     def __init__(self, upstream: Any, small: int = 0) -> None: ...
     def begin_step(self) -> bool: ...
     def end_step(self) -> tuple[npt.NDArray[np.void], bool]: ...
+
+class StepFinder:
+    def observe(
+        self, size: int, stream: int, live: int, begins: bool = False
+    ) -> Literal["begins", "found", "lost"] | None: ...
+    @property
+    def periods(self) -> tuple[int, int]: ...

@@ -1,6 +1,7 @@
 # distutils: language = c++
 """Binding of the passive recorder: a NumPy memory handler that watches and passes everything on."""
 
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 from libcpp cimport bool as cbool
 from libcpp.vector cimport vector
@@ -27,6 +28,16 @@ cdef extern from "passive_service.hpp" namespace "stowplan::profiler" nogil:
 
     cbool begin_recorded_step(HostMemory&) except +
     RecordedStep end_recorded_step(HostMemory&) except +
+
+
+cdef extern from "step_finder.hpp" namespace "stowplan::profiler" nogil:
+    cdef cppclass CStepFinder "stowplan::profiler::StepFinder":
+        cppclass Cue:
+            pass
+        CStepFinder() except +
+        Cue observe(int64_t, int64_t, int64_t, cbool) except +
+        uint32_t first()
+        uint32_t second()
 
 
 cdef extern from "profiler/numpy_capsule.hpp" namespace "stowplan::profiler":
@@ -71,3 +82,21 @@ cdef class HostRecorder:
         if step.log.size():
             memcpy(cnp.PyArray_DATA(log), step.log.data(), step.log.size() * EVENT_DTYPE.itemsize)
         return log, step.complete
+
+
+CUES = (None, "begins", "found", "lost")
+
+
+cdef class StepFinder:
+    """Finds the step in a sequence of requests; see profiler/core/step_finder.hpp."""
+
+    cdef CStepFinder finder
+
+    def observe(self, int64_t size, int64_t stream, int64_t live, cbool begins=False):
+        """Take a request in, with the bytes alive before it; return None, "begins", "found" or "lost"."""
+        return CUES[<uint8_t>self.finder.observe(size, stream, live, begins)]
+
+    @property
+    def periods(self):
+        """After "found": the numbers of the requests with which the two whole steps before it began."""
+        return self.finder.first(), self.finder.second()
