@@ -64,6 +64,7 @@ cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
         uint64_t smaller
         uint64_t missing
         uint64_t guests
+        uint64_t steps
         int64_t live_bytes
         int64_t peak_live_bytes
         int64_t upstream_bytes
@@ -101,12 +102,22 @@ cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
         void assert_invariants() except +
 
 
+cdef extern from "auto_replay.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass Signal:
+        void close() except +
+        cbool wait() except +
+
+
 cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass HostMemory "stowplan::allocator::HostMemory":
         pass
 
     cbool host_begin_step(HostMemory&, const PlanPtr&, const vector[PlanPtr]&) except +
     StepOutcome host_end_step(HostMemory&) except +
+    void host_find_steps(HostMemory&) except +
+    void host_expect(HostMemory&, const PlanPtr&, const vector[PlanPtr]&, cbool) except +
+    vector[StepOutcome] host_take_outcomes(HostMemory&) except +
+    Signal& host_signal(HostMemory&)
     void host_set_timestamps(HostMemory&, cbool)
     Counters host_counters(HostMemory&)
     void host_reset_peaks(HostMemory&)
@@ -121,6 +132,10 @@ cdef extern from "device_pool.hpp" namespace "stowplan::allocator" nogil:
         void release(uint32_t)
         cbool begin_step(PlanPtr, vector[PlanPtr]) except +
         StepOutcome end_step() except +
+        void find_steps() except +
+        void expect(PlanPtr, vector[PlanPtr], cbool) except +
+        vector[StepOutcome] take_outcomes() except +
+        Signal& signal()
         void set_interrupted(cbool)
         void set_timestamps(cbool)
         int64_t arena_size()
@@ -203,12 +218,22 @@ cdef object _log(vector[Event]& events):
     return log
 
 
+cdef tuple _outcome(StepOutcome& outcome):
+    return _log(outcome.log), outcome.complete, outcome.clean, outcome.tag
+
+
+cdef list _outcomes(vector[StepOutcome] outcomes):
+    cdef size_t i
+    return [_outcome(outcomes[i]) for i in range(outcomes.size())]
+
+
 cdef dict _counters(const Counters& counters):
     return {
         "requests": {name: counters.requests[i] for i, name in enumerate(REASONS)},
         "smaller": counters.smaller,
         "missing": counters.missing,
         "guests": counters.guests,
+        "steps": counters.steps,
         "live_bytes": counters.live_bytes,
         "peak_live_bytes": counters.peak_live_bytes,
         "upstream_bytes": counters.upstream_bytes,
@@ -249,7 +274,7 @@ cdef class Replay:
     def end_step(self):
         """Return (log, complete, clean, tag)."""
         cdef StepOutcome outcome = self.core.end_step()
-        return _log(outcome.log), outcome.complete, outcome.clean, outcome.tag
+        return _outcome(outcome)
 
     def set_interrupted(self, cbool interrupted, uintptr_t thread=1):
         self.core.set_interrupted(thread, interrupted)
@@ -291,7 +316,30 @@ cdef class HostPool:
     def end_step(self):
         """Return (log, complete, clean, tag)."""
         cdef StepOutcome outcome = host_end_step(self.memory[0])
-        return _log(outcome.log), outcome.complete, outcome.clean, outcome.tag
+        return _outcome(outcome)
+
+    def find_steps(self):
+        """Find steps without being told, from now on; the first begin_step ends it."""
+        host_find_steps(self.memory[0])
+
+    def expect(self, CorePlan plan, PlanSet others, cbool wanted):
+        """Say what steps found are expected to follow, and whether the outcome is wanted of those that do."""
+        host_expect(self.memory[0], _pointer(plan), others.plans, wanted)
+
+    def take_outcomes(self):
+        """Return [(log, complete, clean, tag)] of steps found that have ended."""
+        return _outcomes(host_take_outcomes(self.memory[0]))
+
+    def wait_for_outcomes(self):
+        """Wait for the next ones; False after close()."""
+        cdef cbool open_
+        with nogil:
+            open_ = host_signal(self.memory[0]).wait()
+        return open_
+
+    def close(self):
+        """End all waits, now and to come."""
+        host_signal(self.memory[0]).close()
 
     def set_interrupted(self, cbool interrupted):
         """Send this thread's requests upstream, if the running step is its own."""
@@ -495,7 +543,31 @@ cdef class DevicePool:
         """Return (log, complete, clean, tag)."""
         cdef StepOutcome outcome = self.core.end_step()
         self.drop_dead_arenas()
-        return _log(outcome.log), outcome.complete, outcome.clean, outcome.tag
+        return _outcome(outcome)
+
+    def find_steps(self):
+        """Find steps without being told, from now on; the first begin_step ends it."""
+        self.core.find_steps()
+
+    def expect(self, CorePlan plan, PlanSet others, cbool wanted):
+        """Say what steps found are expected to follow, and whether the outcome is wanted of those that do."""
+        self.core.expect(_pointer(plan), others.plans, wanted)
+
+    def take_outcomes(self):
+        """Return [(log, complete, clean, tag)] of steps found that have ended."""
+        self.drop_dead_arenas()
+        return _outcomes(self.core.take_outcomes())
+
+    def wait_for_outcomes(self):
+        """Wait for the next ones; False after close()."""
+        cdef cbool open_
+        with nogil:
+            open_ = self.core.signal().wait()
+        return open_
+
+    def close(self):
+        """End all waits, now and to come."""
+        self.core.signal().close()
 
     def set_interrupted(self, cbool interrupted):
         """Send this thread's requests upstream, if the running step is its own."""

@@ -32,7 +32,7 @@ import contextvars
 import os
 import threading
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -45,6 +45,7 @@ from ..profiler import Profile, StepLog
 from ..profiler.steps import profile_step
 from ._core import CorePlan, PlanSet
 from .cache import Entry, PlanCache
+from .collector import start_collector
 from .neighbours import settle
 from .plan import Plan, largest, make_plan, same_structure
 from .planner import Planner
@@ -57,8 +58,15 @@ UNPROVEN = 2
 LONGEST_BACK_OFF = 10
 """A plan that fails again and again may be succeeded every 2**10 steps."""
 
+OVERLAPPING = 0.01
+"""Share of a step's blocks that may overlap their successors before two steps found are taken for one."""
+
 REMEMBERED = 64
 """Steps whose request sequence is remembered, to see that a record comes again."""
+
+
+Outcome = tuple[npt.NDArray[np.void], bool, bool, int]
+"""Of a step: (events, complete, clean, tag of the plan followed)."""
 
 
 class Backend(Protocol):
@@ -67,8 +75,23 @@ class Backend(Protocol):
     def begin_step(self, plan: CorePlan | None, others: PlanSet) -> bool:
         """Start a step in this thread that is expected to follow `plan`; False where one is running."""
 
-    def end_step(self) -> tuple[npt.NDArray[np.void], bool, bool, int]:
-        """Return (events, complete, clean, tag of the plan followed)."""
+    def end_step(self) -> Outcome:
+        """Return what is to be said of the step."""
+
+    def find_steps(self) -> None:
+        """Find steps without being told, until the first begin_step."""
+
+    def expect(self, plan: CorePlan | None, others: PlanSet, wanted: bool) -> None:
+        """Say what steps found are expected to follow, and whether the outcome is wanted of those that do."""
+
+    def take_outcomes(self) -> list[Outcome]:
+        """Return the outcomes of steps found that have ended."""
+
+    def wait_for_outcomes(self) -> bool:
+        """Wait for the next ones; False after close()."""
+
+    def close(self) -> None:
+        """End all waits, now and to come."""
 
     def set_interrupted(self, interrupted: bool) -> None:
         """Send this thread's requests upstream, if the running step is its own."""
@@ -117,6 +140,10 @@ class Controller:
         Name of the packing solver.
     max_plans
         Plans to keep.
+    auto_step
+        Find steps without being told, until the first `begin_step`. There is no warm-up: what is found is hot.
+    enter
+        Called first on the thread that collects the steps found.
 
     Raises
     ------
@@ -127,7 +154,15 @@ class Controller:
     """
 
     def __init__(
-        self, backend: Backend, *, warmup: int, alignment: int, planner: str, max_plans: int
+        self,
+        backend: Backend,
+        *,
+        warmup: int,
+        alignment: int,
+        planner: str,
+        max_plans: int,
+        auto_step: bool = False,
+        enter: Callable[[], Any] = lambda: None,
     ) -> None:
         self._warmup = _count("warmup", warmup, 0, "a number of steps")
         if planner != "auto":
@@ -147,6 +182,11 @@ class Controller:
         self._steps = 0
         self._latest: Plan | None = None
         self._plans = self._reoptimizations = 0
+        self._auto_step = auto_step
+        if auto_step:
+            self._warmup = 0
+            backend.find_steps()
+            start_collector(backend, self.collect, enter)
 
     # ------------------------------------------------------------------------------------------------------- steps
 
@@ -161,13 +201,19 @@ class Controller:
         if self._interrupted:
             raise PoolError("a step cannot begin in an interrupted part: resume first")
         with self._mutex:
-            contextvars.Context().run(self._take_up)
-            self._backend.reserve(self._cache.arena_bytes)  # it may have been given back
-            likely, variants = self._cache.likely(key)
+            if self._auto_step:
+                self._auto_step, self._record = False, None
+            likely, variants = contextvars.Context().run(self._prepare, key)
             if not self._backend.begin_step(likely, variants):
                 raise PoolError("a step is running already: steps do not nest")
             self._backend.set_timestamps(likely is None or self._record is not None)
             self._key = key
+
+    def _prepare(self, key: Hashable) -> tuple[CorePlan | None, PlanSet]:
+        """Return the plan that the coming step is expected to follow, and all that it may."""
+        self._take_up()
+        self._backend.reserve(self._cache.arena_bytes)  # it may have been given back
+        return self._cache.likely(key)
 
     def end_step(self, failed: bool) -> None:
         """End the step; `failed` where an exception left it, so that it says nothing about the next.
@@ -179,7 +225,29 @@ class Controller:
             contextvars.Context().run(self._end_step, failed)
 
     def _end_step(self, failed: bool) -> None:
-        events, complete, clean, tag = self._backend.end_step()
+        self._judge(self._backend.end_step(), failed)
+
+    def collect(self) -> None:
+        """Judge the steps that were found and have ended, and say what the next ones may follow; on any thread."""
+        with self._mutex:
+            contextvars.Context().run(self._collect, at_once=False)
+
+    def _collect(self, at_once: bool) -> None:
+        """Do so; take plans up `at_once`, or where a step has ended, and little is alive beside a new arena."""
+        if not self._auto_step:
+            return self._take_up()
+        outcomes = self._backend.take_outcomes()
+        for outcome in outcomes:
+            self._judge(outcome, failed=False)
+        if outcomes or at_once:
+            likely, variants = self._prepare(None)
+            wanted = likely is None or self._record is not None or self._planner.busy
+            self._backend.expect(likely, variants, wanted)
+            self._backend.set_timestamps(likely is None or self._record is not None)
+
+    def _judge(self, outcome: Outcome, failed: bool) -> None:
+        """Learn from a step that has ended."""
+        events, complete, clean, tag = outcome
         followed = self._cache.get(tag)
         if followed is not None:
             self._cache.follow(followed)
@@ -231,9 +299,9 @@ class Controller:
     ) -> Solved:
         """Make a plan, on the planner's thread."""
         try:
-            profile = profile_step(record.log, following)
+            profile = self._profile(record.log, following)
             if any(
-                entry.plan.profile.same_blocks(profile)
+                entry.plan.profile.same_blocks(profile) or _is_twice(entry.plan.profile, profile)
                 for entry in variants
                 if entry is not record.departed_from
             ):
@@ -251,6 +319,12 @@ class Controller:
         except Exception:
             plan, replaces = None, None  # upstream, or the old plan, goes on serving
         return Solved(sequence, record.key, plan, replaces)
+
+    def _profile(self, log: StepLog, following: StepLog) -> Profile:
+        """Return the profile of a step; where steps are found, of two in one if that leaves fewer escaped blocks."""
+        if self._auto_step and log.equals(following) and log.overlap(following) > OVERLAPPING * len(log.requested):
+            log = following = following.twice()
+        return profile_step(log, following)
 
     def _take_up(self) -> None:
         """Put the plans that are ready into use."""
@@ -270,9 +344,10 @@ class Controller:
 
     def wait(self, timeout: float | None) -> bool:
         """Wait until the plans being made are ready for the next step; return whether they are."""
+        self.collect()
         ready = self._planner.wait(timeout)
         with self._mutex:
-            contextvars.Context().run(self._take_up)
+            contextvars.Context().run(self._collect, at_once=True)
         return ready
 
     # ------------------------------------------------------------------------------------------------------- files
@@ -299,6 +374,7 @@ class Controller:
                 self._cache.add(key, plan)
                 self._latest = plan
             self._warmup = 0
+            contextvars.Context().run(self._collect, at_once=True)
 
     # ----------------------------------------------------------------------------------------------- interruptions
 
@@ -371,6 +447,7 @@ class Controller:
 
 _PASSED_ON = (
     "guests",
+    "steps",
     "smaller",
     "missing",
     "arena_bytes",
@@ -397,3 +474,8 @@ def _succeeded(entry: Entry | None, profile: Profile) -> Entry | None:
 def _teaches_nothing(old: Profile, new: Profile) -> bool:
     """Whether a step that was not served from its plan throughout had no other reason than what stood in its way."""
     return same_structure(old, new) and bool((new.size <= old.size).all())
+
+
+def _is_twice(plan: Profile, step: Profile) -> bool:
+    """Whether a plan is one of two such steps taken as one."""
+    return np.array_equal(plan.size, np.tile(step.size, 2))

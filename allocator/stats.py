@@ -27,6 +27,8 @@ class Stats:
         Of the replayed requests, those that asked for less than planned.
     missing
         Planned requests that did not come.
+    steps
+        Steps that have ended, those found by `auto_step` included.
     plans
         Plans made.
     reoptimizations
@@ -47,6 +49,7 @@ class Stats:
     reasons: dict[str, int]
     smaller: int
     missing: int
+    steps: int
     plans: int
     reoptimizations: int
     arena_bytes: int

@@ -14,7 +14,7 @@ class HostRecorder:
 
 class StepFinder:
     def observe(
-        self, size: int, stream: int, live: int, begins: bool = False
+        self, size: int, stream: int, live: int, begins: bool | None = None
     ) -> Literal["begins", "found", "lost"] | None: ...
     @property
     def periods(self) -> tuple[int, int]: ...

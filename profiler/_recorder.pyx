@@ -34,8 +34,10 @@ cdef extern from "step_finder.hpp" namespace "stowplan::profiler" nogil:
     cdef cppclass CStepFinder "stowplan::profiler::StepFinder":
         cppclass Cue:
             pass
+        cppclass Hint:
+            pass
         CStepFinder() except +
-        Cue observe(int64_t, int64_t, int64_t, cbool) except +
+        Cue observe(int64_t, int64_t, int64_t, Hint) except +
         uint32_t first()
         uint32_t second()
 
@@ -92,9 +94,13 @@ cdef class StepFinder:
 
     cdef CStepFinder finder
 
-    def observe(self, int64_t size, int64_t stream, int64_t live, cbool begins=False):
-        """Take a request in, with the bytes alive before it; return None, "begins", "found" or "lost"."""
-        return CUES[<uint8_t>self.finder.observe(size, stream, live, begins)]
+    def observe(self, int64_t size, int64_t stream, int64_t live, begins=None):
+        """Take a request in, with the bytes alive before it; return None, "begins", "found" or "lost".
+
+        `begins`: whether a step is known to begin with it, or None.
+        """
+        cdef uint8_t hint = 0 if begins is None else 2 if begins else 1
+        return CUES[<uint8_t>self.finder.observe(size, stream, live, <CStepFinder.Hint>hint)]
 
     @property
     def periods(self):

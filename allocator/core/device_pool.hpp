@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "auto_replay.hpp"
 #include "host_memory.hpp"
-#include "replay.hpp"
 
 namespace stowplan::allocator {
 
@@ -37,6 +37,19 @@ class DevicePool {
     std::lock_guard<profiler::SpinLock> lock(lock_);
     return replay_.end_step();
   }
+  void find_steps() {
+    std::lock_guard<profiler::SpinLock> lock(lock_);
+    replay_.find_steps();
+  }
+  void expect(PlanPtr plan, std::vector<PlanPtr> others, bool wanted) {
+    std::lock_guard<profiler::SpinLock> lock(lock_);
+    replay_.expect(std::move(plan), std::move(others), wanted);
+  }
+  std::vector<StepOutcome> take_outcomes() {
+    std::lock_guard<profiler::SpinLock> lock(lock_);
+    return replay_.take_outcomes();
+  }
+  Signal& signal() { return replay_.signal(); }
   void set_interrupted(bool interrupted) {
     std::lock_guard<profiler::SpinLock> lock(lock_);
     replay_.set_interrupted(profiler::current_thread(), interrupted);
@@ -72,7 +85,7 @@ class DevicePool {
   static constexpr Bytes kUnit = 512;  // what CuPy's own pool rounds to, and what CUDA aligns to
 
   profiler::SpinLock lock_;
-  Replay replay_{kUnit};
+  AutoReplay replay_{kUnit};
 };
 
 }  // namespace stowplan::allocator

@@ -62,6 +62,22 @@ StepOutcome host_end_step(HostMemory& memory) {
   return memory.locked([](HostReplay& replay) { return replay.end_step(); });
 }
 
+void host_find_steps(HostMemory& memory) {
+  memory.locked([](HostReplay& replay) { replay.find_steps(); });
+}
+
+void host_expect(HostMemory& memory, const PlanPtr& plan, const std::vector<PlanPtr>& others, bool wanted) {
+  memory.locked([&](HostReplay& replay) { replay.expect(plan, others, wanted); });
+}
+
+std::vector<StepOutcome> host_take_outcomes(HostMemory& memory) {
+  return memory.locked([](HostReplay& replay) { return replay.take_outcomes(); });
+}
+
+Signal& host_signal(HostMemory& memory) {
+  return *memory.locked([](HostReplay& replay) { return &replay.signal(); });
+}
+
 void host_set_timestamps(HostMemory& memory, bool on) {
   memory.locked([=](HostReplay& replay) { replay.set_timestamps(on); });
 }

@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "auto_replay.hpp"
 #include "host_memory.hpp"
-#include "replay.hpp"
 
 namespace stowplan::allocator {
 
@@ -39,10 +39,10 @@ class HostArena {
   Bytes size_ = 0;
 };
 
-// Replay that owns its arena.
-class HostReplay : public Replay {
+// A replay core that owns its arena.
+class HostReplay : public AutoReplay {
  public:
-  explicit HostReplay(const Upstream&) : Replay(kHostAlignment) {}
+  explicit HostReplay(const Upstream&) : AutoReplay(kHostAlignment) {}
   bool grow(Bytes size);
   const HostArena& memory() const { return memory_; }
 
@@ -57,6 +57,11 @@ StepOutcome host_end_step(HostMemory& memory);
 void host_set_timestamps(HostMemory& memory, bool on);
 Counters host_counters(HostMemory& memory);
 void host_reset_peaks(HostMemory& memory);
+
+void host_find_steps(HostMemory& memory);
+void host_expect(HostMemory& memory, const PlanPtr& plan, const std::vector<PlanPtr>& others, bool wanted);
+std::vector<StepOutcome> host_take_outcomes(HostMemory& memory);
+Signal& host_signal(HostMemory& memory);
 
 void host_set_interrupted(HostMemory& memory, bool interrupted);
 

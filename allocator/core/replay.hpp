@@ -49,6 +49,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "block_table.hpp"
@@ -94,6 +95,7 @@ struct Counters {
   std::uint64_t smaller = 0;                       // replayed in a slot larger than asked for
   std::uint64_t missing = 0;                       // planned requests that did not come
   std::uint64_t guests = 0;                        // not served from the plan, but from the arena
+  std::uint64_t steps = 0;                         // that have ended
   Bytes live_bytes = 0;                            // asked for and not freed
   Bytes peak_live_bytes = 0;
   Bytes upstream_bytes = 0;  // of which upstream serves
@@ -157,6 +159,21 @@ class Replay {
   Range range_of(BlockId id) const;
   void assert_invariants() const;
 
+ protected:
+  const StepRecorder& recorder() const { return recorder_; }
+
+  bool has_retired_arenas() const;
+
+  // Whether a step that has followed its plan exactly is to go on with this request, by that plan or another.
+  enum class Course : std::uint8_t { unknown, goes_on, is_over };
+  Course course(Bytes next) const;
+
+  // Lets a step without a plan follow this one from here on, if it has begun as the plan does.
+  void join(const PlanPtr& plan);
+
+  // Ends what turns out to have been several steps; returns the last two, which began at these requests.
+  std::pair<StepOutcome, StepOutcome> end_two_steps(RequestNumber first, RequestNumber second);
+
  private:
   enum class Alignment : std::uint8_t { exact, tentative, lost };
   enum class Where : std::uint8_t { nowhere, upstream, slot, late };
@@ -180,6 +197,7 @@ class Replay {
   void find_holes();
   bool in_current_arena(const Block& block) const { return block.arena + 1 == arenas_.size(); }
   RequestNumber align(Bytes size);
+  bool goes_on(const Plan& other, Bytes size) const;
   bool follow_another(Bytes size);
   bool follow_shorter();
   void follow(PlanPtr plan);
@@ -191,6 +209,7 @@ class Replay {
   void process_due(RequestNumber k);
   void make_late(BlockId id);
   void note_peaks();
+  StepOutcome leave_plan();
 
   StepRecorder recorder_;
   profiler::BlockTable<Block> blocks_;

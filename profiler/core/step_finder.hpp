@@ -57,11 +57,13 @@ class StepFinder {
     lost     // kLongest requests without a beginning: all is forgotten
   };
 
-  // To be called before each request, with the bytes that are then alive of the requests before. `begins`: the caller
-  // knows that a step begins here.
-  Cue observe(Bytes size, Stream stream, Bytes live, bool begins = false) {
-    Cue cue = begins ? Cue::begins : Cue::none;
-    if (!begins && anchor_set_ && at_anchor(live)) cue = Cue::begins;
+  // What the caller knows of whether a step begins with a request.
+  enum class Hint : std::uint8_t { none, it_does_not, it_does };
+
+  // To be called before each request, with the bytes that are then alive of the requests before.
+  Cue observe(Bytes size, Stream stream, Bytes live, Hint hint = Hint::none) {
+    Cue cue = Cue::none;
+    if (hint == Hint::it_does || (hint == Hint::none && anchor_set_ && at_anchor(live))) cue = Cue::begins;
     if (cue == Cue::begins) note_beginning(live);
     if (cue == Cue::none && number_ >= kLongest) {
       forget();

@@ -57,29 +57,64 @@ class StepRecorder {
   std::vector<Event> end_step() {
     in_step_ = false;
     ++step_;
+    previous_from_ = 0;
     std::vector<Event> done;
-    done.reserve(log_.capacity());
+    done.reserve(log_.size());
     std::swap(done, log_);
     truncated_ = false;
     return done;
   }
 
+  // Ends what turns out to have been several steps, the last two of which began at the requests `first` and `second`,
+  // and returns the logs of these.
+  std::pair<std::vector<Event>, std::vector<Event>> end_two_steps(std::uint32_t first, std::uint32_t second) {
+    const std::vector<Event> all = end_step();
+    previous_from_ = second;  // blocks keep the numbers that they have
+    log_ = {};
+    std::pair<std::vector<Event>, std::vector<Event>> two;
+    bool in_first = false, in_second = false;
+    for (Event event : all) {
+      if (event.kind == EventKind::allocate) {
+        in_second = event.request >= second;
+        in_first = event.request >= first && !in_second;
+      }
+      if (event.kind == EventKind::free_previous || event.request < first || (!in_first && !in_second)) continue;
+      const bool of_first = event.request < second;
+      if (of_first && in_second) event.kind = EventKind::free_previous;
+      event.request -= of_first ? first : second;
+      (in_first ? two.first : two.second).push_back(event);
+    }
+    return two;
+  }
+
   Birth allocate(Bytes size, Stream stream) {
     const Birth birth{step_, requests_++};
+    live_bytes_ += size;
     append({now(), size, stream, birth.request, EventKind::allocate});
     return birth;
   }
 
   void free(Birth birth, Bytes size, Stream stream) {
     if (birth.step == 0) return;
+    live_bytes_ -= size;
     if (birth.step == step_) {
       append({now(), size, stream, birth.request, EventKind::free});
-    } else if (birth.step + 1 == step_) {
-      append({now(), size, stream, birth.request, EventKind::free_previous});
+    } else if (birth.step + 1 == step_ && birth.request >= previous_from_) {
+      append({now(), size, stream, birth.request - previous_from_, EventKind::free_previous});
     }
   }
 
+  // Sizes of the running step's requests.
+  std::vector<Bytes> requested() const {
+    std::vector<Bytes> sizes;
+    for (const Event& event : log_) {
+      if (event.kind == EventKind::allocate) sizes.push_back(event.size);
+    }
+    return sizes;
+  }
+
   bool in_step() const { return in_step_; }
+  Bytes live_bytes() const { return live_bytes_; }  // of all blocks born in steps
   bool truncated() const { return truncated_; }
   std::uint32_t requests() const { return requests_; }
   void set_timestamps(bool on) { timestamps_ = on; }
@@ -104,6 +139,8 @@ class StepRecorder {
   std::vector<Event> log_;
   std::uint32_t step_ = 1;  // the running step, or, between steps, the coming one
   std::uint32_t requests_ = 0;
+  std::uint32_t previous_from_ = 0;  // where the previous step began in its blocks' numbers
+  Bytes live_bytes_ = 0;
   bool in_step_ = false;
   bool timestamps_ = false;
   bool truncated_ = false;

@@ -38,10 +38,10 @@ class StepFinderTwin:
     anchor: tuple[Symbol, ...] | None = None
     periods: tuple[int, int] = (0, 0)
 
-    def observe(self, size: int, stream: int, live: int, begins: bool = False) -> str | None:
+    def observe(self, size: int, stream: int, live: int, begins: bool | None = None) -> str | None:
         here = len(self.history)
         after = self.history[-1].after if self.history else 0
-        cue = "begins" if begins or self.at_anchor(live) else None
+        cue = "begins" if begins or (begins is None and self.at_anchor(live)) else None
         if cue == "begins":
             self.note_beginning(live)
         elif here - self.begun >= LONGEST:
