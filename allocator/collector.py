@@ -1,9 +1,9 @@
-"""Steps that the core has found and ended by itself: a thread collects them, so that no request waits for Python.
+r"""Steps that the core has found and ended by itself: a thread collects them, so that no request waits for Python.
 
 ::
 
     program's thread      ... request | request | request ...      the core ends a step and begins the next
-                                       \\ outcome  ^
+                                       \ outcome  ^
     collector's thread                   collect() |               record, confirm, submit what is to be planned, take
                                                                    plans up, and say what to expect
 """
@@ -35,7 +35,9 @@ def start_collector(signal: Signal, collect: Callable[[], Any], enter: Callable[
         Called first, on that thread.
     """
     method = weakref.WeakMethod(collect)
-    threading.Thread(target=_run, args=(signal, method, enter), name="stowplan-collector", daemon=True).start()
+    threading.Thread(
+        target=_run, args=(signal, method, enter), name="stowplan-collector", daemon=True
+    ).start()
     # Not at exit: the thread sleeps without the GIL, and is best left alone there.
     weakref.finalize(collect.__self__, signal.close).atexit = False  # type: ignore[attr-defined]
 

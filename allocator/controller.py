@@ -34,16 +34,16 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ..errors import PoolError, ProfileError
 from ..packing.registry import find
 from ..profiler import Profile, StepLog
 from ..profiler.steps import profile_step
 from ._core import CorePlan, PlanSet
+from .backend import Backend, Outcome
 from .cache import Entry, PlanCache
 from .collector import start_collector
 from .neighbours import settle
@@ -63,47 +63,6 @@ OVERLAPPING = 0.01
 
 REMEMBERED = 64
 """Steps whose request sequence is remembered, to see that a record comes again."""
-
-
-Outcome = tuple[npt.NDArray[np.void], bool, bool, int]
-"""Of a step: (events, complete, clean, tag of the plan followed)."""
-
-
-class Backend(Protocol):
-    """The compiled half of a pool: a replay core with memory behind it."""
-
-    def begin_step(self, plan: CorePlan | None, others: PlanSet) -> bool:
-        """Start a step in this thread that is expected to follow `plan`; False where one is running."""
-
-    def end_step(self) -> Outcome:
-        """Return what is to be said of the step."""
-
-    def find_steps(self) -> None:
-        """Find steps without being told, until the first begin_step."""
-
-    def expect(self, plan: CorePlan | None, others: PlanSet, wanted: bool) -> None:
-        """Say what steps found are expected to follow, and whether the outcome is wanted of those that do."""
-
-    def take_outcomes(self) -> list[Outcome]:
-        """Return the outcomes of steps found that have ended."""
-
-    def wait_for_outcomes(self) -> bool:
-        """Wait for the next ones; False after close()."""
-
-    def close(self) -> None:
-        """End all waits, now and to come."""
-
-    def set_interrupted(self, interrupted: bool) -> None:
-        """Send this thread's requests upstream, if the running step is its own."""
-
-    def set_timestamps(self, on: bool) -> None:
-        """Note the wall clock of events, or not."""
-
-    def reserve(self, size: int) -> bool:
-        """Make the arena at least this large; False where upstream has no memory for it."""
-
-    def counters(self) -> dict[str, Any]:
-        """Return the core's counters."""
 
 
 @dataclass(frozen=True)
@@ -234,12 +193,12 @@ class Controller:
 
     def _collect(self, at_once: bool) -> None:
         """Do so; take plans up `at_once`, or where a step has ended, and little is alive beside a new arena."""
-        if not self._auto_step:
-            return self._take_up()
         outcomes = self._backend.take_outcomes()
         for outcome in outcomes:
             self._judge(outcome, failed=False)
-        if outcomes or at_once:
+        if not self._auto_step:
+            self._take_up()
+        elif outcomes or at_once:
             likely, variants = self._prepare(None)
             wanted = likely is None or self._record is not None or self._planner.busy
             self._backend.expect(likely, variants, wanted)
@@ -322,7 +281,11 @@ class Controller:
 
     def _profile(self, log: StepLog, following: StepLog) -> Profile:
         """Return the profile of a step; where steps are found, of two in one if that leaves fewer escaped blocks."""
-        if self._auto_step and log.equals(following) and log.overlap(following) > OVERLAPPING * len(log.requested):
+        if (
+            self._auto_step
+            and log.equals(following)
+            and log.overlap(following) > OVERLAPPING * len(log.requested)
+        ):
             log = following = following.twice()
         return profile_step(log, following)
 

@@ -59,7 +59,6 @@ class StepLog:
         """Whether both steps asked for the same sizes, on the same streams, in the same order."""
         return np.array_equal(self.requested, other.requested) and np.array_equal(self.streams, other.streams)
 
-
     def overlap(self, following: StepLog) -> int:
         """Count the blocks that are still alive when an equal step asks for their successors."""
         gap = _Frees.of(following, FREE_PREVIOUS, len(self.requested)).gap
