@@ -33,23 +33,19 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from ..errors import PoolError, ProfileError
 from ..packing.registry import find
 from ..profiler import Profile, StepLog
-from ..profiler.steps import profile_step
 from ._core import CorePlan, PlanSet
 from .backend import Backend, Outcome
 from .cache import Entry, PlanCache
 from .collector import start_collector
-from .neighbours import settle
-from .plan import Plan, largest, make_plan, same_structure
+from .plan import Plan
 from .planner import Planner
 from .saved import load_plans, save_plans
+from .solving import Record, Solved, Task, solve
 from .stats import Stats
 
 UNPROVEN = 2
@@ -58,30 +54,8 @@ UNPROVEN = 2
 LONGEST_BACK_OFF = 10
 """A plan that fails again and again may be succeeded every 2**10 steps."""
 
-OVERLAPPING = 0.01
-"""Share of a step's blocks that may overlap their successors before two steps found are taken for one."""
-
 REMEMBERED = 64
 """Steps whose request sequence is remembered, to see that a record comes again."""
-
-
-@dataclass(frozen=True)
-class Record:
-    """A step that may become a plan: its key, its log, and the plan that it departed from."""
-
-    key: Hashable
-    log: StepLog
-    departed_from: Entry | None
-
-
-@dataclass(frozen=True)
-class Solved:
-    """A plan that the planner made (None: it failed), and what it takes the place of."""
-
-    sequence: int
-    key: Hashable
-    plan: Plan | None
-    replaces: Entry | None
 
 
 class Controller:
@@ -238,56 +212,20 @@ class Controller:
         self._seen.append(sequence)
         if sequence in self._in_work or (self._unproven >= UNPROVEN and not repeated):
             return
-        neighbours = [entry.plan for entry in self._cache.entries()]
-        arena_bytes = self._backend.counters()["arena_bytes"]
         self._unproven += 1
         self._in_work.add(sequence)
-        variants = self._cache.variants(record.key)
-        self._planner.submit(
-            lambda: self._solve(sequence, record, following, variants, neighbours, arena_bytes)
+        task = Task(
+            sequence,
+            record,
+            following,
+            variants=self._cache.variants(record.key),
+            neighbours=[entry.plan for entry in self._cache.entries()],
+            arena_bytes=self._backend.counters()["arena_bytes"],
+            alignment=self._alignment,
+            solver=self._solver,
+            may_double=self._auto_step,
         )
-
-    def _solve(
-        self,
-        sequence: int,
-        record: Record,
-        following: StepLog,
-        variants: list[Entry],
-        neighbours: list[Plan],
-        arena_bytes: int,
-    ) -> Solved:
-        """Make a plan, on the planner's thread."""
-        try:
-            profile = self._profile(record.log, following)
-            if any(
-                entry.plan.profile.same_blocks(profile) or _is_twice(entry.plan.profile, profile)
-                for entry in variants
-                if entry is not record.departed_from
-            ):
-                return Solved(
-                    sequence, record.key, None, None
-                )  # it was planned while this record was waiting
-            replaces = _succeeded(record.departed_from, profile)
-            if replaces is not None:
-                if _teaches_nothing(replaces.plan.profile, profile):
-                    return Solved(sequence, record.key, replaces.plan, replaces)
-                profile = largest(replaces.plan.profile, profile)
-                neighbours = [plan for plan in neighbours if plan is not replaces.plan]
-            alone = make_plan(profile, alignment=self._alignment, planner=self._solver)
-            plan = settle(alone, neighbours, arena_bytes=arena_bytes, planner=self._solver)
-        except Exception:
-            plan, replaces = None, None  # upstream, or the old plan, goes on serving
-        return Solved(sequence, record.key, plan, replaces)
-
-    def _profile(self, log: StepLog, following: StepLog) -> Profile:
-        """Return the profile of a step; where steps are found, of two in one if that leaves fewer escaped blocks."""
-        if (
-            self._auto_step
-            and log.equals(following)
-            and log.overlap(following) > OVERLAPPING * len(log.requested)
-        ):
-            log = following = following.twice()
-        return profile_step(log, following)
+        self._planner.submit(lambda: solve(task))
 
     def _take_up(self) -> None:
         """Put the plans that are ready into use."""
@@ -424,21 +362,3 @@ def _count(name: str, value: object, least: int, what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise PoolError(f"{name} is {value!r}; expected {what}, {least} or more")
     return value
-
-
-def _succeeded(entry: Entry | None, profile: Profile) -> Entry | None:
-    """Return the plan that a record departed from, if the record is its successor rather than another variant."""
-    if entry is None:
-        return None
-    old = entry.plan.profile
-    return entry if same_structure(old, profile) or np.array_equal(old.size, profile.size) else None
-
-
-def _teaches_nothing(old: Profile, new: Profile) -> bool:
-    """Whether a step that was not served from its plan throughout had no other reason than what stood in its way."""
-    return same_structure(old, new) and bool((new.size <= old.size).all())
-
-
-def _is_twice(plan: Profile, step: Profile) -> bool:
-    """Whether a plan is one of two such steps taken as one."""
-    return np.array_equal(plan.size, np.tile(step.size, 2))
