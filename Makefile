@@ -2,9 +2,12 @@
 #
 #   make demo       train GoogLeNet through the pool: a table, and demo-plan.png     DEMO="--model alexnet" passes options
 #   make test       all tests, with coverage (fails under 90 %)                      TEST="-k pack" passes options
+#   make experiments  the paper's figures, into build/experiments: hours, or minutes with QUICK=1; goes on where it
+#                     was interrupted                                            EXPERIMENTS="--device cpu" passes options
 #   make gpu-test   the tests that need a CUDA device: training through CupyPool, bit by bit
 #   make lint       ruff and mypy --strict
-#   make docs       the documentation, warnings are errors
+#   make docs       the documentation; warnings are errors, examples are run
+#   make dist       a source distribution and a wheel, and the checks that an index would make
 #   make asan tsan  the C++ cores under AddressSanitizer + UBSan, and under ThreadSanitizer
 #   make clean      remove everything that was made
 #
@@ -15,6 +18,8 @@ PYTHON ?= python3
 VENV ?= .venv
 DEMO ?=
 TEST ?=
+QUICK ?=
+EXPERIMENTS ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
@@ -26,7 +31,7 @@ HEADERS := $(wildcard profiler/*.hpp profiler/core/*.hpp packing/core/*.hpp allo
 BUILD_INPUTS := setup.py setup.cfg pyproject.toml build-constraints.txt $(CORES) $(HEADERS) \
 	$(wildcard $(foreach package,profiler packing allocator,$(package)/*.pyx $(package)/*.pxi))
 
-.PHONY: help demo test gpu-test lint docs asan tsan clean
+.PHONY: help demo test experiments gpu-test lint docs dist asan tsan clean
 .DELETE_ON_ERROR:
 
 help:
@@ -49,11 +54,17 @@ $(VENV)/.demo: $(VENV)/.made $(BUILD_INPUTS)
 	@$(INSTALL) '.[chainer,plot]'
 	@touch $@
 
+$(VENV)/.experiments: $(VENV)/.made $(BUILD_INPUTS)
+	@$(BIN)/python tools/preflight.py
+	@echo "installing stowplan and what the experiments need into $(VENV)"
+	@$(INSTALL) '.[chainer,cupy,experiments]'
+	@touch $@
+
 $(VENV)/.development: $(VENV)/.made $(BUILD_INPUTS)
 	@$(BIN)/python tools/preflight.py
 	@echo "installing stowplan and its development tools into $(VENV)"
-	@$(INSTALL) '.[chainer,cupy,plot,mip,flow,test,lint,docs]'
-	@touch $@ $(VENV)/.demo
+	@$(INSTALL) '.[chainer,cupy,plot,experiments,mip,flow,report,prometheus,test,lint,docs,dist]'
+	@touch $@ $(VENV)/.demo $(VENV)/.experiments
 
 # --- the commands ------------------------------------------------------------------------------------------------------
 
@@ -62,6 +73,11 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.development
 	$(BIN)/python -m pytest --cov --cov-report=term --cov-fail-under=90 $(TEST)
+
+experiments: $(VENV)/.experiments
+	@for figure in memory heuristic growth time; do \
+		$(BIN)/python -m experiments.$$figure $(if $(QUICK),--quick) $(EXPERIMENTS) || exit 1; \
+	done
 
 gpu-test: $(VENV)/.development
 	$(BIN)/python -m pytest -m gpu -rs -s tests/gpu $(TEST)
@@ -73,6 +89,13 @@ lint: $(VENV)/.development
 
 docs: $(VENV)/.development
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	$(BIN)/python -m sphinx -W --keep-going -q -b doctest docs docs/_build/doctest
+
+dist: $(VENV)/.development
+	@rm -rf dist
+	$(BIN)/python -m build --quiet
+	$(BIN)/check-wheel-contents dist/*.whl
+	$(BIN)/twine check --strict dist/*
 
 # --- the cores under sanitizers ----------------------------------------------------------------------------------------
 # Every tests/core/*_stress.cpp is a program of its own, linked with all cores; it fails by its exit status.

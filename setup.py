@@ -19,7 +19,8 @@ MACROS = [("NPY_NO_DEPRECATED_API", "NPY_1_22_API_VERSION"), ("NPY_TARGET_VERSIO
 if os.environ.get("STOWPLAN_DEBUG") == "1":
     COMPILE_ARGS += ["-O1", "-g", "-UNDEBUG"]
     MACROS += [("STOWPLAN_DEBUG", "1")]
-
+else:
+    COMPILE_ARGS += ["-g0"]  # Python's own flags ask for debug symbols, ten times the code
 
 HEADERS = ("profiler/*.hpp", "profiler/core/*.hpp")  # the recorder's, which the allocator builds upon
 

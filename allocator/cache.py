@@ -7,6 +7,7 @@ requests. All plans of a pool share one arena.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable
 from dataclasses import dataclass
 
@@ -57,7 +58,7 @@ class PlanCache:
         self._entries: dict[int, Entry] = {}
         self._sets: dict[Hashable, PlanSet] = {}
         self._clock = 0
-        self._last_tag = 0
+        self._tags = itertools.count(1)
         self._last_followed = 0
 
     def __len__(self) -> int:
@@ -92,19 +93,21 @@ class PlanCache:
             self._sets[key] = PlanSet([entry.core for entry in variants])
         return (variants[0].core if variants else None), self._sets[key]
 
-    def add(self, key: Hashable, plan: Plan, *, replaces: Entry | None = None) -> Entry:
+    def entry(self, key: Hashable, plan: Plan) -> Entry:
+        """Make an entry, to be added; on any thread."""
+        tag = next(self._tags)
+        return Entry(key, tag, plan, plan.core(tag))
+
+    def add(self, entry: Entry, *, replaces: Entry | None = None) -> None:
         """Take a plan in, and throw out what it replaces, or the least recently used if there are too many."""
         if replaces is not None:
             self._remove(replaces)
         while len(self._entries) >= self._capacity:
             self._remove(self.entries()[-1])
-        self._last_tag += 1
-        entry = Entry(key, self._last_tag, plan, plan.core(self._last_tag))
         self._entries[entry.tag] = entry
-        self._sets.pop(key, None)
+        self._sets.pop(entry.key, None)
         self._clock += 1
         entry.used = self._clock
-        return entry
 
     def follow(self, entry: Entry) -> None:
         """Note that a step has followed this plan: it is the most recently used, and the last one's successor."""

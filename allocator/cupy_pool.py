@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from ..errors import PoolError
-from ._core import DevicePool, DeviceRouter
-from .controller import Controller
+from ._core import DevicePool, DeviceRouter, Lease
+from .device_streams import DeviceStreams, Streams
+from .lanes import Lanes
 from .pool import Pool
 
 DEVICE_ALIGNMENT = 512
 """Bytes; what CuPy's own pool rounds to, and what CUDA aligns to."""
+
+
+PER_THREAD = 2
+"""CUDA's handle of the default stream that each thread has for itself."""
 
 
 class CupyPool(Pool):
@@ -92,15 +99,22 @@ class CupyPool(Pool):
             "auto_step": auto_step,
         }
         self._device = device
-        self._devices: dict[int, tuple[DevicePool, Controller]] = {}
+        self._devices: dict[int, tuple[DevicePool, Lanes]] = {}
         if device is None:
-            self._controller_of(0)  # checks the options
+            self._on(0)  # checks the options
             # Where CuPy exports its C functions they are called: a request then runs none of Python's bytecode.
             exported = getattr(cupy.cuda.device, "__pyx_capi__", {})
             current_device = exported.get("get_device_id", cupy.cuda.device.get_device_id)
             self.malloc = DeviceRouter(current_device, self._pool_of).malloc
         else:
             self.malloc = self._pool_of(device).malloc
+
+    def serving(self) -> AbstractContextManager[Any]:
+        """Return a context manager in which the pool is this thread's allocator: `cupy.cuda.using_allocator`."""
+        import cupy
+
+        manager: AbstractContextManager[Any] = cupy.cuda.using_allocator(self.malloc)
+        return manager
 
     # ----------------------------------------------------------------------------------------------------- devices
 
@@ -114,20 +128,19 @@ class CupyPool(Pool):
     def _pool_of(self, device: int) -> DevicePool:
         return self._on(device)[0]
 
-    def _controller_of(self, device: int) -> Controller:
-        return self._on(device)[1]
-
-    def _on(self, device: int) -> tuple[DevicePool, Controller]:
+    def _on(self, device: int) -> tuple[DevicePool, Lanes]:
         if device not in self._devices:
             pool = self._make_pool(device)
-            controller = Controller(
-                pool, alignment=DEVICE_ALIGNMENT, enter=lambda: _use_device(device), **self._options
+            lanes = Lanes(
+                pool,
+                alignment=DEVICE_ALIGNMENT,
+                enter=functools.partial(_use_device, device),
+                **self._options,
             )
-            self._devices.setdefault(device, (pool, controller))
+            self._devices.setdefault(device, (pool, lanes))
         return self._devices[device]
 
     def _make_pool(self, device: int) -> DevicePool:
-        import cupy
         from cupy.cuda import MemoryPointer, UnownedMemory, memory_hook
 
         return DevicePool(
@@ -136,15 +149,18 @@ class CupyPool(Pool):
             self._sampling,
             MemoryPointer,
             UnownedMemory,
-            _current_stream() if _has_driver() else None,
+            self._streams(device),
             memory_hook.get_memory_hooks,
             _malloc_watched,
             _tell_freed,
-            cupy.cuda.runtime.deviceSynchronize if _has_driver() else None,
         )
 
-    def _controller(self) -> Controller:
-        return self._controller_of(self._current_device())
+    def _streams(self, device: int) -> Streams | None:
+        """Return the device's streams; None where there is no driver, and so no streams."""
+        return DeviceStreams(device) if _has_driver() else None
+
+    def _lanes(self) -> Lanes:
+        return self._on(self._current_device())[1]
 
     def _backend(self) -> str:
         if not _has_driver():
@@ -153,6 +169,35 @@ class CupyPool(Pool):
 
         # Another model has other workspaces.
         return f"cupy: {cupy.cuda.runtime.getDeviceProperties(self._current_device())['name'].decode()}"
+
+    # ----------------------------------------------------------------------------------------------------- streams
+
+    def record_stream(self, array: Any, stream: Any) -> None:
+        """Say that an array is used on another stream than the one that was current when it was made.
+
+        When its memory is free, nobody is given it before that stream is done with all that it had been given by then:
+        the pool records an event there, and whatever takes the place waits for it. Without such a word the pool knows
+        of the array's own stream alone, as `cupy.cuda.MemoryPool` does; a program must then itself see to it that the
+        other one is done before it drops the array. As PyTorch's ``Tensor.record_stream``.
+
+        Parameters
+        ----------
+        array
+            A `cupy.ndarray`, or a view of one. Arrays that share its memory need no word of their own.
+        stream
+            A `cupy.cuda.Stream`, but not `cupy.cuda.Stream.ptds`, on which only its own thread can record an event.
+
+        Raises
+        ------
+        PoolError
+            The array's memory is not this pool's; the stream is every thread's own.
+        """
+        lease = getattr(array.data.mem, "_owner", None)
+        if not isinstance(lease, Lease) or not any(lease.pool is pool for pool, _ in self._devices.values()):
+            raise PoolError(f"the memory of this array of {array.nbytes} bytes is not this pool's")
+        if stream.ptr == PER_THREAD:
+            raise PoolError("the stream is cupy.cuda.Stream.ptds; expected one that all threads share")
+        lease.pool.record_stream(lease, stream)
 
     # ------------------------------------------------------------------- what users know from cupy.cuda.MemoryPool
 
@@ -225,15 +270,6 @@ def _use_device(device: int) -> None:
 
     if _has_driver():
         cupy.cuda.Device(device).use()
-
-
-def _current_stream() -> Any:
-    """Return how to ask for the current stream's address: CuPy's C function where it exports it, or a function."""
-    import cupy
-    from cupy_backends.cuda import stream
-
-    exported = getattr(stream, "__pyx_capi__", {})
-    return exported.get("get_current_stream_ptr", lambda: cupy.cuda.get_current_stream().ptr)
 
 
 # ------------------------------------------------------------------------------------------------------- memory hooks

@@ -51,6 +51,8 @@ def settle(plan: Plan, neighbours: Sequence[Plan], *, arena_bytes: int, planner:
     Plan
         The same blocks; the placement's lower bound and optimality are those of the blocks alone.
     """
+    if not neighbours:
+        return plan
     limit = max(arena_bytes, int(plan.arena_bytes * TOLERANCE))
     for fixed, residents in _wishes(plan, neighbours):
         try:

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ..errors import PoolError
 from ..profiler import _recorder
 from ..profiler.numpy_recorder import default_handler
 from ._core import HostPool
-from .controller import Controller
+from .lanes import Lanes
 from .pool import Pool
 
 HOST_ALIGNMENT = 64
 """Bytes; a cache line and the widest vector load. NumPy's default handler promises 16."""
 
-
-SMALL = 512
-"""Bytes; below, NumPy's own cache of small blocks is faster than any plan, and the memory does not matter."""
+SMALL = 1033
+"""Bytes; below, NumPy's own cache (up to 1023 bytes) and the C library's cache of each thread (glibc's: up to 1032)
+answer faster than any plan, and the memory does not matter."""
 
 
 class NumpyPool(Pool):
     """Serve the NumPy allocations of this context, those of repeated steps from a plan.
 
-    NumPy's memory handler is context-local (NEP 49): the pool serves the thread or task that entered it. Arrays may
+    NumPy's memory handler is context-local (NEP 49): the pool serves the threads and tasks that entered it. Arrays may
     leave it, be freed on any thread, and outlive the pool.
 
     Parameters
@@ -37,19 +39,20 @@ class NumpyPool(Pool):
         Find the step that the program repeats, without `step` being called, and plan it; see `Pool.step`. There is no
         warm-up.
     small
-        Requests below this many bytes go to NumPy's default handler, which has a cache for them, and are neither
+        Requests below this many bytes go to NumPy's default handler, which has caches for them, and are neither
         planned nor counted.
 
     Raises
     ------
     PoolError
-        `warmup` is negative; the pool is entered twice; a step begins within a step.
+        `warmup` is negative; a thread enters the pool twice; a step begins within a step.
     UnknownSolverError
         There is no such solver.
 
     Examples
     --------
     >>> import numpy as np
+    >>> from stowplan import NumpyPool
     >>> pool = NumpyPool(warmup=0)
     >>> with pool:
     ...     for _ in range(5):
@@ -72,27 +75,31 @@ class NumpyPool(Pool):
         if not isinstance(small, int) or isinstance(small, bool) or small < 0:
             raise PoolError(f"small is {small!r}; expected a number of bytes, 0 or more")
         self._host = HostPool("stowplan", default_handler(), small)
-        self._only = Controller(
+        self._only = Lanes(
             self._host,
-            warmup=warmup,
             alignment=HOST_ALIGNMENT,
+            auto_step=auto_step,
+            warmup=warmup,
             planner=planner,
             max_plans=max_plans,
-            auto_step=auto_step,
         )
-        self._outer: Any = None
+        self._entered = threading.local()  # NumPy's handler before, of each thread that is in the pool
 
     def __enter__(self) -> NumpyPool:
-        if self._outer is not None:
-            raise PoolError("this pool is entered already")
-        self._outer = _recorder.set_handler(self._host.handler)
+        if hasattr(self._entered, "outer"):
+            raise PoolError("this thread has entered this pool already")
+        self._entered.outer = _recorder.set_handler(self._host.handler)
         return self
 
     def __exit__(self, *error: object) -> None:
-        _recorder.set_handler(self._outer)
-        self._outer = None
+        _recorder.set_handler(self._entered.outer)
+        del self._entered.outer
 
-    def _controller(self) -> Controller:
+    def serving(self) -> AbstractContextManager[Any]:
+        """Return a context manager in which the pool serves this thread: itself, or nothing where it is entered."""
+        return nullcontext() if _recorder.current_handler() is self._host.handler else self
+
+    def _lanes(self) -> Lanes:
         return self._only
 
     def _backend(self) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from ..packing import Placement, Problem, pack
+from ..packing import Placement, Problem, Progress, pack
 from ..profiler import Profile
 from ._core import CorePlan
 
@@ -79,7 +80,15 @@ def problem_of(profile: Profile, alignment: int) -> tuple[Problem, IntArray]:
     return Problem(size, start, end, gaps=gaps, alignment=alignment), rows
 
 
-def make_plan(profile: Profile, *, alignment: int, planner: str = "auto") -> Plan:
+def make_plan(
+    profile: Profile,
+    *,
+    alignment: int,
+    planner: str = "auto",
+    time_limit: float | None = None,
+    threads: int = 1,
+    progress: Callable[[Progress], object] | None = None,
+) -> Plan:
     """Solve the packing problem of a profile.
 
     Parameters
@@ -90,6 +99,8 @@ def make_plan(profile: Profile, *, alignment: int, planner: str = "auto") -> Pla
         Bytes; every address that the plan gives out is a multiple of it, relative to the arena.
     planner
         A name from `stowplan.packing.solvers`, or ``"auto"``.
+    time_limit, threads, progress
+        As for `stowplan.packing.pack`.
 
     Raises
     ------
@@ -99,17 +110,13 @@ def make_plan(profile: Profile, *, alignment: int, planner: str = "auto") -> Pla
         The solver's placement is wrong: `pack` validates it, whoever is to blame.
     """
     problem, rows = problem_of(profile, alignment)
-    return Plan(profile, rows, problem, pack(problem, solver=planner))
+    placement = pack(problem, planner, time_limit, threads, progress=progress)
+    return Plan(profile, rows, problem, placement)
 
 
 def same_structure(a: Profile, b: Profile) -> bool:
     """Whether two profiles have the same requests and frees in the same order, whatever their sizes."""
-    return (
-        a.period == b.period
-        and np.array_equal(a.start, b.start)
-        and np.array_equal(a.end, b.end)
-        and np.array_equal(a.stream, b.stream)
-    )
+    return a.period == b.period and np.array_equal(a.start, b.start) and np.array_equal(a.end, b.end)
 
 
 def largest(a: Profile, b: Profile) -> Profile:

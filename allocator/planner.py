@@ -1,6 +1,10 @@
 """Solving off the caller's thread.
 
 One worker per pool; the solvers release the GIL. Results wait until they are collected, at the next step boundary.
+
+What the worker does in Python would keep the program waiting all the same: the interpreter lets a thread that waits for
+the GIL wait up to 5 ms (`sys.getswitchinterval`). So jobs come in pieces of a millisecond or less, and between them the
+worker steps aside.
 """
 
 from __future__ import annotations
@@ -11,6 +15,15 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+
+STEP_ASIDE = 1e-4
+"""Seconds; enough for a waiting thread to wake up and take the GIL."""
+
+
+def let_others_run() -> None:
+    """Step aside between two pieces of a job."""
+    time.sleep(STEP_ASIDE)
 
 
 class Planner(Generic[T]):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager
 from typing import Any, ParamSpec, TypeVar
 
 from ..profiler import Profile
-from .controller import Controller
+from .lanes import Lanes
 from .plan import Plan
 from .stats import Stats
 from .step import Step, interrupt
@@ -22,12 +23,16 @@ class Pool(ABC):
     """A pool of one backend; see `NumpyPool` and `CupyPool`."""
 
     @abstractmethod
-    def _controller(self) -> Controller:
+    def _lanes(self) -> Lanes:
         """Return what decides for this thread's current device."""
 
     @abstractmethod
     def _backend(self) -> str:
         """Say what plans are made for: a plan file for something else is refused."""
+
+    @abstractmethod
+    def serving(self) -> AbstractContextManager[Any]:
+        """Return a context manager in which the pool serves this thread, whether it did before or not."""
 
     def step(self, key: Hashable = None) -> Step:
         """Return a context manager around one step, the code that repeats, on the current device.
@@ -47,9 +52,9 @@ class Pool(ABC):
         Raises
         ------
         PoolError
-            On entry: a step is running already, or this thread is in an interrupted part.
+            On entry: this thread runs a step already, or it is in an interrupted part.
         """
-        return Step(self._controller(), key)
+        return Step(self._lanes(), key)
 
     def interrupt(self, function: Callable[P, R] | None = None) -> Any:
         """Enter a part of the program, in this thread, that does not repeat: upstream serves it, no profile sees it.
@@ -67,7 +72,7 @@ class Pool(ABC):
         ... def log_something():
         ...     pass
         """
-        return interrupt(self._controller(), function)
+        return interrupt(self._lanes(), function)
 
     def resume(self) -> None:
         """Leave the innermost interrupted part of this thread.
@@ -77,19 +82,19 @@ class Pool(ABC):
         PoolError
             There is none.
         """
-        self._controller().resume()
+        self._lanes().resume()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until plans that are being made are ready for the next step, at most `timeout` seconds.
 
         A program never has to; a benchmark may want to. Return whether they are ready.
         """
-        return self._controller().wait(timeout)
+        return self._lanes().wait(timeout)
 
     @property
     def stats(self) -> Stats:
         """A snapshot of the counts on the current device."""
-        return self._controller().stats()
+        return self._lanes().stats()
 
     def profile(self) -> Profile:
         """Return the profile of the last planned step.
@@ -99,7 +104,7 @@ class Pool(ABC):
         ProfileError
             There is no plan yet.
         """
-        return self._controller().profile()
+        return self._lanes().plan().profile
 
     def plan(self) -> Plan:
         """Return the plan that was made last.
@@ -109,7 +114,7 @@ class Pool(ABC):
         ProfileError
             There is no plan yet.
         """
-        return self._controller().plan()
+        return self._lanes().plan()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the current device's plans to a file, for `load` in another run of the program.
@@ -121,7 +126,7 @@ class Pool(ABC):
         OSError
             The file cannot be written. The old one, if any, is untouched.
         """
-        self._controller().save(path, self._backend())
+        self._lanes().save(path, self._backend())
 
     @classmethod
     def load(cls: type[Self], path: str | os.PathLike[str], *args: Any, **options: Any) -> Self:
@@ -144,5 +149,5 @@ class Pool(ABC):
             There is no memory for the arena.
         """
         pool = cls(*args, **options)
-        pool._controller().load(path, pool._backend())
+        pool._lanes().load(path, pool._backend())
         return pool

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
+
+from ..units import human_bytes
 
 
 @dataclass(frozen=True)
@@ -63,3 +66,66 @@ class Stats:
     def fragmentation(self) -> float:
         """Arena bytes / lower bound - 1; 0 before the first plan."""
         return self.arena_bytes / self.lower_bound - 1 if self.lower_bound else 0.0
+
+    @property
+    def requests(self) -> int:
+        """Requests served, in whatever way."""
+        return self.replayed + self.guests + self.upstream
+
+    def postfix(self) -> dict[str, str]:
+        """Return the figures that matter while a program runs, for a progress bar.
+
+        Examples
+        --------
+        With tqdm: ``progress = tqdm(batches)`` and, in the loop,
+
+        >>> from stowplan import NumpyPool
+        >>> pool = NumpyPool()
+        >>> pool.stats.postfix()  # progress.set_postfix(pool.stats.postfix())
+        {'planned': '0.0%', 'live': '0 B', 'reserved': '0 B', 'plans': '0'}
+        """
+        return {
+            "planned": f"{self.replayed / max(self.requests, 1):.1%}",
+            "live": human_bytes(self.live_bytes),
+            "reserved": human_bytes(self.reserved_bytes),
+            "plans": str(self.plans),
+        }
+
+    def _repr_html_(self) -> str:
+        """Return what Jupyter shows: how requests were served, as a bar and in numbers, and the bytes."""
+        parts = [
+            ("served from the plan", self.replayed, "#2f7f97"),
+            ("as guests of the arena", self.guests, "#9cc5d1"),
+            ("by upstream", self.upstream, "#d98e2b"),
+        ]
+        whole = max(self.requests, 1)
+        bar = "".join(
+            f'<span style="flex:{count} 0 0;background:{colour}"></span>'
+            for _, count, colour in parts
+            if count
+        )
+        rows = [
+            (f'<span style="color:{colour}">&#9632;</span> {name}', f"{count:,}", f"{count / whole:.2%}")
+            for name, count, colour in parts
+        ]
+        rows += [(f"&emsp;{escape(reason)}", f"{count:,}", "") for reason, count in self.reasons.items()]
+        sizes = [
+            (
+                "arena",
+                self.arena_bytes,
+                f"fragmentation {self.fragmentation:.2%}" if self.lower_bound else "",
+            ),
+            ("live", self.live_bytes, f"at the most {human_bytes(self.peak_live_bytes)}"),
+            ("reserved", self.reserved_bytes, f"at the most {human_bytes(self.peak_reserved_bytes)}"),
+        ]
+        rows += [(name, human_bytes(count), note) for name, count, note in sizes]
+        rows.append(("plans", f"{self.plans:,}", f"{self.reoptimizations:,} of them took another's place"))
+        cells = "".join(
+            f'<tr><td style="text-align:left">{name}</td><td style="text-align:right">{figure}</td>'
+            f'<td style="text-align:left">{note}</td></tr>'
+            for name, figure, note in rows
+        )
+        return (
+            f'<div style="display:flex;height:8px;max-width:32em">{bar}</div>'
+            f"<table><caption>{self.requests:,} requests</caption>{cells}</table>"
+        )

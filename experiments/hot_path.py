@@ -5,9 +5,9 @@ that Python can be: one that returns ``MemoryPointer(UnownedMemory(address, n, o
 a GPU over host memory; with one, CuPy's own pool stands beside.
 
 (b) ``numpy.empty(n)``, one byte written to each page, and the drop, through a NumpyPool that replays, over NumPy's
-default handler. Beside them NumPy's default handler in a process of its own, over the C library's malloc and, by
-LD_PRELOAD, over jemalloc and mimalloc where these are installed (Debian: libjemalloc2, libmimalloc2.0) or
-LD_LIBRARY_PATH leads to them.
+default handler. One block at a time, which every allocator recycles while it is warm; then with 256 MiB alive at once
+before the first of them is dropped, as a step holds them. Beside them NumPy's default handler, by LD_PRELOAD, over
+jemalloc and mimalloc where these are installed (Debian: libjemalloc2, libmimalloc2.0) or LD_LIBRARY_PATH leads to them.
 
 Contestants of one process take turns, and the best of all turns counts: other programs on the machine can only make a
 turn slower.
@@ -39,6 +39,8 @@ PAGE = 4096
 ONE = np.ones((), np.uint8)
 CUPY_SIZES = (512, 2**16, 2**20, 2**26)
 NUMPY_SIZES = (64, 256, 512, 2**10, 2**12, 2**14, 2**16, 2**18, 2**20, 2**22, 2**24, 2**26, 2**28)
+HELD = 2**28
+HELD_SIZES = (2**14, 2**16, 2**18, 2**20, 2**22, 2**24, 2**26)
 LIBRARIES = {
     "jemalloc": ("libjemalloc.so.2", "libjemalloc.so"),
     "mimalloc": ("libmimalloc.so.3", "libmimalloc.so.2", "libmimalloc.so.2.0", "libmimalloc.so"),
@@ -160,41 +162,28 @@ def host_allocator(size: int) -> Any:
 # --------------------------------------------------------------------------------------------------------- (b) NumPy
 
 
-def numpy_turn(size: int, step: Callable[[], AbstractContextManager[Any]] = nullcontext) -> Turn:
-    """Measure ``numpy.empty`` with the handler of the context, a byte written to each page."""
-    count = max(1, min(2000, 2**27 // size))
+def numpy_turn(
+    size: int, held: int = 1, step: Callable[[], AbstractContextManager[Any]] = nullcontext
+) -> Turn:
+    """Measure ``numpy.empty`` with the handler of the context, a byte written to each page.
+
+    Blocks are dropped when `held` of them are alive.
+    """
+    count = max(1, min(2000, 2**27 // size) // held)
 
     def turn() -> float:
         with step():
             began = time.perf_counter_ns()
             for _ in range(count):
-                array = np.empty(size, np.uint8)
-                array[::PAGE] = ONE
-                del array
-            return (time.perf_counter_ns() - began) / count
+                arrays = []
+                for _ in range(held):
+                    array = np.empty(size, np.uint8)
+                    array[::PAGE] = ONE
+                    arrays.append(array)
+                del array, arrays
+            return (time.perf_counter_ns() - began) / (count * held)
 
     return turn
-
-
-def numpy_rows(rounds: int, sizes: Iterable[int]) -> list[Row]:
-    """Measure (b) in this process."""
-    found = []
-    for size in sizes:
-        pool = NumpyPool()
-        turns = {"NumPy": numpy_turn(size), "NumpyPool": through(pool, numpy_turn(size, pool.step))}
-        warm_up_numpy(pool, turns["NumpyPool"], size)
-        found += rows("numpy.empty", size, best_of(rounds, turns))
-    return found
-
-
-def warm_up_numpy(pool: NumpyPool, turn: Turn, size: int) -> None:
-    """Run until the step is replayed, or, where its requests are too small to be planned, a few times."""
-    if size >= 512:
-        warm_up(pool, turn)
-    else:
-        for _ in range(5):
-            turn()
-            pool.wait()
 
 
 def through(pool: NumpyPool, turn: Turn) -> Turn:
@@ -207,22 +196,40 @@ def through(pool: NumpyPool, turn: Turn) -> Turn:
     return turn_in_pool
 
 
-def library_rows(rounds: int, sizes: Iterable[int]) -> list[Row]:
-    """Measure NumPy's default handler in processes of their own, over other mallocs too."""
-    libraries: dict[str, Path | None] = {"NumPy, own process": None}
-    for name, files in LIBRARIES.items():
-        path = find_library(files)
-        if path is not None:
-            libraries[f"NumPy over {name}"] = path
-    best: dict[str, dict[int, float]] = {}
-    for _ in range(2):  # in turns, as within a process
+def numpy_rows(rounds: int, sizes: Iterable[int], held: bool) -> list[Row]:
+    """Measure (b), each size in processes of its own: what a malloc does depends on what it did before."""
+    part = "numpy.empty, 256 MiB alive at once" if held else "numpy.empty"
+    libraries = {name: find_library(files) for name, files in LIBRARIES.items()}
+    found = []
+    for size in sizes:
+        n = HELD // size if held else 1
+        best = in_process(None, rounds, size, n)
         for name, path in libraries.items():
-            for size, ns in in_process(path, rounds // 2, sizes).items():
-                known = best.setdefault(name, {})
-                known[size] = min(ns, known.get(size, ns))
-    return [
-        row for size in sizes for row in rows("numpy.empty", size, {name: best[name][size] for name in best})
-    ]
+            if path is not None:
+                best[f"NumPy over {name}"] = in_process(path, rounds, size, n)["NumPy"]
+        found += rows(part, size, best)
+    return found
+
+
+def in_process(library: Path | None, rounds: int, size: int, held: int) -> dict[str, float]:
+    """Measure in a process of its own; return nanoseconds by contestant."""
+    environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+    if library is not None:
+        environment["LD_PRELOAD"] = str(library)
+    command = [sys.executable, "-m", "experiments.hot_path", "--child", *map(str, (rounds, size, held))]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    best: dict[str, float] = json.loads(done.stdout)
+    return best
+
+
+def answer(rounds: int, size: int, held: int) -> None:
+    """Answer `in_process`: NumPy's default handler and, in turns with it, the pool."""
+    turns = {"NumPy": numpy_turn(size, held)}
+    if "LD_PRELOAD" not in os.environ:
+        pool = NumpyPool()
+        turns["NumpyPool"] = through(pool, numpy_turn(size, held, pool.step))
+        warm_up(pool, turns["NumpyPool"])
+    print(json.dumps(best_of(rounds, turns)))
 
 
 def find_library(files: Iterable[str]) -> Path | None:
@@ -237,22 +244,6 @@ def find_library(files: Iterable[str]) -> Path | None:
     return None
 
 
-def in_process(library: Path | None, rounds: int, sizes: Iterable[int]) -> dict[int, float]:
-    """Measure in a process of its own; return nanoseconds by size."""
-    environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
-    if library is not None:
-        environment["LD_PRELOAD"] = str(library)
-    command = [sys.executable, "-m", "experiments.hot_path", "--child", f"{rounds}"]
-    command += [f"{size}" for size in sizes]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return {int(size): ns for size, ns in json.loads(done.stdout).items()}
-
-
-def answer(rounds: int, sizes: Iterable[int]) -> None:
-    """Answer `in_process`."""
-    print(json.dumps({size: best_of(rounds, {"": numpy_turn(size)})[""] for size in sizes}))
-
-
 # ------------------------------------------------------------------------------------------------------------- output
 
 
@@ -261,7 +252,7 @@ def show(found: list[Row]) -> None:
     for part in dict.fromkeys(row.part for row in found):
         here = [row for row in found if row.part == part]
         contestants = list(dict.fromkeys(row.contestant for row in here))
-        table = Table(title=f"{part}(n) and its drop: nanoseconds, and times the first of its process")
+        table = Table(title=f"{part}: nanoseconds for a block of n bytes, and times the first contestant")
         table.add_column("n", justify="right")
         for contestant in contestants:
             table.add_column(contestant, justify="right")
@@ -287,13 +278,14 @@ def human(size: int) -> str:
 def main(quick: bool, csv_path: str | None, child: bool, numbers: tuple[int, ...]) -> None:
     """Measure what one request costs, in ratios."""
     if child:
-        answer(numbers[0], numbers[1:])
+        answer(*numbers)
         return
     rounds = QUICK_ROUNDS if quick else ROUNDS
-    sizes = NUMPY_SIZES[::3] if quick else NUMPY_SIZES
     found = cupy_rows(10 * rounds)
-    found += numpy_rows(rounds, sizes)
-    found += library_rows(rounds, sizes)
+    for held, sizes in ((False, NUMPY_SIZES), (True, HELD_SIZES)):
+        chosen = sizes[::3] if quick else sizes
+        turns = max(2, rounds // 8) if held else rounds
+        found += numpy_rows(turns, chosen, held)
     show(found)
     if csv_path is not None:
         with open(csv_path, "w", newline="", encoding="utf-8") as file:

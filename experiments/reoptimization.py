@@ -35,7 +35,7 @@ def run_step(sizes: list[int], lifetimes: list[int], scale: int) -> float:
 def main(blocks: int, seed: int) -> None:
     """Double every request of a replayed step, and watch the new plan come."""
     rng = np.random.default_rng(seed)
-    sizes = (512 * np.round(2 ** rng.uniform(0, 8, blocks))).astype(int).tolist()
+    sizes = (512 * np.round(2 ** rng.uniform(2, 9, blocks))).astype(int).tolist()
     lifetimes = rng.integers(1, 100, blocks).tolist()
     pool = NumpyPool()
     table = Table(title=f"{blocks:,} requests a step; milliseconds")

@@ -29,13 +29,14 @@ def train(
     """Train for some steps, `marked` or not; return losses, seconds per step and the pool's counts after each step."""
     import chainer
 
-    from experiments.models.seq2seq import Seq2seq, sentence_pairs
+    from experiments.data import synthetic_pairs
+    from experiments.models.seq2seq import Seq2seq
 
     np.random.seed(seed)  # noqa: NPY002 (Chainer draws its parameters from it)
     rng = np.random.default_rng(seed)
     model = Seq2seq()
     optimizer = chainer.optimizers.Adam().setup(model)
-    batches = [sentence_pairs(rng, batch) for _ in range(steps)]
+    batches = [[list(side) for side in zip(*synthetic_pairs(rng, batch), strict=True)] for _ in range(steps)]
 
     def step(source: Any, target: Any) -> float:
         loss = model(source, target)

@@ -1,23 +1,68 @@
 """Online pools, as models: what would one that cannot see the future have reserved for the same requests.
 
-A model keeps the books of a pool and touches no memory. `replay` drives it with the requests of a problem's
-step, over and over, as a training loop would.
+A model keeps the books of a pool and touches no memory. `replay` drives it with the requests of a step, over and over,
+as a training loop would::
+
+    use = replay(requests(problem), POOL_MODELS["cupy"]())
+    use.reserved_peak / use.live_peak
+
+======================  =============================================================
+name in `POOL_MODELS`   pool
+======================  =============================================================
+``cupy``                CuPy's ``MemoryPool``
+``pytorch``             PyTorch's ``CUDACachingAllocator``
+``pytorch-expandable``  the same with ``expandable_segments:True``
+``rmm``                 RMM's ``pool_memory_resource``
+``free-lists``          one free list per size: Chainer 1
+``none``                no pool
+======================  =============================================================
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
-from ..errors import PoolError
+from .pools_cupy import CupyPoolModel
+from .pools_plain import FreeListsModel, NoPoolModel
+from .pools_pytorch import PytorchExpandablePoolModel, PytorchPoolModel
+from .pools_rmm import RmmPoolModel
 from .problem import IntArray, Problem
+
+__all__ = [
+    "POOL_MODELS",
+    "CupyPoolModel",
+    "FreeListsModel",
+    "NoPoolModel",
+    "Pool",
+    "PoolUse",
+    "PytorchExpandablePoolModel",
+    "PytorchPoolModel",
+    "Requests",
+    "RmmPoolModel",
+    "replay",
+    "requests",
+]
+
+STEADY_AFTER = 3
+"""Steps in a row that reserve nothing, after which `replay` takes a pool's growth for done."""
+MOST_STEPS = 30
 
 
 class Pool(Protocol):
-    """What `replay` needs of a pool."""
+    """What `replay` needs of a pool. All models start empty and are deterministic."""
+
+    @property
+    def reserved(self) -> int:
+        """Bytes reserved from the device at the moment."""
+
+    @property
+    def peak_reserved(self) -> int:
+        """The most that were ever reserved."""
 
     def malloc(self, size: int) -> int:
         """Serve a request of ``size`` bytes; returns the id to free it by."""
@@ -26,136 +71,32 @@ class Pool(Protocol):
         """Take a block back."""
 
 
-@dataclass(eq=False)
-class _Chunk:
-    """A part of one reservation, linked to its neighbours in address."""
-
-    size: int
-    free: bool = False
-    before: _Chunk | None = field(default=None, repr=False)
-    after: _Chunk | None = field(default=None, repr=False)
-
-
-class CupyPoolModel:
-    """CuPy's ``MemoryPool`` on one stream, without a device.
-
-    Sizes are rounded up to 512 bytes. A request takes the smallest free chunk that is large enough (of equals
-    the one freed last) and splits off the rest; without one, exactly its rounded size is reserved with
-    ``cudaMalloc``. A freed chunk joins its free neighbours within the same reservation. Nothing is returned
-    to the device. A request of 0 bytes occupies nothing.
-
-    Attributes
-    ----------
-    reserved
-        Bytes reserved from the device (CuPy's ``total_bytes``).
-    peak_reserved
-        The most that were ever reserved; as nothing is returned, the same.
-    used
-        Bytes of the chunks handed out (CuPy's ``used_bytes``).
-    """
-
-    GRANULARITY = 512
-
-    def __init__(self) -> None:
-        self.reserved = 0
-        self.peak_reserved = 0
-        self.used = 0
-        self._live: dict[int, _Chunk | None] = {}
-        self._next = 0
-        self._sizes: list[int] = []  # sizes of which free chunks exist, rising
-        self._free: dict[int, list[_Chunk]] = {}  # by size, in the order of their frees
-
-    def malloc(self, size: int) -> int:
-        """Serve a request.
-
-        Parameters
-        ----------
-        size
-            Bytes, 0 or more.
-
-        Returns
-        -------
-        int
-            A new id, to be given to `free`.
-        """
-        if size < 0:
-            raise PoolError(f"a request of {size} bytes; expected 0 or more")
-        handle = self._next
-        self._next += 1
-        rounded = -(-size // self.GRANULARITY) * self.GRANULARITY
-        self._live[handle] = self._take(rounded) if rounded else None
-        return handle
-
-    def free(self, handle: int) -> None:
-        """Take a block back and join it with its free neighbours.
-
-        Raises
-        ------
-        PoolError
-            The id is not that of a live block.
-        """
-        if handle not in self._live:
-            raise PoolError(f"there is no live block {handle}: freed twice, or never allocated")
-        chunk = self._live.pop(handle)
-        if chunk is None:
-            return
-        self.used -= chunk.size
-        if chunk.after is not None and chunk.after.free:
-            self._forget(chunk.after)
-            self._absorb_next(chunk)
-        if chunk.before is not None and chunk.before.free:
-            chunk = chunk.before
-            self._forget(chunk)
-            self._absorb_next(chunk)
-        self._remember(chunk)
-
-    def _take(self, size: int) -> _Chunk:
-        k = bisect_left(self._sizes, size)
-        if k < len(self._sizes):
-            chunk = self._free[self._sizes[k]][-1]
-            self._forget(chunk)
-            if chunk.size > size:
-                rest = _Chunk(chunk.size - size, before=chunk, after=chunk.after)
-                if rest.after is not None:
-                    rest.after.before = rest
-                chunk.size, chunk.after = size, rest
-                self._remember(rest)
-        else:
-            chunk = _Chunk(size)
-            self.reserved += size
-            self.peak_reserved = max(self.peak_reserved, self.reserved)
-        self.used += size
-        return chunk
-
-    def _absorb_next(self, chunk: _Chunk) -> None:
-        gone = chunk.after
-        assert gone is not None  # the caller has just looked at it
-        chunk.size += gone.size
-        chunk.after = gone.after
-        if chunk.after is not None:
-            chunk.after.before = chunk
-
-    def _remember(self, chunk: _Chunk) -> None:
-        chunk.free = True
-        if chunk.size not in self._free:
-            self._free[chunk.size] = []
-            insort(self._sizes, chunk.size)
-        self._free[chunk.size].append(chunk)
-
-    def _forget(self, chunk: _Chunk) -> None:
-        chunk.free = False
-        same = self._free[chunk.size]
-        same.remove(chunk)
-        if not same:
-            del self._free[chunk.size]
-            del self._sizes[bisect_left(self._sizes, chunk.size)]
+POOL_MODELS: dict[str, Callable[[], Pool]] = {
+    "cupy": CupyPoolModel,
+    "pytorch": PytorchPoolModel,
+    "pytorch-expandable": PytorchExpandablePoolModel,
+    "rmm": RmmPoolModel,
+    "free-lists": FreeListsModel,
+    "none": NoPoolModel,
+}
 
 
 class Requests(NamedTuple):
-    """The requests of one step in time order, by row: which block, and whether it is allocated."""
+    """Allocations and frees in time order.
+
+    Attributes
+    ----------
+    block
+        Which block each of them is about, int64 (k,), numbers into `size`.
+    allocate
+        Whether it is allocated, or freed, bool (k,).
+    size
+        Bytes asked for, by block, int64 (n,).
+    """
 
     block: IntArray
-    allocate: np.ndarray
+    allocate: npt.NDArray[np.bool_]
+    size: IntArray
 
 
 def requests(problem: Problem) -> Requests:
@@ -179,22 +120,79 @@ def requests(problem: Problem) -> Requests:
     tick, block = np.concatenate([ends, begins], axis=1)
     allocate = np.arange(len(tick)) >= ends.shape[1]
     order = np.lexsort((block, allocate, tick))
-    return Requests(block[order], allocate[order])
+    return Requests(block[order], allocate[order], problem.size)
 
 
-def replay(pool: Pool, problem: Problem, steps: int = 3) -> None:
-    """Drive a pool with the requests of a step, ``steps`` times in a row.
+@dataclass(frozen=True, eq=False)
+class PoolUse:
+    """What a pool reserved while requests were replayed.
 
-    Wrapped blocks of the last step are freed by no one, as in a loop that is interrupted there; in the first
-    step there are none to free yet.
+    Attributes
+    ----------
+    steps
+        How often the requests were replayed.
+    steady
+        Whether the last step left the peak of what is reserved as it was.
+    reserved_peak
+        The most bytes that the pool had reserved.
+    live_peak
+        The most bytes, as asked for, that were alive at once.
+    reserved, live
+        Both just after each allocation and free, int64 (steps * k,), the steps in a row.
     """
-    block, allocate = requests(problem)
-    size = problem.size.tolist()
-    script = list(zip(block.tolist(), allocate.tolist(), strict=True))
-    live: dict[int, int] = {}
-    for _ in range(steps):
+
+    steps: int
+    steady: bool
+    reserved_peak: int
+    live_peak: int
+    reserved: IntArray
+    live: IntArray
+
+
+def replay(requests: Requests, model: Pool, steps: int | None = None) -> PoolUse:
+    """Drive a pool with the requests of a step, several times in a row.
+
+    Parameters
+    ----------
+    requests
+        One step; or a whole run, to be replayed once.
+    model
+        Normally a new one, from `POOL_MODELS`.
+    steps
+        How often. None: until `STEADY_AFTER` steps in a row have not raised the peak of what is reserved, for pools
+        grow during the first steps; `MOST_STEPS` at most.
+
+    Notes
+    -----
+    Wrapped blocks of the last step are freed by no one, as in a loop that is interrupted there; in the first step there
+    are none to free yet. So the first step alone may have fewer bytes alive than the others.
+    """
+    size = requests.size.tolist()
+    script = list(zip(requests.block.tolist(), requests.allocate.tolist(), strict=True))
+    held: dict[int, int] = {}
+    reserved: list[int] = []
+    live: list[int] = []
+    alive, unchanged, done = 0, 0, 0
+    while done < (MOST_STEPS if steps is None else steps):
+        before = model.peak_reserved
         for i, wanted in script:
             if wanted:
-                live[i] = pool.malloc(size[i])
-            elif i in live:
-                pool.free(live.pop(i))
+                held[i] = model.malloc(size[i])
+                alive += size[i]
+            elif i in held:
+                model.free(held.pop(i))
+                alive -= size[i]
+            reserved.append(model.reserved)
+            live.append(alive)
+        done += 1
+        unchanged = unchanged + 1 if model.peak_reserved == before else 0
+        if steps is None and unchanged == STEADY_AFTER:
+            break
+    return PoolUse(
+        steps=done,
+        steady=unchanged > 0,
+        reserved_peak=model.peak_reserved,
+        live_peak=max(live, default=0),
+        reserved=np.array(reserved, dtype=np.int64),
+        live=np.array(live, dtype=np.int64),
+    )

@@ -4,12 +4,24 @@ from typing import TYPE_CHECKING, Any
 
 from .numpy_recorder import NumpyRecorder
 from .profile import ESCAPED, Profile
-from .steps import StepLog, profile_step
+from .scaling import BatchModel, fit_batches
+from .steps import ALLOCATE, FREE, StepLog, profile_step
 
 if TYPE_CHECKING:
     from .cupy_recorder import CupyRecorder
 
-__all__ = ["ESCAPED", "CupyRecorder", "NumpyRecorder", "Profile", "StepLog", "profile_step"]
+__all__ = [
+    "ALLOCATE",
+    "ESCAPED",
+    "FREE",
+    "BatchModel",
+    "CupyRecorder",
+    "NumpyRecorder",
+    "Profile",
+    "StepLog",
+    "fit_batches",
+    "profile_step",
+]
 
 
 def __getattr__(name: str) -> Any:

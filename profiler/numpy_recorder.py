@@ -26,12 +26,13 @@ class NumpyRecorder(Recorder):
     Examples
     --------
     >>> import numpy as np
+    >>> from stowplan import NumpyRecorder
     >>> recorder = NumpyRecorder()
     >>> with recorder:
     ...     for _ in range(3):
     ...         with recorder.step():
     ...             total = float(np.ones(1000).sum())
-    >>> recorder.profile().size.max()
+    >>> int(recorder.profile().size.max())
     8000
     """
 

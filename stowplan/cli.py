@@ -12,8 +12,14 @@ from typing import Any
 import click
 
 from ._version import __version__
+from .commands._options import EXIT_STATUS
+from .commands.compare import compare
+from .commands.convert import convert
 from .commands.demo import demo
+from .commands.fit import fit
 from .commands.pack import pack
+from .commands.report import report
+from .commands.show import show
 from .errors import StowplanError
 
 
@@ -29,11 +35,16 @@ class _Group(click.Group):
             raise _BadInput(str(error)) from error
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_STATUS)
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def main() -> None:
     """Plan the memory of a step that repeats, and serve it from one arena."""
 
 
+main.add_command(compare)
+main.add_command(convert)
 main.add_command(demo)
+main.add_command(fit)
 main.add_command(pack)
+main.add_command(report)
+main.add_command(show)

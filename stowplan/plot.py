@@ -24,6 +24,7 @@ import numpy as np
 
 from .errors import MissingDependencyError
 from .files import atomic_write
+from .units import byte_unit, human_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,7 +65,7 @@ def draw_placement(
         First line. The figures stand below it.
     """
     above, below = figure.subplots(2, sharex=True, gridspec_kw={"height_ratios": [1, 5], "hspace": 0.03})
-    unit, unit_name = _unit(placement.peak)
+    unit, unit_name = byte_unit(placement.peak)
     for axes in (above, below):
         axes.set_axisbelow(True)
         axes.grid(color=_GRID, linewidth=0.6)
@@ -98,12 +99,12 @@ def draw_placement(
 def save_placement(
     path: str | os.PathLike[str], problem: Problem, placement: Placement, *, title: str = "Placement"
 ) -> None:
-    """Write the picture of a placement as PNG, whole or not at all.
+    """Write the picture of a placement, whole or not at all.
 
     Parameters
     ----------
     path
-        The file; replaced if it exists.
+        The file; replaced if it exists. SVG where it ends in ``.svg``, else PNG.
     problem, placement, title
         As for `draw_placement`.
 
@@ -122,21 +123,7 @@ def save_placement(
     FigureCanvasAgg(figure)
     draw_placement(figure, problem, placement, title=title)
     with atomic_write(path) as file:
-        figure.savefig(file, format="png")
-
-
-def human_bytes(count: float) -> str:
-    """Bytes as people read them: ``12.3 MiB``."""
-    unit, name = _unit(count)
-    value = count / unit
-    return f"{value:,.0f} {name}" if name == "B" or value >= 99.95 else f"{value:.1f} {name}"
-
-
-def _unit(count: float) -> tuple[int, str]:
-    for power, name in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
-        if count >= 1024**power:
-            return 1024**power, name
-    return 1, "B"
+        figure.savefig(file, format="svg" if os.fspath(path).lower().endswith(".svg") else "png")
 
 
 def _figures(problem: Problem, placement: Placement) -> str:

@@ -1,26 +1,13 @@
 #include "replay.hpp"
 
 #include <algorithm>
-#include <cassert>
-#include <cstdio>
-#include <cstdlib>
 #include <utility>
+
+#include "invariants.hpp"
 
 namespace stowplan::allocator {
 
 namespace {
-
-#ifdef STOWPLAN_DEBUG
-constexpr bool kDebug = true;
-#else
-constexpr bool kDebug = false;
-#endif
-
-void require(bool condition, const char* invariant) {
-  if (condition) return;
-  std::fprintf(stderr, "stowplan: invariant broken: %s\n", invariant);
-  std::abort();
-}
 
 std::uint64_t& count(Counters& counters, Reason reason) {
   return counters.requests[static_cast<std::size_t>(reason)];
@@ -28,57 +15,61 @@ std::uint64_t& count(Counters& counters, Reason reason) {
 
 }  // namespace
 
-Replay::Replay(Bytes unit) : arenas_(1), unit_(unit) {}
+Replay::Replay(Bytes unit, Shared& shared, LaneNumber lane)
+    : blocks_(shared.blocks), counters_(shared.counters), arenas_(1), unit_(unit), lane_(lane) {}
 
 // ---------------------------------------------------------------------------------------------------- requests
 
-Grant Replay::request(Bytes size, Stream stream, ThreadId thread) {
+Grant Replay::request(Bytes size, Stream stream) {
   Block block;
   block.size = size;
   block.stream = stream;
+  block.lane = lane_;
   counters_.live_bytes += size;
+  block.birth = recorder_.allocate(size, stream);
   Grant grant;
-  if (!recorder_.in_step()) {
-    grant = send_upstream(block, Reason::outside);
-  } else if (thread != owner_) {
-    grant = send_upstream(block, Reason::thread);
-  } else if (interrupted_) {
-    grant = send_upstream(block, Reason::interrupted);
+  if (plan_ == nullptr) {
+    grant = invite(block, Reason::no_plan);
+  } else if (const RequestNumber k = align(size); k == kNoRequest) {
+    clean_ = false;
+    ++unknown_;
+    ++lost_in_a_row_;
+    grant = invite(block, Reason::mismatch);
   } else {
-    block.birth = recorder_.allocate(size, stream);
-    if (plan_ == nullptr) {
-      grant = invite(block, Reason::no_plan);
-    } else if (const RequestNumber k = align(size); k == kNoRequest) {
-      clean_ = false;
-      ++unknown_;
-      ++lost_in_a_row_;
-      grant = invite(block, Reason::mismatch);
-    } else {
-      lost_in_a_row_ = 0;
-      grant = serve_planned(k, block);
-    }
+    lost_in_a_row_ = 0;
+    grant = serve_planned(k, block);
   }
   note_peaks();
-  if (kDebug) assert_invariants();
+  return grant;
+}
+
+Grant Replay::pass_upstream(Bytes size, Stream stream, Reason reason) {
+  Block block;
+  block.size = size;
+  block.stream = stream;
+  block.lane = lane_;
+  counters_.live_bytes += size;
+  const Grant grant = send_upstream(block, reason);
+  note_peaks();
   return grant;
 }
 
 Grant Replay::serve_planned(RequestNumber k, Block& block) {
   const Bytes offset = plan_->offset[k];
-  if (arena_stream_ && block.stream != *arena_stream_) {
-    clean_ &= offset == kUnplanned;
-    return send_upstream(block, Reason::stream);
-  }
   if (offset == kUnplanned) return send_upstream(block, Reason::escaped);
-  arena_stream_ = block.stream;
   Arena& arena = arenas_.back();
   block.address = arena.base + static_cast<std::uintptr_t>(offset);
   block.capacity = plan_->capacity[k];
-  if (!late_.empty() && late_.intersects({block.address, block.address + static_cast<std::uintptr_t>(block.capacity)})) {
-    clean_ = false;
-    return invite(block, Reason::late);
+  bool waits = false;
+  const Range range{block.address, block.address + static_cast<std::uintptr_t>(block.capacity)};
+  if (!late_.empty() && late_.intersects(range)) {
+    if (!may_wait_ || !take_held(range)) {
+      clean_ = false;
+      return invite(block, Reason::late);
+    }
+    waits = true;
   }
-  if (holes_) holes_->take({block.address, block.address + static_cast<std::uintptr_t>(block.capacity)});
+  if (holes_) holes_->take(range);
   block.where = Where::slot;
   block.slot = k;
   block.arena = static_cast<std::uint32_t>(arenas_.size() - 1);
@@ -86,7 +77,21 @@ Grant Replay::serve_planned(RequestNumber k, Block& block) {
   ++count(counters_, Reason::replayed);
   const BlockId id = blocks_.insert(block);
   in_slot_[k] = id;
-  return {block.address, id, static_cast<std::uint8_t>(Reason::replayed)};
+  return {block.address, id, static_cast<std::uint8_t>(Reason::replayed), waits};
+}
+
+// Whether nothing but held blocks stands in the way; then it is let go of, and awaited.
+bool Replay::take_held(Range r) {
+  const auto in_the_way = std::stable_partition(held_.begin(), held_.end(),
+                                                [&](BlockId id) { return !range_of(id).intersects(r); });
+  for (auto at = in_the_way; at != held_.end(); ++at) late_.erase(blocks_[*at].address);
+  const bool only_held = !late_.intersects(r);
+  for (auto at = in_the_way; at != held_.end(); ++at) late_.insert(range_of(*at));
+  if (!only_held) return false;
+  awaited_.insert(awaited_.end(), in_the_way, held_.end());
+  for (auto at = in_the_way; at != held_.end(); ++at) displace(*at);
+  held_.erase(in_the_way, held_.end());
+  return true;
 }
 
 Grant Replay::send_upstream(Block& block, Reason reason) {
@@ -101,7 +106,7 @@ Grant Replay::send_upstream(Block& block, Reason reason) {
 // Serves as a guest of the arena, or upstream where there is no room.
 Grant Replay::invite(Block& block, Reason reason) {
   Arena& arena = arenas_.back();
-  if (arena.size == 0 || block.stream != arena_stream_) return send_upstream(block, reason);
+  if (arena.size == 0) return send_upstream(block, reason);
   if (!holes_) find_holes();
   const Bytes capacity = (std::max<Bytes>(block.size, 1) + unit_ - 1) / unit_ * unit_;
   const bool anywhere = plan_ == nullptr || lost_in_a_row_ >= kLost || given_up();
@@ -139,18 +144,48 @@ void Replay::find_holes() {
   for (BlockId id = 0; id < blocks_.extent(); ++id) {
     const Block& block = blocks_[id];
     const bool in_arena = block.where == Where::slot || block.where == Where::late;
-    if (in_arena && in_current_arena(block)) holes_->take(range_of(id));
+    if (in_arena && block.lane == lane_ && in_current_arena(block)) holes_->take(range_of(id));
   }
 }
 
-void Replay::adopt(BlockId id, std::uintptr_t address) { blocks_[id].address = address; }
-
-void Replay::cancel(BlockId id) { release(id); }
-
 bool Replay::release(BlockId id) {
-  const Block block = blocks_[id];
-  recorder_.free(block.birth, block.size, block.stream);
+  const Block& block = blocks_[id];
+  recorder_.free(block.birth, block.size);
   counters_.live_bytes -= block.size;
+  return forget(id);
+}
+
+void Replay::hold(BlockId id, bool may_wait) {
+  Block& block = blocks_[id];
+  recorder_.free(block.birth, block.size);
+  counters_.live_bytes -= block.size;
+  if (block.where == Where::slot) make_late(id);
+  block.held = true;
+  if (may_wait && block.where == Where::late && in_current_arena(block)) held_.push_back(id);
+}
+
+bool Replay::let_go(BlockId id) {
+  if (blocks_[id].where == Where::nowhere) return false;  // awaited
+  held_.erase(std::remove(held_.begin(), held_.end(), id), held_.end());
+  return forget(id);
+}
+
+void Replay::drop_awaited() {
+  for (const BlockId id : awaited_) blocks_.erase(id);
+  awaited_.clear();
+}
+
+// Takes a block out of everything; whether it was upstream's.
+bool Replay::forget(BlockId id) {
+  const bool upstream = blocks_[id].where == Where::upstream;
+  displace(id);
+  blocks_.erase(id);
+  return upstream;
+}
+
+// All of that but the block's number.
+void Replay::displace(BlockId id) {
+  Block& block = blocks_[id];
   if (block.where == Where::upstream) {
     counters_.upstream_bytes -= block.size;
   } else {
@@ -159,10 +194,7 @@ bool Replay::release(BlockId id) {
     --arenas_[block.arena].live;
     if (holes_ && in_current_arena(block)) holes_->give(range_of(id));
   }
-  blocks_[id].where = Where::nowhere;
-  blocks_.erase(id);
-  if (kDebug) assert_invariants();
-  return block.where == Where::upstream;
+  block.where = Where::nowhere;
 }
 
 // ------------------------------------------------------------------------------------------- keeping in step
@@ -276,15 +308,12 @@ void Replay::make_late(BlockId id) {
 
 // ------------------------------------------------------------------------------------------------------- steps
 
-bool Replay::begin_step(ThreadId thread, PlanPtr plan, std::vector<PlanPtr> others) {
-  if (recorder_.in_step()) return false;
+void Replay::begin_step(PlanPtr plan, std::vector<PlanPtr> others) {
   const auto too_large = [this](const PlanPtr& p) { return p->arena_bytes > arena().size; };
   others.erase(std::remove_if(others.begin(), others.end(), too_large), others.end());
   if (plan != nullptr && too_large(plan)) plan = nullptr;
   others_ = std::move(others);
   follow(std::move(plan));
-  owner_ = thread;
-  interrupted_ = false;
   unknown_ = 0;
   lost_in_a_row_ = 0;
   holes_.reset();
@@ -293,7 +322,6 @@ bool Replay::begin_step(ThreadId thread, PlanPtr plan, std::vector<PlanPtr> othe
   alignment_ = Alignment::exact;
   clean_ = plan_ != nullptr;
   recorder_.begin_step();
-  return true;
 }
 
 Replay::Course Replay::course(Bytes next) const {
@@ -306,19 +334,19 @@ Replay::Course Replay::course(Bytes next) const {
 StepOutcome Replay::end_step() {
   StepOutcome outcome = leave_plan();
   outcome.complete = !recorder_.truncated();
-  outcome.log = recorder_.end_step();
-  ++counters_.steps;
-  if (kDebug) assert_invariants();
+  if (clean_ && !recorder_.timestamps()) {
+    recorder_.drop_step();
+  } else {
+    outcome.log = recorder_.end_step();
+  }
   return outcome;
 }
 
 void Replay::join(const PlanPtr& plan) {
-  const std::size_t k = recorder_.requests();
-  if (!in_step() || plan_ != nullptr || k > plan->size() || plan->arena_bytes > arena().size) return;
-  const std::vector<Bytes> requested = recorder_.requested();
-  if (requested.size() != k || !std::equal(requested.begin(), requested.end(), plan->requested.begin())) return;
+  if (!in_step() || plan_ != nullptr || plan->arena_bytes > arena().size) return;
+  if (!recorder_.has_requested(plan->requested)) return;
   follow(plan);
-  cursor_ = static_cast<RequestNumber>(k);
+  cursor_ = recorder_.requests();
   clean_ = true;
 }
 
@@ -326,7 +354,6 @@ std::pair<StepOutcome, StepOutcome> Replay::end_two_steps(RequestNumber first, R
   leave_plan();
   const bool complete = !recorder_.truncated();
   auto logs = recorder_.end_two_steps(first, second);
-  counters_.steps += 2;
   return {{std::move(logs.first), complete, false, 0}, {std::move(logs.second), complete, false, 0}};
 }
 
@@ -348,10 +375,6 @@ StepOutcome Replay::leave_plan() {
   return outcome;
 }
 
-void Replay::set_interrupted(ThreadId thread, bool interrupted) {
-  if (recorder_.in_step() && thread == owner_) interrupted_ = interrupted;
-}
-
 void Replay::reserve(std::uintptr_t base, Bytes size) {
   if (Arena& arena = arenas_.back(); arena.base == base) {
     counters_.arena_bytes += size - arena.size;
@@ -359,7 +382,7 @@ void Replay::reserve(std::uintptr_t base, Bytes size) {
   } else {
     arenas_.push_back({base, size, 0});
     counters_.arena_bytes += size;
-    arena_stream_.reset();
+    held_.clear();  // of another arena now: late to nobody who asks
   }
   holes_.reset();
   note_peaks();
@@ -368,6 +391,7 @@ void Replay::reserve(std::uintptr_t base, Bytes size) {
 bool Replay::retire_idle_arena() {
   if (arenas_.back().base == 0 || arenas_.back().live != 0) return false;
   arenas_.push_back(Arena{});
+  held_.clear();
   others_.clear();
   follow(nullptr);
   holes_.reset();
@@ -398,11 +422,6 @@ void Replay::note_peaks() {
       std::max(counters_.peak_reserved_bytes, counters_.arena_bytes + counters_.upstream_bytes);
 }
 
-void Replay::reset_peaks() {
-  counters_.peak_live_bytes = counters_.live_bytes;
-  counters_.peak_reserved_bytes = counters_.arena_bytes + counters_.upstream_bytes;
-}
-
 // -------------------------------------------------------------------------------------------------- invariants
 
 Range Replay::range_of(BlockId id) const {
@@ -410,51 +429,29 @@ Range Replay::range_of(BlockId id) const {
   return {block.address, block.address + static_cast<std::uintptr_t>(block.capacity)};
 }
 
-std::vector<BlockId> Replay::live_blocks() const {
-  std::vector<BlockId> live;
-  for (BlockId id = 0; id < blocks_.extent(); ++id) {
-    if (blocks_[id].where != Where::nowhere) live.push_back(id);
-  }
-  return live;
-}
-
 void Replay::assert_invariants() const {
-  const std::vector<BlockId> live = live_blocks();
-  require(live.size() == blocks_.live(), "the table counts its live blocks");
-
-  std::vector<Range> ranges;
   std::vector<std::uint32_t> live_in(arenas_.size());
-  Bytes bytes = 0;
-  Bytes upstream = 0;
   std::size_t late = 0;
-  for (const BlockId id : live) {
+  for (BlockId id = 0; id < blocks_.extent(); ++id) {
     const Block& block = blocks_[id];
-    bytes += block.size;
-    if (block.where == Where::upstream) {
-      upstream += block.size;
-      if (block.address == 0) continue;  // upstream has not answered yet
+    if (block.lane != lane_ || block.where == Where::nowhere || block.where == Where::upstream) continue;
+    const Arena& arena = arenas_[block.arena];
+    ++live_in[block.arena];
+    require(arena.base <= block.address && range_of(id).end <= arena.base + static_cast<std::uintptr_t>(arena.size),
+            "a block served from the plan lies in its arena");
+    if (block.where == Where::slot) {
+      require(in_slot_[block.slot] == id, "a slot knows its block");
     } else {
-      const Arena& arena = arenas_[block.arena];
-      ++live_in[block.arena];
-      require(arena.base <= block.address &&
-                  range_of(id).end <= arena.base + static_cast<std::uintptr_t>(arena.size),
-              "a block served from the plan lies in its arena");
-    }
-    if (block.where == Where::slot) require(in_slot_[block.slot] == id, "a slot knows its block");
-    if (block.where == Where::late) {
       ++late;
       require(late_.intersects(range_of(id)), "a late block stands in the late set");
     }
-    ranges.push_back(range_of(id));
   }
   require(late == late_.size(), "the late set holds the late blocks and no others");
-  require(bytes == counters_.live_bytes && upstream == counters_.upstream_bytes, "bytes are conserved");
   for (std::size_t i = 0; i < arenas_.size(); ++i) {
     require(live_in[i] == arenas_[i].live, "an arena counts its live blocks");
   }
-  std::sort(ranges.begin(), ranges.end(), [](Range a, Range b) { return a.begin < b.begin; });
-  for (std::size_t i = 1; i < ranges.size(); ++i) {
-    require(ranges[i - 1].end <= ranges[i].begin, "live blocks are disjoint");
+  for (const BlockId id : held_) {
+    require(blocks_[id].held && blocks_[id].where == Where::late, "what may be waited for is held, in the arena");
   }
 }
 

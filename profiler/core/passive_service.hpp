@@ -22,7 +22,7 @@ class PassiveService {
   void cancel(BlockId id) { release(id); }
   bool release(BlockId id) {
     const Block& block = blocks_[id];
-    recorder_.free(block.birth, block.size, block.stream);
+    recorder_.free(block.birth, block.size);
     blocks_.erase(id);
     return true;
   }

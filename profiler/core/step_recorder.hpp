@@ -5,15 +5,18 @@
 //        |                        |     \_ logged at the head of step 8, as "free of the previous step's request 2"
 //
 // The log is complete for blocks of the running step and of the one before it, which is all that a profile needs: a
-// block that outlives the following step has escaped. Costs one append per event, and allocates nothing once the log
-// has grown to the length of a step.
+// block that outlives the following step has escaped.
+//
+// It is kept small, four bytes an event and sixteen a request, because a replayed step writes one too, in case it departs
+// from its plan in the end; the wall clock is asked only while timestamps are on. Costs one append per event, and
+// allocates nothing once the log has grown to the length of a step.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
 #include <new>
-#include <utility>
 #include <vector>
 
 namespace stowplan::profiler {
@@ -30,8 +33,8 @@ enum class EventKind : std::int8_t {
 // The layout is the NumPy dtype `profiler.steps.EVENT_DTYPE`.
 struct Event {
   std::int64_t time_ns;  // wall clock, 0 while timestamps are off
-  Bytes size;
-  Stream stream;
+  Bytes size;            // 0 where a block of the step before is freed
+  Stream stream;         // likewise
   std::uint32_t request;  // number of the request that made the block
   EventKind kind;
 };
@@ -50,19 +53,25 @@ class StepRecorder {
 
   void begin_step() {
     in_step_ = true;
-    requests_ = 0;
+    next_request_ = 0;
   }
 
-  // Ends the step and returns its log; frees until the next step's begin open the next log.
+  // Ends the step; frees until the next step's begin open the next log. Returns the step's log.
   std::vector<Event> end_step() {
+    std::vector<Event> log = expand();
+    drop_step();
+    return log;
+  }
+
+  // As end_step(), for a step whose log nobody wants.
+  void drop_step() {
     in_step_ = false;
     ++step_;
     previous_from_ = 0;
-    std::vector<Event> done;
-    done.reserve(log_.size());
-    std::swap(done, log_);
     truncated_ = false;
-    return done;
+    entries_.clear();
+    requests_.clear();
+    times_.clear();
   }
 
   // Ends what turns out to have been several steps, the last two of which began at the requests `first` and `second`,
@@ -70,7 +79,6 @@ class StepRecorder {
   std::pair<std::vector<Event>, std::vector<Event>> end_two_steps(std::uint32_t first, std::uint32_t second) {
     const std::vector<Event> all = end_step();
     previous_from_ = second;  // blocks keep the numbers that they have
-    log_ = {};
     std::pair<std::vector<Event>, std::vector<Event>> two;
     bool in_first = false, in_second = false;
     for (Event event : all) {
@@ -88,57 +96,88 @@ class StepRecorder {
   }
 
   Birth allocate(Bytes size, Stream stream) {
-    const Birth birth{step_, requests_++};
     live_bytes_ += size;
-    append({now(), size, stream, birth.request, EventKind::allocate});
+    const Birth birth{step_, next_request_++};
+    try {
+      if (!truncated_) requests_.push_back({size, stream});
+    } catch (const std::bad_alloc&) {
+      truncated_ = true;
+    }
+    append(EventKind::allocate, birth.request);
     return birth;
   }
 
-  void free(Birth birth, Bytes size, Stream stream) {
+  void free(Birth birth, Bytes size) {
     if (birth.step == 0) return;
     live_bytes_ -= size;
     if (birth.step == step_) {
-      append({now(), size, stream, birth.request, EventKind::free});
+      append(EventKind::free, birth.request);
     } else if (birth.step + 1 == step_ && birth.request >= previous_from_) {
-      append({now(), size, stream, birth.request - previous_from_, EventKind::free_previous});
+      append(EventKind::free_previous, birth.request - previous_from_);
     }
   }
 
-  // Sizes of the running step's requests.
-  std::vector<Bytes> requested() const {
-    std::vector<Bytes> sizes;
-    for (const Event& event : log_) {
-      if (event.kind == EventKind::allocate) sizes.push_back(event.size);
-    }
-    return sizes;
+  // Whether these are the running step's requests so far.
+  bool has_requested(const std::vector<Bytes>& sizes) const {
+    return !truncated_ && requests_.size() <= sizes.size() &&
+           std::equal(requests_.begin(), requests_.end(), sizes.begin(),
+                      [](const Request& request, Bytes size) { return request.size == size; });
   }
 
   bool in_step() const { return in_step_; }
   Bytes live_bytes() const { return live_bytes_; }  // of all blocks born in steps
   bool truncated() const { return truncated_; }
-  std::uint32_t requests() const { return requests_; }
+  std::uint32_t requests() const { return next_request_; }
+  bool timestamps() const { return timestamps_; }
   void set_timestamps(bool on) { timestamps_ = on; }
 
  private:
+  struct Request {
+    Bytes size;
+    Stream stream;
+  };
+  static constexpr int kKindBits = 2;
+  static_assert(kMaxEvents <= std::size_t{1} << (32 - kKindBits), "a request's number and a kind fit one entry");
+
   // Frees come through here too, and a free must not fail: without memory for the log, the log ends.
-  void append(const Event& event) noexcept {
+  void append(EventKind kind, std::uint32_t request) noexcept {
+    if (truncated_) return;
     try {
-      if (!truncated_ && log_.size() < kMaxEvents) return log_.push_back(event);
+      if (entries_.size() < kMaxEvents) {
+        entries_.push_back(request << kKindBits | static_cast<std::uint32_t>(kind));
+        if (timestamps_) note_time();
+        return;
+      }
     } catch (const std::bad_alloc&) {
     }
     truncated_ = true;
   }
 
-  std::int64_t now() const {
-    if (!timestamps_) return 0;
+  void note_time() {
     timespec t{};
     clock_gettime(CLOCK_REALTIME, &t);
-    return static_cast<std::int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
+    times_.resize(entries_.size() - 1);  // events without a timestamp have 0
+    times_.push_back(static_cast<std::int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec);
   }
 
-  std::vector<Event> log_;
+  std::vector<Event> expand() const {
+    std::vector<Event> log;
+    log.reserve(entries_.size());
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      const auto kind = static_cast<EventKind>(entries_[i] & ((1u << kKindBits) - 1));
+      const std::uint32_t number = entries_[i] >> kKindBits;
+      const bool known = kind != EventKind::free_previous && number < requests_.size();
+      const Request request = known ? requests_[number] : Request{0, 0};
+      log.push_back({i < times_.size() ? times_[i] : 0, request.size, request.stream, number, kind});
+    }
+    return log;
+  }
+
+  std::vector<std::uint32_t> entries_;  // kind in the low bits, number of the request above
+  std::vector<Request> requests_;       // by number
+  std::vector<std::int64_t> times_;     // by entry, as far as there are any
   std::uint32_t step_ = 1;  // the running step, or, between steps, the coming one
-  std::uint32_t requests_ = 0;
+  std::uint32_t next_request_ = 0;
   std::uint32_t previous_from_ = 0;  // where the previous step began in its blocks' numbers
   Bytes live_bytes_ = 0;
   bool in_step_ = false;

@@ -1,11 +1,22 @@
-"""Option types that several commands share."""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+EXIT_STATUS = """\b
+Exit status:
+  0  done
+  1  done, and the answer is bad news: nothing fits, results differ
+  2  bad input, said in one line; nothing was written"""
 
 
 class OutputFile(click.Path):
@@ -22,3 +33,68 @@ class OutputFile(click.Path):
         if not path.parent.is_dir():
             self.fail(f"{path}: there is no folder {path.parent}", param, ctx)
         return path
+
+
+class Bytes(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of Click only
+    """A number of bytes: ``16GiB``, ``1.5 GB``, ``4096``."""
+
+    name = "bytes"
+    _UNITS = {"": 1, "b": 1} | {
+        f"{prefix}{suffix}": base**power
+        for power, prefix in enumerate("kmgt", start=1)
+        for suffix, base in (("ib", 1024), ("b", 1000))
+    }
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number of bytes, rounded down."""
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", str(value).strip().lower())
+        if found is None or found[2] not in self._UNITS:
+            self.fail(f"{value!r}; expected bytes, like 4096, 512MiB or 16GB", param, ctx)
+        return int(float(found[1]) * self._UNITS[found[2]])
+
+
+class Solver(click.ParamType):  # type: ignore[type-arg]
+    """A solver's name. Whether there is one of that name, `stowplan.packing` says."""
+
+    name = "solver"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name."""
+        return str(value)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Offer the names that exist."""
+        from ..packing import solvers
+
+        return [CompletionItem(name) for name in ("auto", *solvers) if name.startswith(incomplete)]
+
+
+profile_argument = click.argument("profile", type=click.Path(path_type=Path))
+solver_option = click.option(
+    "--solver", type=Solver(), default="auto", show_default=True, help="A solver's name; auto takes the best."
+)
+time_limit_option = click.option(
+    "--time-limit", type=click.FloatRange(min=0), help="Seconds at most for what could go on."
+)
+threads_option = click.option(
+    "--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads at most."
+)
+alignment_option = click.option(
+    "--alignment",
+    type=click.IntRange(min=1),
+    default=512,
+    show_default=True,
+    help="Bytes that the plan aligns blocks to: 512 for CupyPool, 64 for NumpyPool.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+
+
+def planning_options(command: F) -> F:
+    """Add what commands that plan have in common."""
+    for option in (json_option, threads_option, time_limit_option, solver_option, alignment_option):
+        command = option(command)
+    return command

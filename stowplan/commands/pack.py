@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..errors import InfeasibleError, MissingDependencyError, UnsupportedConstraintError
-from ._options import OutputFile
+from . import _look
+from ._options import Bytes, OutputFile, json_option, solver_option, threads_option, time_limit_option
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from ..packing import Placement, Problem, Progress
 
 # Seconds that --compare leaves each solver that could go on for ever, where --time-limit says nothing.
 _COMPARE_LIMIT = 10.0
 
 
-@click.command()
+@click.command(epilog="Example: stowplan pack problem.csv -o answer.csv --plot plan.png")
 @click.argument("problem", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=OutputFile(), help="Write the CSV with a column offset.")
-@click.option("--solver", default="auto", show_default=True, help="A solver's name; auto takes the best.")
-@click.option("--capacity", type=click.IntRange(min=0), help="Stop at a placement within so many bytes.")
-@click.option("--time-limit", type=click.FloatRange(min=0), help="Seconds at most for what could go on.")
-@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads at most.")
+@solver_option
+@click.option("--capacity", type=Bytes(), help="Stop at a placement within so many bytes, like 16GiB.")
+@time_limit_option
+@threads_option
 @click.option(
     "--seed",
     type=click.IntRange(0, 2**32 - 1),
@@ -36,7 +38,7 @@ _COMPARE_LIMIT = 10.0
 )
 @click.option("--compare", is_flag=True, help="Try every solver and print a table; the best is written.")
 @click.option("--plot", type=OutputFile(), help="Write a picture of the placement (PNG).")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@json_option
 def pack(
     problem: Path,
     output: Path | None,
@@ -64,7 +66,7 @@ def pack(
     options = {"threads": threads, "seed": seed, "capacity": capacity, "time_limit": time_limit}
     table: list[dict[str, Any]] = []
     try:
-        with _progress(enabled=not as_json) as heard:
+        with _look.packing_status(enabled=not as_json) as heard:
             if compare:
                 placement = _compare(blocks, options, table, heard)
             else:
@@ -82,12 +84,17 @@ def pack(
         figures = {"n": len(blocks), **_figures(placement), "witness": placement.witness}
         click.echo(json.dumps({**figures, "solvers": table} if compare else figures))
     else:
-        if compare:
-            _print_table(table)
-        click.echo(f"{len(blocks)} blocks, solver {placement.solver}, {placement.seconds:.3f} s")
         verdict = "optimal" if placement.optimal else f"at most {placement.gap:.2%} above the optimum"
-        click.echo(
-            f"peak {placement.peak} bytes, lower bound {placement.lower_bound} bytes: {verdict} ({placement.witness})"
+        rows = _look.table("Memory", "", "bytes", "")
+        rows.add_row("lower bound", *_look.size(placement.lower_bound))
+        rows.add_row("arena", *_look.size(placement.peak))
+        head = f"{problem}: {len(blocks):,} blocks, solver {placement.solver}, {placement.seconds:.3f} s"
+        _look.show(
+            head,
+            "",
+            *([_solvers_table(table), ""] if compare else []),
+            rows,
+            f"{verdict}: {placement.witness}",
         )
     if placement.status == "unknown":
         click.echo(f"Error: no placement within {capacity} bytes was found; one may exist", err=True)
@@ -124,13 +131,9 @@ def _compare(
     return best
 
 
-def _print_table(table: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    shown = Table(box=None, header_style="bold", pad_edge=False)
-    for title in ("solver", "peak", "/ bound", "status", "seconds", "found by"):
-        shown.add_column(title, justify="right" if title in ("peak", "/ bound", "seconds") else "left")
+def _solvers_table(table: list[dict[str, Any]]) -> Table:
+    columns = ("solver", "peak", "/ bound", "status", "seconds", "found by")
+    shown = _look.table("All solvers", *columns, left=("status", "found by"))
     for row in table:
         if "error" in row:
             shown.add_row(row["name"], "", "", row["error"])
@@ -138,26 +141,6 @@ def _print_table(table: list[dict[str, Any]]) -> None:
         ratio = row["peak"] / row["lower_bound"] if row["lower_bound"] else 1.0
         found = "" if row["solver"] == row["name"] else row["solver"]
         shown.add_row(
-            row["name"], f"{row['peak']}", f"{ratio:.4f}", row["status"], f"{row['seconds']:.3f}", found
+            row["name"], f"{row['peak']:,}", f"{ratio:.4f}", row["status"], f"{row['seconds']:.3f}", found
         )
-    Console().print(shown)
-
-
-@contextlib.contextmanager
-def _progress(*, enabled: bool) -> Iterator[Callable[[Progress], object] | None]:
-    """Show the best peak so far on a terminal, where somebody can see it."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not enabled or not console.is_terminal:
-        yield None
-        return
-    with console.status("packing", spinner="line") as status:
-
-        def heard(progress: Progress) -> None:
-            above = progress.peak / progress.lower_bound - 1 if progress.lower_bound else 0.0
-            status.update(
-                f"{progress.solver}: peak {progress.peak}, {above:.2%} above the lower bound, {progress.seconds:.1f} s"
-            )
-
-        yield heard
+    return shown

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from .. import NumpyPool
 from ..allocator import Plan, Stats
-from ..packing.pools import CupyPoolModel, replay
+from ..packing.pools import CupyPoolModel, replay, requests
 from .training import Run, Task, difference, train
 
 WARMUP = 1
@@ -120,9 +120,7 @@ def compare(task: Task, progress: Callable[[str, int], None] = lambda run, step:
 
 def cupy_pool_bytes(plan: Plan, steps: int) -> int:
     """Bytes that CuPy's pool reserves for the planned blocks of some steps in a row."""
-    model = CupyPoolModel()
-    replay(model, plan.problem, steps)
-    return model.peak_reserved
+    return replay(requests(plan.problem), CupyPoolModel(), steps).reserved_peak
 
 
 def _in_steps(stats: Stats) -> int:

@@ -37,6 +37,10 @@ class AlexNet(chainer.Chain):  # type: ignore[misc]
 
     def forward(self, x: Any, t: Any) -> Any:
         """Return the loss for images (batch, 3, 227, 227) float32 and labels (batch,) int32."""
+        return F.softmax_cross_entropy(self.predict(x), t)
+
+    def predict(self, x: Any) -> Any:
+        """Return the scores of the classes, (batch, 1000)."""
         h = F.max_pooling_2d(F.local_response_normalization(F.relu(self.conv1(x))), 3, stride=2)
         h = F.max_pooling_2d(F.local_response_normalization(F.relu(self.conv2(h))), 3, stride=2)
         h = F.relu(self.conv3(h))
@@ -44,7 +48,7 @@ class AlexNet(chainer.Chain):  # type: ignore[misc]
         h = F.max_pooling_2d(F.relu(self.conv5(h)), 3, stride=2)
         h = F.dropout(F.relu(self.fc6(h)))
         h = F.dropout(F.relu(self.fc7(h)))
-        return F.softmax_cross_entropy(self.fc8(h), t)
+        return self.fc8(h)
 
 
 class GoogLeNet(chainer.Chain):  # type: ignore[misc]
@@ -63,6 +67,10 @@ class GoogLeNet(chainer.Chain):  # type: ignore[misc]
         auxiliary = F.softmax_cross_entropy(y["loss1_fc2"], t) + F.softmax_cross_entropy(y["loss2_fc2"], t)
         return F.softmax_cross_entropy(y["loss3_fc"], t) + 0.3 * auxiliary
 
+    def predict(self, x: Any) -> Any:
+        """Return the scores of the classes, (batch, 1000); the auxiliary classifiers are not asked."""
+        return self.net(x, layers=["loss3_fc"])["loss3_fc"]
+
 
 class ResNet50(chainer.Chain):  # type: ignore[misc]
     """Chainer's ResNet-50."""
@@ -76,7 +84,11 @@ class ResNet50(chainer.Chain):  # type: ignore[misc]
 
     def forward(self, x: Any, t: Any) -> Any:
         """Return the loss for images (batch, 3, 224, 224) float32 and labels (batch,) int32."""
-        return F.softmax_cross_entropy(self.net(x, layers=["fc6"])["fc6"], t)
+        return F.softmax_cross_entropy(self.predict(x), t)
+
+    def predict(self, x: Any) -> Any:
+        """Return the scores of the classes, (batch, 1000)."""
+        return self.net(x, layers=["fc6"])["fc6"]
 
 
 NETWORKS: dict[str, Any] = {"googlenet": GoogLeNet, "alexnet": AlexNet, "resnet50": ResNet50}

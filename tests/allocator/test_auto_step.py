@@ -105,7 +105,7 @@ def test_what_is_found_equals_what_is_recorded() -> None:
     with pool:
         for _ in range(6):
             chain()
-    gap, *logs = [StepLog(events) for events, *_ in host.take_outcomes()]
+    gap, *logs = [StepLog(events) for _, (events, *_) in host.take_outcomes()]
     assert len(gap.events) == 0
     expected = recorder.profile()
     profiles = [profile_step(*pair) for pair in pairwise(logs)]
@@ -137,7 +137,7 @@ def test_a_marked_step_ends_the_search() -> None:
     assert marked.steps == found.steps + 1 + 6  # the one that was running ends, too
     assert marked.replayed > found.replayed
     assert (stats.steps, stats.replayed) == (marked.steps, marked.replayed)  # nobody looks for steps any more
-    assert {entry.key for entry in pool._only._cache.entries()} == {None, "marked"}
+    assert {key for key, _ in pool._only._all()[0].in_use()} == {None, "marked"}
 
 
 def test_interrupted_parts_are_not_looked_at() -> None:
@@ -269,16 +269,18 @@ def test_the_step_of_googlenet_is_found() -> None:
 
 def test_the_step_of_a_sequence_to_sequence_network_is_found() -> None:
     chainer = require_chainer()
-    from experiments.models.seq2seq import Seq2seq, sentence_pairs
+    from experiments.data import synthetic_pairs
+    from experiments.models.seq2seq import Seq2seq
 
     def train(steps: int, after_step: Callable[[], object] = lambda: None) -> list[float]:
         np.random.seed(0)  # noqa: NPY002 (Chainer draws its parameters from it)
         rng = np.random.default_rng(0)
-        model = Seq2seq(layers=1, words=300, units=32)
+        model = Seq2seq(layers=1, units=32)
         optimizer = chainer.optimizers.Adam().setup(model)
         losses = []
         for _ in range(steps):
-            loss = model(*sentence_pairs(rng, 4, 300))
+            source, target = (list(side) for side in zip(*synthetic_pairs(rng, 4), strict=True))
+            loss = model(source, target)
             model.cleargrads()
             loss.backward()
             optimizer.update()

@@ -308,7 +308,7 @@ def test_requests_of_another_thread_in_the_same_context_go_upstream() -> None:
 def test_misuse_is_refused() -> None:
     pool = NumpyPool(small=0)
     with pool:
-        with pytest.raises(PoolError, match="entered already"):
+        with pytest.raises(PoolError, match="entered this pool already"):
             pool.__enter__()
         with pool.step(), pytest.raises(PoolError, match="steps do not nest"), pool.step():
             pass
@@ -552,11 +552,11 @@ def test_small_requests_are_neither_planned_nor_counted() -> None:
     with pool:
         for _ in range(6):
             with pool.step():
-                small = [np.ones(63) for _ in range(10)]
-                large = np.ones(64)
-                assert sum(float(a.sum()) for a in [*small, large]) == 10 * 63 + 64
+                small = [np.ones(129) for _ in range(10)]  # 1032 bytes
+                large = np.ones(130)
+                assert sum(float(a.sum()) for a in [*small, large]) == 10 * 129 + 130
             pool.wait()
-    assert pool.profile().size.tolist() == [512]
+    assert pool.profile().size.tolist() == [1040]
     assert pool.stats.replayed + pool.stats.upstream == 6
     with pytest.raises(PoolError, match="small is -1; expected a number of bytes"):
         NumpyPool(small=-1)

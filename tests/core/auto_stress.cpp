@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "host_pool.hpp"
+#include "locked_lanes.hpp"
 
 using namespace stowplan::allocator;
 
@@ -81,14 +82,14 @@ PlanPtr plan_of(const StepOutcome& outcome, std::uint64_t tag) {
   return plan;
 }
 
-void collect(HostMemory& memory) {
+void collect(HostMemory& memory, LockedLanes& lanes) {
   std::uint64_t tag = 0;
-  while (host_signal(memory).wait()) {
-    for (const StepOutcome& outcome : host_take_outcomes(memory)) {
-      const PlanPtr plan = plan_of(outcome, ++tag);
+  while (lanes.signal().wait()) {
+    for (const LaneOutcome& lane : lanes.take_outcomes()) {
+      const PlanPtr plan = plan_of(lane.outcome, ++tag);
       if (plan == nullptr) continue;
-      if (!host_reserve(memory, plan->arena_bytes)) fail("no memory for an arena");
-      host_expect(memory, plan, {}, tag % 2 == 0);
+      if (!host_reserve(memory, lane.lane, plan->arena_bytes)) fail("no memory for an arena");
+      lanes.expect(lane.lane, plan, {}, tag % 2 == 0);
     }
   }
 }
@@ -132,14 +133,14 @@ void run_loop(HostMemory& memory, Exchange& exchange, int steps) {
   for (const Held& block : alive) drop(memory, block);
 }
 
-void run_beside(HostMemory& memory, Exchange& exchange, const std::atomic<bool>& running) {
+void run_beside(HostMemory& memory, LockedLanes& lanes, Exchange& exchange, const std::atomic<bool>& running) {
   for (unsigned round = 0; running; ++round) {
     Held block{};
     if (exchange.take(block)) drop(memory, block);
     if (round % 64 == 0) {
-      if (round % 128 == 0) host_set_interrupted(memory, true);
+      if (round % 128 == 0) lanes.set_interrupted(true);
       drop(memory, allocate(memory, 500));
-      host_set_interrupted(memory, false);
+      lanes.set_interrupted(false);
     }
     std::this_thread::yield();
   }
@@ -150,22 +151,24 @@ void run_beside(HostMemory& memory, Exchange& exchange, const std::atomic<bool>&
 int main(int argc, char** argv) {
   const int scale = argc > 1 ? std::atoi(argv[1]) : 1;
   HostMemory memory({nullptr, up_malloc, up_calloc, up_realloc, up_free}, 64);
-  host_find_steps(memory);
+  LockedLanes lanes(memory.lock(), memory.service());
+  lanes.find_steps();
   Exchange exchange;
   std::atomic<bool> running{true};
-  std::thread collector([&] { collect(memory); });
+  std::thread collector([&] { collect(memory, lanes); });
   std::vector<std::thread> beside;
-  for (int i = 0; i < 2; ++i) beside.emplace_back([&] { run_beside(memory, exchange, running); });
+  for (int i = 0; i < 2; ++i) beside.emplace_back([&] { run_beside(memory, lanes, exchange, running); });
   run_loop(memory, exchange, 2000 * scale);
   running = false;
   for (std::thread& thread : beside) thread.join();
-  if (!host_begin_step(memory, nullptr, {})) fail("a marked step does not end the search");
-  host_end_step(memory);
-  host_signal(memory).close();
+  const int berth = lanes.enter();
+  if (berth < 0) fail("a marked step does not end the search");
+  lanes.leave(static_cast<BerthNumber>(berth));
+  lanes.signal().close();
   collector.join();
   for (Held block{}; exchange.take(block);) drop(memory, block);
 
-  const Counters counters = host_counters(memory);
+  const Counters counters = lanes.counters();
   if (counters.live_bytes != 0 || counters.upstream_bytes != 0) fail("bytes are missing");
   if (counters.requests[static_cast<std::size_t>(Reason::replayed)] == 0) fail("nothing was replayed");
   if (counters.steps < 100) fail("hardly a step was found");

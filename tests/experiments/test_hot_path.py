@@ -40,6 +40,7 @@ def test_a_library_is_looked_for_where_the_loader_would(
 def test_one_run_makes_the_table_and_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hot_path, "QUICK_ROUNDS", 2)
     monkeypatch.setattr(hot_path, "NUMPY_SIZES", (64, 0, 0, 2**16))
+    monkeypatch.setattr(hot_path, "HELD_SIZES", (2**24,))
     monkeypatch.setattr(hot_path, "CUPY_SIZES", (2**16,))
     monkeypatch.setattr(hot_path, "LIBRARIES", {})
     path = tmp_path / "rows.csv"
@@ -48,7 +49,8 @@ def test_one_run_makes_the_table_and_the_file(tmp_path: Path, monkeypatch: pytes
     with open(path, newline="", encoding="utf-8") as file:
         found = list(csv.DictReader(file))
     numpy_rows = [row for row in found if row["part"] == "numpy.empty"]
-    assert {row["contestant"] for row in numpy_rows} == {"NumPy", "NumpyPool", "NumPy, own process"}
+    assert {row["contestant"] for row in numpy_rows} == {"NumPy", "NumpyPool"}
     assert {int(row["bytes"]) for row in numpy_rows} == {64, 2**16}
+    assert {row["contestant"] for row in found if row["bytes"] == str(2**24)} == {"NumPy", "NumpyPool"}
     assert all(float(row["ns"]) > 0 for row in found)
     assert "64 KiB" in done.output

@@ -56,8 +56,13 @@ def test_version() -> None:
 def test_pack_prints_the_result(problem: Path) -> None:
     result = stowplan("pack", problem)
     assert result.exit_code == 0
-    assert result.output.splitlines()[0].startswith("3 blocks, solver ")
-    assert "peak 12 bytes, lower bound 12 bytes: optimal" in result.output
+    lines = result.output.splitlines()
+    assert lines[0].startswith(f"{problem}: 3 blocks, solver ")
+    assert [line.split() for line in lines if line.startswith((" lower", " arena"))] == [
+        ["lower", "bound", "12", "12", "B"],
+        ["arena", "12", "12", "B"],
+    ]
+    assert lines[-1] == "optimal: the blocks alive at tick 2 need 12 bytes"
 
 
 def test_pack_as_a_program_prints_one_json_object(problem: Path) -> None:
@@ -82,7 +87,7 @@ def test_pack_compares_all_solvers(problem: Path, tmp_path: Path) -> None:
     result = stowplan("pack", problem, "--compare", "-o", answer)
     assert result.exit_code == 0
     for name in (*solvers, "auto"):
-        assert any(line.startswith(f"{name} ") for line in result.output.splitlines())
+        assert any(line.startswith(f" {name} ") for line in result.output.splitlines())
     check(Problem.from_csv(problem), Problem.from_csv(answer).fixed)
     figures = json.loads(stowplan("pack", problem, "--compare", "--json").output)
     assert {row["name"] for row in figures["solvers"]} == {*solvers, "auto"}

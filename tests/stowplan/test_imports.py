@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-LEAVES = {"stowplan.archive", "stowplan.errors", "stowplan.files", "stowplan.minimalloc", "stowplan._version"}
+LEAVES = {
+    "stowplan._version",
+    "stowplan.archive",
+    "stowplan.errors",
+    "stowplan.files",
+    "stowplan.minimalloc",
+    "stowplan.units",
+}
 FRAMEWORKS = ("chainer", "cupy", "torch", "matplotlib", "pulp", "highspy", "rich", "click")
 
 # folder, its name as a package, what of the project it may import beside itself

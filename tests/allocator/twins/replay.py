@@ -32,6 +32,7 @@ class Block:
     capacity: int
     step: int
     number: int | None  # the planned request that it was served for
+    held: bool = False  # free, but for other streams, which a request in its place may wait for
 
 
 def overlap(a: int, a_size: int, b: int, b_size: int) -> bool:
@@ -53,6 +54,7 @@ class ReplayTwin:
     interrupted: bool = False
     cursor: int = 0
     previous: tuple[str, int] | None = None  # ("tentative" or "lost", size)
+    awaited: set[int] = field(default_factory=set)  # held blocks that the last request took the place of
     reasons: dict[str, int] = field(default_factory=dict)
 
     def begin_step(self, plan: list[PlannedRequest], arena: int, arena_bytes: int) -> None:
@@ -101,9 +103,23 @@ class ReplayTwin:
             self.guests += 1
         else:
             assert answer == address
+        self.awaited = {
+            i
+            for i, held in self.blocks.items()
+            if reason == "replayed" and held.held and overlap(address, capacity, held.address, held.capacity)
+        }
+        for held in self.awaited:
+            del self.blocks[held]
         self.blocks[block] = Block(answer, capacity, self.step, number)
 
     def release(self, block: int) -> None:
+        del self.blocks[block]
+
+    def hold(self, block: int, may_wait: bool) -> None:
+        self.blocks[block].number = None
+        self.blocks[block].held = may_wait and self.blocks[block].address != 0
+
+    def let_go(self, block: int) -> None:
         del self.blocks[block]
 
     def decide(self, size: int) -> tuple[str, int, int | None, int]:
@@ -120,7 +136,7 @@ class ReplayTwin:
         address = self.arena + planned.offset
         for block in self.blocks.values():
             overlaps = overlap(block.address, block.capacity, address, planned.capacity)
-            if block.address and overlaps and self.is_late(block, number):
+            if block.address and overlaps and not block.held and self.is_late(block, number):
                 return "late", 0, None, size
         return "replayed", address, number, planned.capacity
 

@@ -1,0 +1,88 @@
+"""Figure 4 of Sekiyama et al. 2018: how long packing takes, ``python -m experiments.heuristic``.
+
+For each network, training and inference, and each batch size: seconds that the paper's best-fit heuristic takes for
+the problem of one step, and those of stowplan's ``auto``, which goes on until it meets the lower bound; and how far
+above the bound they end. Best of `REPEAT` calls on one thread, validation included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stowplan.allocator import make_plan
+from stowplan.packing import pack
+
+from . import report
+from .memory import ALIGNMENT
+from .recordings import step_of
+from .study import Cell, Row, Study, command
+
+SOLVERS = {"best_fit": "best fit (the paper's)", "auto": "auto"}
+REPEAT = 3
+
+
+def measure(study: Study, cell: Cell) -> Row:
+    """Find a cell's row; times in seconds."""
+    step = step_of(study, cell)
+    problem = make_plan(step.profile, alignment=ALIGNMENT, planner="best_fit").problem
+    row: Row = {"recorded": step.recorded, "blocks": len(problem)}
+    for solver in SOLVERS:
+        placements = [pack(problem, solver) for _ in range(REPEAT)]
+        row[f"{solver}_seconds"] = min(placement.seconds for placement in placements)
+        row[f"{solver}_above_bound"] = placements[0].gap
+    return row
+
+
+def draw(rows: Sequence[Row]) -> Any:
+    """Draw seconds over the number of blocks, a mark for each cell."""
+    found = [row for row in rows if "note" not in row]
+    figure = report.new_figure(8, 4.5)
+    axes = figure.subplots()
+    for solver, shape in zip(SOLVERS, "ox", strict=True):
+        for i, model in enumerate(dict.fromkeys(row["model"] for row in found)):
+            mine = [row for row in found if row["model"] == model]
+            axes.plot(
+                [row["blocks"] for row in mine],
+                [1e3 * row[f"{solver}_seconds"] for row in mine],
+                shape,
+                color=report.TINTS[i % len(report.TINTS)],
+                markersize=5,
+                label=f"{model}, {SOLVERS[solver]}",
+            )
+    report.tidy(axes, "Time to pack one step", "milliseconds")
+    axes.set_xlabel("blocks", color=report.INK)
+    if found:
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        figure.legend(loc="outside right upper", fontsize=7, frameon=False)
+    return figure
+
+
+def columns() -> list[report.Column]:
+    """Columns of the Markdown table."""
+    column = report.Column
+    return [
+        column("network", "model"),
+        column("phase", "phase"),
+        column("batch", "batch"),
+        column("", "recorded", lambda recorded: "" if recorded else "predicted"),
+        column("blocks", "blocks", "{:,}".format),
+        *(column(f"{title}: s", f"{solver}_seconds", report.seconds) for solver, title in SOLVERS.items()),
+        *(
+            column(f"{title}: above the bound", f"{solver}_above_bound", report.percent)
+            for solver, title in SOLVERS.items()
+        ),
+    ]
+
+
+@command(limit=300, quick_limit=5)
+def main(study: Study) -> None:
+    """Measure how long packing one step takes (Figure 4)."""
+    rows = study.run("heuristic", lambda cell: measure(study, cell))
+    report.write_table(rows, columns(), study.out / "heuristic", "Time to pack one step")
+    report.save(draw(rows), study.out / "heuristic")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""Figure 2 of Sekiyama et al. 2018: memory of a step, ``python -m experiments.memory``.
+
+For each network, training and inference, and each batch size: the arena that stowplan packs for one step, its lower
+bound, and what models of today's pools (`stowplan.packing.pools`) reserve for the same requests. Beside them stands
+the retained part, which no pool can change: parameters, statistics and the optimizer's state. A step that is too
+large for the machine is predicted from batches of 2 and 4 (`experiments.recordings`), and marked ``~``; where a step
+was recorded as well, the prediction's error is given.
+
+Sizes are rounded up to 512 bytes, as on a device. Pools grow during the first steps: they are driven until they stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from stowplan import Profile
+from stowplan.allocator import make_plan
+from stowplan.packing import Problem
+from stowplan.packing.pools import POOL_MODELS, replay, requests
+
+from . import report
+from .recordings import predict, recorded, step_of, within_reach, without_small
+from .study import CannotRunError, Cell, Row, Study, command
+
+ALIGNMENT = 512
+CHECKED = 8
+"""Batch size at which a prediction is compared with a recording, beside those of the figure."""
+POOLS = {
+    "none": "no pool",
+    "free-lists": "Chainer 1",
+    "cupy": "CuPy",
+    "pytorch": "PyTorch",
+    "pytorch-expandable": "PyTorch, expandable",
+    "rmm": "RMM",
+}
+
+
+def measure(study: Study, cell: Cell) -> Row:
+    """Find a cell's row; all sizes in bytes."""
+    step = step_of(study, cell)
+    placement = make_plan(step.profile, alignment=ALIGNMENT).placement
+    predicted = make_plan(step.predicted, alignment=ALIGNMENT).arena_bytes if step.predicted else None
+    row: Row = {
+        "recorded": step.recorded,
+        "blocks": len(step.profile),
+        "retained": step.retained,
+        "gradients": int(step.profile.size[step.profile.wrapped].sum()),
+        "lower_bound": placement.lower_bound,
+        "arena": placement.peak,
+        "above_bound": placement.gap,
+        "predicted": predicted,
+        "prediction_error": predicted / placement.peak - 1 if predicted and step.recorded else None,
+    }
+    pools = reserved(step.profile)
+    row |= {f"pool_{name}": count for name, count in pools.items()}
+    row |= {f"saved_{name}": placement.peak / count - 1 for name, count in pools.items()}
+    row |= {
+        f"saved_in_all_{name}": (placement.peak + step.retained) / (count + step.retained) - 1
+        for name, count in pools.items()
+    }
+    return row
+
+
+def reserved(profile: Profile) -> dict[str, int]:
+    """Bytes that each pool reserves for the steps of a profile."""
+    start, end, gaps = profile.on_line(rows := (~profile.escaped).nonzero()[0])
+    script = requests(Problem(profile.size[rows], start, end, gaps=gaps))
+    return {name: replay(script, POOL_MODELS[name]()).reserved_peak for name in POOLS}
+
+
+def check(study: Study, cell: Cell) -> Row:
+    """Compare the arena that small batches predict with that of the recorded step."""
+    if not within_reach(study, cell):
+        raise CannotRunError("takes longer than the limit, or more memory than there is")
+    guess = predict(study, cell)
+    if guess is None:
+        raise CannotRunError("steps at small batches are of different kinds")
+    found = without_small(recorded(study, cell).profile)
+    predicted, arena = (make_plan(profile, alignment=ALIGNMENT).arena_bytes for profile in (guess, found))
+    return {"arena": arena, "predicted": predicted, "error": predicted / arena - 1}
+
+
+def draw(rows: Sequence[Row]) -> Any:
+    """Draw bars: retained below, the optimized part above, one panel per network."""
+    found = [row for row in rows if "note" not in row]
+    panels = list(dict.fromkeys((row["device"], row["model"], row["phase"]) for row in found))
+    columns = 4
+    lines = -(-len(panels) // columns)
+    figure = report.new_figure(3.6 * columns, 2.6 * lines)
+    for axes, panel in zip(figure.subplots(lines, columns, squeeze=False).flat, panels, strict=False):
+        mine = [row for row in found if (row["device"], row["model"], row["phase"]) == panel]
+        contestants = [*(f"pool_{name}" for name in POOLS), "arena"]
+        width = 0.8 / len(contestants)
+        for k, key in enumerate(contestants):
+            x = [i + (k - (len(contestants) - 1) / 2) * width for i in range(len(mine))]
+            retained = [row["retained"] / 2**20 for row in mine]
+            axes.bar(x, retained, width, color=report.GRID)
+            label = POOLS.get(key.removeprefix("pool_"), "stowplan")
+            heights = [row[key] / 2**20 for row in mine]
+            axes.bar(x, heights, width, bottom=retained, color=report.TINTS[k], label=label)
+        marks = [("" if row["recorded"] else "~") + str(row["batch"]) for row in mine]
+        axes.set_xticks(range(len(mine)), marks)
+        device = "" if panel[0] == "cpu" else " (GPU)"
+        report.tidy(axes, f"{panel[1]}, {panel[2]}{device}", "MiB")
+    for axes in figure.axes[len(panels) :]:
+        axes.set_visible(False)
+    if panels:
+        figure.legend(
+            *figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=7, fontsize=8
+        )
+    return figure
+
+
+def columns() -> list[report.Column]:
+    """Columns of the Markdown table."""
+    column = report.Column
+    return [
+        column("network", "model"),
+        column("phase", "phase"),
+        column("batch", "batch"),
+        column("", "recorded", lambda recorded: "" if recorded else "predicted"),
+        column("retained", "retained", report.mib),
+        column("arena", "arena", report.mib),
+        column("of it gradients", "gradients", report.mib),
+        column("above the bound", "above_bound", "{:.2%}".format),
+        *(column(title, f"pool_{name}", report.mib) for name, title in POOLS.items()),
+        *(
+            column(f"arena over {POOLS[name]}", f"saved_{name}", report.percent)
+            for name in ("free-lists", "cupy")
+        ),
+        *(
+            column(f"with retained, over {POOLS[name]}", f"saved_in_all_{name}", report.percent)
+            for name in ("free-lists", "cupy")
+        ),
+        column("prediction's error", "prediction_error", lambda error: f"{error:+.3%}"),
+    ]
+
+
+def check_columns() -> list[report.Column]:
+    """Columns of the table of predictions."""
+    column = report.Column
+    return [
+        column("network", "model"),
+        column("predicted", "predicted", report.mib),
+        column("recorded", "arena", report.mib),
+        column("error", "error", lambda error: f"{error:+.3%}"),
+        column("", "note"),
+    ]
+
+
+@command(limit=300, quick_limit=5)
+def main(study: Study) -> None:
+    """Compare the memory of one step with what today's pools reserve for it (Figure 2)."""
+    rows = study.run("memory", lambda cell: measure(study, cell))
+    note = "MiB. Batch sizes of training are the paper's; a predicted row was profiled at batches of 2 and 4."
+    report.write_table(rows, columns(), study.out / "memory", "Memory of one step", note)
+    report.save(draw(rows), study.out / "memory")
+    if "training" in study.phases:
+        at_checked = replace(study, phases=("training",), batches=(CHECKED,))
+        checks = at_checked.run("prediction", lambda cell: check(study, cell))
+        title = f"Arena of a step at batch {CHECKED}, predicted from batches 2 and 4"
+        report.write_table(checks, check_columns(), study.out / "prediction", title, "MiB.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""Profiles of the networks' steps: recorded, or, where that would take too long or too much memory, predicted.
+
+Batches of `SMALL` examples are always recorded. Each block's size is an affine function of the batch size, so two
+batches tell all others (`stowplan.profiler.fit_batches`); seconds and bytes follow in the same way, and decide what
+is recorded itself.
+
+Blocks below `LEAST` bytes are left out of every figure, for every contestant: NumPy has a cache for them, and on a
+device they are scalars that would not be there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import stowplan
+from stowplan import NumpyRecorder, Profile
+from stowplan.errors import ProfileError
+from stowplan.profiler import fit_batches
+
+from .study import CannotRunError, Cell, Study, available_bytes
+from .workload import Workload
+
+SMALL = (2, 4)
+LEAST = 512
+WARMUP, MOST_STEPS = 1, 6
+"""Steps before the first that is recorded; steps until two in a row must have been equal."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The profile of a step that was recorded, and what else is known of it.
+
+    Attributes
+    ----------
+    profile
+        All its blocks.
+    retained
+        Bytes of parameters, statistics and the optimizer's state.
+    seconds
+        Of the fastest step.
+    """
+
+    profile: Profile
+    retained: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a figure gets of a cell.
+
+    Attributes
+    ----------
+    profile
+        Its blocks of `LEAST` bytes and more.
+    retained
+        As in `Recording`.
+    recorded, predicted
+        Whether the profile was recorded; and the one that the small batches predict, where there is one.
+    """
+
+    profile: Profile
+    retained: int
+    recorded: bool
+    predicted: Profile | None
+
+
+def step_of(study: Study, cell: Cell) -> Step:
+    """Record a cell's step, or predict it.
+
+    Raises
+    ------
+    CannotRunError
+        No step was equal to the one before it, or small batches do not predict this one and it is too large.
+    """
+    if cell.phase == "inference" or cell.batch in SMALL:
+        recording = recorded(study, cell)
+        return Step(without_small(recording.profile), recording.retained, True, None)
+    predicted = predict(study, cell)
+    if within_reach(study, cell):
+        recording = recorded(study, cell)
+        return Step(without_small(recording.profile), recording.retained, True, predicted)
+    if predicted is None:
+        raise CannotRunError("too large to be recorded here, and not predicted by small batches")
+    return Step(predicted, recorded(study, _with_batch(cell, SMALL[0])).retained, False, predicted)
+
+
+def predict(study: Study, cell: Cell) -> Profile | None:
+    """Predict a cell's step from small batches; None where their steps are of different kinds."""
+    try:
+        model = fit_batches({batch: recorded(study, _with_batch(cell, batch)).profile for batch in SMALL})
+        return without_small(model.profile(cell.batch))
+    except ProfileError:
+        return None
+
+
+def within_reach(study: Study, cell: Cell) -> bool:
+    """Whether a cell's step is recorded already, or can be."""
+    return study.known(f"recordings/{cell.name}") is not None or affordable(study, cell)
+
+
+def affordable(study: Study, cell: Cell, steps: int = WARMUP + 3, share: float = 0.6) -> bool:
+    """Whether some steps of a cell take no longer than the limit, and no more than a share of the free memory."""
+    seconds, need = expected(study, cell)
+    return seconds * steps <= study.limit and need <= share * available_bytes(cell.device)
+
+
+def expected(study: Study, cell: Cell) -> tuple[float, int]:
+    """Seconds of a cell's step and the bytes that it needs, from those of small batches."""
+    if cell.phase == "inference":
+        found = recorded(study, cell)
+        return found.seconds, found.retained + found.profile.live_peak
+    small = [recorded(study, _with_batch(cell, batch)) for batch in SMALL]
+    seconds = _affine([one.seconds for one in small], cell.batch)
+    return seconds, int(_affine([one.retained + one.profile.live_peak for one in small], cell.batch))
+
+
+def recorded(study: Study, cell: Cell) -> Recording:
+    """Record a cell's step, or read what was recorded before."""
+    path = study.out / "recordings" / f"{cell.name}.npz"
+
+    def record() -> dict[str, Any]:
+        found = _record(Workload(cell.model, cell.phase, cell.batch, study.data, cell.device == "gpu"), cell)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        found.profile.save(path)
+        return {"retained": found.retained, "seconds": found.seconds}
+
+    about = study.finished(f"recordings/{cell.name}", record)
+    return Recording(Profile.load(path), about["retained"], about["seconds"])
+
+
+def without_small(profile: Profile, least: int = LEAST) -> Profile:
+    """Return the profile without blocks below `least` bytes, on the same clock."""
+    keep = profile.size >= least
+    return Profile(
+        profile.size[keep],
+        profile.start[keep],
+        profile.end[keep],
+        stream=profile.stream[keep],
+        period=profile.period,
+    )
+
+
+def _record(workload: Workload, cell: Cell) -> Recording:
+    for _ in range(WARMUP):
+        workload.step()
+    seconds = []
+    recorder = NumpyRecorder() if cell.device == "cpu" else stowplan.CupyRecorder()  # which imports CuPy
+    with recorder:
+        for _ in range(MOST_STEPS):
+            began = time.perf_counter()
+            with recorder.step():
+                workload.step()
+            seconds.append(time.perf_counter() - began)
+            try:
+                profile = recorder.profile()
+            except ProfileError:
+                continue  # no two equal steps yet
+            return Recording(profile, workload.retained_bytes, min(seconds))
+    raise CannotRunError(f"no step of {MOST_STEPS} was equal to the one before it")
+
+
+def _with_batch(cell: Cell, batch: int) -> Cell:
+    return Cell(cell.device, cell.model, cell.phase, batch)
+
+
+def _affine(at_small: Sequence[float], batch: int) -> float:
+    """Continue a straight line through the values at `SMALL`."""
+    slope, value = np.polyfit(SMALL, at_small, 1)
+    return max(float(slope * batch + value), max(at_small))

@@ -1,0 +1,77 @@
+"""A network at work: one step of training or of inference, on the host or on a GPU.
+
+A step does what Chainer's ``StandardUpdater`` does: it makes the batch out of examples, runs forward, clears the
+gradients of the step before, runs backward, drops the loss, and updates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from .data import Data, Example
+from .models import Model
+
+Phase = Literal["training", "inference"]
+PHASES: tuple[Phase, ...] = ("training", "inference")
+
+
+class Workload:
+    """A step that can be run again and again.
+
+    Parameters
+    ----------
+    model, phase, batch
+        What runs.
+    data
+        Where its examples come from; its seed is that of the parameters, too.
+    gpu
+        Whether it runs on CuPy's current device.
+    """
+
+    def __init__(self, model: Model, phase: Phase, batch: int, data: Data, gpu: bool = False) -> None:
+        import chainer
+
+        np.random.seed(data.seed)  # noqa: NPY002 (Chainer draws from it)
+        self._model, self._phase = model, phase
+        self._device = chainer.get_device("@cupy:0" if gpu else "@numpy")
+        self._network = model.network()
+        self._network.to_device(self._device)
+        self._optimizer: Any = None
+        if phase == "training":
+            self._optimizer = getattr(chainer.optimizers, model.optimizer)().setup(self._network)
+        self.examples = data.examples(model, batch)
+
+    def step(self, examples: Sequence[Example] | None = None) -> None:
+        """Run one step to its end, of these examples rather than of its own."""
+        import chainer
+
+        arrays = self._convert(examples or self.examples)
+        if self._phase == "training":
+            self._optimizer.update(self._network, *arrays)
+        else:
+            with chainer.using_config("train", False), chainer.no_backprop_mode():
+                self._network.predict(arrays[0])
+        if self._device.xp is not np:
+            chainer.backends.cuda.Stream.null.synchronize()
+
+    @property
+    def retained_bytes(self) -> int:
+        """Bytes of parameters, statistics and the optimizer's state; gradients come and go with the steps."""
+        from chainer.serializers import DictionarySerializer
+
+        serializer = DictionarySerializer()
+        serializer.save(self._network)
+        if self._optimizer is not None:
+            serializer.save(self._optimizer)
+        return sum(np.asarray(value).nbytes for value in serializer.target.values() if value is not None)
+
+    def _convert(self, examples: Sequence[Example]) -> tuple[Any, ...]:
+        from chainer.dataset import concat_examples
+
+        if self._model.kind == "sentences":
+            return tuple([self._device.send(a) for a in column] for column in zip(*examples, strict=True))
+        padding = -1 if self._model.kind == "padded" else None
+        return tuple(concat_examples(examples, self._device, padding))

@@ -1,0 +1,203 @@
+"""Chainer's Trainer on a pool: the update is a step, each evaluated batch is a step, and the log says how it went.
+
+::
+
+    trainer.run()
+      └─ while not stopped
+           ├─ updater.update()               step "train": batch, forward, cleargrads, backward, optimizer
+           └─ extensions
+                ├─ Evaluator    per batch    step "evaluate": batch to the device, forward
+                ├─ MemoryReport              statistics into the reporter
+                └─ LogReport, snapshot, ...  not the pool's: they repeat only by chance
+
+Two lines of a script change::
+
+    updater = stowplan.chainer.Updater(train_iter, optimizer, device=device, pool=pool)
+    trainer.extend(stowplan.chainer.MemoryReport(pool))
+
+The pool serves the thread inside the steps alone; nothing has to be entered or set. A short last batch is a variant of
+its key. What Chainer keeps across steps is either dropped before its successor is made (the gradients; the loss and
+the graph behind it that `L.Classifier` holds) and so planned as a wrapped block, or small (observations).
+
+Importing this module imports Chainer, by `stowplan.compat.enable_chainer`: an ``import chainer`` after it works on
+today's NumPy and Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from .allocator.pool import Pool
+from .compat import enable_chainer
+
+enable_chainer()
+
+import chainer  # noqa: E402 (mended first)
+from chainer.training import Extension, StandardUpdater, Trainer, extension  # noqa: E402
+from chainer.training.extensions import Evaluator  # noqa: E402
+
+__all__ = ["MemoryReport", "Updater", "evaluate_in_steps", "update_in_steps"]
+
+TRAIN, EVALUATE = "train", "evaluate"
+"""The step keys."""
+
+
+class Updater(StandardUpdater):  # type: ignore[misc]
+    """Chainer's `StandardUpdater` whose update is a step of a pool.
+
+    Parameters
+    ----------
+    iterator, optimizer, options
+        As for `chainer.training.updaters.StandardUpdater`.
+    pool
+        A `stowplan.NumpyPool` or `stowplan.CupyPool`. It serves the update, whether it is entered or not.
+    key
+        Of the step.
+    """
+
+    def __init__(
+        self, iterator: Any, optimizer: Any, *options: Any, pool: Pool, key: Hashable = TRAIN, **named: Any
+    ) -> None:
+        super().__init__(iterator, optimizer, *options, **named)
+        _interrupt_shuffles(self, pool)
+        self._pool = pool
+        self._key = key
+
+    def update(self) -> None:
+        """Update the parameters once, in a step."""
+        with self._pool.serving(), self._pool.step(self._key):
+            super().update()
+
+
+def update_in_steps(updater: Any, pool: Pool, key: Hashable = TRAIN) -> None:
+    """Make every update of an existing updater, of whatever class, a step of a pool.
+
+    Parameters
+    ----------
+    updater
+        A `chainer.training.Updater`. This object's `update` is replaced.
+    pool, key
+        As for `Updater`.
+    """
+    update: Callable[[], None] = updater.update
+    _interrupt_shuffles(updater, pool)
+
+    def update_in_step() -> None:
+        with pool.serving(), pool.step(key):
+            update()
+
+    updater.update = update_in_step
+
+
+def _interrupt_shuffles(updater: Any, pool: Pool) -> None:
+    """Keep an iterator's order, made in the last update of an epoch and alive until the next, out of the steps."""
+    for iterator in getattr(updater, "_iterators", {}).values():
+        if getattr(iterator, "order_sampler", None) is not None:
+            iterator.order_sampler = pool.interrupt(iterator.order_sampler)
+
+
+def evaluate_in_steps(evaluator: Any, pool: Pool, key: Hashable = EVALUATE) -> bool:
+    """Make every batch that an existing evaluator evaluates a step of a pool.
+
+    `Evaluator.evaluate` converts a batch while it still holds the arrays of the one before. Here both belong to one
+    function, the step, which drops them at its end: so they are planned, and one batch of them is alive.
+
+    Parameters
+    ----------
+    evaluator
+        A `chainer.training.extensions.Evaluator`. This object's `converter` and `eval_func` are replaced.
+    pool, key
+        As for `Updater`.
+
+    Returns
+    -------
+    bool
+        False, and nothing changed, where the evaluator's class has an `evaluate` of its own: what that does with the
+        converter and the function is not known.
+    """
+    if type(evaluator).evaluate is not Evaluator.evaluate:
+        return False
+    convert, function = evaluator.converter, evaluator.eval_func
+
+    def evaluate_batch(batch: _Unconverted) -> None:
+        arrays = chainer.dataset.convert._call_converter(convert, batch.samples, evaluator.device)
+        evaluate = function or evaluator.get_target("main")
+        if isinstance(arrays, tuple):
+            evaluate(*arrays)
+        elif isinstance(arrays, dict):
+            evaluate(**arrays)
+        else:
+            evaluate(arrays)
+
+    def evaluate_in_step(batch: _Unconverted) -> None:
+        with pool.serving(), pool.step(key):
+            evaluate_batch(batch)
+
+    evaluator.converter = chainer.dataset.converter()(lambda samples, device: _Unconverted(samples))
+    evaluator.eval_func = evaluate_in_step
+    return True
+
+
+class _Unconverted:
+    """A batch on its way to the step that converts it; neither a tuple nor a dict, which would be taken apart."""
+
+    def __init__(self, samples: Any) -> None:
+        self.samples = samples
+
+
+class MemoryReport(Extension):  # type: ignore[misc]
+    """Trainer extension: a pool's statistics among the observations, and the trainer's evaluators in steps.
+
+    Reports in every iteration, so that `LogReport` logs means over its interval:
+
+    ======================  ==========================================================================================
+    ``pool/replayed``       share of the requests since the last report that were served from a plan, 0 to 1
+    ``pool/guests``         share that was not, but found room in the arena
+    ``pool/reserved``       bytes that the arena and upstream's live blocks take together
+    ``pool/live_peak``      bytes asked for and not freed, at the most since the pool was made
+    ``pool/lower_bound``    bytes; of the last plan
+    ``pool/plans``          plans made since the pool was made
+    ======================  ==========================================================================================
+
+    Parameters
+    ----------
+    pool
+        The updater's.
+    evaluate
+        Whether the batches of the trainer's evaluators become steps, too; see `evaluate_in_steps`.
+    """
+
+    trigger = (1, "iteration")
+    priority = extension.PRIORITY_WRITER - 1  # after the evaluators, before whoever reads
+
+    def __init__(self, pool: Pool, *, evaluate: bool = True) -> None:
+        self._pool = pool
+        self._evaluate = evaluate
+        self._replayed = self._guests = self._requests = 0
+
+    def initialize(self, trainer: Trainer) -> None:
+        """Look for the trainer's evaluators; the trainer calls this before it runs."""
+        if self._evaluate:
+            for entry in trainer._extensions.values():
+                if isinstance(entry.extension, Evaluator):
+                    evaluate_in_steps(entry.extension, self._pool)
+
+    def __call__(self, trainer: Trainer) -> None:
+        """Report."""
+        stats = self._pool.stats
+        replayed = stats.replayed - self._replayed
+        guests = stats.guests - self._guests
+        served = stats.replayed + stats.guests + stats.upstream
+        requests = max(served - self._requests, 1)
+        self._replayed, self._guests, self._requests = stats.replayed, stats.guests, served
+        chainer.report(
+            {
+                "pool/replayed": replayed / requests,
+                "pool/guests": guests / requests,
+                "pool/reserved": stats.reserved_bytes,
+                "pool/live_peak": stats.peak_live_bytes,
+                "pool/lower_bound": stats.lower_bound,
+                "pool/plans": stats.plans,
+            }
+        )

@@ -1,0 +1,56 @@
+"""``stowplan convert``: read another tool's trace, write a plan for another tool's viewer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..profiler import formats
+from ._options import OutputFile
+
+
+@click.command(epilog="Example: stowplan convert snapshot.pickle step.profile")
+@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("target", type=OutputFile())
+@click.option(
+    "--from", "read_as", type=click.Choice(formats.READ), help="What SOURCE is; else its content tells."
+)
+@click.option(
+    "--to",
+    "write_as",
+    type=click.Choice(formats.WRITTEN),
+    help="What TARGET shall be; else its suffix tells.",
+)
+@click.option("--device", type=click.IntRange(min=0), help="Which device, where SOURCE holds several.")
+@click.option(
+    "--solver", default="auto", show_default=True, help="Places the blocks, where TARGET shows places."
+)
+def convert(
+    source: Path, target: Path, read_as: str | None, write_as: str | None, device: int | None, solver: str
+) -> None:
+    r"""Read SOURCE as the profile of one step, and write it to TARGET.
+
+    \b
+    Read:    profile, minimalloc (CSV), rmm (log), cupy (memory hook), torch (snapshot)
+    Written: profile (.profile), minimalloc (.csv), torch (.pickle, for pytorch.org/memory_viz),
+             chrome (.json, for ui.perfetto.dev)
+
+    The last two show the plan: where each block lies. Exit status 2, and nothing written, where SOURCE is not what it
+    should be.
+    """
+    form = write_as or formats.format_of(target)
+    profile = formats.read(source, read_as, device)
+    offsets = None
+    if formats.needs_offsets(form):
+        import numpy as np
+
+        from ..allocator.plan import UNPLANNED, make_plan
+
+        plan = make_plan(profile, alignment=512, planner=solver)
+        offsets = np.full(len(profile), UNPLANNED, dtype=np.int64)
+        offsets[plan.rows] = plan.placement.offsets
+    formats.write(target, form, profile, offsets)
+    click.echo(
+        f"{source}: {len(profile):,} blocks, live peak {profile.live_peak:,} bytes; written to {target} ({form})"
+    )

@@ -1,0 +1,98 @@
+"""``stowplan show``: what a profile holds, in a terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from . import _look
+from ._options import planning_options, profile_argument
+
+if TYPE_CHECKING:
+    from ..comparison import Peak
+    from ..profiler import Profile
+
+_WIDEST = 32  # of a call site, so that a table fits 80 columns
+
+
+class _Group(NamedTuple):
+    """Blocks alive at the peak that have something in common."""
+
+    name: str
+    blocks: int
+    bytes: int
+
+
+@click.command(epilog="Example: stowplan show step.profile --top 20")
+@profile_argument
+@click.option(
+    "--top", type=click.IntRange(min=1), default=10, show_default=True, help="Rows of the table of the peak."
+)
+@planning_options
+def show(
+    profile: Path,
+    top: int,
+    alignment: int,
+    solver: str,
+    time_limit: float | None,
+    threads: int,
+    as_json: bool,
+) -> None:
+    """Summarize PROFILE: the live peak and who makes it, and what the plan and other pools would reserve.
+
+    PROFILE is any file that stowplan convert reads. Blocks alive at the peak are listed by call site, or by size where
+    the profile has no call sites.
+    """
+    from ..comparison import compare, peak_of
+    from ..profiler import formats
+
+    step = formats.read(profile)
+    with _look.packing_status(enabled=not as_json) as heard:
+        found = compare(
+            step, alignment=alignment, solver=solver, time_limit=time_limit, threads=threads, progress=heard
+        )
+    peak = peak_of(found.plan)
+    by = "site" if step.sites else "size"
+    groups = sorted(_groups(step, peak), key=lambda group: (-group.bytes, group.name))
+    if as_json:
+        at_peak: dict[str, Any] = {
+            "tick": peak.tick,
+            "blocks": len(peak.rows),
+            "by": by,
+            "groups": [group._asdict() for group in groups],
+        }
+        figures = {"profile": str(profile), "alignment": alignment, **_look.memory_figures(found)}
+        click.echo(json.dumps({**figures, "period": step.period, "at_peak": at_peak}))
+        return
+
+    when = f"Alive at the peak (tick {peak.tick:,} of {step.period:,}): {len(peak.rows):,} blocks"
+    rows = _look.table(when, {"site": "call site", "size": "block of"}[by], "blocks", "bytes", "", "share")
+    rest = groups[top:]
+    shown = [*groups[:top]]
+    if rest:
+        shown.append(_Group(f"{len(rest):,} others", sum(g.blocks for g in rest), sum(g.bytes for g in rest)))
+    for group in shown:
+        share = group.bytes / found.live_peak if found.live_peak else 0.0
+        rows.add_row(_short(group.name), f"{group.blocks:,}", *_look.size(group.bytes), f"{share:.1%}")
+    _look.show(f"{profile}: {_look.counts(found.plan)}", "", _look.memory_table(found), "", rows)
+
+
+def _groups(step: Profile, peak: Peak) -> Iterator[_Group]:
+    """Blocks by call site, or by size where there are no call sites."""
+    import numpy as np
+
+    sizes = step.size[peak.rows]
+    key = step.site[peak.rows] if step.sites else sizes
+    for value in np.unique(key).tolist():
+        of = key == value
+        name = f"{value:,} bytes" if not step.sites else step.sites[value] if value >= 0 else "unknown"
+        yield _Group(name, int(of.sum()), int(sizes[of].sum()))
+
+
+def _short(name: str) -> str:
+    """Cut a long call site at its beginning: its end tells more."""
+    return name if len(name) <= _WIDEST else f"…{name[1 - _WIDEST :]}"

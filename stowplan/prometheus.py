@@ -1,0 +1,98 @@
+"""What a pool says of itself, for Prometheus, through its official client.
+
+::
+
+    from prometheus_client import start_http_server
+    from stowplan.prometheus import PoolCollector
+
+    PoolCollector(pool, "train").register()
+    start_http_server(8000)
+
+=====================================  =======  =======================================================================
+metric                                 kind     labels beside ``pool``
+=====================================  =======  =======================================================================
+stowplan_requests_total                counter  ``served``: plan, or why not: a reason of `Stats.reasons`
+stowplan_plans_total                   counter  -
+stowplan_reoptimizations_total         counter  -
+stowplan_bytes                         gauge    ``of``: live, peak_live, arena, reserved, peak_reserved, lower_bound
+=====================================  =======  =======================================================================
+
+The figures are read when Prometheus asks, and cost a running step nothing.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from .errors import MissingDependencyError
+
+try:
+    from prometheus_client import REGISTRY, CollectorRegistry
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+    from prometheus_client.registry import Collector
+except ImportError as error:
+    raise MissingDependencyError(
+        "prometheus_client is not installed; expected for metrics: pip install 'stowplan[prometheus]'"
+    ) from error
+
+if TYPE_CHECKING:
+    from .allocator import CupyPool, NumpyPool
+
+__all__ = ["PoolCollector"]
+
+
+class PoolCollector(Collector):
+    """The metrics of one pool. Does not keep the pool alive; without it there are none.
+
+    Parameters
+    ----------
+    pool
+        The pool.
+    name
+        The value of the label ``pool``.
+    """
+
+    def __init__(self, pool: CupyPool | NumpyPool, name: str = "pool") -> None:
+        self._pool = weakref.ref(pool)
+        self._name = name
+
+    def register(self, registry: CollectorRegistry = REGISTRY) -> None:
+        """Have a registry ask for the metrics; by default the one that ``start_http_server`` serves."""
+        registry.register(self)
+
+    def describe(self) -> list[Metric]:
+        """Return the metrics without figures: two pools may have the same ones, told apart by name."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics as they are now."""
+        pool = self._pool()
+        if pool is None:
+            return
+        stats = pool.stats
+        requests = CounterMetricFamily(
+            "stowplan_requests", "Requests, by what served them.", labels=["pool", "served"]
+        )
+        for served, count in {"plan": stats.replayed, **stats.reasons}.items():
+            requests.add_metric([self._name, served], count)
+        yield requests
+        for name, text, count in (
+            ("stowplan_plans", "Plans made.", stats.plans),
+            ("stowplan_reoptimizations", "Plans that took another's place.", stats.reoptimizations),
+        ):
+            counter = CounterMetricFamily(name, text, labels=["pool"])
+            counter.add_metric([self._name], count)
+            yield counter
+        sizes = GaugeMetricFamily("stowplan_bytes", "Memory in bytes.", labels=["pool", "of"])
+        for of, count in (
+            ("live", stats.live_bytes),
+            ("peak_live", stats.peak_live_bytes),
+            ("arena", stats.arena_bytes),
+            ("reserved", stats.reserved_bytes),
+            ("peak_reserved", stats.peak_reserved_bytes),
+            ("lower_bound", stats.lower_bound),
+        ):
+            sizes.add_metric([self._name, of], count)
+        yield sizes

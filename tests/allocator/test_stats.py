@@ -1,0 +1,132 @@
+"""How a pool's figures are shown: in Jupyter, behind a progress bar, to Prometheus."""
+
+from __future__ import annotations
+
+import gc
+import io
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from stowplan import NumpyPool
+from stowplan.allocator import Stats
+from stowplan.errors import MissingDependencyError
+
+STATS = Stats(
+    replayed=900,
+    guests=60,
+    upstream=40,
+    reasons={"no_plan": 75, "mismatch": 25},
+    smaller=3,
+    missing=2,
+    plans=2,
+    reoptimizations=1,
+    arena_bytes=3 << 20,
+    live_bytes=1 << 20,
+    peak_live_bytes=2 << 20,
+    reserved_bytes=4 << 20,
+    peak_reserved_bytes=5 << 20,
+    lower_bound=2 << 20,
+)
+
+
+def trained() -> NumpyPool:
+    pool = NumpyPool(warmup=1, small=0)
+    with pool:
+        for _ in range(6):
+            with pool.step():
+                np.ones(100_000)
+            pool.wait()
+    return pool
+
+
+class Cells(HTMLParser):
+    """The text of every row of the table; tags that do not nest well are an error."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self.widths: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        assert not self._open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag == "td":
+            self.rows[-1].append("")
+        if tag == "span" and "flex:" in (style := dict(attrs).get("style") or ""):
+            self.widths.append(style.split(" ")[0])
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "td" in self._open:
+            self.rows[-1][-1] += data
+
+
+def test_jupyter_shows_how_requests_were_served() -> None:
+    cells = Cells(STATS._repr_html_())
+    assert cells.widths == ["flex:900", "flex:60", "flex:40"]
+    assert cells.rows[0] == ["■ served from the plan", "900", "90.00%"]
+    assert ["\u2003no_plan", "75", ""] in cells.rows
+    assert ["arena", "3.0 MiB", "fragmentation 50.00%"] in cells.rows
+
+
+def test_jupyter_takes_the_html() -> None:
+    formatters = pytest.importorskip("IPython.core.formatters")
+    assert formatters.HTMLFormatter()(STATS) == STATS._repr_html_()
+
+
+def test_names_are_escaped_and_nothing_is_divided_by_nothing() -> None:
+    empty = replace(STATS, replayed=0, guests=0, upstream=0, lower_bound=0, reasons={"<script>": 0})
+    assert "<script>" not in empty._repr_html_()
+    assert empty.postfix()["planned"] == "0.0%"
+
+
+def test_a_progress_bar_takes_the_postfix() -> None:
+    assert STATS.postfix() == {"planned": "90.0%", "live": "1.0 MiB", "reserved": "4.0 MiB", "plans": "2"}
+    text = io.StringIO()
+    with pytest.importorskip("tqdm").tqdm(total=3, file=text) as progress:
+        progress.set_postfix(STATS.postfix())
+    assert "planned=90.0%, live=1.0 MiB" in text.getvalue()
+
+
+def test_prometheus_reads_a_pool() -> None:
+    client = pytest.importorskip("prometheus_client")
+    from stowplan.prometheus import PoolCollector
+
+    pool, other = trained(), NumpyPool()
+    registry = client.CollectorRegistry()
+    PoolCollector(pool, "train").register(registry)
+    PoolCollector(other, "eval").register(registry)
+    text = client.generate_latest(registry).decode()
+    stats = pool.stats
+    assert f'stowplan_requests_total{{pool="train",served="plan"}} {float(stats.replayed)}' in text
+    counts = [line.split()[-1] for line in text.splitlines() if line.startswith("stowplan_requests_total")]
+    assert sum(map(float, counts)) == stats.requests
+    assert 'stowplan_plans_total{pool="train"} 1.0' in text
+    assert registry.get_sample_value("stowplan_bytes", {"pool": "train", "of": "arena"}) == stats.arena_bytes
+    assert registry.get_sample_value("stowplan_plans_total", {"pool": "eval"}) == 0
+
+
+def test_prometheus_does_not_keep_a_pool_alive() -> None:
+    pytest.importorskip("prometheus_client")
+    from stowplan.prometheus import PoolCollector
+
+    collector = PoolCollector(trained())
+    gc.collect()
+    assert list(collector.collect()) == []
+
+
+def test_without_the_client_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    monkeypatch.delitem(sys.modules, "stowplan.prometheus", raising=False)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'stowplan\[prometheus\]'"):
+        import stowplan.prometheus  # noqa: F401

@@ -1,0 +1,58 @@
+"""Chainer's examples with the two lines and without them: the same bits, and replayed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stowplan import NumpyPool
+from stowplan.errors import MissingDependencyError
+
+try:
+    from experiments.examples import train_imagenet, train_mnist
+except MissingDependencyError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+
+def mnist(pool: NumpyPool | None, out: str) -> Any:
+    return train_mnist.train(pool, out=out, epochs=5, samples=(1050, 250), units=50)
+
+
+def imagenet(pool: NumpyPool | None, out: str) -> Any:
+    options: dict[str, Any] = {"arch": "nin", "batch": 1, "val_batch": 1, "samples": (2, 1), "epochs": 3}
+    return train_imagenet.train(pool, out=out, **options)
+
+
+def results(trainer: Any) -> tuple[dict[str, bytes], list[dict[str, float]]]:
+    model = trainer.updater.get_optimizer("main").target
+    log = [
+        {k: v for k, v in entry.items() if not k.startswith("pool/") and k != "elapsed_time"}
+        for entry in trainer.get_extension("LogReport").log
+    ]
+    return {name: np.asarray(p.array).tobytes() for name, p in model.namedparams()}, log
+
+
+@pytest.mark.parametrize("example", [mnist, imagenet])
+def test_two_lines_change_no_bit_and_replay(
+    example: Callable[[NumpyPool | None, str], Any], tmp_path: Path
+) -> None:
+    pool = NumpyPool()
+    pooled = example(pool, str(tmp_path))
+    last = pooled.get_extension("LogReport").log[-1]
+    # A plan that is not ready in time costs an epoch or two; that is the machine's affair.
+    assert last["pool/replayed"] > 0.9
+    assert last["pool/plans"] >= 2
+    assert pool.stats.reoptimizations == 0
+    assert results(pooled) == results(example(None, str(tmp_path)))
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    options = ["--epochs", "1", "--units", "5", "--batch", "30000", "--out", str(tmp_path)]
+    train_mnist.main(["--pool", *options], standalone_mode=False)
+    (entry,) = json.loads((tmp_path / "log").read_text())
+    assert entry["pool/reserved"] > 0

@@ -1,0 +1,230 @@
+"""One cell of each figure, from the command to the tables and pictures; resuming; what is refused before any work."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+from experiments import growth, heuristic, hot_path, memory, study
+from experiments import time as step_time
+from experiments.models import MODELS, Model
+from stowplan.compat import enable_chainer
+from stowplan.errors import MissingDependencyError
+from stowplan.packing.pools import replay
+from stowplan.profiler import StepLog
+from stowplan.profiler.steps import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS
+
+NETWORK = """
+import chainer
+import chainer.functions as F
+import chainer.links as L
+
+
+class Tiny(chainer.Chain):
+    insize = 32
+
+    def __init__(self):
+        super().__init__()
+        with self.init_scope():
+            self.convolution = L.Convolution2D(3, 8, 3)
+            self.classes = L.Linear(8, 1000)
+
+    def forward(self, x, t):
+        return F.softmax_cross_entropy(self.predict(x), t)
+
+    def predict(self, x):
+        return self.classes(F.mean(F.relu(self.convolution(x)), axis=(2, 3)))
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def chainer() -> None:
+    try:
+        enable_chainer()
+    except MissingDependencyError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A network whose steps take no time, in place of all others, in the processes that are started, too."""
+    (tmp_path / "tiny_network.py").write_text(NETWORK)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    model = Model("tiny", "Tiny", ("tiny_network", "Tiny"), "images", batches=(16, 1024))
+    monkeypatch.setitem(MODELS, "alexnet", model)
+    return "alexnet"
+
+
+def run(command: click.Command, out: Path, *options: str) -> str:
+    done = CliRunner().invoke(command, ["--out", str(out), *options])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def has_pictures(out: Path, name: str) -> bool:
+    with Image.open(out / f"{name}.png") as picture:
+        picture.verify()
+    return (out / f"{name}.svg").read_text(encoding="utf-8").rstrip().endswith("</svg>")
+
+
+def test_memory_from_recorded_and_from_predicted_steps(tmp_path: Path, tiny: str) -> None:
+    run(memory.main, tmp_path, "--model", tiny, "--device", "cpu")
+    rows = {(row["phase"], int(row["batch"])): row for row in read(tmp_path / "memory.csv")}
+    assert set(rows) == {("training", 16), ("training", 1024), ("inference", 1)}
+    assert all(row["arena"] == row["lower_bound"] for row in rows.values())
+    assert all(int(row["pool_free-lists"]) >= int(row["pool_none"]) > 0 for row in rows.values())
+    assert rows["training", 16]["recorded"] == "True"
+    assert abs(float(rows["training", 16]["prediction_error"])) < 0.005
+    parameters = 3 * 8 * 9 + 8 + 8 * 1000 + 1000
+    assert int(rows["inference", 1]["retained"]) == 4 * parameters
+    (check,) = read(tmp_path / "prediction.csv")
+    assert abs(float(check["error"])) < 0.005
+    assert has_pictures(tmp_path, "memory")
+
+    # With a limit that no step keeps, the same cells are predicted.
+    run(memory.main, tmp_path, "--model", tiny, "--device", "cpu", "--phase", "training", "--limit", "0")
+    predicted = read(tmp_path / "memory.csv")
+    assert [row["recorded"] for row in predicted] == ["False", "False"]
+    assert int(predicted[0]["arena"]) == pytest.approx(int(rows["training", 16]["arena"]), rel=0.005)
+    assert "| Tiny | training | 16 | predicted |" in (tmp_path / "memory.md").read_text(encoding="utf-8")
+
+
+def test_a_finished_cell_is_not_run_again(tmp_path: Path, tiny: str) -> None:
+    options = ("--model", tiny, "--device", "cpu", "--phase", "inference")
+    run(heuristic.main, tmp_path, *options)
+    cell = tmp_path / "heuristic" / "cells" / "cpu-tiny-inference-1.json"
+    kept = json.loads(cell.read_text())
+    kept["row"]["blocks"] = 12345
+    cell.write_text(json.dumps(kept))
+    run(heuristic.main, tmp_path, *options)
+    assert read(tmp_path / "heuristic.csv")[0]["blocks"] == "12345"
+    run(heuristic.main, tmp_path, *options, "--seed", "1")  # other data
+    (row,) = read(tmp_path / "heuristic.csv")
+    assert row["blocks"] != "12345"
+    assert float(row["best_fit_seconds"]) > 0
+    assert has_pictures(tmp_path, "heuristic")
+
+
+def test_an_interrupted_run_keeps_the_cells_that_are_finished(
+    tmp_path: Path, tiny: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[str] = []
+
+    def measure(_: study.Study, cell: study.Cell) -> study.Row:
+        measured.append(cell.name)
+        if len(measured) == 2:
+            raise KeyboardInterrupt
+        return {"blocks": 1, "best_fit_seconds": 1.0, "auto_seconds": 1.0}
+
+    monkeypatch.setattr(heuristic, "measure", measure)
+    options = ["--out", str(tmp_path), "--model", tiny, "--device", "cpu"]
+    assert CliRunner().invoke(heuristic.main, options).exit_code == 1
+    assert not (tmp_path / "heuristic.csv").exists()
+    assert CliRunner().invoke(heuristic.main, options).exit_code == 0
+    assert measured == [
+        f"cpu-tiny-{name}" for name in ("training-16", "training-1024", "training-1024", "inference-1")
+    ]
+
+
+def test_time_of_a_step_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_time, "QUICK_ROUNDS", 1)
+    monkeypatch.setattr(step_time, "TURN", 0)
+    monkeypatch.setattr(hot_path, "LIBRARIES", {})
+    monkeypatch.setattr(step_time, "LIBRARIES", {})
+    options = (
+        "--model",
+        "googlenet",
+        "--phase",
+        "inference",
+        "--device",
+        "cpu",
+        "--quick",
+        "--limit",
+        "1000",
+    )
+    run(step_time.main, tmp_path, *options)
+    (row,) = read(tmp_path / "time.csv")
+    assert float(row["seconds_NumPy"]) > 0
+    assert float(row["seconds_stowplan"]) > 0
+    low, middle, high = json.loads(row["ratio_NumPy"])
+    assert low <= middle <= high
+    assert has_pictures(tmp_path, "time")
+
+
+def test_a_contestant_that_fails_is_named(tmp_path: Path, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_time, "LIBRARIES", {})
+    # The network is not known to the process that is started.
+    run(step_time.main, tmp_path, "--model", tiny, "--phase", "inference", "--device", "cpu", "--quick")
+    (row,) = read(tmp_path / "time.csv")
+    assert "NumPy ended early: KeyError: 'tiny'" in row["note"]
+
+
+def test_growth_over_steps_that_differ(tmp_path: Path) -> None:
+    for name in ("source", "target"):
+        lines = [" ".join(["word"] * (1 + i % 5)) for i in range(20)]
+        (tmp_path / name).write_text("\n".join(lines))
+    text = ("--source", str(tmp_path / "source"), "--target", str(tmp_path / "target"))
+    run(growth.main, tmp_path, *text, "--device", "cpu", "--batch", "2", "--steps", "10")
+    rows = {row["pool"]: row for row in read(tmp_path / "growth.csv")}
+    assert set(rows) == {*memory.POOLS.values(), "stowplan"}
+    assert float(rows["no pool"]["over_live"]) == pytest.approx(1, rel=0.01)  # it rounds sizes up
+    assert float(rows["CuPy"]["over_live"]) <= float(rows["Chainer 1"]["over_live"])
+    assert float(rows["stowplan"]["reserved"]) > 0
+    assert has_pictures(tmp_path, "growth")
+
+
+def test_requests_of_steps_in_a_row() -> None:
+    def log(*events: tuple[int, int, int]) -> StepLog:
+        return StepLog(np.array([(0, size, 0, request, kind) for size, request, kind in events], EVENT_DTYPE))
+
+    big, small = 4096, 8
+    first = log((big, 0, ALLOCATE), (small, 1, ALLOCATE), (big, 2, ALLOCATE), (big, 0, FREE))
+    second = log((2 * big, 0, ALLOCATE), (big, 2, FREE_PREVIOUS), (2 * big, 0, FREE))
+    script, ends = growth.requests_of([first, second])
+    assert ends == [3, 6]
+    use = replay(script, memory.POOL_MODELS["none"](), 1)
+    assert use.live.tolist() == [big, 2 * big, big, 3 * big, 2 * big, 0]
+
+
+def test_without_a_gpu_its_cells_say_so(tmp_path: Path, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study, "has_gpu", lambda: False)
+    run(heuristic.main, tmp_path, "--model", tiny, "--phase", "inference")
+    rows = {row["device"]: row for row in read(tmp_path / "heuristic.csv")}
+    assert rows["cpu"]["note"] == ""
+    assert rows["gpu"]["note"] == study.NO_GPU
+    assert study.NO_GPU in (tmp_path / "heuristic.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--model", "lenet"], "'lenet' is not one of"),
+        (["--images", "{tmp}"], "no image in this folder"),
+        (["--source", "{tmp}/a", "--target", "{tmp}/b"], "1 lines, but"),
+        (["--source", "{tmp}/a"], "--source and --target together"),
+        (["--source", "{tmp}/missing", "--target", "{tmp}/a"], "No such file"),
+        (["--batch", "1000000000"], "expected a batch of at most"),
+    ],
+)
+def test_bad_input_is_refused_before_any_work(tmp_path: Path, options: list[str], message: str) -> None:
+    (tmp_path / "a").write_text("one\ntwo\n")
+    (tmp_path / "b").write_text("un\n")
+    out = tmp_path / "out"
+    options = [option.replace("{tmp}", str(tmp_path)) for option in options]
+    done = CliRunner().invoke(memory.main, ["--out", str(out), *options])
+    assert done.exit_code == 2
+    assert message in " ".join(done.output.split())
+    assert not out.exists()

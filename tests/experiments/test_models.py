@@ -1,0 +1,122 @@
+"""The networks of the experiments have the parameters that their papers, or their authors' releases, report."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments.models import MODELS
+from stowplan.compat import enable_chainer
+from stowplan.errors import MissingDependencyError
+
+PUBLISHED = {
+    "alexnet": 60_965_224,  # Caffe's AlexNet, two groups, one device; the paper says 60 million
+    "googlenet": 13_378_280,  # Caffe's, both auxiliary classifiers; 6,998,552 without them
+    "resnet50": 25_557_032 + 64,  # torchvision's; Chainer's first convolution has a bias
+    "inception-resnet": 55_813_192,  # Keras's, trainable
+    "unet": 31_030_593 + 65,  # one channel in, one out; the paper's second class takes 64 weights and a bias
+}
+
+
+@pytest.fixture(autouse=True)
+def chainer() -> Any:
+    try:
+        enable_chainer()
+    except MissingDependencyError as error:
+        pytest.skip(str(error))
+    import chainer
+
+    return chainer
+
+
+def parameters(network: Any) -> int:
+    return sum(parameter.size for parameter in network.params())
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_parameters_as_published(name: str) -> None:
+    assert parameters(MODELS[name].network()) == PUBLISHED[name]
+
+
+def test_inception_resnet_keeps_the_statistics_of_keras() -> None:
+    network = MODELS["inception-resnet"].network()
+    averages = [
+        np.size(getattr(link, key))
+        for link in network.links()
+        for key in ("avg_mean", "avg_var")
+        if hasattr(link, key)
+    ]
+    assert sum(averages) == 60_544
+
+
+def test_googlenet_without_its_auxiliary_classifiers() -> None:
+    network = MODELS["googlenet"].network()
+    assert (
+        sum(p.size for name, p in network.namedparams() if "/loss1" not in name and "/loss2" not in name)
+        == 6_998_552
+    )
+
+
+def test_transformer_has_the_65_million_of_table_3() -> None:
+    # The paper rounds; its vocabulary of "about 37000" is not known to the word.
+    assert parameters(MODELS["transformer"].network()) == pytest.approx(65e6, rel=0.03)
+
+
+def test_seq2seq_has_the_64_million_recurrent_weights_of_its_paper() -> None:
+    # Quadratic in the width: at a tenth of the paper's 1000 units, a hundredth of its weights.
+    network = MODELS["seq2seq"].network(layers=4, units=100, words=10)
+    recurrent = [p.size for name, p in network.namedparams() if "coder/" in name and p.ndim == 2]
+    assert 100 * sum(recurrent) == 64_000_000
+
+
+def test_seq2seq_has_384_million_parameters_in_all() -> None:
+    # Embeddings of 160,000 and 80,000 words and the output's 80,000, a thousand weights each, as published.
+    one, two = (
+        sum(
+            p.size for p in MODELS["seq2seq"].network(layers=1, units=10, words=words).params() if p.ndim == 2
+        )
+        for words in (10, 11)
+    )
+    assert 64_000_000 + (two - one) // 3 * 100 * (160_000 + 80_000 + 80_000) == 384_000_000
+
+
+@pytest.mark.parametrize("name", ["seq2seq", "transformer"])
+def test_inference_generates_100_words(name: str, chainer: Any) -> None:
+    small: dict[str, dict[str, int]] = {
+        "seq2seq": {"layers": 1, "words": 20, "units": 8},
+        "transformer": {"words": 20, "layers": 1, "width": 16, "heads": 2, "inner": 32},
+    }
+    network = MODELS[name].network(**small[name])
+    sentences = [np.arange(n, dtype=np.int32) for n in (3, 7)]
+    padded = np.array([[0, 1, 2, -1], [3, 4, 5, 6]], np.int32)
+    with chainer.using_config("train", False), chainer.no_backprop_mode():
+        words = network.predict(sentences if name == "seq2seq" else padded)
+    assert words.shape == (2, 100)
+    assert words.min() >= 0
+    assert words.max() < 20
+
+
+def test_the_transformer_does_not_see_padding_nor_what_comes_later(chainer: Any) -> None:
+    network = MODELS["transformer"].network(words=20, layers=2, width=16, heads=2, inner=32)
+    source, target = np.array([[1, 2, 3]], np.int32), np.array([[4, 5, 6]], np.int32)
+    longer = np.array([[1, 2, 3, -1, -1]], np.int32), np.array([[4, 5, 6, -1]], np.int32)
+    with chainer.using_config("train", False):
+        loss = network(source, target).array
+        assert network(*longer).array == pytest.approx(loss, rel=1e-5)
+        # Word by word, with kept keys and values, it says what one look at all of its own words says.
+        words = network.predict(source)[:, :12]
+        memory, padding = network._encode(source)
+        y = network._embed(np.concatenate([[[0]], words[:, :-1]], axis=1).astype(np.int32), 0)
+        later = np.triu(np.ones((12, 12), bool), 1)[None, None]
+        for layer in network.decoder:
+            y = layer(y, layer.own.look(y), later, layer.other.look(memory), padding)
+        assert network._score(y).array.argmax(axis=1).tolist() == words[0].tolist()
+
+
+def test_the_unet_answers_for_the_middle_of_a_tile(chainer: Any) -> None:
+    network = MODELS["unet"].network()
+    side = 188  # the smallest tile that halves evenly
+    with chainer.using_config("train", False), chainer.no_backprop_mode():
+        assert network.predict(np.zeros((1, 1, side, side), np.float32)).shape == (1, 2, 4, 4)

@@ -1,0 +1,45 @@
+"""A few thousand of the inputs of `importers.py`, which makes a million."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from .importers import mutated, seeds, survivor
+
+SURVIVE = survivor()
+
+
+@settings(max_examples=500)
+@given(st.sampled_from(seeds()), st.randoms(use_true_random=False))
+def test_mutated_samples_are_survived(seed: bytes, rng: object) -> None:
+    SURVIVE(mutated(seed, rng))  # type: ignore[arg-type]
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 3), st.binary(max_size=200))
+def test_any_bytes_are_survived(form: int, content: bytes) -> None:
+    SURVIVE(bytes([form]) + content)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.sampled_from("}]()hjqru\x94\x85tesXKMJG\x8aNa."), max_size=40))
+def test_any_program_of_pickle_instructions_is_survived(program: list[str]) -> None:
+    SURVIVE(b"\x03\x80\x04" + "".join(program).encode("latin-1"))
+
+
+@pytest.mark.parametrize("choice", [["--plain"], []])
+def test_the_command_runs(choice: list[str], tmp_path: Path) -> None:
+    if not choice and find_spec("atheris") is None:
+        pytest.skip("atheris is not installed")
+    program = Path(__file__).with_name("importers.py")
+    done = subprocess.run(
+        [sys.executable, program, "300", *choice], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

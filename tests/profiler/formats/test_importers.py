@@ -1,0 +1,214 @@
+"""What other tools write, read as profiles: samples of their documented formats, and what is wrong with a file."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stowplan.errors import FormatError
+from stowplan.profiler import ESCAPED, Profile, formats
+from stowplan.profiler.formats import rmm
+
+from .snapshots import ARENA, entry, snapshot
+
+DATA = Path(__file__).resolve().parents[2] / "data"
+HEADER = "Thread,Time,Action,Pointer,Size,Stream\n"
+
+
+def columns(profile: Profile) -> tuple[list[int], list[int], list[int]]:
+    return profile.size.tolist(), profile.start.tolist(), profile.end.tolist()
+
+
+def dump(path: Path, what: Any, protocol: int = 4) -> Path:
+    path.write_bytes(pickle.dumps(what, protocol=protocol))
+    return path
+
+
+# The samples tell the same story: what is freed in the step, what escapes, what is wrapped, what was there before.
+
+
+def test_rmm() -> None:
+    profile = formats.read(DATA / "rmm.csv")
+    assert columns(profile) == ([256, 1000, 512, 4096], [0, 2, 4, 5], [3, 6, ESCAPED, 8])
+    assert profile.period == 7
+    assert profile.stream.tolist() == [2, 0, 0, 0]
+    day, second = 24 * 3600 * 10**9, 10**9
+    assert profile.alloc_ns[0] == day - second + 998_533_000
+    assert (profile.free_ns[0], profile.free_ns[3]) == (day + 875_000, day - 875_000)
+
+
+def test_cupy_hook() -> None:
+    profile = formats.read(DATA / "cupy_hook.jsonl")
+    # The free of the third was not logged: its address is handed out again.
+    assert columns(profile) == ([24, 4000, 500, 8], [0, 1, 3, 5], [2, 6, 4, ESCAPED])
+
+
+def test_cupy_hook_written_by_cupy_itself(tmp_path: Path) -> None:
+    debug_print = pytest.importorskip("cupy.cuda.memory_hooks").DebugPrintHook
+    text = io.StringIO()
+    hook = debug_print(file=text)
+    one = {"device_id": 1, "mem_size": 512, "mem_ptr": 2**40, "pmem_id": 2**44}
+    hook.alloc_postprocess(device_id=1, mem_size=512, mem_ptr=2**40)
+    hook.malloc_postprocess(size=24, **one)
+    hook.free_postprocess(**one)
+    path = tmp_path / "hook.log"
+    path.write_text(text.getvalue())
+    assert columns(formats.read(path)) == ([24], [0], [1])
+
+
+def test_cupy_hook_with_the_keys_of_ones_own(tmp_path: Path) -> None:
+    event = {"hook": "malloc", "device_id": 0, "size": 8, "mem_size": 512, "mem_ptr": 512}
+    path = tmp_path / "hook.jsonl"
+    path.write_text(json.dumps({**event, "time_ns": 123, "site": "train.py:7 step"}) + "\n\n")
+    profile = formats.read(path)
+    assert (profile.sites, profile.site.tolist(), profile.alloc_ns.tolist()) == (
+        ("train.py:7 step",),
+        [0],
+        [123],
+    )
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_torch_snapshot(tmp_path: Path, protocol: int) -> None:
+    profile = formats.read(dump(tmp_path / "snapshot.pickle", snapshot(), protocol))
+    assert columns(profile) == ([512, 300, 4096], [0, 2, 4], [3, ESCAPED, 6])
+    assert profile.stream.tolist() == [0, 139669, 0]
+    assert profile.sites == ("/home/me/train.py:7 step", "/home/me/train.py:9 step")
+    assert profile.site.tolist() == [0, 1, 0]
+    assert profile.alloc_ns.tolist() == [1_700_000_000_000_000_000] * 3
+
+
+def test_the_device_must_be_chosen_where_there_are_several(tmp_path: Path) -> None:
+    shot = snapshot()
+    shot["device_traces"][0].append(entry("alloc", 0, 64))
+    path = dump(tmp_path / "two.pickle", shot)
+    with pytest.raises(FormatError, match=r"devices 0, 1; expected one, or a choice"):
+        formats.read(path)
+    assert columns(formats.read(path, device=0)) == ([64], [0], [ESCAPED])
+    with pytest.raises(FormatError, match="no trace of device 2; expected one of 0, 1"):
+        formats.read(path, device=2)
+
+
+@pytest.mark.parametrize("name", ["rmm.csv", "cupy_hook.jsonl", "snapshot.pickle"])
+@pytest.mark.parametrize("form", ["profile", "torch"])
+def test_round_trips(tmp_path: Path, name: str, form: str) -> None:
+    source = dump(tmp_path / name, snapshot()) if name == "snapshot.pickle" else DATA / name
+    profile = formats.read(source)
+    # Apart from each other: any plan will do.
+    rounded = -(-np.maximum(profile.size, 1) // 512) * 512
+    offsets = np.where(profile.escaped, -1, np.cumsum(rounded) - rounded)
+    formats.write(tmp_path / "again", form, profile, offsets)
+    again = formats.read(tmp_path / "again", form)
+    assert again.same_blocks(profile)
+    assert (again.sites, again.site.tolist()) == (profile.sites, profile.site.tolist())
+
+
+def test_minimalloc_round_trip(tmp_path: Path) -> None:
+    path = tmp_path / "problem.csv"
+    path.write_text("id,lower,upper,size\na,0,3,4\nb,1,2,8\nc,3,4,12\n")
+    profile = formats.read(path)
+    formats.write(tmp_path / "again.csv", "minimalloc", profile)
+    assert formats.read(tmp_path / "again.csv").same_blocks(profile)
+
+
+RMM = [
+    ("", 1, "expected the header Thread,Time"),
+    ("a,b\n", 1, "expected the header Thread,Time"),
+    (HEADER + "1,00:00:00.0,allocate,0x1,2\n", 2, "5 fields; expected 6"),
+    (HEADER + "1,00:00:00.0,grab,0x1,2,0\n", 2, "the action 'grab'; expected allocate, free"),
+    (HEADER + "1,25:00:00.0,free,0x1,2,0\n", 2, "the time '25:00:00.0'; expected HH:MM:SS"),
+    (HEADER + "\n1,0:0:0,allocate,0x1,2,0\n", 3, "the time '0:0:0'; expected HH:MM:SS"),
+    (HEADER + "1,00:00:00.0,allocate,heap,2,0\n", 2, "the pointer 'heap'; expected a hexadecimal number"),
+    (HEADER + "1,00:00:00.0,allocate,0x1,-2,0\n", 2, "the size '-2'; expected bytes, 0 or more"),
+    (HEADER + "1,00:00:00.0,allocate,0x1,2,s\n", 2, "the stream 's'; expected a hexadecimal number"),
+    (
+        HEADER + "1,00:00:00.0,allocate,0xffffffffffffffff,2,0\n",
+        2,
+        "address 18446744073709551615 is out of range",
+    ),
+    (HEADER + "1,00:00:00.0,allocate,0x1,2,0\n" * 2, 3, "an allocation at 0x1, where a block is alive"),
+    (HEADER + "x" * (1 << 17), 2, "a line of more than 65536 bytes"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "message"), RMM)
+def test_a_bad_log_of_rmm_is_named(tmp_path: Path, text: str, line: int, message: str) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_text(text)
+    with pytest.raises(FormatError, match=rf"bad\.csv, line {line}: .*{message}"):
+        rmm.read(path)
+
+
+HOOK = '{"hook":"malloc","device_id":0,"size":8,"mem_size":512,"mem_ptr":512}\n'
+CUPY = [
+    ('{"hook":\n', 1, "not JSON"),
+    (HOOK + "[" * 60000, 2, "not JSON"),
+    (HOOK + "[1]", 2, "not an object"),
+    (HOOK + '{"hook":"grab"}', 2, "the hook 'grab'; expected alloc, malloc, free"),
+    (HOOK + '{"hook":"free","device_id":true}', 2, "device_id is True; expected an integer"),
+    (HOOK + HOOK.replace(":8", ":-8"), 2, "size is -8; expected an integer, 0 or more"),
+    (HOOK + HOOK.replace("512}", '512,"site":1}'), 2, "the site is not text"),
+    (HOOK + HOOK.replace('id":0', 'id":1'), 2, "events of the devices 0 and 1; expected one"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "message"), CUPY)
+def test_a_bad_log_of_cupy_is_named(tmp_path: Path, text: str, line: int, message: str) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text(text)
+    with pytest.raises(FormatError, match=rf"bad\.jsonl, line {line}: .*{message}"):
+        formats.read(path, "cupy")
+
+
+def test_a_log_without_requests_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "empty.jsonl"
+    path.write_text("\n")
+    with pytest.raises(FormatError, match="no request; expected lines"):
+        formats.read(path, "cupy")
+    path.write_text(HOOK)
+    with pytest.raises(FormatError, match="no request of device 3"):
+        formats.read(path, "cupy", device=3)
+
+
+def traced(*entries: Any) -> dict[str, Any]:
+    return {"device_traces": [list(entries)]}
+
+
+TORCH = [
+    ([], "expected a dictionary with device_traces"),
+    ({"device_traces": {}}, "expected a dictionary with device_traces"),
+    ({"device_traces": [[], []]}, "no trace; expected one: call torch.cuda.memory._record_memory_history"),
+    (traced(3), r"device_traces\[0\]\[0\]: no action"),
+    (traced(entry("oom", 0, 1), {"action": "alloc", "size": 1}), r"device_traces\[0\]\[1\]: addr is None"),
+    (traced(entry("alloc", 0, -1)), r"\[0\]\[0\]: size is -1; expected an integer"),
+    (traced(entry("alloc", 0, True)), r"\[0\]\[0\]: size is True; expected an integer"),
+    (traced(entry("alloc", 0, 1 << 900)), r"size is 845.*; expected an integer, 0 or more, of 64 bits"),
+    (
+        traced(entry("alloc", 0, 1), entry("alloc", 0, 2)),
+        rf"\[1\]: an allocation at {ARENA:#x}, where a block",
+    ),
+    (traced(*(entry("alloc", k, 2**62) for k in range(2))), "the sizes add up to"),
+    ({1: 2}, "a key is a int, expected text"),
+]
+
+
+@pytest.mark.parametrize(("what", "message"), TORCH)
+def test_a_bad_snapshot_is_named(tmp_path: Path, what: Any, message: str) -> None:
+    with pytest.raises(FormatError, match=rf"bad\.pickle: .*{message}"):
+        formats.read(dump(tmp_path / "bad.pickle", what))
+
+
+@pytest.mark.parametrize("suffix", [".profile", ".npz", ".csv", ".pickle", ".pkl", ".json"])
+def test_suffixes_name_what_is_written(suffix: str) -> None:
+    assert formats.format_of(f"x{suffix.upper()}") in formats.WRITTEN
+
+
+def test_an_unknown_suffix_is_refused() -> None:
+    with pytest.raises(FormatError, match=r"x\.tar: the suffix '\.tar' names no format; expected \.profile"):
+        formats.format_of("x.tar")

@@ -1,0 +1,142 @@
+"""Profiles at other batch sizes: exact where sizes are affine, and an error that says where they are not."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stowplan import NumpyRecorder
+from stowplan.compat import enable_chainer
+from stowplan.errors import ProfileError
+from stowplan.profiler import Profile
+from stowplan.profiler.scaling import fit_batches
+
+
+def step(batch: int, constant: list[int], per_item: list[int]) -> Profile:
+    """Blocks that are all alive at once, freed in the order of their requests."""
+    n = len(constant)
+    size = np.array(constant) + batch * np.array(per_item)
+    return Profile(size, np.arange(n), n + np.arange(n), period=2 * n)
+
+
+blocks = st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)), min_size=1, max_size=20)
+
+
+@given(blocks, st.lists(st.integers(1, 50), min_size=2, max_size=4, unique=True), st.integers(1, 500))
+def test_affine_sizes_are_predicted_exactly(
+    rows: list[tuple[int, int]], batches: list[int], target: int
+) -> None:
+    constant, per_item = [a for a, _ in rows], [b for _, b in rows]
+    model = fit_batches({batch: step(batch, constant, per_item) for batch in batches})
+    assert model.profile(target) == step(target, constant, per_item)
+    assert model.matched == len(rows)
+    assert set(model.deviation.values()) <= {0.0}
+    assert model.grows == any(per_item)
+
+
+def test_sizes_are_rounded_up_and_never_negative() -> None:
+    # 100 at 1, 101 at 3: half a byte for each item more. 0 at 1, 80 at 3: below 0 at less.
+    low, high = step(1, [100, 10, 50], [0, 0, 0]), step(3, [101, 90, 10], [0, 0, 0])
+    model = fit_batches({1: low, 3: high})
+    assert model.sizes(2).tolist() == [101, 50, 30]
+    assert model.sizes(5).tolist() == [102, 170, 0]
+
+
+def test_call_sites_streams_and_lifetimes_are_the_largest_batch_s() -> None:
+    def profile(size: int) -> Profile:
+        return Profile(
+            [size, 8],
+            [0, 2],
+            [4, 3],
+            [7, 7],
+            [1, 2],
+            [3, 4],
+            period=4,
+            site=[1, 0],
+            sites=("a.py:1 f", "b.py:2 g"),
+        )
+
+    predicted = fit_batches({2: profile(20), 4: profile(40)}).profile(8)
+    assert predicted.size.tolist() == [80, 8]
+    assert predicted.end.tolist() == [4, 3]
+    assert predicted.stream.tolist() == [7, 7]
+    assert (predicted.site.tolist(), predicted.sites) == ([1, 0], ("a.py:1 f", "b.py:2 g"))
+    assert predicted.alloc_ns.tolist() == [-1, -1]
+
+
+def test_a_few_requests_may_have_no_counterpart() -> None:
+    # As where NumPy computes in place from 256 KiB on: one block of the smaller step is not asked for in the larger.
+    constant, per_item = [7] * 200, list(range(1, 201))
+    small = step(2, [*constant[:90], 3, *constant[90:]], [*per_item[:90], 0, *per_item[90:]])
+    model = fit_batches({2: small, 4: step(4, constant, per_item)})
+    assert model.matched == 200
+    assert model.profile(64) == step(64, constant, per_item)
+    # And the other way round: what was not asked for at batch 2 is taken to grow in proportion.
+    small = step(2, constant[:-1], per_item[:-1])
+    model = fit_batches({2: small, 4: step(4, constant, per_item)})
+    assert model.matched == 199
+    assert model.sizes(8)[:-1].tolist() == step(8, constant, per_item).size[:-1].tolist()
+    assert model.sizes(8)[-1] == pytest.approx(2 * (7 + 4 * 200), abs=1)
+
+
+def test_other_steps_are_refused() -> None:
+    with pytest.raises(ProfileError, match=r"1 profiles; expected those of two or more"):
+        fit_batches({2: step(2, [0], [1])})
+    with pytest.raises(ProfileError, match=r"a batch of 0; expected 1 or more"):
+        fit_batches({0: step(2, [0], [1]), 4: step(4, [0], [1])})
+    model = fit_batches({2: step(2, [0], [1]), 4: step(4, [0], [1])})
+    with pytest.raises(ProfileError, match=r"a batch of 0"):
+        model.profile(0)
+    with pytest.raises(
+        ProfileError,
+        match=r"batches 2 and 4 differ in more than 2% of their 3 and 2 requests, first at request 1: 64 bytes and",
+    ):
+        fit_batches({2: step(2, [8, 64, 900], [0, 0, 0]), 4: step(4, [8, 900], [0, 0])})
+    with pytest.raises(ProfileError, match=r"first at request 2: 5 bytes and none"):
+        fit_batches({2: step(2, [8, 64, 5], [0, 0, 0]), 4: step(4, [8, 64], [0, 0])})
+
+
+def test_sizes_that_are_not_affine_are_refused() -> None:
+    def square(batch: int) -> Profile:
+        return step(batch, [1000, batch**2], [1, 0])
+
+    assert fit_batches({2: square(2), 4: square(4)}).sizes(3).tolist() == [1003, 10]
+    with pytest.raises(
+        ProfileError,
+        match=r"request 1 asks for 400 bytes at batch 20; expected 500, from 100 at 10 and 900 at 30",
+    ):
+        fit_batches({10: square(10), 20: square(20), 30: square(30)})
+    # 1 byte of 1012: within the tolerance, and said.
+    assert fit_batches({2: square(2), 3: square(3), 4: square(4)}).deviation == {3: 1 / 1012}
+
+
+@pytest.mark.skipif(find_spec("chainer") is None, reason="chainer is not installed")
+def test_a_network_s_step_is_predicted() -> None:
+    """A small convolutional network, trained by Chainer; the one-command check of whole networks is an experiment."""
+    enable_chainer()
+    import chainer
+    from chainer import functions, links
+
+    def profile(batch: int) -> Profile:
+        network = chainer.Sequential(
+            links.Convolution2D(3, 8, 3),
+            functions.relu,
+            links.BatchNormalization(8),
+            lambda x: x.reshape(batch, -1),
+            links.Linear(10),
+        )
+        optimizer = chainer.optimizers.MomentumSGD(0.01).setup(network)
+        images, labels = np.ones((batch, 3, 12, 12), np.float32), np.zeros(batch, np.int32)
+        recorder = NumpyRecorder()
+        with recorder:
+            for _ in range(4):
+                with recorder.step():
+                    optimizer.update(lambda: functions.softmax_cross_entropy(network(images), labels))
+        return recorder.profile()
+
+    predicted, found = fit_batches({2: profile(2), 4: profile(4)}).profile(8), profile(8)
+    assert predicted.same_blocks(found)

@@ -1,0 +1,56 @@
+"""``stowplan convert``: what it reads and writes is tested with the formats; here, what the command adds."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from stowplan.cli import main
+from stowplan.profiler import Profile
+
+PROBLEM = "id,lower,upper,size\na,0,4,4000\nb,2,6,8000\nc,4,8,4000\n"
+
+
+def convert(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["convert", *map(str, arguments)])
+
+
+@pytest.fixture
+def problem(tmp_path: Path) -> Path:
+    path = tmp_path / "problem.csv"
+    path.write_text(PROBLEM)
+    return path
+
+
+def test_the_suffix_says_what_is_written(problem: Path, tmp_path: Path) -> None:
+    result = convert(problem, tmp_path / "step.profile")
+    assert (result.exit_code, "3 blocks, live peak 12,000 bytes" in result.output) == (0, True)
+    profile = Profile.load(tmp_path / "step.profile")
+    assert profile.size.tolist() == [4000, 8000, 4000]
+    assert convert(tmp_path / "step.profile", tmp_path / "plan.json").exit_code == 0
+    assert json.loads((tmp_path / "plan.json").read_text())["traceEvents"]
+
+
+def test_the_plan_is_made_where_places_are_shown(problem: Path, tmp_path: Path) -> None:
+    target = tmp_path / "plan.txt"
+    assert convert(problem, target, "--to", "torch", "--solver", "greedy_by_size").exit_code == 0
+    snapshot = pickle.loads(target.read_bytes())  # our own file
+    assert snapshot["segments"][0]["total_size"] == 4096 + 8192
+
+
+def test_bad_input_writes_nothing(problem: Path, tmp_path: Path) -> None:
+    result = convert(problem, tmp_path / "plan.tar")
+    assert (result.exit_code, "names no format" in result.output) == (2, True)
+    problem.write_text("id,lower,upper\n")
+    result = convert(problem, tmp_path / "step.profile")
+    assert (result.exit_code, "problem.csv, line 1: the column 'size' is missing" in result.output) == (
+        2,
+        True,
+    )
+    result = convert(problem, tmp_path / "plan.json", "--from", "torch")
+    assert (result.exit_code, "the pickle has the instruction" in result.output) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["problem.csv"]

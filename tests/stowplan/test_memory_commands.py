@@ -1,0 +1,319 @@
+"""compare, show and fit: what they print for people and for programs, and how they end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner, Result
+
+from stowplan.cli import main
+from stowplan.comparison import POOL_TITLES, compare, peak_of
+from stowplan.packing import solvers
+from stowplan.packing.pools import POOL_MODELS
+from stowplan.prediction import largest_batch, predict
+from stowplan.profiler import Profile
+from stowplan.profiler.scaling import fit_batches
+
+KIB = 1024
+
+
+def stowplan(*arguments: object, columns: int = 80) -> Result:
+    return CliRunner(env={"COLUMNS": str(columns)}).invoke(main, [str(argument) for argument in arguments])
+
+
+def figures(*arguments: object) -> dict[str, Any]:
+    result = stowplan(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return dict(json.loads(result.stdout))
+
+
+def step(batch: int = 4, sites: tuple[str, ...] = ("train.py:3 forward", "train.py:9 backward")) -> Profile:
+    """Two activations that grow with the batch; a gradient that does not and lives on; a parameter that escapes.
+
+    ::
+
+        tick      0    1    2    3    4    5    6
+        block 0   [=========================)         batch KiB
+        block 1        [====)                         2 batch KiB
+        block 2                  [====)               2 batch KiB + 100 bytes
+        block 3   =======)            [============   16 KiB, freed at tick 2 of the following step
+        block 4                                 [--   1 KiB, never freed
+    """
+    return Profile(
+        size=np.array([batch * KIB, 2 * batch * KIB, 2 * batch * KIB + 100, 16 * KIB, KIB]),
+        start=[0, 1, 4, 6, 8],
+        end=[7, 3, 5, 11, -1],
+        period=9,
+        **({"site": [0, 0, 1, -1, 1], "sites": sites} if sites else {}),  # type: ignore[arg-type]
+    )
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Path:
+    path = tmp_path / "step.profile"
+    step().save(path)
+    return path
+
+
+# At batch 4: blocks 0, 1 and 3 are alive at tick 1 (28 KiB); 0 and 2 at tick 4; 0 and 3 at tick 6 (20 KiB).
+LIVE_PEAK = 28 * KIB
+
+
+def test_compare_for_programs(profile: Path) -> None:
+    found = figures("compare", profile)
+    assert found.pop("solver") in solvers
+    pools = found.pop("pools")
+    assert found == {
+        "profile": str(profile),
+        "alignment": 512,
+        "blocks": 4,
+        "left_out": 1,
+        "live_peak": LIVE_PEAK,
+        "lower_bound": LIVE_PEAK,
+        "arena": LIVE_PEAK,
+        "optimal": True,
+    }
+    assert list(pools) == list(POOL_MODELS)
+    assert pools["none"] == {
+        "title": "no pool",
+        "reserved": LIVE_PEAK,
+        "saved": 0.0,
+        "steps": 5,  # the first one has no gradient to begin with; the second reserves the most
+        "steady": True,
+    }
+    # 4, 8, 8 KiB + 100 bytes (rounded up to 256), 16 KiB: each its own.
+    assert pools["free-lists"]["reserved"] == 36 * KIB + 256
+    assert pools["pytorch"]["reserved"] == 2 * KIB * KIB
+    assert pools["pytorch"]["saved"] == 1 - LIVE_PEAK / pools["pytorch"]["reserved"]
+
+
+def test_compare_for_people(profile: Path) -> None:
+    result = stowplan("compare", profile)
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert lines[0] == f"{profile}: 5 blocks in a step (1 wrapped, 1 escaped); 1 of them not planned"
+    for title in ("live peak", "lower bound", "stowplan's arena", *POOL_TITLES.values()):
+        assert any(line.startswith(f" {title}") for line in lines), title
+    assert max(map(len, lines[1:])) <= 80
+
+
+def test_show_by_call_site(profile: Path) -> None:
+    found = figures("show", profile)
+    assert found["period"] == 9
+    assert found["at_peak"] == {
+        "tick": 1,
+        "blocks": 3,
+        "by": "site",
+        "groups": [
+            {"name": "unknown", "blocks": 1, "bytes": 16 * KIB},
+            {"name": "train.py:3 forward", "blocks": 2, "bytes": 12 * KIB},
+        ],
+    }
+    result = stowplan("show", profile, "--top", 1)
+    assert "Alive at the peak (tick 1 of 9): 3 blocks" in result.output
+    rows = [line.split() for line in result.output.splitlines()]
+    assert ["unknown", "1", "16,384", "16.0", "KiB", "57.1%"] in rows
+    assert ["1", "others", "2", "12,288", "12.0", "KiB", "42.9%"] in rows
+
+
+def test_show_by_size_where_there_are_no_call_sites(tmp_path: Path) -> None:
+    path = tmp_path / "step.csv"
+    step(sites=()).to_csv(path)  # without the block that escapes
+    found = figures("show", path)
+    assert found["left_out"] == 0
+    assert found["at_peak"]["by"] == "size"
+    assert [group["name"] for group in found["at_peak"]["groups"]] == [
+        "16,384 bytes",
+        "8,192 bytes",
+        "4,096 bytes",
+    ]
+
+
+def test_long_call_sites_keep_their_end(tmp_path: Path) -> None:
+    path = tmp_path / "step.profile"
+    step(sites=("/a" * 60 + "/model.py:3 forward", "b")).save(path)
+    result = stowplan("show", path)
+    assert "/model.py:3 forward " in result.output
+    assert max(len(line) for line in result.output.splitlines()[1:]) <= 80
+
+
+@pytest.mark.parametrize("name", ["compare", "show"])
+def test_a_step_without_blocks(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "empty.profile"
+    Profile([], [], []).save(path)
+    assert stowplan(name, path).exit_code == 0
+    assert figures(name, path)["arena"] == 0
+
+
+@pytest.mark.parametrize("text", ["", "id,lower\n", "PK, but not a profile"])
+@pytest.mark.parametrize("command", [["compare"], ["show"], ["fit", "--batch", "8"]])
+def test_bad_files_are_one_line(command: list[str], text: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad"
+    path.write_text(text)
+    arguments = [f"2={path}", f"4={path}"] if command[0] == "fit" else [path]
+    result = stowplan(*command, *arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith(f"Error: {path}")
+
+
+def test_peak_is_the_same_as_the_profile_s_whatever_the_step() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        n = int(rng.integers(1, 20))
+        ticks = rng.permutation(2 * n)
+        pairs = ticks.reshape(n, 2)
+        pairs = pairs[np.argsort(pairs[:, 0])]
+        end = np.where(pairs[:, 1] > pairs[:, 0], pairs[:, 1], pairs[:, 1] + 2 * n)
+        profile = Profile(rng.integers(1, 1000, n), pairs[:, 0], end, period=2 * n)
+        found = compare(profile, pools=())
+        peak = peak_of(found.plan)
+        assert profile.size[peak.rows].sum() == found.live_peak == profile.live_peak
+        assert profile.live_bytes()[peak.tick] == profile.live_peak
+
+
+# ------------------------------------------------------------------------------------------------------------------ fit
+
+
+@pytest.fixture
+def batches(tmp_path: Path) -> list[str]:
+    arguments = []
+    for batch in (2, 4):
+        step(batch).save(tmp_path / f"{batch}.profile")
+        arguments.append(f"{batch}={tmp_path / f'{batch}.profile'}")
+    return arguments
+
+
+def test_fit_predicts_what_is_asked(batches: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "eight.profile"
+    found = figures("fit", *batches, "--batch", 8, "-o", out, "--retained", "1KiB")
+    peak = compare(step(8), pools=())
+    assert found == {
+        "batches": [2, 4],
+        "blocks": 5,
+        "matched": 5,
+        "deviation": {},
+        "alignment": 512,
+        "retained": 1024,
+        "predictions": [
+            {
+                "batch": 8,
+                "live_peak": peak.live_peak,
+                "lower_bound": peak.plan.placement.lower_bound,
+                "arena": peak.plan.arena_bytes,
+                "total": peak.plan.arena_bytes + 1024,
+                "optimal": True,
+            }
+        ],
+    }
+    assert Profile.load(out) == step(8)
+
+
+def test_fit_without_a_wish_predicts_doublings(batches: list[str]) -> None:
+    assert [row["batch"] for row in figures("fit", *batches)["predictions"]] == [8, 16, 32, 64]
+    result = stowplan("fit", *batches)
+    assert result.output.startswith("5 blocks, 5 of them fitted from batches 2 and 4\n")
+    assert [line.split()[0] for line in result.output.splitlines() if line[1:2].isdigit()] == [
+        "8",
+        "16",
+        "32",
+        "64",
+    ]
+
+
+def test_fit_says_how_far_the_third_profile_is_off(batches: list[str], tmp_path: Path) -> None:
+    step(3).save(tmp_path / "3.profile")
+    result = stowplan("fit", *batches, f"3={tmp_path / '3.profile'}")
+    assert "fitted from batches 2 and 4; checked at 3: 0.000% off" in result.output
+
+
+def test_the_largest_batch_is_the_last_that_fits(batches: list[str]) -> None:
+    # The peak is at tick 1: 3 * batch + 16 KiB. Of 100 KiB 1 is retained: batch 27 needs 97, batch 28 100.
+    found = figures("fit", *batches, "--memory", "100KiB", "--retained", "1KiB")
+    assert (found["memory"], found["largest"]["batch"], found["largest"]["arena"]) == (102400, 27, 97 * KIB)
+    assert found["predictions"] == []
+    result = stowplan("fit", *batches, "--memory", "100KiB", "--retained", "1KiB")
+    assert "The largest batch within 100 KiB: 27" in result.output
+    model = fit_batches({batch: step(batch) for batch in (2, 4)})
+    for memory in range(18 * KIB, 60 * KIB, 999):
+        answer = largest_batch(model, memory, alignment=512)
+        batch = answer[0] if answer else 0
+        assert predict(model, batch + 1, alignment=512).arena_bytes > memory
+        assert answer is None or answer[1].arena_bytes <= memory
+
+
+def test_plans_decide_where_they_do_not_reach_the_bound() -> None:
+    # A problem on which this solver needs 13 units where the bound is 10.
+    def profile(batch: int) -> Profile:
+        size = np.array([4, 3, 1, 5, 4]) * batch * 512
+        return Profile(size, [0, 1, 2, 4, 7], [9, 3, 6, 5, 8], period=10)
+
+    model = fit_batches({2: profile(2), 4: profile(4)})
+    for memory in (13 * 512 * 7, 13 * 512 * 8 - 1):
+        answer = largest_batch(model, memory, alignment=512, solver="greedy_in_order")
+        assert answer is not None
+        batch, plan = answer
+        assert (batch, plan.arena_bytes, plan.placement.lower_bound) == (7, 13 * 512 * 7, 10 * 512 * 7)
+
+
+def test_nothing_fits_is_bad_news(batches: list[str]) -> None:
+    result = stowplan("fit", *batches, "--memory", "10KiB", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["largest"] is None
+    assert result.stderr == "Error: not even a batch of 1 fits 10240 bytes beside 0 retained\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["2={}"], "1 profiles; expected those of two or more batch sizes"),
+        (["2={}", "2={}"], "two profiles of one batch size"),
+        (["two={}", "4={}"], "expected BATCH=PROFILE"),
+        (["{}"], "expected BATCH=PROFILE"),
+        (["2={}", "4={}", "--memory", "1GiB"], "no block grows with the batch"),
+        (["2={}", "4={}", "--memory", "much"], "'much'; expected bytes, like 4096"),
+        (["2={}", "4={}", "-o", "x.profile"], "expected one --batch, not 0"),
+        (["2={}", "4={}", "--batch", "0"], "0 is not in the range"),
+    ],
+)
+def test_fit_refuses_what_it_cannot_use(arguments: list[str], expected: str, profile: Path) -> None:
+    result = stowplan("fit", *(argument.format(profile) for argument in arguments))
+    assert result.exit_code == 2
+    assert expected in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("16GiB", 16 * 2**30), ("1.5 GB", 1_500_000_000), ("4096", 4096), ("2 kib", 2048)]
+)
+def test_numbers_of_bytes(text: str, count: int, batches: list[str]) -> None:
+    assert figures("fit", *batches, "--batch", 8, "--retained", text)["retained"] == count
+
+
+# --------------------------------------------------------------------------------------------------------- the command
+
+
+def test_help_says_the_exit_status_and_gives_examples() -> None:
+    text = stowplan("--help").output
+    for line in ("Exit status:", "  0  done", "  1  done, and the answer is bad news", "  2  bad input"):
+        assert line in text
+    for name in main.commands:
+        assert f"Example: stowplan {name} " in stowplan(name, "--help").output, name
+
+
+def test_completion_offers_commands_options_and_solvers() -> None:
+    def offered(arguments: list[str], incomplete: str) -> set[str]:
+        found = ShellComplete(main, {}, "stowplan", "_STOWPLAN_COMPLETE").get_completions(
+            arguments, incomplete
+        )
+        return {item.value for item in found}
+
+    assert {"compare", "fit", "pack", "show"} <= offered([], "")
+    assert offered(["compare"], "--al") == {"--alignment"}
+    assert offered(["pack", "--solver"], "best_") == {"best_fit", "best_fit_orders"}
