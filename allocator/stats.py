@@ -52,7 +52,6 @@ class Stats:
     reasons: dict[str, int]
     smaller: int
     missing: int
-    steps: int
     plans: int
     reoptimizations: int
     arena_bytes: int
@@ -61,6 +60,7 @@ class Stats:
     reserved_bytes: int
     peak_reserved_bytes: int
     lower_bound: int
+    steps: int = 0
 
     @property
     def fragmentation(self) -> float:

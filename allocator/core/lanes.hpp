@@ -46,6 +46,7 @@ class Lanes {
   explicit Lanes(Bytes unit);
 
   // The service that HostMemory asks (host_memory.hpp).
+  void before_request() {}
   Grant request(Bytes size, Stream stream, ThreadId thread) {
     const bool as_before = thread == last_thread_ && stream == last_stream_;
     const Grant grant = as_before ? last_->request(size, stream) : find_lane_and_request(size, stream, thread);
