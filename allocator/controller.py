@@ -242,8 +242,7 @@ class Controller:
         if record is None and (clean or not usable):
             return
         log = StepLog(events)
-        dropped = clean and not len(events)  # it ended before the record was there, which wants its log
-        if record is not None and complete and not dropped:
+        if record is not None and complete:
             self._learn(record, log)
             if record.key == self.key and record.log.equals(log):
                 return

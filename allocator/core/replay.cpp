@@ -331,10 +331,10 @@ Replay::Course Replay::course(Bytes next) const {
 
 StepOutcome Replay::end_step() {
   StepOutcome outcome = leave_plan();
-  outcome.complete = !recorder_.truncated();
   if (clean_ && !recorder_.timestamps()) {
     recorder_.drop_step();
   } else {
+    outcome.complete = !recorder_.truncated();
     outcome.log = recorder_.end_step();
   }
   return outcome;

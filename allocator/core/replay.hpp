@@ -136,8 +136,8 @@ struct Shared {
 
 // What end_step() says of the step.
 struct StepOutcome {
-  std::vector<Event> log;  // empty for a clean step without timestamps: it was what its plan says
-  bool complete = false;  // the log holds all of the step
+  std::vector<Event> log;
+  bool complete = false;  // the log holds all of the step; not that of a clean one without timestamps, as planned
   bool clean = false;     // there was a plan, and every planned request was served from it
   std::uint64_t tag = 0;  // the plan that the step followed at its end; 0 for none
 };
