@@ -312,7 +312,7 @@ def test_a_pool_that_is_dropped_waits_for_its_streams(pool: SimulatedPool) -> No
     """Its arenas, and what it holds, go back to an upstream that knows of one stream each."""
     doomed = SimulatedPool(warmup=0)
     device, memory = doomed.simulated, doomed.memory
-    run(doomed, 6, lambda: (doomed.empty(3000), doomed.empty(2000, COPY)))
+    run(doomed, 6, lambda pool=doomed: (pool.empty(3000), pool.empty(2000, COPY)))
     array = doomed.empty(5000)
     device.use(array, COPY)
     doomed.record_stream(array, COPY)
