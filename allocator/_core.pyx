@@ -609,14 +609,33 @@ cdef class Lease:
 
 
 @cython.final
+@cython.no_gc_clear  # its streams must still be there when it dies in a cycle
+cdef class Busy:
+    """Upstream's memory that streams may still use: whenever it goes back, the device is waited for, unless `idle`."""
+
+    cdef object memory, streams
+    cdef bint idle
+
+    def __cinit__(self, memory, streams):
+        self.memory, self.streams = memory, streams
+
+    def __dealloc__(self):
+        if not self.idle and self.streams is not None and not sys.is_finalizing():
+            try:
+                self.streams.synchronize()
+            except Exception:
+                pass  # nothing runs on a device that cannot be waited for
+
+
+@cython.final
 cdef class Held:
     """A block that is free, but for other streams that may still use it."""
 
     cdef list streams  # the objects: a stream must not go before an event is recorded on it
     cdef list events  # recorded there after the free; None where that was not possible yet
-    cdef object memory  # upstream's MemoryPointer, None for a block in an arena
+    cdef Busy memory  # upstream's, None for a block in an arena
 
-    def __cinit__(self, list streams, list events, memory):
+    def __cinit__(self, list streams, list events, Busy memory):
         self.streams, self.events, self.memory = streams, events, memory
 
 
@@ -651,7 +670,7 @@ cdef class DevicePool(Backend):
     cdef stream_function stream_pointer
     cdef object hooks  # of the thread `hooks_thread`
     cdef uint64_t hooks_thread  # Python's number for a thread, which never comes again; 0 for none
-    cdef dict arenas  # address -> upstream's MemoryPointer
+    cdef dict arenas  # address -> Busy
     cdef dict held  # block -> Held
 
     def __cinit__(
@@ -769,7 +788,7 @@ cdef class DevicePool(Backend):
         except Exception:
             return False
         self.make_idle()  # what streams still do with its memory is over then
-        self.arenas[memory.ptr] = memory
+        self.arenas[memory.ptr] = Busy.__new__(Busy, memory, self.streams)
         self.lanes.reserve(lane, memory.ptr, size)
         self.drop_dead_arenas()
         return True
@@ -777,8 +796,6 @@ cdef class DevicePool(Backend):
     def drop_dead_arenas(self):
         """Give back retired arenas in which nothing lives; return how many."""
         dead = list(self.lanes.take_dead_arenas())
-        if dead:
-            self.make_idle()
         for base in dead:
             del self.arenas[base]
         return len(dead)
@@ -842,7 +859,8 @@ cdef class DevicePool(Backend):
                 pass
             self.core.release(block)
             return
-        self.held[block] = Held.__new__(Held, streams, events, memory)
+        busy = None if memory is None else Busy.__new__(Busy, memory, self.streams)
+        self.held[block] = Held.__new__(Held, streams, events, busy)
         self.core.hold(block, None not in events)
 
     cdef wait_for_uses(self, uint32_t granted, int64_t stream):
@@ -872,6 +890,8 @@ cdef class DevicePool(Backend):
             if all(event is not None and self.streams.done(event) for event in held.events):
                 if self.held.pop(block, None) is not None:
                     self.core.let_go(block)
+                    if held.memory is not None:
+                        held.memory.idle = True
 
 
 @cython.final
