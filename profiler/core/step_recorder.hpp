@@ -124,6 +124,9 @@ class StepRecorder {
                       [](const Request& request, Bytes size) { return request.size == size; });
   }
 
+  // Steps that have begun since this block's; 0 for a block born outside.
+  std::uint32_t steps_since(Birth birth) const { return birth.step == 0 ? 0 : step_ - birth.step; }
+
   bool in_step() const { return in_step_; }
   Bytes live_bytes() const { return live_bytes_; }  // of all blocks born in steps
   bool truncated() const { return truncated_; }

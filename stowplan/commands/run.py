@@ -46,12 +46,13 @@ def run(step_function: str | None, stats: Path | None, script: str, arguments: t
     with pools(read.imports) as serving:
         if step_function is not None:
             read.mark(step_function)
+        faults = -minor_faults()
         status = read.run(arguments)
+        faults += minor_faults()
         figures = {name: as_figures(pool.stats) for name, pool in serving.items()}
-    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for name, served in figures.items():
         click.echo(as_text(name, served), err=True)
-    click.echo(f"minor page faults of the whole process: {faults:,}", err=True)
+    click.echo(f"  minor page faults while the script ran: {faults:,}", err=True)
     if stats is not None:
         stats.write_text(json.dumps({**figures, "minor_faults": faults, "exit_status": status}) + "\n")
     raise click.exceptions.Exit(status)
@@ -84,6 +85,11 @@ def prepare(imports: frozenset[str]) -> None:
         from ..compat import enable_chainer
 
         enable_chainer()
+
+
+def minor_faults() -> int:
+    """Return the minor page faults of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 def has_device() -> bool:
