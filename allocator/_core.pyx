@@ -35,7 +35,7 @@ cdef extern from "plan.hpp" namespace "stowplan::allocator" nogil:
         vector[uint32_t] due
         int64_t arena_bytes
         uint64_t tag
-        void hash_prefixes() except +
+        void derive() except +
 
     ctypedef shared_ptr[const CPlan] PlanPtr
 
@@ -261,7 +261,7 @@ cdef class CorePlan:
         _copy_numbers(plan.due, due)
         plan.arena_bytes = arena_bytes
         plan.tag = tag
-        plan.hash_prefixes()
+        plan.derive()
 
 
 cdef class PlanSet:

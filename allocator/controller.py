@@ -160,6 +160,7 @@ class Controller:
     ) -> None:
         self._warmup = _count("warmup", warmup, 0, "a number of steps")
         self._auto_step = auto_step
+        self._overlaps = False  # the last plan leaves blocks out that may find room in two steps taken for one
         if auto_step:
             self._warmup = 0
         if planner != "auto":
@@ -224,7 +225,7 @@ class Controller:
         for outcome in outcomes:
             self._judge(outcome, failed=False)
         likely, variants = self._prepare(None)
-        timestamps = likely is None or self._record is not None
+        timestamps = likely is None or self._record is not None or self._overlaps
         self._backend.expect(self.lane, likely, variants, timestamps or self._planner.busy)
         self._backend.set_timestamps(self.lane, timestamps)
 
@@ -239,7 +240,9 @@ class Controller:
         usable = complete and not failed
         self._steps += 1
         record, self._record = self._record, None
-        if record is None and (clean or not usable):
+        overlaps = self._overlaps and clean and complete
+        self._overlaps &= not overlaps
+        if record is None and ((clean and not overlaps) or not usable):
             return
         log = StepLog(events)
         if record is not None and complete:
@@ -248,7 +251,7 @@ class Controller:
                 return
         if self._warmup > 0:
             self._warmup -= usable
-        elif usable and not clean and self._is_due(followed):
+        elif usable and (overlaps or (not clean and self._is_due(followed))):
             self._record = Record(self.key, log, followed)
 
     def _is_due(self, entry: Entry | None) -> bool:
@@ -294,7 +297,8 @@ class Controller:
             if replaces is not None:
                 if _teaches_nothing(replaces.plan.profile, profile):
                     return Solved(sequence, replaces, replaces)
-                profile = largest(replaces.plan.profile, profile)
+                if len(profile) == len(replaces.plan.profile):
+                    profile = largest(replaces.plan.profile, profile)
                 neighbours = [plan for plan in neighbours if plan is not replaces.plan]
             alone = make_plan(profile, alignment=self._alignment, planner=self._solver)
             let_others_run()
@@ -323,6 +327,8 @@ class Controller:
             if entry is old:
                 continue
             self._cache.add(entry, replaces=old)
+            escaped = entry.plan.profile.escaped
+            self._overlaps = self._auto_step and bool(escaped.sum() > OVERLAPPING * len(escaped))
             self.latest = entry.plan
             self.plans += 1
             self.reoptimizations += old is not None
@@ -389,7 +395,8 @@ def _succeeded(entry: Entry | None, profile: Profile) -> Entry | None:
     if entry is None:
         return None
     old = entry.plan.profile
-    return entry if same_structure(old, profile) or np.array_equal(old.size, profile.size) else None
+    alike = same_structure(old, profile) or np.array_equal(old.size, profile.size) or _is_twice(profile, old)
+    return entry if alike else None
 
 
 def _teaches_nothing(old: Profile, new: Profile) -> bool:

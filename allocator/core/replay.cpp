@@ -34,7 +34,8 @@ Grant Replay::request(Bytes size, Stream stream) {
     clean_ = false;
     ++unknown_;
     ++lost_in_a_row_;
-    grant = invite(block, Reason::mismatch);
+    const bool stays = std::find(stayed_.begin(), stayed_.end(), size) != stayed_.end() && !given_up();
+    grant = stays ? send_upstream(block, Reason::mismatch) : invite(block, Reason::mismatch);
   } else {
     lost_in_a_row_ = 0;
     grant = serve_planned(k, block);
@@ -63,7 +64,8 @@ Grant Replay::serve_planned(RequestNumber k, Block& block) {
   if (!late_.empty() && late_.intersects(range)) {
     if (!may_wait_ || !take_held(range)) {
       clean_ = false;
-      return invite(block, Reason::late);
+      // A block that stands between steps would stand in another one's place in the next step, and so on for ever.
+      return plan_->wraps[k] ? send_upstream(block, Reason::late) : invite(block, Reason::late);
     }
     waits = true;
   }
@@ -165,11 +167,19 @@ inline bool Replay::displace(BlockId id, Block& block) {
 
 bool Replay::release(BlockId id) {
   Block& block = blocks_[id];
+  if (block.where == Where::late && recorder_.age(block.birth) > 1) note_stay(block.size);
   recorder_.free(block.birth, block.size);
   counters_.live_bytes -= block.size;
   const bool upstream = displace(id, block);
   blocks_.erase(id);
   return upstream;
+}
+
+// Remembers the last few sizes of blocks that stood in the way of a whole step.
+void Replay::note_stay(Bytes size) {
+  if (std::find(stayed_.begin(), stayed_.end(), size) != stayed_.end()) return;
+  if (stayed_.size() >= kStayed) stayed_.erase(stayed_.begin());
+  stayed_.push_back(size);
 }
 
 void Replay::hold(BlockId id, bool may_wait) {

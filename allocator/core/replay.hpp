@@ -31,7 +31,9 @@
 // Guests. A request that the plan does not know (or has no room for) looks for a hole in the arena before it goes
 // upstream, so that memory is not reserved twice: best fit, in a hole that the plan will not need for the next kHorizon
 // requests; or, when kLost requests in a row were not recognised, in any. A guest stands in the late set, like everything
-// that the plan does not know to be there. When more than one request in kShare was not recognised (and more than kFew
+// that the plan does not know to be there. One that stayed on for more than a step has shown what its size does: the next
+// of that size goes upstream; and so does a wrapped block whose place is taken, which would take another one's in the
+// next step, and so on for ever. When more than one request in kShare was not recognised (and more than kFew
 // were), the plan is given up for the rest of the step, and the whole arena serves as a best-fit pool: blocks placed by
 // a plan that does not fit only break it up.
 //
@@ -150,6 +152,7 @@ class Replay {
   static constexpr std::uint32_t kFew = 64;
   static constexpr std::uint32_t kShare = 4;
   static constexpr int kHoleTries = 8;
+  static constexpr std::size_t kStayed = 16;
 
   // `unit`: bytes to which guests are rounded up and aligned, relative to the arena. `lane`: its number among the lanes.
   Replay(Bytes unit, Shared& shared, LaneNumber lane);
@@ -233,6 +236,7 @@ class Replay {
   void make_late(BlockId id);
   bool take_held(Range r);
   bool displace(BlockId id, Block& block);
+  void note_stay(Bytes size);
   StepOutcome leave_plan();
 
   StepRecorder recorder_;
@@ -245,6 +249,7 @@ class Replay {
   std::vector<Arena> arenas_;     // the last one is current
   std::optional<Holes> holes_;    // of the current arena; kept from the first guest of a step to its end
   std::vector<BlockId> held_;     // in the arena, where a stream may wait for them
+  std::vector<Bytes> stayed_;     // sizes of blocks that stood in the way of whole steps
   std::vector<BlockId> awaited_;  // of these, the ones that a request has taken the place of
 
   const Bytes unit_;

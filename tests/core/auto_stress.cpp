@@ -78,7 +78,7 @@ PlanPtr plan_of(const StepOutcome& outcome, std::uint64_t tag) {
   plan->due_begin.push_back(static_cast<std::uint32_t>(plan->due.size()));
   plan->arena_bytes = kUnit * (kLifetime + 1);
   plan->tag = tag;
-  plan->hash_prefixes();
+  plan->derive();
   return plan;
 }
 

@@ -96,7 +96,7 @@ std::shared_ptr<const Plan> make_plan(Bytes unit) {
   }
   plan->due_begin.push_back(static_cast<std::uint32_t>(plan->due.size()));
   plan->arena_bytes = unit * (kLifetime + 1);
-  plan->hash_prefixes();
+  plan->derive();
   return plan;
 }
 static_assert(kRequests % (kLifetime + 1) == 0, "the slots of wrapped blocks must fit round the circle");
