@@ -60,7 +60,7 @@ def test_two_lines_change_no_bit_and_replay(
 
 
 def test_the_command_line(tmp_path: Path) -> None:
-    options = ["--epochs", "1", "--units", "5", "--batch", "30000", "--out", str(tmp_path)]
+    options = ["--epochs", "1", "--units", "5", "--samples", "200", "100", "--out", str(tmp_path)]
     train_mnist.main(["--pool", *options], standalone_mode=False)
     (entry,) = json.loads((tmp_path / "log").read_text())
     assert entry["pool/reserved"] > 0
