@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from importlib.util import find_spec
 from pathlib import Path
@@ -132,6 +133,19 @@ def test_a_picture_instead_of_a_page(saved: Path, tmp_path: Path, suffix: str, h
     picture = tmp_path / f"plan{suffix}"
     assert report(saved, "-o", picture).exit_code == 0
     assert picture.read_bytes().startswith(head)
+
+
+def test_figures_for_programs(saved: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    output = tmp_path / "plan.svg"
+    figures = json.loads(report(saved, "-o", output, "--json", "--alignment", 64).output)
+    plan = make_plan(PROFILE, alignment=64)
+    assert figures == {
+        "output": str(output),
+        "blocks": 3,
+        "arena": plan.arena_bytes,
+        "lower_bound": plan.placement.lower_bound,
+    }
 
 
 def test_bad_input_writes_nothing(saved: Path, tmp_path: Path) -> None:
