@@ -22,10 +22,10 @@ class Stats:
         Requests served by upstream.
     reasons
         Why requests were not served from a plan, `guests` and `upstream` together: ``outside`` (not in a step),
-        ``thread`` (in another thread's step), ``interrupted`` (between interrupt and resume), ``no_plan`` (warm-up,
-        record, confirm, or the plan is still being made), ``escaped`` (the block is known to outlive the step),
-        ``stream`` (not the arena's stream), ``late`` (a late block stood in the way), ``mismatch`` (an extra request,
-        one larger than planned, or one not recognised).
+        ``thread`` (not in a step, while another thread runs one), ``interrupted`` (between interrupt and resume),
+        ``no_plan`` (warm-up, record, confirm, or the plan is still being made), ``escaped`` (the block is known to
+        outlive the step), ``stream`` (on a stream that has no lane), ``late`` (a late block stood in the way),
+        ``mismatch`` (an extra request, one larger than planned, or one not recognised).
     smaller
         Of the replayed requests, those that asked for less than planned.
     missing

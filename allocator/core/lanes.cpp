@@ -167,7 +167,7 @@ Situation Lanes::situation(ThreadId thread) const {
     const Block& block = shared_.blocks[id];
     const bool unanswered = block.where == Where::upstream && block.address == 0;
     if (block.where == Where::nowhere || unanswered) continue;
-    now.largest.offer(lanes_[block.lane]->replay.describe(block));
+    now.largest.offer(block.lane->describe(block));
   }
   return now;
 }
@@ -175,7 +175,7 @@ Situation Lanes::situation(ThreadId thread) const {
 void Lanes::note_failure(BlockId id, ThreadId thread) {
   const Block& block = shared_.blocks[id];
   ++failure_.number;
-  failure_.asked = lanes_[block.lane]->replay.describe(block);
+  failure_.asked = block.lane->describe(block);
   failure_.found = situation(thread);
   failure_.found.live_bytes -= block.size;
   failure_.found.upstream_bytes -= block.size;

@@ -130,7 +130,7 @@ class Lanes {
   LaneNumber next_to_take_over(const Berth& berth, const std::vector<LaneNumber>& taken) const;
   void forget_last() { last_thread_ = 0; }
   BerthNumber berth_for(ThreadId thread) const;
-  Replay& of(BlockId id) { return lanes_[shared_.blocks[id].lane]->replay; }
+  Replay& of(BlockId id) { return *shared_.blocks[id].lane; }
 
   static constexpr LaneNumber kNoLane = UINT16_MAX;
 

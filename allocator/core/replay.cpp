@@ -24,7 +24,7 @@ Grant Replay::request(Bytes size, Stream stream) {
   Block block;
   block.size = size;
   block.stream = stream;
-  block.lane = lane_;
+  block.lane = this;
   counters_.live_bytes += size;
   block.birth = recorder_.allocate(size, stream);
   Grant grant;
@@ -47,7 +47,7 @@ Grant Replay::pass_upstream(Bytes size, Stream stream, Reason reason) {
   Block block;
   block.size = size;
   block.stream = stream;
-  block.lane = lane_;
+  block.lane = this;
   counters_.live_bytes += size;
   return send_upstream(block, reason);
 }
@@ -87,7 +87,7 @@ bool Replay::take_held(Range r) {
   for (auto at = in_the_way; at != held_.end(); ++at) late_.insert(range_of(*at));
   if (!only_held) return false;
   awaited_.insert(awaited_.end(), in_the_way, held_.end());
-  for (auto at = in_the_way; at != held_.end(); ++at) displace(*at);
+  for (auto at = in_the_way; at != held_.end(); ++at) displace(*at, blocks_[*at]);
   held_.erase(in_the_way, held_.end());
   return true;
 }
@@ -142,15 +142,34 @@ void Replay::find_holes() {
   for (BlockId id = 0; id < blocks_.extent(); ++id) {
     const Block& block = blocks_[id];
     const bool in_arena = block.where == Where::slot || block.where == Where::late;
-    if (in_arena && block.lane == lane_ && in_current_arena(block)) holes_->take(range_of(id));
+    if (in_arena && block.lane == this && in_current_arena(block)) holes_->take(range_of(id));
   }
 }
 
+// Takes a block out of everything but the table; whether it was upstream's.
+inline bool Replay::displace(BlockId id, Block& block) {
+  const Where where = std::exchange(block.where, Where::nowhere);
+  if (where == Where::upstream) {
+    counters_.upstream_bytes -= block.size;
+    return true;
+  }
+  if (where == Where::slot) {
+    in_slot_[block.slot] = kNoBlock;
+  } else {
+    late_.erase(block.address);
+  }
+  --arenas_[block.arena].live;
+  if (holes_ && in_current_arena(block)) holes_->give(range_of(id));
+  return false;
+}
+
 bool Replay::release(BlockId id) {
-  const Block& block = blocks_[id];
+  Block& block = blocks_[id];
   recorder_.free(block.birth);
   counters_.live_bytes -= block.size;
-  return forget(id);
+  const bool upstream = displace(id, block);
+  blocks_.erase(id);
+  return upstream;
 }
 
 void Replay::hold(BlockId id, bool may_wait) {
@@ -163,36 +182,17 @@ void Replay::hold(BlockId id, bool may_wait) {
 }
 
 bool Replay::let_go(BlockId id) {
-  if (blocks_[id].where == Where::nowhere) return false;  // awaited
+  Block& block = blocks_[id];
+  if (block.where == Where::nowhere) return false;  // awaited
   held_.erase(std::remove(held_.begin(), held_.end(), id), held_.end());
-  return forget(id);
+  const bool upstream = displace(id, block);
+  blocks_.erase(id);
+  return upstream;
 }
 
 void Replay::drop_awaited() {
   for (const BlockId id : awaited_) blocks_.erase(id);
   awaited_.clear();
-}
-
-// Takes a block out of everything; whether it was upstream's.
-bool Replay::forget(BlockId id) {
-  const bool upstream = blocks_[id].where == Where::upstream;
-  displace(id);
-  blocks_.erase(id);
-  return upstream;
-}
-
-// All of that but the block's number.
-void Replay::displace(BlockId id) {
-  Block& block = blocks_[id];
-  if (block.where == Where::upstream) {
-    counters_.upstream_bytes -= block.size;
-  } else {
-    if (block.where == Where::slot) in_slot_[block.slot] = kNoBlock;
-    if (block.where == Where::late) late_.erase(block.address);
-    --arenas_[block.arena].live;
-    if (holes_ && in_current_arena(block)) holes_->give(range_of(id));
-  }
-  block.where = Where::nowhere;
 }
 
 // ------------------------------------------------------------------------------------------- keeping in step
@@ -406,7 +406,7 @@ void Replay::assert_invariants() const {
   std::size_t late = 0;
   for (BlockId id = 0; id < blocks_.extent(); ++id) {
     const Block& block = blocks_[id];
-    if (block.lane != lane_ || block.where == Where::nowhere || block.where == Where::upstream) continue;
+    if (block.lane != this || block.where == Where::nowhere || block.where == Where::upstream) continue;
     const Arena& arena = arenas_[block.arena];
     ++live_in[block.arena];
     require(arena.base <= block.address && range_of(id).end <= arena.base + static_cast<std::uintptr_t>(arena.size),

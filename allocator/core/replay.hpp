@@ -112,6 +112,8 @@ struct Counters {
 
 enum class Where : std::uint8_t { nowhere, upstream, slot, late };
 
+class Replay;
+
 struct Block {
   std::uintptr_t address = 0;
   Bytes size = 0;
@@ -120,7 +122,7 @@ struct Block {
   profiler::Birth birth;
   RequestNumber slot = kNoRequest;
   std::uint32_t arena = 0;
-  LaneNumber lane = 0;
+  Replay* lane = nullptr;  // that it came from
   Where where = Where::nowhere;
   bool held = false;  // free, but for other streams that may still use it
 };
@@ -148,7 +150,7 @@ class Replay {
   static constexpr std::uint32_t kShare = 4;
   static constexpr int kHoleTries = 8;
 
-  // `unit`: bytes to which guests are rounded up and aligned, relative to the arena. `lane`: what its blocks bear.
+  // `unit`: bytes to which guests are rounded up and aligned, relative to the arena. `lane`: its number among the lanes.
   Replay(Bytes unit, Shared& shared, LaneNumber lane);
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
@@ -214,8 +216,7 @@ class Replay {
   void process_due(RequestNumber k);
   void make_late(BlockId id);
   bool take_held(Range r);
-  bool forget(BlockId id);
-  void displace(BlockId id);
+  bool displace(BlockId id, Block& block);
 
   StepRecorder recorder_;
   profiler::BlockTable<Block>& blocks_;  // of all lanes

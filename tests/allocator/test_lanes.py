@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from stowplan.allocator._core import Replay
 
-from .twins.lanes import BerthTwin, LaneTwin, LanesTwin
+from .twins.lanes import BerthTwin, LanesTwin, LaneTwin
 
 ARENA_BITS = 40
 ARENA_BYTES = 64
