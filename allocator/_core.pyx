@@ -60,6 +60,7 @@ cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
         uint64_t smaller
         uint64_t missing
         uint64_t guests
+        uint64_t steps
         int64_t live_bytes
         int64_t peak_live_bytes
         int64_t upstream_bytes
@@ -149,9 +150,22 @@ cdef extern from "lanes.hpp" namespace "stowplan::allocator" nogil:
         void assert_invariants() except +
 
 
+cdef extern from "auto_lanes.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass AutoLanes:
+        pass
+
+    cdef cppclass LaneOutcome:
+        uint16_t lane
+        StepOutcome outcome
+
+    cdef cppclass Signal:
+        void close() except +
+        cbool wait() except +
+
+
 cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass LockedLanes:
-        LockedLanes(SpinLock&, CLanes&)
+        LockedLanes(SpinLock&, AutoLanes&)
         int enter() except +
         int berth()
         void leave(uint16_t)
@@ -159,7 +173,11 @@ cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
         uint16_t add_lane(uint16_t) except +
         cbool takes_over(uint16_t) except +
         void welcome(uint16_t) except +
-        void set_interrupted(cbool)
+        void set_interrupted(cbool) except +
+        void find_steps() except +
+        void expect(uint16_t, PlanPtr, vector[PlanPtr], cbool) except +
+        vector[LaneOutcome] take_outcomes() except +
+        Signal& signal()
         void begin_step(uint16_t, PlanPtr, vector[PlanPtr], cbool) except +
         StepOutcome end_step(uint16_t) except +
         void set_timestamps(uint16_t, cbool)
@@ -180,7 +198,7 @@ cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
 cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass HostMemory "stowplan::allocator::HostMemory":
         SpinLock& lock()
-        CLanes& service()
+        AutoLanes& service()
 
     cbool host_reserve(HostMemory&, uint16_t, int64_t) except +
 
@@ -271,12 +289,18 @@ cdef object _log(vector[Event]& events):
     return log
 
 
+cdef tuple _outcome(StepOutcome& outcome):
+    """Return (log, complete, clean, tag)."""
+    return _log(outcome.log), outcome.complete, outcome.clean, outcome.tag
+
+
 cdef dict _counters(const Counters& counters):
     return {
         "requests": {name: counters.requests[i] for i, name in enumerate(REASONS)},
         "smaller": counters.smaller,
         "missing": counters.missing,
         "guests": counters.guests,
+        "steps": counters.steps,
         "live_bytes": counters.live_bytes,
         "peak_live_bytes": counters.peak_live_bytes,
         "upstream_bytes": counters.upstream_bytes,
@@ -379,7 +403,7 @@ cdef class Replay:
     def end_lane(self, uint16_t lane):
         """Return (log, complete, clean, tag)."""
         cdef StepOutcome outcome = self.core.lane(lane).end_step()
-        return _log(outcome.log), outcome.complete, outcome.clean, outcome.tag
+        return _outcome(outcome)
 
     def begin_step(self, CorePlan plan=None, PlanSet others=PlanSet(), uintptr_t thread=1):
         """Begin a step of which only the first lane has a plan; False where the thread runs one."""
@@ -461,11 +485,36 @@ cdef class Backend:
     def end_step(self, uint16_t lane):
         """Return (log, complete, clean, tag)."""
         cdef StepOutcome outcome = self.lanes.end_step(lane)
-        return _log(outcome.log), outcome.complete, outcome.clean, outcome.tag
+        return _outcome(outcome)
 
     def set_interrupted(self, cbool interrupted):
         """Send this thread's requests upstream, if it runs a step."""
         self.lanes.set_interrupted(interrupted)
+
+    def find_steps(self):
+        """Find steps without being told, from now on; the first `enter` ends it."""
+        self.lanes.find_steps()
+
+    def expect(self, uint16_t lane, CorePlan plan, PlanSet others, cbool wanted):
+        """Say what a lane's steps that are found may follow, and whether those that do so are to be heard of."""
+        self.lanes.expect(lane, _pointer(plan), others.plans, wanted)
+
+    def take_outcomes(self):
+        """Return [(lane, (log, complete, clean, tag))] of steps found that have ended."""
+        cdef vector[LaneOutcome] outcomes = self.lanes.take_outcomes()
+        cdef size_t i
+        return [(outcomes[i].lane, _outcome(outcomes[i].outcome)) for i in range(outcomes.size())]
+
+    def wait_for_outcomes(self):
+        """Wait for the next ones; False after close()."""
+        cdef cbool open_
+        with nogil:
+            open_ = self.lanes.signal().wait()
+        return open_
+
+    def close(self):
+        """End all waits, now and to come."""
+        self.lanes.signal().close()
 
     def set_timestamps(self, uint16_t lane, cbool on):
         """Note the wall clock of a lane's events, or not."""
@@ -560,14 +609,33 @@ cdef class Lease:
 
 
 @cython.final
+@cython.no_gc_clear  # its streams must still be there when it dies in a cycle
+cdef class Busy:
+    """Upstream's memory that streams may still use: whenever it goes back, the device is waited for, unless `idle`."""
+
+    cdef object memory, streams
+    cdef bint idle
+
+    def __cinit__(self, memory, streams):
+        self.memory, self.streams = memory, streams
+
+    def __dealloc__(self):
+        if not self.idle and self.streams is not None and not sys.is_finalizing():
+            try:
+                self.streams.synchronize()
+            except Exception:
+                pass  # nothing runs on a device that cannot be waited for
+
+
+@cython.final
 cdef class Held:
     """A block that is free, but for other streams that may still use it."""
 
     cdef list streams  # the objects: a stream must not go before an event is recorded on it
     cdef list events  # recorded there after the free; None where that was not possible yet
-    cdef object memory  # upstream's MemoryPointer, None for a block in an arena
+    cdef Busy memory  # upstream's, None for a block in an arena
 
-    def __cinit__(self, list streams, list events, memory):
+    def __cinit__(self, list streams, list events, Busy memory):
         self.streams, self.events, self.memory = streams, events, memory
 
 
@@ -602,7 +670,7 @@ cdef class DevicePool(Backend):
     cdef stream_function stream_pointer
     cdef object hooks  # of the thread `hooks_thread`
     cdef uint64_t hooks_thread  # Python's number for a thread, which never comes again; 0 for none
-    cdef dict arenas  # address -> upstream's MemoryPointer
+    cdef dict arenas  # address -> Busy
     cdef dict held  # block -> Held
 
     def __cinit__(
@@ -720,7 +788,7 @@ cdef class DevicePool(Backend):
         except Exception:
             return False
         self.make_idle()  # what streams still do with its memory is over then
-        self.arenas[memory.ptr] = memory
+        self.arenas[memory.ptr] = Busy.__new__(Busy, memory, self.streams)
         self.lanes.reserve(lane, memory.ptr, size)
         self.drop_dead_arenas()
         return True
@@ -728,8 +796,6 @@ cdef class DevicePool(Backend):
     def drop_dead_arenas(self):
         """Give back retired arenas in which nothing lives; return how many."""
         dead = list(self.lanes.take_dead_arenas())
-        if dead:
-            self.make_idle()
         for base in dead:
             del self.arenas[base]
         return len(dead)
@@ -762,6 +828,11 @@ cdef class DevicePool(Backend):
         self.drop_dead_arenas()
         return outcome
 
+    def take_outcomes(self):
+        """Return [(lane, (log, complete, clean, tag))] of steps found that have ended."""
+        self.drop_dead_arenas()
+        return Backend.take_outcomes(self)
+
     # ----------------------------------------------------------------------------------------------------- streams
 
     def record_stream(self, Lease lease, stream):
@@ -788,7 +859,8 @@ cdef class DevicePool(Backend):
                 pass
             self.core.release(block)
             return
-        self.held[block] = Held.__new__(Held, streams, events, memory)
+        busy = None if memory is None else Busy.__new__(Busy, memory, self.streams)
+        self.held[block] = Held.__new__(Held, streams, events, busy)
         self.core.hold(block, None not in events)
 
     cdef wait_for_uses(self, uint32_t granted, int64_t stream):
@@ -818,6 +890,8 @@ cdef class DevicePool(Backend):
             if all(event is not None and self.streams.done(event) for event in held.events):
                 if self.held.pop(block, None) is not None:
                     self.core.let_go(block)
+                    if held.memory is not None:
+                        held.memory.idle = True
 
 
 @cython.final

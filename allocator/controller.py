@@ -31,7 +31,7 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,14 +58,24 @@ REMEMBERED = 64
 """Steps whose request sequence is remembered, to see that a record comes again."""
 
 
+OVERLAPPING = 0.01
+"""Share of a step's blocks that may overlap their successors before two steps found are taken for one."""
+
+Outcome = tuple[npt.NDArray[np.void], bool, bool, int]
+"""Of a lane's part of a step: (events, complete, clean, tag of the plan followed)."""
+
+
 class Backend(Protocol):
     """The compiled half of a pool: lanes with memory behind them (allocator/core/lanes.hpp)."""
 
     def begin_step(self, lane: int, plan: CorePlan | None, others: PlanSet) -> None:
         """Start a lane's part of a step that is expected to follow `plan`."""
 
-    def end_step(self, lane: int) -> tuple[npt.NDArray[np.void], bool, bool, int]:
-        """Return (events, complete, clean, tag of the plan followed)."""
+    def end_step(self, lane: int) -> Outcome:
+        """Return what is to be said of a lane's part of the step."""
+
+    def expect(self, lane: int, plan: CorePlan | None, others: PlanSet, wanted: bool) -> None:
+        """Say what a lane's steps that are found may follow, and whether those that do so are to be heard of."""
 
     def set_timestamps(self, lane: int, on: bool) -> None:
         """Note the wall clock of a lane's events, and keep the log even of a clean step; or neither."""
@@ -115,6 +125,8 @@ class Controller:
         Name of the packing solver.
     max_plans
         Plans to keep.
+    auto_step
+        Whether steps are found. There is no warm-up then: what is found is hot.
 
     Raises
     ------
@@ -127,6 +139,8 @@ class Controller:
     ----------
     key
         Of the running step, or of the last one.
+    lane
+        The backend's number for the lane.
     latest
         The plan that was made last, or None.
     plans, reoptimizations
@@ -134,13 +148,24 @@ class Controller:
     """
 
     def __init__(
-        self, backend: Backend, lane: int, *, warmup: int, alignment: int, planner: str, max_plans: int
+        self,
+        backend: Backend,
+        lane: int,
+        *,
+        warmup: int,
+        alignment: int,
+        planner: str,
+        max_plans: int,
+        auto_step: bool = False,
     ) -> None:
         self._warmup = _count("warmup", warmup, 0, "a number of steps")
+        self._auto_step = auto_step
+        if auto_step:
+            self._warmup = 0
         if planner != "auto":
             find(planner)
         self._backend = backend
-        self._lane = lane
+        self.lane = lane
         self._alignment = alignment
         self._solver = planner
         self._cache = PlanCache(_count("max_plans", max_plans, 1, "a number of plans"))
@@ -160,12 +185,18 @@ class Controller:
     def begin_step(self, key: Hashable) -> None:
         """Start the lane's part of a step."""
         with self._mutex:
-            contextvars.Context().run(self._take_up)
-            self._backend.reserve(self._lane, self._cache.arena_bytes)  # it may have been given back
-            likely, variants = self._cache.likely(key)
-            self._backend.begin_step(self._lane, likely, variants)
-            self._backend.set_timestamps(self._lane, likely is None or self._record is not None)
+            if self._auto_step:  # not any more
+                self._auto_step, self._record = False, None
+            likely, variants = contextvars.Context().run(self._prepare, key)
+            self._backend.begin_step(self.lane, likely, variants)
+            self._backend.set_timestamps(self.lane, likely is None or self._record is not None)
             self.key = key
+
+    def _prepare(self, key: Hashable) -> tuple[CorePlan | None, PlanSet]:
+        """Return the plan that the coming step is expected to follow, and all that it may."""
+        self._take_up()
+        self._backend.reserve(self.lane, self._cache.arena_bytes)  # it may have been given back
+        return self._cache.likely(key)
 
     def end_step(self, failed: bool) -> None:
         """End the step; `failed` where an exception left it, so that it says nothing about the next.
@@ -177,7 +208,29 @@ class Controller:
             contextvars.Context().run(self._end_step, failed)
 
     def _end_step(self, failed: bool) -> None:
-        events, complete, clean, tag = self._backend.end_step(self._lane)
+        self._judge(self._backend.end_step(self.lane), failed)
+
+    def collect(self, outcomes: Sequence[Outcome]) -> None:
+        """Judge steps that were found and have ended, and say what the next ones may follow; on any thread.
+
+        Plans are taken up as well: little is alive beside a new arena when a step has just ended.
+        """
+        with self._mutex:
+            contextvars.Context().run(self._collect, outcomes)
+
+    def _collect(self, outcomes: Sequence[Outcome]) -> None:
+        if not self._auto_step:
+            return
+        for outcome in outcomes:
+            self._judge(outcome, failed=False)
+        likely, variants = self._prepare(None)
+        timestamps = likely is None or self._record is not None
+        self._backend.expect(self.lane, likely, variants, timestamps or self._planner.busy)
+        self._backend.set_timestamps(self.lane, timestamps)
+
+    def _judge(self, outcome: Outcome, failed: bool) -> None:
+        """Learn from a step that has ended."""
+        events, complete, clean, tag = outcome
         followed = self._cache.get(tag)
         if followed is not None:
             self._cache.follow(followed)
@@ -210,7 +263,7 @@ class Controller:
         if sequence in self._in_work or (self._unproven >= UNPROVEN and not repeated):
             return
         neighbours = [entry.plan for entry in self._cache.entries()]
-        arena_bytes = self._backend.arena_bytes(self._lane)
+        arena_bytes = self._backend.arena_bytes(self.lane)
         self._unproven += 1
         self._in_work.add(sequence)
         variants = self._cache.variants(record.key)
@@ -229,10 +282,10 @@ class Controller:
     ) -> Solved:
         """Make a plan, on the planner's thread."""
         try:
-            profile = profile_step(record.log, following)
+            profile = self._profile(record.log, following)
             let_others_run()
             if any(
-                entry.plan.profile.same_blocks(profile)
+                entry.plan.profile.same_blocks(profile) or _is_twice(entry.plan.profile, profile)
                 for entry in variants
                 if entry is not record.departed_from
             ):
@@ -251,12 +304,19 @@ class Controller:
         except Exception:
             return Solved(sequence)  # upstream, or the old plan, goes on serving
 
+    def _profile(self, log: StepLog, following: StepLog) -> Profile:
+        """Return the profile of a step; where steps are found, of two in one if that leaves fewer escaped blocks."""
+        n = len(log.requested)
+        if self._auto_step and log.equals(following) and log.overlap(following) > OVERLAPPING * n:
+            log = following = following.twice()
+        return profile_step(log, following)
+
     def _take_up(self) -> None:
         """Put the plans that are ready into use."""
         for solved in self._planner.collect():
             self._in_work.discard(solved.sequence)
             entry, old = solved.entry, solved.replaces
-            if entry is None or not self._backend.reserve(self._lane, entry.plan.arena_bytes):
+            if entry is None or not self._backend.reserve(self.lane, entry.plan.arena_bytes):
                 continue
             if old is not None:
                 entry.revisions = old.revisions + 1
@@ -272,6 +332,7 @@ class Controller:
         ready = self._planner.wait(timeout)
         with self._mutex:
             contextvars.Context().run(self._take_up)
+        self.collect(())
         return ready
 
     # ------------------------------------------------------------------------------------------------------- forks
@@ -289,7 +350,7 @@ class Controller:
         self._planner = Planner()
         self._in_work.clear()
         if in_step:
-            contextvars.Context().run(self._backend.end_step, self._lane)
+            contextvars.Context().run(self._backend.end_step, self.lane)
             self._record = None
 
     # ------------------------------------------------------------------------------------------------------- files
@@ -306,13 +367,14 @@ class Controller:
 
     def take(self, plans: list[tuple[Hashable, Plan]]) -> bool:
         """Take plans into use, in place of a warm-up; False where there is no memory for their arena."""
-        if not self._backend.reserve(self._lane, max(plan.arena_bytes for _, plan in plans)):
+        if not self._backend.reserve(self.lane, max(plan.arena_bytes for _, plan in plans)):
             return False
         with self._mutex:
             for key, plan in plans:
                 self._cache.add(self._cache.entry(key, plan))
                 self.latest = plan
             self._warmup = 0
+        self.collect(())
         return True
 
 
@@ -333,3 +395,8 @@ def _succeeded(entry: Entry | None, profile: Profile) -> Entry | None:
 def _teaches_nothing(old: Profile, new: Profile) -> bool:
     """Whether a step that was not served from its plan throughout had no other reason than what stood in its way."""
     return same_structure(old, new) and bool((new.size <= old.size).all())
+
+
+def _is_twice(plan: Profile, step: Profile) -> bool:
+    """Whether a plan is one of two such steps taken as one."""
+    return np.array_equal(plan.size, np.tile(step.size, 2))

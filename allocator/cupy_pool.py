@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -47,6 +48,9 @@ class CupyPool(Pool):
         that does not fit the device (Sekiyama et al. 2018, section 5.1); its plan may fit.
     max_plans
         Plans to keep, the most recently used.
+    auto_step
+        Find the step that the program repeats, without `step` being called, and plan it; see `Pool.step`. There is no
+        warm-up.
     device
         The one device that is served. None: each request's current device, with an arena and plans for each. A number
         saves the question, and lets the pool run where there is no driver (with an `upstream` that needs none).
@@ -82,6 +86,7 @@ class CupyPool(Pool):
         planner: str = "auto",
         sample: str = "device",
         max_plans: int = 32,
+        auto_step: bool = False,
         device: int | None = None,
     ) -> None:
         import cupy
@@ -97,7 +102,12 @@ class CupyPool(Pool):
                 f"upstream is {upstream!r}; expected an allocator: f(size) -> cupy.cuda.MemoryPointer"
             )
         self._sampling = cupy.cuda.malloc_managed if sample == "managed" else self._allocate
-        self._options: dict[str, Any] = {"warmup": warmup, "planner": planner, "max_plans": max_plans}
+        self._options: dict[str, Any] = {
+            "warmup": warmup,
+            "planner": planner,
+            "max_plans": max_plans,
+            "auto_step": auto_step,
+        }
         self._device = device
         self._devices: dict[int, tuple[DevicePool, Lanes]] = {}
         if device is None:
@@ -132,7 +142,12 @@ class CupyPool(Pool):
     def _on(self, device: int) -> tuple[DevicePool, Lanes]:
         if device not in self._devices:
             pool = self._make_pool(device)
-            lanes = Lanes(pool, alignment=DEVICE_ALIGNMENT, **self._options)
+            lanes = Lanes(
+                pool,
+                alignment=DEVICE_ALIGNMENT,
+                enter=functools.partial(_use_device, device),
+                **self._options,
+            )
             pool.failed = _diagnosis(lanes)
             self._devices.setdefault(device, (pool, lanes))
         return self._devices[device]
@@ -281,6 +296,14 @@ def _has_driver() -> bool:
     except cupy.cuda.runtime.CUDARuntimeError:
         return False
     return True
+
+
+def _use_device(device: int) -> None:
+    """Make a device this thread's, where there is one."""
+    import cupy
+
+    if _has_driver():
+        cupy.cuda.Device(device).use()
 
 
 # ------------------------------------------------------------------------------------------------------- memory hooks

@@ -14,7 +14,8 @@ from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
 from ..errors import PoolError, ProfileError
-from .controller import Backend, Controller
+from .collector import start_collector
+from .controller import Backend, Controller, Outcome
 from .plan import Plan
 from .report import Diagnosis, InUse
 from .saved import load_plans, save_plans
@@ -30,6 +31,10 @@ class Lanes:
         What serves the requests.
     alignment
         Bytes; of every planned offset.
+    auto_step
+        Find steps without being told, until the first `begin_step`.
+    enter
+        Called first on the thread that collects the steps found.
     options
         As for `Controller`: `warmup`, `planner`, `max_plans`.
 
@@ -39,11 +44,19 @@ class Lanes:
         As for `Controller`.
     """
 
-    def __init__(self, backend: BerthBackend, *, alignment: int, **options: Any) -> None:
+    def __init__(
+        self,
+        backend: BerthBackend,
+        *,
+        alignment: int,
+        auto_step: bool = False,
+        enter: Callable[[], Any] = lambda: None,
+        **options: Any,
+    ) -> None:
         self._backend = backend
         self._alignment = alignment
         self._make: Callable[[int], Controller] = lambda lane: Controller(
-            backend, lane, alignment=alignment, **options
+            backend, lane, alignment=alignment, auto_step=auto_step, **options
         )
         self._mutex = threading.Lock()
         self._berths: list[list[Controller]] = [[]]  # the controllers of each berth's lanes
@@ -52,6 +65,15 @@ class Lanes:
         self._interruptions = threading.local()
         self._diagnosis = Diagnosis(backend)
         self._refusal: str | None = None
+        self._collecting = threading.Lock()
+        self._enter = enter
+        self._auto_step = auto_step
+        if auto_step:
+            backend.find_steps()
+            self._start_collector()
+
+    def _start_collector(self) -> None:
+        start_collector(self._backend, self.collect, self._enter)
 
     def _controllers(self, berth: int) -> list[Controller]:
         """Return who decides in a berth's lanes; there may be new ones."""
@@ -107,9 +129,21 @@ class Lanes:
                 del self._running[berth]
                 self._backend.leave(berth)
 
+    def collect(self) -> None:
+        """Learn from the steps that were found and have ended; on any thread."""
+        with self._collecting:  # outcomes come in their order
+            outcomes: dict[int, list[Outcome]] = {}
+            for lane, outcome in contextvars.Context().run(self._backend.take_outcomes):
+                outcomes.setdefault(lane, []).append(outcome)
+            for berth in range(len(self._berths)):
+                for controller in self._controllers(berth):
+                    if controller.lane in outcomes:
+                        controller.collect(outcomes[controller.lane])
+
     def wait(self, timeout: float | None) -> bool:
         """Wait until the plans being made are ready for the next step; return whether they are."""
         self._backend.settle()
+        self.collect()
         until = None if timeout is None else time.monotonic() + timeout
         ready = True
         for controller in self._all():
@@ -145,6 +179,7 @@ class Lanes:
 
     def lock(self) -> None:
         """Keep other threads out, until `unlock`: nobody takes or leaves a berth, makes a lane or takes up a plan."""
+        self._collecting.acquire()
         self._mutex.acquire()
         for controller in self._all():
             controller.lock()
@@ -154,6 +189,7 @@ class Lanes:
         for controller in self._all():
             controller.unlock()
         self._mutex.release()
+        self._collecting.release()
 
     def begin_anew(self) -> None:
         """Forget what threads were doing that a fork has left behind; see `forking`. The locks are held."""
@@ -164,6 +200,8 @@ class Lanes:
             if gone:
                 del self._running[berth]
                 self._backend.leave(berth)
+        if self._auto_step:
+            self._start_collector()
 
     def refuse(self, why: str) -> None:
         """Let no further step begin."""
@@ -255,6 +293,7 @@ class Lanes:
 
 _PASSED_ON = (
     "guests",
+    "steps",
     "smaller",
     "missing",
     "arena_bytes",
@@ -278,6 +317,18 @@ class BerthBackend(Backend, Protocol):
 
     def add_lane(self, berth: int) -> int:
         """Make a lane for a stream that is not known yet; return its number."""
+
+    def find_steps(self) -> None:
+        """Find steps without being told, until the first `enter`."""
+
+    def take_outcomes(self) -> list[tuple[int, Outcome]]:
+        """Return the outcomes, with their lanes, of steps found that have ended."""
+
+    def wait_for_outcomes(self) -> bool:
+        """Wait for the next ones; False after close()."""
+
+    def close(self) -> None:
+        """End all waits, now and to come."""
 
     def set_interrupted(self, interrupted: bool) -> None:
         """Send this thread's requests upstream, if it runs a step."""

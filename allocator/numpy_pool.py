@@ -37,6 +37,9 @@ class NumpyPool(Pool):
         Name of the packing solver, from `stowplan.packing.solvers`, or ``"auto"``.
     max_plans
         Plans to keep, the most recently used.
+    auto_step
+        Find the step that the program repeats, without `step` being called, and plan it; see `Pool.step`. There is no
+        warm-up.
     small
         Requests below this many bytes go to NumPy's default handler, which has caches for them, and are neither
         planned nor counted.
@@ -64,13 +67,24 @@ class NumpyPool(Pool):
     """
 
     def __init__(
-        self, *, warmup: int = 1, planner: str = "auto", max_plans: int = 32, small: int = SMALL
+        self,
+        *,
+        warmup: int = 1,
+        planner: str = "auto",
+        max_plans: int = 32,
+        auto_step: bool = False,
+        small: int = SMALL,
     ) -> None:
         if not isinstance(small, int) or isinstance(small, bool) or small < 0:
             raise PoolError(f"small is {small!r}; expected a number of bytes, 0 or more")
         self._host = HostPool("stowplan", default_handler(), small)
         self._only = Lanes(
-            self._host, warmup=warmup, alignment=HOST_ALIGNMENT, planner=planner, max_plans=max_plans
+            self._host,
+            alignment=HOST_ALIGNMENT,
+            auto_step=auto_step,
+            warmup=warmup,
+            planner=planner,
+            max_plans=max_plans,
         )
         self._entered = threading.local()  # NumPy's handler before, of each thread that is in the pool
         watch(self)

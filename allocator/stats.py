@@ -30,6 +30,8 @@ class Stats:
         Of the replayed requests, those that asked for less than planned.
     missing
         Planned requests that did not come.
+    steps
+        Steps that have ended, those found by `auto_step` included.
     plans
         Plans made.
     reoptimizations
@@ -59,6 +61,7 @@ class Stats:
     reserved_bytes: int
     peak_reserved_bytes: int
     lower_bound: int
+    steps: int = 0
 
     @property
     def fragmentation(self) -> float:

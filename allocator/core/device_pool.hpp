@@ -59,7 +59,7 @@ class DevicePool {
   static constexpr Bytes kUnit = 512;  // what CuPy's own pool rounds to, and what CUDA aligns to
 
   profiler::SpinLock lock_;
-  Lanes lanes_{kUnit};
+  AutoLanes lanes_{kUnit};
   LockedLanes locked_{lock_, lanes_};
 };
 

@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "auto_lanes.hpp"
 #include "host_memory.hpp"
-#include "lanes.hpp"
 
 namespace stowplan::allocator {
 
@@ -40,9 +40,9 @@ class HostArena {
 };
 
 // Lanes that own their arenas.
-class HostLanes : public Lanes {
+class HostLanes : public AutoLanes {
  public:
-  explicit HostLanes(const Upstream&) : Lanes(kHostAlignment) {}
+  explicit HostLanes(const Upstream&) : AutoLanes(kHostAlignment) {}
   bool grow(LaneNumber lane, Bytes size);
   const HostArena& memory(LaneNumber lane) const { return *memory_[lane]; }
 

@@ -30,6 +30,11 @@ Grant Lanes::find_lane_and_request(Bytes size, Stream stream, ThreadId thread) {
   return last_->request(size, stream);
 }
 
+bool Lanes::is_first_lane(BerthNumber berth, Stream stream) const {
+  const std::optional<Stream>& first = lanes_[berths_[berth].lanes.front()]->stream;
+  return !first || first == stream;
+}
+
 Lanes::Lane* Lanes::lane_of(Berth& berth, Stream stream) {
   for (const LaneNumber number : berth.lanes) {
     if (lanes_[number]->stream == stream) return lanes_[number].get();
@@ -72,8 +77,15 @@ std::optional<BerthNumber> Lanes::enter(ThreadId thread) {
   return static_cast<BerthNumber>(at - berths_.begin());
 }
 
+void Lanes::count_step(BerthNumber number) {
+  ++berths_[number].steps;
+  ++shared_.counters.steps;
+  forget_last();  // a lane notes in each step that its stream asked
+}
+
 void Lanes::leave(BerthNumber number) {
   forget_last();
+  ++shared_.counters.steps;
   berths_[number].thread = 0;
   --steps_running_;
 }

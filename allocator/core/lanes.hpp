@@ -46,6 +46,7 @@ class Lanes {
   explicit Lanes(Bytes unit);
 
   // The service that HostMemory asks (host_memory.hpp).
+  void before_request() {}
   Grant request(Bytes size, Stream stream, ThreadId thread) {
     const bool as_before = thread == last_thread_ && stream == last_stream_;
     const Grant grant = as_before ? last_->request(size, stream) : find_lane_and_request(size, stream, thread);
@@ -108,6 +109,12 @@ class Lanes {
   std::vector<BlockId> live_blocks() const;
   Range range_of(BlockId id) const { return lanes_.front()->replay.range_of(id); }
   void assert_invariants() const;
+
+ protected:
+  // Whether the stream's requests go to the berth's first lane.
+  bool is_first_lane(BerthNumber berth, Stream stream) const;
+  // One step of the berth has ended.
+  void count_step(BerthNumber berth);
 
  private:
   struct Lane {

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "auto_lanes.hpp"
 #include "host_memory.hpp"
-#include "lanes.hpp"
 
 namespace stowplan::allocator {
 
@@ -27,7 +27,7 @@ class LockedLanes {
   }
 
  public:
-  LockedLanes(profiler::SpinLock& lock, Lanes& lanes) : lock_(lock), lanes_(lanes) {}
+  LockedLanes(profiler::SpinLock& lock, AutoLanes& lanes) : lock_(lock), lanes_(lanes) {}
 
   // Berths: -1 for none.
   int enter() {
@@ -54,6 +54,18 @@ class LockedLanes {
   void set_interrupted(bool interrupted) {
     locked([&] { lanes_.set_interrupted(profiler::current_thread(), interrupted); });
   }
+
+  // Steps that are found.
+  void find_steps() {
+    locked([&] { lanes_.find_steps(); });
+  }
+  void expect(LaneNumber lane, const PlanPtr& plan, const std::vector<PlanPtr>& others, bool wanted) {
+    locked([&] { lanes_.expect(lane, plan, others, wanted); });
+  }
+  std::vector<LaneOutcome> take_outcomes() {
+    return locked([&] { return lanes_.take_outcomes(); });
+  }
+  Signal& signal() { return lanes_.signal(); }
 
   // Of one lane.
   void begin_step(LaneNumber lane, const PlanPtr& plan, const std::vector<PlanPtr>& others, bool may_wait) {
@@ -102,7 +114,7 @@ class LockedLanes {
 
  private:
   profiler::SpinLock& lock_;
-  Lanes& lanes_;
+  AutoLanes& lanes_;
 };
 
 }  // namespace stowplan::allocator

@@ -165,7 +165,7 @@ inline bool Replay::displace(BlockId id, Block& block) {
 
 bool Replay::release(BlockId id) {
   Block& block = blocks_[id];
-  recorder_.free(block.birth);
+  recorder_.free(block.birth, block.size);
   counters_.live_bytes -= block.size;
   const bool upstream = displace(id, block);
   blocks_.erase(id);
@@ -174,7 +174,7 @@ bool Replay::release(BlockId id) {
 
 void Replay::hold(BlockId id, bool may_wait) {
   Block& block = blocks_[id];
-  recorder_.free(block.birth);
+  recorder_.free(block.birth, block.size);
   counters_.live_bytes -= block.size;
   if (block.where == Where::slot) make_late(id);
   block.held = true;
@@ -208,11 +208,15 @@ RequestNumber Replay::align(Bytes size) {
   return cursor_++;
 }
 
-// Whether another plan begins as this step did, and goes on with this request. Then it is followed from here.
+// Whether another plan begins as this step did, and goes on with this request.
+bool Replay::goes_on(const Plan& other, Bytes size) const {
+  return cursor_ < other.size() && other.requested[cursor_] == size && other.prefix[cursor_] == plan_->prefix[cursor_];
+}
+
+// Follows such a plan from here, if there is one.
 bool Replay::follow_another(Bytes size) {
   for (const PlanPtr& other : others_) {
-    if (cursor_ < other->size() && other->requested[cursor_] == size &&
-        other->prefix[cursor_] == plan_->prefix[cursor_]) {
+    if (goes_on(*other, size)) {
       follow(other);
       return true;
     }
@@ -318,7 +322,41 @@ void Replay::begin_step(PlanPtr plan, std::vector<PlanPtr> others) {
   recorder_.begin_step();
 }
 
+Replay::Course Replay::course(Bytes next) const {
+  if (!in_step() || plan_ == nullptr || !exact_so_far_ || cursor_ == 0) return Course::unknown;
+  const auto other = [&](const PlanPtr& plan) { return goes_on(*plan, next); };
+  if (equals(cursor_, next) || std::any_of(others_.begin(), others_.end(), other)) return Course::goes_on;
+  return cursor_ == plan_->size() ? Course::is_over : Course::unknown;
+}
+
 StepOutcome Replay::end_step() {
+  StepOutcome outcome = leave_plan();
+  if (clean_ && !recorder_.timestamps()) {
+    recorder_.drop_step();
+  } else {
+    outcome.complete = !recorder_.truncated();
+    outcome.log = recorder_.end_step();
+  }
+  return outcome;
+}
+
+void Replay::join(const PlanPtr& plan) {
+  if (!in_step() || plan_ != nullptr || plan->arena_bytes > arena().size) return;
+  if (!recorder_.has_requested(plan->requested)) return;
+  follow(plan);
+  cursor_ = recorder_.requests();
+  clean_ = true;
+}
+
+std::pair<StepOutcome, StepOutcome> Replay::end_two_steps(RequestNumber first, RequestNumber second) {
+  leave_plan();
+  const bool complete = !recorder_.truncated();
+  auto logs = recorder_.end_two_steps(first, second);
+  return {{std::move(logs.first), complete, false, 0}, {std::move(logs.second), complete, false, 0}};
+}
+
+// The outcome of the running step, but for its log.
+StepOutcome Replay::leave_plan() {
   StepOutcome outcome;
   if (plan_ != nullptr) {
     if (cursor_ < plan_->size() && exact_so_far_) follow_shorter();
@@ -332,12 +370,6 @@ StepOutcome Replay::end_step() {
   }
   outcome.clean = clean_;
   outcome.tag = plan_ == nullptr ? 0 : plan_->tag;
-  outcome.complete = !recorder_.truncated();
-  if (clean_ && !recorder_.timestamps()) {
-    recorder_.drop_step();
-  } else {
-    outcome.log = recorder_.end_step();
-  }
   return outcome;
 }
 
@@ -376,6 +408,10 @@ std::vector<std::uintptr_t> Replay::take_dead_arenas() {
     arena = Arena{};
   }
   return dead;
+}
+
+bool Replay::has_retired_arenas() const {
+  return std::any_of(arenas_.begin(), arenas_.end() - 1, [](const Arena& arena) { return arena.base != 0; });
 }
 
 // --------------------------------------------------------------------------------------------------- diagnosis

@@ -98,6 +98,7 @@ struct Counters {
   std::uint64_t smaller = 0;                       // replayed in a slot larger than asked for
   std::uint64_t missing = 0;                       // planned requests that did not come
   std::uint64_t guests = 0;                        // not served from the plan, but from the arena
+  std::uint64_t steps = 0;                         // that have ended
   Bytes live_bytes = 0;                            // asked for and not freed
   Bytes peak_live_bytes = 0;
   Bytes upstream_bytes = 0;  // of which upstream serves
@@ -135,8 +136,8 @@ struct Shared {
 
 // What end_step() says of the step.
 struct StepOutcome {
-  std::vector<Event> log;  // empty for a clean step without timestamps: it was what its plan says
-  bool complete = false;  // the log holds all of the step
+  std::vector<Event> log;
+  bool complete = false;  // the log holds all of the step; not that of a clean one without timestamps, as planned
   bool clean = false;     // there was a plan, and every planned request was served from it
   std::uint64_t tag = 0;  // the plan that the step followed at its end; 0 for none
 };
@@ -191,6 +192,20 @@ class Replay {
   LiveBlock describe(const Block& block) const;
   std::uint32_t requests() const { return recorder_.requests(); }  // of the step so far
   std::size_t planned_requests() const { return plan_ == nullptr ? 0 : plan_->size(); }
+  // For steps that are found (auto_lanes.hpp).
+  const StepRecorder& recorder() const { return recorder_; }
+
+  bool has_retired_arenas() const;
+
+  // Whether a step that has followed its plan exactly is to go on with this request, by that plan or another.
+  enum class Course : std::uint8_t { unknown, goes_on, is_over };
+  Course course(Bytes next) const;
+
+  // Lets a step without a plan follow this one from here on, if it has begun as the plan does.
+  void join(const PlanPtr& plan);
+
+  // Ends what turns out to have been several steps; returns the last two, which began at these requests.
+  std::pair<StepOutcome, StepOutcome> end_two_steps(RequestNumber first, RequestNumber second);
 
   Range range_of(BlockId id) const;
   void assert_invariants() const;
@@ -205,6 +220,7 @@ class Replay {
   void find_holes();
   bool in_current_arena(const Block& block) const { return block.arena + 1 == arenas_.size(); }
   RequestNumber align(Bytes size);
+  bool goes_on(const Plan& other, Bytes size) const;
   bool follow_another(Bytes size);
   bool follow_shorter();
   void follow(PlanPtr plan);
@@ -217,6 +233,7 @@ class Replay {
   void make_late(BlockId id);
   bool take_held(Range r);
   bool displace(BlockId id, Block& block);
+  StepOutcome leave_plan();
 
   StepRecorder recorder_;
   profiler::BlockTable<Block>& blocks_;  // of all lanes

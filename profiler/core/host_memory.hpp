@@ -10,6 +10,7 @@
 // noted belongs to a block whose free was mistaken for a small one, and is put right then.
 //
 // A Service is constructed from the Upstream and has
+//     void before_request()                                       without the lock
 //     Grant request(Bytes size, Stream stream, ThreadId thread)   address 0: ask upstream, then adopt() or cancel()
 //     void adopt(BlockId, std::uintptr_t)                         upstream's answer
 //     void cancel(BlockId)                                        upstream had none
@@ -133,6 +134,7 @@ class HostMemory {
 
  private:
   Grant request(std::size_t size) {
+    service_.before_request();
     std::lock_guard<SpinLock> lock(lock_);
     const Grant grant = service_.request(static_cast<Bytes>(size), 0, current_thread());
     if (grant.address != 0) blocks_by_address_.insert(grant.address, grant.id);

@@ -389,3 +389,23 @@ def test_using_allocator_is_a_thread_s_own() -> None:
         cupy.empty(3000, cupy.uint8)
     assert "outside" in other.stats.reasons
     assert "outside" not in one.stats.reasons
+
+
+def test_a_child_goes_on_finding_steps() -> None:
+    run(
+        """
+        pool = NumpyPool(auto_step=True)
+
+        def loop():
+            before = pool.stats.replayed
+            for _ in range(12):
+                assert work() == 15000
+                assert pool.wait(20)
+            assert pool.stats.replayed > before
+
+        with pool:
+            loop()
+            assert in_child(loop) == 0
+            loop()
+        """
+    )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -303,6 +306,38 @@ def test_a_stream_that_takes_no_event_costs_a_wait_for_the_device(
     del array
     assert pool.simulated.calls == ["synchronize"]
     assert pool.memory.live_bytes == 0
+
+
+def test_a_pool_that_is_dropped_waits_for_its_streams(pool: SimulatedPool) -> None:
+    """Its arenas, and what it holds, go back to an upstream that knows of one stream each."""
+    doomed = SimulatedPool(warmup=0)
+    device, memory = doomed.simulated, doomed.memory
+    run(doomed, 6, lambda pool=doomed: (pool.empty(3000), pool.empty(2000, COPY)))
+    array = doomed.empty(5000)
+    device.use(array, COPY)
+    doomed.record_stream(array, COPY)
+    del array, doomed
+    gc.collect()
+    assert memory.live_bytes == 0
+    assert not memory.races
+
+
+def test_interpreter_exit_with_held_blocks() -> None:
+    program = """
+from tests.allocator.test_streams import COPY, SimulatedPool
+pool = SimulatedPool(warmup=0)
+for i in range(6):
+    with pool.step():
+        first, second = pool.empty(5000), pool.empty(3000)
+        pool.record_stream(first, COPY)
+        pool.record_stream(second, COPY)
+        del first
+    pool.wait()
+"""
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_misuse_is_refused(pool: SimulatedPool) -> None:
