@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bokeh.models import ColumnDataSource, Plot
 
 _HERE = Path(__file__).parent
-_DETAIL = 1000
+_DETAIL = 500
 _RASTER = (640, 1280)
 _TABLE = 15  # call sites that are listed and have a colour of their own
 # Two tints each, so that neighbours can be told apart; the last pair is for all other sites.
@@ -240,6 +240,7 @@ class _Plots:
         plot.scatter([tick], [count], size=8, color="#c8402f", marker="inverted_triangle")
         plot.yaxis.axis_label = "live"
         plot.xaxis.visible = False
+        plot.grid.visible = False
         return plot
 
     def _map_plot(self, name: str) -> Plot:
@@ -322,6 +323,12 @@ class _Plots:
 
         tick, _ = self._peak
         bound, reserved = self._plan.placement.lower_bound, self.maps[name].reserved
-        plot.add_layout(Span(location=bound, dimension="width", line_color="#c8402f", line_dash=[6, 3]))
-        plot.add_layout(Span(location=reserved, dimension="width", line_color="#7f8f98", line_width=1.5))
+        # As a glyph: a Span's colours are looked up in the page's style at every frame.
+        plot.multi_line(
+            xs=[[0, self._period]] * 2,
+            ys=[[reserved] * 2, [bound] * 2],
+            line_color=["#7f8f98", "#c8402f"],
+            line_width=[1.5, 1.5],
+            line_dash=["solid", "dashed"],
+        )
         plot.add_layout(Span(location=tick, dimension="height", line_color="#c8402f", tags=["moment"]))

@@ -2,7 +2,7 @@
 "use strict";
 
 const stowplan = (() => {
-  const DETAIL = 1000; // rectangles in a map at a time; page.py makes an image where there may be more
+  const DETAIL = 500; // rectangles in a map at a time; page.py makes an image where there may be more
   const POINTS = 1500; // of the curve of live bytes
   const ROWS = 200; // of the table of live blocks
   const STILL_MS = 120; // without a change, and the view counts as still
