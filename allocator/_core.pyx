@@ -83,6 +83,44 @@ cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
         void reserve(uintptr_t, int64_t) except +
 
 
+cdef extern from "diagnosis.hpp" namespace "stowplan::allocator" nogil:
+    cdef enum class Place(uint8_t):
+        upstream
+        planned
+        late
+        held
+
+    cdef cppclass LiveBlock:
+        int64_t size
+        int64_t stream
+        int64_t age
+        uint32_t request
+        uint16_t lane
+        uint32_t slot
+        uint64_t tag
+        Place place
+
+    cdef cppclass Largest:
+        size_t size()
+        const LiveBlock& at "operator[]" (size_t)
+
+    cdef cppclass Situation:
+        uint16_t berth
+        cbool in_step
+        uint64_t step
+        uint32_t requests
+        uint64_t planned_requests
+        int64_t live_bytes
+        int64_t upstream_bytes
+        int64_t arena_bytes
+        Largest largest
+
+    cdef cppclass Failure:
+        uint64_t number
+        LiveBlock asked
+        Situation found
+
+
 cdef extern from "lanes.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass optional_berth "std::optional<stowplan::allocator::BerthNumber>":
         cbool has_value()
@@ -106,6 +144,7 @@ cdef extern from "lanes.hpp" namespace "stowplan::allocator" nogil:
         void set_interrupted(uintptr_t, cbool)
         CReplay& lane(uint16_t)
         const Counters& counters()
+        Situation situation(uintptr_t)
         vector[uint32_t] live_blocks() except +
         Range range_of(uint32_t)
         void assert_invariants() except +
@@ -147,6 +186,9 @@ cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
         void retire_idle_arenas() except +
         vector[uintptr_t] take_dead_arenas() except +
         Counters counters()
+        Situation situation()
+        void note_failure(uint32_t)
+        Failure failure()
         void reset_peaks()
 
     cdef cppclass SpinLock "stowplan::profiler::SpinLock":
@@ -267,6 +309,36 @@ cdef dict _counters(const Counters& counters):
     }
 
 
+_PLACES = ("upstream", "planned", "late", "held")
+
+
+cdef dict _live_block(const LiveBlock& block):
+    return {
+        "size": block.size,
+        "stream": block.stream,
+        "age": block.age,
+        "request": block.request,
+        "lane": block.lane,
+        "slot": block.slot if block.place == Place.planned else None,
+        "tag": block.tag,
+        "place": _PLACES[<uint8_t>block.place],
+    }
+
+
+cdef dict _situation(const Situation& now):
+    return {
+        "berth": now.berth,
+        "in_step": now.in_step,
+        "step": now.step,
+        "requests": now.requests,
+        "planned_requests": now.planned_requests,
+        "live_bytes": now.live_bytes,
+        "upstream_bytes": now.upstream_bytes,
+        "arena_bytes": now.arena_bytes,
+        "largest": [_live_block(now.largest.at(i)) for i in range(now.largest.size())],
+    }
+
+
 cdef class Replay:
     """The bare core, lanes and all, over addresses that nobody backs with memory: for tests and simulations."""
 
@@ -356,6 +428,9 @@ cdef class Replay:
 
     def counters(self):
         return _counters(self.core.counters())
+
+    def situation(self, uintptr_t thread=1):
+        return _situation(self.core.situation(thread))
 
     def ranges(self):
         """Return {block id: (begin, end)} of the live blocks, and of the held ones."""
@@ -452,6 +527,21 @@ cdef class Backend:
     def counters(self):
         """Return the counters of all lanes."""
         return _counters(self.lanes.counters())
+
+    def situation(self):
+        """Return what fills the memory, as this thread sees it; see core/diagnosis.hpp."""
+        return _situation(self.lanes.situation())
+
+    def failure(self):
+        """Return the last request that upstream had no memory for, and what it found; or None."""
+        cdef Failure failure = self.lanes.failure()
+        if failure.number == 0:
+            return None
+        return {
+            "number": failure.number,
+            "asked": _live_block(failure.asked),
+            "found": _situation(failure.found),
+        }
 
     def reset_peaks(self):
         """Forget peaks: what is held now is the most."""
@@ -557,6 +647,7 @@ cdef class DevicePool(Backend):
     cdef readonly object upstream
     cdef object device_number, sampling, memory_pointer, unowned_memory
     cdef object hooks_of_thread, hooked, told, streams, current_stream
+    cdef public object failed  # f(error): a request of upstream's has failed; or None
     cdef stream_function stream_pointer
     cdef object hooks  # of the thread `hooks_thread`
     cdef uint64_t hooks_thread  # Python's number for a thread, which never comes again; 0 for none
@@ -643,8 +734,19 @@ cdef class DevicePool(Backend):
             lease.memory = self.ask(allocator, size)
         except Exception:
             if not self.give_back():
+                self.fail(lease)
                 raise
-            lease.memory = self.ask(allocator, size)
+            try:
+                lease.memory = self.ask(allocator, size)
+            except Exception:
+                self.fail(lease)
+                raise
+
+    cdef fail(self, Lease lease):
+        """Note what the failing request found, and have the error that is on its way say so."""
+        self.lanes.note_failure(lease.block)
+        if self.failed is not None:
+            self.failed(sys.exc_info()[1])
 
     cdef ask(self, allocator, size):
         memory = allocator(size)

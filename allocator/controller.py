@@ -137,6 +137,8 @@ class Controller:
 
     Attributes
     ----------
+    key
+        Of the running step, or of the last one.
     lane
         The backend's number for the lane.
     latest
@@ -170,7 +172,7 @@ class Controller:
         self._cache = PlanCache(_count("max_plans", max_plans, 1, "a number of plans"))
         self._planner: Planner[Solved] = Planner()
         self._mutex = threading.Lock()
-        self._key: Hashable = None
+        self.key: Hashable = None
         self._record: Record | None = None
         self._seen: deque[int] = deque(maxlen=REMEMBERED)
         self._in_work: set[int] = set()
@@ -189,7 +191,7 @@ class Controller:
             likely, variants = contextvars.Context().run(self._prepare, key)
             self._backend.begin_step(self.lane, likely, variants)
             self._backend.set_timestamps(self.lane, likely is None or self._record is not None)
-            self._key = key
+            self.key = key
 
     def _prepare(self, key: Hashable) -> tuple[CorePlan | None, PlanSet]:
         """Return the plan that the coming step is expected to follow, and all that it may."""
@@ -242,16 +244,15 @@ class Controller:
         if record is None and ((clean and not overlaps) or not usable):
             return
         log = StepLog(events)
-        if (
-            record is not None and complete and len(events)
-        ):  # else its log was dropped before the record was there
+        dropped = clean and not len(events)  # it ended before the record was there, which wants its log
+        if record is not None and complete and not dropped:
             self._learn(record, log)
-            if record.key == self._key and record.log.equals(log):
+            if record.key == self.key and record.log.equals(log):
                 return
         if self._warmup > 0:
             self._warmup -= usable
         elif overlaps or (usable and not clean and self._is_due(followed)):
-            self._record = Record(self._key, log, followed)
+            self._record = Record(self.key, log, followed)
 
     def _is_due(self, entry: Entry | None) -> bool:
         """Whether a plan that did not serve a step may be succeeded now."""
@@ -340,12 +341,35 @@ class Controller:
         self.collect(())
         return ready
 
+    # ------------------------------------------------------------------------------------------------------- forks
+
+    def lock(self) -> None:
+        """Keep other threads out, until `unlock`."""
+        self._mutex.acquire()
+
+    def unlock(self) -> None:
+        """Let other threads in again."""
+        self._mutex.release()
+
+    def begin_anew(self, *, in_step: bool) -> None:
+        """Forget what threads were doing that a fork has left behind: making plans, and, where so, the running step."""
+        self._planner = Planner()
+        self._in_work.clear()
+        if in_step:
+            contextvars.Context().run(self._backend.end_step, self.lane)
+            self._record = None
+
     # ------------------------------------------------------------------------------------------------------- files
 
-    def in_use(self) -> list[tuple[Hashable, Plan]]:
-        """Return the plans in use with their step keys, the least recently used first."""
+    def in_use(self) -> list[Entry]:
+        """Return the plans in use, the least recently used first."""
         with self._mutex:
-            return [(entry.key, entry.plan) for entry in reversed(self._cache.entries())]
+            return self._cache.entries()[::-1]
+
+    @property
+    def lower_bound(self) -> int:
+        """The largest of the plans' lower bounds, in bytes; 0 where there is no plan."""
+        return self._cache.lower_bound
 
     def take(self, plans: list[tuple[Hashable, Plan]]) -> bool:
         """Take plans into use, in place of a warm-up; False where there is no memory for their arena."""

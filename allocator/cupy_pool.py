@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from ..errors import PoolError
 from ._core import DevicePool, DeviceRouter, Lease
 from .device_streams import DeviceStreams, Streams
+from .forking import watch
 from .lanes import Lanes
 from .pool import Pool
 
@@ -19,6 +21,14 @@ DEVICE_ALIGNMENT = 512
 
 PER_THREAD = 2
 """CUDA's handle of the default stream that each thread has for itself."""
+
+OUT_OF_MEMORY = 2
+"""cudaErrorMemoryAllocation: the status of the error that an upstream without a pool raises."""
+
+FORKED = (
+    "this process was forked from one that had used the pool, and CUDA does not survive a fork: start workers with "
+    "multiprocessing's start method 'spawn' or 'forkserver', or fork before the first array is made"
+)
 
 
 class CupyPool(Pool):
@@ -48,7 +58,7 @@ class CupyPool(Pool):
     Raises
     ------
     PoolError
-        An argument is out of range, a step begins within a step.
+        An argument is out of range, a step begins within a step, or in a fork of a process that has used the pool.
     UnknownSolverError
         There is no such solver.
     ImportError
@@ -108,6 +118,7 @@ class CupyPool(Pool):
             self.malloc = DeviceRouter(current_device, self._pool_of).malloc
         else:
             self.malloc = self._pool_of(device).malloc
+        watch(self)
 
     def serving(self) -> AbstractContextManager[Any]:
         """Return a context manager in which the pool is this thread's allocator: `cupy.cuda.using_allocator`."""
@@ -137,6 +148,7 @@ class CupyPool(Pool):
                 enter=functools.partial(_use_device, device),
                 **self._options,
             )
+            pool.failed = _diagnosis(lanes)
             self._devices.setdefault(device, (pool, lanes))
         return self._devices[device]
 
@@ -161,6 +173,15 @@ class CupyPool(Pool):
 
     def _lanes(self) -> Lanes:
         return self._on(self._current_device())[1]
+
+    def _all_lanes(self) -> list[Lanes]:
+        return [lanes for _, lanes in list(self._devices.values())]
+
+    def _begin_anew(self) -> None:
+        super()._begin_anew()
+        for pool, lanes in self._devices.values():
+            if any(pool.counters()["requests"].values()):
+                lanes.refuse(FORKED)
 
     def _backend(self) -> str:
         if not _has_driver():
@@ -243,6 +264,19 @@ class CupyPool(Pool):
     def get_limit(self) -> int:
         """Return upstream's limit in bytes, 0 for none."""
         return int(self._upstream.get_limit()) if hasattr(self._upstream, "get_limit") else 0
+
+
+def _diagnosis(lanes: Lanes) -> Callable[[BaseException], None]:
+    """Return what has an error of upstream's say what its request found. Weak: the lanes hold the pool."""
+    diagnose = weakref.WeakMethod(lanes.diagnose)
+
+    def failed(error: BaseException) -> None:
+        method = diagnose()
+        out_of_memory = isinstance(error, MemoryError) or getattr(error, "status", None) == OUT_OF_MEMORY
+        if method is not None and out_of_memory:
+            method(error)
+
+    return failed
 
 
 def _owner(upstream: Any) -> Any:

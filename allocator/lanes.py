@@ -17,6 +17,7 @@ from ..errors import PoolError, ProfileError
 from .collector import start_collector
 from .controller import Backend, Controller, Outcome
 from .plan import Plan
+from .report import Diagnosis, InUse
 from .saved import load_plans, save_plans
 from .stats import Stats
 
@@ -60,11 +61,19 @@ class Lanes:
         self._mutex = threading.Lock()
         self._berths: list[list[Controller]] = [[]]  # the controllers of each berth's lanes
         self._controllers(0)
+        self._running: dict[int, int] = {}  # berth -> thread, of the steps that run
         self._interruptions = threading.local()
+        self._diagnosis = Diagnosis(backend)
+        self._refusal: str | None = None
         self._collecting = threading.Lock()
+        self._enter = enter
+        self._auto_step = auto_step
         if auto_step:
             backend.find_steps()
-            start_collector(backend, self.collect, enter)
+            self._start_collector()
+
+    def _start_collector(self) -> None:
+        start_collector(self._backend, self.collect, self._enter)
 
     def _controllers(self, berth: int) -> list[Controller]:
         """Return who decides in a berth's lanes; there may be new ones."""
@@ -86,13 +95,17 @@ class Lanes:
         Raises
         ------
         PoolError
-            This thread runs a step already, or it is in an interrupted part.
+            This thread runs a step already, or it is in an interrupted part, or steps are refused.
         """
+        if self._refusal is not None:
+            raise PoolError(self._refusal)
         if self._interrupted:
             raise PoolError("a step cannot begin in an interrupted part: resume first")
-        berth = self._backend.enter()
-        if berth is None:
-            raise PoolError("this thread runs a step already: steps do not nest")
+        with self._mutex:
+            berth = self._backend.enter()
+            if berth is None:
+                raise PoolError("this thread runs a step already: steps do not nest")
+            self._running[berth] = threading.get_ident()
         begun: list[Controller] = []
         try:
             for controller in self._controllers(berth):
@@ -112,7 +125,9 @@ class Lanes:
             for controller in controllers:
                 controller.end_step(failed)
         finally:
-            self._backend.leave(berth)
+            with self._mutex:
+                del self._running[berth]
+                self._backend.leave(berth)
 
     def collect(self) -> None:
         """Learn from the steps that were found and have ended; on any thread."""
@@ -160,14 +175,46 @@ class Lanes:
         if not self._interrupted:
             self._backend.set_interrupted(False)
 
+    # ------------------------------------------------------------------------------------------------------- forks
+
+    def lock(self) -> None:
+        """Keep other threads out, until `unlock`: nobody takes or leaves a berth, makes a lane or takes up a plan."""
+        self._collecting.acquire()
+        self._mutex.acquire()
+        for controller in self._all():
+            controller.lock()
+
+    def unlock(self) -> None:
+        """Let other threads in again."""
+        for controller in self._all():
+            controller.unlock()
+        self._mutex.release()
+        self._collecting.release()
+
+    def begin_anew(self) -> None:
+        """Forget what threads were doing that a fork has left behind; see `forking`. The locks are held."""
+        for berth, controllers in enumerate(self._berths):
+            gone = self._running.get(berth, threading.get_ident()) != threading.get_ident()
+            for controller in controllers:
+                controller.begin_anew(in_step=gone)
+            if gone:
+                del self._running[berth]
+                self._backend.leave(berth)
+        if self._auto_step:
+            self._start_collector()
+
+    def refuse(self, why: str) -> None:
+        """Let no further step begin."""
+        self._refusal = why
+
     # ------------------------------------------------------------------------------------------------------- files
 
     def save(self, path: str | os.PathLike[str], backend: str) -> None:
         """Write the plans of the first berth's lanes; see `save_plans`."""
         plans = [
-            (lane, key, plan)
+            (lane, entry.key, entry.plan)
             for lane, controller in enumerate(self._controllers(0))
-            for key, plan in controller.in_use()
+            for entry in controller.in_use()
         ]
         contextvars.Context().run(save_plans, path, plans, backend, self._alignment)
 
@@ -217,9 +264,31 @@ class Lanes:
             plans=sum(controller.plans for controller in controllers),
             reoptimizations=sum(controller.reoptimizations for controller in controllers),
             reserved_bytes=counters["arena_bytes"] + counters["upstream_bytes"],
-            lower_bound=sum(c.latest.placement.lower_bound for c in controllers if c.latest is not None),
+            lower_bound=sum(controller.lower_bound for controller in controllers),
             **{name: counters[name] for name in _PASSED_ON},
         )
+
+    def report(self) -> dict[str, Any]:
+        """Return what fills the memory, and why requests were not replayed; see `Pool.report`."""
+        return contextvars.Context().run(self._diagnosis.report, self.stats(), self._in_use(), self._key())
+
+    def diagnose(self, error: BaseException) -> None:
+        """Have an error that a failure in this thread's step has caused say what the request found."""
+        contextvars.Context().run(self._diagnosis.explain, error, self._in_use(), self._key())
+
+    def _in_use(self) -> list[InUse]:
+        return [
+            InUse(lane, entry.key, entry.tag, entry.plan)
+            for berth, controllers in enumerate(self._berths)
+            for lane, controller in zip(self._backend.lanes_of(berth), controllers, strict=False)
+            for entry in controller.in_use()
+        ]
+
+    def _key(self) -> Hashable:
+        """Return the key of this thread's step, or of its last one."""
+        berth = self._backend.situation()["berth"]
+        controllers = self._berths[berth] if berth < len(self._berths) else []
+        return controllers[0].key if controllers else None
 
 
 _PASSED_ON = (
@@ -269,3 +338,9 @@ class BerthBackend(Backend, Protocol):
 
     def counters(self) -> dict[str, Any]:
         """Return the counters of all lanes."""
+
+    def situation(self) -> dict[str, Any]:
+        """Return what fills the memory, as this thread sees it."""
+
+    def failure(self) -> dict[str, Any] | None:
+        """Return the last request that upstream had no memory for, and what it found; None where there is none."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
 from typing import Any
 
 from ..errors import PoolError
 from ..profiler import _recorder
 from ..profiler.numpy_recorder import default_handler
 from ._core import HostPool
+from .forking import watch
 from .lanes import Lanes
 from .pool import Pool
 
@@ -45,7 +47,8 @@ class NumpyPool(Pool):
     Raises
     ------
     PoolError
-        `warmup` is negative; a thread enters the pool twice; a step begins within a step.
+        `warmup` is negative; a thread enters the pool twice, or leaves it where it does not serve; a step begins within
+        a step.
     UnknownSolverError
         There is no such solver.
 
@@ -84,6 +87,7 @@ class NumpyPool(Pool):
             max_plans=max_plans,
         )
         self._entered = threading.local()  # NumPy's handler before, of each thread that is in the pool
+        watch(self)
 
     def __enter__(self) -> NumpyPool:
         if hasattr(self._entered, "outer"):
@@ -91,16 +95,31 @@ class NumpyPool(Pool):
         self._entered.outer = _recorder.set_handler(self._host.handler)
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, MemoryError):
+            self._only.diagnose(error)
+        if not (hasattr(self._entered, "outer") and self._serves_here()):
+            raise PoolError(
+                "this pool does not serve here: leave it in the thread or task that entered it, "
+                "and leave pools that were entered after it first"
+            )
         _recorder.set_handler(self._entered.outer)
         del self._entered.outer
 
     def serving(self) -> AbstractContextManager[Any]:
         """Return a context manager in which the pool serves this thread: itself, or nothing where it is entered."""
-        return nullcontext() if _recorder.current_handler() is self._host.handler else self
+        return nullcontext() if self._serves_here() else self
+
+    def _serves_here(self) -> bool:
+        return _recorder.current_handler() is self._host.handler
 
     def _lanes(self) -> Lanes:
         return self._only
+
+    def _all_lanes(self) -> list[Lanes]:
+        return [self._only]
 
     def _backend(self) -> str:
         return "numpy"

@@ -6,11 +6,12 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from ..profiler import Profile
 from .lanes import Lanes
 from .plan import Plan
+from .report import report_text
 from .stats import Stats
 from .step import Step, interrupt
 
@@ -27,12 +28,20 @@ class Pool(ABC):
         """Return what decides for this thread's current device."""
 
     @abstractmethod
+    def _all_lanes(self) -> list[Lanes]:
+        """Return what decides for each of the pool's devices."""
+
+    @abstractmethod
     def _backend(self) -> str:
         """Say what plans are made for: a plan file for something else is refused."""
 
     @abstractmethod
     def serving(self) -> AbstractContextManager[Any]:
         """Return a context manager in which the pool serves this thread, whether it did before or not."""
+
+    def _begin_anew(self) -> None:
+        for lanes in self._all_lanes():
+            lanes.begin_anew()
 
     def step(self, key: Hashable = None) -> Step:
         """Return a context manager around one step, the code that repeats, on the current device.
@@ -95,6 +104,38 @@ class Pool(ABC):
     def stats(self) -> Stats:
         """A snapshot of the counts on the current device."""
         return self._lanes().stats()
+
+    @overload
+    def report(self, *, as_dict: Literal[False] = False) -> str: ...
+
+    @overload
+    def report(self, *, as_dict: Literal[True]) -> dict[str, Any]: ...
+
+    def report(self, *, as_dict: bool = False) -> str | dict[str, Any]:
+        """Say what fills the memory, why requests were not replayed, and what to do about it; on the current device.
+
+        Steps are counted from 1, the requests of a step from 0.
+
+        Parameters
+        ----------
+        as_dict
+            The same as a dict (bytes, counts) instead of text:
+
+            - ``step``: this thread's: its number, whether it is running, its key, the requests so far, and those in its
+              plan;
+            - ``live_bytes``, ``planned_bytes`` (what the largest plan needs), ``reserved_bytes`` (``arena_bytes`` and
+              ``upstream_bytes``), ``lower_bound`` (of the largest plan), ``fragmentation`` (arena / lower bound - 1);
+              ``peak_live_bytes`` and ``peak_reserved_bytes``;
+            - ``replayed``, ``guests``, ``upstream``; ``reasons``: name to ``requests``, ``why`` and ``action``;
+            - ``largest``: the largest live blocks, each with its ``size``, ``stream``, ``place`` (``planned``, ``late``
+              (guests, too), ``upstream``, or ``held`` for other streams), ``age`` (steps since its birth, -1: outside
+              of all steps), ``request`` (its number on its stream in that step), and, where planned, ``due``: at which
+              request it is to be free, which is the next step's if it is ``wrapped``;
+            - ``plans``: ``key``, ``requests``, ``arena_bytes``, ``lower_bound``;
+            - ``failure``: the text on the last request that upstream had no memory for, or None.
+        """
+        data = self._lanes().report()
+        return data if as_dict else report_text(data)
 
     def profile(self) -> Profile:
         """Return the profile of the last planned step.

@@ -27,6 +27,8 @@ class Step:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if isinstance(error, MemoryError):
+            self._lanes.diagnose(error)
         self._lanes.end_step(self._berth, failed=kind is not None)
 
 

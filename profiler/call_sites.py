@@ -29,4 +29,6 @@ def call_sites() -> CallSites:
     return CallSites(is_user_code)
 
 
-_OWN_FOLDERS = tuple(os.path.join(_OWN, name, "") for name in ("stowplan", "profiler", "allocator", "packing"))
+_OWN_FOLDERS = tuple(
+    os.path.join(_OWN, name, "") for name in ("stowplan", "profiler", "allocator", "packing")
+)

@@ -22,7 +22,9 @@ class Recorder(ABC):
         self._log: StepLog | None = None
         self._profile: Profile | None = None
         self._sites: CallSites | None = None
-        self._site = self._site_before = np.empty(0, dtype=np.int32)  # of each request of a step and of the one before
+        self._site = self._site_before = np.empty(
+            0, dtype=np.int32
+        )  # of each request of a step and of the one before
 
     @abstractmethod
     def _begin_step(self) -> bool:
@@ -55,7 +57,7 @@ class Recorder(ABC):
             raise ProfileError("no profile yet: no two consecutive steps asked for the same blocks")
         return self._profile
 
-    def _look_for_profile(self) -> None:
+    def _look_for_profile(self) -> None:  # noqa: B027 (most recorders find no steps)
         """Make the profile of steps that were found, if any."""
 
     def _begin(self) -> None:

@@ -151,6 +151,48 @@ void Lanes::reset_peaks() {
   counters.peak_reserved_bytes = counters.arena_bytes + counters.upstream_bytes;
 }
 
+// --------------------------------------------------------------------------------------------------- diagnosis
+
+// The berth of the thread's step, or of its last one, or the first.
+BerthNumber Lanes::berth_for(ThreadId thread) const {
+  if (const auto running = berth_of(thread)) return *running;
+  for (std::size_t i = 0; i < berths_.size(); ++i) {
+    if (berths_[i].last_thread == thread) return static_cast<BerthNumber>(i);
+  }
+  return 0;
+}
+
+Situation Lanes::situation(ThreadId thread) const {
+  Situation now;
+  now.berth = berth_for(thread);
+  const Berth& berth = berths_[now.berth];
+  now.in_step = berth.thread == thread;
+  now.step = berth.steps + (berth.thread == 0 ? 1 : 0);
+  for (const LaneNumber number : berth.lanes) {
+    now.requests += lanes_[number]->replay.requests();
+    now.planned_requests += lanes_[number]->replay.planned_requests();
+  }
+  now.live_bytes = counters().live_bytes;
+  now.upstream_bytes = counters().upstream_bytes;
+  now.arena_bytes = counters().arena_bytes;
+  for (BlockId id = 0; id < shared_.blocks.extent(); ++id) {
+    const Block& block = shared_.blocks[id];
+    const bool unanswered = block.where == Where::upstream && block.address == 0;
+    if (block.where == Where::nowhere || unanswered) continue;
+    now.largest.offer(block.lane->describe(block));
+  }
+  return now;
+}
+
+void Lanes::note_failure(BlockId id, ThreadId thread) {
+  const Block& block = shared_.blocks[id];
+  ++failure_.number;
+  failure_.asked = block.lane->describe(block);
+  failure_.found = situation(thread);
+  failure_.found.live_bytes -= block.size;
+  failure_.found.upstream_bytes -= block.size;
+}
+
 // -------------------------------------------------------------------------------------------------- invariants
 
 std::vector<BlockId> Lanes::live_blocks() const {

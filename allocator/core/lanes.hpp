@@ -53,8 +53,14 @@ class Lanes {
     if (kDebug) assert_invariants();
     return grant;
   }
-  void adopt(BlockId id, std::uintptr_t address) { shared_.blocks[id].address = address; }
-  void cancel(BlockId id) { release(id); }
+  void adopt(BlockId id, std::uintptr_t address) {
+    shared_.blocks[id].address = address;
+    shared_.counters.note_peaks();
+  }
+  void cancel(BlockId id) {
+    note_failure(id, profiler::current_thread());
+    release(id);
+  }
   bool release(BlockId id) {
     const bool upstream = of(id).release(id);
     if (kDebug) assert_invariants();
@@ -94,6 +100,11 @@ class Lanes {
   const Counters& counters() const { return shared_.counters; }
   void reset_peaks();
 
+  // What fills the memory, as a thread sees it; the last request that upstream had no memory for, and what it found.
+  Situation situation(ThreadId thread) const;
+  void note_failure(BlockId id, ThreadId thread);
+  const Failure& failure() const { return failure_; }
+
   // Every block in the table, for tests and invariants: disjoint address ranges.
   std::vector<BlockId> live_blocks() const;
   Range range_of(BlockId id) const { return lanes_.front()->replay.range_of(id); }
@@ -125,7 +136,8 @@ class Lanes {
   Lane* lane_of(Berth& berth, Stream stream);
   LaneNumber next_to_take_over(const Berth& berth, const std::vector<LaneNumber>& taken) const;
   void forget_last() { last_thread_ = 0; }
-  Replay& of(BlockId id) { return lanes_[shared_.blocks[id].lane]->replay; }
+  BerthNumber berth_for(ThreadId thread) const;
+  Replay& of(BlockId id) { return *shared_.blocks[id].lane; }
 
   static constexpr LaneNumber kNoLane = UINT16_MAX;
 
@@ -134,6 +146,7 @@ class Lanes {
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<Berth> berths_;
   std::size_t steps_running_ = 0;
+  Failure failure_;
 
   // The last request's lane, as long as its step is running and not interrupted. No thread is 0.
   Replay* last_ = nullptr;

@@ -99,6 +99,15 @@ class LockedLanes {
   Counters counters() {
     return locked([&] { return lanes_.counters(); });
   }
+  Situation situation() {
+    return locked([&] { return lanes_.situation(profiler::current_thread()); });
+  }
+  void note_failure(BlockId id) {
+    locked([&] { lanes_.note_failure(id, profiler::current_thread()); });
+  }
+  Failure failure() {
+    return locked([&] { return lanes_.failure(); });
+  }
   void reset_peaks() {
     locked([&] { lanes_.reset_peaks(); });
   }

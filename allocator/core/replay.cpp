@@ -24,7 +24,7 @@ Grant Replay::request(Bytes size, Stream stream) {
   Block block;
   block.size = size;
   block.stream = stream;
-  block.lane = lane_;
+  block.lane = this;
   counters_.live_bytes += size;
   block.birth = recorder_.allocate(size, stream);
   Grant grant;
@@ -40,7 +40,7 @@ Grant Replay::request(Bytes size, Stream stream) {
     lost_in_a_row_ = 0;
     grant = serve_planned(k, block);
   }
-  note_peaks();
+  if (grant.address != 0) counters_.note_peaks();  // else adopt() does, if there is memory for it
   return grant;
 }
 
@@ -48,11 +48,9 @@ Grant Replay::pass_upstream(Bytes size, Stream stream, Reason reason) {
   Block block;
   block.size = size;
   block.stream = stream;
-  block.lane = lane_;
+  block.lane = this;
   counters_.live_bytes += size;
-  const Grant grant = send_upstream(block, reason);
-  note_peaks();
-  return grant;
+  return send_upstream(block, reason);
 }
 
 Grant Replay::serve_planned(RequestNumber k, Block& block) {
@@ -91,7 +89,7 @@ bool Replay::take_held(Range r) {
   for (auto at = in_the_way; at != held_.end(); ++at) late_.insert(range_of(*at));
   if (!only_held) return false;
   awaited_.insert(awaited_.end(), in_the_way, held_.end());
-  for (auto at = in_the_way; at != held_.end(); ++at) displace(*at);
+  for (auto at = in_the_way; at != held_.end(); ++at) displace(*at, blocks_[*at]);
   held_.erase(in_the_way, held_.end());
   return true;
 }
@@ -146,16 +144,35 @@ void Replay::find_holes() {
   for (BlockId id = 0; id < blocks_.extent(); ++id) {
     const Block& block = blocks_[id];
     const bool in_arena = block.where == Where::slot || block.where == Where::late;
-    if (in_arena && block.lane == lane_ && in_current_arena(block)) holes_->take(range_of(id));
+    if (in_arena && block.lane == this && in_current_arena(block)) holes_->take(range_of(id));
   }
 }
 
+// Takes a block out of everything but the table; whether it was upstream's.
+inline bool Replay::displace(BlockId id, Block& block) {
+  const Where where = std::exchange(block.where, Where::nowhere);
+  if (where == Where::upstream) {
+    counters_.upstream_bytes -= block.size;
+    return true;
+  }
+  if (where == Where::slot) {
+    in_slot_[block.slot] = kNoBlock;
+  } else {
+    late_.erase(block.address);
+  }
+  --arenas_[block.arena].live;
+  if (holes_ && in_current_arena(block)) holes_->give(range_of(id));
+  return false;
+}
+
 bool Replay::release(BlockId id) {
-  const Block& block = blocks_[id];
+  Block& block = blocks_[id];
   if (block.where == Where::late && recorder_.steps_since(block.birth) > 1) note_stay(block.size);
   recorder_.free(block.birth, block.size);
   counters_.live_bytes -= block.size;
-  return forget(id);
+  const bool upstream = displace(id, block);
+  blocks_.erase(id);
+  return upstream;
 }
 
 // Remembers the last few sizes of blocks that stood in the way of a whole step.
@@ -175,36 +192,17 @@ void Replay::hold(BlockId id, bool may_wait) {
 }
 
 bool Replay::let_go(BlockId id) {
-  if (blocks_[id].where == Where::nowhere) return false;  // awaited
+  Block& block = blocks_[id];
+  if (block.where == Where::nowhere) return false;  // awaited
   held_.erase(std::remove(held_.begin(), held_.end(), id), held_.end());
-  return forget(id);
+  const bool upstream = displace(id, block);
+  blocks_.erase(id);
+  return upstream;
 }
 
 void Replay::drop_awaited() {
   for (const BlockId id : awaited_) blocks_.erase(id);
   awaited_.clear();
-}
-
-// Takes a block out of everything; whether it was upstream's.
-bool Replay::forget(BlockId id) {
-  const bool upstream = blocks_[id].where == Where::upstream;
-  displace(id);
-  blocks_.erase(id);
-  return upstream;
-}
-
-// All of that but the block's number.
-void Replay::displace(BlockId id) {
-  Block& block = blocks_[id];
-  if (block.where == Where::upstream) {
-    counters_.upstream_bytes -= block.size;
-  } else {
-    if (block.where == Where::slot) in_slot_[block.slot] = kNoBlock;
-    if (block.where == Where::late) late_.erase(block.address);
-    --arenas_[block.arena].live;
-    if (holes_ && in_current_arena(block)) holes_->give(range_of(id));
-  }
-  block.where = Where::nowhere;
 }
 
 // ------------------------------------------------------------------------------------------- keeping in step
@@ -395,7 +393,7 @@ void Replay::reserve(std::uintptr_t base, Bytes size) {
     held_.clear();  // of another arena now: late to nobody who asks
   }
   holes_.reset();
-  note_peaks();
+  counters_.note_peaks();
 }
 
 bool Replay::retire_idle_arena() {
@@ -426,10 +424,20 @@ bool Replay::has_retired_arenas() const {
   return std::any_of(arenas_.begin(), arenas_.end() - 1, [](const Arena& arena) { return arena.base != 0; });
 }
 
-void Replay::note_peaks() {
-  counters_.peak_live_bytes = std::max(counters_.peak_live_bytes, counters_.live_bytes);
-  counters_.peak_reserved_bytes =
-      std::max(counters_.peak_reserved_bytes, counters_.arena_bytes + counters_.upstream_bytes);
+// --------------------------------------------------------------------------------------------------- diagnosis
+
+LiveBlock Replay::describe(const Block& block) const {
+  LiveBlock described{block.size, block.stream, recorder_.age(block.birth), block.birth.request, lane_};
+  if (block.held) {
+    described.place = Place::held;
+  } else if (block.where == Where::late) {
+    described.place = Place::late;
+  } else if (block.where == Where::slot) {
+    described.place = Place::planned;
+    described.slot = block.slot;
+    described.tag = plan_->tag;
+  }
+  return described;
 }
 
 // -------------------------------------------------------------------------------------------------- invariants
@@ -444,7 +452,7 @@ void Replay::assert_invariants() const {
   std::size_t late = 0;
   for (BlockId id = 0; id < blocks_.extent(); ++id) {
     const Block& block = blocks_[id];
-    if (block.lane != lane_ || block.where == Where::nowhere || block.where == Where::upstream) continue;
+    if (block.lane != this || block.where == Where::nowhere || block.where == Where::upstream) continue;
     const Arena& arena = arenas_[block.arena];
     ++live_in[block.arena];
     require(arena.base <= block.address && range_of(id).end <= arena.base + static_cast<std::uintptr_t>(arena.size),

@@ -48,6 +48,7 @@
 // Not synchronized: the owner holds a lock.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -56,6 +57,7 @@
 #include <vector>
 
 #include "block_table.hpp"
+#include "diagnosis.hpp"
 #include "holes.hpp"
 #include "host_memory.hpp"
 #include "plan.hpp"
@@ -104,11 +106,16 @@ struct Counters {
   Bytes upstream_bytes = 0;  // of which upstream serves
   Bytes arena_bytes = 0;     // all arenas, retired ones too
   Bytes peak_reserved_bytes = 0;
+
+  void note_peaks() {
+    peak_live_bytes = std::max(peak_live_bytes, live_bytes);
+    peak_reserved_bytes = std::max(peak_reserved_bytes, arena_bytes + upstream_bytes);
+  }
 };
 
 enum class Where : std::uint8_t { nowhere, upstream, slot, late };
 
-using LaneNumber = std::uint16_t;
+class Replay;
 
 struct Block {
   std::uintptr_t address = 0;
@@ -118,7 +125,7 @@ struct Block {
   profiler::Birth birth;
   RequestNumber slot = kNoRequest;
   std::uint32_t arena = 0;
-  LaneNumber lane = 0;
+  Replay* lane = nullptr;  // that it came from
   Where where = Where::nowhere;
   bool held = false;  // free, but for other streams that may still use it
 };
@@ -147,7 +154,7 @@ class Replay {
   static constexpr int kHoleTries = 8;
   static constexpr std::size_t kStayed = 16;
 
-  // `unit`: bytes to which guests are rounded up and aligned, relative to the arena. `lane`: what its blocks bear.
+  // `unit`: bytes to which guests are rounded up and aligned, relative to the arena. `lane`: its number among the lanes.
   Replay(Bytes unit, Shared& shared, LaneNumber lane);
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
@@ -184,6 +191,10 @@ class Replay {
   // Bases of retired arenas in which nothing lives any more; the caller gives them back.
   std::vector<std::uintptr_t> take_dead_arenas();
 
+  // For reports.
+  LiveBlock describe(const Block& block) const;
+  std::uint32_t requests() const { return recorder_.requests(); }  // of the step so far
+  std::size_t planned_requests() const { return plan_ == nullptr ? 0 : plan_->size(); }
   // For steps that are found (auto_lanes.hpp).
   const StepRecorder& recorder() const { return recorder_; }
 
@@ -224,10 +235,8 @@ class Replay {
   void process_due(RequestNumber k);
   void make_late(BlockId id);
   bool take_held(Range r);
-  bool forget(BlockId id);
-  void displace(BlockId id);
+  bool displace(BlockId id, Block& block);
   void note_stay(Bytes size);
-  void note_peaks();
   StepOutcome leave_plan();
 
   StepRecorder recorder_;

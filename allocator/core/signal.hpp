@@ -1,36 +1,42 @@
 // Wakes the thread that waits for it, or that will.
+//
+// A semaphore, because it has no owner and knows no waiters: a fork may come at any moment, and in the child neither a
+// mutex that the waiting thread held nor a condition variable that remembers it could be used.
 #pragma once
 
-#include <condition_variable>
-#include <mutex>
+#include <semaphore.h>
+
+#include <atomic>
+#include <cerrno>
 
 namespace stowplan::allocator {
 
 class Signal {
  public:
-  void give() { change(given_); }
-  void close() { change(closed_); }
+  Signal() { sem_init(&semaphore_, 0, 0); }
+  ~Signal() { sem_destroy(&semaphore_); }
+  Signal(const Signal&) = delete;
+  Signal& operator=(const Signal&) = delete;
+
+  void give() {
+    if (!given_.exchange(true)) sem_post(&semaphore_);
+  }
+  void close() {
+    closed_ = true;
+    sem_post(&semaphore_);
+  }
   // Waits until it was given since the last time; false where it was closed.
   bool wait() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [this] { return given_ || closed_; });
+    while (sem_wait(&semaphore_) != 0 && errno == EINTR) {
+    }
     given_ = false;
     return !closed_;
   }
 
  private:
-  void change(bool& what) {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      what = true;
-    }
-    changed_.notify_one();
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool given_ = false;
-  bool closed_ = false;
+  sem_t semaphore_;
+  std::atomic<bool> given_{false};
+  std::atomic<bool> closed_{false};
 };
 
 }  // namespace stowplan::allocator

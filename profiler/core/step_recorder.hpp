@@ -117,6 +117,9 @@ class StepRecorder {
     }
   }
 
+  // Steps since a birth; -1 where it was outside of all steps.
+  std::int64_t age(Birth birth) const { return birth.step == 0 ? -1 : std::int64_t{step_} - birth.step; }
+
   // Whether these are the running step's requests so far.
   bool has_requested(const std::vector<Bytes>& sizes) const {
     return !truncated_ && requests_.size() <= sizes.size() &&

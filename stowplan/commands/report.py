@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
 
-from ._options import OutputFile
+from ._options import OutputFile, alignment_option, json_option, profile_argument, solver_option
 
 _PICTURES = (".png", ".svg")
 
 
 @click.command(epilog="Example: stowplan report step.profile -o report.html")
-@click.argument("profile", type=click.Path(path_type=Path))
+@profile_argument
 @click.option(
     "-o",
     "--output",
@@ -22,9 +23,19 @@ _PICTURES = (".png", ".svg")
     help="The page (.html), or a picture of the plan (.png, .svg).",
 )
 @click.option("--title", help="First line; else the name of the file.")
-@click.option("--solver", default="auto", show_default=True, help="Places the blocks.")
+@solver_option
+@alignment_option
 @click.option("--device", type=click.IntRange(min=0), help="Which device, where PROFILE holds several.")
-def report(profile: Path, output: Path, title: str | None, solver: str, device: int | None) -> None:
+@json_option
+def report(
+    profile: Path,
+    output: Path,
+    title: str | None,
+    solver: str,
+    alignment: int,
+    device: int | None,
+    as_json: bool,
+) -> None:
     """Show the memory of a step: PROFILE, or a trace that `stowplan convert` reads.
 
     The page is one file that needs no network: the plan beside CuPy's pool on the same requests, live bytes, who is
@@ -49,10 +60,14 @@ def report(profile: Path, output: Path, title: str | None, solver: str, device: 
         from ..allocator.plan import make_plan
         from ..plot import save_placement
 
-        plan = make_plan(step, alignment=512, planner=solver)
+        plan = make_plan(step, alignment=alignment, planner=solver)
         save_placement(output, plan.problem, plan.placement, title=title)
     else:
         from ..report import save_report
 
-        plan = save_report(output, step, title=title, solver=solver)
-    click.echo(f"{output}: {len(plan.rows):,} planned blocks, arena {plan.arena_bytes:,} bytes")
+        plan = save_report(output, step, title=title, solver=solver, alignment=alignment)
+    if as_json:
+        figures = {"output": str(output), "blocks": len(plan.rows), "arena": plan.arena_bytes}
+        click.echo(json.dumps({**figures, "lower_bound": plan.placement.lower_bound}))
+    else:
+        click.echo(f"{output}: {len(plan.rows):,} planned blocks, arena {plan.arena_bytes:,} bytes")

@@ -20,14 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ..allocator.plan import Plan
-from ..packing.pools import CupyPoolModel, requests
+from ..packing.pools import CupyPoolModel, replay, requests
 from ..profiler import Profile
 from ..profiler.profile import UNKNOWN_SITE
 from ..units import human_bytes
 
 IntArray = npt.NDArray[np.int64]
-
-_STEPS = 3  # of the model; by the third it repeats itself
 
 
 @dataclass(frozen=True)
@@ -83,23 +81,16 @@ def plan_map(plan: Plan) -> AddressMap:
 
 def pool_map(plan: Plan) -> AddressMap:
     """Return the address map of CuPy's pool, as the model keeps it, on the requests that a plan serves."""
+    step = requests(plan.problem)
     pool = _AddressedPool()
-    before = np.zeros(len(plan.rows), dtype=np.int64)
-    address = before.copy()
-    block, allocate, _ = requests(plan.problem)
-    size = plan.problem.size.tolist()
-    script = list(zip(block.tolist(), allocate.tolist(), strict=True))
-    live: dict[int, int] = {}
-    for _ in range(_STEPS):
-        before[:] = address
-        for i, wanted in script:
-            if wanted:
-                live[i] = pool.malloc(size[i])
-                address[i] = pool.address
-            elif i in live:
-                pool.free(live.pop(i))
+    replay(step, pool)
+    block = step.block[step.allocate]
+    # Of the last step and of the one before, each block's address.
+    addresses = np.array(pool.addresses[-2 * len(block) :], dtype=np.int64).reshape(2, -1)
+    now, before = np.zeros((2, len(plan.rows)), dtype=np.int64)
+    before[block], now[block] = addresses
     row, start, end, second = _pieces(plan)
-    return AddressMap(row, start, end, np.where(second, before[row], address[row]), pool.peak_reserved)
+    return AddressMap(row, start, end, np.where(second, before[row], now[row]), pool.peak_reserved)
 
 
 def top_sites(plan: Plan, peak_tick: int) -> tuple[list[Site], IntArray]:
@@ -150,7 +141,7 @@ class _AddressedPool(CupyPoolModel):
 
     def __init__(self) -> None:
         super().__init__()
-        self.address = 0  # of the block that was handed out last
+        self.addresses: list[int] = []  # of every block, in the order of the requests
         self._base: dict[
             int, int
         ] = {}  # by the identity of a reservation's first chunk, which stays the same
@@ -163,7 +154,7 @@ class _AddressedPool(CupyPoolModel):
         while chunk is not None and chunk.before is not None:
             chunk = chunk.before
             below += chunk.size
-        self.address = self._base.setdefault(id(chunk), top) + below
+        self.addresses.append(self._base.setdefault(id(chunk), top) + below)
         return handle
 
 

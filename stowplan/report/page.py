@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from bokeh.models import ColumnDataSource, Plot
 
 _HERE = Path(__file__).parent
-_ALIGNMENT = 512
 _DETAIL = 1000
 _RASTER = (640, 1280)
 _TABLE = 15  # call sites that are listed and have a colour of their own
@@ -48,7 +47,12 @@ def require_bokeh() -> None:
 
 
 def save_report(
-    path: str | os.PathLike[str], profile: Profile, *, title: str = "Memory of a step", solver: str = "auto"
+    path: str | os.PathLike[str],
+    profile: Profile,
+    *,
+    title: str = "Memory of a step",
+    solver: str = "auto",
+    alignment: int = 512,
 ) -> Plan:
     """Write the report of a profile as one HTML file that needs nothing else, atomically.
 
@@ -62,6 +66,8 @@ def save_report(
         First line of the page.
     solver
         Places the blocks.
+    alignment
+        Bytes that the plan aligns them to.
 
     Returns
     -------
@@ -78,7 +84,7 @@ def save_report(
         The file cannot be written. The old one, if any, is untouched.
     """
     require_bokeh()
-    plan = make_plan(profile, alignment=_ALIGNMENT, planner=solver)
+    plan = make_plan(profile, alignment=alignment, planner=solver)
     text = _page(plan, title)
     with atomic_write(path) as file:
         file.write(text.encode())
@@ -286,7 +292,7 @@ class _Plots:
             dh=extent[1],
             color_mapper=mapper,
             name=f"{name}_image",
-            level="underlay",
+            level="glyph",
         )
 
     def _plot(self, **options: Any) -> Any:
@@ -300,6 +306,7 @@ class _Plots:
             min_width=300,
             min_border_left=70,
             lod_threshold=None,
+            border_fill_color=None,  # the page's shows; painted once, a colour would leave a line at the edges
             **options,
         )
         plot.toolbar.logo = None

@@ -199,7 +199,7 @@ const stowplan = (() => {
     const { paper, ink, soft, line } = THEMES[name];
     document.documentElement.dataset.theme = name;
     for (const plot of plots) {
-      plot.setv({ background_fill_color: paper, border_fill_color: paper, outline_line_color: line });
+      plot.setv({ background_fill_color: paper, outline_line_color: line });
       for (const part of [...plot.left, ...plot.below, ...plot.center]) {
         if (part.type.endsWith("Axis"))
           part.setv({

@@ -137,7 +137,7 @@ def test_a_marked_step_ends_the_search() -> None:
     assert marked.steps == found.steps + 1 + 6  # the one that was running ends, too
     assert marked.replayed > found.replayed
     assert (stats.steps, stats.replayed) == (marked.steps, marked.replayed)  # nobody looks for steps any more
-    assert {key for key, _ in pool._only._all()[0].in_use()} == {None, "marked"}
+    assert {entry.key for entry in pool._only._all()[0].in_use()} == {None, "marked"}
 
 
 def test_interrupted_parts_are_not_looked_at() -> None:

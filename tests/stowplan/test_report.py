@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from stowplan.allocator.plan import make_plan
 from stowplan.cli import main
-from stowplan.packing.pools import CupyPoolModel, replay
+from stowplan.packing.pools import CupyPoolModel, replay, requests
 from stowplan.profiler import ESCAPED, Profile
 from stowplan.report.figures import AddressMap, alive_at, plan_map, pool_map, raster, top_sites
 
@@ -65,9 +66,7 @@ def test_pieces_do_not_overlap_and_cover_every_lifetime(profile: Profile) -> Non
 @settings(max_examples=60)
 def test_the_pool_reserves_what_the_model_says(profile: Profile) -> None:
     plan = make_plan(profile, alignment=512)
-    model = CupyPoolModel()
-    replay(model, plan.problem)
-    assert pool_map(plan).reserved == model.peak_reserved
+    assert pool_map(plan).reserved == replay(requests(plan.problem), CupyPoolModel()).reserved_peak
 
 
 @given(profiles())
@@ -134,6 +133,19 @@ def test_a_picture_instead_of_a_page(saved: Path, tmp_path: Path, suffix: str, h
     picture = tmp_path / f"plan{suffix}"
     assert report(saved, "-o", picture).exit_code == 0
     assert picture.read_bytes().startswith(head)
+
+
+def test_figures_for_programs(saved: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    output = tmp_path / "plan.svg"
+    figures = json.loads(report(saved, "-o", output, "--json", "--alignment", 64).output)
+    plan = make_plan(PROFILE, alignment=64)
+    assert figures == {
+        "output": str(output),
+        "blocks": 3,
+        "arena": plan.arena_bytes,
+        "lower_bound": plan.placement.lower_bound,
+    }
 
 
 def test_bad_input_writes_nothing(saved: Path, tmp_path: Path) -> None:
