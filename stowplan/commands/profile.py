@@ -71,6 +71,7 @@ def profile(
     path = Path(Path(script).stem + ".profile") if output is None else output
     step.save(path)
     click.echo(
-        f"stowplan: {what}: {len(step):,} blocks, live peak {step.live_peak:,} bytes; written to {path}", err=True
+        f"stowplan: {what}: {len(step):,} blocks, live peak {step.live_peak:,} bytes; written to {path}",
+        err=True,
     )
     raise click.exceptions.Exit(status)
