@@ -242,7 +242,8 @@ class Controller:
         if record is None and (clean or not usable):
             return
         log = StepLog(events)
-        dropped = clean and not len(events)  # it ended before the record was there, which wants its log
+        # One that was found may have ended before the record was there, which wants its log.
+        dropped = self._auto_step and clean and not len(events)
         if record is not None and complete and not dropped:
             self._learn(record, log)
             if record.key == self.key and record.log.equals(log):
