@@ -160,7 +160,9 @@ class Controller:
     ) -> None:
         self._warmup = _count("warmup", warmup, 0, "a number of steps")
         self._auto_step = auto_step
-        self._overlaps = False  # the last plan leaves blocks out that may find room in two steps taken for one
+        self._overlaps = (
+            False  # the last plan leaves blocks out that may find room in two steps taken for one
+        )
         if auto_step:
             self._warmup = 0
         if planner != "auto":

@@ -1,9 +1,9 @@
-"""Three programs that know nothing of stowplan, profiled and run through the pool: ``python -m experiments.unannotated``.
+"""Three programs that know nothing of stowplan, profiled and run: ``python -m experiments.unannotated``.
 
 A Chainer training example, a solver of the wave equation and a scikit-image pipeline (`experiments/scripts`) run three
-times each: by themselves, under ``stowplan profile``, and under ``stowplan run``. Shown: the step that was found, the share of
-requests that the plan served once there was one, whether the program printed the same, and its minor page faults without
-and with the pool. Exit status 1 where a program printed something else.
+times each: by themselves, under ``stowplan profile``, and under ``stowplan run``. Shown: the step that was found, the
+share of requests that the plan served once there was one, whether the program printed the same, and its minor page
+faults without and with the pool. Exit status 1 where a program printed something else.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ def measure(name: str, arguments: tuple[str, ...] = ()) -> Row:
     """Run a program the three ways."""
     script = str(SCRIPTS / f"{name}.py")
     with tempfile.TemporaryDirectory() as folder:
-        plain, stats, step = (str(Path(folder) / file) for file in ("plain.json", "stats.json", "step.profile"))
+        plain, stats, step = (
+            str(Path(folder) / file) for file in ("plain.json", "stats.json", "step.profile")
+        )
         outputs = [
             _output("-c", _PLAIN, script, plain, *arguments),
             _output("-m", "stowplan", "profile", "-o", step, script, *arguments),
@@ -89,7 +91,9 @@ def measure(name: str, arguments: tuple[str, ...] = ()) -> Row:
 
 
 def _output(*arguments: str) -> bytes:
-    return subprocess.run([sys.executable, "-W", "ignore", *arguments], stdout=subprocess.PIPE, check=True).stdout
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", *arguments], stdout=subprocess.PIPE, check=True
+    ).stdout
 
 
 @click.command()
@@ -98,7 +102,14 @@ def main() -> None:
     rows = [measure(name) for name in track(NAMES, "running", console=Console(stderr=True))]
     table = Table(title="Programs that know nothing of stowplan")
     table.add_column("program")
-    for column in ("blocks in its step", "call sites", "served from the plan", "same output", "page faults", "with the pool"):
+    for column in (
+        "blocks in its step",
+        "call sites",
+        "served from the plan",
+        "same output",
+        "page faults",
+        "with the pool",
+    ):
         table.add_column(column, justify="right")
     for row in rows:
         faults = (f"{row.faults:,}", f"{row.faults_with_pool:,}")

@@ -99,6 +99,7 @@ def planning_options(command: F) -> F:
         command = option(command)
     return command
 
+
 SCRIPT_CONTEXT = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 """Of a command that runs a script: all that follows the script's name is the script's."""
 

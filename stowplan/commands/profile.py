@@ -30,7 +30,7 @@ from .run import prepare
 @click.option(
     "--small",
     type=click.IntRange(min=0),
-    default=512,
+    default=1033,
     show_default=True,
     help="Requests below this many bytes are left out.",
 )
@@ -71,6 +71,7 @@ def profile(
     path = Path(Path(script).stem + ".profile") if output is None else output
     step.save(path)
     click.echo(
-        f"stowplan: {what}: {len(step):,} blocks, live peak {step.live_peak:,} bytes; written to {path}", err=True
+        f"stowplan: {what}: {len(step):,} blocks, live peak {step.live_peak:,} bytes; written to {path}",
+        err=True,
     )
     raise click.exceptions.Exit(status)
