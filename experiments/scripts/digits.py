@@ -26,9 +26,9 @@ class MLP(chainer.Chain):
 def main(epochs):
     np.random.seed(0)
     data = np.random.default_rng(0)
-    images = data.random((1000, 784), dtype=np.float32)
+    images = data.random((500, 784), dtype=np.float32)
     digits = chainer.datasets.TupleDataset(images, data.integers(0, 10, len(images), dtype=np.int32))
-    model = L.Classifier(MLP(1000, 10))
+    model = L.Classifier(MLP(3000, 10))
     optimizer = chainer.optimizers.Adam()
     optimizer.setup(model)
     iterator = chainer.iterators.SerialIterator(digits, 100)
