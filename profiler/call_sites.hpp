@@ -2,6 +2,7 @@
 #pragma once
 
 #include <Python.h>
+#include <frameobject.h>  // until Python 3.10 not part of the former
 
 namespace stowplan::profiler {
 
