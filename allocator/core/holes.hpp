@@ -61,6 +61,14 @@ class Holes {
     return 0;
   }
 
+  // The highest address at which `size` bytes are free, or 0 where the `tries` highest holes are too small.
+  std::uintptr_t highest(std::uintptr_t size, int tries) const {
+    for (auto at = by_address_.rbegin(); at != by_address_.rend() && tries > 0; ++at, --tries) {
+      if (at->second - at->first >= size) return at->second - size;
+    }
+    return 0;
+  }
+
   std::size_t size() const { return by_address_.size(); }
 
  private:

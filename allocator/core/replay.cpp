@@ -37,6 +37,7 @@ Grant Replay::request(Bytes size, Stream stream, ThreadId thread) {
   block.size = size;
   block.stream = stream;
   counters_.live_bytes += size;
+  located_ = kNoRequest;
   Grant grant;
   if (!recorder_.in_step()) {
     grant = send_upstream(block, Reason::outside);
@@ -48,10 +49,12 @@ Grant Replay::request(Bytes size, Stream stream, ThreadId thread) {
     block.birth = recorder_.allocate(size, stream);
     if (plan_ == nullptr) {
       grant = invite(block, Reason::no_plan);
-    } else if (const RequestNumber k = align(size); k == kNoRequest) {
+    } else if (const RequestNumber k = align(size); block.located = located_, k == kNoRequest) {
       clean_ = false;
-      ++unknown_;
-      ++lost_in_a_row_;
+      if (located_ == kNoRequest) {
+        ++unknown_;
+        ++lost_in_a_row_;
+      }
       grant = invite(block, Reason::mismatch);
     } else {
       lost_in_a_row_ = 0;
@@ -105,8 +108,14 @@ Grant Replay::invite(Block& block, Reason reason) {
   if (!holes_) find_holes();
   const Bytes capacity = (std::max<Bytes>(block.size, 1) + unit_ - 1) / unit_ * unit_;
   const bool anywhere = plan_ == nullptr || lost_in_a_row_ >= kLost || given_up();
-  const std::uintptr_t address = holes_->best_fit(static_cast<std::uintptr_t>(capacity), kHoleTries,
-                                                  [&](Range r) { return anywhere || !wanted_soon(r); });
+  const auto bytes = static_cast<std::uintptr_t>(capacity);
+  std::uintptr_t address = 0;
+  if (!anywhere && block.located != kNoRequest && plan_->lasting[block.located]) {
+    address = holes_->highest(bytes, kHoleTries);
+  }
+  if (address == 0) {
+    address = holes_->best_fit(bytes, kHoleTries, [&](Range r) { return anywhere || !wanted_soon(r); });
+  }
   if (address == 0) return send_upstream(block, reason);
   block.address = address;
   block.capacity = capacity;
@@ -150,6 +159,9 @@ void Replay::cancel(BlockId id) { release(id); }
 bool Replay::release(BlockId id) {
   const Block block = blocks_[id];
   recorder_.free(block.birth);
+  if (plan_ != nullptr && plan_->merged() && recorder_.is_current(block.birth)) {
+    tracker_.freed(*plan_, block.located, recorder_.requests() - block.birth.request);
+  }
   counters_.live_bytes -= block.size;
   if (block.where == Where::upstream) {
     counters_.upstream_bytes -= block.size;
@@ -170,6 +182,7 @@ bool Replay::release(BlockId id) {
 // The plan's request that this one is, or kNoRequest. Moves the cursor past it.
 RequestNumber Replay::align(Bytes size) {
   if (given_up()) return kNoRequest;
+  if (plan_->merged()) return track(size);
   if (!equals(cursor_, size)) {
     if (!exact_so_far_ || !follow_another(size)) return resynchronize(size);
   }
@@ -178,10 +191,27 @@ RequestNumber Replay::align(Bytes size) {
   return cursor_++;
 }
 
+// The same for a merged plan.
+RequestNumber Replay::track(Bytes size) {
+  located_ = tracker_.locate(*plan_, size);
+  if (located_ == kNoRequest) return kNoRequest;
+  if (located_ < cursor_) {
+    go_back_to(located_);
+  } else {
+    counters_.missing += located_ - cursor_;
+    skip_to(located_);
+  }
+  process_due(cursor_);
+  const RequestNumber k = cursor_++;
+  if (!fits(k, size)) return kNoRequest;
+  if (size < plan_->requested[k]) ++counters_.smaller;
+  return k;
+}
+
 // Whether another plan begins as this step did, and goes on with this request. Then it is followed from here.
 bool Replay::follow_another(Bytes size) {
   for (const PlanPtr& other : others_) {
-    if (cursor_ < other->size() && other->requested[cursor_] == size &&
+    if (!other->merged() && cursor_ < other->size() && other->requested[cursor_] == size &&
         other->prefix[cursor_] == plan_->prefix[cursor_]) {
       follow(other);
       return true;
@@ -193,7 +223,7 @@ bool Replay::follow_another(Bytes size) {
 // At the end of the step: whether another plan is what this step was, from its first request to its last.
 bool Replay::follow_shorter() {
   for (const PlanPtr& other : others_) {
-    if (other->size() == cursor_ && other->prefix[cursor_] == plan_->prefix[cursor_]) {
+    if (!other->merged() && other->size() == cursor_ && other->prefix[cursor_] == plan_->prefix[cursor_]) {
       follow(other);
       return true;
     }
@@ -252,7 +282,16 @@ RequestNumber Replay::realign(Bytes size, Bytes previous, Alignment before) cons
 
 // Passes over requests that are not coming: what was due at them is due all the same.
 void Replay::skip_to(RequestNumber k) {
+  travelled_ += k - cursor_;
   for (; cursor_ < k; ++cursor_) process_due(cursor_);
+}
+
+// What was due between stays late; what sits in the slots between came after k, and the plan does not know of it at k.
+void Replay::go_back_to(RequestNumber k) {
+  travelled_ += cursor_ - k;
+  for (; cursor_ > k; --cursor_) {
+    if (const BlockId id = in_slot_[cursor_ - 1]; id != kNoBlock) make_late(id);
+  }
 }
 
 void Replay::process_due(RequestNumber k) {
@@ -284,10 +323,12 @@ bool Replay::begin_step(ThreadId thread, PlanPtr plan, std::vector<PlanPtr> othe
   unknown_ = 0;
   lost_in_a_row_ = 0;
   holes_.reset();
-  exact_so_far_ = true;
+  exact_so_far_ = plan_ == nullptr || !plan_->merged();
   cursor_ = 0;
+  travelled_ = 0;
+  tracker_.begin();
   alignment_ = Alignment::exact;
-  clean_ = plan_ != nullptr;
+  clean_ = plan_ != nullptr && !plan_->merged();
   recorder_.begin_step();
   return true;
 }

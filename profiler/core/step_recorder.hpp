@@ -93,6 +93,7 @@ class StepRecorder {
   }
 
   bool in_step() const { return in_step_; }
+  bool is_current(Birth birth) const { return birth.step == step_; }
   bool truncated() const { return truncated_; }
   std::uint32_t requests() const { return next_request_; }
   bool timestamps() const { return timestamps_; }
