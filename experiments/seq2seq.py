@@ -22,6 +22,9 @@ from rich.table import Table
 from stowplan import NumpyPool
 from stowplan.compat import enable_chainer
 
+SMALL = 512
+"""Bytes; smaller requests are not planned. With the default, what is planned of an iteration depends on its size."""
+
 
 def train(
     steps: int, batch: int, seed: int, pool: NumpyPool | None
@@ -64,7 +67,7 @@ def train(
 def main(steps: int, batch: int, seed: int) -> None:
     """Train with sentences of 3 to 50 words, and show what the pool made of it."""
     enable_chainer()
-    pool = NumpyPool()
+    pool = NumpyPool(small=SMALL)
     losses, seconds, _ = train(steps, batch, seed, None)
     pooled_losses, pooled_seconds, counts = train(steps, batch, seed, pool)
     half, last = counts[steps // 2 - 1], counts[-1]
