@@ -49,7 +49,7 @@ CELLS = 1 << 26
 """Most cells of one alignment, each a byte; a step that needs more is recorded anew."""
 
 ALIKE = 0.6
-"""Share of a step's requests that must be found in a plan, for the two to be merged."""
+"""Share of the requests of the shorter of the two, a step and a plan, that must be in both for them to be merged."""
 
 NEVER = np.int64(1) << 40
 _NONE = np.int64(-1)
@@ -102,7 +102,7 @@ def merge(
         )
     step = _Lives.of_log(log)
     number = _align(profile, known, plan, log, step)
-    if number is None or (number >= 0).mean() < ALIKE:
+    if number is None or (number >= 0).sum() < ALIKE * min(len(profile), len(number)):
         return None
     let_others_run()
     ends = None

@@ -26,7 +26,7 @@ def core_plan(plan: list[PlannedRequest]) -> CorePlan:
         [i for i, p in enumerate(plan) if p.offset != UNPLANNED and p.due == k] for k in range(n + 1)
     ]
     column = lambda values: np.array(list(values), dtype=np.int64)  # noqa: E731
-    return CorePlan(
+    core = CorePlan(
         column(p.offset for p in plan),
         column(p.requested for p in plan),
         column(p.capacity for p in plan),
@@ -36,6 +36,9 @@ def core_plan(plan: list[PlannedRequest]) -> CorePlan:
         ARENA_BYTES,
         tag=1,
     )
+    if plan[0].least is not None:
+        core.merge(column(p.least for p in plan), np.array([p.landmark for p in plan]))
+    return core
 
 
 @st.composite
@@ -67,10 +70,15 @@ def plans(draw: st.DrawFn) -> list[PlannedRequest]:
         gaps=np.array(gaps, dtype=np.int64).reshape(-1, 3),
     )
     offsets = dict(zip(rows, pack(problem).offsets.tolist(), strict=True))
-    return [
+    plan = [
         PlannedRequest(requested[i], -(-requested[i] // 4) * 4, offsets.get(i, UNPLANNED), dues[i])
         for i in range(n)
     ]
+    if draw(st.booleans()):
+        for planned in plan:
+            planned.least = draw(st.integers(1, planned.requested))
+            planned.landmark = draw(st.booleans())
+    return plan
 
 
 class ReplayAgainstTwin(RuleBasedStateMachine):
@@ -257,6 +265,89 @@ def test_guests_are_of_the_arena_s_stream() -> None:
     step(core, one_block_plan(stream=7), stream=7)
     assert step(core, one_block_plan(stream=7), stream=7, sizes=(8, 16))[1] != 0
     assert step(core, one_block_plan(stream=7), stream=9, sizes=(8, 16)) == [0, 0]
+
+
+# ---------------------------------------------------------------------------------------------------- merged plans
+
+
+def loops_plan(iterations: int, body: int) -> list[PlannedRequest]:
+    """A loop forth, whose blocks the same loop back frees, one iteration each; temporaries in both."""
+    sizes, dues = [], []
+    for i in range(iterations):
+        first = len(sizes)
+        sizes += [100, *[4 * (iterations - i)] * body]
+        dues += [2 * iterations * (body + 1) - first, *range(first + 3, first + 3 + body)]
+    for i in range(iterations):
+        first = len(sizes)
+        sizes += [50, *[4 * (i + 1)] * body]
+        dues += [first + 2, *range(first + 3, first + 3 + body)]
+    n = len(sizes)
+    dues = [min(due, n) for due in dues]
+    capacity = np.array([-(-size // 4) * 4 for size in sizes], dtype=np.int64)
+    start, end = 2 * np.arange(n) + 1, 2 * np.array(dues)
+    offsets = pack(Problem(capacity, start, np.maximum(end, start + 1))).offsets.tolist()
+    return [
+        PlannedRequest(size, int(c), offset, due, least=size if size in (50, 100) else 4, landmark=True)
+        for size, c, offset, due in zip(sizes, capacity, offsets, dues, strict=True)
+    ]
+
+
+def play(
+    core: Replay, twin: ReplayTwin, plan: list[PlannedRequest], rng: np.random.Generator, size: int
+) -> None:
+    """A step of the plan's program with shorter loops, `size` sentences of which fewer and fewer go on."""
+    body, full = 5, len(plan) // 12
+    iterations = int(rng.integers(2, full + 1))
+    core.begin_step(core_plan(plan))
+    twin.begin_step(plan, ARENA, 1 << 20)
+    live: list[int] = []
+    temporaries: list[int] = []
+
+    def ask(bytes_: int) -> int:
+        if rng.random() < 0.01:
+            bytes_ = int(rng.integers(1, 200))  # something else
+        address, block = core.request(bytes_)
+        twin.request(block, bytes_, address)
+        if address == 0:
+            core.adopt(block, UPSTREAM + (block << 20))
+        core.assert_invariants()
+        return block
+
+    def drop(block: int) -> None:
+        core.release(block)
+        twin.release(block)
+
+    running = np.sort(rng.integers(1, size + 1, iterations))[::-1].tolist()
+    for i, n in enumerate(running + running[::-1]):
+        if i < iterations:
+            live.append(ask(100))
+        else:
+            temporaries.append(ask(50))
+        for _ in range(body):
+            temporaries.append(ask(4 * n))
+            while len(temporaries) > 1:
+                drop(temporaries.pop(0))
+        if i >= iterations and live:
+            drop(live.pop())
+    for block in live + temporaries:
+        drop(block)
+    core.end_step()
+    twin.end_step()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_merged_plan_is_followed_as_by_its_twin(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    plan = loops_plan(30, 5)
+    core, twin = Replay(), ReplayTwin()
+    core.reserve(ARENA, 1 << 20)
+    for _ in range(4):
+        play(core, twin, plan, rng, 30)
+    counted = core.counters()["requests"]
+    assert counted["replayed"] == twin.reasons["replayed"]
+    assert counted["mismatch"] == twin.reasons.get("mismatch", 0)
+    assert counted["late"] == twin.reasons.get("late", 0)
+    assert counted["replayed"] > sum(counted.values()) / 2
 
 
 # ------------------------------------------------------------------------------------------------ several plans
