@@ -279,7 +279,8 @@ class Controller:
             merged = merge(old.plan.profile, old.plan.merged, record.log, following)
             if merged is None:
                 return Solved(sequence, old, old)
-            plan = make_plan(merged[0], alignment=self._alignment, planner=self._solver)
+            quick = "best_fit" if self._solver == "auto" else self._solver  # the next record will succeed it
+            plan = make_plan(merged[0], alignment=self._alignment, planner=quick)
             let_others_run()
             counters = self._backend.counters()
             if plan.arena_bytes + counters["upstream_bytes"] > WORTH * counters["peak_live_bytes"]:

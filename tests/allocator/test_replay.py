@@ -272,7 +272,8 @@ def test_guests_are_of_the_arena_s_stream() -> None:
 
 def loops_plan(iterations: int, body: int) -> list[PlannedRequest]:
     """A loop forth, whose blocks the same loop back frees, one iteration each; temporaries in both."""
-    sizes, dues = [], []
+    sizes: list[int] = []
+    dues: list[int] = []
     for i in range(iterations):
         first = len(sizes)
         sizes += [100, *[4 * (iterations - i)] * body]
