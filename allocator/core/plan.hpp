@@ -41,7 +41,7 @@ struct Plan {
 
   // Of a merged plan; else empty.
   std::vector<Bytes> least;            // the smallest size that was seen
-  std::vector<bool> lasting;           // whether the block lives for more than kLasting requests
+  std::vector<RequestNumber> end;      // where the block is due, size() if not before the end of the step
   std::vector<RequestNumber> landmark;  // where the block is due, if it was in every step, else kNoRequest
   std::vector<std::uint8_t> sign;      // what can be seen of a request as it comes; see sign_of()
   std::vector<std::pair<std::uint64_t, RequestNumber>> index;  // the last kSigns signs at each number; sorted
@@ -63,11 +63,12 @@ struct Plan {
 
   std::size_t size() const { return offset.size(); }
   bool merged() const { return !least.empty(); }
+  bool lasting(RequestNumber k) const { return end[k] == size() || end[k] - k > kLasting; }
 
   // Makes the plan a merged one. `at_same_place`: blocks that were freed at the same place in every step.
   void merge(std::vector<Bytes> smallest, const std::vector<std::uint8_t>& at_same_place) {
     least = std::move(smallest);
-    lasting.assign(size(), true);
+    end.assign(size(), static_cast<RequestNumber>(size()));
     landmark.assign(size(), kNoRequest);
     sign.clear();
     index.clear();
@@ -77,7 +78,7 @@ struct Plan {
       for (std::uint32_t i = due_begin[k]; i < due_begin[k + 1]; ++i) {
         const RequestNumber slot = due[i];
         if (slot < k && k - slot <= kShort) ++frees;
-        if (slot < k && k - slot <= kLasting) lasting[slot] = false;
+        if (slot < k) end[slot] = k;
         if (slot < k && k - slot > kLandmark && at_same_place[slot] != 0) landmark[slot] = k;
       }
       const bool same = k > 0 && requested[k] == requested[k - 1] && least[k] == least[k - 1];

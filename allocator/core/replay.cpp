@@ -110,11 +110,12 @@ Grant Replay::invite(Block& block, Reason reason) {
   const bool anywhere = plan_ == nullptr || lost_in_a_row_ >= kLost || given_up();
   const auto bytes = static_cast<std::uintptr_t>(capacity);
   std::uintptr_t address = 0;
-  if (!anywhere && block.located != kNoRequest && plan_->lasting[block.located]) {
-    address = holes_->highest(bytes, kHoleTries);
-  }
-  if (address == 0) {
-    address = holes_->best_fit(bytes, kHoleTries, [&](Range r) { return anywhere || !wanted_soon(r); });
+  if (!anywhere && block.located != kNoRequest && plan_->lasting(block.located)) {
+    const RequestNumber end = plan_->end[block.located];
+    address = holes_->highest(bytes, kHoleTries, [&](Range r) { return !wanted(r, end); });
+  } else {
+    const RequestNumber soon = cursor_ + kHorizon;
+    address = holes_->best_fit(bytes, kHoleTries, [&](Range r) { return anywhere || !wanted(r, soon); });
   }
   if (address == 0) return send_upstream(block, reason);
   block.address = address;
@@ -131,8 +132,9 @@ Grant Replay::invite(Block& block, Reason reason) {
   return {address, id, static_cast<std::uint8_t>(reason)};
 }
 
-bool Replay::wanted_soon(Range r) const {
-  const std::size_t end = std::min<std::size_t>(plan_->size(), cursor_ + kHorizon);
+// Whether the plan needs the range before request `until`.
+bool Replay::wanted(Range r, RequestNumber until) const {
+  const std::size_t end = std::min<std::size_t>(plan_->size(), until);
   const std::uintptr_t base = arenas_.back().base;
   for (std::size_t k = cursor_; k < end; ++k) {
     if (plan_->offset[k] == kUnplanned) continue;

@@ -34,8 +34,8 @@
 //
 // Guests. A request that the plan does not know (or has no room for) looks for a hole in the arena before it goes
 // upstream, so that memory is not reserved twice: best fit, in a hole that the plan will not need for the next kHorizon
-// requests (a long-lived one that a merged plan knows but has no room for: the highest one, out of the way of those that
-// come and go); or, when kLost requests in a row were not recognised, in any. A guest stands in the late set, like everything
+// requests (a long-lived one that a merged plan knows but has no room for: a high one that the plan will not need before
+// its end, so as to be out of the way of those that come and go); or, when kLost requests in a row were not recognised, in any. A guest stands in the late set, like everything
 // that the plan does not know to be there. When more than one request in kShare was not recognised (and more than kFew
 // were), the plan is given up for the rest of the step, and the whole arena serves as a best-fit pool: blocks placed by
 // a plan that does not fit only break it up.
@@ -188,7 +188,7 @@ class Replay {
     return (unknown_ > kFew && unknown_ * kShare > recorder_.requests()) ||
            travelled_ > kTravel * (recorder_.requests() + in_slot_.size());
   }
-  bool wanted_soon(Range r) const;
+  bool wanted(Range r, RequestNumber until) const;
   void find_holes();
   bool in_current_arena(const Block& block) const { return block.arena + 1 == arenas_.size(); }
   RequestNumber align(Bytes size);
