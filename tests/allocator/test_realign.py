@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -127,7 +128,7 @@ def test_steps_with_little_in_common_are_not_merged() -> None:
     assert merge(profile_step(one, other), None, other, one) is None
 
 
-def test_a_program_that_never_repeats_is_replayed_from_a_merged_plan() -> None:
+def test_a_program_that_never_repeats_is_replayed_from_a_merged_plan(tmp_path: Path) -> None:
     pool = NumpyPool(warmup=0)
     rng = np.random.default_rng(0)
 
@@ -152,6 +153,11 @@ def test_a_program_that_never_repeats_is_replayed_from_a_merged_plan() -> None:
                 step(np.sort(rng.integers(1, 9, rng.integers(20, 40)))[::-1].tolist())
             pool.wait()
     after = pool.stats
+    pool.save(tmp_path / "plans")
+    loaded = NumpyPool.load(tmp_path / "plans")
+    with loaded, loaded.step():
+        step(sorted([*range(1, 9)] * 4, reverse=True))
+    assert loaded.stats.replayed > loaded.stats.guests + loaded.stats.upstream
     replayed = after.replayed - before.replayed
     assert after.reoptimizations > 0
     assert replayed > 0.8 * (replayed + after.guests - before.guests + after.upstream - before.upstream)
