@@ -9,7 +9,7 @@ import sys
 cimport cython
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
 
-from libc.stdint cimport int64_t, intptr_t, uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport int64_t, intptr_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy
 from libcpp cimport bool as cbool
 from libcpp.memory cimport make_shared, shared_ptr
@@ -35,7 +35,7 @@ cdef extern from "plan.hpp" namespace "stowplan::allocator" nogil:
         vector[uint32_t] due
         int64_t arena_bytes
         uint64_t tag
-        void hash_prefixes() except +
+        void derive() except +
         void merge(vector[int64_t], const vector[uint8_t]&) except +
 
     ctypedef shared_ptr[const CPlan] PlanPtr
@@ -73,17 +73,14 @@ cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
         uintptr_t address
         uint32_t id
         uint8_t reason
-
-    cdef cppclass Arena:
-        uintptr_t base
-        int64_t size
-        uint32_t live
+        cbool waits
 
     cdef cppclass Counters:
         uint64_t requests[9]
         uint64_t smaller
         uint64_t missing
         uint64_t guests
+        uint64_t steps
         int64_t live_bytes
         int64_t peak_live_bytes
         int64_t upstream_bytes
@@ -101,37 +98,129 @@ cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
         uintptr_t end
 
     cdef cppclass CReplay "stowplan::allocator::Replay":
-        CReplay(int64_t) except +
+        void begin_step(PlanPtr, vector[PlanPtr]) except +
+        StepOutcome end_step() except +
+        void reserve(uintptr_t, int64_t) except +
+
+
+cdef extern from "diagnosis.hpp" namespace "stowplan::allocator" nogil:
+    cdef enum class Place(uint8_t):
+        upstream
+        planned
+        late
+        held
+
+    cdef cppclass LiveBlock:
+        int64_t size
+        int64_t stream
+        int64_t age
+        uint32_t request
+        uint16_t lane
+        uint32_t slot
+        uint64_t tag
+        Place place
+
+    cdef cppclass Largest:
+        size_t size()
+        const LiveBlock& at "operator[]" (size_t)
+
+    cdef cppclass Situation:
+        uint16_t berth
+        cbool in_step
+        uint64_t step
+        uint32_t requests
+        uint64_t planned_requests
+        int64_t live_bytes
+        int64_t upstream_bytes
+        int64_t arena_bytes
+        Largest largest
+
+    cdef cppclass Failure:
+        uint64_t number
+        LiveBlock asked
+        Situation found
+
+
+cdef extern from "lanes.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass optional_berth "std::optional<stowplan::allocator::BerthNumber>":
+        cbool has_value()
+        uint16_t value()
+
+    cdef cppclass CLanes "stowplan::allocator::Lanes":
+        CLanes(int64_t) except +
         Grant request(int64_t, int64_t, uintptr_t) except +
         void adopt(uint32_t, uintptr_t)
         void cancel(uint32_t)
         cbool release(uint32_t)
-        cbool begin_step(uintptr_t, PlanPtr, vector[PlanPtr]) except +
+        void hold(uint32_t, cbool) except +
+        cbool let_go(uint32_t) except +
+        const vector[uint32_t]& awaited(uint32_t)
+        void drop_awaited(uint32_t)
+        optional_berth enter(uintptr_t) except +
+        void leave(uint16_t)
+        const vector[uint16_t]& lanes_of(uint16_t)
+        cbool takes_over(uint16_t) except +
+        void welcome(uint16_t) except +
         void set_interrupted(uintptr_t, cbool)
-        StepOutcome end_step() except +
-        cbool in_step()
-        void set_timestamps(cbool)
-        void reserve(uintptr_t, int64_t) except +
-        const Arena& arena()
-        vector[uintptr_t] take_dead_arenas() except +
+        CReplay& lane(uint16_t)
         const Counters& counters()
-        void reset_peaks()
+        Situation situation(uintptr_t)
         vector[uint32_t] live_blocks() except +
         Range range_of(uint32_t)
         void assert_invariants() except +
 
 
-cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
-    cdef cppclass HostMemory "stowplan::allocator::HostMemory":
+cdef extern from "auto_lanes.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass AutoLanes:
         pass
 
-    cbool host_begin_step(HostMemory&, const PlanPtr&, const vector[PlanPtr]&) except +
-    StepOutcome host_end_step(HostMemory&) except +
-    void host_set_timestamps(HostMemory&, cbool)
-    Counters host_counters(HostMemory&)
-    void host_reset_peaks(HostMemory&)
-    void host_set_interrupted(HostMemory&, cbool)
-    cbool host_reserve(HostMemory&, int64_t) except +
+    cdef cppclass LaneOutcome:
+        uint16_t lane
+        StepOutcome outcome
+
+    cdef cppclass Signal:
+        void close() except +
+        cbool wait() except +
+
+
+cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass LockedLanes:
+        LockedLanes(SpinLock&, AutoLanes&)
+        int enter() except +
+        int berth()
+        void leave(uint16_t)
+        vector[uint16_t] lanes_of(uint16_t) except +
+        uint16_t add_lane(uint16_t) except +
+        cbool takes_over(uint16_t) except +
+        void welcome(uint16_t) except +
+        void set_interrupted(cbool) except +
+        void find_steps() except +
+        void expect(uint16_t, PlanPtr, vector[PlanPtr], cbool) except +
+        vector[LaneOutcome] take_outcomes() except +
+        Signal& signal()
+        void begin_step(uint16_t, PlanPtr, vector[PlanPtr], cbool) except +
+        StepOutcome end_step(uint16_t) except +
+        void set_timestamps(uint16_t, cbool)
+        int64_t arena_size(uint16_t)
+        void reserve(uint16_t, uintptr_t, int64_t) except +
+        void retire_idle_arenas() except +
+        vector[uintptr_t] take_dead_arenas() except +
+        Counters counters()
+        Situation situation()
+        void note_failure(uint32_t)
+        Failure failure()
+        void reset_peaks()
+
+    cdef cppclass SpinLock "stowplan::profiler::SpinLock":
+        pass
+
+
+cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass HostMemory "stowplan::allocator::HostMemory":
+        SpinLock& lock()
+        AutoLanes& service()
+
+    cbool host_reserve(HostMemory&, uint16_t, int64_t) except +
 
 
 cdef extern from "device_pool.hpp" namespace "stowplan::allocator" nogil:
@@ -139,21 +228,18 @@ cdef extern from "device_pool.hpp" namespace "stowplan::allocator" nogil:
         Grant request(int64_t, int64_t) except +
         void adopt(uint32_t, uintptr_t)
         void release(uint32_t)
-        cbool begin_step(PlanPtr, vector[PlanPtr]) except +
-        StepOutcome end_step() except +
-        void set_interrupted(cbool)
-        void set_timestamps(cbool)
-        int64_t arena_size()
-        void reserve(uintptr_t, int64_t) except +
-        cbool retire_idle_arena() except +
-        vector[uintptr_t] take_dead_arenas() except +
-        Counters counters()
+        void hold(uint32_t, cbool) except +
+        void let_go(uint32_t)
+        vector[uint32_t] awaited(uint32_t) except +
+        void drop_awaited(uint32_t)
+        int64_t stream_of(uint32_t)
+        LockedLanes* lanes()
 
 
 cdef extern from "profiler/numpy_capsule.hpp" namespace "stowplan::profiler":
-    object make_handler_capsule "stowplan::profiler::make_handler_capsule<stowplan::allocator::HostReplay>" (
+    object make_handler_capsule "stowplan::profiler::make_handler_capsule<stowplan::allocator::HostLanes>" (
         const char* name, object upstream, size_t small)
-    HostMemory* memory_of "stowplan::profiler::memory_of<stowplan::allocator::HostReplay>" (object capsule)
+    HostMemory* memory_of "stowplan::profiler::memory_of<stowplan::allocator::HostLanes>" (object capsule)
 
 
 REASONS = (
@@ -195,7 +281,7 @@ cdef class CorePlan:
         _copy_numbers(plan.due, due)
         plan.arena_bytes = arena_bytes
         plan.tag = tag
-        plan.hash_prefixes()
+        plan.derive()
 
     def merge(self, least, landmark):
         """Make it a merged plan: the smallest sizes, int64 (n,), and which blocks are landmarks, bool (n,)."""
@@ -260,12 +346,18 @@ cdef object _log(vector[Event]& events):
     return log
 
 
+cdef tuple _outcome(StepOutcome& outcome):
+    """Return (log, complete, clean, tag)."""
+    return _log(outcome.log), outcome.complete, outcome.clean, outcome.tag
+
+
 cdef dict _counters(const Counters& counters):
     return {
         "requests": {name: counters.requests[i] for i, name in enumerate(REASONS)},
         "smaller": counters.smaller,
         "missing": counters.missing,
         "guests": counters.guests,
+        "steps": counters.steps,
         "live_bytes": counters.live_bytes,
         "peak_live_bytes": counters.peak_live_bytes,
         "upstream_bytes": counters.upstream_bytes,
@@ -274,13 +366,43 @@ cdef dict _counters(const Counters& counters):
     }
 
 
-cdef class Replay:
-    """The bare replay core over addresses that nobody backs with memory: for tests and simulations."""
+_PLACES = ("upstream", "planned", "late", "held")
 
-    cdef CReplay* core
+
+cdef dict _live_block(const LiveBlock& block):
+    return {
+        "size": block.size,
+        "stream": block.stream,
+        "age": block.age,
+        "request": block.request,
+        "lane": block.lane,
+        "slot": block.slot if block.place == Place.planned else None,
+        "tag": block.tag,
+        "place": _PLACES[<uint8_t>block.place],
+    }
+
+
+cdef dict _situation(const Situation& now):
+    return {
+        "berth": now.berth,
+        "in_step": now.in_step,
+        "step": now.step,
+        "requests": now.requests,
+        "planned_requests": now.planned_requests,
+        "live_bytes": now.live_bytes,
+        "upstream_bytes": now.upstream_bytes,
+        "arena_bytes": now.arena_bytes,
+        "largest": [_live_block(now.largest.at(i)) for i in range(now.largest.size())],
+    }
+
+
+cdef class Replay:
+    """The bare core, lanes and all, over addresses that nobody backs with memory: for tests and simulations."""
+
+    cdef CLanes* core
 
     def __cinit__(self, int64_t unit=1):
-        self.core = new CReplay(unit)
+        self.core = new CLanes(unit)
 
     def __dealloc__(self):
         del self.core
@@ -300,36 +422,191 @@ cdef class Replay:
         """Free a block; True where it is upstream's."""
         return self.core.release(block)
 
-    def begin_step(self, CorePlan plan=None, PlanSet others=PlanSet(), uintptr_t thread=1):
-        return self.core.begin_step(thread, _pointer(plan), others.plans)
+    def hold(self, uint32_t block, cbool may_wait=True):
+        """Free a block that other streams may still use."""
+        self.core.hold(block, may_wait)
 
-    def end_step(self):
+    def let_go(self, uint32_t block):
+        """Say that they do not; True where it is upstream's."""
+        return self.core.let_go(block)
+
+    def take_awaited(self, uint32_t granted):
+        """Return the held blocks whose place this one took, and those before it that nobody asked about."""
+        awaited = list(self.core.awaited(granted))
+        self.core.drop_awaited(granted)
+        return awaited
+
+    def enter(self, uintptr_t thread=1):
+        """Return the number of a berth, or None where the thread has one."""
+        cdef optional_berth berth = self.core.enter(thread)
+        return berth.value() if berth.has_value() else None
+
+    def leave(self, uint16_t berth):
+        self.core.leave(berth)
+
+    def lanes_of(self, uint16_t berth):
+        return list(self.core.lanes_of(berth))
+
+    def takes_over(self, uint16_t berth):
+        return self.core.takes_over(berth)
+
+    def welcome(self, uint16_t berth):
+        self.core.welcome(berth)
+
+    def begin_lane(self, uint16_t lane, CorePlan plan=None, PlanSet others=PlanSet()):
+        """Begin one lane's part of a step."""
+        self.core.lane(lane).begin_step(_pointer(plan), others.plans)
+
+    def end_lane(self, uint16_t lane):
         """Return (log, complete, clean, tag)."""
-        cdef StepOutcome outcome = self.core.end_step()
-        return _log(outcome.log), outcome.complete, outcome.clean, outcome.tag
+        cdef StepOutcome outcome = self.core.lane(lane).end_step()
+        return _outcome(outcome)
+
+    def begin_step(self, CorePlan plan=None, PlanSet others=PlanSet(), uintptr_t thread=1):
+        """Begin a step of which only the first lane has a plan; False where the thread runs one."""
+        berth = self.enter(thread)
+        if berth is None:
+            return False
+        for i, lane in enumerate(self.lanes_of(berth)):
+            self.begin_lane(lane, *((plan, others) if i == 0 else ()))
+        return True
+
+    def end_step(self, uint16_t berth=0):
+        """Return the first lane's (log, complete, clean, tag)."""
+        outcomes = [self.end_lane(lane) for lane in self.lanes_of(berth)]
+        self.leave(berth)
+        return outcomes[0]
 
     def set_interrupted(self, cbool interrupted, uintptr_t thread=1):
         self.core.set_interrupted(thread, interrupted)
 
-    def reserve(self, uintptr_t base, int64_t size):
-        self.core.reserve(base, size)
-
-    def take_dead_arenas(self):
-        return list(self.core.take_dead_arenas())
+    def reserve(self, uintptr_t base, int64_t size, uint16_t lane=0):
+        self.core.lane(lane).reserve(base, size)
 
     def counters(self):
         return _counters(self.core.counters())
 
+    def situation(self, uintptr_t thread=1):
+        return _situation(self.core.situation(thread))
+
     def ranges(self):
-        """Return {block id: (begin, end)} of the live blocks."""
+        """Return {block id: (begin, end)} of the live blocks, and of the held ones."""
         return {i: (self.core.range_of(i).begin, self.core.range_of(i).end) for i in self.core.live_blocks()}
 
     def assert_invariants(self):
         self.core.assert_invariants()
 
 
-cdef class HostPool:
-    """The replay core behind a NumPy memory handler.
+cdef class Backend:
+    """What steps need of a pool's core: berths for threads, and in each a lane for every stream (core/lanes.hpp)."""
+
+    cdef LockedLanes* lanes  # the subclass's own
+
+    def enter(self):
+        """Take a berth for a step of this thread; None where it runs one."""
+        cdef int berth = self.lanes.enter()
+        if berth < 0:
+            return None
+        if self.lanes.takes_over(berth):
+            self.make_idle()
+        self.lanes.welcome(berth)
+        return berth
+
+    cdef make_idle(self):
+        """Return when nobody uses the memory of blocks that are free."""
+
+    def settle(self):
+        """Let go of blocks whose end was waiting for other streams, where these are done."""
+
+    def berth(self):
+        """Return the berth of the step that this thread runs, or None."""
+        cdef int berth = self.lanes.berth()
+        return None if berth < 0 else berth
+
+    def leave(self, uint16_t berth):
+        """Give a berth up. No step is running in its lanes."""
+        self.lanes.leave(berth)
+
+    def lanes_of(self, uint16_t berth):
+        """Return the numbers of a berth's lanes; there may be more of them with every step."""
+        return list(self.lanes.lanes_of(berth))
+
+    def add_lane(self, uint16_t berth):
+        """Make a lane for a stream that is not known yet; return its number."""
+        return self.lanes.add_lane(berth)
+
+    def begin_step(self, uint16_t lane, CorePlan plan, PlanSet others):
+        """Start a lane's part of a step that is expected to follow `plan` (or None)."""
+        self.lanes.begin_step(lane, _pointer(plan), others.plans, True)
+
+    def end_step(self, uint16_t lane):
+        """Return (log, complete, clean, tag)."""
+        cdef StepOutcome outcome = self.lanes.end_step(lane)
+        return _outcome(outcome)
+
+    def set_interrupted(self, cbool interrupted):
+        """Send this thread's requests upstream, if it runs a step."""
+        self.lanes.set_interrupted(interrupted)
+
+    def find_steps(self):
+        """Find steps without being told, from now on; the first `enter` ends it."""
+        self.lanes.find_steps()
+
+    def expect(self, uint16_t lane, CorePlan plan, PlanSet others, cbool wanted):
+        """Say what a lane's steps that are found may follow, and whether those that do so are to be heard of."""
+        self.lanes.expect(lane, _pointer(plan), others.plans, wanted)
+
+    def take_outcomes(self):
+        """Return [(lane, (log, complete, clean, tag))] of steps found that have ended."""
+        cdef vector[LaneOutcome] outcomes = self.lanes.take_outcomes()
+        cdef size_t i
+        return [(outcomes[i].lane, _outcome(outcomes[i].outcome)) for i in range(outcomes.size())]
+
+    def wait_for_outcomes(self):
+        """Wait for the next ones; False after close()."""
+        cdef cbool open_
+        with nogil:
+            open_ = self.lanes.signal().wait()
+        return open_
+
+    def close(self):
+        """End all waits, now and to come."""
+        self.lanes.signal().close()
+
+    def set_timestamps(self, uint16_t lane, cbool on):
+        """Note the wall clock of a lane's events, or not."""
+        self.lanes.set_timestamps(lane, on)
+
+    def arena_bytes(self, uint16_t lane):
+        """Return the size of a lane's arena."""
+        return self.lanes.arena_size(lane)
+
+    def counters(self):
+        """Return the counters of all lanes."""
+        return _counters(self.lanes.counters())
+
+    def situation(self):
+        """Return what fills the memory, as this thread sees it; see core/diagnosis.hpp."""
+        return _situation(self.lanes.situation())
+
+    def failure(self):
+        """Return the last request that upstream had no memory for, and what it found; or None."""
+        cdef Failure failure = self.lanes.failure()
+        if failure.number == 0:
+            return None
+        return {
+            "number": failure.number,
+            "asked": _live_block(failure.asked),
+            "found": _situation(failure.found),
+        }
+
+    def reset_peaks(self):
+        """Forget peaks: what is held now is the most."""
+        self.lanes.reset_peaks()
+
+
+cdef class HostPool(Backend):
+    """The lanes behind a NumPy memory handler.
 
     The capsule owns the core: arrays hold the capsule, so either may be dropped first.
     """
@@ -340,32 +617,14 @@ cdef class HostPool:
     def __init__(self, name, upstream, size_t small):
         self.handler = make_handler_capsule(name.encode(), upstream, small)
         self.memory = memory_of(self.handler)
+        self.lanes = new LockedLanes(self.memory.lock(), self.memory.service())
 
-    def begin_step(self, CorePlan plan, PlanSet others):
-        """Start a step in this thread that is expected to follow `plan` (or None); False where one is running."""
-        return host_begin_step(self.memory[0], _pointer(plan), others.plans)
+    def __dealloc__(self):
+        del self.lanes
 
-    def end_step(self):
-        """Return (log, complete, clean, tag)."""
-        cdef StepOutcome outcome = host_end_step(self.memory[0])
-        return _log(outcome.log), outcome.complete, outcome.clean, outcome.tag
-
-    def set_interrupted(self, cbool interrupted):
-        """Send this thread's requests upstream, if the running step is its own."""
-        host_set_interrupted(self.memory[0], interrupted)
-
-    def reserve(self, int64_t size):
-        """Make the arena at least this large; False where upstream has no memory for it."""
-        return host_reserve(self.memory[0], size)
-
-    def set_timestamps(self, cbool on):
-        host_set_timestamps(self.memory[0], on)
-
-    def counters(self):
-        return _counters(host_counters(self.memory[0]))
-
-    def reset_peaks(self):
-        host_reset_peaks(self.memory[0])
+    def reserve(self, uint16_t lane, int64_t size):
+        """Make a lane's arena at least this large; False where upstream has no memory for it."""
+        return host_reserve(self.memory[0], lane, size)
 
 
 # ------------------------------------------------------------------------------------------------------------- device
@@ -390,20 +649,55 @@ cdef extern from *:
 cdef class Lease:
     """The owner of a block's memory as CuPy sees it: the block is free when its lease dies."""
 
-    cdef DevicePool pool
+    cdef readonly DevicePool pool
     cdef uint32_t block
     cdef readonly object memory  # upstream's MemoryPointer, None for a block in the arena
     cdef public object event  # what memory hooks are to be told of its end; None for nothing
+    cdef list used_on  # streams other than its own; None for none
 
     def __dealloc__(self):
         if self.pool is not None:
-            self.pool.core.release(self.block)
+            if self.used_on is None:
+                self.pool.core.release(self.block)
+            else:
+                self.pool.hold(self.block, self.used_on, self.memory)
             if self.event is not None:
                 self.pool.tell_freed(self.event)
 
 
 @cython.final
-cdef class DevicePool:
+@cython.no_gc_clear  # its streams must still be there when it dies in a cycle
+cdef class Busy:
+    """Upstream's memory that streams may still use: whenever it goes back, the device is waited for, unless `idle`."""
+
+    cdef object memory, streams
+    cdef bint idle
+
+    def __cinit__(self, memory, streams):
+        self.memory, self.streams = memory, streams
+
+    def __dealloc__(self):
+        if not self.idle and self.streams is not None and not sys.is_finalizing():
+            try:
+                self.streams.synchronize()
+            except Exception:
+                pass  # nothing runs on a device that cannot be waited for
+
+
+@cython.final
+cdef class Held:
+    """A block that is free, but for other streams that may still use it."""
+
+    cdef list streams  # the objects: a stream must not go before an event is recorded on it
+    cdef list events  # recorded there after the free; None where that was not possible yet
+    cdef Busy memory  # upstream's, None for a block in an arena
+
+    def __cinit__(self, list streams, list events, Busy memory):
+        self.streams, self.events, self.memory = streams, events, memory
+
+
+@cython.final
+cdef class DevicePool(Backend):
     """The replay core of one device as a CuPy allocator.
 
     Parameters
@@ -414,28 +708,27 @@ cdef class DevicePool:
         Allocators, ``f(size) -> MemoryPointer``: what serves unplanned requests, and those of steps without a plan.
     memory_pointer, unowned_memory
         CuPy's classes.
-    current_stream
-        ``f() -> int``, or a capsule with CuPy's C function of the same name, or None: everything is on stream 0.
+    streams
+        The device's streams, as `DeviceStreams` presents them; or None: everything is on stream 0.
     hooks_of_thread
         ``f() -> dict``: the calling thread's memory hooks, for one thread always the same object.
     hooked
         ``f(pool, size, hooks)``: how to serve a request while memory hooks are watching.
     told
         ``f(event, hooks)``: how to tell memory hooks of a block's end.
-    synchronize
-        ``f()``: wait for the device, before an arena comes from upstream or goes back, so that what streams still do
-        with its memory is over; or None.
     """
 
     cdef CDevicePool core
     cdef readonly int device
     cdef readonly object upstream
-    cdef object device_number, sampling, memory_pointer, unowned_memory, current_stream
-    cdef object hooks_of_thread, hooked, told, synchronize
+    cdef object device_number, sampling, memory_pointer, unowned_memory
+    cdef object hooks_of_thread, hooked, told, streams, current_stream
+    cdef public object failed  # f(error): a request of upstream's has failed; or None
     cdef stream_function stream_pointer
     cdef object hooks  # of the thread `hooks_thread`
     cdef uint64_t hooks_thread  # Python's number for a thread, which never comes again; 0 for none
-    cdef dict arenas  # address -> upstream's MemoryPointer
+    cdef dict arenas  # address -> Busy
+    cdef dict held  # block -> Held
 
     def __cinit__(
         self,
@@ -444,20 +737,23 @@ cdef class DevicePool:
         sampling,
         memory_pointer,
         unowned_memory,
-        current_stream,
+        streams,
         hooks_of_thread,
         hooked,
         told,
-        synchronize,
     ):
         self.device = self.device_number = device
         self.upstream, self.sampling = upstream, sampling
         self.memory_pointer, self.unowned_memory = memory_pointer, unowned_memory
         self.hooks_of_thread, self.hooked, self.told = hooks_of_thread, hooked, told
-        self.current_stream, self.synchronize = current_stream, synchronize
-        if PyCapsule_IsValid(current_stream, STREAM_SIGNATURE):
-            self.stream_pointer = <stream_function>PyCapsule_GetPointer(current_stream, STREAM_SIGNATURE)
+        self.streams = streams
+        if streams is not None:
+            self.current_stream = streams.current
+        if PyCapsule_IsValid(self.current_stream, STREAM_SIGNATURE):
+            self.stream_pointer = <stream_function>PyCapsule_GetPointer(self.current_stream, STREAM_SIGNATURE)
         self.arenas = {}
+        self.held = {}
+        self.lanes = self.core.lanes()
 
     def malloc(self, size):
         """Serve a request of `size` bytes: a `cupy.cuda.MemoryPointer`. Errors are upstream's own."""
@@ -503,16 +799,30 @@ cdef class DevicePool:
             self.ask_upstream(lease, size, grant.reason)
             grant.address = lease.memory.ptr
             self.core.adopt(grant.id, grant.address)
+        elif grant.waits:
+            self.wait_for_uses(grant.id, stream)
         return self.memory_pointer(self.unowned_memory(grant.address, size, lease, self.device_number), 0)
 
     cdef ask_upstream(self, Lease lease, size, uint8_t reason):
         allocator = self.sampling if reason == <uint8_t>Reason.no_plan else self.upstream
+        self.settle()
         try:
             lease.memory = self.ask(allocator, size)
         except Exception:
             if not self.give_back():
+                self.fail(lease)
                 raise
-            lease.memory = self.ask(allocator, size)
+            try:
+                lease.memory = self.ask(allocator, size)
+            except Exception:
+                self.fail(lease)
+                raise
+
+    cdef fail(self, Lease lease):
+        """Note what the failing request found, and have the error that is on its way say so."""
+        self.lanes.note_failure(lease.block)
+        if self.failed is not None:
+            self.failed(sys.exc_info()[1])
 
     cdef ask(self, allocator, size):
         memory = allocator(size)
@@ -520,56 +830,125 @@ cdef class DevicePool:
             raise PoolError(f"upstream returned {memory!r}; expected a cupy.cuda.MemoryPointer")
         return memory
 
-    def reserve(self, int64_t size):
-        """Make the arena at least this large; False where upstream has no memory for it."""
-        if size <= self.core.arena_size():
+    # ------------------------------------------------------------------------------------------------------ arenas
+
+    cdef make_idle(self):
+        if self.streams is not None:
+            self.streams.synchronize()
+
+    def reserve(self, uint16_t lane, int64_t size):
+        """Make a lane's arena at least this large; False where upstream has no memory for it."""
+        if size <= self.lanes.arena_size(lane):
             return True
         try:
             memory = self.ask(self.upstream, size)
         except Exception:
             return False
-        if self.synchronize is not None:
-            self.synchronize()
-        self.arenas[memory.ptr] = memory
-        self.core.reserve(memory.ptr, size)
+        self.make_idle()  # what streams still do with its memory is over then
+        self.arenas[memory.ptr] = Busy.__new__(Busy, memory, self.streams)
+        self.lanes.reserve(lane, memory.ptr, size)
         self.drop_dead_arenas()
         return True
 
     def drop_dead_arenas(self):
         """Give back retired arenas in which nothing lives; return how many."""
-        dead = list(self.core.take_dead_arenas())
-        if dead and self.synchronize is not None:
-            self.synchronize()
+        dead = list(self.lanes.take_dead_arenas())
         for base in dead:
             del self.arenas[base]
         return len(dead)
 
-    def begin_step(self, CorePlan plan, PlanSet others):
-        """Start a step in this thread that is expected to follow `plan` (or None); False where one is running."""
-        return self.core.begin_step(_pointer(plan), others.plans)
-
-    def end_step(self):
-        """Return (log, complete, clean, tag)."""
-        cdef StepOutcome outcome = self.core.end_step()
-        self.drop_dead_arenas()
-        return _log(outcome.log), outcome.complete, outcome.clean, outcome.tag
-
-    def set_interrupted(self, cbool interrupted):
-        """Send this thread's requests upstream, if the running step is its own."""
-        self.core.set_interrupted(interrupted)
-
     def give_back(self):
-        """Give back every arena in which nothing lives, the current one included; return how many."""
-        self.core.retire_idle_arena()
-        return self.drop_dead_arenas()
+        """Give back what is held, and every arena in which nothing lives; return how many."""
+        cdef size_t held = len(self.held)
+        if held:
+            self.make_idle()
+            self.settle()
+        self.lanes.retire_idle_arenas()
+        return self.drop_dead_arenas() + held - len(self.held)
 
-    def set_timestamps(self, cbool on):
-        """Note the wall clock of events, or not."""
-        self.core.set_timestamps(on)
+    # ------------------------------------------------------------------------------------------------------- steps
 
-    def counters(self):
-        """Return the core's counters."""
-        return _counters(self.core.counters())
+    def enter(self):
+        """Take a berth for a step of this thread; None where it runs one."""
+        self.settle()
+        return Backend.enter(self)
+
+    def begin_step(self, uint16_t lane, CorePlan plan, PlanSet others):
+        """Start a lane's part of a step that is expected to follow `plan` (or None)."""
+        # A stream that is being captured cannot wait for work from before the capture.
+        may_wait = self.streams is None or not self.streams.capturing()
+        self.lanes.begin_step(lane, _pointer(plan), others.plans, may_wait)
+
+    def end_step(self, uint16_t lane):
+        """Return (log, complete, clean, tag)."""
+        outcome = Backend.end_step(self, lane)
+        self.drop_dead_arenas()
+        return outcome
+
+    def take_outcomes(self):
+        """Return [(lane, (log, complete, clean, tag))] of steps found that have ended."""
+        self.drop_dead_arenas()
+        return Backend.take_outcomes(self)
+
+    # ----------------------------------------------------------------------------------------------------- streams
+
+    def record_stream(self, Lease lease, stream):
+        """Note that a block is used on another stream than its own, too."""
+        if self.streams is None or stream.ptr == self.core.stream_of(lease.block):
+            return
+        if lease.used_on is None:
+            lease.used_on = []
+        if all(other.ptr != stream.ptr for other in lease.used_on):
+            lease.used_on.append(stream)
+
+    cdef hold(self, uint32_t block, list streams, memory):
+        """Free a block that other streams may still use. Runs in finalizers: nothing is raised."""
+        if sys.is_finalizing():
+            self.core.release(block)
+            return
+        try:
+            events = [self.streams.record(stream) for stream in streams]
+        except Exception:
+            # A stream that takes no event has ended badly, or its context has.
+            try:
+                self.make_idle()
+            except Exception:
+                pass
+            self.core.release(block)
+            return
+        busy = None if memory is None else Busy.__new__(Busy, memory, self.streams)
+        self.held[block] = Held.__new__(Held, streams, events, busy)
+        self.core.hold(block, None not in events)
+
+    cdef wait_for_uses(self, uint32_t granted, int64_t stream):
+        """Have a stream wait for what other streams do with the blocks whose place it is given."""
+        awaited = self.core.awaited(granted)
+        events = []
+        for block in awaited:
+            held = <Held>self.held.pop(block, None)
+            if held is not None:
+                events += held.events
+        self.core.drop_awaited(granted)
+        for event in events:
+            self.streams.wait(stream, event)
+
+    def settle(self):
+        """Let go of the held blocks that no stream uses any more. Not while the current stream is being captured."""
+        cdef Held held
+        if not self.held or self.streams.capturing():
+            return
+        for block in list(self.held):
+            held = self.held.get(block)
+            if held is None:
+                continue
+            for i, event in enumerate(held.events):
+                if event is None:
+                    held.events[i] = self.streams.record(held.streams[i])
+            if all(event is not None and self.streams.done(event) for event in held.events):
+                if self.held.pop(block, None) is not None:
+                    self.core.let_go(block)
+                    if held.memory is not None:
+                        held.memory.idle = True
 
 
 @cython.final

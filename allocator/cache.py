@@ -72,6 +72,11 @@ class PlanCache:
         """Bytes of an arena in which every plan can be replayed."""
         return max((entry.plan.arena_bytes for entry in self._entries.values()), default=0)
 
+    @property
+    def lower_bound(self) -> int:
+        """The largest of the plans' lower bounds, in bytes: no arena in which every plan can be replayed is smaller."""
+        return max((entry.plan.placement.lower_bound for entry in list(self._entries.values())), default=0)
+
     def entries(self) -> list[Entry]:
         """Return all entries, the most recently used first."""
         return sorted(self._entries.values(), key=lambda entry: -entry.used)

@@ -1,4 +1,4 @@
-"""When to record, when to plan, when to replay: the states of a pool, for every backend.
+"""When to record, when to plan, when to replay: the states of one lane of a pool, for every backend.
 
 ::
 
@@ -30,17 +30,16 @@ Nothing here raises because of what the program did: a plan is an optimization.
 from __future__ import annotations
 
 import contextvars
-import os
 import threading
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import PoolError, ProfileError
+from ..errors import PoolError
 from ..packing.registry import find
 from ..profiler import Profile, StepLog
 from ..profiler.steps import profile_step
@@ -50,8 +49,6 @@ from .neighbours import settle
 from .plan import Plan, largest, make_plan, same_structure
 from .planner import Planner, let_others_run
 from .realign import merge
-from .saved import load_plans, save_plans
-from .stats import Stats
 
 UNPROVEN = 2
 """Plans that may be made without having been replayed in full, before a record has to be seen twice."""
@@ -69,26 +66,36 @@ REMEMBERED = 64
 """Steps whose request sequence is remembered, to see that a record comes again."""
 
 
+OVERLAPPING = 0.01
+"""Share of a step's blocks that may overlap their successors before two steps found are taken for one."""
+
+Outcome = tuple[npt.NDArray[np.void], bool, bool, int]
+"""Of a lane's part of a step: (events, complete, clean, tag of the plan followed)."""
+
+
 class Backend(Protocol):
-    """The compiled half of a pool: a replay core with memory behind it."""
+    """The compiled half of a pool: lanes with memory behind them (allocator/core/lanes.hpp)."""
 
-    def begin_step(self, plan: CorePlan | None, others: PlanSet) -> bool:
-        """Start a step in this thread that is expected to follow `plan`; False where one is running."""
+    def begin_step(self, lane: int, plan: CorePlan | None, others: PlanSet) -> None:
+        """Start a lane's part of a step that is expected to follow `plan`."""
 
-    def end_step(self) -> tuple[npt.NDArray[np.void], bool, bool, int]:
-        """Return (events, complete, clean, tag of the plan followed)."""
+    def end_step(self, lane: int) -> Outcome:
+        """Return what is to be said of a lane's part of the step."""
 
-    def set_interrupted(self, interrupted: bool) -> None:
-        """Send this thread's requests upstream, if the running step is its own."""
+    def expect(self, lane: int, plan: CorePlan | None, others: PlanSet, wanted: bool) -> None:
+        """Say what a lane's steps that are found may follow, and whether those that do so are to be heard of."""
 
-    def set_timestamps(self, on: bool) -> None:
-        """Note the wall clock of events, and keep the log even of a clean step; or neither."""
+    def set_timestamps(self, lane: int, on: bool) -> None:
+        """Note the wall clock of a lane's events, and keep the log even of a clean step; or neither."""
 
-    def reserve(self, size: int) -> bool:
-        """Make the arena at least this large; False where upstream has no memory for it."""
+    def reserve(self, lane: int, size: int) -> bool:
+        """Make a lane's arena at least this large; False where upstream has no memory for it."""
+
+    def arena_bytes(self, lane: int) -> int:
+        """Return the size of a lane's arena."""
 
     def counters(self) -> dict[str, Any]:
-        """Return the core's counters."""
+        """Return the counters of all lanes."""
 
 
 @dataclass(frozen=True)
@@ -113,12 +120,14 @@ class Solved:
 
 
 class Controller:
-    """The states of a pool.
+    """The states of one lane.
 
     Parameters
     ----------
     backend
         What serves the requests.
+    lane
+        Its number for the lane.
     warmup
         Steps to let pass before recording.
     alignment
@@ -127,6 +136,8 @@ class Controller:
         Name of the packing solver.
     max_plans
         Plans to keep.
+    auto_step
+        Whether steps are found. There is no warm-up then: what is found is hot.
 
     Raises
     ------
@@ -134,50 +145,72 @@ class Controller:
         `warmup` is negative, `max_plans` is not positive, or either is not an integer.
     UnknownSolverError
         There is no such solver.
+
+    Attributes
+    ----------
+    key
+        Of the running step, or of the last one.
+    lane
+        The backend's number for the lane.
+    latest
+        The plan that was made last, or None.
+    plans, reoptimizations
+        Plans made, and of these the ones that took another's place.
     """
 
     def __init__(
-        self, backend: Backend, *, warmup: int, alignment: int, planner: str, max_plans: int
+        self,
+        backend: Backend,
+        lane: int,
+        *,
+        warmup: int,
+        alignment: int,
+        planner: str,
+        max_plans: int,
+        auto_step: bool = False,
     ) -> None:
         self._warmup = _count("warmup", warmup, 0, "a number of steps")
+        self._auto_step = auto_step
+        self._overlaps = (
+            False  # the last plan leaves blocks out that may find room in two steps taken for one
+        )
+        if auto_step:
+            self._warmup = 0
         if planner != "auto":
             find(planner)
         self._backend = backend
+        self.lane = lane
         self._alignment = alignment
         self._solver = planner
         self._cache = PlanCache(_count("max_plans", max_plans, 1, "a number of plans"))
         self._planner: Planner[Solved] = Planner()
         self._mutex = threading.Lock()
-        self._interruptions = threading.local()
-        self._key: Hashable = None
+        self.key: Hashable = None
         self._record: Record | None = None
         self._seen: deque[int] = deque(maxlen=REMEMBERED)
         self._in_work: set[int] = set()
         self._unproven = 0
         self._steps = 0
-        self._latest: Plan | None = None
-        self._plans = self._reoptimizations = 0
+        self.latest: Plan | None = None
+        self.plans = self.reoptimizations = 0
 
     # ------------------------------------------------------------------------------------------------------- steps
 
     def begin_step(self, key: Hashable) -> None:
-        """Start a step in this thread.
-
-        Raises
-        ------
-        PoolError
-            A step is running already, or this thread is in an interrupted part.
-        """
-        if self._interrupted:
-            raise PoolError("a step cannot begin in an interrupted part: resume first")
+        """Start the lane's part of a step."""
         with self._mutex:
-            contextvars.Context().run(self._take_up)
-            self._backend.reserve(self._cache.arena_bytes)  # it may have been given back
-            likely, variants = self._cache.likely(key)
-            if not self._backend.begin_step(likely, variants):
-                raise PoolError("a step is running already: steps do not nest")
-            self._backend.set_timestamps(likely is None or self._record is not None)
-            self._key = key
+            if self._auto_step:  # not any more
+                self._auto_step, self._record = False, None
+            likely, variants = contextvars.Context().run(self._prepare, key)
+            self._backend.begin_step(self.lane, likely, variants)
+            self._backend.set_timestamps(self.lane, likely is None or self._record is not None)
+            self.key = key
+
+    def _prepare(self, key: Hashable) -> tuple[CorePlan | None, PlanSet]:
+        """Return the plan that the coming step is expected to follow, and all that it may."""
+        self._take_up()
+        self._backend.reserve(self.lane, self._cache.arena_bytes)  # it may have been given back
+        return self._cache.likely(key)
 
     def end_step(self, failed: bool) -> None:
         """End the step; `failed` where an exception left it, so that it says nothing about the next.
@@ -189,7 +222,29 @@ class Controller:
             contextvars.Context().run(self._end_step, failed)
 
     def _end_step(self, failed: bool) -> None:
-        events, complete, clean, tag = self._backend.end_step()
+        self._judge(self._backend.end_step(self.lane), failed)
+
+    def collect(self, outcomes: Sequence[Outcome]) -> None:
+        """Judge steps that were found and have ended, and say what the next ones may follow; on any thread.
+
+        Plans are taken up as well: little is alive beside a new arena when a step has just ended.
+        """
+        with self._mutex:
+            contextvars.Context().run(self._collect, outcomes)
+
+    def _collect(self, outcomes: Sequence[Outcome]) -> None:
+        if not self._auto_step:
+            return
+        for outcome in outcomes:
+            self._judge(outcome, failed=False)
+        likely, variants = self._prepare(None)
+        timestamps = likely is None or self._record is not None or self._overlaps
+        self._backend.expect(self.lane, likely, variants, timestamps or self._planner.busy)
+        self._backend.set_timestamps(self.lane, timestamps)
+
+    def _judge(self, outcome: Outcome, failed: bool) -> None:
+        """Learn from a step that has ended."""
+        events, complete, clean, tag = outcome
         followed = self._cache.get(tag)
         if followed is not None:
             self._cache.follow(followed)
@@ -199,17 +254,19 @@ class Controller:
         usable = complete and not failed
         self._steps += 1
         record, self._record = self._record, None
-        if record is None and (clean or not usable):
+        overlaps = self._overlaps and clean and complete
+        self._overlaps &= not overlaps
+        if record is None and ((clean and not overlaps) or not usable):
             return
         log = StepLog(events)
         if record is not None and complete:
             self._learn(record, log)
-            if record.key == self._key and record.log.equals(log):
+            if record.key == self.key and record.log.equals(log):
                 return
         if self._warmup > 0:
             self._warmup -= usable
-        elif usable and not clean and self._is_due(followed):
-            self._record = Record(self._key, log, followed)
+        elif usable and (overlaps or (not clean and self._is_due(followed))):
+            self._record = Record(self.key, log, followed)
 
     def _is_due(self, entry: Entry | None) -> bool:
         """Whether a plan that did not serve a step may be succeeded now."""
@@ -232,7 +289,7 @@ class Controller:
                 self._planner.submit(lambda: self._merge(sequence, old, record, following))
             return
         neighbours = [entry.plan for entry in self._cache.entries()]
-        arena_bytes = self._backend.counters()["arena_bytes"]
+        arena_bytes = self._backend.arena_bytes(self.lane)
         self._unproven += 1
         self._in_work.add(sequence)
         variants = self._cache.variants(record.key)
@@ -251,10 +308,10 @@ class Controller:
     ) -> Solved:
         """Make a plan, on the planner's thread."""
         try:
-            profile = profile_step(record.log, following)
+            profile = self._profile(record.log, following)
             let_others_run()
             if any(
-                entry.plan.profile.same_blocks(profile)
+                entry.plan.profile.same_blocks(profile) or _is_twice(entry.plan.profile, profile)
                 for entry in variants
                 if entry is not record.departed_from
             ):
@@ -263,7 +320,8 @@ class Controller:
             if replaces is not None:
                 if _teaches_nothing(replaces.plan.profile, profile):
                     return Solved(sequence, replaces, replaces)
-                profile = largest(replaces.plan.profile, profile)
+                if len(profile) == len(replaces.plan.profile):
+                    profile = largest(replaces.plan.profile, profile)
                 neighbours = [plan for plan in neighbours if plan is not replaces.plan]
             alone = make_plan(profile, alignment=self._alignment, planner=self._solver)
             let_others_run()
@@ -272,6 +330,13 @@ class Controller:
             return Solved(sequence, self._cache.entry(record.key, plan), replaces)
         except Exception:
             return Solved(sequence)  # upstream, or the old plan, goes on serving
+
+    def _profile(self, log: StepLog, following: StepLog) -> Profile:
+        """Return the profile of a step; where steps are found, of two in one if that leaves fewer escaped blocks."""
+        n = len(log.requested)
+        if self._auto_step and log.equals(following) and log.overlap(following) > OVERLAPPING * n:
+            log = following = following.twice()
+        return profile_step(log, following)
 
     def _merge(self, sequence: int, old: Entry, record: Record, following: StepLog) -> Solved:
         """Make a plan for a record and for the steps that another plan stands for, on the planner's thread."""
@@ -283,7 +348,9 @@ class Controller:
             plan = make_plan(merged[0], alignment=self._alignment, planner=quick)
             let_others_run()
             counters = self._backend.counters()
-            if plan.arena_bytes + counters["upstream_bytes"] > WORTH * counters["peak_live_bytes"]:
+            other_arenas = counters["arena_bytes"] - self._backend.arena_bytes(self.lane)
+            reserved = plan.arena_bytes + other_arenas + counters["upstream_bytes"]
+            if reserved > WORTH * counters["peak_live_bytes"]:
                 return Solved(sequence, old, old)
             return Solved(sequence, self._cache.entry(record.key, replace(plan, merged=merged[1])), old)
         except Exception:
@@ -294,7 +361,7 @@ class Controller:
         for solved in self._planner.collect():
             self._in_work.discard(solved.sequence)
             entry, old = solved.entry, solved.replaces
-            if entry is None or not self._backend.reserve(entry.plan.arena_bytes):
+            if entry is None or not self._backend.reserve(self.lane, entry.plan.arena_bytes):
                 continue
             if old is not None:
                 entry.revisions = old.revisions + 1
@@ -303,120 +370,62 @@ class Controller:
             self._cache.add(entry, replaces=old)
             if entry.plan.merged is not None:
                 self._cache.drop_unproven(entry)
-            self._latest = entry.plan
-            self._plans += 1
-            self._reoptimizations += old is not None
+            escaped = entry.plan.profile.escaped
+            overlapping = entry.plan.merged is None and bool(escaped.sum() > OVERLAPPING * len(escaped))
+            self._overlaps = self._auto_step and overlapping
+            self.latest = entry.plan
+            self.plans += 1
+            self.reoptimizations += old is not None
 
     def wait(self, timeout: float | None) -> bool:
         """Wait until the plans being made are ready for the next step; return whether they are."""
         ready = self._planner.wait(timeout)
         with self._mutex:
             contextvars.Context().run(self._take_up)
+        self.collect(())
         return ready
+
+    # ------------------------------------------------------------------------------------------------------- forks
+
+    def lock(self) -> None:
+        """Keep other threads out, until `unlock`."""
+        self._mutex.acquire()
+
+    def unlock(self) -> None:
+        """Let other threads in again."""
+        self._mutex.release()
+
+    def begin_anew(self, *, in_step: bool) -> None:
+        """Forget what threads were doing that a fork has left behind: making plans, and, where so, the running step."""
+        self._planner = Planner()
+        self._in_work.clear()
+        if in_step:
+            contextvars.Context().run(self._backend.end_step, self.lane)
+            self._record = None
 
     # ------------------------------------------------------------------------------------------------------- files
 
-    def save(self, path: str | os.PathLike[str], backend: str) -> None:
-        """Write the plans in use; see `save_plans`."""
+    def in_use(self) -> list[Entry]:
+        """Return the plans in use, the least recently used first."""
         with self._mutex:
-            plans = [(entry.key, entry.plan) for entry in reversed(self._cache.entries())]
-        contextvars.Context().run(save_plans, path, plans, backend, self._alignment)
+            return self._cache.entries()[::-1]
 
-    def load(self, path: str | os.PathLike[str], backend: str) -> None:
-        """Take plans from a file into use, in place of a warm-up; see `load_plans`.
+    @property
+    def lower_bound(self) -> int:
+        """The largest of the plans' lower bounds, in bytes; 0 where there is no plan."""
+        return self._cache.lower_bound
 
-        Raises
-        ------
-        PoolError
-            There is no memory for their arena.
-        """
-        plans = contextvars.Context().run(load_plans, path, backend, self._alignment)
-        if not self._backend.reserve(max((plan.arena_bytes for _, plan in plans), default=0)):
-            raise PoolError(f"no memory for the arena that the plans of {os.fspath(path)} need")
+    def take(self, plans: list[tuple[Hashable, Plan]]) -> bool:
+        """Take plans into use, in place of a warm-up; False where there is no memory for their arena."""
+        if not self._backend.reserve(self.lane, max(plan.arena_bytes for _, plan in plans)):
+            return False
         with self._mutex:
             for key, plan in plans:
                 self._cache.add(self._cache.entry(key, plan))
-                self._latest = plan
+                self.latest = plan
             self._warmup = 0
-
-    # ----------------------------------------------------------------------------------------------- interruptions
-
-    @property
-    def _interrupted(self) -> int:
-        return getattr(self._interruptions, "depth", 0)
-
-    def interrupt(self) -> None:
-        """Enter a part of the program, in this thread, whose requests go upstream and stay out of the record."""
-        self._interruptions.depth = self._interrupted + 1
-        self._backend.set_interrupted(True)
-
-    def resume(self) -> None:
-        """Leave the innermost interrupted part.
-
-        Raises
-        ------
-        PoolError
-            This thread is not in one.
-        """
-        if not self._interrupted:
-            raise PoolError("resume without interrupt: this thread is not in an interrupted part")
-        self._interruptions.depth -= 1
-        if not self._interrupted:
-            self._backend.set_interrupted(False)
-
-    # ------------------------------------------------------------------------------------------------------ answers
-
-    def profile(self) -> Profile:
-        """Return the profile of the last planned step.
-
-        Raises
-        ------
-        ProfileError
-            There is no plan yet.
-        """
-        return self.plan().profile
-
-    def plan(self) -> Plan:
-        """Return the plan that was made last.
-
-        Raises
-        ------
-        ProfileError
-            There is no plan yet.
-        """
-        if self._latest is None:
-            raise ProfileError(
-                "no plan yet: no step has passed after the warm-up and been followed by another"
-            )
-        return self._latest
-
-    def stats(self) -> Stats:
-        """Return a snapshot of the pool's counts."""
-        counters = self._backend.counters()
-        requests = dict(counters["requests"])
-        replayed = requests.pop("replayed")
-        latest = self._latest
-        return Stats(
-            replayed=replayed,
-            upstream=sum(requests.values()) - counters["guests"],
-            reasons={name: n for name, n in requests.items() if n},
-            plans=self._plans,
-            reoptimizations=self._reoptimizations,
-            reserved_bytes=counters["arena_bytes"] + counters["upstream_bytes"],
-            lower_bound=0 if latest is None else latest.placement.lower_bound,
-            **{name: counters[name] for name in _PASSED_ON},
-        )
-
-
-_PASSED_ON = (
-    "guests",
-    "smaller",
-    "missing",
-    "arena_bytes",
-    "live_bytes",
-    "peak_live_bytes",
-    "peak_reserved_bytes",
-)
+        self.collect(())
+        return True
 
 
 def _count(name: str, value: object, least: int, what: str) -> int:
@@ -430,9 +439,15 @@ def _succeeded(entry: Entry | None, profile: Profile) -> Entry | None:
     if entry is None:
         return None
     old = entry.plan.profile
-    return entry if same_structure(old, profile) or np.array_equal(old.size, profile.size) else None
+    alike = same_structure(old, profile) or np.array_equal(old.size, profile.size) or _is_twice(profile, old)
+    return entry if alike else None
 
 
 def _teaches_nothing(old: Profile, new: Profile) -> bool:
     """Whether a step that was not served from its plan throughout had no other reason than what stood in its way."""
     return same_structure(old, new) and bool((new.size <= old.size).all())
+
+
+def _is_twice(plan: Profile, step: Profile) -> bool:
+    """Whether a plan is one of two such steps taken as one."""
+    return np.array_equal(plan.size, np.tile(step.size, 2))

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import functools
+import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
 from ..errors import PoolError
-from ._core import DevicePool, DeviceRouter
-from .controller import Controller
+from ._core import DevicePool, DeviceRouter, Lease
+from .device_streams import DeviceStreams, Streams
+from .forking import watch
+from .lanes import Lanes
 from .pool import Pool
 
 DEVICE_ALIGNMENT = 512
 """Bytes; what CuPy's own pool rounds to, and what CUDA aligns to."""
+
+
+PER_THREAD = 2
+"""CUDA's handle of the default stream that each thread has for itself."""
+
+OUT_OF_MEMORY = 2
+"""cudaErrorMemoryAllocation: the status of the error that an upstream without a pool raises."""
+
+FORKED = (
+    "this process was forked from one that had used the pool, and CUDA does not survive a fork: start workers with "
+    "multiprocessing's start method 'spawn' or 'forkserver', or fork before the first array is made"
+)
 
 
 class CupyPool(Pool):
@@ -32,6 +48,9 @@ class CupyPool(Pool):
         that does not fit the device (Sekiyama et al. 2018, section 5.1); its plan may fit.
     max_plans
         Plans to keep, the most recently used.
+    auto_step
+        Find the step that the program repeats, without `step` being called, and plan it; see `Pool.step`. There is no
+        warm-up.
     device
         The one device that is served. None: each request's current device, with an arena and plans for each. A number
         saves the question, and lets the pool run where there is no driver (with an `upstream` that needs none).
@@ -39,7 +58,7 @@ class CupyPool(Pool):
     Raises
     ------
     PoolError
-        An argument is out of range, a step begins within a step.
+        An argument is out of range, a step begins within a step, or in a fork of a process that has used the pool.
     UnknownSolverError
         There is no such solver.
     ImportError
@@ -67,6 +86,7 @@ class CupyPool(Pool):
         planner: str = "auto",
         sample: str = "device",
         max_plans: int = 32,
+        auto_step: bool = False,
         device: int | None = None,
     ) -> None:
         import cupy
@@ -82,17 +102,23 @@ class CupyPool(Pool):
                 f"upstream is {upstream!r}; expected an allocator: f(size) -> cupy.cuda.MemoryPointer"
             )
         self._sampling = cupy.cuda.malloc_managed if sample == "managed" else self._allocate
-        self._options: dict[str, Any] = {"warmup": warmup, "planner": planner, "max_plans": max_plans}
+        self._options: dict[str, Any] = {
+            "warmup": warmup,
+            "planner": planner,
+            "max_plans": max_plans,
+            "auto_step": auto_step,
+        }
         self._device = device
-        self._devices: dict[int, tuple[DevicePool, Controller]] = {}
+        self._devices: dict[int, tuple[DevicePool, Lanes]] = {}
         if device is None:
-            self._controller_of(0)  # checks the options
+            self._on(0)  # checks the options
             # Where CuPy exports its C functions they are called: a request then runs none of Python's bytecode.
             exported = getattr(cupy.cuda.device, "__pyx_capi__", {})
             current_device = exported.get("get_device_id", cupy.cuda.device.get_device_id)
             self.malloc = DeviceRouter(current_device, self._pool_of).malloc
         else:
             self.malloc = self._pool_of(device).malloc
+        watch(self)
 
     def serving(self) -> AbstractContextManager[Any]:
         """Return a context manager in which the pool is this thread's allocator: `cupy.cuda.using_allocator`."""
@@ -113,18 +139,20 @@ class CupyPool(Pool):
     def _pool_of(self, device: int) -> DevicePool:
         return self._on(device)[0]
 
-    def _controller_of(self, device: int) -> Controller:
-        return self._on(device)[1]
-
-    def _on(self, device: int) -> tuple[DevicePool, Controller]:
+    def _on(self, device: int) -> tuple[DevicePool, Lanes]:
         if device not in self._devices:
             pool = self._make_pool(device)
-            controller = Controller(pool, alignment=DEVICE_ALIGNMENT, **self._options)
-            self._devices.setdefault(device, (pool, controller))
+            lanes = Lanes(
+                pool,
+                alignment=DEVICE_ALIGNMENT,
+                enter=functools.partial(_use_device, device),
+                **self._options,
+            )
+            pool.failed = _diagnosis(lanes)
+            self._devices.setdefault(device, (pool, lanes))
         return self._devices[device]
 
     def _make_pool(self, device: int) -> DevicePool:
-        import cupy
         from cupy.cuda import MemoryPointer, UnownedMemory, memory_hook
 
         return DevicePool(
@@ -133,15 +161,27 @@ class CupyPool(Pool):
             self._sampling,
             MemoryPointer,
             UnownedMemory,
-            _current_stream() if _has_driver() else None,
+            self._streams(device),
             memory_hook.get_memory_hooks,
             _malloc_watched,
             _tell_freed,
-            cupy.cuda.runtime.deviceSynchronize if _has_driver() else None,
         )
 
-    def _controller(self) -> Controller:
-        return self._controller_of(self._current_device())
+    def _streams(self, device: int) -> Streams | None:
+        """Return the device's streams; None where there is no driver, and so no streams."""
+        return DeviceStreams(device) if _has_driver() else None
+
+    def _lanes(self) -> Lanes:
+        return self._on(self._current_device())[1]
+
+    def _all_lanes(self) -> list[Lanes]:
+        return [lanes for _, lanes in list(self._devices.values())]
+
+    def _begin_anew(self) -> None:
+        super()._begin_anew()
+        for pool, lanes in self._devices.values():
+            if any(pool.counters()["requests"].values()):
+                lanes.refuse(FORKED)
 
     def _backend(self) -> str:
         if not _has_driver():
@@ -150,6 +190,35 @@ class CupyPool(Pool):
 
         # Another model has other workspaces.
         return f"cupy: {cupy.cuda.runtime.getDeviceProperties(self._current_device())['name'].decode()}"
+
+    # ----------------------------------------------------------------------------------------------------- streams
+
+    def record_stream(self, array: Any, stream: Any) -> None:
+        """Say that an array is used on another stream than the one that was current when it was made.
+
+        When its memory is free, nobody is given it before that stream is done with all that it had been given by then:
+        the pool records an event there, and whatever takes the place waits for it. Without such a word the pool knows
+        of the array's own stream alone, as `cupy.cuda.MemoryPool` does; a program must then itself see to it that the
+        other one is done before it drops the array. As PyTorch's ``Tensor.record_stream``.
+
+        Parameters
+        ----------
+        array
+            A `cupy.ndarray`, or a view of one. Arrays that share its memory need no word of their own.
+        stream
+            A `cupy.cuda.Stream`, but not `cupy.cuda.Stream.ptds`, on which only its own thread can record an event.
+
+        Raises
+        ------
+        PoolError
+            The array's memory is not this pool's; the stream is every thread's own.
+        """
+        lease = getattr(array.data.mem, "_owner", None)
+        if not isinstance(lease, Lease) or not any(lease.pool is pool for pool, _ in self._devices.values()):
+            raise PoolError(f"the memory of this array of {array.nbytes} bytes is not this pool's")
+        if stream.ptr == PER_THREAD:
+            raise PoolError("the stream is cupy.cuda.Stream.ptds; expected one that all threads share")
+        lease.pool.record_stream(lease, stream)
 
     # ------------------------------------------------------------------- what users know from cupy.cuda.MemoryPool
 
@@ -197,6 +266,19 @@ class CupyPool(Pool):
         return int(self._upstream.get_limit()) if hasattr(self._upstream, "get_limit") else 0
 
 
+def _diagnosis(lanes: Lanes) -> Callable[[BaseException], None]:
+    """Return what has an error of upstream's say what its request found. Weak: the lanes hold the pool."""
+    diagnose = weakref.WeakMethod(lanes.diagnose)
+
+    def failed(error: BaseException) -> None:
+        method = diagnose()
+        out_of_memory = isinstance(error, MemoryError) or getattr(error, "status", None) == OUT_OF_MEMORY
+        if method is not None and out_of_memory:
+            method(error)
+
+    return failed
+
+
 def _owner(upstream: Any) -> Any:
     """Return the `cupy.cuda.MemoryPool` that an allocator is the `malloc` of; else the allocator itself."""
     import cupy
@@ -216,13 +298,12 @@ def _has_driver() -> bool:
     return True
 
 
-def _current_stream() -> Any:
-    """Return how to ask for the current stream's address: CuPy's C function where it exports it, or a function."""
+def _use_device(device: int) -> None:
+    """Make a device this thread's, where there is one."""
     import cupy
-    from cupy_backends.cuda import stream
 
-    exported = getattr(stream, "__pyx_capi__", {})
-    return exported.get("get_current_stream_ptr", lambda: cupy.cuda.get_current_stream().ptr)
+    if _has_driver():
+        cupy.cuda.Device(device).use()
 
 
 # ------------------------------------------------------------------------------------------------------- memory hooks

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
 from typing import Any
 
 from ..errors import PoolError
 from ..profiler import _recorder
 from ..profiler.numpy_recorder import default_handler
 from ._core import HostPool
-from .controller import Controller
+from .forking import watch
+from .lanes import Lanes
 from .pool import Pool
 
 HOST_ALIGNMENT = 64
@@ -23,7 +26,7 @@ answer faster than any plan, and the memory does not matter."""
 class NumpyPool(Pool):
     """Serve the NumPy allocations of this context, those of repeated steps from a plan.
 
-    NumPy's memory handler is context-local (NEP 49): the pool serves the thread or task that entered it. Arrays may
+    NumPy's memory handler is context-local (NEP 49): the pool serves the threads and tasks that entered it. Arrays may
     leave it, be freed on any thread, and outlive the pool.
 
     Parameters
@@ -34,6 +37,9 @@ class NumpyPool(Pool):
         Name of the packing solver, from `stowplan.packing.solvers`, or ``"auto"``.
     max_plans
         Plans to keep, the most recently used.
+    auto_step
+        Find the step that the program repeats, without `step` being called, and plan it; see `Pool.step`. There is no
+        warm-up.
     small
         Requests below this many bytes go to NumPy's default handler, which has caches for them, and are neither
         planned nor counted.
@@ -41,7 +47,8 @@ class NumpyPool(Pool):
     Raises
     ------
     PoolError
-        `warmup` is negative; the pool is entered twice; a step begins within a step.
+        `warmup` is negative; a thread enters the pool twice, or leaves it where it does not serve; a step begins within
+        a step.
     UnknownSolverError
         There is no such solver.
 
@@ -60,32 +67,59 @@ class NumpyPool(Pool):
     """
 
     def __init__(
-        self, *, warmup: int = 1, planner: str = "auto", max_plans: int = 32, small: int = SMALL
+        self,
+        *,
+        warmup: int = 1,
+        planner: str = "auto",
+        max_plans: int = 32,
+        auto_step: bool = False,
+        small: int = SMALL,
     ) -> None:
         if not isinstance(small, int) or isinstance(small, bool) or small < 0:
             raise PoolError(f"small is {small!r}; expected a number of bytes, 0 or more")
         self._host = HostPool("stowplan", default_handler(), small)
-        self._only = Controller(
-            self._host, warmup=warmup, alignment=HOST_ALIGNMENT, planner=planner, max_plans=max_plans
+        self._only = Lanes(
+            self._host,
+            alignment=HOST_ALIGNMENT,
+            auto_step=auto_step,
+            warmup=warmup,
+            planner=planner,
+            max_plans=max_plans,
         )
-        self._outer: Any = None
+        self._entered = threading.local()  # NumPy's handler before, of each thread that is in the pool
+        watch(self)
 
     def __enter__(self) -> NumpyPool:
-        if self._outer is not None:
-            raise PoolError("this pool is entered already")
-        self._outer = _recorder.set_handler(self._host.handler)
+        if hasattr(self._entered, "outer"):
+            raise PoolError("this thread has entered this pool already")
+        self._entered.outer = _recorder.set_handler(self._host.handler)
         return self
 
-    def __exit__(self, *error: object) -> None:
-        _recorder.set_handler(self._outer)
-        self._outer = None
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, MemoryError):
+            self._only.diagnose(error)
+        if not (hasattr(self._entered, "outer") and self._serves_here()):
+            raise PoolError(
+                "this pool does not serve here: leave it in the thread or task that entered it, "
+                "and leave pools that were entered after it first"
+            )
+        _recorder.set_handler(self._entered.outer)
+        del self._entered.outer
 
     def serving(self) -> AbstractContextManager[Any]:
         """Return a context manager in which the pool serves this thread: itself, or nothing where it is entered."""
-        return nullcontext() if _recorder.current_handler() is self._host.handler else self
+        return nullcontext() if self._serves_here() else self
 
-    def _controller(self) -> Controller:
+    def _serves_here(self) -> bool:
+        return _recorder.current_handler() is self._host.handler
+
+    def _lanes(self) -> Lanes:
         return self._only
+
+    def _all_lanes(self) -> list[Lanes]:
+        return [self._only]
 
     def _backend(self) -> str:
         return "numpy"

@@ -123,12 +123,7 @@ def make_plan(
 
 def same_structure(a: Profile, b: Profile) -> bool:
     """Whether two profiles have the same requests and frees in the same order, whatever their sizes."""
-    return (
-        a.period == b.period
-        and np.array_equal(a.start, b.start)
-        and np.array_equal(a.end, b.end)
-        and np.array_equal(a.stream, b.stream)
-    )
+    return a.period == b.period and np.array_equal(a.start, b.start) and np.array_equal(a.end, b.end)
 
 
 def largest(a: Profile, b: Profile) -> Profile:

@@ -33,6 +33,11 @@ class Planner(Generic[T]):
         self._executor: ThreadPoolExecutor | None = None
         self._jobs: list[Future[T]] = []
 
+    @property
+    def busy(self) -> bool:
+        """Whether there are jobs that are not done, or whose results have not been collected."""
+        return bool(self._jobs)
+
     def submit(self, job: Callable[[], T]) -> None:
         """Start a job when those before it are done."""
         if self._executor is None:

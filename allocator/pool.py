@@ -6,11 +6,12 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from ..profiler import Profile
-from .controller import Controller
+from .lanes import Lanes
 from .plan import Plan
+from .report import report_text
 from .stats import Stats
 from .step import Step, interrupt
 
@@ -23,8 +24,12 @@ class Pool(ABC):
     """A pool of one backend; see `NumpyPool` and `CupyPool`."""
 
     @abstractmethod
-    def _controller(self) -> Controller:
+    def _lanes(self) -> Lanes:
         """Return what decides for this thread's current device."""
+
+    @abstractmethod
+    def _all_lanes(self) -> list[Lanes]:
+        """Return what decides for each of the pool's devices."""
 
     @abstractmethod
     def _backend(self) -> str:
@@ -34,10 +39,18 @@ class Pool(ABC):
     def serving(self) -> AbstractContextManager[Any]:
         """Return a context manager in which the pool serves this thread, whether it did before or not."""
 
+    def _begin_anew(self) -> None:
+        for lanes in self._all_lanes():
+            lanes.begin_anew()
+
     def step(self, key: Hashable = None) -> Step:
         """Return a context manager around one step, the code that repeats, on the current device.
 
         An exception that leaves the step passes on; what the step did is not taken for a record.
+
+        A pool with ``auto_step=True`` finds steps without this: those of the thread that asks most, with the key None.
+        What is marked counts for more than what is found: the first step marked on a device ends the search there for
+        good.
 
         Parameters
         ----------
@@ -48,9 +61,9 @@ class Pool(ABC):
         Raises
         ------
         PoolError
-            On entry: a step is running already, or this thread is in an interrupted part.
+            On entry: this thread runs a step already, or it is in an interrupted part.
         """
-        return Step(self._controller(), key)
+        return Step(self._lanes(), key)
 
     def interrupt(self, function: Callable[P, R] | None = None) -> Any:
         """Enter a part of the program, in this thread, that does not repeat: upstream serves it, no profile sees it.
@@ -68,7 +81,7 @@ class Pool(ABC):
         ... def log_something():
         ...     pass
         """
-        return interrupt(self._controller(), function)
+        return interrupt(self._lanes(), function)
 
     def resume(self) -> None:
         """Leave the innermost interrupted part of this thread.
@@ -78,19 +91,51 @@ class Pool(ABC):
         PoolError
             There is none.
         """
-        self._controller().resume()
+        self._lanes().resume()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until plans that are being made are ready for the next step, at most `timeout` seconds.
 
         A program never has to; a benchmark may want to. Return whether they are ready.
         """
-        return self._controller().wait(timeout)
+        return self._lanes().wait(timeout)
 
     @property
     def stats(self) -> Stats:
         """A snapshot of the counts on the current device."""
-        return self._controller().stats()
+        return self._lanes().stats()
+
+    @overload
+    def report(self, *, as_dict: Literal[False] = False) -> str: ...
+
+    @overload
+    def report(self, *, as_dict: Literal[True]) -> dict[str, Any]: ...
+
+    def report(self, *, as_dict: bool = False) -> str | dict[str, Any]:
+        """Say what fills the memory, why requests were not replayed, and what to do about it; on the current device.
+
+        Steps are counted from 1, the requests of a step from 0.
+
+        Parameters
+        ----------
+        as_dict
+            The same as a dict (bytes, counts) instead of text:
+
+            - ``step``: this thread's: its number, whether it is running, its key, the requests so far, and those in its
+              plan;
+            - ``live_bytes``, ``planned_bytes`` (what the largest plan needs), ``reserved_bytes`` (``arena_bytes`` and
+              ``upstream_bytes``), ``lower_bound`` (of the largest plan), ``fragmentation`` (arena / lower bound - 1);
+              ``peak_live_bytes`` and ``peak_reserved_bytes``;
+            - ``replayed``, ``guests``, ``upstream``; ``reasons``: name to ``requests``, ``why`` and ``action``;
+            - ``largest``: the largest live blocks, each with its ``size``, ``stream``, ``place`` (``planned``, ``late``
+              (guests, too), ``upstream``, or ``held`` for other streams), ``age`` (steps since its birth, -1: outside
+              of all steps), ``request`` (its number on its stream in that step), and, where planned, ``due``: at which
+              request it is to be free, which is the next step's if it is ``wrapped``;
+            - ``plans``: ``key``, ``requests``, ``arena_bytes``, ``lower_bound``;
+            - ``failure``: the text on the last request that upstream had no memory for, or None.
+        """
+        data = self._lanes().report()
+        return data if as_dict else report_text(data)
 
     def profile(self) -> Profile:
         """Return the profile of the last planned step.
@@ -100,7 +145,7 @@ class Pool(ABC):
         ProfileError
             There is no plan yet.
         """
-        return self._controller().profile()
+        return self._lanes().plan().profile
 
     def plan(self) -> Plan:
         """Return the plan that was made last.
@@ -110,7 +155,7 @@ class Pool(ABC):
         ProfileError
             There is no plan yet.
         """
-        return self._controller().plan()
+        return self._lanes().plan()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the current device's plans to a file, for `load` in another run of the program.
@@ -122,7 +167,7 @@ class Pool(ABC):
         OSError
             The file cannot be written. The old one, if any, is untouched.
         """
-        self._controller().save(path, self._backend())
+        self._lanes().save(path, self._backend())
 
     @classmethod
     def load(cls: type[Self], path: str | os.PathLike[str], *args: Any, **options: Any) -> Self:
@@ -145,5 +190,5 @@ class Pool(ABC):
             There is no memory for the arena.
         """
         pool = cls(*args, **options)
-        pool._controller().load(path, pool._backend())
+        pool._lanes().load(path, pool._backend())
         return pool

@@ -26,13 +26,18 @@ from .plan import Plan, problem_of
 from .realign import Merged
 
 _FORMAT = "plans"
-_VERSION = 1
+_VERSION = 2
 
 
-def save_plans(
-    path: str | os.PathLike[str], plans: Iterable[tuple[Hashable, Plan]], backend: str, alignment: int
-) -> None:
-    """Write plans with their step keys, atomically.
+LanePlan = tuple[int, Hashable, Plan]
+"""A plan, with the place of its lane among those of its berth, and its step's key."""
+
+MOST_LANES = 8
+"""Of a berth (allocator/core/lanes.hpp)."""
+
+
+def save_plans(path: str | os.PathLike[str], plans: Iterable[LanePlan], backend: str, alignment: int) -> None:
+    """Write plans with their lanes and step keys, atomically.
 
     Parameters
     ----------
@@ -50,10 +55,11 @@ def save_plans(
     """
     entries: list[dict[str, Any]] = []
     columns: dict[str, npt.NDArray[Any]] = {}
-    for i, (key, plan) in enumerate(plans):
+    for i, (lane, key, plan) in enumerate(plans):
         if key is not None and not isinstance(key, (str, int)):
             raise PoolError(f"the step key {key!r} cannot be saved; expected None, a string or an integer")
-        entries.append({"key": key, "period": plan.profile.period, "solver": plan.placement.solver})
+        solver = plan.placement.solver
+        entries.append({"lane": lane, "key": key, "period": plan.profile.period, "solver": solver})
         columns[f"{i}.offsets"] = plan.placement.offsets
         for name in COLUMNS:
             columns[f"{i}.{name}"] = getattr(plan.profile, name)
@@ -64,7 +70,7 @@ def save_plans(
     write_archive(path, _FORMAT, _VERSION, header, columns)
 
 
-def load_plans(path: str | os.PathLike[str], backend: str, alignment: int) -> list[tuple[Hashable, Plan]]:
+def load_plans(path: str | os.PathLike[str], backend: str, alignment: int) -> list[LanePlan]:
     """Read what `save_plans` wrote, and validate it.
 
     Raises
@@ -78,7 +84,7 @@ def load_plans(path: str | os.PathLike[str], backend: str, alignment: int) -> li
     for name, expected in (("backend", backend), ("alignment", alignment)):
         if header.get(name) != expected:
             raise FormatError(path, f"made for the {name} {header.get(name)!r}; expected {expected!r}")
-    plans: list[tuple[Hashable, Plan]] = []
+    plans: list[LanePlan] = []
     try:
         for i, entry in enumerate(header["plans"]):
             prefix = f"{i}."
@@ -87,8 +93,11 @@ def load_plans(path: str | os.PathLike[str], backend: str, alignment: int) -> li
             key, solver = entry["key"], str(entry["solver"])
             if key is not None and not isinstance(key, (str, int)):
                 raise TypeError(f"the step key {key!r}")
+            lane = int(entry["lane"])
+            if not 0 <= lane < MOST_LANES:
+                raise ValueError(f"lane {lane}")
             plan = _validated(profile, own["offsets"], alignment, solver)
-            plans.append((key, replace(plan, merged=_merged(own, len(profile)))))
+            plans.append((lane, key, replace(plan, merged=_merged(own, len(profile)))))
     except (KeyError, TypeError, ValueError, IndexError, ConflictError, ProblemError) as error:
         if isinstance(error, FormatError):
             raise

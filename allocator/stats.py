@@ -22,14 +22,16 @@ class Stats:
         Requests served by upstream.
     reasons
         Why requests were not served from a plan, `guests` and `upstream` together: ``outside`` (not in a step),
-        ``thread`` (in another thread's step), ``interrupted`` (between interrupt and resume), ``no_plan`` (warm-up,
-        record, confirm, or the plan is still being made), ``escaped`` (the block is known to outlive the step),
-        ``stream`` (not the arena's stream), ``late`` (a late block stood in the way), ``mismatch`` (an extra request,
-        one larger than planned, or one not recognised).
+        ``thread`` (not in a step, while another thread runs one), ``interrupted`` (between interrupt and resume),
+        ``no_plan`` (warm-up, record, confirm, or the plan is still being made), ``escaped`` (the block is known to
+        outlive the step), ``stream`` (on a stream that has no lane), ``late`` (a late block stood in the way),
+        ``mismatch`` (an extra request, one larger than planned, or one not recognised).
     smaller
         Of the replayed requests, those that asked for less than planned.
     missing
         Planned requests that did not come.
+    steps
+        Steps that have ended, those found by `auto_step` included.
     plans
         Plans made.
     reoptimizations
@@ -41,7 +43,8 @@ class Stats:
     reserved_bytes, peak_reserved_bytes
         What arenas and upstream's live blocks take together, now and at the most.
     lower_bound
-        Lower bound of the last plan, in bytes; no arena can be smaller. 0 before the first plan.
+        Largest lower bound of the plans in use, in bytes (of several arenas, the sum): no arena in which all of them
+        can be replayed is smaller. 0 before the first plan.
     """
 
     replayed: int
@@ -58,6 +61,7 @@ class Stats:
     reserved_bytes: int
     peak_reserved_bytes: int
     lower_bound: int
+    steps: int = 0
 
     @property
     def fragmentation(self) -> float:

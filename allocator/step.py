@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from .controller import Controller
+from .lanes import Lanes
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -16,27 +16,30 @@ R = TypeVar("R")
 class Step:
     """Begin a step on entry, end it on exit; an exception passes on."""
 
-    def __init__(self, controller: Controller, key: Hashable) -> None:
-        self._controller = controller
+    def __init__(self, lanes: Lanes, key: Hashable) -> None:
+        self._lanes = lanes
         self._key = key
+        self._berth = 0
 
     def __enter__(self) -> None:
-        self._controller.begin_step(self._key)
+        self._berth = self._lanes.begin_step(self._key)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._controller.end_step(failed=kind is not None)
+        if isinstance(error, MemoryError):
+            self._lanes.diagnose(error)
+        self._lanes.end_step(self._berth, failed=kind is not None)
 
 
-def interrupt(controller: Controller, function: Callable[P, R] | None) -> Any:
+def interrupt(lanes: Lanes, function: Callable[P, R] | None) -> Any:
     """Interrupt now; or, given a function, return one that runs interrupted."""
     if function is None:
-        return Interruption(controller)
+        return Interruption(lanes)
 
     @functools.wraps(function)
     def interrupted(*args: P.args, **kwargs: P.kwargs) -> R:
-        with Interruption(controller):
+        with Interruption(lanes):
             return function(*args, **kwargs)
 
     return interrupted
@@ -45,17 +48,17 @@ def interrupt(controller: Controller, function: Callable[P, R] | None) -> Any:
 class Interruption:
     """An interrupted part that has begun; as a context manager it ends on exit, as a decorator it never began."""
 
-    def __init__(self, controller: Controller) -> None:
-        self._controller = controller
-        controller.interrupt()
+    def __init__(self, lanes: Lanes) -> None:
+        self._lanes = lanes
+        lanes.interrupt()
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *error: object) -> None:
-        self._controller.resume()
+        self._lanes.resume()
 
     def __call__(self, function: Callable[P, R]) -> Any:
         """Return the function, to run interrupted."""
-        self._controller.resume()
-        return interrupt(self._controller, function)
+        self._lanes.resume()
+        return interrupt(self._lanes, function)

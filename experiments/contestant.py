@@ -46,15 +46,12 @@ class Memory:
         What the program runs in.
     step
         Called for each step, which runs inside what it returns.
-    finish
-        Called at the end of a step, within its time: waits until the device is done.
     ready
         Called between steps.
     """
 
     whole: AbstractContextManager[Any]
     step: Callable[[], AbstractContextManager[Any]] = nullcontext
-    finish: Callable[[], object] = lambda: None
     ready: Callable[[], object] = lambda: None
 
 
@@ -65,25 +62,23 @@ def memory_of(task: Task) -> Memory:
     if task.contestant != OURS:
         return Memory(nullcontext())
     pool = NumpyPool()
-    return Memory(pool, pool.step, ready=pool.wait)
+    return Memory(pool, pool.step, pool.wait)
 
 
 def _gpu_memory(contestant: str) -> Memory:
-    import cupy
     from cupy import cuda
 
-    finish = cupy.cuda.get_current_stream().synchronize
     if contestant == OURS:
         ours = CupyPool()
         cuda.set_allocator(ours.malloc)
-        return Memory(nullcontext(), ours.step, finish, ours.wait)
+        return Memory(nullcontext(), ours.step, ours.wait)
     pool = {
         "CuPy": cuda.MemoryPool,
         "CuPy async": cuda.MemoryAsyncPool,
         "CuPy managed": lambda: cuda.MemoryPool(cuda.malloc_managed),
     }[contestant]()
     cuda.set_allocator(pool.malloc)
-    return Memory(nullcontext(), finish=finish)
+    return Memory(nullcontext())
 
 
 def main(argument: str) -> None:
@@ -99,7 +94,6 @@ def main(argument: str) -> None:
             began = time.perf_counter()
             with memory.step():
                 work.step()
-                memory.finish()
             print(time.perf_counter() - began, file=answers, flush=True)
             memory.ready()
 

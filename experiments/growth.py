@@ -23,8 +23,7 @@ from rich.progress import track
 
 from stowplan import NumpyPool, NumpyRecorder
 from stowplan.packing.pools import POOL_MODELS, Requests, replay
-from stowplan.profiler import StepLog
-from stowplan.profiler.steps import ALLOCATE, FREE
+from stowplan.profiler import ALLOCATE, FREE, StepLog
 
 from . import report
 from .memory import POOLS
@@ -106,24 +105,24 @@ def measure(study: Study, batch: int, steps: int) -> Row:
 
 
 def draw(row: Row, batch: int) -> Any:
-    """Draw what is reserved after each step, a line for each pool."""
-    figure = report.new_figure(9, 5)
-    axes = figure.subplots()
-    for name, tint in zip((*POOLS, "stowplan"), report.TINTS, strict=True):
-        label = POOLS.get(name, "stowplan")
-        steps = range(1, len(row[name]) + 1)
-        axes.plot(
-            steps,
-            np.array(row[name]) / 2**20,
-            color=tint,
-            linewidth=2.4 if name == "stowplan" else 1.4,
-            label=label,
-        )
-    axes.plot(steps, np.array(row["live"]) / 2**20, color=report.INK, linestyle=":", label="alive at most")
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("mini-batches", color=report.INK)
-    report.tidy(axes, f"{MODEL.title}, batch {batch}, sentences of any length: bytes reserved", "MiB")
-    figure.legend(loc="outside right upper", fontsize=8, frameon=False)
+    """Draw what is reserved after each step, a line for each pool; on the right without the largest of them."""
+    figure = report.new_figure(12, 4.5)
+    largest = max(POOLS, key=lambda name: row[name][-1])
+    lines = [(name, "-", tint) for name, tint in zip((*POOLS, "stowplan"), report.TINTS, strict=True)]
+    for axes, without in zip(figure.subplots(1, 2), (None, largest), strict=True):
+        for name, style, tint in (*lines, ("live", ":", report.INK)):
+            if name == without:
+                continue
+            label = POOLS.get(name, {"live": "alive at most"}.get(name, name))
+            steps, width = range(1, len(row[name]) + 1), 2.4 if name == "stowplan" else 1.4
+            axes.plot(steps, np.array(row[name]) / 2**20, style, color=tint, linewidth=width, label=label)
+        axes.set_xlabel("mini-batches", color=report.INK)
+        title = f"{MODEL.title}, batch {batch}, sentences of any length"
+        report.tidy(axes, title if without is None else f"... without {POOLS[without]}", "MiB reserved")
+    figure.axes[0].set_ylim(bottom=0)
+    figure.legend(
+        *figure.axes[0].get_legend_handles_labels(), loc="outside right upper", fontsize=8, frameon=False
+    )
     return figure
 
 
@@ -141,7 +140,10 @@ def main(study: Study, steps: int | None) -> None:
     for device in study.devices:
         if device == "gpu":
             rows.append(
-                {"device": device, "note": NO_GPU if not has_gpu() else "models of pools are enough: see CPU"}
+                {
+                    "device": device,
+                    "note": NO_GPU if not has_gpu() else "not run: models stand for pools, see CPU",
+                }
             )
             continue
         found = study.finished(f"growth/{batch}-{steps}", lambda: measure(study, batch, steps))

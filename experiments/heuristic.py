@@ -68,9 +68,12 @@ def columns() -> list[report.Column]:
         column("batch", "batch"),
         column("", "recorded", lambda recorded: "" if recorded else "predicted"),
         column("blocks", "blocks", "{:,}".format),
-        *(column(f"{title}: s", f"{solver}_seconds", report.seconds) for solver, title in SOLVERS.items()),
         *(
-            column(f"{title}: above the bound", f"{solver}_above_bound", report.percent)
+            column(f"{title}: ms", f"{solver}_seconds", report.milliseconds)
+            for solver, title in SOLVERS.items()
+        ),
+        *(
+            column(f"{title}: above the bound", f"{solver}_above_bound", "{:.2%}".format)
             for solver, title in SOLVERS.items()
         ),
     ]

@@ -21,7 +21,7 @@ from stowplan.packing import Problem
 from stowplan.packing.pools import POOL_MODELS, replay, requests
 
 from . import report
-from .recordings import affordable, predict, recorded, step_of, without_small
+from .recordings import predict, recorded, step_of, within_reach, without_small
 from .study import CannotRunError, Cell, Row, Study, command
 
 ALIGNMENT = 512
@@ -72,7 +72,7 @@ def reserved(profile: Profile) -> dict[str, int]:
 
 def check(study: Study, cell: Cell) -> Row:
     """Compare the arena that small batches predict with that of the recorded step."""
-    if not affordable(study, cell):
+    if not within_reach(study, cell):
         raise CannotRunError("takes longer than the limit, or more memory than there is")
     guess = predict(study, cell)
     if guess is None:
@@ -123,7 +123,8 @@ def columns() -> list[report.Column]:
         column("", "recorded", lambda recorded: "" if recorded else "predicted"),
         column("retained", "retained", report.mib),
         column("arena", "arena", report.mib),
-        column("above the bound", "above_bound", report.percent),
+        column("of it gradients", "gradients", report.mib),
+        column("above the bound", "above_bound", "{:.2%}".format),
         *(column(title, f"pool_{name}", report.mib) for name, title in POOLS.items()),
         *(
             column(f"arena over {POOLS[name]}", f"saved_{name}", report.percent)

@@ -20,7 +20,7 @@ import numpy as np
 import stowplan
 from stowplan import NumpyRecorder, Profile
 from stowplan.errors import ProfileError
-from stowplan.profiler.scaling import fit_batches
+from stowplan.profiler import fit_batches
 
 from .study import CannotRunError, Cell, Study, available_bytes
 from .workload import Workload
@@ -82,7 +82,7 @@ def step_of(study: Study, cell: Cell) -> Step:
         recording = recorded(study, cell)
         return Step(without_small(recording.profile), recording.retained, True, None)
     predicted = predict(study, cell)
-    if affordable(study, cell):
+    if within_reach(study, cell):
         recording = recorded(study, cell)
         return Step(without_small(recording.profile), recording.retained, True, predicted)
     if predicted is None:
@@ -97,6 +97,11 @@ def predict(study: Study, cell: Cell) -> Profile | None:
         return without_small(model.profile(cell.batch))
     except ProfileError:
         return None
+
+
+def within_reach(study: Study, cell: Cell) -> bool:
+    """Whether a cell's step is recorded already, or can be."""
+    return study.known(f"recordings/{cell.name}") is not None or affordable(study, cell)
 
 
 def affordable(study: Study, cell: Cell, steps: int = WARMUP + 3, share: float = 0.6) -> bool:

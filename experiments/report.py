@@ -46,6 +46,11 @@ def seconds(value: float) -> str:
     return f"{value:.3g}"
 
 
+def milliseconds(value: float) -> str:
+    """Write seconds as milliseconds."""
+    return f"{1e3 * value:,.2f}"
+
+
 def write_table(
     rows: Sequence[Row], columns: Sequence[Column], path: Path, title: str, note: str = ""
 ) -> None:

@@ -27,9 +27,9 @@ SMALL = 512
 
 
 def train(
-    steps: int, batch: int, seed: int, pool: NumpyPool | None
+    steps: int, batch: int, seed: int, pool: NumpyPool | None, marked: bool = True
 ) -> tuple[list[float], list[float], list[Any]]:
-    """Train for some steps; return losses, seconds per step and the pool's counts after each step."""
+    """Train for some steps, `marked` or not; return losses, seconds per step and the pool's counts after each step."""
     import chainer
 
     from experiments.data import synthetic_pairs
@@ -53,7 +53,7 @@ def train(
     with pool or nullcontext():
         for source, target in track(batches, name, console=Console(stderr=True)):
             began = time.perf_counter()
-            with nullcontext() if pool is None else pool.step():
+            with pool.step() if pool is not None and marked else nullcontext():
                 losses.append(step(source, target))
             seconds.append(time.perf_counter() - began)
             counts.append(pool.stats if pool is not None else None)
@@ -64,12 +64,13 @@ def train(
 @click.option("--steps", default=100, show_default=True, type=click.IntRange(4))
 @click.option("--batch", default=32, show_default=True, type=click.IntRange(1))
 @click.option("--seed", default=0, show_default=True, type=int)
-def main(steps: int, batch: int, seed: int) -> None:
+@click.option("--auto-step", is_flag=True, help="Mark no steps: the pool finds them.")
+def main(steps: int, batch: int, seed: int, auto_step: bool) -> None:
     """Train with sentences of 3 to 50 words, and show what the pool made of it."""
     enable_chainer()
-    pool = NumpyPool(small=SMALL)
+    pool = NumpyPool(small=SMALL, auto_step=auto_step)
     losses, seconds, _ = train(steps, batch, seed, None)
-    pooled_losses, pooled_seconds, counts = train(steps, batch, seed, pool)
+    pooled_losses, pooled_seconds, counts = train(steps, batch, seed, pool, marked=not auto_step)
     half, last = counts[steps // 2 - 1], counts[-1]
     served = {name: getattr(last, name) - getattr(half, name) for name in ("replayed", "guests", "upstream")}
     total = sum(served.values())

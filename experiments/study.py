@@ -131,19 +131,22 @@ class Study:
 
     def finished(self, name: str, find: Callable[[], Row], **options: Any) -> Row:
         """Return what was found under this name with the same files and `options`, or find it and keep it."""
-        identity = {**self.files, **options}
-        path = self.out / f"{name}.json"
-        try:
-            kept = json.loads(path.read_text(encoding="utf-8"))
-            if kept["study"] == identity:
-                return dict(kept["row"])
-        except (OSError, ValueError, KeyError, TypeError):
-            pass  # not there, or not one of ours: found anew
-        row = find()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as file:
-            file.write(json.dumps({"study": identity, "row": row}, indent=1).encode())
+        row = self.known(name, **options)
+        if row is None:
+            row = find()
+            path = self.out / f"{name}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(path) as file:
+                file.write(json.dumps({"study": {**self.files, **options}, "row": row}, indent=1).encode())
         return row
+
+    def known(self, name: str, **options: Any) -> Row | None:
+        """Return what was found under this name with the same files and `options`; None where nothing was."""
+        try:
+            kept = json.loads((self.out / f"{name}.json").read_text(encoding="utf-8"))
+            return dict(kept["row"]) if kept["study"] == {**self.files, **options} else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None  # not there, or not one of ours
 
 
 def has_gpu() -> bool:

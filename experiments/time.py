@@ -16,6 +16,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -101,12 +102,14 @@ class Runner:
             environment["LD_PRELOAD"] = str(library)
         task = Task(cell.device, cell.model.name, cell.phase, cell.batch, name, study.files)
         self._name = name
+        # A file, for a pipe that nobody reads could fill up.
+        self._said = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 (closed in __exit__)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "experiments.contestant", json.dumps(asdict(task))],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self._said,
             text=True,
         )
 
@@ -115,6 +118,7 @@ class Runner:
 
     def __exit__(self, *error: object) -> None:
         self._process.communicate()  # the end of its input ends it
+        self._said.close()
 
     def step(self) -> float:
         """Run a step; return its seconds."""
@@ -125,7 +129,9 @@ class Runner:
             return float(self._process.stdout.readline())
         except (BrokenPipeError, ValueError):
             self._process.kill()
-            said = self._process.communicate()[1].strip().splitlines()
+            self._process.wait()
+            self._said.seek(0)
+            said = self._said.read().strip().splitlines()
             raise CannotRunError(f"{self._name} ended early: {said[-1] if said else 'no word'}") from None
 
 
@@ -144,7 +150,7 @@ def draw(rows: Sequence[Row]) -> Any:
             axes.plot([middle], [i], "o", color=tint, markersize=5)
         axes.axvline(1, color=report.INK, linewidth=0.8)
         axes.set_yticks(range(len(labels)), labels)
-        axes.invert_yaxis()
+        axes.set_ylim(len(labels) - 0.5, -0.5)
         report.tidy(axes, f"stowplan / {name}", "")
     return figure
 

@@ -45,7 +45,7 @@ class Workload:
         self.examples = data.examples(model, batch)
 
     def step(self, examples: Sequence[Example] | None = None) -> None:
-        """Run one step, of these examples rather than of its own."""
+        """Run one step to its end, of these examples rather than of its own."""
         import chainer
 
         arrays = self._convert(examples or self.examples)
@@ -54,6 +54,8 @@ class Workload:
         else:
             with chainer.using_config("train", False), chainer.no_backprop_mode():
                 self._network.predict(arrays[0])
+        if self._device.xp is not np:
+            chainer.backends.cuda.Stream.null.synchronize()
 
     @property
     def retained_bytes(self) -> int:

@@ -1,6 +1,6 @@
 """Binding of `large` and `search`, and of the two decoders below them; the GIL is released while solving."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from .problem import IntArray, Problem
 
@@ -34,12 +34,17 @@ def search(
     """Offsets (n,) by beams of growing width. ``effort``: rounds at most, 0 for the default."""
 
 def refill(
-    problem: Problem, order: IntArray, obstacles: IntArray, limit: int | None = None
+    problem: Problem,
+    order: IntArray,
+    worth: Sequence[float],
+    reach: int,
+    obstacles: IntArray,
+    limit: int | None = None,
 ) -> dict[int, int] | None:
-    """Stack the rows in ``order``, preferred first, around obstacles (k, 4): start, end, lower, upper.
+    """Stack the rows in ``order``, by ``worth`` x fit, around obstacles (k, 4): start, end, lower, upper.
 
-    The rows must be plain: no gaps, not fixed, size 1 or more. Returns offsets by row, or None if one would
-    end above ``limit``.
+    The rows must be plain: no gaps, not fixed, size 1 or more. Worths are greater than 0. Returns offsets by row, or
+    None if one would end above ``limit``.
     """
 
 def beam(
@@ -53,4 +58,4 @@ def beam(
     power: int,
     limit: int | None = None,
 ) -> dict[int, int] | None:
-    """As `refill`, by one beam; None if no state stays at or below ``limit``."""
+    """As `refill`, by one beam, ``order`` from preferred to not; None if no state stays at or below ``limit``."""

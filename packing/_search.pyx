@@ -46,7 +46,7 @@ cdef extern from "search_instance.hpp" namespace "stowplan::packing" nogil:
 cdef extern from "large_refill.hpp" namespace "stowplan::packing" nogil:
     cdef cppclass Refill:
         Refill(const Instance&) except +
-        int64_t run(const int32_t*, int64_t, int64_t*) except +
+        int64_t run(const double*, int32_t, int64_t, int64_t*) except +
 
 cdef extern from "search_beam.hpp" namespace "stowplan::packing" nogil:
     cdef cppclass BeamOptions:
@@ -161,13 +161,16 @@ cdef class Partial:
         return {self.instance.row[k]: found[k] for k in range(self.instance.row.size())}
 
 
-def refill(problem, order, obstacles, limit=None):
+def refill(problem, order, worth, reach, obstacles, limit=None):
     cdef Partial partial = Partial(problem, order, obstacles)
+    cdef vector[double] worths
+    for k in range(partial.rank.size()):
+        worths.push_back(worth[partial.rank[k]])
     cdef vector[int64_t] found = vector[int64_t](partial.instance.row.size() + 1)
     cdef Refill* decoder = new Refill(partial.instance)
     cdef int64_t most = kNoCeiling - 1 if limit is None else limit
     try:
-        top = decoder.run(partial.rank.data(), most, found.data())
+        top = decoder.run(worths.data(), reach, most, found.data())
     finally:
         del decoder
     return None if top == kNoCeiling else partial.offsets(found)

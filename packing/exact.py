@@ -142,7 +142,11 @@ def solve(
 @register("exact", improves=True)
 @by_parts
 def exact(problem: Problem, options: Options) -> Answer:
-    """Decide the capacity given, or minimise from the incumbent; for 10 s unless told otherwise."""
+    """Decide the capacity given, or minimise from the incumbent; for 10 s unless told otherwise.
+
+    On one thread, whatever `Options.threads` says: its runs are short and learn from each other, in one table of
+    refuted states.
+    """
     if len(problem) > _MOST_BLOCKS:
         return Answer(options.incumbent, 0)
     seconds = options.time_limit

@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING, Any
 from .numpy_recorder import NumpyRecorder
 from .profile import ESCAPED, Profile
 from .scaling import BatchModel, fit_batches
-from .steps import StepLog, profile_step
+from .steps import ALLOCATE, FREE, StepLog, profile_step
 
 if TYPE_CHECKING:
     from .cupy_recorder import CupyRecorder
 
 __all__ = [
+    "ALLOCATE",
     "ESCAPED",
+    "FREE",
     "BatchModel",
     "CupyRecorder",
     "NumpyRecorder",

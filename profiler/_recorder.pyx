@@ -1,8 +1,14 @@
 # distutils: language = c++
 """Binding of the passive recorder: a NumPy memory handler that watches and passes everything on."""
 
+from cpython.ref cimport Py_DECREF, PyObject
+from cython.operator cimport dereference
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy
 from libcpp cimport bool as cbool
+from libcpp.unordered_map cimport unordered_map
+from libcpp.utility cimport pair
 from libcpp.vector cimport vector
 
 import numpy as np
@@ -14,19 +20,64 @@ from .steps import EVENT_DTYPE
 cnp.import_array()
 
 
+ctypedef int32_t (*who_asks_function)(void*) noexcept
+
+
 cdef extern from "passive_service.hpp" namespace "stowplan::profiler" nogil:
     cdef cppclass Event:
         pass
 
     cdef cppclass RecordedStep:
         vector[Event] log
+        vector[int32_t] sites
         cbool complete
 
-    cdef cppclass HostMemory "stowplan::profiler::HostMemory<stowplan::profiler::PassiveService>":
-        pass
+    cdef cppclass optional_pair "std::optional<std::pair<stowplan::profiler::RecordedStep, stowplan::profiler::RecordedStep>>":
+        cbool has_value()
+        pair[RecordedStep, RecordedStep] value()
 
-    cbool begin_recorded_step(HostMemory&) except +
-    RecordedStep end_recorded_step(HostMemory&) except +
+    cdef cppclass PassiveService:
+        void set_who_asks(who_asks_function, void*)
+        cbool begin_step(uintptr_t) except +
+        RecordedStep end_step() except +
+        void find_steps(uintptr_t) except +
+        optional_pair found()
+
+    cdef cppclass HostMemory "stowplan::profiler::HostMemory<stowplan::profiler::PassiveService>":
+        SpinLock& lock()
+        PassiveService& service()
+
+    cdef cppclass SpinLock:
+        void lock()
+        void unlock()
+
+    uintptr_t current_thread()
+
+
+cdef extern from "profiler/call_sites.hpp" namespace "stowplan::profiler":
+    PyObject* innermost_frame()
+    PyObject* calling_frame(PyObject*)
+    PyObject* code_of(PyObject*)
+    int place_in(PyObject*)
+    int line_of(PyObject*)
+
+
+cdef extern from "Python.h":
+    int PyGILState_Check()
+    int PyGC_Disable()
+    int PyGC_Enable()
+
+
+cdef extern from "step_finder.hpp" namespace "stowplan::profiler" nogil:
+    cdef cppclass CStepFinder "stowplan::profiler::StepFinder":
+        cppclass Cue:
+            pass
+        cppclass Hint:
+            pass
+        CStepFinder() except +
+        Cue observe(int64_t, int64_t, int64_t, Hint) except +
+        uint32_t first()
+        uint32_t second()
 
 
 cdef extern from "profiler/numpy_capsule.hpp" namespace "stowplan::profiler":
@@ -50,24 +101,175 @@ def set_handler(handler):
     return PyDataMem_SetHandler(handler)
 
 
+cdef class CallSites:
+    """Who asks: the innermost frame of the user's own code, as a number.
+
+    Parameters
+    ----------
+    is_user_code
+        ``f(code) -> bool``: asked once for each code object.
+
+    Attributes
+    ----------
+    sites
+        ``"file:line function"``, by number.
+    """
+
+    cdef object is_user_code
+    cdef readonly list sites
+    cdef list codes  # kept alive, so that their addresses stay theirs
+    cdef unordered_map[void*, int32_t] number_of_code  # -1 for code that is not the user's
+    cdef unordered_map[uint64_t, int32_t] number_of_place  # by code and place in it
+    cdef dict numbers  # of sites
+
+    def __init__(self, is_user_code):
+        self.is_user_code = is_user_code
+        self.sites, self.codes, self.numbers = [], [], {}
+
+    def ask(self):
+        """Return the number of the site of this call, -1 where there is none."""
+        return self.here()
+
+    cdef int32_t here(self) except -2:
+        cdef PyObject* frame = innermost_frame()
+        cdef PyObject* outer
+        cdef int32_t site = -1
+        while frame != NULL and site == -1:
+            try:
+                site = self.site_of(frame)
+            finally:
+                outer = calling_frame(frame)
+                Py_DECREF(<object>frame)
+                frame = outer
+        if frame != NULL:
+            Py_DECREF(<object>frame)
+        return site
+
+    cdef int32_t site_of(self, PyObject* frame) except -2:
+        cdef PyObject* code = code_of(frame)
+        cdef int32_t number
+        cdef uint64_t place
+        found = self.number_of_code.find(code)
+        if found == self.number_of_code.end():
+            number = len(self.codes) if self.is_user_code(<object>code) else -1
+            self.codes.append(<object>code)
+            self.number_of_code[code] = number
+        else:
+            number = dereference(found).second
+        Py_DECREF(<object>code)
+        if number < 0:
+            return -1
+        place = (<uint64_t>number << 32) | <uint32_t>place_in(frame)
+        known = self.number_of_place.find(place)
+        if known != self.number_of_place.end():
+            return dereference(known).second
+        code_object = <object>code
+        name = f"{code_object.co_filename}:{line_of(frame)} {code_object.co_name}"
+        number = self.numbers.setdefault(name, len(self.sites))
+        if number == len(self.sites):
+            self.sites.append(name)
+        self.number_of_place[place] = number
+        return number
+
+
+cdef int32_t _who_asks(void* sites) noexcept:
+    # Between two lines of NumPy's: no garbage is collected here, and no error left.
+    if not PyGILState_Check():
+        return -1
+    cdef int collecting = PyGC_Disable()
+    try:
+        return (<CallSites>sites).here()
+    except BaseException:
+        return -1
+    finally:
+        if collecting:
+            PyGC_Enable()
+
+
 cdef class HostRecorder:
     """The capsule owns the recorder: arrays hold the capsule, so either may be dropped first."""
 
     cdef readonly object handler
     cdef HostMemory* memory
+    cdef CallSites sites
 
-    def __init__(self, upstream, size_t small=0):
+    def __init__(self, upstream, size_t small=0, CallSites sites=None):
         self.handler = make_handler_capsule(b"stowplan_recorder", upstream, small)
         self.memory = memory_of(self.handler)
+        self.sites = sites
+        if sites is not None:
+            self.memory.service().set_who_asks(_who_asks, <void*>sites)
+
+    def __dealloc__(self):
+        if self.memory != NULL:
+            self.memory.service().set_who_asks(NULL, NULL)
 
     def begin_step(self):
         """Start a step in this thread; False where one is running."""
-        return begin_recorded_step(self.memory[0])
+        self.memory.lock().lock()
+        try:
+            return self.memory.service().begin_step(current_thread())
+        finally:
+            self.memory.lock().unlock()
 
     def end_step(self):
-        """Return (log, complete)."""
-        cdef RecordedStep step = end_recorded_step(self.memory[0])
-        log = np.empty(step.log.size(), dtype=EVENT_DTYPE)
-        if step.log.size():
-            memcpy(cnp.PyArray_DATA(log), step.log.data(), step.log.size() * EVENT_DTYPE.itemsize)
-        return log, step.complete
+        """Return (log, complete, sites)."""
+        cdef RecordedStep step
+        self.memory.lock().lock()
+        try:
+            step = self.memory.service().end_step()
+        finally:
+            self.memory.lock().unlock()
+        return _recorded(step)
+
+    def find_steps(self):
+        """Find steps among this thread's requests, from now until the first begin_step."""
+        self.memory.lock().lock()
+        try:
+            self.memory.service().find_steps(current_thread())
+        finally:
+            self.memory.lock().unlock()
+
+    def found(self):
+        """Return the largest step found that was repeated, and the one after it, as end_step does; None for none."""
+        cdef optional_pair steps
+        self.memory.lock().lock()
+        try:
+            steps = self.memory.service().found()
+        finally:
+            self.memory.lock().unlock()
+        if not steps.has_value():
+            return None
+        return _recorded(steps.value().first), _recorded(steps.value().second)
+
+
+cdef tuple _recorded(const RecordedStep& step):
+    log = np.empty(step.log.size(), dtype=EVENT_DTYPE)
+    if step.log.size():
+        memcpy(cnp.PyArray_DATA(log), step.log.data(), step.log.size() * EVENT_DTYPE.itemsize)
+    sites = np.empty(step.sites.size(), dtype=np.int32)
+    if step.sites.size():
+        memcpy(cnp.PyArray_DATA(sites), step.sites.data(), step.sites.size() * sizeof(int32_t))
+    return log, step.complete, sites
+
+
+CUES = (None, "begins", "found", "lost")
+
+
+cdef class StepFinder:
+    """Finds the step in a sequence of requests; see profiler/core/step_finder.hpp."""
+
+    cdef CStepFinder finder
+
+    def observe(self, int64_t size, int64_t stream, int64_t live, begins=None):
+        """Take a request in, with the bytes alive before it; return None, "begins", "found" or "lost".
+
+        `begins`: whether a step is known to begin with it, or None.
+        """
+        cdef uint8_t hint = 0 if begins is None else 2 if begins else 1
+        return CUES[<uint8_t>self.finder.observe(size, stream, live, <CStepFinder.Hint>hint)]
+
+    @property
+    def periods(self):
+        """After "found": the numbers of the requests with which the two whole steps before it began."""
+        return self.finder.first(), self.finder.second()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from types import TracebackType
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import PoolError, ProfileError
+from ._recorder import CallSites
 from .profile import Profile
 from .steps import StepLog, profile_step
 
@@ -19,6 +21,10 @@ class Recorder(ABC):
     def __init__(self) -> None:
         self._log: StepLog | None = None
         self._profile: Profile | None = None
+        self._sites: CallSites | None = None
+        self._site = self._site_before = np.empty(
+            0, dtype=np.int32
+        )  # of each request of a step and of the one before
 
     @abstractmethod
     def _begin_step(self) -> bool:
@@ -46,9 +52,13 @@ class Recorder(ABC):
         ProfileError
             No two consecutive steps were equal yet.
         """
+        self._look_for_profile()
         if self._profile is None:
             raise ProfileError("no profile yet: no two consecutive steps asked for the same blocks")
         return self._profile
+
+    def _look_for_profile(self) -> None:  # noqa: B027 (most recorders find no steps)
+        """Make the profile of steps that were found, if any."""
 
     def _begin(self) -> None:
         if not self._begin_step():
@@ -58,8 +68,13 @@ class Recorder(ABC):
         events, complete = self._end_step()
         log = StepLog(events) if complete and not failed else None
         if log is not None and self._log is not None and self._log.equals(log):
-            self._profile = profile_step(self._log, log)
-        self._log = log
+            self._profile = self._with_sites(profile_step(self._log, log), self._site_before)
+        self._log, self._site_before = log, self._site
+
+    def _with_sites(self, profile: Profile, site: npt.NDArray[np.int32]) -> Profile:
+        if self._sites is None or len(site) != len(profile):
+            return profile
+        return replace(profile, site=site, sites=tuple(self._sites.sites))
 
 
 class RecordedStep:

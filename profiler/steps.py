@@ -59,6 +59,25 @@ class StepLog:
         """Whether both steps asked for the same sizes, on the same streams, in the same order."""
         return np.array_equal(self.requested, other.requested) and np.array_equal(self.streams, other.streams)
 
+    def overlap(self, following: StepLog) -> int:
+        """Count the blocks that are still alive when an equal step asks for their successors."""
+        gap = _Frees.of(following, FREE_PREVIOUS, len(self.requested)).gap
+        return int((gap > np.arange(len(gap))).sum())
+
+    def twice(self) -> StepLog:
+        """Return the log of this step and another like it, taken as one.
+
+        A loop that holds its result until the next one is there asks for two places in turn: two steps have room for
+        both.
+        """
+        n = len(self.requested)
+        of_previous = self.events["kind"] == FREE_PREVIOUS
+        first, second = self.events.copy(), self.events.copy()
+        first["request"][of_previous] += n
+        second["request"][~of_previous] += n
+        second["kind"][of_previous] = FREE
+        return StepLog(np.concatenate([first, second]))
+
 
 @dataclass(frozen=True)
 class _Frees:

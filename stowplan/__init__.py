@@ -15,6 +15,7 @@ from .errors import StowplanError
 
 if TYPE_CHECKING:
     from .allocator import CupyPool, NumpyPool
+    from .marks import step
     from .profiler import CupyRecorder, NumpyRecorder, Profile
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Profile",
     "StowplanError",
     "__version__",
+    "step",
 ]
 
 _LAZY = {
@@ -33,6 +35,7 @@ _LAZY = {
     "NumpyPool": "allocator",
     "NumpyRecorder": "profiler",
     "Profile": "profiler",
+    "step": "marks",
 }
 
 

@@ -16,8 +16,9 @@ Two lines of a script change::
     trainer.extend(stowplan.chainer.MemoryReport(pool))
 
 The pool serves the thread inside the steps alone; nothing has to be entered or set. A short last batch is a variant of
-its key. What Chainer keeps across steps is either dropped before its successor is made (the gradients; the loss and
-the graph behind it that `L.Classifier` holds) and so planned as a wrapped block, or small (observations).
+its key. What Chainer keeps across steps is dropped before its successor is made, and so planned as a wrapped block: the
+gradients by Chainer; the loss that `L.Classifier` holds, and the graph behind it with the batch, by the step, a moment
+before `L.Classifier` would.
 
 Importing this module imports Chainer, by `stowplan.compat.enable_chainer`: an ``import chainer`` after it works on
 today's NumPy and Python.
@@ -25,7 +26,7 @@ today's NumPy and Python.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from .allocator.pool import Pool
@@ -34,6 +35,7 @@ from .compat import enable_chainer
 enable_chainer()
 
 import chainer  # noqa: E402 (mended first)
+from chainer.links import Classifier  # noqa: E402
 from chainer.training import Extension, StandardUpdater, Trainer, extension  # noqa: E402
 from chainer.training.extensions import Evaluator  # noqa: E402
 
@@ -67,6 +69,7 @@ class Updater(StandardUpdater):  # type: ignore[misc]
     def update(self) -> None:
         """Update the parameters once, in a step."""
         with self._pool.serving(), self._pool.step(self._key):
+            _drop_results(optimizer.target for optimizer in self.get_all_optimizers().values())
             super().update()
 
 
@@ -85,6 +88,7 @@ def update_in_steps(updater: Any, pool: Pool, key: Hashable = TRAIN) -> None:
 
     def update_in_step() -> None:
         with pool.serving(), pool.step(key):
+            _drop_results(optimizer.target for optimizer in updater.get_all_optimizers().values())
             update()
 
     updater.update = update_in_step
@@ -95,6 +99,14 @@ def _interrupt_shuffles(updater: Any, pool: Pool) -> None:
     for iterator in getattr(updater, "_iterators", {}).values():
         if getattr(iterator, "order_sampler", None) is not None:
             iterator.order_sampler = pool.interrupt(iterator.order_sampler)
+
+
+def _drop_results(models: Iterable[Any]) -> None:
+    """Drop what classifiers hold of the step before; they would themselves, but only when the next batch is there."""
+    for model in models:
+        for link in model.links():
+            if isinstance(link, Classifier):
+                link.y = link.loss = link.accuracy = None
 
 
 def evaluate_in_steps(evaluator: Any, pool: Pool, key: Hashable = EVALUATE) -> bool:
@@ -132,6 +144,7 @@ def evaluate_in_steps(evaluator: Any, pool: Pool, key: Hashable = EVALUATE) -> b
 
     def evaluate_in_step(batch: _Unconverted) -> None:
         with pool.serving(), pool.step(key):
+            _drop_results(evaluator.get_all_targets().values())
             evaluate_batch(batch)
 
     evaluator.converter = chainer.dataset.converter()(lambda samples, device: _Unconverted(samples))
@@ -156,7 +169,7 @@ class MemoryReport(Extension):  # type: ignore[misc]
     ``pool/guests``         share that was not, but found room in the arena
     ``pool/reserved``       bytes that the arena and upstream's live blocks take together
     ``pool/live_peak``      bytes asked for and not freed, at the most since the pool was made
-    ``pool/lower_bound``    bytes; of the last plan
+    ``pool/lower_bound``    bytes; the largest of the plans in use
     ``pool/plans``          plans made since the pool was made
     ======================  ==========================================================================================
 

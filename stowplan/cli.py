@@ -18,6 +18,9 @@ from .commands.convert import convert
 from .commands.demo import demo
 from .commands.fit import fit
 from .commands.pack import pack
+from .commands.profile import profile
+from .commands.report import report
+from .commands.run import run
 from .commands.show import show
 from .errors import StowplanError
 
@@ -45,4 +48,7 @@ main.add_command(convert)
 main.add_command(demo)
 main.add_command(fit)
 main.add_command(pack)
+main.add_command(profile)
+main.add_command(report)
+main.add_command(run)
 main.add_command(show)

@@ -73,3 +73,7 @@ class MissingDependencyError(StowplanError, ImportError):
 
 class PoolError(StowplanError, RuntimeError):
     """A pool is used in a way that it cannot serve: entered twice, a step within a step."""
+
+
+class ScriptError(StowplanError, ValueError):
+    """A script is not Python, or has no such function."""

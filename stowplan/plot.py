@@ -99,12 +99,12 @@ def draw_placement(
 def save_placement(
     path: str | os.PathLike[str], problem: Problem, placement: Placement, *, title: str = "Placement"
 ) -> None:
-    """Write the picture of a placement as PNG, whole or not at all.
+    """Write the picture of a placement, whole or not at all.
 
     Parameters
     ----------
     path
-        The file; replaced if it exists.
+        The file; replaced if it exists. SVG where it ends in ``.svg``, else PNG.
     problem, placement, title
         As for `draw_placement`.
 
@@ -123,7 +123,7 @@ def save_placement(
     FigureCanvasAgg(figure)
     draw_placement(figure, problem, placement, title=title)
     with atomic_write(path) as file:
-        figure.savefig(file, format="png")
+        figure.savefig(file, format="svg" if os.fspath(path).lower().endswith(".svg") else "png")
 
 
 def _figures(problem: Problem, placement: Placement) -> str:

@@ -1,78 +1,66 @@
-// The replay core behind a device allocator: one lock around it, and nothing that knows Python inside.
+// The lanes behind a device allocator: one lock around them, and nothing that knows Python inside.
 //
-// Finalizers free blocks from within garbage collection, that is, from within any allocation of Python's. So nothing is
-// allocated from Python while the lock is held, and a free needs nothing but the lock.
+// Streams may use a block in other places than the one that it was asked for on. Then its free is a hold() (replay.hpp),
+// and the owner of the streams says when it is over.
 #pragma once
 
 #include <cstdint>
 #include <mutex>
-#include <utility>
 #include <vector>
 
-#include "host_memory.hpp"
-#include "replay.hpp"
+#include "locked_lanes.hpp"
 
 namespace stowplan::allocator {
 
 class DevicePool {
  public:
+  // CUDA's name for the calling thread's own default stream: many streams, that is, under one handle.
+  static constexpr Stream kPerThread = 2;
+
   Grant request(Bytes size, Stream stream) {
+    const ThreadId thread = profiler::current_thread();
+    if (stream == kPerThread) stream = -static_cast<Stream>(thread);
     std::lock_guard<profiler::SpinLock> lock(lock_);
-    return replay_.request(size, stream, profiler::current_thread());
+    return lanes_.request(size, stream, thread);
   }
   void adopt(BlockId id, std::uintptr_t address) {
     std::lock_guard<profiler::SpinLock> lock(lock_);
-    replay_.adopt(id, address);
+    lanes_.adopt(id, address);
   }
   void release(BlockId id) {
     std::lock_guard<profiler::SpinLock> lock(lock_);
-    replay_.release(id);
+    lanes_.release(id);
   }
 
-  bool begin_step(PlanPtr plan, std::vector<PlanPtr> others) {
+  void hold(BlockId id, bool may_wait) {
     std::lock_guard<profiler::SpinLock> lock(lock_);
-    return replay_.begin_step(profiler::current_thread(), std::move(plan), std::move(others));
+    lanes_.hold(id, may_wait);
   }
-  StepOutcome end_step() {
+  void let_go(BlockId id) {
     std::lock_guard<profiler::SpinLock> lock(lock_);
-    return replay_.end_step();
+    lanes_.let_go(id);
   }
-  void set_interrupted(bool interrupted) {
+  std::vector<BlockId> awaited(BlockId granted) {
     std::lock_guard<profiler::SpinLock> lock(lock_);
-    replay_.set_interrupted(profiler::current_thread(), interrupted);
+    return lanes_.awaited(granted);
   }
-  void set_timestamps(bool on) {
+  void drop_awaited(BlockId granted) {
     std::lock_guard<profiler::SpinLock> lock(lock_);
-    replay_.set_timestamps(on);
+    lanes_.drop_awaited(granted);
   }
-
-  Bytes arena_size() {
+  Stream stream_of(BlockId id) {
     std::lock_guard<profiler::SpinLock> lock(lock_);
-    return replay_.arena().size;
-  }
-  void reserve(std::uintptr_t base, Bytes size) {
-    std::lock_guard<profiler::SpinLock> lock(lock_);
-    replay_.reserve(base, size);
-  }
-  bool retire_idle_arena() {
-    std::lock_guard<profiler::SpinLock> lock(lock_);
-    return replay_.retire_idle_arena();
-  }
-  std::vector<std::uintptr_t> take_dead_arenas() {
-    std::lock_guard<profiler::SpinLock> lock(lock_);
-    return replay_.take_dead_arenas();
+    return lanes_.stream_of(id);
   }
 
-  Counters counters() {
-    std::lock_guard<profiler::SpinLock> lock(lock_);
-    return replay_.counters();
-  }
+  LockedLanes* lanes() { return &locked_; }
 
  private:
   static constexpr Bytes kUnit = 512;  // what CuPy's own pool rounds to, and what CUDA aligns to
 
   profiler::SpinLock lock_;
-  Replay replay_{kUnit};
+  AutoLanes lanes_{kUnit};
+  LockedLanes locked_{lock_, lanes_};
 };
 
 }  // namespace stowplan::allocator

@@ -47,43 +47,21 @@ bool HostArena::set_aside(std::size_t least) {
   return false;
 }
 
-bool HostReplay::grow(Bytes size) {
-  if (!memory_.grow(size)) return false;
-  reserve(memory_.base(), memory_.size());
+bool HostLanes::grow(LaneNumber number, Bytes size) {
+  if (memory_.size() <= number) memory_.resize(number + 1u);
+  if (memory_[number] == nullptr) memory_[number] = std::make_unique<HostArena>();
+  HostArena& memory = *memory_[number];
+  if (!memory.grow(size)) return false;
+  lane(number).reserve(memory.base(), memory.size());
   return true;
 }
 
-bool host_begin_step(HostMemory& memory, const PlanPtr& plan, const std::vector<PlanPtr>& others) {
-  return memory.locked(
-      [&](HostReplay& replay) { return replay.begin_step(profiler::current_thread(), plan, others); });
-}
-
-StepOutcome host_end_step(HostMemory& memory) {
-  return memory.locked([](HostReplay& replay) { return replay.end_step(); });
-}
-
-void host_set_timestamps(HostMemory& memory, bool on) {
-  memory.locked([=](HostReplay& replay) { replay.set_timestamps(on); });
-}
-
-Counters host_counters(HostMemory& memory) {
-  return memory.locked([](HostReplay& replay) { return replay.counters(); });
-}
-
-void host_reset_peaks(HostMemory& memory) {
-  memory.locked([](HostReplay& replay) { replay.reset_peaks(); });
-}
-
-void host_set_interrupted(HostMemory& memory, bool interrupted) {
-  memory.locked([=](HostReplay& replay) { replay.set_interrupted(profiler::current_thread(), interrupted); });
-}
-
-bool host_reserve(HostMemory& memory, Bytes size) {
-  return memory.locked([&](HostReplay& replay) {
-    if (replay.arena().size >= size) return true;
-    if (!replay.grow(size)) return false;
-    const HostArena& arena = replay.memory();
-    memory.set_arena(arena.base(), arena.base() + arena.addresses());
+bool host_reserve(HostMemory& memory, LaneNumber lane, Bytes size) {
+  return memory.locked([&](HostLanes& lanes) {
+    if (lanes.lane(lane).arena().size >= size) return true;
+    if (!lanes.grow(lane, size)) return false;
+    const HostArena& arena = lanes.memory(lane);
+    memory.add_arena(arena.base(), arena.base() + arena.addresses());
     return true;
   });
 }

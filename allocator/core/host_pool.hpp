@@ -1,4 +1,4 @@
-// The replay core as the service of a HostMemory, and what needs both: steps of this thread, and the arena's memory.
+// The lanes as the service of a HostMemory, and what needs both: the arenas' memory.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "auto_lanes.hpp"
 #include "host_memory.hpp"
-#include "replay.hpp"
 
 namespace stowplan::allocator {
 
@@ -39,28 +39,20 @@ class HostArena {
   Bytes size_ = 0;
 };
 
-// Replay that owns its arena.
-class HostReplay : public Replay {
+// Lanes that own their arenas.
+class HostLanes : public AutoLanes {
  public:
-  explicit HostReplay(const Upstream&) : Replay(kHostAlignment) {}
-  bool grow(Bytes size);
-  const HostArena& memory() const { return memory_; }
+  explicit HostLanes(const Upstream&) : AutoLanes(kHostAlignment) {}
+  bool grow(LaneNumber lane, Bytes size);
+  const HostArena& memory(LaneNumber lane) const { return *memory_[lane]; }
 
  private:
-  HostArena memory_;
+  std::vector<std::unique_ptr<HostArena>> memory_;  // by lane; null where it has none yet
 };
 
-using HostMemory = profiler::HostMemory<HostReplay>;
+using HostMemory = profiler::HostMemory<HostLanes>;
 
-bool host_begin_step(HostMemory& memory, const PlanPtr& plan, const std::vector<PlanPtr>& others);
-StepOutcome host_end_step(HostMemory& memory);
-void host_set_timestamps(HostMemory& memory, bool on);
-Counters host_counters(HostMemory& memory);
-void host_reset_peaks(HostMemory& memory);
-
-void host_set_interrupted(HostMemory& memory, bool interrupted);
-
-// Makes the arena at least this large. False, and nothing changed, where there is no memory for it.
-bool host_reserve(HostMemory& memory, Bytes size);
+// Makes the lane's arena at least this large. False, and nothing changed, where there is no memory for it.
+bool host_reserve(HostMemory& memory, LaneNumber lane, Bytes size);
 
 }  // namespace stowplan::allocator

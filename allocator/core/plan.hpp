@@ -89,7 +89,15 @@ struct Plan {
     std::sort(index.begin(), index.end());
   }
 
-  void hash_prefixes() {
+  // Blocks that are freed in the following step.
+  std::vector<bool> wraps;
+
+  // Computes the columns that follow from the others.
+  void derive() {
+    wraps.assign(size(), false);
+    for (RequestNumber k = 0; k <= size(); ++k) {
+      for (std::uint32_t i = due_begin[k]; i < due_begin[k + 1]; ++i) wraps[due[i]] = k <= due[i];
+    }
     prefix.assign(1, 0xCBF29CE484222325u);
     for (const Bytes size : requested) {
       const std::uint64_t mixed = (prefix.back() ^ static_cast<std::uint64_t>(size)) * 0x9E3779B97F4A7C15u;

@@ -1,26 +1,13 @@
 #include "replay.hpp"
 
 #include <algorithm>
-#include <cassert>
-#include <cstdio>
-#include <cstdlib>
 #include <utility>
+
+#include "invariants.hpp"
 
 namespace stowplan::allocator {
 
 namespace {
-
-#ifdef STOWPLAN_DEBUG
-constexpr bool kDebug = true;
-#else
-constexpr bool kDebug = false;
-#endif
-
-void require(bool condition, const char* invariant) {
-  if (condition) return;
-  std::fprintf(stderr, "stowplan: invariant broken: %s\n", invariant);
-  std::abort();
-}
 
 std::uint64_t& count(Counters& counters, Reason reason) {
   return counters.requests[static_cast<std::size_t>(reason)];
@@ -28,60 +15,64 @@ std::uint64_t& count(Counters& counters, Reason reason) {
 
 }  // namespace
 
-Replay::Replay(Bytes unit) : arenas_(1), unit_(unit) {}
+Replay::Replay(Bytes unit, Shared& shared, LaneNumber lane)
+    : blocks_(shared.blocks), counters_(shared.counters), arenas_(1), unit_(unit), lane_(lane) {}
 
 // ---------------------------------------------------------------------------------------------------- requests
 
-Grant Replay::request(Bytes size, Stream stream, ThreadId thread) {
+Grant Replay::request(Bytes size, Stream stream) {
   Block block;
   block.size = size;
   block.stream = stream;
+  block.lane = this;
   counters_.live_bytes += size;
+  block.birth = recorder_.allocate(size, stream);
   located_ = kNoRequest;
   Grant grant;
-  if (!recorder_.in_step()) {
-    grant = send_upstream(block, Reason::outside);
-  } else if (thread != owner_) {
-    grant = send_upstream(block, Reason::thread);
-  } else if (interrupted_) {
-    grant = send_upstream(block, Reason::interrupted);
-  } else {
-    block.birth = recorder_.allocate(size, stream);
-    if (plan_ == nullptr) {
-      grant = invite(block, Reason::no_plan);
-    } else if (const RequestNumber k = align(size); block.located = located_, k == kNoRequest) {
-      clean_ = false;
-      if (located_ == kNoRequest) {
-        ++unknown_;
-        ++lost_in_a_row_;
-      }
-      grant = invite(block, Reason::mismatch);
-    } else {
-      lost_in_a_row_ = 0;
-      grant = serve_planned(k, block);
+  if (plan_ == nullptr) {
+    grant = invite(block, Reason::no_plan);
+  } else if (const RequestNumber k = align(size); block.located = located_, k == kNoRequest) {
+    clean_ = false;
+    if (located_ == kNoRequest) {
+      ++unknown_;
+      ++lost_in_a_row_;
     }
+    const bool stays = std::find(stayed_.begin(), stayed_.end(), size) != stayed_.end() && !given_up();
+    grant = stays ? send_upstream(block, Reason::mismatch) : invite(block, Reason::mismatch);
+  } else {
+    lost_in_a_row_ = 0;
+    grant = serve_planned(k, block);
   }
-  note_peaks();
-  if (kDebug) assert_invariants();
+  if (grant.address != 0) counters_.note_peaks();  // else adopt() does, if there is memory for it
   return grant;
+}
+
+Grant Replay::pass_upstream(Bytes size, Stream stream, Reason reason) {
+  Block block;
+  block.size = size;
+  block.stream = stream;
+  block.lane = this;
+  counters_.live_bytes += size;
+  return send_upstream(block, reason);
 }
 
 Grant Replay::serve_planned(RequestNumber k, Block& block) {
   const Bytes offset = plan_->offset[k];
-  if (arena_stream_ && block.stream != *arena_stream_) {
-    clean_ &= offset == kUnplanned;
-    return send_upstream(block, Reason::stream);
-  }
   if (offset == kUnplanned) return send_upstream(block, Reason::escaped);
-  arena_stream_ = block.stream;
   Arena& arena = arenas_.back();
   block.address = arena.base + static_cast<std::uintptr_t>(offset);
   block.capacity = plan_->capacity[k];
-  if (!late_.empty() && late_.intersects({block.address, block.address + static_cast<std::uintptr_t>(block.capacity)})) {
-    clean_ = false;
-    return invite(block, Reason::late);
+  bool waits = false;
+  const Range range{block.address, block.address + static_cast<std::uintptr_t>(block.capacity)};
+  if (!late_.empty() && late_.intersects(range)) {
+    if (!may_wait_ || !take_held(range)) {
+      clean_ = false;
+      // A block that stands between steps would stand in another one's place in the next step, and so on for ever.
+      return plan_->wraps[k] ? send_upstream(block, Reason::late) : invite(block, Reason::late);
+    }
+    waits = true;
   }
-  if (holes_) holes_->take({block.address, block.address + static_cast<std::uintptr_t>(block.capacity)});
+  if (holes_) holes_->take(range);
   block.where = Where::slot;
   block.slot = k;
   block.arena = static_cast<std::uint32_t>(arenas_.size() - 1);
@@ -89,7 +80,21 @@ Grant Replay::serve_planned(RequestNumber k, Block& block) {
   ++count(counters_, Reason::replayed);
   const BlockId id = blocks_.insert(block);
   in_slot_[k] = id;
-  return {block.address, id, static_cast<std::uint8_t>(Reason::replayed)};
+  return {block.address, id, static_cast<std::uint8_t>(Reason::replayed), waits};
+}
+
+// Whether nothing but held blocks stands in the way; then it is let go of, and awaited.
+bool Replay::take_held(Range r) {
+  const auto in_the_way = std::stable_partition(held_.begin(), held_.end(),
+                                                [&](BlockId id) { return !range_of(id).intersects(r); });
+  for (auto at = in_the_way; at != held_.end(); ++at) late_.erase(blocks_[*at].address);
+  const bool only_held = !late_.intersects(r);
+  for (auto at = in_the_way; at != held_.end(); ++at) late_.insert(range_of(*at));
+  if (!only_held) return false;
+  awaited_.insert(awaited_.end(), in_the_way, held_.end());
+  for (auto at = in_the_way; at != held_.end(); ++at) displace(*at, blocks_[*at]);
+  held_.erase(in_the_way, held_.end());
+  return true;
 }
 
 Grant Replay::send_upstream(Block& block, Reason reason) {
@@ -104,7 +109,7 @@ Grant Replay::send_upstream(Block& block, Reason reason) {
 // Serves as a guest of the arena, or upstream where there is no room.
 Grant Replay::invite(Block& block, Reason reason) {
   Arena& arena = arenas_.back();
-  if (arena.size == 0 || block.stream != arena_stream_) return send_upstream(block, reason);
+  if (arena.size == 0) return send_upstream(block, reason);
   if (!holes_) find_holes();
   const Bytes capacity = (std::max<Bytes>(block.size, 1) + unit_ - 1) / unit_ * unit_;
   const bool anywhere = plan_ == nullptr || lost_in_a_row_ >= kLost || given_up();
@@ -150,33 +155,72 @@ void Replay::find_holes() {
   for (BlockId id = 0; id < blocks_.extent(); ++id) {
     const Block& block = blocks_[id];
     const bool in_arena = block.where == Where::slot || block.where == Where::late;
-    if (in_arena && in_current_arena(block)) holes_->take(range_of(id));
+    if (in_arena && block.lane == this && in_current_arena(block)) holes_->take(range_of(id));
   }
 }
 
-void Replay::adopt(BlockId id, std::uintptr_t address) { blocks_[id].address = address; }
+// Takes a block out of everything but the table; whether it was upstream's.
+inline bool Replay::displace(BlockId id, Block& block) {
+  const Where where = std::exchange(block.where, Where::nowhere);
+  if (where == Where::upstream) {
+    counters_.upstream_bytes -= block.size;
+    return true;
+  }
+  if (where == Where::slot) {
+    in_slot_[block.slot] = kNoBlock;
+  } else {
+    late_.erase(block.address);
+  }
+  --arenas_[block.arena].live;
+  if (holes_ && in_current_arena(block)) holes_->give(range_of(id));
+  return false;
+}
 
-void Replay::cancel(BlockId id) { release(id); }
-
-bool Replay::release(BlockId id) {
-  const Block block = blocks_[id];
-  recorder_.free(block.birth);
+// The program is rid of a block.
+inline void Replay::note_free(const Block& block) {
+  recorder_.free(block.birth, block.size);
+  counters_.live_bytes -= block.size;
   if (plan_ != nullptr && plan_->merged() && recorder_.is_current(block.birth)) {
     tracker_.freed(*plan_, block.located, recorder_.requests() - block.birth.request);
   }
-  counters_.live_bytes -= block.size;
-  if (block.where == Where::upstream) {
-    counters_.upstream_bytes -= block.size;
-  } else {
-    if (block.where == Where::slot) in_slot_[block.slot] = kNoBlock;
-    if (block.where == Where::late) late_.erase(block.address);
-    --arenas_[block.arena].live;
-    if (holes_ && in_current_arena(block)) holes_->give(range_of(id));
-  }
-  blocks_[id].where = Where::nowhere;
+}
+
+bool Replay::release(BlockId id) {
+  Block& block = blocks_[id];
+  if (block.where == Where::late && recorder_.age(block.birth) > 1) note_stay(block.size);
+  note_free(block);
+  const bool upstream = displace(id, block);
   blocks_.erase(id);
-  if (kDebug) assert_invariants();
-  return block.where == Where::upstream;
+  return upstream;
+}
+
+// Remembers the last few sizes of blocks that stood in the way of a whole step.
+void Replay::note_stay(Bytes size) {
+  if (std::find(stayed_.begin(), stayed_.end(), size) != stayed_.end()) return;
+  if (stayed_.size() >= kStayed) stayed_.erase(stayed_.begin());
+  stayed_.push_back(size);
+}
+
+void Replay::hold(BlockId id, bool may_wait) {
+  Block& block = blocks_[id];
+  note_free(block);
+  if (block.where == Where::slot) make_late(id);
+  block.held = true;
+  if (may_wait && block.where == Where::late && in_current_arena(block)) held_.push_back(id);
+}
+
+bool Replay::let_go(BlockId id) {
+  Block& block = blocks_[id];
+  if (block.where == Where::nowhere) return false;  // awaited
+  held_.erase(std::remove(held_.begin(), held_.end(), id), held_.end());
+  const bool upstream = displace(id, block);
+  blocks_.erase(id);
+  return upstream;
+}
+
+void Replay::drop_awaited() {
+  for (const BlockId id : awaited_) blocks_.erase(id);
+  awaited_.clear();
 }
 
 // ------------------------------------------------------------------------------------------- keeping in step
@@ -210,11 +254,16 @@ RequestNumber Replay::track(Bytes size) {
   return k;
 }
 
-// Whether another plan begins as this step did, and goes on with this request. Then it is followed from here.
+// Whether another plan begins as this step did, and goes on with this request. A merged plan is followed from the start.
+bool Replay::goes_on(const Plan& other, Bytes size) const {
+  return !other.merged() && cursor_ < other.size() && other.requested[cursor_] == size &&
+         other.prefix[cursor_] == plan_->prefix[cursor_];
+}
+
+// Follows such a plan from here, if there is one.
 bool Replay::follow_another(Bytes size) {
   for (const PlanPtr& other : others_) {
-    if (!other->merged() && cursor_ < other->size() && other->requested[cursor_] == size &&
-        other->prefix[cursor_] == plan_->prefix[cursor_]) {
+    if (goes_on(*other, size)) {
       follow(other);
       return true;
     }
@@ -313,15 +362,12 @@ void Replay::make_late(BlockId id) {
 
 // ------------------------------------------------------------------------------------------------------- steps
 
-bool Replay::begin_step(ThreadId thread, PlanPtr plan, std::vector<PlanPtr> others) {
-  if (recorder_.in_step()) return false;
+void Replay::begin_step(PlanPtr plan, std::vector<PlanPtr> others) {
   const auto too_large = [this](const PlanPtr& p) { return p->arena_bytes > arena().size; };
   others.erase(std::remove_if(others.begin(), others.end(), too_large), others.end());
   if (plan != nullptr && too_large(plan)) plan = nullptr;
   others_ = std::move(others);
   follow(std::move(plan));
-  owner_ = thread;
-  interrupted_ = false;
   unknown_ = 0;
   lost_in_a_row_ = 0;
   holes_.reset();
@@ -332,10 +378,43 @@ bool Replay::begin_step(ThreadId thread, PlanPtr plan, std::vector<PlanPtr> othe
   alignment_ = Alignment::exact;
   clean_ = plan_ != nullptr && !plan_->merged();
   recorder_.begin_step();
-  return true;
+}
+
+Replay::Course Replay::course(Bytes next) const {
+  if (!in_step() || plan_ == nullptr || !exact_so_far_ || cursor_ == 0) return Course::unknown;
+  const auto other = [&](const PlanPtr& plan) { return goes_on(*plan, next); };
+  if (equals(cursor_, next) || std::any_of(others_.begin(), others_.end(), other)) return Course::goes_on;
+  return cursor_ == plan_->size() ? Course::is_over : Course::unknown;
 }
 
 StepOutcome Replay::end_step() {
+  StepOutcome outcome = leave_plan();
+  if (clean_ && !recorder_.timestamps()) {
+    recorder_.drop_step();
+  } else {
+    outcome.complete = !recorder_.truncated();
+    outcome.log = recorder_.end_step();
+  }
+  return outcome;
+}
+
+void Replay::join(const PlanPtr& plan) {
+  if (!in_step() || plan_ != nullptr || plan->merged() || plan->arena_bytes > arena().size) return;
+  if (!recorder_.has_requested(plan->requested)) return;
+  follow(plan);
+  cursor_ = recorder_.requests();
+  clean_ = true;
+}
+
+std::pair<StepOutcome, StepOutcome> Replay::end_two_steps(RequestNumber first, RequestNumber second) {
+  leave_plan();
+  const bool complete = !recorder_.truncated();
+  auto logs = recorder_.end_two_steps(first, second);
+  return {{std::move(logs.first), complete, false, 0}, {std::move(logs.second), complete, false, 0}};
+}
+
+// The outcome of the running step, but for its log.
+StepOutcome Replay::leave_plan() {
   StepOutcome outcome;
   if (plan_ != nullptr) {
     if (cursor_ < plan_->size() && exact_so_far_) follow_shorter();
@@ -349,18 +428,7 @@ StepOutcome Replay::end_step() {
   }
   outcome.clean = clean_;
   outcome.tag = plan_ == nullptr ? 0 : plan_->tag;
-  outcome.complete = !recorder_.truncated();
-  if (clean_ && !recorder_.timestamps()) {
-    recorder_.drop_step();
-  } else {
-    outcome.log = recorder_.end_step();
-  }
-  if (kDebug) assert_invariants();
   return outcome;
-}
-
-void Replay::set_interrupted(ThreadId thread, bool interrupted) {
-  if (recorder_.in_step() && thread == owner_) interrupted_ = interrupted;
 }
 
 void Replay::reserve(std::uintptr_t base, Bytes size) {
@@ -370,15 +438,16 @@ void Replay::reserve(std::uintptr_t base, Bytes size) {
   } else {
     arenas_.push_back({base, size, 0});
     counters_.arena_bytes += size;
-    arena_stream_.reset();
+    held_.clear();  // of another arena now: late to nobody who asks
   }
   holes_.reset();
-  note_peaks();
+  counters_.note_peaks();
 }
 
 bool Replay::retire_idle_arena() {
   if (arenas_.back().base == 0 || arenas_.back().live != 0) return false;
   arenas_.push_back(Arena{});
+  held_.clear();
   others_.clear();
   follow(nullptr);
   holes_.reset();
@@ -399,15 +468,24 @@ std::vector<std::uintptr_t> Replay::take_dead_arenas() {
   return dead;
 }
 
-void Replay::note_peaks() {
-  counters_.peak_live_bytes = std::max(counters_.peak_live_bytes, counters_.live_bytes);
-  counters_.peak_reserved_bytes =
-      std::max(counters_.peak_reserved_bytes, counters_.arena_bytes + counters_.upstream_bytes);
+bool Replay::has_retired_arenas() const {
+  return std::any_of(arenas_.begin(), arenas_.end() - 1, [](const Arena& arena) { return arena.base != 0; });
 }
 
-void Replay::reset_peaks() {
-  counters_.peak_live_bytes = counters_.live_bytes;
-  counters_.peak_reserved_bytes = counters_.arena_bytes + counters_.upstream_bytes;
+// --------------------------------------------------------------------------------------------------- diagnosis
+
+LiveBlock Replay::describe(const Block& block) const {
+  LiveBlock described{block.size, block.stream, recorder_.age(block.birth), block.birth.request, lane_};
+  if (block.held) {
+    described.place = Place::held;
+  } else if (block.where == Where::late) {
+    described.place = Place::late;
+  } else if (block.where == Where::slot) {
+    described.place = Place::planned;
+    described.slot = block.slot;
+    described.tag = plan_->tag;
+  }
+  return described;
 }
 
 // -------------------------------------------------------------------------------------------------- invariants
@@ -417,51 +495,29 @@ Range Replay::range_of(BlockId id) const {
   return {block.address, block.address + static_cast<std::uintptr_t>(block.capacity)};
 }
 
-std::vector<BlockId> Replay::live_blocks() const {
-  std::vector<BlockId> live;
-  for (BlockId id = 0; id < blocks_.extent(); ++id) {
-    if (blocks_[id].where != Where::nowhere) live.push_back(id);
-  }
-  return live;
-}
-
 void Replay::assert_invariants() const {
-  const std::vector<BlockId> live = live_blocks();
-  require(live.size() == blocks_.live(), "the table counts its live blocks");
-
-  std::vector<Range> ranges;
   std::vector<std::uint32_t> live_in(arenas_.size());
-  Bytes bytes = 0;
-  Bytes upstream = 0;
   std::size_t late = 0;
-  for (const BlockId id : live) {
+  for (BlockId id = 0; id < blocks_.extent(); ++id) {
     const Block& block = blocks_[id];
-    bytes += block.size;
-    if (block.where == Where::upstream) {
-      upstream += block.size;
-      if (block.address == 0) continue;  // upstream has not answered yet
+    if (block.lane != this || block.where == Where::nowhere || block.where == Where::upstream) continue;
+    const Arena& arena = arenas_[block.arena];
+    ++live_in[block.arena];
+    require(arena.base <= block.address && range_of(id).end <= arena.base + static_cast<std::uintptr_t>(arena.size),
+            "a block served from the plan lies in its arena");
+    if (block.where == Where::slot) {
+      require(in_slot_[block.slot] == id, "a slot knows its block");
     } else {
-      const Arena& arena = arenas_[block.arena];
-      ++live_in[block.arena];
-      require(arena.base <= block.address &&
-                  range_of(id).end <= arena.base + static_cast<std::uintptr_t>(arena.size),
-              "a block served from the plan lies in its arena");
-    }
-    if (block.where == Where::slot) require(in_slot_[block.slot] == id, "a slot knows its block");
-    if (block.where == Where::late) {
       ++late;
       require(late_.intersects(range_of(id)), "a late block stands in the late set");
     }
-    ranges.push_back(range_of(id));
   }
   require(late == late_.size(), "the late set holds the late blocks and no others");
-  require(bytes == counters_.live_bytes && upstream == counters_.upstream_bytes, "bytes are conserved");
   for (std::size_t i = 0; i < arenas_.size(); ++i) {
     require(live_in[i] == arenas_[i].live, "an arena counts its live blocks");
   }
-  std::sort(ranges.begin(), ranges.end(), [](Range a, Range b) { return a.begin < b.begin; });
-  for (std::size_t i = 1; i < ranges.size(); ++i) {
-    require(ranges[i - 1].end <= ranges[i].begin, "live blocks are disjoint");
+  for (const BlockId id : held_) {
+    require(blocks_[id].held && blocks_[id].where == Where::late, "what may be waited for is held, in the arena");
   }
 }
 

@@ -35,14 +35,17 @@
 // Guests. A request that the plan does not know (or has no room for) looks for a hole in the arena before it goes
 // upstream, so that memory is not reserved twice: best fit, in a hole that the plan will not need for the next kHorizon
 // requests (a long-lived one that a merged plan knows but has no room for: a high one that the plan will not need before
-// its end, so as to be out of the way of those that come and go); or, when kLost requests in a row were not recognised, in any. A guest stands in the late set, like everything
-// that the plan does not know to be there. When more than one request in kShare was not recognised (and more than kFew
-// were), the plan is given up for the rest of the step, and the whole arena serves as a best-fit pool: blocks placed by
-// a plan that does not fit only break it up.
+// its end, so as to be out of the way of those that come and go); or, when kLost requests in a row were not recognised,
+// in any. A guest stands in the late set, like everything that the plan does not know to be there. One that stayed on for
+// more than a step has shown what its size does: the next of that size goes upstream; and so does a wrapped block whose
+// place is taken, which would take another one's in the next step, and so on for ever. When more than one request in
+// kShare was not recognised (and more than kFew were), the plan is given up for the rest of the step, and the whole arena
+// serves as a best-fit pool: blocks placed by a plan that does not fit only break it up.
 //
-// Streams. An arena belongs to the stream that it first served; requests on others go upstream, since nothing is known
-// of the order in which two streams use an address. Whoever reserves an arena sees to it that nobody uses its memory
-// any more.
+// Streams. All requests are of one stream, and so is the arena (lanes.hpp sees to it). A block that other streams use as
+// well is *held* after its free: it stands in the late set until its owner knows that they are done with it, or until a
+// request is served in its place whose owner sees to it that the stream waits for them first. Whoever reserves an arena
+// sees to it that nobody uses its memory any more.
 //
 // A wrong guess costs requests their planned address, never an overlap. The cursor does not move back, but in a merged
 // plan, and there it travels kTravel times the plan's length and the step's at the most: the due lists cost O(1) per
@@ -51,13 +54,16 @@
 // Not synchronized: the owner holds a lock.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "block_table.hpp"
+#include "diagnosis.hpp"
 #include "holes.hpp"
 #include "host_memory.hpp"
 #include "plan.hpp"
@@ -79,11 +85,11 @@ using profiler::ThreadId;
 enum class Reason : std::uint8_t {
   replayed,
   outside,      // not in a step
-  thread,       // in another thread's step
+  thread,       // not in a step, while another thread runs one
   interrupted,  // between interrupt and resume
   no_plan,      // warm-up, record and confirm
   escaped,      // the plan knows that the block outlives the step
-  stream,       // planned for another stream
+  stream,       // on a stream that has no lane
   late,         // a late block stood in the planned range
   mismatch,     // extra, or larger than planned, or not recognised
   count_
@@ -101,17 +107,47 @@ struct Counters {
   std::uint64_t smaller = 0;                       // replayed in a slot larger than asked for
   std::uint64_t missing = 0;                       // planned requests that did not come
   std::uint64_t guests = 0;                        // not served from the plan, but from the arena
+  std::uint64_t steps = 0;                         // that have ended
   Bytes live_bytes = 0;                            // asked for and not freed
   Bytes peak_live_bytes = 0;
   Bytes upstream_bytes = 0;  // of which upstream serves
   Bytes arena_bytes = 0;     // all arenas, retired ones too
   Bytes peak_reserved_bytes = 0;
+
+  void note_peaks() {
+    peak_live_bytes = std::max(peak_live_bytes, live_bytes);
+    peak_reserved_bytes = std::max(peak_reserved_bytes, arena_bytes + upstream_bytes);
+  }
+};
+
+enum class Where : std::uint8_t { nowhere, upstream, slot, late };
+
+class Replay;
+
+struct Block {
+  std::uintptr_t address = 0;
+  Bytes size = 0;
+  Bytes capacity = 0;
+  Stream stream = 0;
+  profiler::Birth birth;
+  RequestNumber slot = kNoRequest;
+  RequestNumber located = kNoRequest;  // in a merged plan: the request that it was taken for, wherever it is
+  std::uint32_t arena = 0;
+  Replay* lane = nullptr;  // that it came from
+  Where where = Where::nowhere;
+  bool held = false;  // free, but for other streams that may still use it
+};
+
+// What all lanes have in common.
+struct Shared {
+  profiler::BlockTable<Block> blocks;
+  Counters counters;
 };
 
 // What end_step() says of the step.
 struct StepOutcome {
-  std::vector<Event> log;  // empty for a clean step without timestamps: it was what its plan says
-  bool complete = false;  // the log holds all of the step
+  std::vector<Event> log;
+  bool complete = false;  // the log holds all of the step; not that of a clean one without timestamps, as planned
   bool clean = false;     // there was a plan, and every planned request was served from it
   std::uint64_t tag = 0;  // the plan that the step followed at its end; 0 for none
 };
@@ -125,26 +161,33 @@ class Replay {
   static constexpr std::uint32_t kShare = 4;
   static constexpr int kHoleTries = 8;
   static constexpr std::uint64_t kTravel = 8;
+  static constexpr std::size_t kStayed = 16;
 
-  // `unit`: bytes to which guests are rounded up and aligned, relative to the arena.
-  explicit Replay(Bytes unit);
+  // `unit`: bytes to which guests are rounded up and aligned, relative to the arena. `lane`: its number among the lanes.
+  Replay(Bytes unit, Shared& shared, LaneNumber lane);
+  Replay(const Replay&) = delete;
+  Replay& operator=(const Replay&) = delete;
 
-  // The service that HostMemory asks (host_memory.hpp).
-  Grant request(Bytes size, Stream stream, ThreadId thread);
-  void adopt(BlockId id, std::uintptr_t address);
-  void cancel(BlockId id);
-  bool release(BlockId id);
-  Bytes size_of(BlockId id) const { return blocks_[id].size; }
+  // Precondition of request(): a step is running.
+  Grant request(Bytes size, Stream stream);
+  Grant pass_upstream(Bytes size, Stream stream, Reason reason);
+  bool release(BlockId id);  // true: upstream's
+
+  // A free of a block that other streams may still use: the program is rid of it, its range stays taken until let_go().
+  // Where `may_wait`, a request may be served there before: then its Grant says `waits`, and what it took the place of
+  // is in awaited(). These numbers are not given to other blocks before drop_awaited(), and to let go of them is nothing.
+  void hold(BlockId id, bool may_wait);
+  bool let_go(BlockId id);  // true: upstream's
+  const std::vector<BlockId>& awaited() const { return awaited_; }
+  void drop_awaited();
 
   // Starts a step that is expected to follow `plan` (null: none), or else one of `others`. Plans for which the arena is
-  // too small are left out. False, and nothing changed, where a step is running already.
-  bool begin_step(ThreadId thread, PlanPtr plan, std::vector<PlanPtr> others = {});
+  // too small are left out. Precondition: none is running.
+  void begin_step(PlanPtr plan, std::vector<PlanPtr> others = {});
   StepOutcome end_step();
-
-  // Requests of the step's own thread go upstream unlogged while it is interrupted. Other threads change nothing.
-  void set_interrupted(ThreadId thread, bool interrupted);
   bool in_step() const { return recorder_.in_step(); }
   void set_timestamps(bool on) { recorder_.set_timestamps(on); }
+  void set_may_wait(bool on) { may_wait_ = on; }  // off: what is held is late to every request
 
   // Makes [base, base + size) the arena. It may grow the present one; else that is retired: it goes when its last block
   // has gone.
@@ -157,30 +200,30 @@ class Replay {
   // Bases of retired arenas in which nothing lives any more; the caller gives them back.
   std::vector<std::uintptr_t> take_dead_arenas();
 
-  const Counters& counters() const { return counters_; }
-  void reset_peaks();
+  // For reports.
+  LiveBlock describe(const Block& block) const;
+  std::uint32_t requests() const { return recorder_.requests(); }  // of the step so far
+  std::size_t planned_requests() const { return plan_ == nullptr ? 0 : plan_->size(); }
+  // For steps that are found (auto_lanes.hpp).
+  const StepRecorder& recorder() const { return recorder_; }
 
-  // Every live block, for tests and invariants: disjoint address ranges.
-  std::vector<profiler::BlockId> live_blocks() const;
+  bool has_retired_arenas() const;
+
+  // Whether a step that has followed its plan exactly is to go on with this request, by that plan or another.
+  enum class Course : std::uint8_t { unknown, goes_on, is_over };
+  Course course(Bytes next) const;
+
+  // Lets a step without a plan follow this one from here on, if it has begun as the plan does.
+  void join(const PlanPtr& plan);
+
+  // Ends what turns out to have been several steps; returns the last two, which began at these requests.
+  std::pair<StepOutcome, StepOutcome> end_two_steps(RequestNumber first, RequestNumber second);
+
   Range range_of(BlockId id) const;
   void assert_invariants() const;
 
  private:
   enum class Alignment : std::uint8_t { exact, tentative, lost };
-  enum class Where : std::uint8_t { nowhere, upstream, slot, late };
-
-  struct Block {
-    std::uintptr_t address = 0;
-    Bytes size = 0;
-    Bytes capacity = 0;
-    Stream stream = 0;
-    profiler::Birth birth;
-    RequestNumber slot = kNoRequest;
-    RequestNumber located = kNoRequest;  // in a merged plan: the request that it was taken for, wherever it is
-    std::uint32_t arena = 0;
-    Where where = Where::nowhere;
-  };
-
   Grant serve_planned(RequestNumber k, Block& block);
   Grant send_upstream(Block& block, Reason reason);
   Grant invite(Block& block, Reason reason);
@@ -193,6 +236,7 @@ class Replay {
   bool in_current_arena(const Block& block) const { return block.arena + 1 == arenas_.size(); }
   RequestNumber align(Bytes size);
   RequestNumber track(Bytes size);
+  bool goes_on(const Plan& other, Bytes size) const;
   bool follow_another(Bytes size);
   bool follow_shorter();
   void follow(PlanPtr plan);
@@ -204,21 +248,27 @@ class Replay {
   void go_back_to(RequestNumber k);
   void process_due(RequestNumber k);
   void make_late(BlockId id);
-  void note_peaks();
+  void note_free(const Block& block);
+  bool take_held(Range r);
+  bool displace(BlockId id, Block& block);
+  void note_stay(Bytes size);
+  StepOutcome leave_plan();
 
   StepRecorder recorder_;
-  profiler::BlockTable<Block> blocks_;
+  profiler::BlockTable<Block>& blocks_;  // of all lanes
+  Counters& counters_;                   // of all lanes
   PlanPtr plan_;                 // valid: its placement was checked
   std::vector<PlanPtr> others_;  // what the step may follow instead
   std::vector<BlockId> in_slot_;  // per request number: the block on schedule there
   RangeSet late_;                 // ranges of what lives in the arena and is not in a slot
   std::vector<Arena> arenas_;     // the last one is current
-  std::optional<Holes> holes_;  // of the current arena; kept from the first guest of a step to its end
-  Counters counters_;
+  std::optional<Holes> holes_;    // of the current arena; kept from the first guest of a step to its end
+  std::vector<BlockId> held_;     // in the arena, where a stream may wait for them
+  std::vector<Bytes> stayed_;     // sizes of blocks that stood in the way of whole steps
+  std::vector<BlockId> awaited_;  // of these, the ones that a request has taken the place of
 
   const Bytes unit_;
-  std::optional<Stream> arena_stream_;
-  ThreadId owner_ = 0;
+  const LaneNumber lane_;
   Tracker tracker_;
   RequestNumber located_ = kNoRequest;  // where it saw the present request
   std::uint64_t travelled_ = 0;         // requests that the cursor has passed over in this step, or gone back over
@@ -228,8 +278,8 @@ class Replay {
   std::uint32_t unknown_ = 0;               // requests of the step that were not recognised
   int lost_in_a_row_ = 0;                   // the last of them, without one in between that was
   bool exact_so_far_ = true;                // every request of the step was
-  bool interrupted_ = false;
   bool clean_ = true;
+  bool may_wait_ = true;
 };
 
 }  // namespace stowplan::allocator

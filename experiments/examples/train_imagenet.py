@@ -10,11 +10,11 @@ import numpy as np
 import stowplan
 import stowplan.chainer  # before chainer, which it mends
 
-import chainer  # isort: skip
-import chainer.functions as F  # noqa: N812  # isort: skip
-import chainer.links as L  # noqa: N812  # isort: skip
-from chainer import training  # isort: skip
-from chainer.training import extensions  # isort: skip
+import chainer
+import chainer.functions as F
+import chainer.links as L
+from chainer import training
+from chainer.training import extensions
 
 
 class Alex(chainer.Chain):

@@ -10,11 +10,11 @@ import numpy as np
 import stowplan
 import stowplan.chainer  # before chainer, which it mends
 
-import chainer  # isort: skip
-import chainer.functions as F  # noqa: N812  # isort: skip
-import chainer.links as L  # noqa: N812  # isort: skip
-from chainer import training  # isort: skip
-from chainer.training import extensions  # isort: skip
+import chainer
+import chainer.functions as F
+import chainer.links as L
+from chainer import training
+from chainer.training import extensions
 
 
 class MLP(chainer.Chain):
@@ -86,11 +86,15 @@ def train(
 @click.option("--batch", default=100, show_default=True, type=click.IntRange(1))
 @click.option("--epochs", default=20, show_default=True, type=click.IntRange(1))
 @click.option("--units", default=1000, show_default=True, type=click.IntRange(1))
+@click.option("--samples", default=(60_000, 10_000), show_default=True, type=click.Tuple([int, int]))
 @click.option("--out", default="result", show_default=True, type=click.Path())
-def main(pool: bool, device: str, batch: int, epochs: int, units: int, out: str) -> None:
+def main(
+    pool: bool, device: str, batch: int, epochs: int, units: int, samples: tuple[int, int], out: str
+) -> None:
     """Run the example."""
     kind = stowplan.CupyPool if device.startswith("@cupy") else stowplan.NumpyPool
-    train(kind() if pool else None, out=out, device=device, batch=batch, epochs=epochs, units=units)
+    made = kind() if pool else None
+    train(made, out=out, device=device, batch=batch, epochs=epochs, units=units, samples=samples)
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ class Transformer(chainer.Chain):  # type: ignore[misc]
         self, words: int = 37000, layers: int = 6, width: int = 512, heads: int = 8, inner: int = 2048
     ) -> None:
         super().__init__()
-        self.width = width
+        self.width, self.heads = width, heads
         with self.init_scope():
             self.embed = L.EmbedID(words, width, chainer.initializers.Normal(width**-0.5), ignore_label=NONE)
             self.encoder = chainer.ChainList(*(Layer(width, heads, inner, False) for _ in range(layers)))
@@ -105,21 +105,21 @@ class Transformer(chainer.Chain):  # type: ignore[misc]
     def predict(self, source: Any) -> Any:
         """Translate sentences (batch, words) word by word; return (batch, 100) int32.
 
-        Keys and values of the words before are kept and grow by one word at a time.
+        Keys and values of the words before are kept, in arrays that have room for all of them.
         """
         xp = self.xp
         memory, padding = self._encode(source)
         looked = [layer.other.look(memory) for layer in self.decoder]
-        kept: list[tuple[Any, Any] | None] = [None] * len(looked)
+        room = (len(source), self.heads, GENERATED, self.width // self.heads)
+        kept = [(xp.empty(room, np.float32), xp.empty(room, np.float32)) for _ in looked]
         words = [xp.full((len(source), 1), BEGIN, source.dtype)]
         for position in range(GENERATED):
             y = self._embed(words[-1], position)
-            for i, layer in enumerate(self.decoder):
-                now, before = layer.own.look(y), kept[i]
-                if before is not None:
-                    now = F.concat([before[0], now[0]], 2), F.concat([before[1], now[1]], 2)
-                kept[i] = now
-                y = layer(y, now, None, looked[i], padding)
+            for layer, (keys, values), other in zip(self.decoder, kept, looked, strict=True):
+                key, value = layer.own.look(y)
+                keys[:, :, position], values[:, :, position] = key.array[:, :, 0], value.array[:, :, 0]
+                own = keys[:, :, : position + 1], values[:, :, : position + 1]
+                y = layer(y, own, None, other, padding)
             words.append(self._score(y).array.argmax(axis=1).astype(source.dtype)[:, None])
         return xp.concatenate(words[1:], axis=1)
 

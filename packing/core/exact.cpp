@@ -17,6 +17,7 @@ namespace {
 using exact::Answer;
 using exact::Budget;
 using exact::Clock;
+using exact::kMostBlocks;
 using exact::Model;
 using exact::Search;
 using exact::Table;
@@ -24,7 +25,6 @@ using exact::Units;
 
 constexpr std::uint64_t kFirstLimit = 2000;  // nodes of a run in the first round; doubles with every round
 constexpr int kRandomOrders = 2;             // per round
-constexpr std::int32_t kMostBlocks = 5000;   // of a component: the search recurses that deep, its bit sets grow squared
 
 // An order of preference among blocks that could be placed at the same offset.
 struct Order {
@@ -237,7 +237,8 @@ class Solver {
     return result(Status::unknown);
   }
 
-  // A first placement: from the caller, or by a dive without a capacity, which the clock does not interrupt.
+  // A first placement: from the caller, or by a dive without a capacity. The clock does not interrupt the first dive, which
+  // runs straight down unless fixed blocks are in the way.
   void start(Component& part) {
     if (options_.incumbent != nullptr) {
       Bytes peak = 0;
@@ -258,9 +259,11 @@ class Solver {
     for (const Order& order : part.orders) {
       const std::uint64_t limit = 50 * static_cast<std::uint64_t>(part.model.n) + 1000;
       const Answer answer = part.search->run(part.ceiling, order.rank, order.by_total, limit, patient);
-      if (answer != Answer::yes) continue;
-      accept(part, part.search->offsets(), order.name);
-      break;
+      if (answer == Answer::yes) {
+        accept(part, part.search->offsets(), order.name);
+        break;
+      }
+      if (budget_.check()) break;
     }
     budget_.nodes += patient.nodes;
   }

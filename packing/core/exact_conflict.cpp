@@ -17,10 +17,13 @@
 namespace stowplan::packing::exact {
 
 constexpr int kMostDepth = 2000;  // of explanations that rest on each other
+// A block may be explained again and again, each time for a little more. Sharp conflicts are not worth that long.
+constexpr int kMostSteps = 100'000;
 
 void Search::start_conflict() {
   std::fill(conflict_.begin(), conflict_.end(), 0);
   std::fill(explained_.begin(), explained_.end(), 0);
+  steps_ = 0;
 }
 
 void Search::add_placed_neighbours(std::int32_t block) {
@@ -59,7 +62,7 @@ void Search::explain_least(std::int32_t block, Units least) {
 // Adds why the offset of `block`, which is open and excluded at its offset_ or waits for its twin, is at least `least`.
 void Search::explain_raised(std::int32_t block, Units least) {
   if (least <= explained_[block]) return;
-  if (least > lowest_[block] || depth_ == kMostDepth) {
+  if (least > lowest_[block] || depth_ == kMostDepth || ++steps_ > kMostSteps) {
     // Windows can support each other in a circle, which would be followed around and around: blame every decision.
     std::fill(conflict_.begin(), conflict_.end(), ~std::uint64_t{0});
     return;

@@ -167,8 +167,10 @@ Model build_model(const Problem& problem, const std::vector<std::int32_t>& block
     model.first_section.push_back(first);
     model.last_section.push_back(last);
   }
-  find_conflicts(model);
-  find_twins(model);
+  if (model.n <= kMostBlocks) {
+    find_conflicts(model);
+    find_twins(model);
+  }
   find_bounds(model);
   return model;
 }

@@ -35,6 +35,10 @@ struct Piece {
   Units upper;
 };
 
+// Blocks of a model that can be searched: the search recurses that deep, its bit sets grow squared. For larger ones no
+// conflicts are listed, which may be millions.
+constexpr std::int32_t kMostBlocks = 5000;
+
 struct Model {
   Bytes unit = 1;
   bool floating = false;  // some piece has lower > 0

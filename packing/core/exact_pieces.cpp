@@ -39,6 +39,7 @@ class PieceSearch {
         for (std::int32_t q = model_.first_piece[k]; q < model_.first_piece[k + 1]; ++q) {
           const Piece& mine = model_.pieces[p];
           const Piece& other = model_.pieces[q];
+          ++looks_;
           if (mine.first <= other.last && other.first <= mine.last) visit(mine, other, offset_[k]);
         }
       }
@@ -82,6 +83,10 @@ class PieceSearch {
           if (offset_[i] != kOpen) continue;
           open = true;
           const std::vector<Units> candidates = points(i);
+          if (budget_.spend(std::exchange(looks_, 0))) {
+            stopped_ = true;
+            return false;
+          }
           if (candidates.empty()) return false;
           for (const Units x : candidates) {
             if (ruled_out_.count({i, x}) != 0) continue;
@@ -109,6 +114,7 @@ class PieceSearch {
   const Model& model_;
   const Units capacity_;
   std::uint64_t nodes_left_;
+  mutable std::uint64_t looks_ = 0;  // at pairs of pieces, not yet charged to the budget
   Budget& budget_;
   bool stopped_ = false;
   std::vector<Units> offset_;

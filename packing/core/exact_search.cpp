@@ -23,6 +23,7 @@ Units aligned(Units x, Units alignment) {
 }  // namespace
 
 bool Budget::check() {
+  spent_ = 0;
   const Clock::time_point now = Clock::now();
   if (now >= deadline || nodes >= node_limit) over = true;
   if (cancel != nullptr && cancel->load(std::memory_order_relaxed)) over = true;
@@ -51,6 +52,9 @@ Search::Search(const Model& model, Table& refuted, std::uint64_t salt)
       neighbours_[i * words_ + (k >> 6)] |= std::uint64_t{1} << (k & 63);
     }
   }
+  std::uint64_t covered = 0;
+  for (const Piece& piece : model.pieces) covered += static_cast<std::uint64_t>(piece.last - piece.first + 1);
+  work_per_block_ = 1 + covered / std::max<std::uint64_t>(static_cast<std::uint64_t>(model.n), 1);
 }
 
 Answer Search::run(Units capacity, const std::vector<std::int32_t>& rank, bool by_total,
@@ -304,6 +308,7 @@ bool Search::solve(std::size_t begin, std::size_t end) {
   const bool solved = [&] {
     while (true) {
       if (nodes_left_ == 0 || (++budget_->nodes % 1024 == 0 && budget_->check())) stopped_ = true;
+      if (budget_->spend(work_per_block_ * (end - begin))) stopped_ = true;
       if (stopped_) return false;
       --nodes_left_;
       if (!infer(begin, end)) return false;

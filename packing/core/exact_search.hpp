@@ -27,7 +27,16 @@ struct Budget {
   // Whether to stop; looks at the clock.
   bool check();
 
+  // The same after `work` elementary steps; looks at the clock now and then. A node of a large problem takes long.
+  bool spend(std::uint64_t work) {
+    spent_ += work;
+    return spent_ >= kSeldom ? check() : over;
+  }
+
  private:
+  static constexpr std::uint64_t kSeldom = 1'000'000;
+
+  std::uint64_t spent_ = 0;  // since the last check
   Clock::time_point next_report_{};
 };
 
@@ -93,6 +102,7 @@ class Search {
   bool by_total_ = false;
   Budget* budget_ = nullptr;
   std::uint64_t nodes_left_ = 0;
+  std::uint64_t work_per_block_ = 1;  // of a node: its pieces' sections, on average
   bool stopped_ = false;
 
   std::vector<Units> offset_;       // of a placed block; else the lowest that the placed ones allow
@@ -124,6 +134,7 @@ class Search {
   std::vector<std::uint64_t> saved_;     // stack of conflicts
   std::vector<Units> explained_;         // per block, within one explanation
   int depth_ = 0;                        // of explain_raised
+  int steps_ = 0;                        // of explain_raised, within one explanation
 };
 
 }  // namespace stowplan::packing::exact

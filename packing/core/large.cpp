@@ -12,9 +12,6 @@
 namespace stowplan::packing {
 namespace {
 
-// From here on the starts alone take seconds, and two of them say what four do.
-constexpr std::size_t kManyBlocks = 300'000;
-
 Bytes peak_of(const Problem& p, const Bytes* offset) {
   Bytes peak = 0;
   for (std::size_t i = 0; i < p.n; ++i) peak = std::max(peak, offset[i] + p.size[i]);
@@ -42,8 +39,7 @@ Bytes large(const Problem& p, const Control& control, Bytes* offset) {
   if (p.n == 0) return 0;
   const Bytes bound = live_peak(p);
   const auto n = static_cast<std::int64_t>(p.n);
-  const int tastes = p.n > kManyBlocks ? 2 : 4;
-  std::int64_t effort = control.effort > 0 ? control.effort : tastes * n + n / 4 + 1'500'000;
+  std::int64_t effort = control.effort > 0 ? control.effort : 1'500'000 + 2 * n;
   Bytes best = kNoCeiling;
   {
     std::vector<std::int32_t> free, odd;
@@ -66,13 +62,16 @@ Bytes large(const Problem& p, const Control& control, Bytes* offset) {
     const auto crowd = crowding(in);
     Refill refill(in);
     Random random(control.seed);
-    std::vector<std::int32_t> rank;
     std::vector<Bytes> trial(in.count());
-    for (int t = 0; t < tastes && best > bound && !free.empty(); ++t) {
-      if (t > 0 && (effort < n || watch.expired())) break;
-      effort -= n;
-      rank_by(taste_keys(in, crowd, kTastes[t], random), rank);
-      const Bytes top = refill.run(rank.data(), best == kNoCeiling ? kNoCeiling - 1 : best - 1, trial.data());
+    std::int64_t dearest = 0;  // of the starts so far; no other is begun without as much left
+    for (int t = 0; t < kTasteCount && best > bound && !free.empty(); ++t) {
+      if (t > 0 && (effort < dearest || watch.expired())) break;
+      const std::int64_t spent = refill.work();
+      const auto worth = worths(in, crowd, kTastes[t], random);
+      const Bytes limit = best == kNoCeiling ? kNoCeiling - 1 : best - 1;
+      const Bytes top = refill.run(worth.data(), reach_of(in, kTastes[t]), limit, trial.data());
+      dearest = std::max(dearest, refill.work() - spent);
+      effort -= refill.work() - spent;
       if (top == kNoCeiling || std::max(top, fixed_top) >= best) continue;
       for (std::int32_t k = 0; k < in.count(); ++k) offset[in.row[k]] = trial[k];
       watch.report(best = std::max(top, fixed_top));

@@ -1,10 +1,10 @@
-// Packing 10^4 to 10^6 blocks: a skyline in the right order, then repair where it sticks out.
+// Packing 10^4 to 10^6 blocks: a skyline of blocks that fit closely, then repair where it sticks out.
 //
-// 1. *Starts.* Blocks that are plain rectangles are stacked by the skyline rule (large_refill.hpp) in the orders of
-//    large_taste.hpp; the first prefers blocks of the most crowded moments, then long lifetimes. Blocks with gaps stand
-//    where best fit has put them, fixed ones where they must be.
+// 1. *Starts.* Blocks that are plain rectangles are stacked by the skyline rule of large_refill.hpp: the block that pays
+//    best, by its worth (large_taste.hpp: does it live at crowded moments, does it live long?) and by the slivers that it
+//    leaves beside itself. Blocks with gaps stand where best fit has put them, fixed ones where they must be.
 // 2. *Repair.* Only the tallest block determines the peak. Take a window of time around it, empty it of all blocks that
-//    live inside, and refill it around those that reach in from outside, in other orders, until the window is lower than
+//    live inside, and refill it around those that reach in from outside, by other worths, until the window is lower than
 //    it was. Then take the block that is the tallest now. Windows that resist are tried again wider.
 //
 //     bytes |          ___  <- tallest
@@ -18,7 +18,7 @@
 //
 // Time: O(n log n) in practice for a start, O(w log w) for an attempt on a window of w blocks. Memory O(n): no pairs of
 // blocks are ever stored. The skyline is Sekiyama et al. 2018 (section 3.2, after Burke, Kendall and Whitwell 2004); the
-// orders and the repair are ours.
+// worths, the fit and the repair are ours.
 #pragma once
 
 #include "problem.hpp"
@@ -26,8 +26,8 @@
 
 namespace stowplan::packing {
 
-// Writes problem.n offsets and returns the peak. Effort is counted in blocks placed, and in nodes looked at
-// for them; one start is always made. Equal seeds and efforts without a time limit give equal results. One thread.
+// Writes problem.n offsets and returns the peak. Effort is counted in blocks handled, and in looks
+// at what may be placed; one start is always made. Equal seeds and efforts without a time limit give equal results. One thread.
 Bytes large(const Problem& problem, const Control& control, Bytes* offset);
 
 }  // namespace stowplan::packing

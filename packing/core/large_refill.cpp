@@ -1,26 +1,28 @@
 #include "large_refill.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace stowplan::packing {
 namespace {
 
-constexpr std::int32_t kGone = std::numeric_limits<std::int32_t>::max();
 constexpr std::int32_t kMixed = -2;
 constexpr std::int32_t kNobody = -1;
 
 }  // namespace
 
 Refill::Refill(const Instance& instance) : in_(instance) {
-  while (leaves_ < in_.count()) leaves_ *= 2;
+  while (leaves_ * kBucket < in_.count()) leaves_ *= 2;
   if (!in_.obstacles.empty()) {
     while (ceiling_leaves_ < in_.columns) ceiling_leaves_ *= 2;
   }
 }
 
-Bytes Refill::run(const std::int32_t* rank, Bytes limit, Bytes* offset) {
+Bytes Refill::run(const double* worth, Column reach, Bytes limit, Bytes* offset) {
   if (in_.count() == 0) return 0;
-  reset(rank);
+  handled_ += in_.count();
+  reset(worth);
+  reach_ = reach;
   Bytes top = 0;
   std::int32_t at = 0;
   for (std::int32_t left = in_.count(); left > 0;) {
@@ -31,7 +33,7 @@ Bytes Refill::run(const std::int32_t* rank, Bytes limit, Bytes* offset) {
       at = before <= after ? line.before : line.after;
       continue;
     }
-    const std::int32_t block = best_in(line);
+    const std::int32_t block = best_in(line, before, after);
     if (block == kNobody) {
       at = lift(at);
       continue;
@@ -47,9 +49,11 @@ Bytes Refill::run(const std::int32_t* rank, Bytes limit, Bytes* offset) {
   return top;
 }
 
-void Refill::reset(const std::int32_t* rank) {
-  waiting_.assign(2 * static_cast<std::size_t>(leaves_), {kGone, std::numeric_limits<Column>::max(), kNoCeiling});
-  for (std::int32_t k = 0; k < in_.count(); ++k) waiting_[leaves_ + k] = {rank[k], in_.end[k], in_.size[k]};
+void Refill::reset(const double* worth) {
+  waiting_.assign(static_cast<std::size_t>(leaves_) * kBucket, kGone);
+  for (std::int32_t k = 0; k < in_.count(); ++k) waiting_[k] = {worth[k], in_.end[k]};
+  tree_.resize(2 * static_cast<std::size_t>(leaves_));
+  for (std::int32_t node = leaves_; node < 2 * leaves_; ++node) pull_bucket(node);
   for (std::int32_t node = leaves_ - 1; node > 0; --node) pull(node);
   if (!in_.obstacles.empty()) {
     ceilings_.assign(2 * static_cast<std::size_t>(ceiling_leaves_), {kNoCeiling, kNoCeiling, kNobody});
@@ -62,52 +66,83 @@ void Refill::reset(const std::int32_t* rank) {
 // --- the waiting blocks
 
 void Refill::pull(std::int32_t node) {
-  const auto &a = waiting_[2 * node], &b = waiting_[2 * node + 1];
-  waiting_[node] = {std::min(a.rank, b.rank), std::min(a.end, b.end), std::min(a.size, b.size)};
+  const Below &a = tree_[2 * node], &b = tree_[2 * node + 1];
+  tree_[node] = {std::max(a.most_worth, b.most_worth), std::min(a.least_end, b.least_end),
+                 std::min(a.least_size, b.least_size)};
+}
+
+void Refill::pull_bucket(std::int32_t node) {
+  const std::int32_t first = (node - leaves_) * kBucket, last = std::min(first + kBucket, in_.count());
+  Below all = {kGone.worth, kGone.end, kNoCeiling};
+  for (std::int32_t k = first; k < last; ++k) {
+    if (waiting_[k].end == kGone.end) continue;
+    all = {std::max(all.most_worth, waiting_[k].worth), std::min(all.least_end, waiting_[k].end),
+           std::min(all.least_size, in_.size[k])};
+  }
+  tree_[node] = all;
 }
 
 void Refill::remove(std::int32_t block) {
-  std::int32_t node = leaves_ + block;
-  waiting_[node] = {kGone, std::numeric_limits<Column>::max(), kNoCeiling};
+  waiting_[block] = kGone;
+  std::int32_t node = leaves_ + block / kBucket;
+  pull_bucket(node);
   while (node /= 2) pull(node);
 }
 
-std::int32_t Refill::best_in(const Line& line) {
-  const std::int32_t from = in_.first[line.start], to = in_.first[line.end];
+std::int32_t Refill::best_in(const Line& line, Bytes before, Bytes after) {
+  from_ = in_.first[line.start], to_ = in_.first[line.end];
   best_ = kNobody;
-  best_rank_ = kGone;
+  best_score_ = 0;
   line_ = &line;
+  wall_before_ = static_cast<double>(before - line.height);
+  wall_after_ = static_cast<double>(after - line.height);
   room_ = kNoCeiling;
   if (!in_.obstacles.empty()) {
     const Bytes high = highest_in(1, 0, ceiling_leaves_, line.start, line.end);
     if (high != kNoCeiling) room_ = high - line.height;
   }
-  if (from < to) descend(1, 0, leaves_, from, to);
+  if (from_ < to_) descend(1, 0, leaves_ * kBucket);
   return best_;
 }
 
-void Refill::descend(std::int32_t node, std::int32_t lo, std::int32_t hi, std::int32_t from, std::int32_t to) {
-  ++visits_;
-  const Waiting& w = waiting_[node];
-  if (hi <= from || to <= lo || w.rank >= best_rank_ || w.end > line_->end || w.size > room_) return;
-  if (node >= leaves_) {
-    const std::int32_t block = node - leaves_;
-    if (room_ != kNoCeiling || !in_.obstacles.empty()) {
-      const Bytes high = ceiling(in_.start[block], in_.end[block]);
-      if (high != kNoCeiling && align_up(line_->height, in_.alignment[block]) > high - w.size) return;
-    }
-    best_ = block;
-    best_rank_ = w.rank;
-    return;
-  }
+void Refill::descend(std::int32_t node, std::int32_t lo, std::int32_t hi) {
+  ++looks_;
+  const Below& below = tree_[node];
+  if (hi <= from_ || to_ <= lo || below.least_end > line_->end || below.least_size > room_) return;
+  if (below.most_worth < best_score_ || (below.most_worth == best_score_ && lo > best_)) return;
+  if (node >= leaves_) return scan(std::max(lo, from_), std::min(hi, to_));
   const std::int32_t middle = (lo + hi) / 2;
-  if (waiting_[2 * node].rank < waiting_[2 * node + 1].rank) {
-    descend(2 * node, lo, middle, from, to);
-    descend(2 * node + 1, middle, hi, from, to);
+  if (tree_[2 * node].most_worth >= tree_[2 * node + 1].most_worth) {
+    descend(2 * node, lo, middle);
+    descend(2 * node + 1, middle, hi);
   } else {
-    descend(2 * node + 1, middle, hi, from, to);
-    descend(2 * node, lo, middle, from, to);
+    descend(2 * node + 1, middle, hi);
+    descend(2 * node, lo, middle);
   }
+}
+
+// Most of the time is spent here.
+void Refill::scan(std::int32_t first, std::int32_t last) {
+  const Line line = *line_;
+  for (std::int32_t k = first; k < last; ++k) {
+    const Waiting w = waiting_[k];
+    if (w.end > line.end || w.worth < best_score_) continue;
+    ++looks_;
+    const auto size = static_cast<double>(in_.size[k]);
+    const double area = size * static_cast<double>(w.end - in_.start[k]);
+    const double lost = std::min<double>(in_.start[k] - line.start, reach_) * std::min(size, wall_before_) +
+                        std::min<double>(line.end - w.end, reach_) * std::min(size, wall_after_);
+    const double score = w.worth * (area / (area + lost));
+    if (score < best_score_ || (score == best_score_ && k > best_) || !fits(k)) continue;
+    best_ = k;
+    best_score_ = score;
+  }
+}
+
+bool Refill::fits(std::int32_t block) {
+  if (in_.obstacles.empty()) return true;
+  const Bytes high = ceiling(in_.start[block], in_.end[block]);
+  return high == kNoCeiling || align_up(line_->height, in_.alignment[block]) <= high - in_.size[block];
 }
 
 // --- ceilings: per column the bottom of the lowest obstacle not yet passed

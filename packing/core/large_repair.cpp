@@ -1,6 +1,7 @@
 #include "large_repair.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "large_refill.hpp"
@@ -12,11 +13,10 @@ namespace {
 constexpr std::int64_t kBreadths[] = {8, 16, 4, 32, 8, 64};
 constexpr std::int64_t kBreadthCount = 6;
 constexpr std::int64_t kLeastAlive = 16;
-// How many nodes looked at count as one block placed.
-constexpr std::int64_t kVisitsPerBlock = 64;
 // Attempts on a window. The plain tastes come first, but only while a block is tried for the first few times.
 constexpr int kAttempts = 16;
 constexpr std::int64_t kFreshTries = 3;
+constexpr double kMostNoise = 0.1;
 
 }  // namespace
 
@@ -113,28 +113,31 @@ bool Repair::retry(Tick start, Tick end, bool fresh, std::int64_t& effort) {
   for (const std::int32_t row : free) before = std::max(before, top(row));
   Bytes lowest = before;
   Refill refill(in);
-  std::vector<std::int32_t> rank;
   std::vector<Bytes> trial(in.count());
-  std::vector<double> key, best_key;
+  std::vector<double> worth, best_worth;
+  Column reach = 0, best_reach = 0;
   for (int a = 0; a < kAttempts && effort > 0 && lowest > floor && !watch_.expired(); ++a) {
-    if (!best_key.empty() && a % 2 != 0) {  // close to what was best
-      key = best_key;
+    if (!best_worth.empty() && a % 2 != 0) {  // close to what was best
+      worth = best_worth;
+      reach = best_reach;
       const double amount = random_.unit() * random_.unit();
-      for (double& k : key) k += amount * random_.wobble();
-    } else if (fresh && a < kTasteCount) {
-      key = taste_keys(in, crowd, kTastes[a], random_);
+      for (double& w : worth) w *= std::exp(amount * random_.wobble());
     } else {
-      const double by_length = kTastes[random_.below(kTasteCount)].by_length;
-      const double by_crowd = kTastes[random_.below(kTasteCount)].by_crowd;
-      key = taste_keys(in, crowd, {by_length, by_crowd, random_.unit()}, random_);
+      Taste taste = kTastes[fresh && a < kTasteCount ? a : random_.below(kTasteCount)];
+      if (!fresh || a >= kTasteCount) {
+        taste.by_crowd = kTastes[random_.below(kTasteCount)].by_crowd;
+        taste.noise = kMostNoise * random_.unit();
+      }
+      worth = worths(in, crowd, taste, random_);
+      reach = reach_of(in, taste);
     }
-    rank_by(key, rank);
-    const std::int64_t visits = refill.visits();
-    const Bytes reached = refill.run(rank.data(), lowest - 1, trial.data());
-    effort -= in.count() + (refill.visits() - visits) / kVisitsPerBlock;
+    const std::int64_t spent = refill.work();
+    const Bytes reached = refill.run(worth.data(), reach, lowest - 1, trial.data());
+    effort -= refill.work() - spent;
     if (reached == kNoCeiling) continue;
     lowest = reached;
-    best_key = key;
+    best_worth = worth;
+    best_reach = reach;
     for (std::int32_t k = 0; k < in.count(); ++k) offset_[in.row[k]] = trial[k];
   }
   if (lowest == before) return false;

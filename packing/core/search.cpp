@@ -54,8 +54,8 @@ struct Worker {
     options.foot = kFeet[random.below(5)];
     options.power = kPowers[random.below(4)];
     options.branch = kBranches[random.below(3)];
-    const Taste taste{1.2 * random.unit(), 0, 0.3};
-    rank_by(taste_keys(in, std::vector<Bytes>(in.count(), 0), taste, random), rank);
+    const Taste taste{1, 1.2 * random.unit(), 0, 0, 0.3};
+    rank_by(worths(in, std::vector<Bytes>(in.count(), 0), taste, random), rank);
     peak = beam.run(options, rank.data(), limit, watch, offset.data());
   }
 

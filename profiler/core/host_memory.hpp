@@ -6,10 +6,11 @@
 //
 // Requests below `small` bytes are upstream's own affair: nothing is noted of them. NumPy's default handler keeps a cache
 // for these, and whoever stands in its way is slower. A free is theirs when NumPy says that the block is small (as its
-// own cache trusts it to) and the block is not in the arena; an address that comes back from upstream while it is still
+// own cache trusts it to) and the block is not in an arena; an address that comes back from upstream while it is still
 // noted belongs to a block whose free was mistaken for a small one, and is put right then.
 //
 // A Service is constructed from the Upstream and has
+//     void before_request()                                       without the lock
 //     Grant request(Bytes size, Stream stream, ThreadId thread)   address 0: ask upstream, then adopt() or cancel()
 //     void adopt(BlockId, std::uintptr_t)                         upstream's answer
 //     void cancel(BlockId)                                        upstream had none
@@ -44,6 +45,7 @@ struct Grant {
   std::uintptr_t address = 0;
   BlockId id = kNoBlock;
   std::uint8_t reason = 0;  // the service's word for why
+  bool waits = false;       // the service has more to say before the block is used
 };
 
 // NumPy's PyDataMemAllocator, field by field.
@@ -102,7 +104,7 @@ class HostMemory {
   void free(void* ptr, std::size_t size) {
     if (ptr == nullptr) return;
     bool to_upstream = true;
-    if (size >= small_ || in_arena(ptr)) {
+    if (size >= small_ || among_arenas(ptr)) {
       std::lock_guard<SpinLock> lock(lock_);
       const BlockId id = blocks_by_address_.take(reinterpret_cast<std::uintptr_t>(ptr));
       if (id != kNoBlock) {
@@ -120,14 +122,19 @@ class HostMemory {
     return std::forward<F>(f)(service_);
   }
 
-  // Says where the arena is; once.
-  void set_arena(std::uintptr_t begin, std::uintptr_t end) {
-    arena_end_.store(end, std::memory_order_release);
-    arena_begin_.store(begin, std::memory_order_release);
+  // For who guards the service with the same lock.
+  SpinLock& lock() { return lock_; }
+  Service& service() { return service_; }
+
+  // Says where an arena is; under the lock. What lies between two of them is looked up in vain.
+  void add_arena(std::uintptr_t begin, std::uintptr_t end) {
+    if (end > arena_end_.load()) arena_end_.store(end, std::memory_order_release);
+    if (begin < arena_begin_.load()) arena_begin_.store(begin, std::memory_order_release);
   }
 
  private:
   Grant request(std::size_t size) {
+    service_.before_request();
     std::lock_guard<SpinLock> lock(lock_);
     const Grant grant = service_.request(static_cast<Bytes>(size), 0, current_thread());
     if (grant.address != 0) blocks_by_address_.insert(grant.address, grant.id);
@@ -152,7 +159,7 @@ class HostMemory {
     blocks_by_address_.insert(address, id);
   }
 
-  bool in_arena(void* ptr) const {
+  bool among_arenas(void* ptr) const {
     const auto address = reinterpret_cast<std::uintptr_t>(ptr);
     return arena_begin_.load(std::memory_order_acquire) <= address &&
            address < arena_end_.load(std::memory_order_acquire);
@@ -163,7 +170,7 @@ class HostMemory {
   const std::size_t small_;
   Service service_;
   AddressMap blocks_by_address_;
-  std::atomic<std::uintptr_t> arena_begin_{0};  // addresses that are never upstream's
+  std::atomic<std::uintptr_t> arena_begin_{UINTPTR_MAX};  // there, and before the end, is all that is never upstream's
   std::atomic<std::uintptr_t> arena_end_{0};
 };
 

@@ -12,6 +12,7 @@
 // allocates nothing once the log has grown to the length of a step.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
@@ -66,13 +67,36 @@ class StepRecorder {
   void drop_step() {
     in_step_ = false;
     ++step_;
+    previous_from_ = 0;
     truncated_ = false;
     entries_.clear();
     requests_.clear();
     times_.clear();
   }
 
+  // Ends what turns out to have been several steps, the last two of which began at the requests `first` and `second`,
+  // and returns the logs of these.
+  std::pair<std::vector<Event>, std::vector<Event>> end_two_steps(std::uint32_t first, std::uint32_t second) {
+    const std::vector<Event> all = end_step();
+    previous_from_ = second;  // blocks keep the numbers that they have
+    std::pair<std::vector<Event>, std::vector<Event>> two;
+    bool in_first = false, in_second = false;
+    for (Event event : all) {
+      if (event.kind == EventKind::allocate) {
+        in_second = event.request >= second;
+        in_first = event.request >= first && !in_second;
+      }
+      if (event.kind == EventKind::free_previous || event.request < first || (!in_first && !in_second)) continue;
+      const bool of_first = event.request < second;
+      if (of_first && in_second) event.kind = EventKind::free_previous;
+      event.request -= of_first ? first : second;
+      (in_first ? two.first : two.second).push_back(event);
+    }
+    return two;
+  }
+
   Birth allocate(Bytes size, Stream stream) {
+    live_bytes_ += size;
     const Birth birth{step_, next_request_++};
     try {
       if (!truncated_) requests_.push_back({size, stream});
@@ -83,17 +107,29 @@ class StepRecorder {
     return birth;
   }
 
-  void free(Birth birth) {
+  void free(Birth birth, Bytes size) {
     if (birth.step == 0) return;
+    live_bytes_ -= size;
     if (birth.step == step_) {
       append(EventKind::free, birth.request);
-    } else if (birth.step + 1 == step_) {
-      append(EventKind::free_previous, birth.request);
+    } else if (birth.step + 1 == step_ && birth.request >= previous_from_) {
+      append(EventKind::free_previous, birth.request - previous_from_);
     }
+  }
+
+  // Steps since a birth; -1 where it was outside of all steps.
+  std::int64_t age(Birth birth) const { return birth.step == 0 ? -1 : std::int64_t{step_} - birth.step; }
+
+  // Whether these are the running step's requests so far.
+  bool has_requested(const std::vector<Bytes>& sizes) const {
+    return !truncated_ && requests_.size() <= sizes.size() &&
+           std::equal(requests_.begin(), requests_.end(), sizes.begin(),
+                      [](const Request& request, Bytes size) { return request.size == size; });
   }
 
   bool in_step() const { return in_step_; }
   bool is_current(Birth birth) const { return birth.step == step_; }
+  Bytes live_bytes() const { return live_bytes_; }  // of all blocks born in steps
   bool truncated() const { return truncated_; }
   std::uint32_t requests() const { return next_request_; }
   bool timestamps() const { return timestamps_; }
@@ -146,6 +182,8 @@ class StepRecorder {
   std::vector<std::int64_t> times_;     // by entry, as far as there are any
   std::uint32_t step_ = 1;  // the running step, or, between steps, the coming one
   std::uint32_t next_request_ = 0;
+  std::uint32_t previous_from_ = 0;  // where the previous step began in its blocks' numbers
+  Bytes live_bytes_ = 0;
   bool in_step_ = false;
   bool timestamps_ = false;
   bool truncated_ = false;

@@ -98,3 +98,15 @@ def planning_options(command: F) -> F:
     for option in (json_option, threads_option, time_limit_option, solver_option, alignment_option):
         command = option(command)
     return command
+
+
+SCRIPT_CONTEXT = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+"""Of a command that runs a script: all that follows the script's name is the script's."""
+
+script_argument = click.argument("script", type=click.Path(exists=True, dir_okay=False))
+arguments_argument = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+step_function_option = click.option(
+    "--step-function",
+    metavar="MODULE:FUNCTION",
+    help="Each call of it is a step; the script's own module is __main__. Without it steps are found.",
+)

@@ -14,7 +14,7 @@ _RUNS = {"default": "with NumPy's allocator", "pool": "through the pool"}
 _FEWEST_STEPS = 4  # a warm-up, one recorded, one that confirms, one replayed
 
 
-@click.command()
+@click.command(epilog="Example: stowplan demo --model resnet50 --batch 4")
 @click.option(
     "--model", type=click.Choice(MODELS), default=MODELS[0], show_default=True, help="What is trained."
 )

@@ -873,3 +873,27 @@ def test_free_all_blocks_gives_an_idle_arena_back(pool: CupyPool, upstream: Host
         pool.free_all_blocks()  # something lives there
         assert pool.stats.arena_bytes > 0
     del kept
+
+
+# ------------------------------------------------------------------------------------------------------ steps found
+
+
+def test_steps_are_found_without_marks() -> None:
+    upstream = HostUpstream()
+    pool = CupyPool(upstream, device=0, auto_step=True)
+    kept = None
+    with cupy.cuda.using_allocator(pool.malloc):
+        for i in range(20):
+            blocks = [cupy.empty(size, cupy.uint8) for size in (5000, 700, 9000, 700)]
+            del blocks[1]
+            kept = blocks.pop()  # until the next step's is there
+            del blocks
+            pool.wait()
+            if i == 9:
+                before = pool.stats
+    stats = pool.stats
+    assert stats.replayed - before.replayed == 40
+    assert stats.upstream == before.upstream
+    assert stats.steps > 2
+    assert upstream.live_bytes == stats.reserved_bytes == stats.arena_bytes
+    assert kept is not None

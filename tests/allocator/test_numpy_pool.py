@@ -308,7 +308,7 @@ def test_requests_of_another_thread_in_the_same_context_go_upstream() -> None:
 def test_misuse_is_refused() -> None:
     pool = NumpyPool(small=0)
     with pool:
-        with pytest.raises(PoolError, match="entered already"):
+        with pytest.raises(PoolError, match="entered this pool already"):
             pool.__enter__()
         with pool.step(), pytest.raises(PoolError, match="steps do not nest"), pool.step():
             pass

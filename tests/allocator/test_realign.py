@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -128,36 +129,40 @@ def test_steps_with_little_in_common_are_not_merged() -> None:
     assert merge(profile_step(one, other), None, other, one) is None
 
 
-def test_a_program_that_never_repeats_is_replayed_from_a_merged_plan(tmp_path: Path) -> None:
-    pool = NumpyPool(warmup=0)
+def run_loops(running: Sequence[int]) -> None:
+    """Run such a step; and an update of parameters in the end, which is always the same."""
+    kept = []
+    for i, n in enumerate(running):
+        kept.append(np.full(20_000, i, dtype=np.int32))
+        for _ in range(6):
+            np.ones(512 * n) + 1
+    for n in reversed(running):
+        block = kept.pop()
+        assert (block == len(kept)).all()
+        for _ in range(6):
+            np.ones(512 * n) + 1
+    for n in (3, 5, 7, 11, 13):
+        np.ones(1000 * n) + 1
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_program_that_never_repeats_is_replayed_from_a_merged_plan(tmp_path: Path, marked: bool) -> None:
+    pool = NumpyPool(warmup=0, auto_step=not marked)
     rng = np.random.default_rng(0)
-
-    def step(running: list[int]) -> None:
-        kept = []
-        for i, n in enumerate(running):
-            kept.append(np.full(20_000, i, dtype=np.int32))
-            for _ in range(6):
-                np.ones(512 * n) + 1
-        for n in reversed(running):
-            block = kept.pop()
-            assert (block == len(kept)).all()
-            for _ in range(6):
-                np.ones(512 * n) + 1
-
-    steps = 20
+    steps = 30
     with pool:
         for i in range(steps):
             if i == steps - 4:
                 before = pool.stats
-            with pool.step():
-                step(np.sort(rng.integers(1, 9, rng.integers(20, 40)))[::-1].tolist())
+            with pool.step() if marked else nullcontext():
+                run_loops(np.sort(rng.integers(1, 9, rng.integers(20, 40)))[::-1].tolist())
             pool.wait()
     after = pool.stats
-    pool.save(tmp_path / "plans")
-    loaded = NumpyPool.load(tmp_path / "plans")
-    with loaded, loaded.step():
-        step(sorted([*range(1, 9)] * 4, reverse=True))
-    assert loaded.stats.replayed > loaded.stats.guests + loaded.stats.upstream
     replayed = after.replayed - before.replayed
     assert after.reoptimizations > 0
     assert replayed > 0.8 * (replayed + after.guests - before.guests + after.upstream - before.upstream)
+    pool.save(tmp_path / "plans")
+    loaded = NumpyPool.load(tmp_path / "plans")
+    with loaded, loaded.step():
+        run_loops(sorted([*range(1, 9)] * 4, reverse=True))
+    assert loaded.stats.replayed > loaded.stats.guests + loaded.stats.upstream

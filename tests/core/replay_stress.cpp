@@ -1,12 +1,11 @@
 // Threads that allocate and free through one pool at once, for sanitizer builds (make asan, make tsan).
 //
-// One thread repeats a step against a plan, with extra, missing, larger and smaller requests thrown in and blocks kept
-// far too long; the others allocate outside the step and free each other's blocks and the step's. Every block carries a
-// byte pattern that is checked when it dies: an overlap shows as a broken pattern, a race as a TSan report, and every
-// mutation asserts the core's invariants (STOWPLAN_DEBUG).
+// Eight threads each repeat a step against a plan, merged or not, all at once, with extra, missing, larger and smaller
+// requests thrown in and blocks kept far too long; they allocate between their steps, and free each other's blocks. Every
+// block carries a byte pattern that is checked when it dies: an overlap shows as a broken pattern, a race as a TSan report,
+// and every change asserts the core's invariants (STOWPLAN_DEBUG).
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -18,9 +17,9 @@
 #include <vector>
 
 #include "host_pool.hpp"
+#include "locked_lanes.hpp"
 
 using namespace stowplan::allocator;
-using stowplan::profiler::current_thread;
 
 namespace {
 
@@ -76,11 +75,12 @@ class Exchange {
   std::vector<Held> blocks_;
 };
 
+constexpr unsigned kThreads = 8;
 constexpr int kRequests = 24;
 constexpr int kLifetime = 5;  // block i is freed before request i + kLifetime; the last ones wrap
 
 // A valid plan by construction: blocks alive together stand in different slots of equal capacity.
-std::shared_ptr<const Plan> make_plan(Bytes unit) {
+std::shared_ptr<const Plan> make_plan(Bytes unit, bool merged) {
   auto plan = std::make_shared<Plan>();
   std::vector<std::vector<RequestNumber>> due(kRequests + 1);
   for (int i = 0; i < kRequests; ++i) {
@@ -96,22 +96,26 @@ std::shared_ptr<const Plan> make_plan(Bytes unit) {
   }
   plan->due_begin.push_back(static_cast<std::uint32_t>(plan->due.size()));
   plan->arena_bytes = unit * (kLifetime + 1);
-  plan->hash_prefixes();
+  plan->derive();
+  if (merged) plan->merge(std::vector<Bytes>(kRequests, 512), std::vector<std::uint8_t>(kRequests, 1));
   return plan;
 }
 static_assert(kRequests % (kLifetime + 1) == 0, "the slots of wrapped blocks must fit round the circle");
 
-void run_steps(HostMemory& memory, Exchange& exchange, int steps) {
-  std::mt19937 random(1);
+// One thread: steps against a plan, and blocks passed on to the others and taken from them.
+void run_steps(HostMemory& memory, Exchange& exchange, unsigned seed, int steps) {
+  LockedLanes lanes(memory.lock(), memory.service());
+  std::mt19937 random(seed);
   std::vector<std::pair<int, Held>> alive;  // (steps * kRequests at which it is due, block)
   int clock = 0;
   PlanPtr plan;
   for (int step = 0; step < steps; ++step) {
-    if (step % 50 == 10) {
-      plan = make_plan(1024 + 64 * (step / 50 % 4));
-      if (!host_reserve(memory, plan->arena_bytes)) fail("no memory for an arena");
-    }
-    if (!host_begin_step(memory, plan, {})) fail("a step is running already");
+    const int berth = lanes.enter();
+    if (berth < 0) fail("this thread runs a step already");
+    const LaneNumber lane = lanes.lanes_of(static_cast<BerthNumber>(berth)).front();
+    if (step % 20 == 5) plan = make_plan(1024 + 64 * static_cast<Bytes>(random() % 4), random() % 2 == 0);
+    if (plan && !host_reserve(memory, lane, plan->arena_bytes)) fail("no memory for an arena");
+    lanes.begin_step(lane, plan, {}, true);
     for (int i = 0; i < kRequests; ++i, ++clock) {
       alive.erase(std::remove_if(alive.begin(), alive.end(),
                                  [&](const auto& x) {
@@ -120,43 +124,29 @@ void run_steps(HostMemory& memory, Exchange& exchange, int steps) {
                                    return true;
                                  }),
                   alive.end());
+      Held theirs;
+      if (random() % 8 == 0 && exchange.take(theirs, random)) drop(memory, theirs);
       std::size_t size = 1024 - static_cast<std::size_t>(i);
-      switch (random() % 40) {
-        case 0: size += 4096; break;                                         // larger
-        case 1: size /= 2; break;                                            // smaller
-        case 2: continue;                                                    // missing
+      switch (random() % 60) {
+        case 0: size += 4096; break;                                             // larger
+        case 1: size /= 2; break;                                                // smaller
+        case 2: continue;                                                        // missing
         case 3: drop(memory, allocate(memory, random() % 3000, random)); break;  // extra
-        case 4: exchange.put(allocate(memory, size, random)); continue;      // freed on another thread, some time
-        case 5: host_set_interrupted(memory, true); break;
-        case 6: host_set_interrupted(memory, false); break;
+        case 4:
+        case 5: exchange.put(allocate(memory, size, random)); continue;  // freed on another thread, some time
+        case 6: lanes.set_interrupted(true); break;
+        case 7: lanes.set_interrupted(false); break;
+        case 8: lanes.counters(); break;
         default: break;
       }
       const int keep = random() % 25 == 0 ? 60 : kLifetime;  // late
       alive.emplace_back(clock + keep, allocate(memory, size, random));
     }
-    host_end_step(memory);
+    lanes.end_step(lane);
+    lanes.leave(static_cast<BerthNumber>(berth));
+    exchange.put(allocate(memory, random() % 2000, random));  // in no step
   }
   for (const auto& x : alive) drop(memory, x.second);
-}
-
-void run_beside(HostMemory& memory, Exchange& exchange, unsigned seed, const std::atomic<bool>& stepping) {
-  std::mt19937 random(seed);
-  std::vector<Held> own;
-  while (stepping) {
-    own.push_back(allocate(memory, random() % 2000, random));
-    Held block;
-    if (random() % 3 == 0) {
-      exchange.put(own.back());
-      own.pop_back();
-    }
-    if (random() % 2 == 0 && exchange.take(block, random)) drop(memory, block);
-    if (own.size() > 20) {
-      drop(memory, own.front());
-      own.erase(own.begin());
-    }
-    if (random() % 16 == 0) host_counters(memory);
-  }
-  for (const Held& block : own) drop(memory, block);
 }
 
 }  // namespace
@@ -165,28 +155,25 @@ int main(int argc, char** argv) {
   const int scale = argc > 1 ? std::atoi(argv[1]) : 1;
   HostMemory memory({nullptr, up_malloc, up_calloc, up_realloc, up_free}, 64);
   Exchange exchange;
-  std::vector<std::thread> threads;
-  std::atomic<bool> stepping{true};
-  for (unsigned seed = 2; seed < 6; ++seed) {
-    threads.emplace_back([&, seed] { run_beside(memory, exchange, seed, stepping); });
-  }
-  threads.emplace_back([&] {
-    run_steps(memory, exchange, 400 * scale);
-    stepping = false;
-  });
-  for (std::thread& thread : threads) thread.join();
   std::mt19937 random(0);
+  drop(memory, allocate(memory, 1000, random));  // in no step while nobody runs one
+  std::vector<std::thread> threads;
+  for (unsigned seed = 1; seed <= kThreads; ++seed) {
+    threads.emplace_back([&, seed] { run_steps(memory, exchange, seed, 60 * scale); });
+  }
+  for (std::thread& thread : threads) thread.join();
   for (Held block{}; exchange.take(block, random);) drop(memory, block);
 
-  const Counters counters = host_counters(memory);
+  LockedLanes lanes(memory.lock(), memory.service());
+  const Counters counters = lanes.counters();
   if (counters.live_bytes != 0 || counters.upstream_bytes != 0) fail("bytes are missing");
   if (counters.requests[static_cast<std::size_t>(Reason::replayed)] == 0) fail("nothing was replayed");
   for (const Reason reason : {Reason::outside, Reason::thread, Reason::interrupted, Reason::escaped, Reason::late,
                               Reason::mismatch}) {
     if (counters.requests[static_cast<std::size_t>(reason)] == 0) fail("a path was never taken");
   }
-  std::printf("replay_stress: %llu requests replayed, %llu smaller, %llu missing, no overlap, no byte lost\n",
-              static_cast<unsigned long long>(counters.requests[0]), static_cast<unsigned long long>(counters.smaller),
-              static_cast<unsigned long long>(counters.missing));
+  std::printf("replay_stress: %u threads, %llu requests replayed, %llu smaller, %llu missing, no overlap, no byte lost\n",
+              kThreads, static_cast<unsigned long long>(counters.requests[0]),
+              static_cast<unsigned long long>(counters.smaller), static_cast<unsigned long long>(counters.missing));
   return 0;
 }

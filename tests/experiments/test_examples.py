@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,21 @@ import numpy as np
 import pytest
 
 from stowplan import NumpyPool
+from stowplan.allocator.step import Step
 from stowplan.errors import MissingDependencyError
 
 try:
     from experiments.examples import train_imagenet, train_mnist
 except MissingDependencyError as error:
     pytest.skip(str(error), allow_module_level=True)
+
+
+class PatientPool(NumpyPool):
+    """Waits for its plans, so that what is replayed does not depend on how fast they are made."""
+
+    def step(self, key: Hashable = None) -> Step:
+        self.wait()
+        return super().step(key)
 
 
 def mnist(pool: NumpyPool | None, out: str) -> Any:
@@ -41,18 +50,17 @@ def results(trainer: Any) -> tuple[dict[str, bytes], list[dict[str, float]]]:
 def test_two_lines_change_no_bit_and_replay(
     example: Callable[[NumpyPool | None, str], Any], tmp_path: Path
 ) -> None:
-    pool = NumpyPool()
+    pool = PatientPool()
     pooled = example(pool, str(tmp_path))
     last = pooled.get_extension("LogReport").log[-1]
-    # A plan that is not ready in time costs an epoch or two; that is the machine's affair.
-    assert last["pool/replayed"] > 0.9
+    assert last["pool/replayed"] > 0.95
     assert last["pool/plans"] >= 2
     assert pool.stats.reoptimizations == 0
     assert results(pooled) == results(example(None, str(tmp_path)))
 
 
 def test_the_command_line(tmp_path: Path) -> None:
-    options = ["--epochs", "1", "--units", "5", "--batch", "30000", "--out", str(tmp_path)]
+    options = ["--epochs", "1", "--units", "5", "--samples", "200", "100", "--out", str(tmp_path)]
     train_mnist.main(["--pool", *options], standalone_mode=False)
     (entry,) = json.loads((tmp_path / "log").read_text())
     assert entry["pool/reserved"] > 0

@@ -95,11 +95,12 @@ def test_memory_from_recorded_and_from_predicted_steps(tmp_path: Path, tiny: str
     assert has_pictures(tmp_path, "memory")
 
     # With a limit that no step keeps, the same cells are predicted.
-    run(memory.main, tmp_path, "--model", tiny, "--device", "cpu", "--phase", "training", "--limit", "0")
-    predicted = read(tmp_path / "memory.csv")
+    other = tmp_path / "other"
+    run(memory.main, other, "--model", tiny, "--device", "cpu", "--phase", "training", "--limit", "0")
+    predicted = read(other / "memory.csv")
     assert [row["recorded"] for row in predicted] == ["False", "False"]
     assert int(predicted[0]["arena"]) == pytest.approx(int(rows["training", 16]["arena"]), rel=0.005)
-    assert "| Tiny | training | 16 | predicted |" in (tmp_path / "memory.md").read_text(encoding="utf-8")
+    assert "| Tiny | training | 16 | predicted |" in (other / "memory.md").read_text(encoding="utf-8")
 
 
 def test_a_finished_cell_is_not_run_again(tmp_path: Path, tiny: str) -> None:

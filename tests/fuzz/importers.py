@@ -24,12 +24,14 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 DATA = HERE.parent / "data"
-FORMS = ("minimalloc", "rmm", "cupy", "torch")
+FORMS = ("minimalloc", "rmm", "cupy", "torch", "profile")
 LONGEST = 4096
 
 
 def seeds() -> list[bytes]:
-    """Return an input of each format, from the samples of the tests."""
+    """Return inputs of each format, from the samples of the tests."""
+    from stowplan.profiler import Profile
+
     frame = {"filename": "a.py", "line": 7, "name": "f"}
     entries = [
         {"action": action, "addr": 1 << 40, "size": 64, "stream": 0, "time_us": 5, "frames": [frame]}
@@ -43,6 +45,10 @@ def seeds() -> list[bytes]:
         (2, (DATA / "cupy_hook.jsonl").read_bytes()),
         *((3, pickle.dumps(snapshot, protocol)) for protocol in (2, 4)),
     ]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "step.profile")
+        Profile([64, 8], [0, 1], [2, 5], period=4, site=[0, -1], sites=("a.py:7 f",)).save(path)
+        files.append((4, path.read_bytes()))
     return [bytes([form]) + content for form, content in files]
 
 
@@ -67,8 +73,8 @@ def survivor() -> Callable[[bytes], None]:
     return survive
 
 
-def mutated(data: bytes, rng: random.Random) -> bytes:
-    """Change a few bytes: overwrite, insert, delete, repeat a part, or take a part of another seed."""
+def mutated(data: bytes, others: list[bytes], rng: random.Random) -> bytes:
+    """Change a few bytes: overwrite, insert, delete, repeat a part, or take a part of another input."""
     mutant = bytearray(data)
     for _ in range(rng.randint(1, 6)):
         at = rng.randrange(len(mutant) + 1)
@@ -85,7 +91,7 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
             part = mutant[at : at + rng.randint(1, 40)]
             mutant[at:at] = part
         else:
-            other = rng.choice(seeds())
+            other = rng.choice(others)
             k = rng.randrange(len(other))
             mutant[at:at] = other[k : k + rng.randint(1, 60)]
     return bytes(mutant[:LONGEST])
@@ -93,9 +99,9 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
 
 def run_plain(runs: int) -> None:
     """Take `runs` mutated seeds."""
-    survive, rng, start = survivor(), random.Random(0), time.process_time()
+    survive, rng, start, samples = survivor(), random.Random(0), time.process_time(), seeds()
     for _ in range(runs):
-        data = mutated(rng.choice(seeds()), rng)
+        data = mutated(rng.choice(samples), samples, rng)
         try:
             survive(data)
         except BaseException:

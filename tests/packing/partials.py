@@ -41,6 +41,11 @@ class Partial:
         columns = (problem.start, problem.end, problem.size, problem.alignment)
         self.blocks: list[Block] = [tuple(int(c[i]) for c in columns) for i in order]  # type: ignore[misc]
 
+    def sorted(self) -> tuple[np.ndarray, list[Block]]:
+        """The rows to be placed, rising, and their blocks."""
+        places = sorted(range(len(self.order)), key=lambda k: int(self.order[k]))
+        return self.order[places], [self.blocks[k] for k in places]
+
     def complete(self, found: dict[int, int]) -> np.ndarray:
         """The offsets of all blocks."""
         offsets = self.base.copy()

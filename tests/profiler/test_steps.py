@@ -48,6 +48,18 @@ def test_a_block_alive_when_its_successor_comes_has_escaped() -> None:
     assert profile_step(first, second).end.tolist() == [ESCAPED, 2]
 
 
+def test_two_steps_as_one() -> None:
+    first = log((ALLOCATE, 0, 8), (ALLOCATE, 1, 4), (FREE, 1, 4))
+    step = log((ALLOCATE, 0, 8), (FREE_PREVIOUS, 0, 8), (ALLOCATE, 1, 4), (FREE, 1, 4))
+    assert first.overlap(step) == step.overlap(step) == 1
+    twice = step.twice()
+    assert twice.overlap(twice) == 0
+    profile = profile_step(twice, twice)
+    assert profile.size.tolist() == [8, 4, 8, 4]
+    assert (profile.end - profile.start).tolist() == [5, 1, 5, 1]
+    assert profile.wrapped.tolist() == [False, False, True, False]
+
+
 def test_the_later_of_two_frees_counts() -> None:
     first = log((ALLOCATE, 0, 8), (FREE, 0, 8), (ALLOCATE, 1, 4), (FREE, 1, 4))
     second = log((ALLOCATE, 0, 8), (ALLOCATE, 1, 4), (FREE, 0, 8), (FREE, 1, 4))

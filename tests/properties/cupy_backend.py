@@ -13,12 +13,13 @@ class CupyBackend:
     """A CupyPool over an upstream of its own."""
 
     resizes = False
+    marks = True
     zeroes = False  # CuPy does that with a kernel
 
     def __init__(self) -> None:
         self.failures = 0
         self.upstream = HostUpstream(self._fails)
-        self.pool = CupyPool(self.upstream, device=0, warmup=0)
+        self.pool = CupyPool(self.upstream, device=0, warmup=0, auto_step=not self.marks)
 
     def _fails(self, number: int, size: int) -> bool:
         self.failures -= 1
@@ -41,3 +42,9 @@ class CupyBackend:
     def check(self) -> None:
         assert self.upstream.live_bytes == self.pool.stats.reserved_bytes
         assert not self.upstream.overwritten
+
+
+class UnmarkedCupyBackend(CupyBackend):
+    """A CupyPool that finds the steps itself."""
+
+    marks = False

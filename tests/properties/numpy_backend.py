@@ -12,9 +12,10 @@ class NumpyBackend:
 
     resizes = True
     zeroes = True
+    marks = True
 
     def __init__(self) -> None:
-        self.pool = NumpyPool(warmup=0, small=0)
+        self.pool = NumpyPool(warmup=0, small=0, auto_step=not self.marks)
 
     def allocate(self, size: int, zeroed: bool) -> np.ndarray:
         with self.pool:
@@ -35,3 +36,9 @@ class NumpyBackend:
 
     def check(self) -> None:
         pass  # nobody counts what it gives
+
+
+class UnmarkedNumpyBackend(NumpyBackend):
+    """A NumpyPool that finds the steps itself."""
+
+    marks = False

@@ -12,6 +12,7 @@ import gc
 import threading
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -45,6 +46,7 @@ class Backend(Protocol):
     pool: Any
     resizes: bool
     zeroes: bool
+    marks: bool
 
     def allocate(self, size: int, zeroed: bool) -> Any:
         """Return a new array of bytes. MemoryError where upstream was told to fail."""
@@ -213,10 +215,10 @@ class PoolProgram:
     # -------------------------------------------------------------------------------------------------------- steps
 
     def begin(self, key: Hashable) -> None:
-        """Begin a step; refused in an interrupted part."""
+        """Begin a step; refused in an interrupted part. Nobody is told of it where the backend marks none."""
         self.operations += 1
-        step = self.backend.pool.step(key)
-        if self.depth:
+        step = self.backend.pool.step(key) if self.backend.marks else nullcontext()
+        if self.depth and self.backend.marks:
             try:
                 step.__enter__()
             except PoolError:

@@ -109,12 +109,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Random programs through a pool.")
     parser.add_argument("--operations", type=lambda text: int(float(text.replace("_", ""))), default=10**6)
     parser.add_argument("--pool", choices=("numpy", "cupy"), default="cupy")
+    parser.add_argument("--unmarked", action="store_true", help="the pool finds the steps itself")
     parser.add_argument("--seed", type=int, default=None)
     options = parser.parse_args()
     if options.pool == "numpy":
-        from .numpy_backend import NumpyBackend as backend  # noqa: N813
+        from .numpy_backend import NumpyBackend, UnmarkedNumpyBackend
+
+        backend: Any = UnmarkedNumpyBackend if options.unmarked else NumpyBackend
     else:
-        from .cupy_backend import CupyBackend as backend  # noqa: N813
+        from .cupy_backend import CupyBackend, UnmarkedCupyBackend
+
+        backend = UnmarkedCupyBackend if options.unmarked else CupyBackend
     seed = random.randrange(2**32) if options.seed is None else options.seed
     print(f"{options.pool}, seed {seed}", flush=True)
     began = time.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-from .numpy_backend import NumpyBackend
+from .numpy_backend import NumpyBackend, UnmarkedNumpyBackend
 from .pool_program import PoolMachine
 
 
@@ -14,3 +14,11 @@ class NumpyPoolMachine(PoolMachine):
 
 TestNumpyPoolProgram = NumpyPoolMachine.TestCase
 TestNumpyPoolProgram.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
+
+
+class UnmarkedNumpyPoolMachine(PoolMachine):
+    backend = UnmarkedNumpyBackend
+
+
+TestUnmarkedNumpyPoolProgram = UnmarkedNumpyPoolMachine.TestCase
+TestUnmarkedNumpyPoolProgram.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)

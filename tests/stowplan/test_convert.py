@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stowplan.cli import main
-from stowplan.profiler import Profile
+from stowplan.commands.convert import READ, WRITTEN
+from stowplan.profiler import Profile, formats
 
 PROBLEM = "id,lower,upper,size\na,0,4,4000\nb,2,6,8000\nc,4,8,4000\n"
 
@@ -40,6 +41,16 @@ def test_the_plan_is_made_where_places_are_shown(problem: Path, tmp_path: Path) 
     assert convert(problem, target, "--to", "torch", "--solver", "greedy_by_size").exit_code == 0
     snapshot = pickle.loads(target.read_bytes())  # our own file
     assert snapshot["segments"][0]["total_size"] == 4096 + 8192
+
+
+def test_figures_for_programs(problem: Path, tmp_path: Path) -> None:
+    target = tmp_path / "step.profile"
+    figures = json.loads(convert(problem, target, "--json").output)
+    assert figures == {"target": str(target), "format": "profile", "blocks": 3, "live_peak": 12000}
+
+
+def test_the_choices_are_the_formats() -> None:
+    assert (READ, WRITTEN) == (formats.READ, formats.WRITTEN)
 
 
 def test_bad_input_writes_nothing(problem: Path, tmp_path: Path) -> None:

@@ -304,8 +304,7 @@ def test_help_says_the_exit_status_and_gives_examples() -> None:
     for line in ("Exit status:", "  0  done", "  1  done, and the answer is bad news", "  2  bad input"):
         assert line in text
     for name in main.commands:
-        if name != "demo":
-            assert f"Example: stowplan {name} " in stowplan(name, "--help").output, name
+        assert f"Example: stowplan {name} " in stowplan(name, "--help").output, name
 
 
 def test_completion_offers_commands_options_and_solvers() -> None:

@@ -37,8 +37,9 @@ class Block:
     capacity: int
     step: int
     number: int | None  # the planned request that it was served for
-    request: int | None  # how many requests of its step came before it; None outside a step
-    located: int | None  # in a merged plan: the planned request that it was taken for
+    request: int | None = None  # how many requests of its step came before it; None outside a step
+    located: int | None = None  # in a merged plan: the planned request that it was taken for
+    held: bool = False  # free, but for other streams, which a request in its place may wait for
 
 
 def overlap(a: int, a_size: int, b: int, b_size: int) -> bool:
@@ -63,6 +64,7 @@ class ReplayTwin:
     tracker: TrackerTwin | None = None
     located: int | None = None
     travelled: int = 0
+    awaited: set[int] = field(default_factory=set)  # held blocks that the last request took the place of
     reasons: dict[str, int] = field(default_factory=dict)
 
     def begin_step(self, plan: list[PlannedRequest], arena: int, arena_bytes: int) -> None:
@@ -115,16 +117,33 @@ class ReplayTwin:
             self.guests += 1
         else:
             assert answer == address
+        self.awaited = {
+            i
+            for i, held in self.blocks.items()
+            if reason == "replayed" and held.held and overlap(address, capacity, held.address, held.capacity)
+        }
+        for held in self.awaited:
+            del self.blocks[held]
         self.blocks[block] = Block(answer, capacity, self.step, number, request, self.located)
 
     def release(self, block: int) -> None:
-        gone = self.blocks.pop(block)
+        self.note_free(self.blocks.pop(block))
+
+    def note_free(self, gone: Block) -> None:
         if self.tracker and self.in_step and gone.step == self.step and gone.request is not None:
             self.tracker.freed(gone.located, self.requests - gone.request)
 
     def lasting(self, number: int) -> bool:
         due = self.plan[number].due
         return due is None or not number < due <= number + HORIZON or due == len(self.plan)
+
+    def hold(self, block: int, may_wait: bool) -> None:
+        self.note_free(self.blocks[block])
+        self.blocks[block].number = None
+        self.blocks[block].held = may_wait and self.blocks[block].address != 0
+
+    def let_go(self, block: int) -> None:
+        del self.blocks[block]
 
     def decide(self, size: int) -> tuple[str, int, int | None, int]:
         if not self.in_step:
@@ -140,7 +159,7 @@ class ReplayTwin:
         address = self.arena + planned.offset
         for block in self.blocks.values():
             overlaps = overlap(block.address, block.capacity, address, planned.capacity)
-            if block.address and overlaps and self.is_late(block, number):
+            if block.address and overlaps and not block.held and self.is_late(block, number):
                 return "late", 0, None, size
         return "replayed", address, number, planned.capacity
 

@@ -5,22 +5,9 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field
 
-from .refill import Block, Rectangle, align_up
+from .refill import Block, Rectangle, align_up, columns
 
 Line = tuple[int, int, int]  # first column, column after the last, height
-
-
-def columns(items: list[tuple[int, ...]]) -> tuple[int, list[tuple[int, int]]]:
-    """The number of columns and every item's [start, end): time is cut where a start follows an end."""
-    edges = sorted((t, s, k) for k, item in enumerate(items) for t, s in ((item[0], 1), (item[1], 0)))
-    spans = [[0, 0] for _ in items]
-    column, taking = -1, 0
-    for _, starts, k in edges:
-        if starts and not taking:
-            column += 1
-        taking = starts
-        spans[k][1 - starts] = column if starts else column + 1
-    return column + 1, [(a, b) for a, b in spans]
 
 
 @dataclass

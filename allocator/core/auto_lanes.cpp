@@ -1,0 +1,136 @@
+#include "auto_lanes.hpp"
+
+#include <algorithm>
+
+namespace stowplan::allocator {
+
+using profiler::StepFinder;
+
+std::optional<BerthNumber> AutoLanes::enter(ThreadId thread) {
+  if (finder_ != nullptr) {
+    break_off();
+    finder_.reset();
+    outcomes_.clear();
+  }
+  return Lanes::enter(thread);
+}
+
+void AutoLanes::set_interrupted(ThreadId thread, bool interrupted) {
+  if (finder_ != nullptr) {
+    const auto at = std::find(interrupted_threads_.begin(), interrupted_threads_.end(), thread);
+    if (interrupted && at == interrupted_threads_.end()) interrupted_threads_.push_back(thread);
+    if (!interrupted && at != interrupted_threads_.end()) interrupted_threads_.erase(at);
+  }
+  Lanes::set_interrupted(thread, interrupted);
+}
+
+bool AutoLanes::is_interrupted(ThreadId thread) const {
+  return !interrupted_threads_.empty() &&
+         std::find(interrupted_threads_.begin(), interrupted_threads_.end(), thread) != interrupted_threads_.end();
+}
+
+bool AutoLanes::is_watched(ThreadId thread) {
+  if (thread == watched_) {
+    votes_ = std::min(votes_ + 1, kMostVotes);
+    return true;
+  }
+  if (votes_ > 0) {
+    --votes_;
+    return false;
+  }
+  break_off();
+  finder_->forget();
+  watched_ = thread;
+  votes_ = 1;
+  return true;
+}
+
+void AutoLanes::keep_steps(Bytes size, Stream stream, ThreadId thread) {
+  if (!berth_) {
+    berth_ = Lanes::enter(thread);
+    begin_lanes();
+  }
+  if (!is_first_lane(*berth_, stream)) return;
+  const LaneNumber first = lanes_of(*berth_).front();
+  Replay& replay = lane(first);
+  const Replay::Course plan = replay.course(size);
+  const auto hint = plan == Replay::Course::goes_on   ? StepFinder::Hint::it_does_not
+                    : plan == Replay::Course::is_over ? StepFinder::Hint::it_does
+                                                      : StepFinder::Hint::none;
+  switch (finder_->observe(size, stream, replay.recorder().live_bytes(), hint)) {
+    case StepFinder::Cue::none:
+      return;
+    case StepFinder::Cue::begins:
+      end_lanes();
+      break;
+    case StepFinder::Cue::found: {
+      auto [one, two] = replay.end_two_steps(finder_->first(), finder_->second());
+      deliver(first, {});  // they do not follow the last step delivered
+      deliver(first, std::move(one));
+      deliver(first, std::move(two));
+      for (const LaneNumber other : lanes_of(*berth_)) {
+        if (other == first) continue;
+        lane(other).end_step();
+        deliver(other, {});
+      }
+      break;
+    }
+    case StepFinder::Cue::lost:
+      for (const LaneNumber number : lanes_of(*berth_)) {
+        lane(number).end_step();
+        deliver(number, {});
+      }
+      break;
+  }
+  count_step(*berth_);
+  begin_lanes();
+}
+
+void AutoLanes::begin_lanes() {
+  if (!takes_over(*berth_)) welcome(*berth_);  // else somebody would have to wait for the device
+  for (const LaneNumber number : lanes_of(*berth_)) {
+    const Expected& next = expected(number);
+    lane(number).set_may_wait(false);  // nobody has looked whether its stream can wait
+    lane(number).begin_step(next.plan, next.others);
+  }
+}
+
+void AutoLanes::end_lanes() {
+  for (const LaneNumber number : lanes_of(*berth_)) deliver(number, lane(number).end_step());
+}
+
+// Ends a step that is none.
+void AutoLanes::break_off() {
+  if (!berth_) return;
+  for (const LaneNumber number : lanes_of(*berth_)) {
+    lane(number).end_step();
+    deliver(number, {});
+  }
+  leave(*berth_);
+  berth_.reset();
+}
+
+AutoLanes::Expected& AutoLanes::expected(LaneNumber lane) {
+  if (expected_.size() <= lane) expected_.resize(lane + std::size_t{1});
+  return expected_[lane];
+}
+
+void AutoLanes::deliver(LaneNumber number, StepOutcome outcome) {
+  const Expected& expected = this->expected(number);
+  const bool as_expected = outcome.clean && expected.plan != nullptr && outcome.tag == expected.plan->tag;
+  if (as_expected && !expected.wanted && !lane(number).has_retired_arenas()) return;
+  if (outcomes_.size() >= kMostWaiting) {  // nobody takes them
+    outcomes_.clear();
+    outcome = {};
+  }
+  outcomes_.push_back({number, std::move(outcome)});
+  signal_.give();
+}
+
+void AutoLanes::expect(LaneNumber number, PlanPtr plan, std::vector<PlanPtr> others, bool wanted) {
+  if (finder_ == nullptr) return;
+  if (plan != nullptr) lane(number).join(plan);
+  expected(number) = {std::move(plan), std::move(others), wanted};
+}
+
+}  // namespace stowplan::allocator

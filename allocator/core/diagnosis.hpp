@@ -1,0 +1,71 @@
+// What fills the memory: asked for by a report, or noted when upstream fails. Nothing here allocates.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "plan.hpp"
+
+namespace stowplan::allocator {
+
+using LaneNumber = std::uint16_t;
+
+enum class Place : std::uint8_t {
+  upstream,
+  planned,  // in its slot of the plan that is followed
+  late,     // in an arena, where the plan that is followed does not expect it, or no longer
+  held,     // free, but for other streams that may still use it
+};
+
+struct LiveBlock {
+  Bytes size = 0;
+  Stream stream = 0;
+  std::int64_t age = -1;      // steps since its birth; -1: born outside of all steps
+  std::uint32_t request = 0;  // its number in its lane's part of that step
+  LaneNumber lane = 0;
+  RequestNumber slot = kNoRequest;  // where planned: in the plan of its lane with this tag
+  std::uint64_t tag = 0;
+  Place place = Place::upstream;
+};
+
+// The largest blocks that were offered, sorted.
+class Largest {
+ public:
+  static constexpr std::size_t kMost = 10;
+
+  void offer(const LiveBlock& block) {
+    if (count_ == kMost && block.size <= blocks_[kMost - 1].size) return;
+    std::size_t at = count_ < kMost ? count_++ : kMost - 1;
+    for (; at > 0 && blocks_[at - 1].size < block.size; --at) blocks_[at] = blocks_[at - 1];
+    blocks_[at] = block;
+  }
+  std::size_t size() const { return count_; }
+  const LiveBlock& operator[](std::size_t i) const { return blocks_[i]; }
+
+ private:
+  std::array<LiveBlock, kMost> blocks_{};
+  std::size_t count_ = 0;
+};
+
+// As one thread sees it: `berth` is its step's, or the one that its step would take.
+struct Situation {
+  std::uint16_t berth = 0;
+  bool in_step = false;
+  std::uint64_t step = 0;      // number, from 1, of the berth's running step, or of the coming one
+  std::uint32_t requests = 0;  // of the step so far
+  std::uint64_t planned_requests = 0;
+  Bytes live_bytes = 0;
+  Bytes upstream_bytes = 0;
+  Bytes arena_bytes = 0;
+  Largest largest;
+};
+
+// A request that upstream had no memory for, and what it found. `number` counts failures; 0: none yet.
+struct Failure {
+  std::uint64_t number = 0;
+  LiveBlock asked;
+  Situation found;
+};
+
+}  // namespace stowplan::allocator

@@ -1,0 +1,157 @@
+// Who replays what: a replay core for each stream of each step that runs at once.
+//
+// Two requests may share an address only if what the first one's block was used for is over when the second one's block
+// is used. On one stream that is so by itself. So each stream has a *lane*: a replay core with a cursor, plans and an
+// arena of its own. Nothing of one lane concerns another, and no address passes between them.
+//
+// Threads that run steps at once have a *berth* each, and a berth has lanes of its own:
+//
+//     berth 0    [ lane 0: stream 0  | arena ]  [ lane 1: stream 7 | arena ]      thread A, in a step
+//     berth 1    [ lane 2: stream 0  | arena ]                                    thread B, in a step
+//     berth 2    [ lane 3: stream 0  | arena ]                                    free: C had it the last time
+//
+// A step takes the berth that its thread had the last time, or else the first free one, or a new one: there are as many
+// as steps have ever run at once, however many threads come and go. A request goes to the lane of its thread's berth and
+// of its stream; upstream where its thread runs no step, or the stream has no lane. A block belongs to the lane that it
+// came from, whichever thread frees it.
+//
+// A lane without a stream takes the first one that asks and has none. Streams that asked in vain have a lane from the
+// berth's next step on: a new one, or that of a stream that stayed away from its last kAway steps, once its owner has
+// waited for the device.
+//
+// O(1) per request as long as requests come in runs of one thread and stream, else O(lanes).
+//
+// Not synchronized: the owner holds a lock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "invariants.hpp"
+#include "replay.hpp"
+
+namespace stowplan::allocator {
+
+using BerthNumber = std::uint16_t;
+
+class Lanes {
+ public:
+  static constexpr std::size_t kMostLanes = 8;  // of a berth
+  static constexpr std::uint32_t kAway = 8;
+
+  // `unit`: see Replay.
+  explicit Lanes(Bytes unit);
+
+  // The service that HostMemory asks (host_memory.hpp).
+  void before_request() {}
+  Grant request(Bytes size, Stream stream, ThreadId thread) {
+    const bool as_before = thread == last_thread_ && stream == last_stream_;
+    const Grant grant = as_before ? last_->request(size, stream) : find_lane_and_request(size, stream, thread);
+    if (kDebug) assert_invariants();
+    return grant;
+  }
+  void adopt(BlockId id, std::uintptr_t address) {
+    shared_.blocks[id].address = address;
+    shared_.counters.note_peaks();
+  }
+  void cancel(BlockId id) {
+    note_failure(id, profiler::current_thread());
+    release(id);
+  }
+  bool release(BlockId id) {
+    const bool upstream = of(id).release(id);
+    if (kDebug) assert_invariants();
+    return upstream;
+  }
+  Bytes size_of(BlockId id) const { return shared_.blocks[id].size; }
+
+  // See Replay.
+  void hold(BlockId id, bool may_wait) { of(id).hold(id, may_wait); }
+  bool let_go(BlockId id) { return of(id).let_go(id); }
+  const std::vector<BlockId>& awaited(BlockId granted) { return of(granted).awaited(); }
+  void drop_awaited(BlockId granted) { of(granted).drop_awaited(); }
+  Stream stream_of(BlockId id) const { return shared_.blocks[id].stream; }
+
+  // Takes a berth for a step of this thread; none where the thread has one already.
+  std::optional<BerthNumber> enter(ThreadId thread);
+  // The berth that this thread's step has taken.
+  std::optional<BerthNumber> berth_of(ThreadId thread) const;
+  // Precondition: no lane of the berth is in a step.
+  void leave(BerthNumber berth);
+
+  // The berth's lanes, and one more, which has no stream yet.
+  const std::vector<LaneNumber>& lanes_of(BerthNumber berth) const { return berths_[berth].lanes; }
+  LaneNumber add_lane(BerthNumber berth);
+  // Whether welcome() would give a lane to another stream: nobody may use its memory any more then.
+  bool takes_over(BerthNumber berth) const;
+  // Gives lanes to the streams that asked in vain.
+  void welcome(BerthNumber berth);
+
+  // Requests of the thread's step go upstream unlogged while it is interrupted. Threads without one change nothing.
+  void set_interrupted(ThreadId thread, bool interrupted);
+
+  Replay& lane(LaneNumber number) { return lanes_[number]->replay; }
+  std::size_t lanes() const { return lanes_.size(); }
+  std::vector<std::uintptr_t> take_dead_arenas();
+
+  const Counters& counters() const { return shared_.counters; }
+  void reset_peaks();
+
+  // What fills the memory, as a thread sees it; the last request that upstream had no memory for, and what it found.
+  Situation situation(ThreadId thread) const;
+  void note_failure(BlockId id, ThreadId thread);
+  const Failure& failure() const { return failure_; }
+
+  // Every block in the table, for tests and invariants: disjoint address ranges.
+  std::vector<BlockId> live_blocks() const;
+  Range range_of(BlockId id) const { return lanes_.front()->replay.range_of(id); }
+  void assert_invariants() const;
+
+ protected:
+  // Whether the stream's requests go to the berth's first lane.
+  bool is_first_lane(BerthNumber berth, Stream stream) const;
+  // One step of the berth has ended.
+  void count_step(BerthNumber berth);
+
+ private:
+  struct Lane {
+    Lane(Bytes unit, Shared& shared, LaneNumber number) : replay(unit, shared, number) {}
+    Replay replay;
+    std::optional<Stream> stream;
+    std::uint64_t last_step = 0;  // of the berth, in which the stream asked
+  };
+  struct Berth {
+    ThreadId thread = 0;  // whose step has it; 0 while it is free
+    ThreadId last_thread = 0;
+    bool interrupted = false;
+    std::uint64_t steps = 0;
+    std::vector<LaneNumber> lanes;
+    std::vector<Stream> strangers;  // streams that asked in vain
+  };
+
+  Grant find_lane_and_request(Bytes size, Stream stream, ThreadId thread);
+  Lane* lane_of(Berth& berth, Stream stream);
+  LaneNumber next_to_take_over(const Berth& berth, const std::vector<LaneNumber>& taken) const;
+  void forget_last() { last_thread_ = 0; }
+  BerthNumber berth_for(ThreadId thread) const;
+  Replay& of(BlockId id) { return *shared_.blocks[id].lane; }
+
+  static constexpr LaneNumber kNoLane = UINT16_MAX;
+
+  const Bytes unit_;
+  Shared shared_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<Berth> berths_;
+  std::size_t steps_running_ = 0;
+  Failure failure_;
+
+  // The last request's lane, as long as its step is running and not interrupted. No thread is 0.
+  Replay* last_ = nullptr;
+  ThreadId last_thread_ = 0;
+  Stream last_stream_ = 0;
+};
+
+}  // namespace stowplan::allocator

@@ -1,0 +1,209 @@
+"""What threads that run steps at once get done: ``python -m experiments.threads``.
+
+Each thread repeats a step of its own: blocks of 4 KiB to 256 KiB, four alive at a time, a byte written to each page.
+
+(a) ``numpy.empty``, through one NumpyPool that all threads have entered, over NumPy's default handler.
+
+(b) ``cupy.cuda.alloc``, through one CupyPool, over the cheapest allocator that Python can be (see hot_path); over host
+memory that nobody touches.
+
+The requests per second of all threads together, and the processor time that each request takes, which other programs
+on the machine disturb less. NumPy and CuPy call their allocators with the GIL held, so more threads
+do not make more requests; what counts is that they do not make fewer. The contestants take turns, and the best of all
+turns counts.
+"""
+
+from __future__ import annotations
+
+import csv
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from experiments.hot_path import ONE, PAGE, cheapest_allocator, host_allocator
+from stowplan import CupyPool, NumpyPool
+
+THREADS = (1, 2, 4, 8)
+SIZES = tuple(2 ** (12 + i % 7) for i in range(100))
+ALIVE = 4
+STEPS, QUICK_STEPS = 100, 5
+ROUNDS, QUICK_ROUNDS = 9, 2
+
+Context = Callable[[], AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """Who serves: what a thread enters, what a step of its own is entered by, and how a block is asked for."""
+
+    entered: Context
+    step: Context
+    allocate: Callable[[int], Any]
+    wait: Callable[[], object] = lambda: None
+
+
+@dataclass(frozen=True)
+class Row:
+    """How many threads of whose asked, how often a second, that over the first's, and processor time per request."""
+
+    part: str
+    threads: int
+    contestant: str
+    requests_per_s: float
+    ratio: float
+    cpu_ns: float
+
+
+def one_step(contestant: Contestant) -> None:
+    """Ask for the step's blocks, in a step."""
+    with contestant.step():
+        alive: deque[Any] = deque(maxlen=ALIVE)
+        for size in SIZES:
+            alive.append(contestant.allocate(size))
+
+
+class Team:
+    """Threads that wait for their turn, so that a turn has no thread to start.
+
+    Parameters
+    ----------
+    contestant
+        Who serves them all.
+    count
+        Threads.
+    """
+
+    def __init__(self, contestant: Contestant, count: int) -> None:
+        self._contestant = contestant
+        self._barrier = threading.Barrier(count + 1)
+        self._steps = 0
+        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(count)]
+        for thread in self._threads:
+            thread.start()
+        for _ in range(4):  # until the plans are there
+            self.turn(1)
+            contestant.wait()
+
+    def _work(self) -> None:
+        with self._contestant.entered():
+            while True:
+                self._barrier.wait()
+                if self._steps == 0:
+                    return
+                for _ in range(self._steps):
+                    one_step(self._contestant)
+                self._barrier.wait()
+
+    def turn(self, steps: int) -> tuple[float, float]:
+        """Run that many steps in each thread; return requests per second, and processor time for each in ns."""
+        self._steps = steps
+        worked = time.process_time_ns()
+        began = time.perf_counter()  # before the barrier: this thread may be the last to run behind it
+        self._barrier.wait()
+        self._barrier.wait()
+        requests = len(self._threads) * steps * len(SIZES)
+        return requests / (time.perf_counter() - began), (time.process_time_ns() - worked) / requests
+
+    def dismiss(self) -> None:
+        """End the threads."""
+        self._steps = 0
+        self._barrier.wait()
+        for thread in self._threads:
+            thread.join()
+
+
+def touch(size: int) -> Any:
+    """Make a NumPy array, a byte written to each page."""
+    array = np.empty(size, np.uint8)
+    array[::PAGE] = ONE
+    return array
+
+
+def numpy_contestants() -> dict[str, Contestant]:
+    """Return (a)."""
+    pool = NumpyPool()
+    return {
+        "NumPy": Contestant(nullcontext, nullcontext, touch),
+        "NumpyPool": Contestant(pool.serving, pool.step, touch, pool.wait),
+    }
+
+
+def cupy_contestants() -> dict[str, Contestant]:
+    """Return (b); nobody where CuPy is not installed."""
+    try:
+        from cupy.cuda import alloc, using_allocator
+    except ImportError:
+        return {}
+    pool = CupyPool(host_allocator, device=0)
+    cheapest = cheapest_allocator(host_allocator(max(SIZES)))
+    return {
+        "cheapest": Contestant(lambda: using_allocator(cheapest), nullcontext, alloc),
+        "CupyPool": Contestant(pool.serving, pool.step, alloc, pool.wait),
+    }
+
+
+def measure(
+    part: str, contestants: Callable[[], dict[str, Contestant]], steps: int, rounds: int
+) -> list[Row]:
+    """Let the contestants take turns, for each number of threads."""
+    found: list[Row] = []
+    for count in THREADS:
+        teams = {name: Team(contestant, count) for name, contestant in contestants().items()}
+        best = dict.fromkeys(teams, (0.0, float("inf")))
+        for _ in range(rounds):
+            for name, team in teams.items():
+                rate, cpu_ns = team.turn(steps)
+                best[name] = (max(best[name][0], rate), min(best[name][1], cpu_ns))
+        for team in teams.values():
+            team.dismiss()
+        first = next((rate for rate, _ in best.values()), 1.0)
+        found += [Row(part, count, name, rate, rate / first, cpu) for name, (rate, cpu) in best.items()]
+    return found
+
+
+def show(found: list[Row]) -> None:
+    """Print one table for each part."""
+    for part in dict.fromkeys(row.part for row in found):
+        here = [row for row in found if row.part == part]
+        contestants = list(dict.fromkeys(row.contestant for row in here))
+        table = Table(title=f"{part}: 1000 requests per second (times the first's), processor time of one")
+        table.add_column("threads", justify="right")
+        for contestant in contestants:
+            table.add_column(contestant, justify="right")
+        for count in THREADS:
+            cells = [
+                f"{row.requests_per_s / 1000:,.0f} ({row.ratio:.2f}) {row.cpu_ns:,.0f} ns"
+                for row in here
+                if row.threads == count
+            ]
+            table.add_row(f"{count}", *cells)
+        Console().print(table)
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="Fewer steps and turns: seconds instead of a minute.")
+@click.option("--csv", "csv_path", type=click.Path(dir_okay=False), help="Write all rows to this file, too.")
+def main(quick: bool, csv_path: str | None) -> None:
+    """Measure how many requests threads get served that run steps at once."""
+    steps, rounds = (QUICK_STEPS, QUICK_ROUNDS) if quick else (STEPS, ROUNDS)
+    found = measure("numpy.empty", numpy_contestants, steps, rounds)
+    found += measure("cupy.cuda.alloc", cupy_contestants, steps, rounds)
+    show(found)
+    if csv_path is not None:
+        with open(csv_path, "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["part", "threads", "contestant", "requests_per_s", "ratio", "cpu_ns"])
+            writer.writerows(astuple(row) for row in found)
+
+
+if __name__ == "__main__":
+    main()

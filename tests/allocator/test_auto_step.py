@@ -1,0 +1,299 @@
+"""Pools that find the step by themselves."""
+
+from __future__ import annotations
+
+import contextvars
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stowplan import NumpyPool
+from stowplan.allocator._core import HostPool
+from stowplan.compat import enable_chainer
+from stowplan.errors import MissingDependencyError
+from stowplan.profiler import NumpyRecorder, StepLog, profile_step
+from stowplan.profiler.numpy_recorder import default_handler
+
+
+def heat(steps: int, after_step: Callable[[], object] = lambda: None) -> np.ndarray:
+    """Diffuse a point of heat; u and its Laplacian stay until their successors are there."""
+    u = np.zeros((120, 80))
+    u[60, 40] = 1
+    for _ in range(steps):
+        laplacian = np.roll(u, 1, 0) + np.roll(u, -1, 0) + np.roll(u, 1, 1) + np.roll(u, -1, 1) - 4 * u
+        u = u + 0.1 * laplacian
+        after_step()
+    return u
+
+
+class Watch:
+    """The counts of a pool after each step; plans are ready for the next one."""
+
+    def __init__(self, pool: NumpyPool) -> None:
+        self.pool = pool
+        self.stats = [pool.stats]
+
+    def __call__(self) -> None:
+        self.pool.wait()
+        self.stats.append(self.pool.stats)
+
+    @property
+    def found_after(self) -> int:
+        """Steps of the program after which the pool had found the step."""
+        return next(number for number, stats in enumerate(self.stats) if stats.steps > 0)
+
+    def replayed(self, first: int, last: int | None = None) -> float:
+        """Share of the requests of some steps that were served from a plan."""
+        before, after = self.stats[first], self.stats[-1 if last is None else last]
+        replayed = after.replayed - before.replayed
+        return replayed / (replayed + after.upstream - before.upstream + after.guests - before.guests)
+
+
+def test_a_loop_of_numpy_is_replayed_from_the_sixth_step_on() -> None:
+    pool = NumpyPool(auto_step=True)
+    watch = Watch(pool)
+    with pool:
+        result = heat(20, watch)
+    np.testing.assert_array_equal(result, heat(20))
+    assert watch.found_after <= 5
+    assert watch.replayed(6) == 1
+    assert pool.stats.plans == 1
+
+
+def test_two_steps_are_one_where_results_overlap() -> None:
+    pool = NumpyPool(auto_step=True)
+    with pool:
+        heat(12, Watch(pool))
+    profile = pool.profile()
+    assert not profile.escaped.any()
+    n = len(profile) // 2
+    assert profile.size[:n].tolist() == profile.size[n:].tolist()
+
+
+def test_nobody_has_to_wait_for_plans() -> None:
+    pool = NumpyPool(auto_step=True)
+    with pool:
+        for _ in range(200):
+            heat(100)
+            if pool.stats.replayed:
+                break
+    assert pool.stats.replayed
+
+
+def chain(size: int = 3000) -> float:
+    a = np.arange(size, dtype=np.float64)
+    b = a * 2 + 1
+    return float(np.concatenate([b, a])[::7].sum())
+
+
+def test_what_is_found_equals_what_is_recorded() -> None:
+    recorder = NumpyRecorder()
+    with recorder:
+        for _ in range(3):
+            with recorder.step():
+                chain()
+    host = HostPool("found", default_handler(), 0)
+    host.find_steps()
+    pool = NumpyPool(small=0)
+    pool._host = host  # its handler, and nothing that collects
+    with pool:
+        for _ in range(6):
+            chain()
+    gap, *logs = [StepLog(events) for _, (events, *_) in host.take_outcomes()]
+    assert len(gap.events) == 0
+    expected = recorder.profile()
+    profiles = [profile_step(*pair) for pair in pairwise(logs)]
+    assert len(profiles) >= 2
+    for profile in profiles:
+        at = profile.size.tolist().index(expected.size[0])  # another beginning of the same circle
+        assert np.roll(profile.size, -at).tolist() == expected.size.tolist()
+        assert profile.live_peak == expected.live_peak
+        assert not profile.escaped.any()
+
+
+def test_a_marked_step_ends_the_search() -> None:
+    pool = NumpyPool(small=0, auto_step=True)
+    with pool:
+        for _ in range(10):
+            chain()
+            pool.wait()
+        found = pool.stats
+        assert found.replayed
+        for _ in range(6):
+            with pool.step("marked"):
+                chain()
+            pool.wait()
+        marked = pool.stats
+        for _ in range(9):
+            chain()
+            pool.wait()
+    stats = pool.stats
+    assert marked.steps == found.steps + 1 + 6  # the one that was running ends, too
+    assert marked.replayed > found.replayed
+    assert (stats.steps, stats.replayed) == (marked.steps, marked.replayed)  # nobody looks for steps any more
+    assert {entry.key for entry in pool._only._all()[0].in_use()} == {None, "marked"}
+
+
+def test_interrupted_parts_are_not_looked_at() -> None:
+    pool = NumpyPool(auto_step=True)
+    watch = Watch(pool)
+    with pool:
+        for i in range(15):
+            chain()
+            with pool.interrupt():
+                np.ones(1000 + 100 * i)
+            chain()
+            watch()
+    assert watch.found_after <= 5
+    before, after = watch.stats[6], watch.stats[-1]
+    assert after.upstream - before.upstream == 9
+    assert after.reasons["interrupted"] == 15
+
+
+def test_another_thread_stays_out() -> None:
+    pool = NumpyPool(auto_step=True)
+    with pool:
+        for i in range(20):
+            chain()
+            if i % 7 == 3:
+                thread = threading.Thread(target=contextvars.copy_context().run, args=(np.ones, 5000))
+                thread.start()
+                thread.join()
+            pool.wait()
+    assert pool.stats.reasons["thread"] == 3
+    assert pool.stats.replayed > 40
+
+
+def test_the_thread_that_asks_most_is_the_one() -> None:
+    pool = NumpyPool(auto_step=True)
+
+    def training() -> None:
+        with pool:
+            for _ in range(30):
+                chain()
+                pool.wait()
+
+    with pool:
+        chain()
+    thread = threading.Thread(target=training)
+    thread.start()
+    thread.join()
+    assert pool.stats.replayed > 60
+
+
+def test_another_loop_gets_another_plan() -> None:
+    pool = NumpyPool(auto_step=True)
+    with pool:
+        for size in (3000, 5000):
+            before = pool.stats.replayed
+            for _ in range(80):
+                chain(size)
+                pool.wait()
+            assert pool.stats.replayed - before > 100
+
+
+def test_a_plan_file_serves_a_program_that_marks_nothing(tmp_path) -> None:
+    pool = NumpyPool(auto_step=True)
+    with pool:
+        heat(12, pool.wait)
+    pool.save(tmp_path / "plans")
+    again = NumpyPool.load(tmp_path / "plans", auto_step=True)
+    watch = Watch(again)
+    with again:
+        heat(20, watch)
+    assert watch.stats[2].replayed > 0
+    assert watch.replayed(12) == 1
+
+
+@pytest.mark.parametrize("end", ["", "del pool", "import os; os._exit(0)", "raise SystemExit"])
+def test_the_interpreter_goes_down_in_the_middle(end: str) -> None:
+    program = f"""
+import numpy as np
+from stowplan import NumpyPool
+pool = NumpyPool(auto_step=True)
+pool.__enter__()
+kept = []
+for i in range(300):
+    a = np.arange(3000.0)
+    b = a * 2
+    kept = [a, b]
+{end}
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_collector_s_thread_ends_with_its_pool() -> None:
+    def collectors() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name == "stowplan-collector"]
+
+    before = collectors()
+    pool = NumpyPool(auto_step=True)
+    (own,) = set(collectors()) - set(before)
+    del pool
+    own.join(30)
+    assert not own.is_alive()
+
+
+# -------------------------------------------------------------------------------------------------------- networks
+
+
+def require_chainer() -> Any:
+    try:
+        enable_chainer()
+    except MissingDependencyError as missing:
+        pytest.skip(str(missing))
+    import chainer
+
+    return chainer
+
+
+def test_the_step_of_googlenet_is_found() -> None:
+    """What the explicit form replays of a step like the last one here is all of it: see test_cli."""
+    require_chainer()
+    from stowplan.demo.training import Task, train
+
+    pool = NumpyPool(auto_step=True)
+    watch = Watch(pool)
+    with pool:
+        train(Task("googlenet", 1, 7, 0), after_step=watch)
+    assert watch.found_after <= 5
+    assert watch.replayed(6) >= 0.95
+
+
+def test_the_step_of_a_sequence_to_sequence_network_is_found() -> None:
+    chainer = require_chainer()
+    from experiments.data import synthetic_pairs
+    from experiments.models.seq2seq import Seq2seq
+
+    def train(steps: int, after_step: Callable[[], object] = lambda: None) -> list[float]:
+        np.random.seed(0)  # noqa: NPY002 (Chainer draws its parameters from it)
+        rng = np.random.default_rng(0)
+        model = Seq2seq(layers=1, units=32)
+        optimizer = chainer.optimizers.Adam().setup(model)
+        losses = []
+        for _ in range(steps):
+            source, target = (list(side) for side in zip(*synthetic_pairs(rng, 4), strict=True))
+            loss = model(source, target)
+            model.cleargrads()
+            loss.backward()
+            optimizer.update()
+            losses.append(float(loss.array))
+            del loss
+            after_step()
+        return losses
+
+    pool = NumpyPool(auto_step=True)
+    watch = Watch(pool)
+    with pool:
+        losses = train(9, watch)
+    assert losses == train(9)
+    assert watch.found_after <= 5
+    steps = [after.steps - before.steps for before, after in pairwise(watch.stats[5:])]
+    assert steps == [1] * len(steps)  # each ends where the program's does

@@ -1,0 +1,117 @@
+"""Lanes and berths against their plain Python twin: every request goes to its own lane's arena, or upstream."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from stowplan.allocator._core import Replay
+
+from .twins.lanes import BerthTwin, LanesTwin, LaneTwin
+
+ARENA_BITS = 40
+ARENA_BYTES = 64
+UPSTREAM = 1 << 60
+
+threads = st.integers(1, 4)
+streams = st.integers(0, 10)
+
+
+class LanesAgainstTwin(RuleBasedStateMachine):
+    """Threads that run steps and ask on streams, in any order; the arena that serves a request tells the lane."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.core = Replay()
+        self.twin = LanesTwin()
+        self.live: list[int] = []
+        self.reasons: dict[str, int] = {}
+        self.reserved: set[int] = set()
+        self.next_upstream = UPSTREAM
+
+    def number(self, berth: BerthTwin) -> int:
+        return next(i for i, other in enumerate(self.twin.berths) if other is berth)
+
+    @rule(thread=threads)
+    def begin(self, thread: int) -> None:
+        expected = self.twin.enter(thread)
+        found = self.core.enter(thread)
+        assert found == (None if expected is None else self.number(expected))
+        if expected is None or found is None:
+            return
+        self.core.welcome(found)
+        assert self.core.lanes_of(found) == [lane.number for lane in expected.lanes]
+        for lane in self.core.lanes_of(found):
+            if lane not in self.reserved:
+                self.reserved.add(lane)
+                self.core.reserve((lane + 1) << ARENA_BITS, ARENA_BYTES, lane)
+            self.core.begin_lane(lane)
+
+    @rule(thread=threads)
+    def end(self, thread: int) -> None:
+        berth = self.twin.berth_of(thread)
+        if berth is None:
+            return
+        for lane in berth.lanes:
+            self.core.end_lane(lane.number)
+        self.core.leave(self.number(berth))
+        berth.thread = None
+
+    @rule(thread=threads, times=st.integers(1, 10))
+    def steps_on_one_stream(self, thread: int, times: int) -> None:
+        """So that the others stay away."""
+        self.end(thread)
+        for _ in range(times):
+            self.begin(thread)
+            self.request(0, thread, 1)
+            self.end(thread)
+
+    @rule(stream=streams, thread=threads, size=st.integers(0, 20))
+    def request(self, stream: int, thread: int, size: int) -> None:
+        where = self.twin.request(stream, thread)
+        address, block = self.core.request(size, stream, thread)
+        if address == 0:
+            self.core.adopt(block, self.next_upstream)
+            self.next_upstream += size + 1
+        else:
+            assert isinstance(where, LaneTwin)
+            assert address >> ARENA_BITS == where.number + 1
+        reason = where if isinstance(where, str) else "no_plan"
+        self.reasons[reason] = self.reasons.get(reason, 0) + 1
+        self.live.append(block)
+
+    @precondition(lambda self: self.live)
+    @rule(data=st.data(), held=st.booleans())
+    def free(self, data: st.DataObject, held: bool) -> None:
+        block = data.draw(st.sampled_from(self.live))
+        self.live.remove(block)
+        if held:
+            self.core.hold(block)
+            self.core.assert_invariants()
+            self.core.let_go(block)
+        else:
+            self.core.release(block)
+
+    @rule(thread=threads, on=st.booleans())
+    def interrupt_or_resume(self, thread: int, on: bool) -> None:
+        self.core.set_interrupted(on, thread)
+        berth = self.twin.berth_of(thread)
+        if berth is not None:
+            berth.interrupted = on
+
+    @invariant()
+    def each_is_where_it_belongs(self) -> None:
+        self.core.assert_invariants()
+        ranges = self.core.ranges()
+        assert set(ranges) == set(self.live)
+        for (_, end), (begin, _) in pairwise(sorted(ranges.values())):
+            assert end <= begin
+        counted = self.core.counters()["requests"]
+        assert {reason: n for reason, n in counted.items() if n} == self.reasons
+
+
+TestLanesAgainstTwin = LanesAgainstTwin.TestCase
+TestLanesAgainstTwin.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

@@ -1,0 +1,411 @@
+"""Forks, exits, pools within pools, threads: each correct, or refused. In processes of their own, which may hang."""
+
+from __future__ import annotations
+
+import contextvars
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from stowplan import NumpyPool
+from stowplan.compat import enable_chainer
+from stowplan.errors import MissingDependencyError, PoolError
+
+PRELUDE = """
+import os, sys, threading, time
+import numpy as np
+from stowplan import NumpyPool
+from stowplan.errors import PoolError
+
+def work(value=1.0):
+    a = np.full(5000, value)
+    b = a * 2
+    c = np.concatenate([a, b])
+    return float(c.sum())
+
+def steps(pool, n):
+    for _ in range(n):
+        with pool.step("train"):
+            assert work() == 15000
+        assert pool.wait(20)
+
+def in_child(function):
+    '''Fork; return the exit status of the child, which runs the function.'''
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            function()
+            status = 0
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+"""
+
+
+def run(program: str) -> None:
+    """Run a program that has to end by itself, successfully and without a word on stderr."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PRELUDE + textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# -------------------------------------------------------------------------------------------------------------- forks
+
+
+def test_a_fork_in_a_step_has_its_own_copy_of_the_arena_and_goes_on() -> None:
+    run("""
+        pool = NumpyPool(warmup=0)
+        with pool:
+            steps(pool, 4)
+            with pool.step("train"):
+                planned = np.full(5000, 7.0)
+                assert pool.stats.replayed > 0
+
+                def child():
+                    assert (planned == 7).all()
+                    planned[:] = 8
+                    assert (planned * 2 == 16).all()  # the child is in the step, too
+
+                assert in_child(child) == 0
+                assert (planned == 7).all()
+                del planned
+            before = pool.stats
+            steps(pool, 3)
+            assert pool.stats.upstream == before.upstream
+    """)
+
+
+def test_a_child_replays_and_makes_plans_of_its_own() -> None:
+    run("""
+        pool = NumpyPool(warmup=0)
+        with pool:
+            steps(pool, 4)
+
+            def child():
+                replayed = pool.stats.replayed
+                steps(pool, 2)
+                assert pool.stats.replayed == replayed + 6, pool.stats
+                for _ in range(4):
+                    with pool.step("other"):
+                        np.ones(7000) + np.ones(7000)
+                    assert pool.wait(20)
+                assert pool.stats.plans == 2, pool.stats
+
+            assert in_child(child) == 0
+            assert pool.stats.plans == 1
+            steps(pool, 2)
+    """)
+
+
+def test_a_fork_while_a_plan_is_being_made() -> None:
+    run("""
+        from stowplan.packing import registry, solvers
+        solving, go_on = threading.Event(), threading.Event()
+
+        @registry.register("slow")
+        def slow(problem, options):
+            solving.set()
+            assert go_on.wait(20)
+            return solvers["best_fit"](problem, options)
+
+        pool = NumpyPool(warmup=0, planner="slow")
+        with pool:
+            for _ in range(2):
+                with pool.step("train"):
+                    work()
+            assert solving.wait(20)
+            assert not pool.wait(0)
+
+            def child():
+                assert pool.wait(0)  # nobody there to wait for
+                go_on.set()
+                steps(pool, 4)
+                assert pool.stats.plans == 1, pool.stats
+                assert pool.stats.replayed > 0
+
+            assert in_child(child) == 0
+            go_on.set()
+            assert pool.wait(20)
+            steps(pool, 2)
+            assert pool.stats.replayed > 0
+    """)
+
+
+def test_a_fork_while_other_threads_are_in_steps() -> None:
+    """The child has neither the other thread's step nor the handler that the thread had set."""
+    run("""
+        pool, stop, running = NumpyPool(warmup=0), threading.Event(), threading.Event()
+
+        def loop():
+            with pool:
+                while not stop.is_set():
+                    with pool.step("train"):
+                        work()
+                        running.set()
+
+        thread = threading.Thread(target=loop)
+        thread.start()
+        assert running.wait(20)
+
+        def child():
+            with pool:
+                steps(pool, 6)
+            assert pool.stats.replayed > 0
+
+        statuses = [in_child(child) for _ in range(10)]
+        stop.set()
+        thread.join()
+        assert statuses == [0] * 10, statuses
+    """)
+
+
+def test_multiprocessing_iterators() -> None:
+    """Chainer's starts its workers in the first update: in a step."""
+    try:
+        enable_chainer()
+    except MissingDependencyError as error:
+        pytest.skip(str(error))
+    run("""
+        import stowplan.chainer
+        import chainer, tempfile
+        from chainer.training import Trainer
+
+        def train(pool):
+            np.random.seed(0)
+            model = chainer.links.Classifier(chainer.links.Linear(100, 10))
+            optimizer = chainer.optimizers.SGD().setup(model)
+            data = np.random.default_rng(1)
+            samples = [(x, np.int32(i % 10)) for i, x in enumerate(data.random((60, 100), dtype=np.float32))]
+            iterator = chainer.iterators.MultiprocessIterator(
+                samples, 30, n_processes=1, shuffle=False, shared_mem=10_000)
+            if pool is None:
+                updater = chainer.training.updaters.StandardUpdater(iterator, optimizer)
+            else:
+                updater = stowplan.chainer.Updater(iterator, optimizer, pool=pool)
+            with tempfile.TemporaryDirectory() as out:
+                trainer = Trainer(updater, (12, "iteration"), out=out)
+                if pool is not None:
+                    trainer.extend(lambda trainer: pool.wait(20), name="wait", trigger=(1, "iteration"))
+                trainer.run()
+            return model.predictor.W.array.tobytes()
+
+        pool = NumpyPool()
+        assert train(pool) == train(None)
+        assert pool.stats.replayed > 0
+    """)
+
+
+def test_a_fork_of_a_process_that_has_used_a_device_is_refused() -> None:
+    pytest.importorskip("cupy", reason="CuPy is not installed")
+    run("""
+        sys.path.insert(0, "tests/allocator")
+        import cupy
+        from cupy_host import HostUpstream, fill, holds
+        from stowplan import CupyPool
+
+        pool, unused = CupyPool(HostUpstream(), device=0, warmup=0), CupyPool(HostUpstream(), device=0)
+        with cupy.cuda.using_allocator(pool.malloc):
+            for _ in range(4):
+                with pool.step():
+                    kept = fill(cupy.empty(3000, cupy.uint8), 1)
+                pool.wait(20)
+
+            def child():
+                global kept
+                try:
+                    with pool.step():
+                        pass
+                except PoolError as error:
+                    assert "spawn" in str(error)
+                else:
+                    raise AssertionError("not refused")
+                with unused.step():
+                    pass
+                kept = None
+
+            assert in_child(child) == 0
+            assert holds(kept, 1)
+            with pool.step():
+                cupy.empty(3000, cupy.uint8)
+    """)
+
+
+# --------------------------------------------------------------------------------------------------------------- exits
+
+
+def test_exit_while_a_plan_is_being_made_and_arrays_live() -> None:
+    run("""
+        from stowplan.packing import registry, solvers
+
+        @registry.register("slow")
+        def slow(problem, options):
+            time.sleep(0.3)
+            return solvers["best_fit"](problem, options)
+
+        pool = NumpyPool(warmup=0, planner="slow")
+        pool.__enter__()
+        for _ in range(2):
+            with pool.step("train"):
+                kept = np.ones(5000)
+        pool.step("train").__enter__()
+        more = np.ones(5000)
+    """)
+
+
+def test_exit_while_a_daemon_thread_is_in_steps() -> None:
+    run("""
+        pool, running = NumpyPool(warmup=0), threading.Event()
+
+        def loop():
+            with pool:
+                while True:
+                    with pool.step("train"):
+                        work()
+                    running.set()
+
+        threading.Thread(target=loop, daemon=True).start()
+        assert running.wait(20)
+        time.sleep(0.05)
+    """)
+
+
+def test_a_pool_dropped_while_it_serves_and_its_blocks_live() -> None:
+    run("""
+        import gc
+        pool = NumpyPool(warmup=0)
+        pool.__enter__()
+        for i in range(5):
+            with pool.step("train"):
+                kept = np.full(5000, float(i))
+            pool.wait(20)
+        with pool.step("train"):
+            inside = np.full(5000, 9.0)
+            del pool
+            gc.collect()
+            other = np.full(5000, 3.0)  # the context still has its handler
+        assert (kept == 4).all() and (inside == 9).all() and (other == 3).all()
+    """)
+
+
+# ---------------------------------------------------------------------------------------------- pools within pools
+
+
+def test_the_same_pool_twice_is_refused() -> None:
+    pool = NumpyPool()
+    with pool:
+        with pytest.raises(PoolError, match="entered this pool already"), pool:
+            pass
+        assert pool.serving() is not pool  # it serves here already
+    with pool:
+        pass
+
+
+def test_pools_that_are_left_in_another_order_are_refused() -> None:
+    outer, inner = NumpyPool(small=0), NumpyPool(small=0)
+    with outer, inner:
+        with pytest.raises(PoolError, match="leave pools that were entered after it first"):
+            outer.__exit__(None, None, None)
+        np.ones(100)
+        assert (inner.stats.reasons.keys(), outer.stats.reasons) == ({"outside"}, {})
+    with outer:
+        pass
+
+
+def in_thread(function: Callable[[], object]) -> None:
+    """Run in a thread; what it raises is raised here."""
+    errors: list[BaseException] = []
+
+    def caught() -> None:
+        try:
+            function()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=caught)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+
+
+def test_a_pool_is_left_in_the_thread_that_entered_it() -> None:
+    pool = NumpyPool()
+    with pool:
+        with pytest.raises(PoolError, match="leave it in the thread or task that entered it"):
+            in_thread(lambda: pool.__exit__(None, None, None))
+        in_thread(lambda: [pool.__enter__(), pool.__exit__(None, None, None)])
+        context = contextvars.copy_context()  # in which the pool serves, too
+        with pytest.raises(PoolError, match="leave it in the thread or task that entered it"):
+            in_thread(lambda: context.run(pool.__exit__, None, None, None))
+
+
+# -------------------------------------------------------------------------------------------------- CuPy's allocators
+
+
+def test_using_allocator_is_a_thread_s_own() -> None:
+    """Of two pools in two threads each serves its thread; within one thread the innermost serves."""
+    pytest.importorskip("cupy", reason="CuPy is not installed")
+    from stowplan import CupyPool
+
+    from .cupy_host import HostUpstream, cupy, fill, holds
+
+    def loop(pool: CupyPool, byte: int) -> None:
+        with cupy.cuda.using_allocator(pool.malloc):
+            for _ in range(6):
+                with pool.step():
+                    a = fill(cupy.empty(3000, cupy.uint8), byte)
+                    b = fill(cupy.empty(2000, cupy.uint8), byte + 1)
+                    both.wait()
+                    assert holds(a, byte)
+                    assert holds(b, byte + 1)
+                    del a, b
+                pool.wait()
+
+    both = threading.Barrier(2, timeout=20)
+    one, other = (CupyPool(HostUpstream(), device=0, warmup=0) for _ in range(2))
+    thread = threading.Thread(target=loop, args=(one, 1))
+    thread.start()
+    loop(other, 3)
+    thread.join()
+    for pool in (one, other):
+        assert pool.stats.plans == 1
+        assert set(pool.stats.reasons) == {"no_plan"}
+        assert pool.stats.replayed == 8
+    with cupy.cuda.using_allocator(one.malloc), other.serving():
+        cupy.empty(3000, cupy.uint8)
+    assert "outside" in other.stats.reasons
+    assert "outside" not in one.stats.reasons
+
+
+def test_a_child_goes_on_finding_steps() -> None:
+    run(
+        """
+        pool = NumpyPool(auto_step=True)
+
+        def loop():
+            before = pool.stats.replayed
+            for _ in range(12):
+                assert work() == 15000
+                assert pool.wait(20)
+            assert pool.stats.replayed > before
+
+        with pool:
+            loop()
+            assert in_child(loop) == 0
+            loop()
+        """
+    )

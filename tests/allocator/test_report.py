@@ -1,0 +1,306 @@
+"""What a pool says of itself, and what an error says when upstream has no memory."""
+
+from __future__ import annotations
+
+import gc
+import traceback
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stowplan import CupyPool, NumpyPool
+from stowplan.allocator._core import REASONS as CORE_REASONS
+from stowplan.allocator._core import Replay
+from stowplan.allocator.report import REASONS, InUse, attach, failure_text
+
+IMPOSSIBLE = 1 << 46
+"""Bytes that no machine has, and that no address space limit has to forbid."""
+
+
+def work(first: int = 5000) -> None:
+    a = np.ones(first)
+    b = a * 2
+    del a
+    c = b + 1
+    del b
+    c.sum()
+
+
+def replaying() -> NumpyPool:
+    """A pool that is entered, with a plan for `work`."""
+    pool = NumpyPool(warmup=0)
+    with pool:
+        for _ in range(4):
+            with pool.step("train"):
+                work()
+            pool.wait()
+    assert pool.stats.replayed > 0
+    return pool
+
+
+def told(error: BaseException) -> str:
+    """What a user sees of an error."""
+    return "".join(traceback.format_exception(error))
+
+
+# ------------------------------------------------------------------------------------------------------------- report
+
+
+def test_every_reason_is_explained() -> None:
+    assert set(REASONS) == set(CORE_REASONS) - {"replayed"}
+    assert all(why and action for why, action in REASONS.values())
+
+
+def test_the_report_as_a_dict() -> None:
+    pool = replaying()
+    kept = []
+    with pool, pool.step("train"):
+        kept.append(np.ones(5000))
+        data = pool.report(as_dict=True)
+    plan = pool.plan()
+    assert data["step"] == {
+        "number": 5,
+        "running": True,
+        "key": "train",
+        "requests": 1,
+        "planned_requests": 3,
+    }
+    assert data["live_bytes"] == 40_000
+    assert data["planned_bytes"] == data["arena_bytes"] == plan.arena_bytes
+    assert data["reserved_bytes"] == data["arena_bytes"] + data["upstream_bytes"]
+    assert data["lower_bound"] == plan.placement.lower_bound
+    assert data["fragmentation"] == data["arena_bytes"] / data["lower_bound"] - 1
+    assert data["reasons"]["no_plan"]["requests"] == pool.stats.reasons["no_plan"]
+    (block,) = data["largest"]
+    assert block == {
+        "size": 40_000,
+        "stream": 0,
+        "age": 0,
+        "request": 0,
+        "lane": 0,
+        "place": "planned",
+        "due": 2,
+        "wrapped": False,
+    }
+    assert [entry["key"] for entry in data["plans"]] == ["train"]
+    assert data["failure"] is None
+
+
+def test_the_report_as_text() -> None:
+    pool = replaying()
+    with pool:
+        outside = np.ones(3000)
+        with pool.step("train"):
+            inside = np.ones(5000)
+            text = pool.report()
+        after = pool.report()
+    assert "in step 5 (key 'train'); plans: 1" in text
+    for word in ("live ", "planned ", "reserved ", "lower bound ", "fragmentation "):
+        assert word in text
+    assert "no_plan " in text
+    assert REASONS["no_plan"][1] in text
+    assert "40,000  planned, request 0 of this step, due at request 2" in text
+    assert "24,000  upstream, born outside of the steps" in text
+    assert "40,000  late, request 0, 1 step ago" in after
+    del inside, outside
+    assert "no live blocks" in pool.report()
+
+
+def test_wrapped_blocks_are_due_in_the_next_step() -> None:
+    gradient = None
+    pool = NumpyPool(warmup=0)
+    with pool:
+        for _ in range(5):
+            with pool.step():
+                activation = np.ones(5000)
+                gradient = None  # of the step before
+                gradient = activation * 2
+                del activation
+            pool.wait()
+        text = pool.report()
+    assert "40,000  planned, request 1, 1 step ago, due at request 1 of the next step" in text
+    assert gradient is not None
+
+
+@given(st.lists(st.integers(1, 1000), max_size=40), st.data())
+def test_the_largest_blocks_are_the_largest(sizes: list[int], data: st.DataObject) -> None:
+    core = Replay()
+    live: list[int] = []
+    for address, size in enumerate(sizes, 1):
+        block = core.request(size)[1]
+        core.adopt(block, address * 1000)
+        if data.draw(st.booleans()):
+            core.release(block)
+        else:
+            live.append(size)
+    assert [block["size"] for block in core.situation()["largest"]] == sorted(live, reverse=True)[:10]
+
+
+# ------------------------------------------------------------------------------------------------------------ failure
+
+
+def test_numpy_s_error_carries_the_diagnosis() -> None:
+    def step() -> None:
+        with pool, pool.step("train"):
+            a = np.ones(5000)
+            b = np.ones(5000)
+            np.empty((len(a) + len(b)) * IMPOSSIBLE // 10_000, np.uint8)
+
+    pool = replaying()
+    with pytest.raises(MemoryError) as caught:
+        step()
+    assert type(caught.value).__module__.startswith("numpy.")
+    text = told(caught.value)
+    assert "Unable to allocate 64.0 TiB" in text
+    assert f"upstream has no memory for {IMPOSSIBLE:,} bytes: request 2 of step 5 (key 'train')" in text
+    assert "live 80,000 bytes; reserved" in text
+    assert f"largest lower bound {pool.stats.lower_bound:,}" in text
+    assert "40,000  planned, request 0 of this step, due at request 2" in text
+    assert "next: look at the shape" in text
+    failure = pool.report(as_dict=True)["failure"]
+    assert failure is not None
+    assert failure in text
+    assert failure in pool.report()
+
+
+def test_outside_of_a_step() -> None:
+    pool = replaying()
+    with pytest.raises(MemoryError) as caught, pool:
+        np.empty(IMPOSSIBLE, np.uint8)
+    assert "outside of all steps, before step 5\n" in told(caught.value)
+
+
+def test_a_failure_that_the_program_has_dealt_with_is_no_other_error_s_affair() -> None:
+    pool = replaying()
+    with pool:
+        with pool.step("train"), pytest.raises(MemoryError):
+            np.empty(IMPOSSIBLE, np.uint8)
+        with pytest.raises(MemoryError) as later, pool.step("evaluate"):
+            raise MemoryError("of a list")
+    assert "stowplan" not in str(later.value)
+    assert "request 0 of step 5\n" in str(
+        pool.report(as_dict=True)["failure"]
+    )  # not under the key of another step
+
+
+def test_what_failed_is_neither_live_nor_a_peak() -> None:
+    pool = replaying()
+    before = pool.stats
+    with pool, pytest.raises(MemoryError):
+        np.empty(IMPOSSIBLE, np.uint8)
+    after = pool.stats
+    assert (after.live_bytes, after.peak_live_bytes, after.peak_reserved_bytes) == (
+        before.live_bytes,
+        before.peak_live_bytes,
+        before.peak_reserved_bytes,
+    )
+
+
+def failure(size: int, live: int, *blocks: tuple[int, int, str]) -> dict[str, Any]:
+    """A failure as the core notes it, with blocks (size, age, place)."""
+    largest = [
+        {"size": s, "stream": 0, "age": age, "request": 3, "lane": 0, "slot": None, "tag": 0, "place": place}
+        for s, age, place in blocks
+    ]
+    found = {
+        "berth": 0,
+        "in_step": True,
+        "step": 7,
+        "requests": 4,
+        "planned_requests": 0,
+        "live_bytes": live,
+        "upstream_bytes": live,
+        "arena_bytes": 0,
+        "largest": largest,
+    }
+    asked = {"size": size, "age": 0, "request": 4}
+    return {"number": 1, "asked": asked, "found": found}
+
+
+@pytest.mark.parametrize(
+    ("noted", "planned", "action"),
+    [
+        (failure(2000, 1000), True, "look at the shape"),
+        (failure(500, 1000, (900, 0, "upstream")), False, "there is no plan yet"),
+        (failure(500, 1000, (900, 5, "upstream")), True, "made before this step and is not planned"),
+        (failure(500, 1000, (900, -1, "upstream")), True, "made before this step and is not planned"),
+        (failure(500, 1000, (900, 0, "planned")), True, "a smaller batch"),
+    ],
+)
+def test_the_next_action(noted: dict[str, Any], planned: bool, action: str) -> None:
+    plans = [InUse(0, "train", 9, replaying().plan())] if planned else []
+    last = failure_text(noted, plans, "train").splitlines()[-1]
+    assert last.startswith("  next: ")
+    assert action in last
+
+
+def test_attaching_keeps_the_error_and_what_it_said() -> None:
+    class WordedError(MemoryError):
+        def __str__(self) -> str:
+            return f"wanted {self.args[0]}"
+
+    for error in (MemoryError(), MemoryError("none left"), WordedError(7)):
+        said, kind = str(error), type(error)
+        attach(error, "a diagnosis")
+        assert type(error) is kind
+        assert str(error).startswith(said)
+        assert "a diagnosis" in told(error)
+
+
+# --------------------------------------------------------------------------------------------------------------- CuPy
+
+
+def test_cupy_s_error_carries_the_diagnosis() -> None:
+    from .cupy_host import HostUpstream, cupy
+
+    def step() -> None:
+        with pool.step("train"):
+            a = cupy.empty(3000, cupy.uint8)
+            cupy.empty(a.size * (1 << 21) // 3000, cupy.uint8)
+
+    upstream = HostUpstream(fails=lambda number, size: size > 1 << 20)
+    pool = CupyPool(upstream, warmup=0, device=0)
+    with cupy.cuda.using_allocator(pool.malloc):
+        for _ in range(4):
+            with pool.step("train"):
+                cupy.empty(3000, cupy.uint8)
+            pool.wait()
+        with pytest.raises(cupy.cuda.memory.OutOfMemoryError) as caught:
+            step()
+    text = str(caught.value)
+    assert text.startswith("Out of memory allocating 2,097,152 bytes")  # CuPy's own
+    assert "upstream has no memory for 2,097,152 bytes: request 1 of step 5 (key 'train')" in text
+    assert "3,000  planned, request 0 of this step, due at request 1" in text
+    assert text.count("next: look at the shape") == 1
+    assert pool.report(as_dict=True)["failure"] in text
+
+
+def test_other_errors_of_upstream_s_are_left_alone() -> None:
+    from .cupy_host import cupy
+
+    def upstream(size: int) -> Any:
+        raise LookupError("the user's")
+
+    pool = CupyPool(upstream, device=0)
+    with cupy.cuda.using_allocator(pool.malloc), pytest.raises(LookupError) as caught:
+        cupy.empty(3000, cupy.uint8)
+    assert caught.value.args == ("the user's",)
+
+
+def test_a_pool_is_gone_when_it_is_dropped() -> None:
+    """Its diagnosis does not keep it in a cycle: arenas go back at once."""
+    from .cupy_host import HostUpstream
+
+    gc.collect()
+    gc.disable()
+    try:
+        pool = CupyPool(HostUpstream(), device=0)
+        core = weakref.ref(pool._lanes())
+        del pool
+        assert core() is None
+    finally:
+        gc.enable()

@@ -1,0 +1,563 @@
+"""Streams: no address passes from one to another without an ordering, whatever they do; see simulated_device."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from stowplan import CupyPool
+from stowplan.errors import PoolError
+
+from .cupy_host import HostUpstream, address, cupy
+from .simulated_device import CaptureError, Event, RaceError, SimulatedDevice, SimulatedUpstream, Stream
+
+MAIN, COPY, OTHER = STREAMS = Stream(0), Stream(7), Stream(9)
+
+
+class SimulatedPool(CupyPool):
+    """A CupyPool on a simulated device; everything but the device is the real thing."""
+
+    def __init__(self, **options: Any) -> None:
+        self.simulated = SimulatedDevice()
+        self.memory = SimulatedUpstream(self.simulated)
+        super().__init__(self.memory, device=0, **options)
+
+    def _streams(self, device: int) -> SimulatedDevice:
+        return self.simulated
+
+    def empty(self, size: int, stream: Stream = MAIN, *, use: bool = True) -> Any:
+        """Make an array on a stream, and use it there."""
+        before, self.simulated.now = self.simulated.now, stream.ptr
+        with cupy.cuda.using_allocator(self.malloc):
+            array = cupy.empty(size, cupy.uint8)
+        self.simulated.admit(array)
+        if use:
+            self.simulated.use(array, stream)
+        self.simulated.now = before
+        return array
+
+
+@pytest.fixture
+def pool() -> Iterator[SimulatedPool]:
+    pool = SimulatedPool(warmup=0)
+    yield pool
+    gc.collect()
+    assert not pool.memory.races
+
+
+def run(pool: SimulatedPool, steps: int, work: Callable[[], object]) -> None:
+    for _ in range(steps):
+        with pool.step():
+            work()
+        pool.wait()
+
+
+@contextmanager
+def all_replayed(pool: SimulatedPool) -> Iterator[None]:
+    before, requests = pool.stats, pool.memory.requests
+    yield
+    assert pool.stats.reasons == before.reasons
+    assert pool.stats.replayed > before.replayed
+    assert pool.memory.requests == requests
+
+
+# ------------------------------------------------------------------------------------------------ a lane per stream
+
+
+def test_a_step_on_two_streams_is_replayed_in_full(pool: SimulatedPool) -> None:
+    seen: dict[Stream, set[int]] = {MAIN: set(), COPY: set()}
+
+    def work() -> None:
+        for i in range(5):
+            batch = pool.empty(3000 + i, COPY)
+            seen[COPY].add(address(batch))
+            result = pool.empty(5000, MAIN)
+            seen[MAIN].add(address(result))
+            del batch
+
+    run(pool, 6, work)
+    seen = {MAIN: set(), COPY: set()}
+    with all_replayed(pool):
+        run(pool, 5, work)
+    assert not seen[MAIN] & seen[COPY]
+    stats = pool.stats
+    assert stats.plans == 2
+    assert stats.reasons["stream"] == 5  # the copy stream has a lane from the second step on
+    assert stats.arena_bytes == stats.lower_bound == pool.memory.live_bytes
+
+
+def test_streams_do_not_meet_in_an_arena_even_in_the_same_order_of_requests(pool: SimulatedPool) -> None:
+    """The same sizes, on either stream in turn, with nothing between them."""
+    turn = 0
+
+    def work() -> None:
+        for _ in range(4):
+            pool.empty(4096, STREAMS[turn % 2])
+
+    for turn in range(12):  # noqa: B007
+        run(pool, 1, work)
+    with all_replayed(pool):
+        run(pool, 1, work)
+
+
+def test_a_lane_goes_to_another_stream_once_its_own_stays_away(pool: SimulatedPool) -> None:
+    def work(stream: Stream) -> None:
+        pool.empty(1000)
+        pool.empty(3000, stream)
+
+    run(pool, 6, lambda: work(COPY))
+    before = pool.stats
+    pool.simulated.calls.clear()
+    for number in range(20):
+        run(pool, 1, lambda number=number: work(Stream(100 + 8 * number)))  # a new one each time
+    assert pool.simulated.calls.count("synchronize") >= 1
+    assert pool.stats.arena_bytes == before.arena_bytes
+    run(pool, 12, lambda: work(OTHER))
+    with all_replayed(pool):
+        run(pool, 3, lambda: work(OTHER))
+
+
+def test_streams_without_number_are_served(pool: SimulatedPool) -> None:
+    def work(first: int) -> None:
+        for number in range(12):
+            pool.empty(2000, Stream(8 * (first + number)))
+
+    for i in range(6):
+        run(pool, 2, lambda i=i: work(5 * i))
+    assert pool.stats.live_bytes == 0
+
+
+def test_loaded_plans_serve_each_stream(pool: SimulatedPool, tmp_path: Any) -> None:
+    def work(pool: SimulatedPool, copy: Stream) -> None:
+        pool.empty(1000)
+        pool.empty(3000, copy)
+
+    run(pool, 6, lambda: work(pool, COPY))
+    pool.save(tmp_path / "plans")
+    loaded = SimulatedPool.load(tmp_path / "plans")
+    with all_replayed(loaded):
+        run(loaded, 2, lambda: work(loaded, OTHER))  # another run of the program: another address
+
+
+def test_the_stream_that_is_each_thread_s_own_is_each_thread_s_own(pool: SimulatedPool) -> None:
+    places: list[tuple[int, int]] = []
+
+    def work() -> None:
+        array = pool.empty(5000, Stream(2), use=False)
+        places.append((threading.get_ident(), address(array)))
+
+    def elsewhere() -> None:
+        for _ in range(12):
+            with pool.step():
+                work()
+            pool.wait()
+
+    for _ in range(2):
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        elsewhere()
+    mine = {at for thread, at in places if thread == threading.get_ident()}
+    assert pool.stats.replayed > 0
+    assert len(mine) < 12
+
+
+# -------------------------------------------------------------------------------------------------- record_stream
+
+
+def used_on_copy(pool: SimulatedPool) -> None:
+    """A block of the main stream's that the copy stream reads last, and one that takes its place."""
+    batch = pool.empty(4000)
+    pool.simulated.follow(COPY, pool.simulated.event(MAIN))
+    pool.simulated.use(batch, COPY)
+    pool.record_stream(batch, COPY)
+    del batch
+    pool.empty(4000)
+
+
+def test_what_takes_the_place_of_a_block_waits_for_the_streams_it_was_used_on(pool: SimulatedPool) -> None:
+    run(pool, 6, lambda: used_on_copy(pool))
+    assert pool.stats.arena_bytes == 4096  # one place for both
+    pool.simulated.calls.clear()
+    with all_replayed(pool):
+        run(pool, 3, lambda: used_on_copy(pool))
+    assert pool.simulated.calls.count("wait") == 3
+    assert "synchronize" not in pool.simulated.calls  # nobody waits but the stream
+
+
+def test_without_the_wait_the_books_find_the_race(pool: SimulatedPool) -> None:
+    run(pool, 6, lambda: used_on_copy(pool))
+    pool.simulated.ordering = False
+    with pytest.raises(RaceError):
+        run(pool, 1, lambda: used_on_copy(pool))
+
+
+def test_without_a_word_the_books_find_the_race(pool: SimulatedPool) -> None:
+    def work() -> None:
+        batch = pool.empty(4000)
+        pool.simulated.follow(COPY, pool.simulated.event(MAIN))
+        pool.simulated.use(batch, COPY)
+        del batch
+        pool.empty(4000)
+
+    with pytest.raises(RaceError):
+        run(pool, 6, work)
+    pool.memory.races.clear()
+
+
+def test_nobody_waits_for_what_is_done(pool: SimulatedPool) -> None:
+    def work() -> None:
+        batch = pool.empty(4000)
+        pool.simulated.follow(COPY, pool.simulated.event(MAIN))
+        pool.simulated.use(batch, COPY)
+        pool.record_stream(batch, COPY)
+
+    run(pool, 6, work)
+    pool.simulated.run_all()
+    pool.simulated.calls.clear()
+    with all_replayed(pool):
+        run(pool, 1, work)
+    assert "wait" not in pool.simulated.calls  # it was seen done when the step began
+
+
+def test_upstream_has_a_block_back_when_the_other_stream_is_done(pool: SimulatedPool) -> None:
+    array = pool.empty(5000)
+    pool.simulated.follow(COPY, pool.simulated.event(MAIN))
+    pool.simulated.use(array, COPY)
+    pool.record_stream(array[10:20], COPY)  # a view will do
+    pool.record_stream(array, COPY)
+    del array
+    assert pool.stats.live_bytes == 0
+    assert pool.memory.live_bytes == pool.stats.reserved_bytes == 5000
+    pool.empty(100)
+    assert pool.memory.live_bytes == 5000
+    pool.simulated.run_all()
+    pool.empty(100)  # whoever asks upstream looks first
+    assert pool.memory.live_bytes == pool.stats.reserved_bytes == 0
+
+
+def test_free_all_blocks_waits_for_other_streams(pool: SimulatedPool) -> None:
+    run(pool, 6, lambda: used_on_copy(pool))
+    array = pool.empty(5000)
+    pool.simulated.use(array, MAIN)
+    pool.record_stream(array, COPY)
+    del array
+    pool.free_all_blocks()
+    assert pool.memory.live_bytes == pool.stats.reserved_bytes == 0
+
+
+def test_a_failing_upstream_has_what_other_streams_are_done_with(pool: SimulatedPool) -> None:
+    array = pool.empty(5000)
+    pool.record_stream(array, COPY)
+    pool.simulated.use(array, COPY)
+    del array
+    pool.memory.limit = 6000
+    pool.empty(5500)
+    assert "synchronize" in pool.simulated.calls
+
+
+def test_the_block_s_own_stream_needs_no_word(pool: SimulatedPool) -> None:
+    array = pool.empty(1000, COPY)
+    pool.record_stream(array, COPY)
+    del array
+    assert pool.memory.live_bytes == 0
+    assert pool.simulated.calls == []
+
+
+def test_a_block_of_two_other_streams_waits_for_both(pool: SimulatedPool) -> None:
+    def work() -> None:
+        batch = pool.empty(4000)
+        for stream in (COPY, OTHER):
+            pool.simulated.follow(stream, pool.simulated.event(MAIN))
+            pool.simulated.use(batch, stream)
+            pool.record_stream(batch, stream)
+        del batch
+        pool.empty(4000)
+
+    run(pool, 6, work)
+    pool.simulated.calls.clear()
+    with all_replayed(pool):
+        run(pool, 1, work)
+    assert pool.simulated.calls.count("wait") == 2
+
+
+def test_a_stream_that_takes_no_event_costs_a_wait_for_the_device(
+    pool: SimulatedPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(stream: Stream) -> Event:
+        raise RuntimeError("invalid resource handle")
+
+    array = pool.empty(1000)
+    pool.simulated.use(array, COPY)
+    pool.record_stream(array, COPY)
+    monkeypatch.setattr(pool.simulated, "record", gone)
+    del array
+    assert pool.simulated.calls == ["synchronize"]
+    assert pool.memory.live_bytes == 0
+
+
+def test_a_pool_that_is_dropped_waits_for_its_streams(pool: SimulatedPool) -> None:
+    """Its arenas, and what it holds, go back to an upstream that knows of one stream each."""
+    doomed = SimulatedPool(warmup=0)
+    device, memory = doomed.simulated, doomed.memory
+    run(doomed, 6, lambda pool=doomed: (pool.empty(3000), pool.empty(2000, COPY)))
+    array = doomed.empty(5000)
+    device.use(array, COPY)
+    doomed.record_stream(array, COPY)
+    del array, doomed
+    gc.collect()
+    assert memory.live_bytes == 0
+    assert not memory.races
+
+
+def test_interpreter_exit_with_held_blocks() -> None:
+    program = """
+from tests.allocator.test_streams import COPY, SimulatedPool
+pool = SimulatedPool(warmup=0)
+for i in range(6):
+    with pool.step():
+        first, second = pool.empty(5000), pool.empty(3000)
+        pool.record_stream(first, COPY)
+        pool.record_stream(second, COPY)
+        del first
+    pool.wait()
+"""
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_misuse_is_refused(pool: SimulatedPool) -> None:
+    elsewhere = HostUpstream()
+    with cupy.cuda.using_allocator(elsewhere):
+        foreign = cupy.empty(10, cupy.uint8)
+    with pytest.raises(PoolError, match="10 bytes is not this pool's"):
+        pool.record_stream(foreign, COPY)
+    with pytest.raises(PoolError, match="not this pool's"):
+        pool.record_stream(SimulatedPool().empty(10), COPY)
+    with pytest.raises(PoolError, match=r"expected one that all threads share"):
+        pool.record_stream(pool.empty(10), Stream(2))
+
+
+def test_without_a_driver_there_is_one_stream() -> None:
+    upstream = HostUpstream()
+    pool = CupyPool(upstream, device=0)
+    with cupy.cuda.using_allocator(pool.malloc):
+        array = cupy.empty(10, cupy.uint8)
+    pool.record_stream(array, COPY)
+    del array
+    assert pool.stats.live_bytes == upstream.live_bytes == 0
+
+
+# --------------------------------------------------------------------------------------------------------- capture
+
+
+def test_a_replayed_step_can_be_captured(pool: SimulatedPool) -> None:
+    """It asks upstream and the device for nothing, and its addresses are the same each time."""
+    places: list[list[int]] = []
+
+    def work() -> None:
+        arrays = [pool.empty(size, COPY) for size in (3000, 700)]
+        arrays.append(pool.empty(900, COPY))
+        places.append([address(a) for a in arrays])
+
+    pool.simulated.now = COPY.ptr
+    run(pool, 6, work)
+    pool.simulated.calls.clear()
+    for captured in (None, COPY.ptr, None, COPY.ptr):
+        pool.simulated.captured = captured
+        with all_replayed(pool), pool.step():
+            work()
+    assert pool.simulated.calls == []
+    assert places[-1] == places[-2] == places[-3] == places[-4]
+
+
+@pytest.mark.parametrize("side_is_captured", [False, True])
+def test_a_place_that_another_stream_may_use_is_not_given_out_in_a_capture(
+    pool: SimulatedPool, side_is_captured: bool
+) -> None:
+    def work() -> None:
+        batch = pool.empty(4000, COPY)
+        pool.simulated.follow(OTHER, pool.simulated.event(COPY))
+        pool.simulated.use(batch, OTHER)
+        pool.record_stream(batch, OTHER)
+        del batch
+        pool.empty(4000, COPY)
+
+    pool.simulated.now = COPY.ptr
+    run(pool, 6, work)
+    pool.simulated.run_all()
+    pool.wait()
+    pool.simulated.captured = OTHER.ptr if side_is_captured else COPY.ptr
+    pool.simulated.calls.clear()
+    with pytest.raises(CaptureError), pool.step():  # upstream's, which is asked in its stead
+        work()
+    assert "wait" not in pool.simulated.calls
+    pool.simulated.captured = None
+    pool.simulated.run_all()
+    run(pool, 3, work)
+    with all_replayed(pool):
+        run(pool, 3, work)
+
+
+# ------------------------------------------------------------------------------------------------------- anything
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request of a repeated step: bytes, its stream, and before how many requests from its own it is freed.
+
+    `used_on`: a stream that uses it last; the program either says so to the pool, or, if `joined`, has the block's own
+    stream wait for it before the free.
+    """
+
+    size: int
+    stream: Stream
+    life: int
+    used_on: Stream | None
+    joined: bool
+
+
+streams = st.sampled_from(STREAMS)
+requests = st.builds(
+    Asked,
+    st.sampled_from([100, 1000, 5000]),
+    st.sampled_from([MAIN, MAIN, COPY, OTHER]),
+    st.integers(1, 4),
+    st.none() | streams,
+    st.booleans(),
+)
+
+
+class StreamsMachine(RuleBasedStateMachine):
+    """Arbitrary programs on three streams; every kernel looks for races."""
+
+    @initialize(script=st.lists(requests, min_size=1, max_size=7))
+    def start(self, script: list[Asked]) -> None:
+        self.pool = SimulatedPool(warmup=0)
+        self.device = self.pool.simulated
+        self.script = script
+        self.live: list[tuple[int, Asked, Any]] = []  # when it is due
+        self.clock = 0
+        self.step: Any = None
+        self.events: list[Event] = []
+
+    def ask(self, asked: Asked, late: int = 0) -> None:
+        due = [entry for entry in self.live if entry[0] <= self.clock]
+        self.live = [entry for entry in self.live if entry[0] > self.clock]
+        while due:
+            _, old, array = due.pop()
+            self.free(old, array)
+            del array
+        array = self.pool.empty(asked.size, asked.stream)
+        if asked.used_on is not None:
+            self.device.follow(asked.used_on, self.device.event(asked.stream))
+            self.device.use(array, asked.used_on)
+        self.live.append((self.clock + asked.life + late, asked, array))
+        self.clock += 1
+
+    def free(self, asked: Asked, array: Any) -> None:
+        if asked.used_on is None or asked.used_on == asked.stream:
+            return
+        if asked.joined:
+            self.device.follow(asked.stream, self.device.event(asked.used_on))
+        else:
+            self.pool.record_stream(array, asked.used_on)
+
+    def between_steps(self) -> bool:
+        return self.step is None
+
+    def in_step(self) -> bool:
+        return self.step is not None
+
+    @precondition(between_steps)
+    @rule(times=st.integers(1, 5))
+    def hot_steps(self, times: int) -> None:
+        for _ in range(times):
+            self.pool.wait()
+            with self.pool.step():
+                for asked in self.script:
+                    self.ask(asked)
+
+    @precondition(between_steps)
+    @rule()
+    def begin(self) -> None:
+        self.step = self.pool.step()
+        self.step.__enter__()
+
+    @precondition(in_step)
+    @rule()
+    def end(self) -> None:
+        self.step.__exit__(None, None, None)
+        self.step = None
+
+    @rule(asked=requests, late=st.sampled_from([0, 0, 9]))
+    def request(self, asked: Asked, late: int) -> None:
+        self.ask(asked, late)
+
+    @precondition(in_step)
+    @rule(position=st.integers(0, 6), late=st.sampled_from([0, 9]))
+    def planned_request(self, position: int, late: int) -> None:
+        self.ask(self.script[position % len(self.script)], late)
+
+    @rule(first=streams, then=streams)
+    def the_program_orders_two_streams(self, first: Stream, then: Stream) -> None:
+        self.device.follow(then, self.device.event(first))
+
+    @rule(stream=streams)
+    def the_program_records_an_event(self, stream: Stream) -> None:
+        self.events.append(self.device.event(stream))
+
+    @precondition(lambda self: self.events)
+    @rule(data=st.data(), stream=streams)
+    def the_program_waits_for_an_event(self, data: st.DataObject, stream: Stream) -> None:
+        self.device.follow(stream, data.draw(st.sampled_from(self.events)))
+
+    @rule(count=st.integers(1, 20))
+    def the_device_runs(self, count: int) -> None:
+        self.device.run(count)
+
+    @rule()
+    def the_host_waits(self) -> None:
+        self.device.synchronize()
+
+    @precondition(between_steps)
+    @rule()
+    def all_blocks_are_given_back(self) -> None:
+        self.pool.free_all_blocks()
+
+    @precondition(between_steps)
+    @rule(script=st.lists(requests, min_size=1, max_size=7))
+    def the_step_changes(self, script: list[Asked]) -> None:
+        self.script = script
+
+    def teardown(self) -> None:
+        if not hasattr(self, "pool"):
+            return
+        if self.step is not None:
+            self.step.__exit__(None, None, None)
+        while self.live:
+            _, asked, array = self.live.pop()
+            self.free(asked, array)
+            del array
+        assert self.pool.stats.live_bytes == 0
+        self.pool.free_all_blocks()
+        assert self.pool.memory.live_bytes == self.pool.stats.reserved_bytes == 0
+        assert not self.pool.memory.races
+
+
+TestStreams = StreamsMachine.TestCase
+TestStreams.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)

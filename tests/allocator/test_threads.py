@@ -1,0 +1,202 @@
+"""Threads that run steps at once: each with places of its own, whoever frees its blocks."""
+
+from __future__ import annotations
+
+import gc
+import random
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stowplan import CupyPool, NumpyPool
+from stowplan.errors import PoolError
+
+from .cupy_host import HostUpstream, address, cupy, fill, holds
+
+THREADS = 8
+SIZES = (3000, 20_000, 1500, 9000)
+
+
+class NumpyArrays:
+    def __init__(self) -> None:
+        self.pool = NumpyPool(warmup=0)
+        self.serving = self.pool.serving
+
+    def make(self, size: int, byte: int) -> Any:
+        return np.full(size, byte, np.uint8)
+
+    def holds(self, array: Any, byte: int) -> bool:
+        return bytes(array.data) == bytes([byte]) * array.size  # without a request of NumPy's
+
+    def address(self, array: Any) -> int:
+        return int(array.__array_interface__["data"][0])
+
+
+class CupyArrays:
+    def __init__(self) -> None:
+        self.upstream = HostUpstream()
+        self.pool = CupyPool(self.upstream, device=0, warmup=0)
+        self.serving = self.pool.serving
+
+    def make(self, size: int, byte: int) -> Any:
+        return fill(cupy.empty(size, cupy.uint8), byte)
+
+    def holds(self, array: Any, byte: int) -> bool:
+        return holds(array, byte)
+
+    def address(self, array: Any) -> int:
+        return address(array)
+
+
+@pytest.fixture(params=[NumpyArrays, CupyArrays])
+def arrays(request: pytest.FixtureRequest) -> Iterator[Any]:
+    arrays = request.param()
+    yield arrays
+    gc.collect()
+    assert arrays.pool.stats.live_bytes == 0
+
+
+def in_threads(work: Callable[[int], None], count: int = THREADS) -> None:
+    """Run work(0) .. work(count - 1) at once; raise what one of them raises."""
+    errors: list[BaseException] = []
+    start = threading.Barrier(count)
+
+    def run(number: int) -> None:
+        try:
+            start.wait(60)
+            work(number)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not any(thread.is_alive() for thread in threads), "a deadlock"
+    if errors:
+        raise errors[0]
+
+
+def test_eight_threads_run_steps_and_free_each_other_s_blocks(arrays: Any) -> None:
+    """Every byte written is read back, by whoever frees the block."""
+    passed_on: list[tuple[Any, int]] = []
+
+    def work(number: int) -> None:
+        choose = random.Random(number)
+        with arrays.serving():
+            for step in range(30):
+                with arrays.pool.step(f"thread {number}"):
+                    own = []
+                    for i, size in enumerate(SIZES):
+                        own.append((arrays.make(size + number, byte := (number * 31 + i) % 251), byte))
+                        if choose.random() < 0.2:
+                            passed_on.append(own.pop())
+                        if passed_on and choose.random() < 0.2:
+                            array, byte = passed_on.pop()
+                            assert arrays.holds(array, byte)
+                            del array
+                    assert all(arrays.holds(array, byte) for array, byte in own)
+                    own.clear()
+                if step < 4:
+                    arrays.pool.wait()
+                between = arrays.make(2000, number)
+                assert arrays.holds(between, number)
+                del between
+
+    in_threads(work)
+    while passed_on:
+        array, byte = passed_on.pop()
+        assert arrays.holds(array, byte)
+        del array
+    assert arrays.pool.stats.replayed > 0
+
+
+def test_steps_that_run_at_once_are_replayed_each_in_its_own_arena(arrays: Any) -> None:
+    places: list[set[int]] = [set() for _ in range(THREADS)]
+    meet = threading.Barrier(THREADS)
+
+    def work(number: int) -> None:
+        with arrays.serving():
+            for step in range(8):
+                meet.wait(60)
+                with arrays.pool.step():
+                    meet.wait(60)  # now all are in their steps
+                    for size in SIZES:
+                        array = arrays.make(size, number)
+                        if step > 5:
+                            places[number].add(arrays.address(array))
+                        assert arrays.holds(array, number)
+                        del array
+                    meet.wait(60)
+                arrays.pool.wait()
+
+    in_threads(work)
+    stats = arrays.pool.stats
+    assert stats.plans == THREADS
+    assert stats.reasons == {"no_plan": 2 * THREADS * len(SIZES)}  # record and confirm
+    assert stats.arena_bytes >= stats.lower_bound == THREADS * (arrays.pool.plan().placement.lower_bound)
+    assert all(not a & b for i, a in enumerate(places) for b in places[:i])
+
+
+def test_threads_that_come_and_go_take_the_place_of_those_before(arrays: Any) -> None:
+    def work(number: int) -> None:
+        with arrays.serving(), arrays.pool.step():
+            for size in SIZES:
+                arrays.make(size, 1)
+        arrays.pool.wait()
+
+    for _ in range(20):
+        in_threads(work, count=1)
+    assert arrays.pool.stats.plans == 1
+    assert arrays.pool.stats.replayed == 18 * len(SIZES)
+
+
+def test_a_step_is_one_thread_s(arrays: Any) -> None:
+    """Interruptions and nesting too: what one thread does is no other's business."""
+
+    def elsewhere(number: int) -> None:
+        with arrays.pool.interrupt(), arrays.serving():
+            arrays.make(SIZES[0], 1)
+        with arrays.pool.step():
+            pass
+
+    with arrays.serving():
+        for _ in range(6):
+            with arrays.pool.step():
+                with pytest.raises(PoolError, match="steps do not nest"), arrays.pool.step():
+                    pass
+                kept = arrays.make(SIZES[1], 2)
+                in_threads(elsewhere, count=1)
+                assert arrays.holds(kept, 2)
+                del kept
+            arrays.pool.wait()
+    assert arrays.pool.stats.reasons == {"no_plan": 2, "thread": 6}
+
+
+def test_a_step_may_end_on_another_thread(arrays: Any) -> None:
+    for _ in range(5):
+        step = arrays.pool.step()
+        step.__enter__()
+        in_threads(lambda number, step=step: step.__exit__(None, None, None), count=1)
+    with arrays.pool.step():
+        pass
+
+
+def test_an_exception_as_a_step_begins_leaves_the_thread_without_a_step(
+    arrays: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: Any) -> Any:
+        raise KeyboardInterrupt
+
+    from stowplan.allocator.controller import Controller
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Controller, "_take_up", broken)
+        with pytest.raises(KeyboardInterrupt), arrays.pool.step():
+            pass
+    with arrays.pool.step():
+        pass

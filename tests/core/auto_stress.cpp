@@ -1,0 +1,178 @@
+// A pool that finds its steps by itself, with everybody at it at once, for sanitizer builds (make asan, make tsan).
+//
+// One thread repeats a loop and tells nobody; now and then it asks for something else. A collector, as the Python one
+// does it, waits for outcomes, makes a plan of them and says what to expect; others allocate beside, free the loop's
+// blocks, and interrupt themselves. Every block carries a byte pattern that is checked when it dies.
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "host_pool.hpp"
+#include "locked_lanes.hpp"
+
+using namespace stowplan::allocator;
+
+namespace {
+
+void* up_malloc(void*, std::size_t size) { return std::malloc(size); }
+void* up_calloc(void*, std::size_t n, std::size_t size) { return std::calloc(n, size); }
+void* up_realloc(void*, void* p, std::size_t size) { return std::realloc(p, size); }
+void up_free(void*, void* p, std::size_t) { std::free(p); }
+
+constexpr int kRequests = 24;
+constexpr int kLifetime = 5;  // a block is freed before the fifth request after its own
+constexpr Bytes kUnit = 1024;
+static_assert(kRequests % (kLifetime + 1) == 0, "the slots of wrapped blocks must fit round the circle");
+
+[[noreturn]] void fail(const char* what) {
+  std::fprintf(stderr, "auto_stress: %s\n", what);
+  std::exit(1);
+}
+
+struct Held {
+  unsigned char* ptr;
+  std::size_t size;
+};
+
+Held allocate(HostMemory& memory, std::size_t size) {
+  auto* ptr = static_cast<unsigned char*>(memory.malloc(size));
+  if (ptr == nullptr) fail("out of memory");
+  std::memset(ptr, static_cast<int>(size % 251), size);
+  return {ptr, size};
+}
+
+void drop(HostMemory& memory, const Held& block) {
+  for (std::size_t i = 0; i < block.size; ++i) {
+    if (block.ptr[i] != block.size % 251) fail("a block's bytes were overwritten while it was alive");
+  }
+  memory.free(block.ptr, block.size);
+}
+
+// The loop's step as it was found, which may begin anywhere in the loop; null where the log is something else.
+PlanPtr plan_of(const StepOutcome& outcome, std::uint64_t tag) {
+  auto plan = std::make_shared<Plan>();
+  for (const Event& event : outcome.log) {
+    if (event.kind == stowplan::profiler::EventKind::allocate) plan->requested.push_back(event.size);
+  }
+  if (plan->requested.size() != kRequests) return nullptr;
+  std::vector<std::vector<RequestNumber>> due(kRequests + 1);
+  for (RequestNumber j = 0; j < kRequests; ++j) {
+    if (plan->requested[j] > kUnit || plan->requested[j] <= kUnit - kRequests) return nullptr;
+    plan->stream.push_back(0);
+    plan->capacity.push_back(kUnit);
+    plan->offset.push_back(kUnit * ((kUnit - plan->requested[j]) % (kLifetime + 1)));
+    due[(j + kLifetime) % kRequests].push_back(j);
+  }
+  for (const auto& numbers : due) {
+    plan->due_begin.push_back(static_cast<std::uint32_t>(plan->due.size()));
+    plan->due.insert(plan->due.end(), numbers.begin(), numbers.end());
+  }
+  plan->due_begin.push_back(static_cast<std::uint32_t>(plan->due.size()));
+  plan->arena_bytes = kUnit * (kLifetime + 1);
+  plan->tag = tag;
+  plan->derive();
+  return plan;
+}
+
+void collect(HostMemory& memory, LockedLanes& lanes) {
+  std::uint64_t tag = 0;
+  while (lanes.signal().wait()) {
+    for (const LaneOutcome& lane : lanes.take_outcomes()) {
+      const PlanPtr plan = plan_of(lane.outcome, ++tag);
+      if (plan == nullptr) continue;
+      if (!host_reserve(memory, lane.lane, plan->arena_bytes)) fail("no memory for an arena");
+      lanes.expect(lane.lane, plan, {}, tag % 2 == 0);
+    }
+  }
+}
+
+class Exchange {
+ public:
+  void put(const Held& block) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    blocks_.push_back(block);
+  }
+  bool take(Held& block) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (blocks_.empty()) return false;
+    block = blocks_.back();
+    blocks_.pop_back();
+    return true;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Held> blocks_;
+};
+
+void run_loop(HostMemory& memory, Exchange& exchange, int steps) {
+  std::mt19937 random(1);
+  std::deque<Held> alive;
+  for (int step = 0; step < steps; ++step) {
+    for (int i = 0; i < kRequests; ++i) {
+      if (alive.size() >= kLifetime) {
+        if (random() % 200 == 0) {
+          exchange.put(alive.front());
+        } else {
+          drop(memory, alive.front());
+        }
+        alive.pop_front();
+      }
+      if (step % 40 == 39 && i % 6 == 0) drop(memory, allocate(memory, 3000));
+      alive.push_back(allocate(memory, static_cast<std::size_t>(kUnit - i)));
+    }
+  }
+  for (const Held& block : alive) drop(memory, block);
+}
+
+void run_beside(HostMemory& memory, LockedLanes& lanes, Exchange& exchange, const std::atomic<bool>& running) {
+  for (unsigned round = 0; running; ++round) {
+    Held block{};
+    if (exchange.take(block)) drop(memory, block);
+    if (round % 64 == 0) {
+      if (round % 128 == 0) lanes.set_interrupted(true);
+      drop(memory, allocate(memory, 500));
+      lanes.set_interrupted(false);
+    }
+    std::this_thread::yield();
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int scale = argc > 1 ? std::atoi(argv[1]) : 1;
+  HostMemory memory({nullptr, up_malloc, up_calloc, up_realloc, up_free}, 64);
+  LockedLanes lanes(memory.lock(), memory.service());
+  lanes.find_steps();
+  Exchange exchange;
+  std::atomic<bool> running{true};
+  std::thread collector([&] { collect(memory, lanes); });
+  std::vector<std::thread> beside;
+  for (int i = 0; i < 2; ++i) beside.emplace_back([&] { run_beside(memory, lanes, exchange, running); });
+  run_loop(memory, exchange, 2000 * scale);
+  running = false;
+  for (std::thread& thread : beside) thread.join();
+  const int berth = lanes.enter();
+  if (berth < 0) fail("a marked step does not end the search");
+  lanes.leave(static_cast<BerthNumber>(berth));
+  lanes.signal().close();
+  collector.join();
+  for (Held block{}; exchange.take(block);) drop(memory, block);
+
+  const Counters counters = lanes.counters();
+  if (counters.live_bytes != 0 || counters.upstream_bytes != 0) fail("bytes are missing");
+  if (counters.requests[static_cast<std::size_t>(Reason::replayed)] == 0) fail("nothing was replayed");
+  if (counters.steps < 100) fail("hardly a step was found");
+  std::printf("auto_stress: %llu steps found, %llu requests replayed, no overlap, no byte lost\n",
+              static_cast<unsigned long long>(counters.steps), static_cast<unsigned long long>(counters.requests[0]));
+  return 0;
+}

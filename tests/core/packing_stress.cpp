@@ -1,0 +1,207 @@
+// The packing cores on small random problems, for sanitizer builds (make asan, make tsan).
+//
+// Blocks with gaps, windows, alignments and fixed offsets go through every solver; pieces that overlap in time and in
+// address are looked for pair by pair. Exact answers are compared with each other and with the heuristics' peaks, threads
+// of `search` run side by side, and a watcher stops some of the runs halfway.
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <numeric>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "best_fit.hpp"
+#include "exact.hpp"
+#include "first_conflict.hpp"
+#include "greedy.hpp"
+#include "large.hpp"
+#include "search.hpp"
+
+using namespace stowplan::packing;
+
+namespace {
+
+constexpr int kProblems = 60;
+
+struct Piece {
+  Tick start, end;
+  Bytes lower, upper;
+};
+
+// Columns, and the view of them that the solvers get.
+struct Columns {
+  std::vector<Bytes> size, alignment, fixed, lower, upper;
+  std::vector<Tick> start, end, piece_start, piece_end;
+  std::vector<std::int64_t> first_piece = {0};
+
+  void add(Bytes block_size, Bytes block_alignment, const std::vector<Piece>& pieces) {
+    size.push_back(block_size);
+    alignment.push_back(block_alignment);
+    fixed.push_back(kUnplaced);
+    start.push_back(pieces.front().start);
+    end.push_back(pieces.back().end);
+    for (const Piece& piece : pieces) {
+      piece_start.push_back(piece.start);
+      piece_end.push_back(piece.end);
+      lower.push_back(piece.lower);
+      upper.push_back(piece.upper);
+    }
+    first_piece.push_back(static_cast<std::int64_t>(piece_start.size()));
+  }
+
+  Problem view() const {
+    return {size.size(),  size.data(),        start.data(),       end.data(),       alignment.data(), fixed.data(),
+            first_piece.data(), piece_start.data(), piece_end.data(), lower.data(), upper.data()};
+  }
+};
+
+class Stress {
+ public:
+  explicit Stress(std::uint64_t seed) : seed_(seed), random_(seed) {}
+
+  void run(int n, Tick ticks, bool with_exact) {
+    make(n, ticks);
+    const Problem problem = columns_.view();
+    std::vector<std::int64_t> order(problem.n);
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random_);
+    std::vector<Bytes> offsets(problem.n);
+    best_fit(problem, order.data(), offsets.data());
+    check("best_fit", offsets);
+    greedy(problem, order.data(), offsets.data());
+    const Bytes heuristic = check("greedy", offsets);
+
+    Control control;
+    control.seed = seed_;
+    control.effort = 40 * n;
+    control.progress = [](void*, Bytes, double) {};
+    if (large(problem, control, offsets.data()) != check("large", offsets)) fail("large returns another peak");
+    control.effort = 2;
+    control.threads = 3;
+    if (search(problem, control, offsets.data()) != check("search", offsets)) fail("search returns another peak");
+    const Bytes searched = peak(offsets);
+    cancelled([&](const std::atomic<bool>* cancel) {
+      control.cancel = cancel;
+      control.effort = 0;
+      search(problem, control, offsets.data());
+      check("search, stopped", offsets);
+    });
+    if (with_exact) exactly(problem, std::min(heuristic, searched), offsets);
+  }
+
+ private:
+  Tick below(Tick n) { return static_cast<Tick>(random_() % static_cast<std::uint64_t>(n)); }
+
+  void make(int n, Tick ticks) {
+    columns_ = {};
+    for (int i = 0; i < n; ++i) {
+      const Bytes size = 1 + below(below(4) == 0 ? 40 : 8);
+      const Tick start = below(ticks), end = start + 1 + below(below(3) == 0 ? ticks : 6);
+      std::vector<Piece> pieces = {{start, end, 0, size}};
+      if (below(6) == 0 && end - start > 3) {
+        const Tick gap = start + 1 + below(end - start - 2);
+        pieces = {{start, gap, 0, size}, {gap + 1, end, 0, size}};
+        if (below(2) == 0) pieces.insert(pieces.begin() + 1, {gap, gap + 1, below(size), size});  // a window
+      }
+      columns_.add(size, below(5) == 0 ? Bytes{1} << below(4) : 1, pieces);
+    }
+    // Offsets that agree with each other: those of a placement.
+    const Problem problem = columns_.view();
+    std::vector<std::int64_t> order(problem.n);
+    std::iota(order.begin(), order.end(), 0);
+    std::vector<Bytes> offsets(problem.n);
+    best_fit(problem, order.data(), offsets.data());
+    for (int i = 0; i < n; ++i) {
+      if (below(12) == 0) columns_.fixed[i] = offsets[i];
+    }
+  }
+
+  void exactly(const Problem& problem, Bytes known, std::vector<Bytes>& offsets) {
+    ExactOptions options;
+    options.seed = seed_;
+    options.node_limit = 20'000;
+    const ExactResult least = solve_exact(problem, options);
+    if (!least.offsets.empty() && check("exact", least.offsets) != least.peak) fail("exact returns another peak");
+    if (least.lower_bound > known) fail("exact proves a bound above a placement");
+    if (least.status == Status::infeasible) fail("exact finds no placement at all");
+    if (least.status == Status::optimal) {
+      options.capacity = least.peak;
+      const ExactResult same = solve_exact(problem, options);
+      if (same.status == Status::infeasible) fail("exact denies its own optimum");
+      if (!same.offsets.empty() && check("exact, decided", same.offsets) > least.peak) fail("exact exceeds a capacity");
+      options.capacity = least.peak - 1;
+      if (!solve_exact(problem, options).offsets.empty()) fail("exact goes below its own optimum");
+      options.capacity = -1;
+    }
+    options.incumbent = offsets.data();
+    cancelled([&](const std::atomic<bool>* cancel) {
+      options.cancel = cancel;
+      const ExactResult improved = solve_exact(problem, options);
+      if (check("exact, stopped", improved.offsets) > peak(offsets)) fail("exact loses its incumbent");
+    });
+  }
+
+  // Runs work(flag) while another thread sets the flag a little later.
+  template <typename Work>
+  void cancelled(Work work) {
+    std::atomic<bool> cancel{false};
+    const auto patience = std::chrono::microseconds(below(3000));
+    std::thread watcher([&] {
+      std::this_thread::sleep_for(patience);
+      cancel = true;
+    });
+    work(&cancel);
+    watcher.join();
+  }
+
+  Bytes peak(const std::vector<Bytes>& offsets) const {
+    Bytes peak = 0;
+    for (std::size_t i = 0; i < offsets.size(); ++i) peak = std::max(peak, offsets[i] + columns_.size[i]);
+    return peak;
+  }
+
+  Bytes check(const char* solver, const std::vector<Bytes>& offsets) const {
+    const Problem p = columns_.view();
+    std::vector<Bytes> low, high;
+    for (std::size_t i = 0; i < p.n; ++i) {
+      if (offsets[i] < 0 || offsets[i] % p.alignment[i] != 0) fail(solver, "misplaces a block");
+      if (p.fixed[i] != kUnplaced && p.fixed[i] != offsets[i]) fail(solver, "moves a fixed block");
+      for (auto k = p.first_piece[i]; k < p.first_piece[i + 1]; ++k) {
+        low.push_back(offsets[i] + p.piece_lower[k]);
+        high.push_back(offsets[i] + p.piece_upper[k]);
+      }
+    }
+    const auto meet = [&](std::size_t a, std::size_t b) {
+      return p.piece_start[a] < p.piece_end[b] && p.piece_start[b] < p.piece_end[a] && low[a] < high[b] && low[b] < high[a];
+    };
+    for (std::size_t a = 0; a < low.size(); ++a) {
+      for (std::size_t b = 0; b < a; ++b) {
+        if (meet(a, b)) fail(solver, "lets two blocks overlap");
+      }
+    }
+    const auto [one, other] = first_conflict(low.size(), p.piece_start, p.piece_end, low.data(), high.data());
+    if (one < low.size() && other < low.size()) fail(solver, "is blamed for a conflict that there is not");
+    return peak(offsets);
+  }
+
+  [[noreturn]] void fail(const char* who, const char* what = "") const {
+    std::fprintf(stderr, "packing_stress: problem %llu: %s %s\n", static_cast<unsigned long long>(seed_), who, what);
+    std::exit(1);
+  }
+
+  std::uint64_t seed_;
+  std::mt19937_64 random_;
+  Columns columns_;
+};
+
+}  // namespace
+
+int main() {
+  for (int seed = 0; seed < kProblems; ++seed) Stress(seed).run(4 + seed % 20, 12 + seed % 30, true);
+  for (int seed = 0; seed < 4; ++seed) Stress(kProblems + seed).run(150 + 50 * seed, 200, false);
+  std::puts("packing_stress: every placement is valid");
+}

@@ -1,0 +1,44 @@
+"""The benchmark of threads runs and measures what it says; what it finds is not a test's business."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from experiments import threads
+
+
+def test_one_run_makes_the_table_and_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "THREADS", (1, 3))
+    monkeypatch.setattr(threads, "QUICK_ROUNDS", 1)
+    path = tmp_path / "rows.csv"
+    done = CliRunner().invoke(threads.main, ["--quick", "--csv", str(path)])
+    assert done.exit_code == 0, done.output
+    with open(path, newline="", encoding="utf-8") as file:
+        found = list(csv.DictReader(file))
+    numpy_rows = [row for row in found if row["part"] == "numpy.empty"]
+    assert [(row["threads"], row["contestant"]) for row in numpy_rows] == [
+        ("1", "NumPy"),
+        ("1", "NumpyPool"),
+        ("3", "NumPy"),
+        ("3", "NumpyPool"),
+    ]
+    assert all(float(row["requests_per_s"]) > 0 for row in found)
+    assert all(float(row["ratio"]) == 1 for row in found if row["contestant"] in ("NumPy", "cheapest"))
+
+
+def test_the_pool_s_threads_are_replayed() -> None:
+    from stowplan import NumpyPool
+
+    pool = NumpyPool()
+    team = threads.Team(
+        threads.Contestant(pool.serving, pool.step, threads.touch, pool.wait),
+        2,
+    )
+    before = pool.stats
+    team.turn(3)
+    team.dismiss()
+    assert pool.stats.replayed == before.replayed + 2 * 3 * len(threads.SIZES)

@@ -1,0 +1,202 @@
+"""CupyPool on several streams of a device, and its steps in CUDA graphs.
+
+The race is a real one: a kernel on a side stream sleeps before it reads a block that the program has dropped, while the
+main stream writes to the block that takes its place. With the ordering switched off the side stream reads the wrong
+bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from stowplan import CupyPool
+from stowplan.allocator.device_streams import DeviceStreams
+
+pytestmark = pytest.mark.gpu
+
+N = 1 << 18
+CYCLES = 100_000_000  # some 50 ms: far longer than the host takes to hand out the place again
+
+LATE_COPY = r"""
+extern "C" __global__ void late_copy(const float* from, float* to, int n, long long cycles) {
+  const long long began = clock64();
+  while (clock64() - began < cycles) {}
+  for (int i = threadIdx.x; i < n; i += blockDim.x) to[i] = from[i];
+}
+"""
+
+
+class Unordered(DeviceStreams):
+    """The ordering check, switched off: a stream that is to wait does not."""
+
+    def wait(self, stream: int, event: Any) -> None:
+        pass
+
+
+class UnorderedPool(CupyPool):
+    def _streams(self, device: int) -> DeviceStreams:
+        return Unordered(device)
+
+
+def run(pool: CupyPool, steps: int, work: Callable[[], Any]) -> None:
+    for _ in range(steps):
+        with pool.step():
+            work()
+        pool.wait()
+
+
+def raced(cupy: Any, pool: CupyPool) -> float:
+    """Return what a side stream reads of a block of ones, dropped while it was at it."""
+    main, side = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream(non_blocking=True)
+    late_copy = cupy.RawKernel(LATE_COPY, "late_copy")
+    result = cupy.zeros(N, cupy.float32)
+    cupy.cuda.Device().synchronize()
+    places: list[tuple[int, int]] = []
+
+    def work() -> None:
+        with main:
+            batch = cupy.full(N, 1, cupy.float32)
+            side.wait_event(main.record())
+            with side:
+                late_copy((1,), (1024,), (batch, result, N, CYCLES))
+            pool.record_stream(batch, side)
+            place = batch.data.ptr
+            del batch
+            other = cupy.full(N, 2, cupy.float32)
+            places.append((place, other.data.ptr))
+
+    cupy.cuda.set_allocator(pool.malloc)
+    run(pool, 6, work)
+    cupy.cuda.Device().synchronize()
+    pool.wait()
+    result.fill(0)
+    cupy.cuda.Device().synchronize()
+    before = pool.stats
+    run(pool, 1, work)
+    cupy.cuda.Device().synchronize()
+    assert pool.stats.reasons == before.reasons
+    assert places[-1][0] == places[-1][1] == places[-2][0]
+    return float(result.get().max())
+
+
+def test_a_place_is_handed_on_when_the_other_stream_is_done_with_it(cupy: Any) -> None:
+    assert raced(cupy, CupyPool()) == 1
+
+
+def test_with_the_ordering_switched_off_the_race_is_lost(cupy: Any) -> None:
+    assert raced(cupy, UnorderedPool()) == 2
+
+
+def test_upstream_s_memory_too_waits_for_other_streams(cupy: Any) -> None:
+    """In no step: the block is held, and CuPy's pool has it back later."""
+    pool = CupyPool()
+    main, side = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream(non_blocking=True)
+    late_copy = cupy.RawKernel(LATE_COPY, "late_copy")
+    result = cupy.zeros(N, cupy.float32)
+    cupy.cuda.Device().synchronize()
+    cupy.cuda.set_allocator(pool.malloc)
+    with main:
+        batch = cupy.full(N, 1, cupy.float32)
+        side.wait_event(main.record())
+        with side:
+            late_copy((1,), (1024,), (batch, result, N, CYCLES))
+        pool.record_stream(batch, side)
+        del batch
+        other = cupy.full(N, 2, cupy.float32)
+    cupy.cuda.Device().synchronize()
+    assert (float(result.get().max()), float(other.get().min())) == (1, 2)
+    del other
+    pool.free_all_blocks()
+    assert pool.total_bytes() == pool.used_bytes() == 0
+
+
+def test_a_step_on_two_streams_is_replayed_in_full(cupy: Any) -> None:
+    pool = CupyPool()
+    main, copy = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.set_allocator(pool.malloc)
+    results: list[float] = []
+
+    def work() -> None:
+        with copy:
+            batch = cupy.full(N, 3, cupy.float32)
+        main.wait_event(copy.record())
+        with main:
+            doubled = batch * 2
+            copy.wait_event(main.record())  # the batch's own stream waits for its last use: no word needed
+            del batch
+            results.append(float(doubled.max()))
+
+    run(pool, 6, work)
+    before = pool.stats
+    run(pool, 4, work)
+    assert results == [6] * 10
+    assert pool.stats.reasons == before.reasons
+    assert pool.stats.replayed > before.replayed
+    assert pool.stats.plans == 2
+
+
+def test_chainer_s_asynchronous_transfer_is_replayed_and_changes_no_value(cupy: Any) -> None:
+    import numpy as np
+
+    from stowplan.compat import enable_chainer
+    from stowplan.errors import MissingDependencyError
+
+    try:
+        enable_chainer()
+    except MissingDependencyError as error:
+        pytest.skip(str(error))
+    from chainer.dataset.convert import ConcatWithAsyncTransfer
+
+    batches = [[np.full(10_000, i + j, np.float32) for j in range(8)] for i in range(12)]
+    pool = CupyPool()
+    cupy.cuda.set_allocator(pool.malloc)
+    converter = ConcatWithAsyncTransfer()
+    found = []
+    for batch in batches:
+        with pool.step():
+            x = converter([(row,) for row in batch], device=0)[0]
+            found.append(float((x * 2).sum()))
+        pool.wait()
+    assert found == [float((np.stack(batch) * 2).sum()) for batch in batches]
+    assert pool.stats.replayed > 0
+
+
+# ------------------------------------------------------------------------------------------------------ CUDA graphs
+
+
+def test_a_replayed_step_is_captured_into_a_graph(cupy: Any) -> None:
+    import numpy as np
+
+    pool = CupyPool()
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.set_allocator(pool.malloc)
+    with stream:
+        x = cupy.arange(N, dtype=cupy.float32)
+        out = cupy.empty_like(x)
+
+        def work() -> None:
+            shifted = x * 2 + 1
+            cupy.multiply(shifted, shifted, out=out)
+
+        run(pool, 6, work)
+        stream.synchronize()
+        pool.wait()
+        before, taken = pool.stats, pool.total_bytes()
+        stream.begin_capture()
+        with pool.step():
+            work()
+        graph = stream.end_capture()
+        assert pool.stats.reasons == before.reasons
+        assert pool.stats.replayed > before.replayed
+        assert pool.total_bytes() == taken
+        for _ in range(3):
+            x += 1
+            graph.launch(stream)
+            host = x.get()
+            assert np.array_equal(out.get(), (host * 2 + 1) * (host * 2 + 1))
+        run(pool, 2, work)  # and the step runs on without the graph
+        assert pool.stats.reasons == before.reasons
+    stream.synchronize()

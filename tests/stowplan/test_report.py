@@ -1,0 +1,156 @@
+"""What the report shows, and what its file holds. How it answers stands in test_report_browser.py."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stowplan.allocator.plan import make_plan
+from stowplan.cli import main
+from stowplan.packing.pools import CupyPoolModel, replay, requests
+from stowplan.profiler import ESCAPED, Profile
+from stowplan.report.figures import AddressMap, alive_at, plan_map, pool_map, raster, top_sites
+
+needs_bokeh = pytest.mark.skipif(find_spec("bokeh") is None, reason="bokeh is not installed")
+
+PROFILE = Profile(
+    [1000, 700, 300, 5000],
+    [0, 2, 3, 5],
+    [4, 9, ESCAPED, 6],  # within the step, wrapped, escaped
+    period=8,
+    site=np.array([0, 1, -1, 0], dtype=np.int32),
+    sites=("train.py:7 step", "</script><img src=x onerror=alert(1)>"),
+)
+
+
+@st.composite
+def profiles(draw: st.DrawFn) -> Profile:
+    """Steps in which an event a tick allocates or frees; every second block may wrap."""
+    n = draw(st.integers(1, 8))
+    tick = np.array(draw(st.permutations(range(2 * n)))).reshape(n, 2)
+    wraps = np.array(draw(st.lists(st.booleans(), min_size=n, max_size=n)))
+    start = np.where(wraps, tick.max(axis=1), tick.min(axis=1))
+    end = np.where(wraps, tick.min(axis=1) + 2 * n, tick.max(axis=1))
+    order = np.argsort(start)
+    size = np.array(draw(st.lists(st.integers(1, 3000), min_size=n, max_size=n)))
+    return Profile(size, start[order], end[order], period=2 * n)
+
+
+@given(profiles())
+@settings(max_examples=60)
+def test_pieces_do_not_overlap_and_cover_every_lifetime(profile: Profile) -> None:
+    plan = make_plan(profile, alignment=512)
+    tall = plan.problem.size
+    for pieces in (plan_map(plan), pool_map(plan)):
+        alive = np.zeros((len(profile), profile.period), dtype=int)
+        for t in range(profile.period):
+            now = np.flatnonzero((pieces.start <= t) & (t < pieces.end))
+            alive[pieces.row[now], t] += 1
+            low = pieces.address[now]
+            order = np.argsort(low)
+            assert (low[order][1:] >= (low + tall[pieces.row[now]])[order][:-1]).all()
+        assert (pieces.address + tall[pieces.row] <= pieces.reserved).all()
+        for t in range(profile.period):
+            assert (alive[:, t] == alive_at(profile, t)).all()
+
+
+@given(profiles())
+@settings(max_examples=60)
+def test_the_pool_reserves_what_the_model_says(profile: Profile) -> None:
+    plan = make_plan(profile, alignment=512)
+    assert pool_map(plan).reserved == replay(requests(plan.problem), CupyPoolModel()).reserved_peak
+
+
+@given(profiles())
+@settings(max_examples=60)
+def test_who_is_alive_adds_up_to_the_live_bytes(profile: Profile) -> None:
+    live = [int(profile.size[alive_at(profile, t)].sum()) for t in range(profile.period)]
+    assert live == profile.live_bytes().tolist()
+
+
+def test_top_sites() -> None:
+    plan = make_plan(PROFILE, alignment=512)
+    sites, rank = top_sites(plan, peak_tick=5)
+    told = [(site.name, site.at_peak, site.blocks, site.largest) for site in sites]
+    assert told == [("train.py:7 step", 5000, 2, 5000), (PROFILE.sites[1], 700, 1, 700)]
+    assert rank.tolist() == [0, 1, 0]
+
+
+def test_blocks_by_size_where_no_sites_are_known() -> None:
+    plan = make_plan(Profile([512, 1024, 512], [0, 1, 2], [3, 4, 5], period=6), alignment=512)
+    sites, rank = top_sites(plan, peak_tick=2)
+    assert [(site.name, site.at_peak) for site in sites] == [
+        ("blocks of 1.0 KiB", 1024),
+        ("blocks of 512 B", 1024),
+    ]
+    assert rank.tolist() == [1, 0, 1]
+
+
+def test_the_image_shows_pieces_where_they_are() -> None:
+    pieces = AddressMap(*(np.array(a) for a in ([0, 1], [0, 6], [5, 10], [0, 5])), reserved=10)
+    image = raster(pieces, np.array([5, 5]), np.array([1, 2]), (10, 10), (4, 4))
+    assert image.tolist() == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 2, 2], [0, 0, 2, 2]]
+
+
+def report(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["report", *map(str, arguments)])
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    PROFILE.save(tmp_path / "step.profile")
+    return tmp_path / "step.profile"
+
+
+@needs_bokeh
+def test_the_page_asks_the_network_for_nothing_and_no_name_is_code(saved: Path, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    assert report(saved, "-o", page, "--title", "<b>&").exit_code == 0
+    text = page.read_text()
+    assert "<title>&lt;b&gt;&amp;</title>" in text
+    assert "<img src=x" not in text
+    assert not re.findall(r"<(?:script|link|img)[^>]*(?:src|href)=\"(?!data:)", text)
+
+
+@needs_bokeh
+@pytest.mark.parametrize("profile", [Profile([], [], []), Profile([8], [0], [ESCAPED], period=1)])
+def test_a_profile_without_planned_blocks_has_a_report(tmp_path: Path, profile: Profile) -> None:
+    profile.save(tmp_path / "empty.profile")
+    assert report(tmp_path / "empty.profile", "-o", tmp_path / "report.html").exit_code == 0
+
+
+@pytest.mark.parametrize(("suffix", "head"), [(".png", b"\x89PNG"), (".svg", b"<?xml")])
+def test_a_picture_instead_of_a_page(saved: Path, tmp_path: Path, suffix: str, head: bytes) -> None:
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / f"plan{suffix}"
+    assert report(saved, "-o", picture).exit_code == 0
+    assert picture.read_bytes().startswith(head)
+
+
+def test_figures_for_programs(saved: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    output = tmp_path / "plan.svg"
+    figures = json.loads(report(saved, "-o", output, "--json", "--alignment", 64).output)
+    plan = make_plan(PROFILE, alignment=64)
+    assert figures == {
+        "output": str(output),
+        "blocks": 3,
+        "arena": plan.arena_bytes,
+        "lower_bound": plan.placement.lower_bound,
+    }
+
+
+def test_bad_input_writes_nothing(saved: Path, tmp_path: Path) -> None:
+    result = report(saved, "-o", tmp_path / "report.pdf")
+    assert (result.exit_code, "expected the suffix .html, .png or .svg" in result.output) == (2, True)
+    saved.write_bytes(b"PK")
+    assert report(saved, "-o", tmp_path / "report.html").exit_code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["step.profile"]

@@ -1,0 +1,265 @@
+"""The report in a real browser: headless Chromium, driven through Selenium.
+
+Skips where there is no Chromium, no driver or no Selenium. Frames per second are measured and printed, not judged: they
+depend on what else the machine does, and the processor time per frame beside them does not.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("bokeh", reason="bokeh is not installed")
+pytest.importorskip("selenium", reason="selenium is not installed")
+
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
+
+from stowplan.profiler import Profile
+from stowplan.report import save_report
+from stowplan.report.figures import alive_at
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+
+pytestmark = pytest.mark.skipif(
+    not (CHROMIUM and DRIVER),
+    reason="chromium and chromedriver are not installed (Debian: chromium chromium-driver)",
+)
+
+DEEP = """
+const found = [];
+const walk = (node) => {
+  if (node.shadowRoot) walk(node.shadowRoot);
+  for (const child of node.children || []) {
+    if (child.classList.contains("bk-Tooltip")) found.push((child.shadowRoot || child).textContent);
+    walk(child);
+  }
+};
+walk(document.body);
+return found.join(" ");
+"""  # text of all tooltips, which Bokeh keeps in shadow trees
+WHERE = """
+const figure = Bokeh.documents[0].roots()[arguments[0]].children[1];
+const view = Bokeh.index.find_one(figure);
+const box = view.canvas_view.el.getBoundingClientRect();
+return [box.x + view.frame.x_scale.compute(arguments[1]), box.y + view.frame.y_scale.compute(arguments[2])];
+"""  # where on the page a tick and an address of a map are
+PAN = """
+const done = arguments[0];
+const x = Bokeh.documents[0].get_model_by_name("clock");
+const span = x.bounds[1];
+const width = 0.3 * span;
+x.setv({ start: 0, end: width });
+setTimeout(() => {
+  let [frames, at, step] = [0, 0, width / 60];
+  const start = performance.now();
+  const frame = () => {
+    frames += 1;
+    if (at + step < 0 || at + step + width > span) step = -step;
+    at += step;
+    x.setv({ start: at, end: at + width });
+    if (performance.now() - start < 2000) requestAnimationFrame(frame);
+    else done([frames, performance.now() - start]);
+  };
+  requestAnimationFrame(frame);
+}, 500);
+"""
+RANGE = "const x = Bokeh.documents[0].get_model_by_name('clock'); return [x.start, x.end];"
+
+
+def step(n: int) -> Profile:
+    """A training step of n blocks: some live to their mirror in the backward pass, most die young."""
+    rng = np.random.default_rng(0)
+    mirrored = rng.random(n) < 0.15
+    young = np.exp(rng.uniform(0, 6, n)).astype(int)
+    start, end = np.zeros((2, n), dtype=np.int64)
+    due: list[tuple[int, int]] = []
+    tick = 0
+    for k in range(n + 1):
+        while due and (due[0][0] <= k or k == n):
+            end[heapq.heappop(due)[1]], tick = tick, tick + 1
+        if k < n:
+            start[k], tick = tick, tick + 1
+            heapq.heappush(due, (n - k if mirrored[k] and k < n // 2 else k + 1 + int(young[k]), k))
+    size = np.exp(rng.uniform(6, 15, n)).astype(np.int64)
+    site = rng.integers(0, 30, n).astype(np.int32)
+    sites = tuple(f"net/layer{k}.py:{k} <forward>" for k in range(30))
+    return Profile(size, start, end, period=tick, site=site, sites=sites)
+
+
+def opened(driver: Any, page: Path) -> None:
+    driver.get(page.as_uri())
+    ready = "return document.body.dataset.ready === 'yes'"
+    WebDriverWait(driver, 60).until(lambda browser: browser.execute_script(ready))
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Any]:
+    options = Options()
+    options.binary_location = str(CHROMIUM)
+    # As root, as in a container, Chromium runs without its sandbox only. Every host is unknown to it.
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1500,1100"):
+        options.add_argument(argument)
+    options.add_argument("--host-resolver-rules=MAP * ~NOTFOUND")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+    driver.set_page_load_timeout(100)
+    driver.set_script_timeout(60)
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def profile() -> Profile:
+    return step(300)
+
+
+@pytest.fixture(scope="module")
+def saved(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    save_report(path, profile, title="A step", solver="greedy_by_size")
+    return path
+
+
+@pytest.fixture
+def page(driver: Any, saved: Path) -> Any:
+    for log in ("browser", "performance"):  # what came before is gone once read
+        driver.get_log(log)
+    opened(driver, saved)
+    return driver
+
+
+def test_opens_without_network_and_without_errors(page: Any) -> None:
+    complaints = [entry for entry in page.get_log("browser") if entry["level"] != "INFO"]
+    assert complaints == []
+    events = [json.loads(entry["message"])["message"] for entry in page.get_log("performance")]
+    asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+    assert asked
+    assert [url[:60] for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+def test_the_peak_is_shown_first(page: Any, profile: Profile) -> None:
+    tick = int(profile.live_bytes().argmax())
+    alive = int(alive_at(profile, tick).sum())
+    assert page.find_element(By.ID, "moment").text.startswith(f"tick {tick:,}: {alive:,} blocks, ")
+
+
+def pointed(page: Any, at: list[float], *, click: bool = False) -> None:
+    actions = ActionChains(page)
+    actions.w3c_actions.pointer_action.move_to_location(int(at[0]) - 3, int(at[1]))
+    actions.w3c_actions.pointer_action.move_to_location(int(at[0]), int(at[1]))
+    if click:
+        actions.w3c_actions.pointer_action.click()
+    actions.perform()
+
+
+@pytest.mark.parametrize("map_number", [0, 1])
+def test_hover_tells_of_a_block(page: Any, profile: Profile, map_number: int) -> None:
+    name = ("plan", "pool")[map_number]
+    found = page.execute_script(
+        f"const d = Bokeh.documents[0].get_model_by_name('{name}_detail').data;"
+        "return ['left', 'right', 'bottom', 'top', 'number'].map((name) => d[name][0]);"
+    )
+    left, right, bottom, top, number = found
+    pointed(page, page.execute_script(WHERE, map_number, (left + right) / 2, (bottom + top) / 2))
+    WebDriverWait(page, 20).until(lambda browser: "site" in browser.execute_script(DEEP))
+    text = page.execute_script(DEEP)
+    assert f"block:{number}" in text.replace(" ", "").replace("\n", "")
+    assert profile.sites[profile.site[number]] in text
+
+
+def test_click_shows_who_is_alive(page: Any, profile: Profile) -> None:
+    moment = page.find_element(By.ID, "moment")
+    before = moment.text
+    middle = page.execute_script("return Bokeh.documents[0].get_model_by_name('address').end / 2")
+    pointed(page, page.execute_script(WHERE, 1, profile.period / 4, middle), click=True)
+    WebDriverWait(page, 20).until(lambda _: moment.text != before)
+    tick = int(page.find_element(By.ID, "tick").get_attribute("value"))
+    assert abs(tick - profile.period / 4) < 0.02 * profile.period
+    alive = np.flatnonzero(alive_at(profile, tick))
+    assert f"tick {tick:,}: {len(alive):,} blocks, " in moment.text
+    shown = [int(button.text) for button in page.find_elements(By.CSS_SELECTOR, "#alive td button")]
+    assert set(shown) == set(alive.tolist())
+    assert profile.size[shown].tolist() == sorted(profile.size[alive].tolist(), reverse=True)
+
+
+def test_everything_is_within_reach_of_the_keyboard(page: Any, profile: Profile) -> None:
+    body = page.find_element(By.TAG_NAME, "body")
+    for _ in range(20):
+        body.send_keys(Keys.TAB)
+        if page.switch_to.active_element.get_attribute("id") == "maps":
+            break
+    maps = page.switch_to.active_element
+    assert maps.get_attribute("id") == "maps"
+    assert page.execute_script(RANGE) == [0, profile.period]
+    maps.send_keys("+")
+    start, end = page.execute_script(RANGE)
+    assert end - start < profile.period
+    maps.send_keys(Keys.ARROW_RIGHT if start == 0 else Keys.ARROW_LEFT)
+    assert page.execute_script(RANGE) != [start, end]
+    maps.send_keys("0")
+    assert page.execute_script(RANGE) == [0, profile.period]
+    maps.send_keys(",")
+    tick = int(profile.live_bytes().argmax())
+    assert page.find_element(By.ID, "tick").get_attribute("value") == str(tick - 1)
+    maps.send_keys("p")
+    assert page.find_element(By.ID, "tick").get_attribute("value") == str(tick)
+    smallest = page.find_elements(By.CSS_SELECTOR, "#alive td button")[-1]
+    smallest.send_keys(Keys.ENTER)
+    low, high = page.execute_script(RANGE.replace("clock", "address"))
+    assert high - low == 5 * 512 * -(-profile.size[int(smallest.text)] // 512)
+
+
+def test_light_and_dark(page: Any) -> None:
+    def theme() -> str:
+        return page.execute_script("return document.documentElement.dataset.theme")
+
+    def paper() -> str:
+        return page.execute_script("return Bokeh.documents[0].roots()[0].children[1].background_fill_color")
+
+    def prefer(scheme: str) -> None:
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+
+    prefer("dark")
+    WebDriverWait(page, 10).until(lambda _: theme() == "dark")
+    dark = paper()
+    page.find_element(By.ID, "theme").click()
+    assert theme() == "light"
+    assert paper() != dark
+    prefer("light")
+
+
+def test_100000_blocks_pan(driver: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save_report(tmp_path / "large.html", step(100_000), title="100,000 blocks", solver="best_fit")
+    opened(driver, tmp_path / "large.html")
+    assert driver.execute_script("return Bokeh.documents[0].get_model_by_name('plan_image').visible")
+    driver.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def seconds() -> float:
+        metrics = driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+        return float(next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration"))
+
+    before = seconds()
+    frames, milliseconds = driver.execute_async_script(PAN)
+    spent = seconds() - before
+    with capsys.disabled():
+        size = (tmp_path / "large.html").stat().st_size / 1e6
+        print(
+            f"\nreport of 100,000 blocks: {size:.1f} MB; panning: {1000 * frames / milliseconds:.0f} frames a second, "
+            f"{1000 * spent / frames:.0f} ms of processor time a frame"
+        )
+    assert frames > 0

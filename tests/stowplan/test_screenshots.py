@@ -1,0 +1,32 @@
+"""The command that makes the pictures of README and docs, on a small profile."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from stowplan.profiler import Profile
+
+ROOT = Path(__file__).resolve().parents[2]
+MISSING = [name for name in ("bokeh", "selenium", "matplotlib") if find_spec(name) is None] + [
+    name for name in ("chromium", "chromedriver") if shutil.which(name) is None
+]
+
+
+@pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
+def test_all_pictures_are_made(tmp_path: Path) -> None:
+    Profile([4000, 8000], [0, 1], [3, 5], period=4).save(tmp_path / "step.profile")
+    command = [sys.executable, "-m", "tools.screenshots", tmp_path / "step.profile", "--to", tmp_path]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for name in ("report.png", "report-dark.png", "demo-plan.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    text = (tmp_path / "terminal.svg").read_text()
+    assert text.startswith("<svg")
+    assert "Memory&#160;of&#160;the&#160;step" in text
+    assert "url(" not in text.replace("url(#", "")

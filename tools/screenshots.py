@@ -1,0 +1,119 @@
+"""Make the pictures of README and docs: the report in light and dark, the plan, and what a terminal shows.
+
+    python -m tools.screenshots                  of a training step of GoogLeNet, recorded first (needs chainer)
+    python -m tools.screenshots step.profile     of that profile
+
+Written to docs/: report.png, report-dark.png, demo-plan.png, terminal.svg. Needs the extras report, plot and test,
+and Chromium with its driver.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+WINDOW = (1480, 1180)
+COMMANDS = (["show", "step.profile", "--top", "6"], ["report", "step.profile", "-o", "report.html"])
+COLUMNS = 84
+_WEB_FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)  # rich's; the pictures shall need no network
+
+
+def record(path: Path, batch: int = 2) -> None:
+    """Record a training step of GoogLeNet under NumPy's allocator."""
+    from stowplan.compat import enable_chainer
+
+    enable_chainer()
+    from stowplan import NumpyRecorder
+    from stowplan.demo.training import Task, train
+
+    recorder = NumpyRecorder()
+    with recorder:
+        train(Task("googlenet", batch, 4, 0), recorder.step)
+    recorder.profile().save(path)
+
+
+def stowplan(folder: Path, *arguments: str | os.PathLike[str]) -> str:
+    """Run a command in a folder as on a terminal in colour; return what it printed."""
+    environment = {**os.environ, "FORCE_COLOR": "1", "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"}
+    command = [sys.executable, "-m", "stowplan", *map(os.fspath, arguments)]
+    done = subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def photograph_page(page: Path, dark: bool, target: Path) -> None:
+    """Open a page in headless Chromium and save what is in the window as PNG."""
+    from PIL import Image
+    from selenium import webdriver
+    from selenium.webdriver.chrome.options import Options
+    from selenium.webdriver.chrome.service import Service
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    options = Options()
+    options.binary_location = shutil.which("chromium") or ""
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars"):
+        options.add_argument(argument)
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    try:
+        size = {"width": WINDOW[0], "height": WINDOW[1], "deviceScaleFactor": 1, "mobile": False}
+        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+        driver.get(page.as_uri())
+        ready = "return document.body.dataset.ready === 'yes'"
+        WebDriverWait(driver, 60).until(lambda browser: browser.execute_script(ready))
+        # Two frames later everything is painted.
+        driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+        picture = Image.open(io.BytesIO(driver.get_screenshot_as_png()))
+    finally:
+        driver.quit()
+    picture.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(target, optimize=True)
+
+
+def photograph_terminal(folder: Path, target: Path) -> None:
+    """Save what the commands print in a folder as SVG."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
+    for arguments in COMMANDS:
+        console.print(Text(f"$ stowplan {' '.join(arguments)}", style="bold green"))
+        console.print(Text.from_ansi(stowplan(folder, *arguments).strip()))
+        console.print()
+    svg = _WEB_FONT.sub("", console.export_svg(title="stowplan"))
+    target.write_text("\n".join(line.rstrip() for line in svg.splitlines()) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Make all pictures."""
+    parser = argparse.ArgumentParser(description="Make the pictures of README and docs.")
+    parser.add_argument("profile", type=Path, nargs="?", help="else a step of GoogLeNet is recorded")
+    parser.add_argument("--to", type=Path, default=DOCS, help="folder (default: docs)")
+    parser.add_argument("--title", default="One training step of GoogLeNet, batch 2")
+    options = parser.parse_args()
+    target = options.to.resolve()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if options.profile is None:
+            record(folder / "step.profile")
+        else:
+            shutil.copy(options.profile, folder / "step.profile")
+        page = folder / "page.html"
+        stowplan(folder, "report", "step.profile", "-o", page, "--title", options.title)
+        photograph_page(page, False, target / "report.png")
+        photograph_page(page, True, target / "report-dark.png")
+        stowplan(folder, "report", "step.profile", "-o", target / "demo-plan.png", "--title", options.title)
+        photograph_terminal(folder, target / "terminal.svg")
+    for picture in ("report.png", "report-dark.png", "demo-plan.png", "terminal.svg"):
+        print(f"{target / picture}: {(target / picture).stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()
