@@ -99,18 +99,30 @@ dist: $(VENV)/.development
 
 # --- the cores under sanitizers ----------------------------------------------------------------------------------------
 # Every tests/core/*_stress.cpp is a program of its own, linked with all cores; it fails by its exit status.
+# The cores are compiled once for each sanitizer: make -j2 helps.
 
 STRESS := $(patsubst tests/core/%.cpp,%,$(wildcard tests/core/*_stress.cpp))
-SANITIZED := $(CXX) -std=c++17 -O1 -g -Wall -Wextra -fno-omit-frame-pointer -pthread -DSTOWPLAN_DEBUG=1 \
+COMPILE := $(CXX) -std=c++17 -O1 -g -Wall -Wextra -fno-omit-frame-pointer -pthread -DSTOWPLAN_DEBUG=1 \
 	-Iprofiler/core -Ipacking/core -Iallocator/core
+ASAN := $(COMPILE) -fsanitize=address,undefined -fno-sanitize-recover=all
+TSAN := $(COMPILE) -fsanitize=thread
+EVERY_HEADER := $(HEADERS) $(wildcard tests/core/*.hpp)
 
-build/asan/%: tests/core/%.cpp $(CORES) $(HEADERS) $(wildcard tests/core/*.hpp)
-	@mkdir -p $(@D)
-	$(SANITIZED) -fsanitize=address,undefined -fno-sanitize-recover=all $< $(CORES) -o $@
+.SECONDARY:
 
-build/tsan/%: tests/core/%.cpp $(CORES) $(HEADERS) $(wildcard tests/core/*.hpp)
+build/asan/%.o: %.cpp $(EVERY_HEADER)
 	@mkdir -p $(@D)
-	$(SANITIZED) -fsanitize=thread $< $(CORES) -o $@
+	$(ASAN) -c $< -o $@
+
+build/tsan/%.o: %.cpp $(EVERY_HEADER)
+	@mkdir -p $(@D)
+	$(TSAN) -c $< -o $@
+
+build/asan/%_stress: build/asan/tests/core/%_stress.o $(CORES:%.cpp=build/asan/%.o)
+	$(ASAN) $^ -o $@
+
+build/tsan/%_stress: build/tsan/tests/core/%_stress.o $(CORES:%.cpp=build/tsan/%.o)
+	$(TSAN) $^ -o $@
 
 asan: $(STRESS:%=build/asan/%)
 tsan: $(STRESS:%=build/tsan/%)

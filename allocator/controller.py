@@ -307,6 +307,7 @@ class Controller:
         arena_bytes: int,
     ) -> Solved:
         """Make a plan, on the planner's thread."""
+        let_others_run()
         try:
             profile = self._profile(record.log, following)
             let_others_run()

@@ -1,9 +1,9 @@
-"""Three programs that know nothing of stowplan, profiled and run through the pool: ``python -m experiments.unannotated``.
+"""Three programs that know nothing of stowplan, profiled and run: ``python -m experiments.unannotated``.
 
 A Chainer training example, a solver of the wave equation and a scikit-image pipeline (`experiments/scripts`) run three
-times each: by themselves, under ``stowplan profile``, and under ``stowplan run``. Shown: the step that was found, the share of
-requests that the plan served once there was one, whether the program printed the same, and its minor page faults without
-and with the pool. Exit status 1 where a program printed something else.
+times each: by themselves, under ``stowplan profile``, and under ``stowplan run``. Shown: the step that was found, the
+share of requests that the plan served once there was one, whether the program printed the same, and its minor page
+faults without and with the pool. Exit status 1 where a program printed something else.
 """
 
 from __future__ import annotations

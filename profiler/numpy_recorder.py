@@ -13,7 +13,7 @@ from . import _recorder
 from .call_sites import call_sites
 from .profile import Profile
 from .recorder import Recorder
-from .steps import StepLog, profile_step
+from .steps import EVENT_DTYPE, StepLog, profile_step
 
 
 def default_handler() -> Any:
@@ -68,10 +68,12 @@ class NumpyRecorder(Recorder):
         self._outer = None
 
     def whole(self) -> Profile:
-        """Return all that was recorded since steps began to be looked for, as one step."""
-        events, _, site = self._host.end_step()
-        log = StepLog(events)
-        return self._with_sites(profile_step(log, StepLog(events[:0])), site)
+        """Return all that was recorded as one step; of marked steps the last."""
+        if self._auto_step:
+            events, _, self._site_before = self._host.end_step()
+            self._log = StepLog(events)
+        log = StepLog(np.empty(0, EVENT_DTYPE)) if self._log is None else self._log
+        return self._with_sites(profile_step(log, StepLog(log.events[:0])), self._site_before)
 
     def _look_for_profile(self) -> None:
         found = self._host.found() if self._auto_step else None

@@ -16,6 +16,7 @@ free that moves within its gap from step to step changes nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -45,12 +46,12 @@ class StepLog:
 
     events: npt.NDArray[np.void]
 
-    @property
+    @cached_property
     def requested(self) -> IntArray:
         """Bytes of each request, int64 (n,)."""
         return np.ascontiguousarray(self.events["size"][self.events["kind"] == ALLOCATE])
 
-    @property
+    @cached_property
     def streams(self) -> IntArray:
         """Stream of each request, int64 (n,)."""
         return np.ascontiguousarray(self.events["stream"][self.events["kind"] == ALLOCATE])

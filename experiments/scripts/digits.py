@@ -26,9 +26,9 @@ class MLP(chainer.Chain):
 def main(epochs):
     np.random.seed(0)
     data = np.random.default_rng(0)
-    images = data.random((2000, 784), dtype=np.float32)
+    images = data.random((500, 784), dtype=np.float32)
     digits = chainer.datasets.TupleDataset(images, data.integers(0, 10, len(images), dtype=np.int32))
-    model = L.Classifier(MLP(100, 10))
+    model = L.Classifier(MLP(3000, 10))
     optimizer = chainer.optimizers.Adam()
     optimizer.setup(model)
     iterator = chainer.iterators.SerialIterator(digits, 100)
@@ -42,4 +42,4 @@ def main(epochs):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 30)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 20)

@@ -21,11 +21,11 @@ def main(steps, n=300):
         change = speed * laplacian(now)
         following[1:-1, 1:-1] = 2 * now[1:-1, 1:-1] - before[1:-1, 1:-1] + change
         before, now = now, following
-        if number % 200 == 0:
+        if number % 500 == 0:
             energy = float(((now - before) ** 2).sum())
             print(f"{number:5d} {energy:.17g} {float(now.max()):.17g}")
     print(now.tobytes().count(b"\0"), float(now.sum()))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3000)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 6000)

@@ -30,7 +30,7 @@ from .run import prepare
 @click.option(
     "--small",
     type=click.IntRange(min=0),
-    default=512,
+    default=1033,
     show_default=True,
     help="Requests below this many bytes are left out.",
 )

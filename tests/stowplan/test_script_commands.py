@@ -1,0 +1,203 @@
+"""``stowplan profile`` and ``stowplan run``: programs that know nothing of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import stowplan
+from stowplan import NumpyPool, NumpyRecorder, Profile
+from stowplan.errors import ScriptError
+from stowplan.marks import steps_go_to
+from stowplan.script import Script
+
+LOOP = """
+import sys
+import numpy as np
+
+class Pond:
+    def __init__(self):
+        self.u = np.zeros((100, 100))
+
+    def step(self):
+        change = np.roll(self.u, 1, 0) - self.u
+        self.u = (self.u
+                  + 0.5 * change)
+
+def main(steps):
+    pond = Pond()
+    pond.u[3, 3] = 1
+    for _ in range(steps):
+        pond.step()
+    print(sys.argv[1:], __name__, pond.u.sum())
+
+main(200)
+"""
+
+
+def program(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "stowplan", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "pond.py"
+    path.write_text(LOOP)
+    return path
+
+
+def test_profile_finds_the_step_and_its_call_sites(script: Path) -> None:
+    done = program("profile", "pond.py", "--big", "-o", "x", folder=script.parent)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "['--big', '-o', 'x'] __main__ 1.0\n"
+    assert "the step that it repeats" in done.stderr
+    profile = Profile.load(script.parent / "pond.profile")
+    assert {site.rpartition("/")[2] for site in profile.sites} >= {"pond.py:10 step", "pond.py:12 step"}
+    assert {profile.sites[i].partition(":")[2] for i in profile.site} == {"10 step", "11 step", "12 step"}
+    assert set(profile.size.tolist()) == {80_000}
+
+
+@pytest.mark.parametrize("function", ["__main__:Pond.step", "__main__:main"])
+def test_a_step_function(script: Path, function: str) -> None:
+    done = program("profile", "--step-function", function, "--no-sites", "pond.py", folder=script.parent)
+    assert done.returncode == 0, done.stderr
+    profile = Profile.load(script.parent / "pond.profile")
+    assert profile.sites == ()
+    if function.endswith("main"):  # it is called once
+        assert "no step was repeated" in done.stderr
+        assert len(profile) > 200
+    else:
+        assert len(profile) == 4
+
+
+def test_run_serves_the_script_and_says_so(script: Path) -> None:
+    script.write_text(LOOP.replace("main(200)", "main(2000)\nsys.exit(3)"))
+    done = program("run", "--stats", "stats.json", "pond.py", "a", folder=script.parent)
+    assert done.returncode == 3
+    assert done.stdout.startswith("['a'] __main__ 1.0")
+    assert "served from the plan" in done.stderr
+    figures = json.loads((script.parent / "stats.json").read_text())
+    assert figures["exit_status"] == 3
+    assert figures["numpy"]["share"] > 0.5
+    assert figures["numpy"]["replayed"] > 1000
+
+
+def test_marked_steps_are_the_pool_s(script: Path) -> None:
+    done = program(
+        "run", "--step-function", "__main__:Pond.step", "--stats", "s.json", "pond.py", folder=script.parent
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((script.parent / "s.json").read_text())["numpy"]["steps"] >= 200
+
+
+def test_what_a_script_raises_is_shown_as_python_shows_it(tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text("import os\ndef f():\n    raise OSError('gone')\nf()\n")
+    done = program("run", "wrong.py", folder=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Traceback (most recent call last):\n  File")
+    assert 'wrong.py", line 4' in done.stderr.splitlines()[1]
+    assert "OSError: gone" in done.stderr
+    (tmp_path / "says.py").write_text("raise SystemExit('no data')")
+    done = program("run", "says.py", folder=tmp_path)
+    assert (done.returncode, "no data" in done.stderr) == (1, True)
+
+
+def test_bad_input_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "text.py").write_text("this is no Python")
+    (tmp_path / "empty.py").write_text("")
+    for arguments, message in (
+        (["run", "text.py"], "text.py: invalid syntax"),
+        (["run", "--step-function", "main", "empty.py"], "expected module:function"),
+        (["run", "--step-function", "__main__:main", "empty.py"], "there is no function main"),
+        (["run", "--step-function", "json:no.where", "empty.py"], "json:no.where cannot be had"),
+        (["profile", "none.py"], "none.py"),
+    ):
+        done = program(*arguments, folder=tmp_path)
+        assert done.returncode == 2, done.stderr
+        assert message in done.stderr
+
+
+def test_ctrl_c_keeps_what_was_seen(script: Path) -> None:
+    script.write_text(
+        LOOP.replace("main(200)", "main(400)\nprint('ready', flush=True)\nimport time\ntime.sleep(60)")
+    )
+    command = [sys.executable, "-m", "stowplan", "profile", "pond.py"]
+    with subprocess.Popen(
+        command, cwd=script.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stdout is not None
+        while "ready" not in run.stdout.readline():
+            assert run.poll() is None
+        time.sleep(0.2)
+        os.kill(run.pid, signal.SIGINT)
+        _, errors = run.communicate(timeout=60)
+    assert run.returncode == 130, errors
+    assert len(Profile.load(script.parent / "pond.profile")) == 4
+
+
+# ------------------------------------------------------------------------------------------------------------ pieces
+
+
+def test_marks_are_nothing_where_nobody_looks() -> None:
+    with stowplan.step("a"), stowplan.step():
+        pass
+
+    @stowplan.step()
+    def one() -> int:
+        return 1
+
+    assert one() + one() == 2
+
+
+def test_marks_go_to_whoever_looks() -> None:
+    pool, recorder = NumpyPool(warmup=0), NumpyRecorder(small=512)
+    with pool, steps_go_to(pool.step):
+        for _ in range(5):
+            with stowplan.step("key"):
+                np.ones(1000)
+            pool.wait()
+    assert pool.stats.replayed
+    with recorder, steps_go_to(lambda key: recorder.step()):
+        for _ in range(2):
+            with stowplan.step():
+                np.ones(1000)
+    assert len(recorder.profile()) == 1
+    with stowplan.step():
+        np.ones(1000)
+    assert pool.stats.steps == 5
+
+
+def test_what_a_script_imports(tmp_path: Path) -> None:
+    path = tmp_path / "imports.py"
+    path.write_text("import a.b, c\nfrom d.e import f\nfrom . import g\ndef h():\n    import i as j\n")
+    assert Script.read(str(path)).imports == {"a", "c", "d", "i"}
+    path.write_text("def f(")
+    with pytest.raises(ScriptError, match=r"imports\.py"):
+        Script.read(str(path))
+
+
+def test_call_sites_of_nobody_s_code() -> None:
+    recorder = NumpyRecorder(sites=True)
+    with recorder:
+        for _ in range(2):
+            with recorder.step():
+                exec(compile("import numpy; numpy.ones(50)", "<string>", "exec"))
+                np.ones(60)
+                own = np.ones(70)
+    profile = recorder.profile()
+    names = [profile.sites[i].rpartition("/")[2] for i in profile.site]
+    assert [name.split(":")[0] for name in names] == ["test_script_commands.py"] * len(profile)
+    assert len(set(names)) == 3
+    assert own.base is None
+    own.resize(1000, refcheck=False)  # through the handler of a recorder that is gone
+    del recorder
+    own.resize(3000, refcheck=False)
