@@ -36,8 +36,28 @@ cdef extern from "plan.hpp" namespace "stowplan::allocator" nogil:
         int64_t arena_bytes
         uint64_t tag
         void derive() except +
+        void merge(vector[int64_t], const vector[uint8_t]&) except +
 
     ctypedef shared_ptr[const CPlan] PlanPtr
+
+
+cdef extern from "realign.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass AlignedPlan:
+        vector[int64_t] least
+        vector[int64_t] most
+        vector[int64_t] kind
+
+    cdef cppclass AlignedStep:
+        vector[int64_t] size
+        vector[int64_t] kind
+        vector[int64_t] vote
+
+    cdef cppclass Band:
+        vector[int64_t] first
+        vector[int64_t] last
+
+    vector[int64_t] c_realign "stowplan::allocator::realign" (
+        const AlignedPlan&, const AlignedStep&, const Band&) except +
 
 
 cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
@@ -262,6 +282,43 @@ cdef class CorePlan:
         plan.arena_bytes = arena_bytes
         plan.tag = tag
         plan.derive()
+
+    def merge(self, least, landmark):
+        """Make it a merged plan: the smallest sizes, int64 (n,), and which blocks are landmarks, bool (n,)."""
+        if not len(least) == len(landmark) == self.plan.get().requested.size():
+            raise ValueError("the columns of a plan disagree in length")
+        cdef vector[int64_t] smallest
+        cdef vector[uint8_t] marks = landmark
+        _copy_column(smallest, least)
+        self.plan.get().merge(smallest, marks)
+
+
+def realign(least, most, kind, size, step_kind, vote, first, last):
+    """Return each request's number in a plan, int64 (m,), -1 for none; see allocator/core/realign.hpp.
+
+    All columns are int64: `least`, `most`, `kind` (n,) of the plan, `size`, `step_kind`, `vote` (m,) of the step, and the
+    band `first`, `last` (n + 1,).
+    """
+    n, m = len(kind), len(size)
+    if not (len(least) == len(most) == n and len(step_kind) == len(vote) == m and len(first) == len(last) == n + 1):
+        raise ValueError("the columns disagree in length")
+    if first[0] != 0 or last[n] != m or (np.diff(first) < 0).any() or (np.diff(last) < 0).any() or (first[1:] > last[:n]).any():
+        raise ValueError("this is no band from one corner to the other")
+    cdef AlignedPlan plan
+    cdef AlignedStep step
+    cdef Band band
+    cdef vector[int64_t] number
+    _copy_column(plan.least, least)
+    _copy_column(plan.most, most)
+    _copy_column(plan.kind, kind)
+    _copy_column(step.size, size)
+    _copy_column(step.kind, step_kind)
+    _copy_column(step.vote, vote)
+    _copy_column(band.first, first)
+    _copy_column(band.last, last)
+    with nogil:
+        number = c_realign(plan, step, band)
+    return np.array(number, dtype=np.int64)
 
 
 cdef class PlanSet:

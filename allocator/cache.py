@@ -33,6 +33,8 @@ class Entry:
         Tag of the plan that was followed after it, the last time.
     revisions
         How often it was succeeded in a row without having been replayed in full.
+    proven
+        Whether it was ever replayed in full.
     """
 
     key: Hashable
@@ -42,6 +44,7 @@ class Entry:
     used: int = 0
     successor: int = 0
     revisions: int = 0
+    proven: bool = False
 
 
 class PlanCache:
@@ -113,6 +116,12 @@ class PlanCache:
         self._sets.pop(entry.key, None)
         self._clock += 1
         entry.used = self._clock
+
+    def drop_unproven(self, merged: Entry) -> None:
+        """Throw out the variants of a merged plan's key that no step was replayed from in full: it stands for them."""
+        for entry in self.variants(merged.key):
+            if entry is not merged and not entry.proven:
+                self._remove(entry)
 
     def follow(self, entry: Entry) -> None:
         """Note that a step has followed this plan: it is the most recently used, and the last one's successor."""

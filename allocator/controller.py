@@ -20,8 +20,9 @@ A new record becomes, by its structure (what is asked for and freed, in which or
 - another structure: one more variant of its key.
 
 A program that never repeats would bring a new plan with every step. So, as long as the last plans made were never
-replayed in full, a record has to be seen twice before it is planned; and a plan that is succeeded again and again is
-given twice as many steps each time.
+replayed in full, a record has to be seen twice before it is planned; until then it is *merged* with the plan that it
+departed from (realign.py), one record at a time and as far as the memory is worth it. A plan that is succeeded again
+and again is given twice as many steps each time, a merged one every `PATIENCE` times.
 
 Nothing here raises because of what the program did: a plan is an optimization.
 """
@@ -32,8 +33,8 @@ import contextvars
 import threading
 from collections import deque
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -47,12 +48,19 @@ from .cache import Entry, PlanCache
 from .neighbours import settle
 from .plan import Plan, largest, make_plan, same_structure
 from .planner import Planner, let_others_run
+from .realign import merge
 
 UNPROVEN = 2
 """Plans that may be made without having been replayed in full, before a record has to be seen twice."""
 
 LONGEST_BACK_OFF = 10
 """A plan that fails again and again may be succeeded every 2**10 steps."""
+
+PATIENCE = 16
+"""Times that a merged plan is succeeded before it is given more steps: it learns from each."""
+
+WORTH = 1.04
+"""Bytes reserved for each byte ever alive, up to which a merged plan may go."""
 
 REMEMBERED = 64
 """Steps whose request sequence is remembered, to see that a record comes again."""
@@ -85,6 +93,9 @@ class Backend(Protocol):
 
     def arena_bytes(self, lane: int) -> int:
         """Return the size of a lane's arena."""
+
+    def counters(self) -> dict[str, Any]:
+        """Return the counters of all lanes."""
 
 
 @dataclass(frozen=True)
@@ -239,6 +250,7 @@ class Controller:
             self._cache.follow(followed)
             if clean:
                 self._unproven = followed.revisions = 0
+                followed.proven = True
         usable = complete and not failed
         self._steps += 1
         record, self._record = self._record, None
@@ -258,14 +270,23 @@ class Controller:
 
     def _is_due(self, entry: Entry | None) -> bool:
         """Whether a plan that did not serve a step may be succeeded now."""
-        return entry is None or self._steps % (1 << min(entry.revisions, LONGEST_BACK_OFF)) == 0
+        if entry is None:
+            return True
+        patience = 1 if entry.plan.merged is None else PATIENCE
+        return self._steps % (1 << min(entry.revisions // patience, LONGEST_BACK_OFF)) == 0
 
     def _learn(self, record: Record, following: StepLog) -> None:
         """Have a plan made of a step, and of the one that followed it."""
         sequence = hash((record.key, record.log.requested.tobytes(), record.log.streams.tobytes()))
         repeated = sequence in self._seen or record.log.equals(following)
         self._seen.append(sequence)
-        if sequence in self._in_work or (self._unproven >= UNPROVEN and not repeated):
+        if sequence in self._in_work:
+            return
+        if self._unproven >= UNPROVEN and not repeated:
+            if record.departed_from is not None and not self._in_work:
+                self._in_work.add(sequence)
+                old = record.departed_from
+                self._planner.submit(lambda: self._merge(sequence, old, record, following))
             return
         neighbours = [entry.plan for entry in self._cache.entries()]
         arena_bytes = self._backend.arena_bytes(self.lane)
@@ -318,6 +339,24 @@ class Controller:
             log = following = following.twice()
         return profile_step(log, following)
 
+    def _merge(self, sequence: int, old: Entry, record: Record, following: StepLog) -> Solved:
+        """Make a plan for a record and for the steps that another plan stands for, on the planner's thread."""
+        try:
+            merged = merge(old.plan.profile, old.plan.merged, record.log, following)
+            if merged is None:
+                return Solved(sequence, old, old)
+            quick = "best_fit" if self._solver == "auto" else self._solver  # the next record will succeed it
+            plan = make_plan(merged[0], alignment=self._alignment, planner=quick)
+            let_others_run()
+            counters = self._backend.counters()
+            other_arenas = counters["arena_bytes"] - self._backend.arena_bytes(self.lane)
+            reserved = plan.arena_bytes + other_arenas + counters["upstream_bytes"]
+            if reserved > WORTH * counters["peak_live_bytes"]:
+                return Solved(sequence, old, old)
+            return Solved(sequence, self._cache.entry(record.key, replace(plan, merged=merged[1])), old)
+        except Exception:
+            return Solved(sequence)  # upstream, or the old plan, goes on serving
+
     def _take_up(self) -> None:
         """Put the plans that are ready into use."""
         for solved in self._planner.collect():
@@ -330,8 +369,11 @@ class Controller:
             if entry is old:
                 continue
             self._cache.add(entry, replaces=old)
+            if entry.plan.merged is not None:
+                self._cache.drop_unproven(entry)
             escaped = entry.plan.profile.escaped
-            self._overlaps = self._auto_step and bool(escaped.sum() > OVERLAPPING * len(escaped))
+            overlapping = entry.plan.merged is None and bool(escaped.sum() > OVERLAPPING * len(escaped))
+            self._overlaps = self._auto_step and overlapping
             self.latest = entry.plan
             self.plans += 1
             self.reoptimizations += old is not None

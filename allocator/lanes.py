@@ -336,9 +336,6 @@ class BerthBackend(Backend, Protocol):
     def settle(self) -> None:
         """Let go of blocks whose end was waiting for other streams, where these are done."""
 
-    def counters(self) -> dict[str, Any]:
-        """Return the counters of all lanes."""
-
     def situation(self) -> dict[str, Any]:
         """Return what fills the memory, as this thread sees it."""
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ..packing import Placement, Problem, Progress, pack
 from ..profiler import Profile
 from ._core import CorePlan
+from .realign import Merged
 
 IntArray = npt.NDArray[np.int64]
 
@@ -31,12 +32,15 @@ class Plan:
         These blocks as the packer saw them, sizes rounded up to the alignment.
     placement
         Their offsets. Checked: no two conflict.
+    merged
+        What is known of the steps that a merged plan stands for (realign.py); None for a plan of one step.
     """
 
     profile: Profile
     rows: IntArray
     problem: Problem
     placement: Placement
+    merged: Merged | None = None
 
     @property
     def arena_bytes(self) -> int:
@@ -62,7 +66,10 @@ class Plan:
         due_at = np.searchsorted(profile.start, freed_at)
         due = self.rows[np.argsort(due_at, kind="stable")]
         due_begin = np.searchsorted(np.sort(due_at), np.arange(n + 2)).astype(np.int64)
-        return CorePlan(offset, profile.size, capacity, profile.stream, due_begin, due, self.arena_bytes, tag)
+        core = CorePlan(offset, profile.size, capacity, profile.stream, due_begin, due, self.arena_bytes, tag)
+        if self.merged is not None:
+            core.merge(self.merged.least, self.merged.landmark)
+        return core
 
 
 def problem_of(profile: Profile, alignment: int) -> tuple[Problem, IntArray]:

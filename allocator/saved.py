@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterable
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from ..packing.placement import peak_of
 from ..profiler import Profile
 from ..profiler.profile import COLUMNS
 from .plan import Plan, problem_of
+from .realign import Merged
 
 _FORMAT = "plans"
 _VERSION = 2
@@ -61,6 +63,9 @@ def save_plans(path: str | os.PathLike[str], plans: Iterable[LanePlan], backend:
         columns[f"{i}.offsets"] = plan.placement.offsets
         for name in COLUMNS:
             columns[f"{i}.{name}"] = getattr(plan.profile, name)
+        if plan.merged is not None:
+            for field in fields(Merged):
+                columns[f"{i}.merged.{field.name}"] = getattr(plan.merged, field.name).astype(np.int64)
     header = {"backend": backend, "alignment": alignment, "plans": entries}
     write_archive(path, _FORMAT, _VERSION, header, columns)
 
@@ -91,12 +96,23 @@ def load_plans(path: str | os.PathLike[str], backend: str, alignment: int) -> li
             lane = int(entry["lane"])
             if not 0 <= lane < MOST_LANES:
                 raise ValueError(f"lane {lane}")
-            plans.append((lane, key, _validated(profile, own["offsets"], alignment, solver)))
+            plan = _validated(profile, own["offsets"], alignment, solver)
+            plans.append((lane, key, replace(plan, merged=_merged(own, len(profile)))))
     except (KeyError, TypeError, ValueError, IndexError, ConflictError, ProblemError) as error:
         if isinstance(error, FormatError):
             raise
         raise FormatError(path, f"plan {len(plans)} is not valid: {error}") from None
     return plans
+
+
+def _merged(columns: dict[str, npt.NDArray[Any]], n: int) -> Merged | None:
+    """Return what is known of the steps of a merged plan; it says where a step is, not what is safe."""
+    own = {f.name: columns[f"merged.{f.name}"] for f in fields(Merged) if f"merged.{f.name}" in columns}
+    if not own:
+        return None
+    if any(column.dtype != np.int64 or column.shape != (n,) for column in own.values()):
+        raise ValueError(f"the columns of a merged plan; expected ({n},) of int64")
+    return Merged(own["least"], own["landmark"] != 0, own["life"])
 
 
 def _validated(profile: Profile, offsets: npt.NDArray[Any], alignment: int, solver: str) -> Plan:

@@ -22,6 +22,9 @@ from rich.table import Table
 from stowplan import NumpyPool
 from stowplan.compat import enable_chainer
 
+SMALL = 512
+"""Bytes; smaller requests are not planned. With the default, what is planned of an iteration depends on its size."""
+
 
 def train(
     steps: int, batch: int, seed: int, pool: NumpyPool | None, marked: bool = True
@@ -65,7 +68,7 @@ def train(
 def main(steps: int, batch: int, seed: int, auto_step: bool) -> None:
     """Train with sentences of 3 to 50 words, and show what the pool made of it."""
     enable_chainer()
-    pool = NumpyPool(auto_step=auto_step)
+    pool = NumpyPool(small=SMALL, auto_step=auto_step)
     losses, seconds, _ = train(steps, batch, seed, None)
     pooled_losses, pooled_seconds, counts = train(steps, batch, seed, pool, marked=not auto_step)
     half, last = counts[steps // 2 - 1], counts[-1]

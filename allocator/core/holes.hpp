@@ -61,6 +61,21 @@ class Holes {
     return 0;
   }
 
+  // The highest address in one of the `tries` highest holes that take `size` bytes where `suits(range)` accepts it; or else
+  // in the highest of them; 0 where there is none.
+  template <class Suits>
+  std::uintptr_t highest(std::uintptr_t size, int tries, Suits&& suits) const {
+    std::uintptr_t any = 0;
+    for (auto at = by_address_.rbegin(); at != by_address_.rend() && tries > 0; ++at) {
+      if (at->second - at->first < size) continue;
+      --tries;
+      const Range r{at->second - size, at->second};
+      if (suits(r)) return r.begin;
+      if (any == 0) any = r.begin;
+    }
+    return any;
+  }
+
   std::size_t size() const { return by_address_.size(); }
 
  private:

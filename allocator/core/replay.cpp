@@ -27,13 +27,16 @@ Grant Replay::request(Bytes size, Stream stream) {
   block.lane = this;
   counters_.live_bytes += size;
   block.birth = recorder_.allocate(size, stream);
+  located_ = kNoRequest;
   Grant grant;
   if (plan_ == nullptr) {
     grant = invite(block, Reason::no_plan);
-  } else if (const RequestNumber k = align(size); k == kNoRequest) {
+  } else if (const RequestNumber k = align(size); block.located = located_, k == kNoRequest) {
     clean_ = false;
-    ++unknown_;
-    ++lost_in_a_row_;
+    if (located_ == kNoRequest) {
+      ++unknown_;
+      ++lost_in_a_row_;
+    }
     const bool stays = std::find(stayed_.begin(), stayed_.end(), size) != stayed_.end() && !given_up();
     grant = stays ? send_upstream(block, Reason::mismatch) : invite(block, Reason::mismatch);
   } else {
@@ -110,8 +113,15 @@ Grant Replay::invite(Block& block, Reason reason) {
   if (!holes_) find_holes();
   const Bytes capacity = (std::max<Bytes>(block.size, 1) + unit_ - 1) / unit_ * unit_;
   const bool anywhere = plan_ == nullptr || lost_in_a_row_ >= kLost || given_up();
-  const std::uintptr_t address = holes_->best_fit(static_cast<std::uintptr_t>(capacity), kHoleTries,
-                                                  [&](Range r) { return anywhere || !wanted_soon(r); });
+  const auto bytes = static_cast<std::uintptr_t>(capacity);
+  std::uintptr_t address = 0;
+  if (!anywhere && block.located != kNoRequest && plan_->lasting(block.located)) {
+    const RequestNumber end = plan_->end[block.located];
+    address = holes_->highest(bytes, kHoleTries, [&](Range r) { return !wanted(r, end); });
+  } else {
+    const RequestNumber soon = cursor_ + kHorizon;
+    address = holes_->best_fit(bytes, kHoleTries, [&](Range r) { return anywhere || !wanted(r, soon); });
+  }
   if (address == 0) return send_upstream(block, reason);
   block.address = address;
   block.capacity = capacity;
@@ -127,8 +137,9 @@ Grant Replay::invite(Block& block, Reason reason) {
   return {address, id, static_cast<std::uint8_t>(reason)};
 }
 
-bool Replay::wanted_soon(Range r) const {
-  const std::size_t end = std::min<std::size_t>(plan_->size(), cursor_ + kHorizon);
+// Whether the plan needs the range before request `until`.
+bool Replay::wanted(Range r, RequestNumber until) const {
+  const std::size_t end = std::min<std::size_t>(plan_->size(), until);
   const std::uintptr_t base = arenas_.back().base;
   for (std::size_t k = cursor_; k < end; ++k) {
     if (plan_->offset[k] == kUnplanned) continue;
@@ -165,11 +176,19 @@ inline bool Replay::displace(BlockId id, Block& block) {
   return false;
 }
 
+// The program is rid of a block.
+inline void Replay::note_free(const Block& block) {
+  recorder_.free(block.birth, block.size);
+  counters_.live_bytes -= block.size;
+  if (plan_ != nullptr && plan_->merged() && recorder_.is_current(block.birth)) {
+    tracker_.freed(*plan_, block.located, recorder_.requests() - block.birth.request);
+  }
+}
+
 bool Replay::release(BlockId id) {
   Block& block = blocks_[id];
   if (block.where == Where::late && recorder_.age(block.birth) > 1) note_stay(block.size);
-  recorder_.free(block.birth, block.size);
-  counters_.live_bytes -= block.size;
+  note_free(block);
   const bool upstream = displace(id, block);
   blocks_.erase(id);
   return upstream;
@@ -184,8 +203,7 @@ void Replay::note_stay(Bytes size) {
 
 void Replay::hold(BlockId id, bool may_wait) {
   Block& block = blocks_[id];
-  recorder_.free(block.birth, block.size);
-  counters_.live_bytes -= block.size;
+  note_free(block);
   if (block.where == Where::slot) make_late(id);
   block.held = true;
   if (may_wait && block.where == Where::late && in_current_arena(block)) held_.push_back(id);
@@ -210,6 +228,7 @@ void Replay::drop_awaited() {
 // The plan's request that this one is, or kNoRequest. Moves the cursor past it.
 RequestNumber Replay::align(Bytes size) {
   if (given_up()) return kNoRequest;
+  if (plan_->merged()) return track(size);
   if (!equals(cursor_, size)) {
     if (!exact_so_far_ || !follow_another(size)) return resynchronize(size);
   }
@@ -218,9 +237,27 @@ RequestNumber Replay::align(Bytes size) {
   return cursor_++;
 }
 
-// Whether another plan begins as this step did, and goes on with this request.
+// The same for a merged plan.
+RequestNumber Replay::track(Bytes size) {
+  located_ = tracker_.locate(*plan_, size);
+  if (located_ == kNoRequest) return kNoRequest;
+  if (located_ < cursor_) {
+    go_back_to(located_);
+  } else {
+    counters_.missing += located_ - cursor_;
+    skip_to(located_);
+  }
+  process_due(cursor_);
+  const RequestNumber k = cursor_++;
+  if (!fits(k, size)) return kNoRequest;
+  if (size < plan_->requested[k]) ++counters_.smaller;
+  return k;
+}
+
+// Whether another plan begins as this step did, and goes on with this request. A merged plan is followed from the start.
 bool Replay::goes_on(const Plan& other, Bytes size) const {
-  return cursor_ < other.size() && other.requested[cursor_] == size && other.prefix[cursor_] == plan_->prefix[cursor_];
+  return !other.merged() && cursor_ < other.size() && other.requested[cursor_] == size &&
+         other.prefix[cursor_] == plan_->prefix[cursor_];
 }
 
 // Follows such a plan from here, if there is one.
@@ -237,7 +274,7 @@ bool Replay::follow_another(Bytes size) {
 // At the end of the step: whether another plan is what this step was, from its first request to its last.
 bool Replay::follow_shorter() {
   for (const PlanPtr& other : others_) {
-    if (other->size() == cursor_ && other->prefix[cursor_] == plan_->prefix[cursor_]) {
+    if (!other->merged() && other->size() == cursor_ && other->prefix[cursor_] == plan_->prefix[cursor_]) {
       follow(other);
       return true;
     }
@@ -296,7 +333,16 @@ RequestNumber Replay::realign(Bytes size, Bytes previous, Alignment before) cons
 
 // Passes over requests that are not coming: what was due at them is due all the same.
 void Replay::skip_to(RequestNumber k) {
+  travelled_ += k - cursor_;
   for (; cursor_ < k; ++cursor_) process_due(cursor_);
+}
+
+// What was due between stays late; what sits in the slots between came after k, and the plan does not know of it at k.
+void Replay::go_back_to(RequestNumber k) {
+  travelled_ += cursor_ - k;
+  for (; cursor_ > k; --cursor_) {
+    if (const BlockId id = in_slot_[cursor_ - 1]; id != kNoBlock) make_late(id);
+  }
 }
 
 void Replay::process_due(RequestNumber k) {
@@ -325,10 +371,12 @@ void Replay::begin_step(PlanPtr plan, std::vector<PlanPtr> others) {
   unknown_ = 0;
   lost_in_a_row_ = 0;
   holes_.reset();
-  exact_so_far_ = true;
+  exact_so_far_ = plan_ == nullptr || !plan_->merged();
   cursor_ = 0;
+  travelled_ = 0;
+  tracker_.begin();
   alignment_ = Alignment::exact;
-  clean_ = plan_ != nullptr;
+  clean_ = plan_ != nullptr && !plan_->merged();
   recorder_.begin_step();
 }
 
@@ -351,7 +399,7 @@ StepOutcome Replay::end_step() {
 }
 
 void Replay::join(const PlanPtr& plan) {
-  if (!in_step() || plan_ != nullptr || plan->arena_bytes > arena().size) return;
+  if (!in_step() || plan_ != nullptr || plan->merged() || plan->arena_bytes > arena().size) return;
   if (!recorder_.has_requested(plan->requested)) return;
   follow(plan);
   cursor_ = recorder_.requests();

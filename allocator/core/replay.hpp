@@ -22,6 +22,10 @@
 //                    upstream, and the cursor is right where it is
 //   after lost       fits k + 1: as if it were equal, but tentatively
 //
+// A merged plan (plan.hpp) is followed in another way, as its steps depart from it all the time: tracker.hpp. There the
+// cursor may also move back. Blocks in the slots that it moves back over, which the plan does not know of then, join the
+// late set.
+//
 // Several plans. A step may be one of many (training, the short last batch, a length bucket). It begins with the plan
 // that it is expected to follow; where it departs from that plan, after requests that were all exact, and another plan
 // has the same beginning and goes on with this request, the step follows the other plan from there. Whatever lives in
@@ -30,20 +34,22 @@
 //
 // Guests. A request that the plan does not know (or has no room for) looks for a hole in the arena before it goes
 // upstream, so that memory is not reserved twice: best fit, in a hole that the plan will not need for the next kHorizon
-// requests; or, when kLost requests in a row were not recognised, in any. A guest stands in the late set, like everything
-// that the plan does not know to be there. One that stayed on for more than a step has shown what its size does: the next
-// of that size goes upstream; and so does a wrapped block whose place is taken, which would take another one's in the
-// next step, and so on for ever. When more than one request in kShare was not recognised (and more than kFew
-// were), the plan is given up for the rest of the step, and the whole arena serves as a best-fit pool: blocks placed by
-// a plan that does not fit only break it up.
+// requests (a long-lived one that a merged plan knows but has no room for: a high one that the plan will not need before
+// its end, so as to be out of the way of those that come and go); or, when kLost requests in a row were not recognised,
+// in any. A guest stands in the late set, like everything that the plan does not know to be there. One that stayed on for
+// more than a step has shown what its size does: the next of that size goes upstream; and so does a wrapped block whose
+// place is taken, which would take another one's in the next step, and so on for ever. When more than one request in
+// kShare was not recognised (and more than kFew were), the plan is given up for the rest of the step, and the whole arena
+// serves as a best-fit pool: blocks placed by a plan that does not fit only break it up.
 //
 // Streams. All requests are of one stream, and so is the arena (lanes.hpp sees to it). A block that other streams use as
 // well is *held* after its free: it stands in the late set until its owner knows that they are done with it, or until a
 // request is served in its place whose owner sees to it that the stream waits for them first. Whoever reserves an arena
 // sees to it that nobody uses its memory any more.
 //
-// The cursor never moves back within a step, so the due lists are walked once. A wrong guess costs requests served
-// upstream, never an overlap.
+// A wrong guess costs requests their planned address, never an overlap. The cursor does not move back, but in a merged
+// plan, and there it travels kTravel times the plan's length and the step's at the most: the due lists cost O(1) per
+// request, amortized.
 //
 // Not synchronized: the owner holds a lock.
 #pragma once
@@ -63,6 +69,7 @@
 #include "plan.hpp"
 #include "range_set.hpp"
 #include "step_recorder.hpp"
+#include "tracker.hpp"
 
 namespace stowplan::allocator {
 
@@ -124,6 +131,7 @@ struct Block {
   Stream stream = 0;
   profiler::Birth birth;
   RequestNumber slot = kNoRequest;
+  RequestNumber located = kNoRequest;  // in a merged plan: the request that it was taken for, wherever it is
   std::uint32_t arena = 0;
   Replay* lane = nullptr;  // that it came from
   Where where = Where::nowhere;
@@ -152,6 +160,7 @@ class Replay {
   static constexpr std::uint32_t kFew = 64;
   static constexpr std::uint32_t kShare = 4;
   static constexpr int kHoleTries = 8;
+  static constexpr std::uint64_t kTravel = 8;
   static constexpr std::size_t kStayed = 16;
 
   // `unit`: bytes to which guests are rounded up and aligned, relative to the arena. `lane`: its number among the lanes.
@@ -218,11 +227,15 @@ class Replay {
   Grant serve_planned(RequestNumber k, Block& block);
   Grant send_upstream(Block& block, Reason reason);
   Grant invite(Block& block, Reason reason);
-  bool given_up() const { return unknown_ > kFew && unknown_ * kShare > recorder_.requests(); }
-  bool wanted_soon(Range r) const;
+  bool given_up() const {
+    return (unknown_ > kFew && unknown_ * kShare > recorder_.requests()) ||
+           travelled_ > kTravel * (recorder_.requests() + in_slot_.size());
+  }
+  bool wanted(Range r, RequestNumber until) const;
   void find_holes();
   bool in_current_arena(const Block& block) const { return block.arena + 1 == arenas_.size(); }
   RequestNumber align(Bytes size);
+  RequestNumber track(Bytes size);
   bool goes_on(const Plan& other, Bytes size) const;
   bool follow_another(Bytes size);
   bool follow_shorter();
@@ -232,8 +245,10 @@ class Replay {
   bool equals(RequestNumber k, Bytes size) const { return k < plan_->size() && plan_->requested[k] == size; }
   bool fits(RequestNumber k, Bytes size) const { return k < plan_->size() && size <= plan_->capacity[k]; }
   void skip_to(RequestNumber k);
+  void go_back_to(RequestNumber k);
   void process_due(RequestNumber k);
   void make_late(BlockId id);
+  void note_free(const Block& block);
   bool take_held(Range r);
   bool displace(BlockId id, Block& block);
   void note_stay(Bytes size);
@@ -254,6 +269,9 @@ class Replay {
 
   const Bytes unit_;
   const LaneNumber lane_;
+  Tracker tracker_;
+  RequestNumber located_ = kNoRequest;  // where it saw the present request
+  std::uint64_t travelled_ = 0;         // requests that the cursor has passed over in this step, or gone back over
   RequestNumber cursor_ = 0;  // the request that the plan expects
   Alignment alignment_ = Alignment::exact;  // of the previous request
   Bytes previous_ = 0;                      // its size, where it was not exact

@@ -128,6 +128,7 @@ class StepRecorder {
   }
 
   bool in_step() const { return in_step_; }
+  bool is_current(Birth birth) const { return birth.step == step_; }
   Bytes live_bytes() const { return live_bytes_; }  // of all blocks born in steps
   bool truncated() const { return truncated_; }
   std::uint32_t requests() const { return next_request_; }

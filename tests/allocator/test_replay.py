@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -26,7 +27,7 @@ def core_plan(plan: list[PlannedRequest]) -> CorePlan:
         [i for i, p in enumerate(plan) if p.offset != UNPLANNED and p.due == k] for k in range(n + 1)
     ]
     column = lambda values: np.array(list(values), dtype=np.int64)  # noqa: E731
-    return CorePlan(
+    core = CorePlan(
         column(p.offset for p in plan),
         column(p.requested for p in plan),
         column(p.capacity for p in plan),
@@ -36,6 +37,9 @@ def core_plan(plan: list[PlannedRequest]) -> CorePlan:
         ARENA_BYTES,
         tag=1,
     )
+    if plan[0].least is not None:
+        core.merge(column(p.least for p in plan), np.array([p.landmark for p in plan]))
+    return core
 
 
 @st.composite
@@ -67,10 +71,15 @@ def plans(draw: st.DrawFn) -> list[PlannedRequest]:
         gaps=np.array(gaps, dtype=np.int64).reshape(-1, 3),
     )
     offsets = dict(zip(rows, pack(problem).offsets.tolist(), strict=True))
-    return [
+    plan = [
         PlannedRequest(requested[i], -(-requested[i] // 4) * 4, offsets.get(i, UNPLANNED), dues[i])
         for i in range(n)
     ]
+    if draw(st.booleans()):
+        for planned in plan:
+            planned.least = draw(st.integers(1, planned.requested))
+            planned.landmark = draw(st.booleans())
+    return plan
 
 
 class ReplayAgainstTwin(RuleBasedStateMachine):
@@ -236,6 +245,127 @@ def test_a_plan_with_columns_of_different_lengths_is_refused() -> None:
     column = np.zeros(2, dtype=np.int64)
     with pytest.raises(ValueError, match="disagree in length"):
         CorePlan(column, column, column[:1], column, np.zeros(4, dtype=np.int64), column[:0], 0, tag=1)
+
+
+# ---------------------------------------------------------------------------------------------------- merged plans
+
+
+def loops_plan(iterations: int, body: int) -> list[PlannedRequest]:
+    """A loop forth, whose blocks the same loop back frees, one iteration each; temporaries in both."""
+    sizes: list[int] = []
+    dues: list[int] = []
+    for i in range(iterations):
+        first = len(sizes)
+        sizes += [100, *[4 * (iterations - i)] * body]
+        dues += [2 * iterations * (body + 1) - first, *range(first + 3, first + 3 + body)]
+    for i in range(iterations):
+        first = len(sizes)
+        sizes += [50, *[4 * (i + 1)] * body]
+        dues += [first + 2, *range(first + 3, first + 3 + body)]
+    n = len(sizes)
+    dues = [min(due, n) for due in dues]
+    capacity = np.array([-(-size // 4) * 4 for size in sizes], dtype=np.int64)
+    start, end = 2 * np.arange(n) + 1, 2 * np.array(dues)
+    offsets = pack(Problem(capacity, start, np.maximum(end, start + 1))).offsets.tolist()
+    return [
+        PlannedRequest(size, int(c), offset, due, least=size if size in (50, 100) else 4, landmark=True)
+        for size, c, offset, due in zip(sizes, capacity, offsets, dues, strict=True)
+    ]
+
+
+def play(
+    core: Replay,
+    twin: ReplayTwin,
+    plan: list[PlannedRequest],
+    rng: np.random.Generator,
+    holds: bool,
+    thread: int,
+) -> Iterator[None]:
+    """A step of the plan's program with shorter loops, 30 sentences of which fewer and fewer go on.
+
+    Stops after each request, for other threads.
+    """
+    body, full = 5, len(plan) // 12
+    iterations = int(rng.integers(2, full + 1))
+    berth = core.enter(thread)
+    assert berth is not None
+    [lane] = core.lanes_of(berth)
+    arena = ARENA + (thread << 20)
+    core.reserve(arena, 1 << 20, lane)
+    core.begin_lane(lane, core_plan(plan))
+    twin.begin_step(plan, arena, 1 << 20)
+    live: list[int] = []
+    temporaries: list[int] = []
+    held: set[int] = set()
+
+    def ask(bytes_: int) -> int:
+        if rng.random() < 0.01:
+            bytes_ = int(rng.integers(1, 200))  # something else
+        address, block = core.request(bytes_, thread=thread)
+        twin.request(block, bytes_, address)
+        assert set(core.take_awaited(block)) == twin.awaited
+        held.difference_update(twin.awaited)
+        if held and rng.random() < 0.5:
+            let_go(min(held))
+        if address == 0:
+            core.adopt(block, UPSTREAM + (block << 20))
+        core.assert_invariants()
+        return block
+
+    def drop(block: int) -> None:
+        if holds and rng.random() < 0.1:
+            core.hold(block)
+            twin.hold(block, may_wait=True)
+            held.add(block)
+        else:
+            core.release(block)
+            twin.release(block)
+
+    def let_go(block: int) -> None:
+        core.let_go(block)
+        twin.let_go(block)
+        held.discard(block)
+
+    running = np.sort(rng.integers(1, 31, iterations))[::-1].tolist()
+    for i, n in enumerate(running + running[::-1]):
+        if i < iterations:
+            live.append(ask(100))
+        else:
+            temporaries.append(ask(50))
+        yield
+        for _ in range(body):
+            temporaries.append(ask(4 * n))
+            yield
+            while len(temporaries) > 1:
+                drop(temporaries.pop(0))
+        if i >= iterations and live:
+            drop(live.pop())
+    for block in live + temporaries:
+        drop(block)
+    for block in sorted(held):
+        let_go(block)
+    core.end_lane(lane)
+    core.leave(berth)
+    twin.end_step()
+
+
+@pytest.mark.parametrize("holds", [False, True])
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_merged_plan_is_followed_as_by_its_twin(seed: int, threads: int, holds: bool) -> None:
+    rng = np.random.default_rng(seed)
+    plan = loops_plan(30, 5)
+    core, twins = Replay(), [ReplayTwin() for _ in range(threads)]
+    for _ in range(4):
+        running = [play(core, twin, plan, rng, holds, thread) for thread, twin in enumerate(twins, 1)]
+        while running:
+            chosen = running[int(rng.integers(len(running)))]
+            if next(chosen, "ended") == "ended":
+                running.remove(chosen)
+    counted = core.counters()["requests"]
+    for reason in ("replayed", "mismatch", "late"):
+        assert counted[reason] == sum(twin.reasons.get(reason, 0) for twin in twins)
+    assert counted["replayed"] > sum(counted.values()) / 2
 
 
 # ------------------------------------------------------------------------------------------------ several plans

@@ -113,7 +113,7 @@ PlanPtr make_plan() {
   }
   plan->due_begin.push_back(static_cast<std::uint32_t>(plan->due.size()));
   plan->arena_bytes = 1024;
-  plan->hash_prefixes();
+  plan->derive();
   return plan;
 }
 

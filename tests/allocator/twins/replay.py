@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from .tracker import TrackerTwin
+
 WINDOW = 64
 HORIZON = 64
 LOST = 32
 FEW = 64
 SHARE = 4
+TRAVEL = 8
 UNIT = 1
 UNPLANNED = -1
 
@@ -24,6 +27,8 @@ class PlannedRequest:
     due: (
         int | None
     )  # request number before which the block is freed; <= its own number: in the following step
+    least: int | None = None  # the smallest size, in a merged plan
+    landmark: bool = False
 
 
 @dataclass
@@ -32,6 +37,8 @@ class Block:
     capacity: int
     step: int
     number: int | None  # the planned request that it was served for
+    request: int | None = None  # how many requests of its step came before it; None outside a step
+    located: int | None = None  # in a merged plan: the planned request that it was taken for
     held: bool = False  # free, but for other streams, which a request in its place may wait for
 
 
@@ -54,6 +61,9 @@ class ReplayTwin:
     interrupted: bool = False
     cursor: int = 0
     previous: tuple[str, int] | None = None  # ("tentative" or "lost", size)
+    tracker: TrackerTwin | None = None
+    located: int | None = None
+    travelled: int = 0
     awaited: set[int] = field(default_factory=set)  # held blocks that the last request took the place of
     reasons: dict[str, int] = field(default_factory=dict)
 
@@ -66,6 +76,8 @@ class ReplayTwin:
         self.interrupted = False
         self.step += 1
         self.in_step, self.cursor, self.previous = True, 0, None
+        self.tracker = TrackerTwin(plan) if plan[0].least is not None else None
+        self.travelled = 0
 
     def end_step(self) -> None:
         self.in_step = False
@@ -76,17 +88,18 @@ class ReplayTwin:
 
         Where a guest is placed is the core's own affair, as long as nobody is there and nobody will be soon.
         """
-        self.requests += self.in_step and not self.interrupted
+        recorded = self.in_step and not self.interrupted
+        request = self.requests if recorded else None
+        self.requests += recorded
+        self.located = None
         reason, address, number, capacity = self.decide(size)
-        self.unknown += reason == "mismatch"
+        not_recognised = reason == "mismatch" and self.located is None
+        self.unknown += not_recognised
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
-        self.lost = (
-            self.lost + 1
-            if reason == "mismatch"
-            else 0
-            if self.in_step and not self.interrupted
-            else self.lost
-        )
+        if not_recognised:
+            self.lost += 1
+        elif recorded and reason != "mismatch":
+            self.lost = 0
         if reason in ("mismatch", "late") and answer != 0:
             capacity = -(-max(size, 1) // UNIT) * UNIT
             assert (answer - self.arena) % UNIT == 0
@@ -94,7 +107,8 @@ class ReplayTwin:
             assert answer + capacity <= self.arena + self.arena_bytes
             for other in self.blocks.values():
                 assert not other.address or not overlap(answer, capacity, other.address, other.capacity)
-            if self.lost < LOST and not self.given_up():
+            lasting = self.located is not None and self.lasting(self.located)
+            if self.lost < LOST and not self.given_up() and not lasting:
                 for planned in self.plan[self.cursor : self.cursor + HORIZON]:
                     where = self.arena + planned.offset
                     assert planned.offset == UNPLANNED or not overlap(
@@ -110,12 +124,21 @@ class ReplayTwin:
         }
         for held in self.awaited:
             del self.blocks[held]
-        self.blocks[block] = Block(answer, capacity, self.step, number)
+        self.blocks[block] = Block(answer, capacity, self.step, number, request, self.located)
 
     def release(self, block: int) -> None:
-        del self.blocks[block]
+        self.note_free(self.blocks.pop(block))
+
+    def note_free(self, gone: Block) -> None:
+        if self.tracker and self.in_step and gone.step == self.step and gone.request is not None:
+            self.tracker.freed(gone.located, self.requests - gone.request)
+
+    def lasting(self, number: int) -> bool:
+        due = self.plan[number].due
+        return due is None or not number < due <= number + HORIZON or due == len(self.plan)
 
     def hold(self, block: int, may_wait: bool) -> None:
+        self.note_free(self.blocks[block])
         self.blocks[block].number = None
         self.blocks[block].held = may_wait and self.blocks[block].address != 0
 
@@ -154,11 +177,31 @@ class ReplayTwin:
         )
 
     def given_up(self) -> bool:
-        return self.unknown > FEW and self.unknown * SHARE > self.requests
+        return (self.unknown > FEW and self.unknown * SHARE > self.requests) or (
+            self.travelled > TRAVEL * (self.requests + len(self.plan))
+        )
+
+    def track(self, tracker: TrackerTwin, size: int) -> int | None:
+        """Follow a merged plan."""
+        self.located = at = tracker.locate(size)
+        if at is None:
+            return None
+        self.travelled += abs(at - self.cursor)
+        if at < self.cursor:
+            for block in self.blocks.values():
+                if block.number is None:
+                    continue
+                passed = block.step == self.step and block.number >= at
+                if passed or self.is_late(block, self.cursor - 1):
+                    block.number = None
+        self.cursor = at + 1
+        return at if size <= self.plan[at].capacity else None
 
     def align(self, size: int) -> int | None:
         if self.given_up():
             return None
+        if self.tracker is not None:
+            return self.track(self.tracker, size)
         plan, cursor = self.plan, self.cursor
 
         def equals(k: int) -> bool:

@@ -1,0 +1,169 @@
+"""Merging a plan with a step of another structure: the alignment against its twin, the merged plan, and a program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stowplan import NumpyPool
+from stowplan.allocator._core import realign
+from stowplan.allocator.realign import NEVER, merge
+from stowplan.profiler import StepLog
+from stowplan.profiler.steps import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS, profile_step
+
+from .twins.realign import PlannedRow, StepColumn
+from .twins.realign import realign as realign_twin
+
+SIZES = st.sampled_from([1, 3, 7])  # the logarithm of one more is exact
+
+
+def aligned(plan: list[PlannedRow], step: list[StepColumn]) -> list[int]:
+    column = lambda values: np.array(list(values), dtype=np.int64)  # noqa: E731
+    n, m = len(plan), len(step)
+    number = realign(
+        column(p.least for p in plan),
+        column(p.most for p in plan),
+        column(p.kind for p in plan),
+        column(s.size for s in step),
+        column(s.kind for s in step),
+        column(s.vote for s in step),
+        np.zeros(n + 1, dtype=np.int64),
+        np.full(n + 1, m, dtype=np.int64),
+    )
+    return [int(k) for k in number]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(SIZES, SIZES, st.integers(0, 2)), max_size=8),
+    st.lists(st.tuples(SIZES, st.integers(0, 2), st.integers(-1, 7)), max_size=8),
+)
+def test_the_alignment_is_its_twin_s(
+    planned: list[tuple[int, int, int]], asked: list[tuple[int, int, int]]
+) -> None:
+    plan = [PlannedRow(min(a, b), max(a, b), kind) for a, b, kind in planned]
+    step = [StepColumn(*column) for column in asked]
+    assert aligned(plan, step) == realign_twin(plan, step)
+
+
+def test_a_band_must_lead_from_corner_to_corner() -> None:
+    column = np.zeros(2, dtype=np.int64)
+    with pytest.raises(ValueError, match="no band"):
+        realign(column, column, column, column, column, column, np.zeros(3, np.int64), np.ones(3, np.int64))
+    with pytest.raises(ValueError, match="disagree"):
+        realign(
+            column, column, column[:1], column, column, column, np.zeros(3, np.int64), np.ones(3, np.int64)
+        )
+
+
+# ------------------------------------------------------------------------------------------------- the merged plan
+
+
+def loops(running: Sequence[int], body: int = 6) -> StepLog:
+    """A step: a loop forth that keeps a block of an iteration, and back, that frees it; a gradient of the step before.
+
+    `running` sentences take part in the iterations: sizes are proportional to them.
+    """
+    events: list[tuple[int, int, int]] = []
+    requests = 0
+    kept = []
+
+    def ask(size: int) -> int:
+        nonlocal requests
+        events.append((ALLOCATE, size, requests))
+        requests += 1
+        return requests - 1
+
+    def work(n: int) -> None:
+        for _ in range(body):
+            events.append((FREE, 0, ask(64 * n)))
+
+    for n in running:
+        kept.append(ask(5000))
+        work(n)
+    events.append((FREE_PREVIOUS, 0, len(running) * 2 * (body + 1) - body))
+    for n in reversed(running):
+        work(n)
+        events.append((FREE, 0, kept.pop()))
+        ask(100_000) if n == running[-1] and len(kept) == len(running) - 1 else None
+    log = np.zeros(len(events), dtype=EVENT_DTYPE)
+    log["kind"], log["size"], log["request"] = np.array(events, dtype=np.int64).T
+    return StepLog(log)
+
+
+def test_a_longer_and_a_larger_step_are_both_in_the_merged_plan() -> None:
+    longer, larger = loops([20] * 80), loops([30] * 40)
+    profile = profile_step(longer, larger)
+    result = merge(profile, None, larger, longer)
+    assert result is not None
+    merged, known = result
+    assert len(merged) == len(profile)
+    assert merged.size.max() == 100_000
+    small = merged.size < 5000
+    assert set(merged.size[small].tolist()) == {64 * 20, 64 * 30}
+    assert set(known.least[small].tolist()) == {64 * 20}
+    assert (merged.size[small] == 64 * 30).sum() == (larger.requested < 5000).sum()
+    assert set(known.life[~small].tolist()) >= {int(NEVER)}  # the gradient
+    assert merged.live_peak <= profile.live_peak + 2 * 64 * 30
+
+
+def test_what_the_plan_lacks_is_put_in() -> None:
+    shorter, longer = loops([20] * 40), loops([20] * 80)
+    result = merge(profile_step(shorter, longer), None, longer, shorter)
+    assert result is not None
+    assert len(result[0]) == len(longer.requested)
+    assert np.array_equal(result[0].size, longer.requested)
+    again = merge(*result, shorter, longer)
+    assert again is not None
+    assert np.array_equal(again[0].size, longer.requested)
+
+
+def test_steps_with_little_in_common_are_not_merged() -> None:
+    one, other = loops([20] * 40), loops([1] * 40, body=1)
+    assert merge(profile_step(one, other), None, other, one) is None
+
+
+def run_loops(running: Sequence[int]) -> None:
+    """Run such a step; and an update of parameters in the end, which is always the same."""
+    kept = []
+    for i, n in enumerate(running):
+        kept.append(np.full(20_000, i, dtype=np.int32))
+        for _ in range(6):
+            np.ones(512 * n) + 1
+    for n in reversed(running):
+        block = kept.pop()
+        assert (block == len(kept)).all()
+        for _ in range(6):
+            np.ones(512 * n) + 1
+    for n in (3, 5, 7, 11, 13):
+        np.ones(1000 * n) + 1
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_program_that_never_repeats_is_replayed_from_a_merged_plan(tmp_path: Path, marked: bool) -> None:
+    pool = NumpyPool(warmup=0, auto_step=not marked)
+    rng = np.random.default_rng(0)
+    steps = 30
+    with pool:
+        for i in range(steps):
+            if i == steps // 2:
+                before = pool.stats
+            with pool.step() if marked else nullcontext():
+                run_loops(np.sort(rng.integers(1, 9, rng.integers(20, 40)))[::-1].tolist())
+            pool.wait()
+    after = pool.stats
+    replayed = after.replayed - before.replayed
+    assert after.reoptimizations > 0
+    share = 0.8 if marked else 0.6  # which steps found were merged is a matter of time
+    assert replayed > share * (replayed + after.guests - before.guests + after.upstream - before.upstream)
+    pool.save(tmp_path / "plans")
+    loaded = NumpyPool.load(tmp_path / "plans")
+    with loaded, loaded.step():
+        run_loops(sorted([*range(1, 9)] * 4, reverse=True))
+    assert loaded.stats.replayed > loaded.stats.guests + loaded.stats.upstream
