@@ -72,7 +72,7 @@ demo: $(VENV)/.demo
 	@$(BIN)/stowplan demo $(DEMO)
 
 test: $(VENV)/.development
-	$(BIN)/python -m pytest --cov --cov-report=term --cov-fail-under=90 $(TEST)
+	$(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term --cov-fail-under=90 $(TEST)
 
 experiments: $(VENV)/.experiments
 	@for figure in memory heuristic growth time; do \
