@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stowplan import CupyPool
+
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed; expected: pip install 'stowplan[cupy]'")
 
 ALIGNMENT = 512
@@ -89,3 +91,26 @@ def fill(array: Any, byte: int) -> Any:
 def holds(array: Any, byte: int) -> bool:
     """Whether all bytes of a contiguous array are as `fill` left them."""
     return ctypes.string_at(address(array), array.nbytes) == bytes([byte]) * array.nbytes
+
+
+SIZES = (3000, 700, 1500, 900)
+
+
+def empty(size: int, byte: int = 1) -> Any:
+    return fill(cupy.empty(size, cupy.uint8), byte)
+
+
+def chain(sizes: tuple[int, ...] = SIZES) -> None:
+    """A step with two blocks alive at a time, each read before it goes."""
+    previous = empty(64, 99)
+    for byte, size in enumerate(sizes):
+        current = empty(size, byte)
+        assert holds(previous, byte - 1 if byte else 99)
+        previous = current
+
+
+def run(pool: CupyPool, steps: int, work: Callable[[], object] = chain, key: object = None) -> None:
+    for _ in range(steps):
+        with pool.step(key):
+            work()
+        pool.wait()  # so that plans are taken up where the tests say

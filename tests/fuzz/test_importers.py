@@ -38,7 +38,7 @@ def test_any_program_of_pickle_instructions_is_survived(program: list[str]) -> N
 @pytest.mark.parametrize("choice", [["--plain"], []])
 def test_the_command_runs(choice: list[str], tmp_path: Path) -> None:
     if not choice and find_spec("atheris") is None:
-        pytest.skip("atheris is not installed")
+        pytest.skip("atheris is not installed; expected: pip install 'stowplan[fuzz]'")
     program = Path(__file__).with_name("importers.py")
     done = subprocess.run(
         [sys.executable, program, "300", *choice], cwd=tmp_path, capture_output=True, text=True, check=False

@@ -1,0 +1,217 @@
+# What the bindings see of the C++ core; included by _core.pyx.
+
+cdef extern from "plan.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass CPlan "stowplan::allocator::Plan":
+        vector[int64_t] offset
+        vector[int64_t] requested
+        vector[int64_t] capacity
+        vector[uint32_t] due_begin
+        vector[int64_t] stream
+        vector[uint32_t] due
+        int64_t arena_bytes
+        uint64_t tag
+        void derive() except +
+        void merge(vector[int64_t], const vector[uint8_t]&) except +
+
+    ctypedef shared_ptr[const CPlan] PlanPtr
+
+
+cdef extern from "realign.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass AlignedPlan:
+        vector[int64_t] least
+        vector[int64_t] most
+        vector[int64_t] kind
+
+    cdef cppclass AlignedStep:
+        vector[int64_t] size
+        vector[int64_t] kind
+        vector[int64_t] vote
+
+    cdef cppclass Band:
+        vector[int64_t] first
+        vector[int64_t] last
+
+    vector[int64_t] c_realign "stowplan::allocator::realign" (
+        const AlignedPlan&, const AlignedStep&, const Band&) except +
+
+
+cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
+    const size_t kReasons
+
+    cdef cppclass Event:
+        pass
+
+    cdef enum class Reason(uint8_t):
+        no_plan
+
+    cdef cppclass Grant:
+        uintptr_t address
+        uint32_t id
+        uint8_t reason
+        cbool waits
+
+    cdef cppclass Counters:
+        uint64_t requests[9]
+        uint64_t smaller
+        uint64_t missing
+        uint64_t guests
+        uint64_t steps
+        int64_t live_bytes
+        int64_t peak_live_bytes
+        int64_t upstream_bytes
+        int64_t arena_bytes
+        int64_t peak_reserved_bytes
+
+    cdef cppclass StepOutcome:
+        vector[Event] log
+        cbool complete
+        cbool clean
+        uint64_t tag
+
+    cdef cppclass Range:
+        uintptr_t begin
+        uintptr_t end
+
+    cdef cppclass CReplay "stowplan::allocator::Replay":
+        void begin_step(PlanPtr, vector[PlanPtr]) except +
+        StepOutcome end_step() except +
+        void reserve(uintptr_t, int64_t) except +
+
+
+cdef extern from "diagnosis.hpp" namespace "stowplan::allocator" nogil:
+    cdef enum class Place(uint8_t):
+        upstream
+        planned
+        late
+        held
+
+    cdef cppclass LiveBlock:
+        int64_t size
+        int64_t stream
+        int64_t age
+        uint32_t request
+        uint16_t lane
+        uint32_t slot
+        uint64_t tag
+        Place place
+
+    cdef cppclass Largest:
+        size_t size()
+        const LiveBlock& at "operator[]" (size_t)
+
+    cdef cppclass Situation:
+        uint16_t berth
+        cbool in_step
+        uint64_t step
+        uint32_t requests
+        uint64_t planned_requests
+        int64_t live_bytes
+        int64_t upstream_bytes
+        int64_t arena_bytes
+        Largest largest
+
+    cdef cppclass Failure:
+        uint64_t number
+        LiveBlock asked
+        Situation found
+
+
+cdef extern from "lanes.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass optional_berth "std::optional<stowplan::allocator::BerthNumber>":
+        cbool has_value()
+        uint16_t value()
+
+    cdef cppclass CLanes "stowplan::allocator::Lanes":
+        CLanes(int64_t) except +
+        Grant request(int64_t, int64_t, uintptr_t) except +
+        void adopt(uint32_t, uintptr_t)
+        void cancel(uint32_t)
+        cbool release(uint32_t)
+        void hold(uint32_t, cbool) except +
+        cbool let_go(uint32_t) except +
+        const vector[uint32_t]& awaited(uint32_t)
+        void drop_awaited(uint32_t)
+        optional_berth enter(uintptr_t) except +
+        void leave(uint16_t)
+        const vector[uint16_t]& lanes_of(uint16_t)
+        cbool takes_over(uint16_t) except +
+        void welcome(uint16_t) except +
+        void set_interrupted(uintptr_t, cbool)
+        CReplay& lane(uint16_t)
+        const Counters& counters()
+        Situation situation(uintptr_t)
+        vector[uint32_t] live_blocks() except +
+        Range range_of(uint32_t)
+        void assert_invariants() except +
+
+
+cdef extern from "auto_lanes.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass AutoLanes:
+        pass
+
+    cdef cppclass LaneOutcome:
+        uint16_t lane
+        StepOutcome outcome
+
+    cdef cppclass Signal:
+        void close() except +
+        cbool wait() except +
+
+
+cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass LockedLanes:
+        LockedLanes(SpinLock&, AutoLanes&)
+        int enter() except +
+        int berth()
+        void leave(uint16_t)
+        vector[uint16_t] lanes_of(uint16_t) except +
+        uint16_t add_lane(uint16_t) except +
+        cbool takes_over(uint16_t) except +
+        void welcome(uint16_t) except +
+        void set_interrupted(cbool) except +
+        void find_steps() except +
+        void expect(uint16_t, PlanPtr, vector[PlanPtr], cbool) except +
+        vector[LaneOutcome] take_outcomes() except +
+        Signal& signal()
+        void begin_step(uint16_t, PlanPtr, vector[PlanPtr], cbool) except +
+        StepOutcome end_step(uint16_t) except +
+        void set_timestamps(uint16_t, cbool)
+        int64_t arena_size(uint16_t)
+        void reserve(uint16_t, uintptr_t, int64_t) except +
+        void retire_idle_arenas() except +
+        vector[uintptr_t] take_dead_arenas() except +
+        Counters counters()
+        Situation situation()
+        void note_failure(uint32_t)
+        Failure failure()
+        void reset_peaks()
+
+    cdef cppclass SpinLock "stowplan::profiler::SpinLock":
+        pass
+
+
+cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass HostMemory "stowplan::allocator::HostMemory":
+        SpinLock& lock()
+        AutoLanes& service()
+
+    cbool host_reserve(HostMemory&, uint16_t, int64_t) except +
+
+
+cdef extern from "device_pool.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass CDevicePool "stowplan::allocator::DevicePool":
+        Grant request(int64_t, int64_t) except +
+        void adopt(uint32_t, uintptr_t)
+        void release(uint32_t)
+        void hold(uint32_t, cbool) except +
+        void let_go(uint32_t)
+        vector[uint32_t] awaited(uint32_t) except +
+        void drop_awaited(uint32_t)
+        int64_t stream_of(uint32_t)
+        LockedLanes* lanes()
+
+
+cdef extern from "profiler/numpy_capsule.hpp" namespace "stowplan::profiler":
+    object make_handler_capsule "stowplan::profiler::make_handler_capsule<stowplan::allocator::HostLanes>" (
+        const char* name, object upstream, size_t small)
+    HostMemory* memory_of "stowplan::profiler::memory_of<stowplan::allocator::HostLanes>" (object capsule)

@@ -1,0 +1,170 @@
+"""CupyPool: upstream, the arena or the solver fails, or an argument is wrong."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stowplan import CupyPool
+from stowplan.errors import PoolError, StowplanError
+from stowplan.packing import registry, solvers
+
+from .cupy_host import SIZES, HostUpstream, chain, cupy, empty, holds, run
+
+
+def tolerant(failures: list[Exception]) -> None:
+    """A step that survives upstream's failures, and looks at what it has."""
+    kept: list[tuple[Any, int]] = []
+    for byte, size in enumerate(SIZES):
+        try:
+            kept.append((empty(size, byte), byte))
+        except MemoryError as error:
+            failures.append(error.with_traceback(None))  # its frames hold arrays
+        assert all(holds(a, b) for a, b in kept)
+        del kept[:-2]
+
+
+def requests_of_a_program() -> int:
+    upstream = HostUpstream()
+    pool = CupyPool(upstream, device=0)
+    with cupy.cuda.using_allocator(pool.malloc):
+        run(pool, 6, lambda: tolerant([]))
+    return len(upstream.sizes)
+
+
+@pytest.mark.parametrize("lasting", [False, True])
+def test_upstream_fails_at_every_single_request(lasting: bool) -> None:
+    n = requests_of_a_program()
+    assert n == 3 * len(SIZES) + 1  # warm-up, record, confirm; the arena
+    for failing in range(n):
+        upstream = HostUpstream()
+        pool = CupyPool(upstream, device=0)
+        upstream.errors = []
+        upstream.fails = lambda number, size, at=failing: number >= at if lasting else number == at
+        failures: list[Exception] = []
+        with cupy.cuda.using_allocator(pool.malloc):
+            run(pool, 6, lambda failures=failures: tolerant(failures))
+            assert bool(failures) == (lasting or failing < n - 1)  # no program hears of the arena's
+            assert all(any(error is own for own in upstream.errors) for error in failures)
+            upstream.errors = None
+            upstream.fails = lambda number, size: False
+            run(pool, 8)
+            before = pool.stats
+            run(pool, 1)
+        assert pool.stats.reasons == before.reasons
+        assert pool.stats.live_bytes == 0
+        assert upstream.live_bytes == pool.stats.arena_bytes
+
+
+def test_no_memory_for_the_arena(pool: CupyPool, upstream: HostUpstream) -> None:
+    upstream.fails = lambda number, size: size > max(SIZES)
+    upstream.errors = []
+    run(pool, 12)
+    assert pool.stats.replayed == 0
+    assert pool.stats.plans == 0
+    assert upstream.errors
+    upstream.fails = lambda number, size: False
+    run(pool, 8)
+    assert pool.stats.replayed > 0
+
+
+def test_a_retired_arena_goes_before_upstream_s_failure_is_the_program_s(upstream: HostUpstream) -> None:
+    pool = CupyPool(upstream, device=0)
+    capacity = 40_000
+    upstream.fails = lambda number, size: upstream.live_bytes + size > capacity
+    with cupy.cuda.using_allocator(pool.malloc):
+        run(pool, 5, lambda: chain((8000, 8000)))
+        with pool.step():
+            kept = empty(64, 3)  # in the first arena, 16,896 bytes
+        run(pool, 4, lambda: chain((9000, 9000)))
+        assert pool.plan().arena_bytes > pool.stats.lower_bound - 1
+        assert upstream.live_bytes > 20_000
+        del kept
+        assert holds(empty(20_000, 1), 1)
+    assert pool.stats.live_bytes == 0
+
+
+def test_an_upstream_that_answers_nonsense(upstream: HostUpstream) -> None:
+    pool = CupyPool(lambda size: upstream(size).ptr, device=0)
+    with pytest.raises(PoolError, match=r"upstream returned .*; expected a cupy.cuda.MemoryPointer"):
+        pool.malloc(10)
+    assert pool.stats.live_bytes == 0
+
+
+def _wrong(problem: Any, options: Any) -> Any:
+    return np.zeros(len(problem), dtype=np.int64)  # all at one place
+
+
+def _raising(problem: Any, options: Any) -> Any:
+    raise RuntimeError("no answer")
+
+
+def _misshapen(problem: Any, options: Any) -> Any:
+    return np.zeros(1, dtype=np.float32)
+
+
+@pytest.mark.parametrize("solver", [_wrong, _raising, _misshapen])
+def test_a_solver_that_fails(upstream: HostUpstream, monkeypatch: pytest.MonkeyPatch, solver: Any) -> None:
+    monkeypatch.setitem(registry._solvers, "under test", solver)
+    pool = CupyPool(upstream, device=0, planner="under test")
+    with cupy.cuda.using_allocator(pool.malloc):
+        run(pool, 10)
+        assert pool.stats.replayed == pool.stats.plans == pool.stats.arena_bytes == 0
+        monkeypatch.setitem(registry._solvers, "under test", solvers["best_fit"])
+        run(pool, 10)
+    assert pool.stats.replayed > 0
+
+
+def test_a_solver_that_takes_its_time(upstream: HostUpstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_answer = threading.Event()
+
+    def slow(problem: Any, options: Any) -> Any:
+        may_answer.wait(60)
+        return solvers["best_fit"](problem, options)
+
+    monkeypatch.setitem(registry._solvers, "slow", slow)
+    pool = CupyPool(upstream, device=0, planner="slow")
+    with cupy.cuda.using_allocator(pool.malloc):
+        for _ in range(10):
+            with pool.step():
+                chain()
+        assert not pool.wait(0.01)
+        assert pool.stats.replayed == 0
+        may_answer.set()
+        assert pool.wait()
+        run(pool, 3)
+    assert pool.stats.replayed == 3 * len(pool.profile())
+
+
+def test_bad_arguments_are_refused(upstream: HostUpstream) -> None:
+    for warmup in (-1, 1.5, "2", True):
+        with pytest.raises(PoolError, match="number of steps"):
+            CupyPool(upstream, device=0, warmup=warmup)  # type: ignore[arg-type]
+    with pytest.raises(PoolError, match="max_plans is 0"):
+        CupyPool(upstream, device=0, max_plans=0)
+    with pytest.raises(PoolError, match="sample is 'host'; expected 'device' or 'managed'"):
+        CupyPool(upstream, device=0, sample="host")
+    for device in (-1, "0", 1.0, False):
+        with pytest.raises(PoolError, match=r"device is .*; expected a device number"):
+            CupyPool(upstream, device=device)  # type: ignore[arg-type]
+    for bad in (5, "pool", object()):
+        with pytest.raises(PoolError, match=r"upstream is .*; expected an allocator"):
+            CupyPool(bad, device=0)
+    with pytest.raises(StowplanError, match="nobody"):
+        CupyPool(upstream, device=0, planner="nobody")
+    with pytest.raises(TypeError, match="warm_up"):
+        CupyPool(upstream, device=0, warm_up=3)  # type: ignore[call-arg]
+
+
+def test_sizes_that_are_none(pool: CupyPool) -> None:
+    run(pool, 4)
+    for size in (-1, 2**70):
+        with pytest.raises(OverflowError):
+            pool.malloc(size)
+    with pytest.raises(TypeError):
+        pool.malloc("12")
+    assert pool.stats.live_bytes == 0
+    run(pool, 2)
