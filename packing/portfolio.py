@@ -11,9 +11,10 @@ greedy, three        up to 2 million pairs alive together   each wins somewhere;
 ``search``           what is left of a time limit           improves what exact cannot close
 ===================  =====================================  ==========================================================
 
-Without a time limit every member has a fixed effort, chosen so that all together cost less than a second up to some
-ten thousand blocks; so the result depends on the problem, the seed and the threads alone. Independent parts of the
-problem are taken apart for ``exact`` and ``search``, and only those above the target are looked at.
+Without a time limit every member has a fixed effort, chosen so that all together cost about a second up to some
+ten thousand blocks, and at most some seconds where `outward` comes near the target but does not meet it; so the
+result depends on the problem, the seed and the threads alone. Independent parts of the problem are taken apart for
+``exact`` and ``search``, and only those above the target are looked at.
 """
 
 from __future__ import annotations
