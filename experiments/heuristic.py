@@ -73,7 +73,7 @@ def columns() -> list[report.Column]:
             for solver, title in SOLVERS.items()
         ),
         *(
-            column(f"{title}: above the bound", f"{solver}_above_bound", "{:.2%}".format)
+            column(f"{title}: above the bound", f"{solver}_above_bound", report.above)
             for solver, title in SOLVERS.items()
         ),
     ]

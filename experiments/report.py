@@ -31,6 +31,11 @@ class Column(NamedTuple):
     write: Callable[[Any], str] = str
 
 
+def above(share: float) -> str:
+    """Write how far something is above a bound: 0 where it meets it to the byte."""
+    return f"{share:.2%}" if share else "0"
+
+
 def mib(count: float) -> str:
     """Write bytes in MiB."""
     return f"{count / 2**20:,.1f}"

@@ -74,6 +74,18 @@ def alive_at(problem: Problem, tick: int | None) -> npt.NDArray[np.bool_]:
     return rows
 
 
+def outward(problem: Problem, tick: int, stack: IntArray, preferred: IntArray) -> IntArray:
+    """Sort rows outward from a tick in both directions of time.
+
+    First the blocks alive at the tick by rising ``stack``, (n,). Then all others: those most ``preferred``, (n,),
+    first, then by distance of the lifetime from the tick, then falling size, then row.
+    """
+    alive = alive_at(problem, tick)
+    distance = np.maximum(np.maximum(problem.start - tick, tick - problem.end + 1), 0)
+    keys = (-problem.size, distance, -preferred, np.where(alive, stack, 0), ~alive)
+    return np.lexsort(keys).astype(np.int64)
+
+
 def backwards(problem: Problem) -> Problem:
     """Return the same blocks with time reversed; a placement of one is a placement of the other."""
     gaps = problem.gaps.copy()

@@ -10,7 +10,16 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import ConflictError, InfeasibleError, ProblemError, UnsupportedConstraintError
-from . import best_fit_orders, exact, heuristics, large, mip, portfolio, search  # noqa: F401 (solvers register themselves)
+from . import (  # noqa: F401 (solvers register themselves)
+    best_fit_orders,
+    exact,
+    heuristics,
+    large,
+    mip,
+    outward,
+    portfolio,
+    search,
+)
 from .bounds import Bound, bound
 from .check import check_fast
 from .constraints import Reduction, reduce

@@ -11,9 +11,10 @@ greedy, three        up to 2 million pairs alive together   each wins somewhere;
 ``search``           what is left of a time limit           improves what exact cannot close
 ===================  =====================================  ==========================================================
 
-Without a time limit every member has a fixed effort, chosen so that all together cost less than a second up to some
-ten thousand blocks; so the result depends on the problem, the seed and the threads alone. Independent parts of the
-problem are taken apart for ``exact`` and ``search``, and only those above the target are looked at.
+Without a time limit every member has a fixed effort, chosen so that all together cost about a second up to some
+ten thousand blocks, and at most some seconds where `outward` comes near the target but does not meet it; so the
+result depends on the problem, the seed and the threads alone. Independent parts of the problem are taken apart for
+``exact`` and ``search``, and only those above the target are looked at.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ MOST_FOR_ORDERS = 50_000
 LEAST_FOR_LARGE = 2_000
 # Pairs of pieces alive together: about 0.1 s for each greedy solver, and 100 MB for `exact`.
 MOST_PAIRS = 2_000_000
+# About 0.4 s for each run of `outward`: one on problems that are not of its kind.
+MOST_FOR_OUTWARD = 40_000_000
 # Nodes times blocks: about half a second of `exact`.
 EXACT_WORK = 16_000_000
 # Of the time left after all this, what `exact` gets before `search`.
@@ -56,6 +59,8 @@ def steps(problem: Problem, options: Options) -> Iterator[tuple[str, Options]]:
         # Without gaps `large` is both faster and better.
         constructive.insert(len(constructive) if gaps else 0, "large")
     pairs = pairs_alive_together(problem)
+    if pairs <= MOST_FOR_OUTWARD:
+        constructive.insert(1, "outward")
     if pairs <= MOST_PAIRS:
         constructive += ["greedy_by_size", "greedy_by_breadth", "greedy_in_order"]
     for name in constructive:

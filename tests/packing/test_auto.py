@@ -49,7 +49,8 @@ def names(problem, **options):
 
 def test_what_is_tried_depends_on_the_problem_and_the_time():
     small = Problem([4] * 10, range(10), range(5, 15))
-    cheap = ["best_fit", "best_fit_orders", "greedy_by_size", "greedy_by_breadth", "greedy_in_order"]
+    greedy = ["greedy_by_size", "greedy_by_breadth", "greedy_in_order"]
+    cheap = ["best_fit", "best_fit_orders", "outward", *greedy]
     assert names(small) == [*cheap, "exact"]
     assert names(small, time_limit=0) == cheap
     assert names(small, time_limit=60) == [*cheap, "exact", "exact", "search"]
@@ -57,8 +58,10 @@ def test_what_is_tried_depends_on_the_problem_and_the_time():
     huge = Problem(np.ones(n), np.arange(n), np.arange(n) + 1)
     assert names(huge)[0] == "large"
     assert "best_fit_orders" not in names(huge)
-    assert names(training_step(0, 800))[:3] == ["best_fit", "best_fit_orders", "large"]
+    assert names(training_step(0, 800))[:4] == ["best_fit", "best_fit_orders", "outward", "large"]
     crowd = Problem(np.ones(2500), np.zeros(2500), np.full(2500, 9))
+    assert names(crowd) == ["best_fit", "large", "outward", "best_fit_orders"]
+    crowd = Problem(np.ones(9000), np.zeros(9000), np.full(9000, 9))
     assert names(crowd) == ["best_fit", "large", "best_fit_orders"]
     assert "exact" not in names(Problem([0], [0], [1]))
 
