@@ -135,4 +135,4 @@ asan tsan:
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info docs/_build .coverage coverage.xml .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	rm -f profiler/*.so packing/*.so allocator/*.so profiler/_*.cpp packing/_*.cpp allocator/_*.cpp demo-plan.png
+	rm -f profiler/*.so packing/*.so allocator/*.so demo-plan.png

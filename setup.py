@@ -58,6 +58,8 @@ setup(
             extension("allocator", "_core", glob("allocator/core/*.cpp")),
         ],
         language_level=3,
+        # What Cython writes depends on NumPy's declarations, and is kept apart for each version.
+        build_dir=f"build/cython/numpy-{numpy.__version__}",
         annotate=False,
     ),
 )

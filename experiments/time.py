@@ -5,9 +5,9 @@ the same step without it. On the host the others are NumPy's default handler, ov
 LD_PRELOAD, over jemalloc and mimalloc where these are installed (see `experiments.hot_path`); on a GPU CuPy's own
 pool, its asynchronous one and its pool over managed memory.
 
-Each contestant is a process of its own with the same network, and they take turns, a step each: other programs on the
-machine slow all of them down alike. Shown is the median over all rounds of pool / other in the same round, with the
-quartiles.
+For each of the others there is a process with one network, whose steps run in turns through the pool and without it
+(`experiments.turns`): other programs on the machine slow both down alike, and both find the same parameters at
+the same addresses. Shown is the median over all rounds of pool / other in the same round, with the quartiles.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,16 +24,16 @@ from typing import Any
 import numpy as np
 
 from . import report
-from .contestant import OURS, Task
 from .hot_path import LIBRARIES, find_library
 from .recordings import affordable, expected
 from .study import CannotRunError, Cell, Row, Study, command
+from .turns import OURS, Task
 
 HOST = ("NumPy", "jemalloc", "mimalloc")
 GPU = ("CuPy", "CuPy async", "CuPy managed")
 SMALLEST = 2
 """A batch size that every machine should have time for, beside the paper's."""
-ROUNDS, QUICK_ROUNDS = 15, 4
+LEAST_ROUNDS, MOST_ROUNDS, QUICK_ROUNDS = 5, 20, 5
 TURN = 0.3
 """Seconds."""
 
@@ -46,93 +44,68 @@ def measure(study: Study, cell: Cell) -> Row:
     Raises
     ------
     CannotRunError
-        The steps of all contestants take longer than the limit, or more memory than there is.
+        The steps take longer than the limit, or more memory than there is.
     """
-    rounds = QUICK_ROUNDS if study.quick else ROUNDS
-    contestants = contestants_of(cell.device)
-    steps = sum(warmup(name) + rounds for name in contestants)
-    # All contestants are in memory at once.
-    if not affordable(study, cell, steps, 0.8 / len(contestants)):
-        seconds, need = expected(study, cell)
-        raise CannotRunError(
-            f"left out: {steps} steps of about {seconds:.1f} s, {len(contestants)} times {need / 2**30:.1f} GiB"
-        )
-    with ExitStack() as stack:
-        runners = {
-            name: stack.enter_context(Runner(study, cell, name, library))
-            for name, library in contestants.items()
-        }
-        for name, runner in runners.items():
-            for _ in range(warmup(name)):
-                runner.step()
+    others = others_of(cell.device)
+    seconds, need = expected(study, cell)
+
+    def task(other: str, rounds: int) -> Task:
+        # Gradients live on into the next step; after an inference nothing does.
+        settling = 1 if cell.phase == "training" else 0
         # A turn of a short step is several steps: it should last longer than a time slice of the system.
-        repeat = max(1, round(TURN / expected(study, cell)[0]))
-        order, turns = list(runners), []
-        for _ in range(rounds):
-            turns.append({name: sum(runners[name].step() for _ in range(repeat)) / repeat for name in order})
-            order = [*order[1:], order[0]]  # nobody always comes after the same one
+        repeat = max(1, round(TURN / seconds))
+        name = cell.model.name
+        return Task(cell.device, name, cell.phase, cell.batch, other, study.files, rounds, settling, repeat)
+
+    most = QUICK_ROUNDS if study.quick else MOST_ROUNDS
+    steps = [len(others) * task("", rounds).steps for rounds in range(LEAST_ROUNDS, most + 1)]
+    # The other allocator may keep what it had while the pool has its arena.
+    if not affordable(study, cell, steps[0], 0.4):
+        raise CannotRunError(
+            f"left out: {steps[0]} steps of about {seconds:.1f} s, twice {need / 2**30:.1f} GiB"
+        )
+    rounds = LEAST_ROUNDS - 1 + sum(count * seconds <= study.limit for count in steps)
     row: Row = {"rounds": rounds}
-    for name in runners:
-        row[f"seconds_{name}"] = float(np.median([turn[name] for turn in turns]))
-        if name != OURS:
-            low, middle, high = np.quantile([turn[OURS] / turn[name] for turn in turns], (0.25, 0.5, 0.75))
-            row[f"ratio_{name}"] = [float(low), float(middle), float(high)]
+    for other, library in others.items():
+        turns = run(task(other, rounds), library)
+        row[f"seconds_{other}"] = float(np.median([turn[other] for turn in turns]))
+        row[f"seconds_{OURS}_{other}"] = float(np.median([turn[OURS] for turn in turns]))
+        low, middle, high = np.quantile([turn[OURS] / turn[other] for turn in turns], (0.25, 0.5, 0.75))
+        row[f"ratio_{other}"] = [float(low), float(middle), float(high)]
     return row
 
 
-def warmup(contestant: str) -> int:
-    """Return the number of steps before the first round; ours warms up, records, confirms, and replays twice."""
-    return 5 if contestant == OURS else 2
-
-
-def contestants_of(device: str) -> dict[str, Path | None]:
-    """Return who takes part, and which library each is run over."""
+def others_of(device: str) -> dict[str, Path | None]:
+    """Return whom the pool is compared with, and which library each is run over."""
     if device == "gpu":
-        return dict.fromkeys((*GPU, OURS))
+        return dict.fromkeys(GPU)
     found = {name: find_library(files) for name, files in LIBRARIES.items()}
-    return {"NumPy": None, **{name: path for name, path in found.items() if path is not None}, OURS: None}
+    return {"NumPy": None, **{name: path for name, path in found.items() if path is not None}}
 
 
-class Runner:
-    """A contestant in a process of its own, which runs a step whenever it is asked to."""
+def run(task: Task, library: Path | None) -> list[dict[str, float]]:
+    """Run a task in a process of its own, over a library for `malloc`; return what it took.
 
-    def __init__(self, study: Study, cell: Cell, name: str, library: Path | None) -> None:
-        environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
-        if library is not None:
-            environment["LD_PRELOAD"] = str(library)
-        task = Task(cell.device, cell.model.name, cell.phase, cell.batch, name, study.files)
-        self._name = name
-        # A file, for a pipe that nobody reads could fill up.
-        self._said = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 (closed in __exit__)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "experiments.contestant", json.dumps(asdict(task))],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._said,
-            text=True,
-        )
-
-    def __enter__(self) -> Runner:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._process.communicate()  # the end of its input ends it
-        self._said.close()
-
-    def step(self) -> float:
-        """Run a step; return its seconds."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        try:
-            print(file=self._process.stdin, flush=True)
-            return float(self._process.stdout.readline())
-        except (BrokenPipeError, ValueError):
-            self._process.kill()
-            self._process.wait()
-            self._said.seek(0)
-            said = self._said.read().strip().splitlines()
-            raise CannotRunError(f"{self._name} ended early: {said[-1] if said else 'no word'}") from None
+    Raises
+    ------
+    CannotRunError
+        The process ended early.
+    """
+    environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+    if library is not None:
+        environment["LD_PRELOAD"] = str(library)
+    done = subprocess.run(
+        [sys.executable, "-m", "experiments.turns", json.dumps(asdict(task))],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        raise CannotRunError(f"{task.other} ended early: {said[-1] if said else 'no word'}")
+    turns: list[dict[str, float]] = json.loads(done.stdout)
+    return turns
 
 
 def draw(rows: Sequence[Row]) -> Any:
@@ -145,7 +118,7 @@ def draw(rows: Sequence[Row]) -> Any:
     for axes, name in zip(panels, names, strict=False):
         mine = [(i, row[f"ratio_{name}"]) for i, row in enumerate(found) if f"ratio_{name}" in row]
         for i, (low, middle, high) in mine:
-            tint = report.TINTS[0] if middle <= 1 else report.TINTS[-1]
+            tint = report.TINTS[0] if round(middle, 2) <= 1 else report.TINTS[-1]
             axes.plot([low, high], [i, i], color=tint, linewidth=1.2)
             axes.plot([middle], [i], "o", color=tint, markersize=5)
         axes.axvline(1, color=report.INK, linewidth=0.8)
@@ -158,20 +131,28 @@ def draw(rows: Sequence[Row]) -> Any:
 def columns(rows: Sequence[Row]) -> list[report.Column]:
     """Columns of the Markdown table."""
     column = report.Column
-    names = [name for name in (*HOST, *GPU, OURS) if any(f"seconds_{name}" in row for row in rows)]
+    names = [name for name in (*HOST, *GPU) if any(f"seconds_{name}" in row for row in rows)]
     return [
         column("network", "model"),
         column("phase", "phase"),
         column("batch", "batch"),
-        *(column(f"{name}: s", f"seconds_{name}", report.seconds) for name in names),
-        *(column(f"stowplan / {name}", f"ratio_{name}", _spread) for name in names if name != OURS),
+        column("rounds", "rounds"),
+        *(one for name in names for one in _columns(name)),
         column("", "note"),
     ]
 
 
+def _columns(name: str) -> tuple[report.Column, ...]:
+    return (
+        report.Column(f"{name}: s", f"seconds_{name}", report.seconds),
+        report.Column("stowplan: s", f"seconds_{OURS}_{name}", report.seconds),
+        report.Column(f"stowplan / {name}", f"ratio_{name}", _spread),
+    )
+
+
 def _spread(quartiles: Sequence[float]) -> str:
     low, middle, high = quartiles
-    return f"{middle:.3f} ({low:.3f} to {high:.3f})"
+    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
 
 
 @command(limit=900, quick_limit=30)

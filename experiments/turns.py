@@ -1,0 +1,135 @@
+"""The processes of `experiments.time`: a network whose steps run in turns through the pool and without it.
+
+What it runs is a JSON object on the command line, the fields of `Task`; what it prints is a JSON list of rounds, each
+``{"stowplan": seconds, "NumPy": seconds}``: medians are taken by who asked.
+
+One process with one network, for two processes of the same program can differ by a fifth for as long as they live
+(which of their pages are huge, where in the machine's memory they lie): more than what is to be measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+
+from stowplan import CupyPool, NumpyPool
+from stowplan.compat import enable_chainer
+
+from .data import Files, load
+from .models import MODELS
+from .workload import Phase, Workload
+
+OURS = "stowplan"
+WARMUP = (5, 2)
+"""Steps before the first round: ours warms up, records, confirms, and replays twice; the other's."""
+Step = Callable[[], AbstractContextManager[object]]
+"""Makes what a step runs inside of."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is measured.
+
+    Attributes
+    ----------
+    device, model, phase, batch
+        The cell.
+    other
+        Who else serves the steps.
+    files
+        The user's.
+    rounds
+        Each has a turn of the pool and one of the other, in an order that is drawn.
+    settling, repeat
+        Steps of a turn that do not count, because what the step before left behind is not theirs, and that do.
+    """
+
+    device: str
+    model: str
+    phase: Phase
+    batch: int
+    other: str
+    files: Files
+    rounds: int
+    settling: int
+    repeat: int
+
+    @property
+    def steps(self) -> int:
+        """Steps in all."""
+        return WARMUP[0] + WARMUP[1] + self.rounds * 2 * (self.settling + self.repeat)
+
+
+def run(task: Task) -> list[dict[str, float]]:
+    """Run a task; return the seconds of a step of each turn, round for round."""
+    work = Workload(MODELS[task.model], task.phase, task.batch, load(**task.files), task.device == "gpu")
+    ours, ready, other = (_on_a_gpu if task.device == "gpu" else _on_the_host)(task.other)
+    steps = {OURS: ours, task.other: other}
+
+    def seconds(step: Step) -> float:
+        began = time.perf_counter()
+        with step():
+            work.step()
+        return time.perf_counter() - began
+
+    for step, count in zip(steps.values(), WARMUP, strict=True):
+        for _ in range(count):
+            seconds(step)
+            ready()
+    rng = np.random.default_rng(task.files["seed"])
+    turns = []
+    for _ in range(task.rounds):
+        turn = {}
+        for name in rng.permutation(list(steps)):
+            taken = [seconds(steps[name]) for _ in range(task.settling + task.repeat)]
+            turn[str(name)] = sum(taken[task.settling :]) / task.repeat
+        turns.append(turn)
+    return turns
+
+
+def _on_the_host(_: str) -> tuple[Step, Callable[[], object], Step]:
+    pool = NumpyPool()
+
+    @contextmanager
+    def ours() -> Iterator[None]:
+        with pool, pool.step():
+            yield
+
+    return ours, pool.wait, nullcontext
+
+
+def _on_a_gpu(name: str) -> tuple[Step, Callable[[], object], Step]:
+    from cupy import cuda
+
+    pool = CupyPool()
+    other = {
+        "CuPy": cuda.MemoryPool,
+        "CuPy async": cuda.MemoryAsyncPool,
+        "CuPy managed": lambda: cuda.MemoryPool(cuda.malloc_managed),
+    }[name]()
+
+    @contextmanager
+    def ours() -> Iterator[None]:
+        with cuda.using_allocator(pool.malloc), pool.step():
+            yield
+
+    return ours, pool.wait, lambda: cuda.using_allocator(other.malloc)
+
+
+def main(argument: str) -> None:
+    """Run the task of a command line and print what it took."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # nothing else that is printed is taken for the answer
+    enable_chainer()
+    print(json.dumps(run(Task(**json.loads(argument)))), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
