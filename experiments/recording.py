@@ -22,6 +22,8 @@ from rich.table import Table
 from stowplan import NumpyRecorder
 from stowplan.compat import enable_chainer
 
+from .models import MODELS
+
 SMALL = 1033
 """Bytes; as ``stowplan profile``."""
 
@@ -79,9 +81,7 @@ def googlenet(batch: int = 2) -> Step:
     enable_chainer()
     import chainer
 
-    from stowplan.demo.models import GoogLeNet
-
-    model = GoogLeNet()
+    model = MODELS["googlenet"].network()
     optimizer = chainer.optimizers.MomentumSGD(lr=0.001).setup(model)
     images, labels = np.ones((batch, 3, 224, 224), "f"), np.zeros(batch, "i")
     return lambda: optimizer.update(model, images, labels)
