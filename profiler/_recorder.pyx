@@ -319,9 +319,12 @@ cdef class ToldRecorder(StepWatch):
         """Note a request in this thread; address 0: there is no block."""
         self.blocks.allocated(address, size, stream)
 
-    def freed(self, uintptr_t address):
-        """Note the end of a block. May run in a finalizer."""
-        self.blocks.freed(address)
+    def free_postprocess(self, *, uintptr_t mem_ptr, **_):
+        """Note the end of a block: as `cupy.cuda.MemoryHook`'s, which CuPy calls in finalizers.
+
+        Python's own code would not do there: a Ctrl-C that came in the middle of it would be lost.
+        """
+        self.blocks.freed(mem_ptr)
 
     @property
     def requests(self):

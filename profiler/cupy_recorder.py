@@ -76,6 +76,7 @@ class CupyRecorder(Recorder, cupy.cuda.MemoryHook):  # type: ignore[misc]
         self._device = device
         self._stream = _current_stream()
         self._watch = self._told = ToldRecorder(small, self._sites)
+        self.free_postprocess = self._told.free_postprocess
 
     def __enter__(self) -> CupyRecorder:
         self._enter()
@@ -95,10 +96,6 @@ class CupyRecorder(Recorder, cupy.cuda.MemoryHook):  # type: ignore[misc]
         """Note a block that a pool has handed out."""
         if self._device is None or device_id == self._device:
             self._told.allocated(mem_ptr, size, self._stream())
-
-    def free_postprocess(self, *, mem_ptr: int, **_: Any) -> None:
-        """Note a block that a pool has taken back. Runs in finalizers."""
-        self._told.freed(mem_ptr)
 
 
 def _current_stream() -> Callable[[], int]:

@@ -120,6 +120,25 @@ def test_the_device_is_the_user_s_choice(folder: Path) -> None:
     assert not (folder / "none.profile").exists()
 
 
+def test_a_thread_that_imports_cupy_is_not_watched_in_the_main_one_s_place(folder: Path) -> None:
+    (folder / "late.py").write_text(
+        """
+import threading
+import numpy
+def elsewhere():
+    import device
+    device.cupy.cuda.set_allocator(device.device.malloc)
+    device.cupy.empty(100)
+thread = threading.Thread(target=elsewhere)
+thread.start()
+thread.join()
+for _ in range(50): numpy.ones(5000)
+"""
+    )
+    done = program("profile", "late.py", folder=folder)
+    assert (done.returncode, "stowplan: NumPy: " in done.stderr) == (0, True), done.stderr
+
+
 def test_ctrl_c_keeps_what_was_seen(folder: Path) -> None:
     text = LOOP.replace(
         "main(int(", "main(400)\nimport os, signal\nos.kill(os.getpid(), signal.SIGINT)\nmain(int("
