@@ -1,5 +1,5 @@
 # distutils: language = c++
-"""Binding of the passive recorder: a NumPy memory handler that watches and passes everything on."""
+"""Binding of the passive recorder: a NumPy memory handler that watches and passes everything on, or what a hook tells."""
 
 from cpython.ref cimport Py_DECREF, PyObject
 from cython.operator cimport dereference
@@ -54,6 +54,16 @@ cdef extern from "passive_service.hpp" namespace "stowplan::profiler" nogil:
     uintptr_t current_thread()
 
 
+cdef extern from "told_blocks.hpp" namespace "stowplan::profiler" nogil:
+    cdef cppclass ToldBlocks:
+        ToldBlocks(size_t) except +
+        void allocated(uintptr_t, int64_t, int64_t) except +
+        void freed(uintptr_t)
+        uint64_t requests()
+        SpinLock& lock()
+        PassiveService& service()
+
+
 cdef extern from "profiler/call_sites.hpp" namespace "stowplan::profiler":
     PyObject* innermost_frame()
     PyObject* calling_frame(PyObject*)
@@ -102,7 +112,7 @@ def set_handler(handler):
 
 
 cdef class CallSites:
-    """Who asks: the innermost frame of the user's own code, as a number.
+    """Who asks: the innermost frame of the user's own code, and what it has ask in its place, as a number.
 
     Parameters
     ----------
@@ -112,7 +122,9 @@ cdef class CallSites:
     Attributes
     ----------
     sites
-        ``"file:line function"``, by number.
+        ``"file:line function"``, or, where there was an asker, ``"file:line function > asker"``; by number.
+    asker
+        Who asks in place of the user's code from now on, a text (a framework's function, say); None: nobody.
     """
 
     cdef object is_user_code
@@ -121,16 +133,50 @@ cdef class CallSites:
     cdef unordered_map[void*, int32_t] number_of_code  # -1 for code that is not the user's
     cdef unordered_map[uint64_t, int32_t] number_of_place  # by code and place in it
     cdef dict numbers  # of sites
+    cdef list askers
+    cdef dict number_of_asker
+    cdef int32_t asking  # -1: nobody
+    cdef unordered_map[uint64_t, int32_t] number_of_both  # by number of the user's frame and of the asker
 
     def __init__(self, is_user_code):
         self.is_user_code = is_user_code
         self.sites, self.codes, self.numbers = [], [], {}
+        self.askers, self.number_of_asker = [], {}
+        self.asking = -1
 
     def ask(self):
         """Return the number of the site of this call, -1 where there is none."""
         return self.here()
 
+    @property
+    def asker(self):
+        return None if self.asking < 0 else self.askers[self.asking]
+
+    @asker.setter
+    def asker(self, name):
+        if name is None:
+            self.asking = -1
+            return
+        number = self.number_of_asker.setdefault(name, len(self.askers))
+        if number == len(self.askers):
+            self.askers.append(name)
+        self.asking = number
+
     cdef int32_t here(self) except -2:
+        cdef int32_t frame = self.users_frame()
+        return frame if self.asking < 0 else self.with_asker(frame)
+
+    cdef int32_t with_asker(self, int32_t frame) except -2:
+        cdef uint64_t both = (<uint64_t><uint32_t>frame << 32) | <uint32_t>self.asking
+        known = self.number_of_both.find(both)
+        if known != self.number_of_both.end():
+            return dereference(known).second
+        asker = self.askers[self.asking]
+        number = self.number_of(asker if frame < 0 else f"{self.sites[frame]} > {asker}")
+        self.number_of_both[both] = number
+        return number
+
+    cdef int32_t users_frame(self) except -2:
         cdef PyObject* frame = innermost_frame()
         cdef PyObject* outer
         cdef int32_t site = -1
@@ -164,11 +210,14 @@ cdef class CallSites:
         if known != self.number_of_place.end():
             return dereference(known).second
         code_object = <object>code
-        name = f"{code_object.co_filename}:{line_of(frame)} {code_object.co_name}"
+        number = self.number_of(f"{code_object.co_filename}:{line_of(frame)} {code_object.co_name}")
+        self.number_of_place[place] = number
+        return number
+
+    cdef int32_t number_of(self, str name) except -2:
         number = self.numbers.setdefault(name, len(self.sites))
         if number == len(self.sites):
             self.sites.append(name)
-        self.number_of_place[place] = number
         return number
 
 
@@ -186,61 +235,101 @@ cdef int32_t _who_asks(void* sites) noexcept:
             PyGC_Enable()
 
 
-cdef class HostRecorder:
-    """The capsule owns the recorder: arrays hold the capsule, so either may be dropped first."""
+cdef class StepWatch:
+    """Steps, marked or found, of the requests that a subclass sees."""
 
-    cdef readonly object handler
-    cdef HostMemory* memory
+    cdef PassiveService* service
+    cdef SpinLock* lock
     cdef CallSites sites
 
-    def __init__(self, upstream, size_t small=0, CallSites sites=None):
-        self.handler = make_handler_capsule(b"stowplan_recorder", upstream, small)
-        self.memory = memory_of(self.handler)
+    cdef void ask_for(self, CallSites sites):
         self.sites = sites
         if sites is not None:
-            self.memory.service().set_who_asks(_who_asks, <void*>sites)
-
-    def __dealloc__(self):
-        if self.memory != NULL:
-            self.memory.service().set_who_asks(NULL, NULL)
+            self.service.set_who_asks(_who_asks, <void*>sites)
 
     def begin_step(self):
         """Start a step in this thread; False where one is running."""
-        self.memory.lock().lock()
+        self.lock.lock()
         try:
-            return self.memory.service().begin_step(current_thread())
+            return self.service.begin_step(current_thread())
         finally:
-            self.memory.lock().unlock()
+            self.lock.unlock()
 
     def end_step(self):
         """Return (log, complete, sites)."""
         cdef RecordedStep step
-        self.memory.lock().lock()
+        self.lock.lock()
         try:
-            step = self.memory.service().end_step()
+            step = self.service.end_step()
         finally:
-            self.memory.lock().unlock()
+            self.lock.unlock()
         return _recorded(step)
 
     def find_steps(self):
         """Find steps among this thread's requests, from now until the first begin_step."""
-        self.memory.lock().lock()
+        self.lock.lock()
         try:
-            self.memory.service().find_steps(current_thread())
+            self.service.find_steps(current_thread())
         finally:
-            self.memory.lock().unlock()
+            self.lock.unlock()
 
     def found(self):
         """Return the largest step found that was repeated, and the one after it, as end_step does; None for none."""
         cdef optional_pair steps
-        self.memory.lock().lock()
+        self.lock.lock()
         try:
-            steps = self.memory.service().found()
+            steps = self.service.found()
         finally:
-            self.memory.lock().unlock()
+            self.lock.unlock()
         if not steps.has_value():
             return None
         return _recorded(steps.value().first), _recorded(steps.value().second)
+
+
+cdef class HostRecorder(StepWatch):
+    """Sees NumPy's requests. The capsule owns the recorder: arrays hold the capsule, so either may be dropped first."""
+
+    cdef readonly object handler
+
+    def __init__(self, upstream, size_t small=0, CallSites sites=None):
+        self.handler = make_handler_capsule(b"stowplan_recorder", upstream, small)
+        cdef HostMemory* memory = memory_of(self.handler)
+        self.service, self.lock = &memory.service(), &memory.lock()
+        self.ask_for(sites)
+
+    def __dealloc__(self):
+        if self.service != NULL:
+            self.service.set_who_asks(NULL, NULL)
+
+
+cdef class ToldRecorder(StepWatch):
+    """Sees the requests that it is told of, by whoever watches another allocator; see profiler/core/told_blocks.hpp."""
+
+    cdef ToldBlocks* blocks
+
+    def __cinit__(self, size_t small=0, CallSites sites=None):
+        self.blocks = new ToldBlocks(small)
+        self.service, self.lock = &self.blocks.service(), &self.blocks.lock()
+        self.ask_for(sites)
+
+    def __dealloc__(self):
+        del self.blocks
+
+    def allocated(self, uintptr_t address, int64_t size, int64_t stream):
+        """Note a request in this thread; address 0: there is no block."""
+        self.blocks.allocated(address, size, stream)
+
+    def free_postprocess(self, *, uintptr_t mem_ptr, **_):
+        """Note the end of a block: as `cupy.cuda.MemoryHook`'s, which CuPy calls in finalizers.
+
+        Python's own code would not do there: a Ctrl-C that came in the middle of it would be lost.
+        """
+        self.blocks.freed(mem_ptr)
+
+    @property
+    def requests(self):
+        """All requests so far, in steps or not."""
+        return self.blocks.requests()
 
 
 cdef tuple _recorded(const RecordedStep& step):

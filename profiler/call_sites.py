@@ -9,7 +9,7 @@ from types import CodeType
 
 from ._recorder import CallSites
 
-_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_OWN = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 
 def call_sites() -> CallSites:

@@ -1,8 +1,9 @@
-"""What the recorders have in common: steps in pairs, and the profile of a step that the next one repeated."""
+"""What the recorders have in common: steps in pairs, marked or found, and the profile of one that the next repeated."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
 
@@ -10,29 +11,52 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import PoolError, ProfileError
-from ._recorder import CallSites
+from ._recorder import CallSites, StepWatch
+from .call_sites import call_sites
 from .profile import Profile
-from .steps import StepLog, profile_step
+from .steps import EVENT_DTYPE, StepLog, profile_step
 
 
-class Recorder(ABC):
-    """Make a `Profile` of a step that repeats. A subclass watches an allocator."""
+class Recorder:
+    """Make a `Profile` of a step that repeats. A subclass watches an allocator, and has `_watch` see its requests.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    auto_step
+        Find the step that the program repeats, until one is marked. The profile is that of the largest one found.
+    sites
+        Note the call site of each block. `CallSites`: number them there, and leave it to the caller to name askers.
+    """
+
+    _watch: StepWatch
+
+    def __init__(self, auto_step: bool, sites: bool | CallSites) -> None:
+        self._auto_step = auto_step
+        self._names_askers = sites is True
+        self._sites = sites if isinstance(sites, CallSites) else call_sites() if sites else None
+        self._entered: ExitStack | None = None
         self._log: StepLog | None = None
         self._profile: Profile | None = None
-        self._sites: CallSites | None = None
-        self._site = self._site_before = np.empty(
-            0, dtype=np.int32
-        )  # of each request of a step and of the one before
+        # Of each request of the last step and of the one before.
+        self._site = self._site_before = np.empty(0, dtype=np.int32)
 
-    @abstractmethod
-    def _begin_step(self) -> bool:
-        """Start a step in this thread; False where one is running."""
+    def _enter(self) -> None:
+        """Start to watch: before the subclass does."""
+        if self._entered is not None:
+            raise PoolError("this recorder is entered already")
+        self._entered = ExitStack()
+        if self._names_askers and self._sites is not None and "chainer" in sys.modules:
+            from .chainer_names import ChainerNames
 
-    @abstractmethod
-    def _end_step(self) -> tuple[npt.NDArray[np.void], bool]:
-        """Return the events of the step (see `profiler.steps`), and whether they are all of them."""
+            self._entered.enter_context(ChainerNames(self._sites))
+        if self._auto_step:
+            self._watch.find_steps()
+
+    def _exit(self) -> None:
+        """End what `_enter` started."""
+        if self._entered is not None:
+            self._entered.close()
+            self._entered = None
 
     def step(self) -> RecordedStep:
         """Return a context manager around one step.
@@ -45,23 +69,32 @@ class Recorder(ABC):
         return RecordedStep(self)
 
     def profile(self) -> Profile:
-        """Return the profile of the last step that the following one repeated.
+        """Return the profile of the last step that the following one repeated; of found steps, of the largest.
 
         Raises
         ------
         ProfileError
             No two consecutive steps were equal yet.
         """
-        self._look_for_profile()
+        found = self._watch.found() if self._auto_step else None
+        if found is not None:
+            (events, _, site), (following, *_) = found
+            self._profile = self._with_sites(profile_step(StepLog(events), StepLog(following)), site)
         if self._profile is None:
             raise ProfileError("no profile yet: no two consecutive steps asked for the same blocks")
         return self._profile
 
-    def _look_for_profile(self) -> None:  # noqa: B027 (most recorders find no steps)
-        """Make the profile of steps that were found, if any."""
+    def whole(self) -> Profile:
+        """Return all that was recorded as one step; of marked steps the last."""
+        if self._auto_step:
+            events, _, self._site_before = self._watch.end_step()
+            self._log = StepLog(events)
+        log = StepLog(np.empty(0, EVENT_DTYPE)) if self._log is None else self._log
+        return self._with_sites(profile_step(log, StepLog(log.events[:0])), self._site_before)
 
     def _begin(self) -> None:
-        if not self._begin_step():
+        self._auto_step = False
+        if not self._watch.begin_step():
             raise PoolError("a step is running already")
 
     def _end(self, failed: bool) -> None:
@@ -71,10 +104,19 @@ class Recorder(ABC):
             self._profile = self._with_sites(profile_step(self._log, log), self._site_before)
         self._log, self._site_before = log, self._site
 
+    def _end_step(self) -> tuple[npt.NDArray[np.void], bool]:
+        """Return the events of the step (see `profiler.steps`), and whether they are all of them."""
+        events, complete, self._site = self._watch.end_step()
+        return events, complete
+
     def _with_sites(self, profile: Profile, site: npt.NDArray[np.int32]) -> Profile:
         if self._sites is None or len(site) != len(profile):
             return profile
-        return replace(profile, site=site, sites=tuple(self._sites.sites))
+        # Of all sites of the program those of the step.
+        used, row = np.unique(site, return_inverse=True)
+        unknown = int((used < 0).sum())  # -1 is the first of them, if any
+        names = tuple(self._sites.sites[number] for number in used[unknown:].tolist())
+        return replace(profile, site=(row.reshape(-1) - unknown).astype(np.int32), sites=names)
 
 
 class RecordedStep:

@@ -1,6 +1,6 @@
 """Make the pictures of README and docs: the report in light and dark, the plan, and what a terminal shows.
 
-    python -m tools.screenshots                  of a training step of GoogLeNet, recorded first (needs chainer)
+    python -m tools.screenshots                  of a training step of GoogLeNet, profiled first (needs chainer)
     python -m tools.screenshots step.profile     of that profile
 
 Written to docs/: report.png, report-dark.png, demo-plan.png, terminal.svg. Needs the extras report, plot and test,
@@ -19,33 +19,30 @@ import sys
 import tempfile
 from pathlib import Path
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+SCRIPT = ROOT / "experiments" / "scripts" / "googlenet.py"
 WINDOW = (1480, 1180)
+PROFILE = ["profile", "-o", "step.profile", SCRIPT.name]
 COMMANDS = (["show", "step.profile", "--top", "6"], ["report", "step.profile", "-o", "report.html"])
-COLUMNS = 84
+COLUMNS = 100
 _WEB_FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)  # rich's; the pictures shall need no network
-
-
-def record(path: Path, batch: int = 2) -> None:
-    """Record a training step of GoogLeNet under NumPy's allocator."""
-    from stowplan.compat import enable_chainer
-
-    enable_chainer()
-    from stowplan import NumpyRecorder
-    from stowplan.demo.training import Task, train
-
-    recorder = NumpyRecorder()
-    with recorder:
-        train(Task("googlenet", batch, 4, 0), recorder.step)
-    recorder.profile().save(path)
 
 
 def stowplan(folder: Path, *arguments: str | os.PathLike[str]) -> str:
     """Run a command in a folder as on a terminal in colour; return what it printed."""
-    environment = {**os.environ, "FORCE_COLOR": "1", "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"}
-    command = [sys.executable, "-m", "stowplan", *map(os.fspath, arguments)]
-    done = subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, text=True)
-    return done.stdout
+    environment = {
+        **os.environ,
+        "FORCE_COLOR": "1",
+        "COLUMNS": str(COLUMNS),
+        "TERM": "xterm-256color",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+    }
+    command = [sys.executable, "-W", "ignore", "-m", "stowplan", *map(os.fspath, arguments)]
+    done = subprocess.run(command, cwd=folder, env=environment, check=False, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(done.stderr)
+    return done.stdout + done.stderr if arguments[0] == "profile" else done.stdout
 
 
 def photograph_page(page: Path, dark: bool, target: Path) -> None:
@@ -77,16 +74,22 @@ def photograph_page(page: Path, dark: bool, target: Path) -> None:
     picture.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(target, optimize=True)
 
 
-def photograph_terminal(folder: Path, target: Path) -> None:
-    """Save what the commands print in a folder as SVG."""
+def photograph_terminal(folder: Path, target: Path, printed: str | None) -> None:
+    """Save what the commands print in a folder as SVG; that of the first one is known, where it was run."""
     from rich.console import Console
     from rich.text import Text
 
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
-    for arguments in COMMANDS:
+
+    def show(arguments: list[str], text: str) -> None:
         console.print(Text(f"$ stowplan {' '.join(arguments)}", style="bold green"))
-        console.print(Text.from_ansi(stowplan(folder, *arguments).strip()))
+        console.print(Text.from_ansi(text.strip()))
         console.print()
+
+    if printed is not None:
+        show(PROFILE, printed)
+    for arguments in COMMANDS:
+        show(arguments, stowplan(folder, *arguments))
     svg = _WEB_FONT.sub("", console.export_svg(title="stowplan"))
     target.write_text("\n".join(line.rstrip() for line in svg.splitlines()) + "\n", encoding="utf-8")
 
@@ -94,15 +97,17 @@ def photograph_terminal(folder: Path, target: Path) -> None:
 def main() -> None:
     """Make all pictures."""
     parser = argparse.ArgumentParser(description="Make the pictures of README and docs.")
-    parser.add_argument("profile", type=Path, nargs="?", help="else a step of GoogLeNet is recorded")
+    parser.add_argument("profile", type=Path, nargs="?", help="else a step of GoogLeNet is profiled")
     parser.add_argument("--to", type=Path, default=DOCS, help="folder (default: docs)")
     parser.add_argument("--title", default="One training step of GoogLeNet, batch 2")
     options = parser.parse_args()
     target = options.to.resolve()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        printed = None
         if options.profile is None:
-            record(folder / "step.profile")
+            shutil.copy(SCRIPT, folder)
+            printed = stowplan(folder, *PROFILE)
         else:
             shutil.copy(options.profile, folder / "step.profile")
         page = folder / "page.html"
@@ -110,7 +115,7 @@ def main() -> None:
         photograph_page(page, False, target / "report.png")
         photograph_page(page, True, target / "report-dark.png")
         stowplan(folder, "report", "step.profile", "-o", target / "demo-plan.png", "--title", options.title)
-        photograph_terminal(folder, target / "terminal.svg")
+        photograph_terminal(folder, target / "terminal.svg", printed)
     for picture in ("report.png", "report-dark.png", "demo-plan.png", "terminal.svg"):
         print(f"{target / picture}: {(target / picture).stat().st_size:,} bytes")
 

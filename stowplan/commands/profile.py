@@ -22,6 +22,13 @@ from .run import prepare
 )
 @step_function_option
 @click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "gpu"]),
+    default="auto",
+    show_default=True,
+    help="Whose requests: NumPy's (cpu), CuPy's (gpu), or CuPy's if there are any, else NumPy's (auto).",
+)
+@click.option(
     "-o",
     "--output",
     type=OutputFile(),
@@ -30,40 +37,43 @@ from .run import prepare
 @click.option(
     "--small",
     type=click.IntRange(min=0),
-    default=1033,
-    show_default=True,
-    help="Requests below this many bytes are left out.",
+    help="Requests below this many bytes are left out.  [default: 1033 of NumPy's, 0 of CuPy's]",
 )
 @click.option("--no-sites", is_flag=True, help="Do not note the call sites.")
 @script_argument
 @arguments_argument
 def profile(
     step_function: str | None,
+    device: str,
     output: Path | None,
-    small: int,
+    small: int | None,
     no_sites: bool,
     script: str,
     arguments: tuple[str, ...],
 ) -> None:
     """Run SCRIPT with its ARGUMENTS as python does, find the step that it repeats, and write that step's profile.
 
-    NumPy's arrays in the main thread are watched, and served as ever. Steps are found, or marked: by --step-function,
-    or with stowplan.step() in the script. Each block has its call site: the innermost line of the script's own code,
-    outside of Python's library and installed packages. Ctrl-C ends the script and keeps what was seen. Where no step
-    repeats, all requests are taken for one step. The exit status is the script's.
+    NumPy's and CuPy's arrays in the main thread are watched, and served as ever. Steps are found, or marked: by
+    --step-function, or with stowplan.step() in the script. Each block has its call site: the innermost line of the
+    script's own code, outside of Python's library and installed packages; and the link and function of Chainer's that
+    asked. Ctrl-C ends the script and keeps what was seen. Where no step repeats, all requests are taken for one step.
+    The exit status is the script's; or 1, and nothing is written, where --device gpu finds no request of CuPy's.
     """
     from ..errors import ProfileError
-    from ..marks import steps_go_to
-    from ..profiler import NumpyRecorder
+    from ..recording import recording
     from ..script import Script
 
     read = Script.read(script)
     prepare(read.imports)
-    recorder = NumpyRecorder(auto_step=True, sites=not no_sites, small=small)
-    with recorder, steps_go_to(lambda key: recorder.step()):
+    with recording(device, sites=not no_sites, small=small) as watching:
         if step_function is not None:
             read.mark(step_function)
         status = read.run(arguments)
+    seen = watching.seen()
+    if seen is None:
+        click.echo(f"stowplan: {script} asked for no memory by CuPy; nothing was written", err=True)
+        raise click.exceptions.Exit(status or 1)
+    whose, recorder = seen
     try:
         step, what = recorder.profile(), "the step that it repeats"
     except ProfileError:
@@ -71,7 +81,7 @@ def profile(
     path = Path(Path(script).stem + ".profile") if output is None else output
     step.save(path)
     click.echo(
-        f"stowplan: {what}: {len(step):,} blocks, live peak {step.live_peak:,} bytes; written to {path}",
+        f"stowplan: {whose}: {what}: {len(step):,} blocks, live peak {step.live_peak:,} bytes; written to {path}",
         err=True,
     )
     raise click.exceptions.Exit(status)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +20,6 @@ from ._options import (
 
 if TYPE_CHECKING:
     from ..allocator import Stats
-    from ..allocator.pool import Pool
 
 _NEVER_PLANNED = ("no_plan", "outside", "thread", "interrupted")
 """Reasons of requests that came before there was a plan, or outside of what plans are for."""
@@ -36,47 +33,29 @@ _NEVER_PLANNED = ("no_plan", "outside", "thread", "interrupted")
 def run(step_function: str | None, stats: Path | None, script: str, arguments: tuple[str, ...]) -> None:
     """Run SCRIPT with its ARGUMENTS as python does, its arrays served by a pool that finds its steps.
 
-    NumPy's arrays in the main thread; CuPy's as well where the script imports cupy or chainer and there is a device.
-    Where it imports chainer, that is made to work with the installed versions first. Statistics go to standard error at
-    the end. The exit status is the script's.
+    NumPy's arrays in the main thread, and CuPy's, where it is imported, in all threads. An allocator that the script
+    gives CuPy serves what is not planned. Where it imports chainer, that is made to work with the installed versions
+    first. Statistics go to standard error at the end. The exit status is the script's.
     """
     from ..script import Script
+    from ..serving import pools
 
     read = Script.read(script)
-    with pools(read.imports) as serving:
+    prepare(read.imports)
+    with pools() as serving:
         if step_function is not None:
             read.mark(step_function)
         faults = -minor_faults()
         status = read.run(arguments)
         faults += minor_faults()
         figures = {name: as_figures(pool.stats) for name, pool in serving.items()}
-    for name, served in figures.items():
+    asked = {name: served for name, served in figures.items() if served["requests"]}
+    for name, served in (asked or figures).items():
         click.echo(as_text(name, served), err=True)
     click.echo(f"  minor page faults while the script ran: {faults:,}", err=True)
     if stats is not None:
         stats.write_text(json.dumps({**figures, "minor_faults": faults, "exit_status": status}) + "\n")
     raise click.exceptions.Exit(status)
-
-
-@contextmanager
-def pools(imports: frozenset[str]) -> Iterator[dict[str, Pool]]:
-    """Serve this thread, and CuPy where a script that imports these modules may use it; yield the pools by name."""
-    from contextlib import ExitStack
-
-    from ..allocator import NumpyPool
-    from ..marks import steps_go_to
-
-    prepare(imports)
-    serving: dict[str, Pool] = {"numpy": NumpyPool(auto_step=True)}
-    if imports & {"cupy", "chainer"} and has_device():
-        from ..allocator import CupyPool
-
-        serving["cupy"] = CupyPool(auto_step=True)
-    with ExitStack() as stack:
-        for pool in serving.values():
-            stack.enter_context(pool.serving())
-            stack.enter_context(steps_go_to(pool.step))
-        yield serving
 
 
 def prepare(imports: frozenset[str]) -> None:
@@ -92,21 +71,12 @@ def minor_faults() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
-def has_device() -> bool:
-    """Whether there is CuPy and a device for it."""
-    try:
-        import cupy
-
-        return bool(cupy.cuda.runtime.getDeviceCount())
-    except Exception:  # no CuPy, no CUDA, no driver: each has an error of its own
-        return False
-
-
 def as_figures(stats: Stats) -> dict[str, Any]:
     """Return what is to be said of a pool."""
-    planned = stats.replayed + stats.upstream + stats.guests
-    planned -= sum(stats.reasons.get(name, 0) for name in _NEVER_PLANNED)
+    requests = stats.replayed + stats.upstream + stats.guests
+    planned = requests - sum(stats.reasons.get(name, 0) for name in _NEVER_PLANNED)
     return {
+        "requests": requests,
         "replayed": stats.replayed,
         "guests": stats.guests,
         "upstream": stats.upstream,
@@ -125,7 +95,7 @@ def as_figures(stats: Stats) -> dict[str, Any]:
 def as_text(name: str, figures: dict[str, Any]) -> str:
     """Return the figures for people."""
     if not figures["with_a_plan"]:
-        return f"stowplan: {name}: no step was found in {figures['upstream'] + figures['guests']:,} requests"
+        return f"stowplan: {name}: no step was found in {figures['requests']:,} requests"
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in figures["reasons"].items())
     return (
         f"stowplan: {name}: {figures['steps']:,} steps; {figures['share']:.1%} of {figures['with_a_plan']:,} requests "

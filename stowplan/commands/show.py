@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..comparison import Peak
     from ..profiler import Profile
 
-_WIDEST = 32  # of a call site, so that a table fits 80 columns
+_OTHER_COLUMNS = 48  # characters that a table has beside the call site
 
 
 class _Group(NamedTuple):
@@ -77,7 +77,7 @@ def show(
         shown.append(_Group(f"{len(rest):,} others", sum(g.blocks for g in rest), sum(g.bytes for g in rest)))
     for group in shown:
         share = group.bytes / found.live_peak if found.live_peak else 0.0
-        rows.add_row(_short(group.name), f"{group.blocks:,}", *_look.size(group.bytes), f"{share:.1%}")
+        rows.add_row(_on_lines(group.name), f"{group.blocks:,}", *_look.size(group.bytes), f"{share:.1%}")
     _look.show(f"{profile}: {_look.counts(found.plan)}", "", _look.memory_table(found), "", rows)
 
 
@@ -93,6 +93,14 @@ def _groups(step: Profile, peak: Peak) -> Iterator[_Group]:
         yield _Group(name, int(of.sum()), int(sizes[of].sum()))
 
 
-def _short(name: str) -> str:
-    """Cut a long call site at its beginning: its end tells more."""
-    return name if len(name) <= _WIDEST else f"…{name[1 - _WIDEST :]}"
+def _on_lines(site: str) -> str:
+    """Return a call site in as many columns as there are: the frame, and below it who asked in its place.
+
+    What is too long is cut at its beginning: the end tells more.
+    """
+    from rich.console import Console
+
+    wide = max(Console().width - _OTHER_COLUMNS, 20)
+    frame, arrow, asker = site.partition(" > ")
+    lines = [frame, f"  {asker.replace(' > ', ' ')}"] if arrow else [frame]
+    return "\n".join(line if len(line) <= wide else f"…{line[1 - wide :]}" for line in lines)

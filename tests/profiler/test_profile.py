@@ -96,15 +96,22 @@ def test_call_sites_of_a_foreign_file(tmp_path: Path) -> None:
         Profile.load(path)
 
 
-@given(data=st.data())
-def test_a_damaged_file_is_one_clear_error(
-    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    path = tmp_path_factory.mktemp("damaged") / "step.profile"
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a profile is saved and spoilt, over and over: a folder for each time takes longer than the test."""
+    return tmp_path_factory.mktemp("spoilt") / "step.profile"
+
+
+@pytest.fixture(scope="module")
+def saved(path: Path) -> bytes:
+    """The file of a profile."""
     example().save(path)
-    whole = path.read_bytes()
-    cut = data.draw(st.integers(0, len(whole) - 1))
-    path.write_bytes(whole[:cut])
+    return path.read_bytes()
+
+
+@given(data=st.data())
+def test_a_damaged_file_is_one_clear_error(data: st.DataObject, path: Path, saved: bytes) -> None:
+    path.write_bytes(saved[: data.draw(st.integers(0, len(saved) - 1))])
     with pytest.raises(FormatError, match=r"step\.profile: not a profile file, or a truncated one"):
         Profile.load(path)
 
@@ -112,11 +119,9 @@ def test_a_damaged_file_is_one_clear_error(
 @settings(max_examples=1000)
 @given(position=st.integers(0, 10_000), value=st.integers(0, 255))
 def test_a_changed_byte_never_escapes_as_another_error(
-    position: int, value: int, tmp_path_factory: pytest.TempPathFactory
+    position: int, value: int, path: Path, saved: bytes
 ) -> None:
-    path = tmp_path_factory.mktemp("changed") / "step.profile"
-    example().save(path)
-    content = bytearray(path.read_bytes())
+    content = bytearray(saved)
     content[position % len(content)] = value
     path.write_bytes(content)
     with suppress(FormatError):

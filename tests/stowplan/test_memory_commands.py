@@ -121,6 +121,14 @@ def test_show_by_call_site(profile: Path) -> None:
     assert ["1", "others", "2", "12,288", "12.0", "KiB", "42.9%"] in rows
 
 
+def test_show_says_who_asked_in_the_user_s_place(tmp_path: Path) -> None:
+    path = tmp_path / "step.profile"
+    step(sites=("train.py:3 forward > /conv1 > ReLU (forward)", "b")).save(path)
+    lines = [line.strip() for line in stowplan("show", path).output.splitlines()]
+    at = next(k for k, line in enumerate(lines) if line.startswith("train.py:3 forward "))
+    assert lines[at + 1] == "/conv1 ReLU (forward)"
+
+
 def test_show_by_size_where_there_are_no_call_sites(tmp_path: Path) -> None:
     path = tmp_path / "step.csv"
     step(sites=()).to_csv(path)  # without the block that escapes

@@ -1,0 +1,63 @@
+// Blocks that somebody else's allocator hands out, as he tells of them: by address.
+//
+//     he tells                 the step's log
+//     allocated(a, 700)        request 0
+//     allocated(a, 40)         free of request 0, which nobody told of; request 1
+//     freed(a)                 free of request 1
+//     allocated(0, 10 ** 15)   request 2, and its free: an empty block, or one that could not be had
+//
+// O(1) expected for each.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include "address_map.hpp"
+#include "passive_service.hpp"
+
+namespace stowplan::profiler {
+
+class ToldBlocks {
+ public:
+  // Requests below `small` bytes are left out.
+  explicit ToldBlocks(std::size_t small) : small_(static_cast<Bytes>(small)), service_(Upstream{}) {}
+
+  void allocated(std::uintptr_t address, Bytes size, Stream stream) {
+    if (size >= small_) service_.before_request();
+    std::lock_guard<SpinLock> lock(lock_);
+    release(address);
+    if (size < small_) return;
+    ++requests_;
+    const BlockId id = service_.request(size, stream, current_thread()).id;
+    if (address == 0) {
+      service_.release(id);
+    } else {
+      by_address_.insert(address, id);
+    }
+  }
+
+  void freed(std::uintptr_t address) {
+    std::lock_guard<SpinLock> lock(lock_);
+    release(address);
+  }
+
+  std::uint64_t requests() const { return requests_; }  // so far, in steps or not
+  SpinLock& lock() { return lock_; }
+  PassiveService& service() { return service_; }
+
+ private:
+  void release(std::uintptr_t address) {
+    if (address == 0) return;  // the map's empty cells
+    const BlockId id = by_address_.take(address);
+    if (id != kNoBlock) service_.release(id);
+  }
+
+  const Bytes small_;
+  SpinLock lock_;
+  PassiveService service_;
+  AddressMap by_address_;
+  std::uint64_t requests_ = 0;
+};
+
+}  // namespace stowplan::profiler

@@ -1,0 +1,48 @@
+"""``stowplan profile`` and ``stowplan run`` on a CuPy program with kernels and a stream of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stowplan import Profile
+
+pytestmark = pytest.mark.gpu
+
+PROGRAM = """
+import cupy
+
+def step(x):
+    y = cupy.sqrt(x * 2 + 1)
+    z = cupy.concatenate([y, x])
+    return float(z[::3].sum())
+
+x = cupy.arange(200_000, dtype=cupy.float64)
+print(sum(step(x) for _ in range(600)))
+"""
+
+
+def program(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "ignore", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+
+
+def test_profile_and_run(cupy: Any, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    plain = program("program.py", folder=tmp_path).stdout
+    profiled = program("-m", "stowplan", "profile", "program.py", folder=tmp_path)
+    assert profiled.stdout == plain
+    assert "stowplan: CuPy: the step that it repeats" in profiled.stderr
+    profile = Profile.load(tmp_path / "program.profile")
+    assert profile.live_peak >= 400_000 * 8
+    assert {site.rpartition("/")[2].partition(":")[2] for site in profile.sites} >= {"5 step", "6 step"}
+    served = program("-m", "stowplan", "run", "--stats", "stats.json", "program.py", folder=tmp_path)
+    assert served.stdout == plain
+    figures = json.loads((tmp_path / "stats.json").read_text())["cupy"]
+    assert figures["share"] > 0.99
+    assert figures["replayed"] > 0.5 * figures["requests"]

@@ -1,0 +1,253 @@
+"""``stowplan profile`` and ``stowplan run`` on programs that use CuPy: its pool, over host memory, without a driver.
+
+The programs have CuPy's pool believe in a device (see tests/packing/cupy_peer.py); all else in them is CuPy's own.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stowplan import Profile
+from stowplan.profiler import formats
+
+ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("cupy") is None,
+    reason="CuPy is not installed; expected: pip install 'stowplan[cupy]'",
+)
+
+DEVICE = """
+import ctypes
+import numpy
+from tests.packing.cupy_peer import answer_for_the_driver
+kept = answer_for_the_driver()
+import cupy
+
+def host(size):
+    owner = numpy.empty(size + 512, dtype=numpy.uint8)
+    aligned = -owner.ctypes.data % 512 + owner.ctypes.data
+    return cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(aligned, size, owner, 0), 0)
+
+device = cupy.cuda.MemoryPool(host)
+"""
+"""A module of the program's: what imports CuPy."""
+
+LOOP = """
+import ctypes
+import sys
+import device
+
+device.cupy.cuda.set_allocator(device.device.malloc)
+
+def fill(array, byte):
+    ctypes.memset(array.data.ptr, byte, array.nbytes)
+    return array
+
+def step(number, sizes=(3000, 700, 1500, 900)):
+    before, total = None, 0
+    for byte, size in enumerate(sizes):
+        current = fill(device.cupy.empty(size, device.numpy.uint8), byte + number)
+        if before is not None:
+            total += ctypes.string_at(before.data.ptr, before.nbytes).count(byte - 1 + number)
+        before = current
+    return total
+
+def main(steps):
+    weights = device.cupy.empty(10_000)
+    print(sum(step(number % 100) for number in range(steps)))
+
+main(int(sys.argv[1]))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "device.py").write_text(DEVICE)
+    (tmp_path / "loop.py").write_text(LOOP)
+    return tmp_path
+
+
+def program(*arguments: str, folder: Path, first: str = "stowplan") -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, *(["-m", first] if first else []), *arguments]
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_cupy_s_requests_are_recorded(folder: Path) -> None:
+    done = program("profile", "loop.py", "100", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == program("loop.py", "100", folder=folder, first="").stdout
+    assert "stowplan: CuPy: the step that it repeats: 4 blocks" in done.stderr
+    profile = Profile.load(folder / "loop.profile")
+    assert sorted(profile.size.tolist()) == [700, 900, 1500, 3000]
+    assert [profile.sites[i].rpartition("/")[2] for i in profile.site] == ["loop.py:15 step"] * 4
+    assert not profile.escaped.any()
+
+
+def test_marked_steps(folder: Path) -> None:
+    done = program("profile", "--step-function", "__main__:step", "--no-sites", "loop.py", "9", folder=folder)
+    assert "stowplan: CuPy: the step that it repeats: 4 blocks" in done.stderr, done.stderr
+    profile = Profile.load(folder / "loop.profile")
+    assert (profile.size.tolist(), profile.sites) == ([3000, 700, 1500, 900], ())
+
+
+def test_the_device_is_the_user_s_choice(folder: Path) -> None:
+    done = program("profile", "--device", "cpu", "loop.py", "50", folder=folder)
+    assert "stowplan: NumPy: " in done.stderr, done.stderr
+    (folder / "loop.profile").unlink()
+    (folder / "host.py").write_text("import cupy, numpy\nfor _ in range(50): numpy.ones(5000)\n")
+    done = program("profile", "host.py", folder=folder)
+    assert "stowplan: NumPy: the step that it repeats: 1 blocks" in done.stderr, done.stderr
+    done = program("profile", "--device", "gpu", "-o", "none.profile", "host.py", folder=folder)
+    assert (done.returncode, "asked for no memory by CuPy" in done.stderr) == (1, True)
+    assert not (folder / "none.profile").exists()
+
+
+def test_a_thread_that_imports_cupy_is_not_watched_in_the_main_one_s_place(folder: Path) -> None:
+    (folder / "late.py").write_text(
+        """
+import threading
+import numpy
+def elsewhere():
+    import device
+    device.cupy.cuda.set_allocator(device.device.malloc)
+    device.cupy.empty(100)
+thread = threading.Thread(target=elsewhere)
+thread.start()
+thread.join()
+for _ in range(50): numpy.ones(5000)
+"""
+    )
+    done = program("profile", "late.py", folder=folder)
+    assert (done.returncode, "stowplan: NumPy: " in done.stderr) == (0, True), done.stderr
+
+
+def test_ctrl_c_keeps_what_was_seen(folder: Path) -> None:
+    text = LOOP.replace(
+        "main(int(", "main(400)\nimport os, signal\nos.kill(os.getpid(), signal.SIGINT)\nmain(int("
+    )
+    (folder / "loop.py").write_text(text)
+    done = program("profile", "loop.py", "100000000", folder=folder)
+    assert done.returncode == 128 + signal.SIGINT, done.stderr
+    assert len(Profile.load(folder / "loop.profile")) == 4
+
+
+def test_run_serves_cupy_above_the_script_s_allocator(folder: Path) -> None:
+    done = program("run", "--stats", "stats.json", "loop.py", "3000", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == program("loop.py", "3000", folder=folder, first="").stdout
+    assert "stowplan: cupy: " in done.stderr
+    figures = json.loads((folder / "stats.json").read_text())["cupy"]
+    assert figures["requests"] == 4 * 3000 + 1
+    assert figures["share"] > 0.99
+    assert figures["replayed"] > 0.5 * figures["requests"]
+    assert figures["arena_bytes"] == figures["lower_bound"] == 4096
+
+
+def test_the_log_of_cupy_s_own_hook_is_read(folder: Path) -> None:
+    """The file is written by CuPy: its hook, its pool."""
+    main = LOOP.index("def main")
+    (folder / "loop.py").write_text(
+        LOOP[:main]
+        + """
+with open("hook.log", "w") as file, device.cupy.cuda.memory_hooks.DebugPrintHook(file=file):
+    step(1)
+"""
+    )
+    done = program("loop.py", folder=folder, first="")
+    assert done.returncode == 0, done.stderr
+    profile = formats.read(folder / "hook.log")
+    assert profile.size.tolist() == [3000, 700, 1500, 900]
+    assert (profile.start.tolist(), profile.end.tolist()) == ([0, 1, 3, 5], [2, 4, 6, 7])
+
+
+def test_a_script_s_pool_of_its_own_is_left_alone(folder: Path) -> None:
+    text = LOOP.replace(
+        "(device.device.malloc)", "(device.device.malloc)\nmine = device.cupy.cuda.MemoryPool(device.host)"
+    )
+    text += (
+        "\nwith device.cupy.cuda.using_allocator(mine.malloc):\n    step(1)\nprint(mine.total_bytes() > 0)\n"
+    )
+    (folder / "loop.py").write_text(text)
+    done = program("run", "--stats", "stats.json", "loop.py", "20", folder=folder)
+    assert done.stdout.endswith("True\n"), done.stderr
+    assert json.loads((folder / "stats.json").read_text())["cupy"]["requests"] == 4 * 20 + 1
+
+
+def test_chainer_s_functions_are_named_in_the_sites_of_cupy_s_blocks(folder: Path) -> None:
+    """A function of Chainer's that asks CuPy for its output, forward and backward; it needs no kernel."""
+    if importlib.util.find_spec("chainer") is None:
+        pytest.skip("Chainer is not installed; expected: pip install 'stowplan[chainer]'")
+    (folder / "net.py").write_text(
+        """
+import device
+device.cupy.cuda.set_allocator(device.device.malloc)
+import nets
+nets.main()
+"""
+    )
+    (folder / "nets.py").write_text(
+        """
+import device
+import stowplan.chainer
+import chainer, numpy
+xp = device.cupy
+
+class Copy(chainer.FunctionNode):
+    def forward(self, inputs):
+        scratch = xp.empty(300)
+        return numpy.zeros(5, "f"),
+    def backward(self, indexes, gradients):
+        scratch = xp.empty(400)
+        return gradients
+
+class Net(chainer.Chain):
+    def __init__(self):
+        super().__init__()
+        with self.init_scope():
+            self.inner = Inner()
+    def forward(self, x):
+        return self.inner(x)
+
+class Inner(chainer.Link):
+    def forward(self, x):
+        scratch = xp.empty(200)
+        return Copy().apply((x,))[0]
+
+def main():
+    net = Net()
+    x = chainer.Variable(numpy.zeros(5, "f"))
+    for _ in range(50):
+        chainer.backward([net(x)], [chainer.Variable(numpy.ones(5, "f"))])
+"""
+    )
+    done = program("profile", "net.py", folder=folder)
+    assert "stowplan: CuPy: the step that it repeats: 3 blocks" in done.stderr, done.stderr
+    profile = Profile.load(folder / "net.profile")
+    names = {
+        int(size): profile.sites[site].rpartition("/nets.py:")[2]
+        for size, site in zip(profile.size, profile.site, strict=True)
+    }
+    assert names == {
+        1600: "25 forward > /inner",
+        2400: "9 forward > /inner > Copy (forward)",
+        3200: "12 backward > /inner > Copy (backward)",
+    }
+    assert np.all(profile.end > profile.start)
