@@ -3,7 +3,7 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given, settings
 
-from stowplan.packing import Problem, check, pack
+from stowplan.packing import Problem, check, lower_bound, pack
 from stowplan.packing.parts import parts, restricted
 
 from .problems import problems
@@ -43,3 +43,12 @@ def test_parts_packed_alone_are_a_placement_of_the_whole(problem):
         )
         offsets[rows] = pack(part, "best_fit").offsets
     check(problem, offsets)
+
+
+def test_a_part_s_own_bound_counts():
+    """It may be more than the whole's: the alignment of a block that occupies nothing is left out."""
+    problem = Problem([1, 0, 1], [0, 0, 0], [1, 1, 1], alignment=[2, 1, 2])
+    assert lower_bound(problem) == 2
+    for solver in ("exact", "search"):
+        placement = pack(problem, solver)
+        assert (placement.peak, placement.lower_bound) == (3, 3)
