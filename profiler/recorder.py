@@ -69,12 +69,15 @@ class Recorder:
         return RecordedStep(self)
 
     def profile(self) -> Profile:
-        """Return the profile of the last step that the following one repeated; of found steps, of the largest.
+        """Return the profile of the last step that the following one repeated.
+
+        Of steps that were found, it is the largest one that was repeated; where none of them was, the largest that came
+        again after others.
 
         Raises
         ------
         ProfileError
-            No two consecutive steps were equal yet.
+            There was no such step yet.
         """
         found = self._watch.found() if self._auto_step else None
         if found is not None:

@@ -1,11 +1,18 @@
 // The service of a recorder: it watches, and sends every request upstream.
 //
-// Steps are marked, or found (step_finder.hpp); of those found it keeps the largest one that the next one repeated. Where
-// somebody knows who asks, it is asked before each request, and its number is kept with the request.
+// Steps are marked, or found (step_finder.hpp). Of those found it keeps the largest one that the next one repeated, and
+// that one; or, as long as the finder's steps never repeat the one before, the largest that came again after others, and
+// the one that followed it:
+//
+//     steps      a  b  b  b  c  b  b  ...     b: what comes now and then, as c or an epoch's end, is not the step
+//                a  C  d  e  a  C  d  ...     C: images of different sizes; d shows what of C's stays alive
+//
+// Where somebody knows who asks, it is asked before each request, and its number is kept with the request.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <tuple>
@@ -67,7 +74,7 @@ class PassiveService {
     if (finder_ != nullptr) {
       finder_.reset();
       end_step();
-      found_.reset();
+      found_ = again_ = {};
     }
     if (recorder_.in_step()) return false;
     owner_ = thread;
@@ -86,8 +93,10 @@ class PassiveService {
     begin_step(thread);
     finder_ = std::make_unique<StepFinder>();
   }
-  // A step that was found and the one after it; none where no step repeated.
-  const std::optional<std::pair<RecordedStep, RecordedStep>>& found() const { return found_; }
+  // A step that was found and the one after it; none where no step came again.
+  const std::optional<std::pair<RecordedStep, RecordedStep>>& found() const {
+    return again_.bytes > found_.bytes ? again_.steps : found_.steps;
+  }
 
  private:
   struct Block {
@@ -101,7 +110,7 @@ class PassiveService {
       case StepFinder::Cue::none:
         return;
       case StepFinder::Cue::begins:
-        if (previous_ || step_bytes_ > found_bytes_) {
+        if (one_awaits_the_next() || step_bytes_ > found_.bytes) {
           next(end_step());
         } else {
           drop_step();
@@ -115,12 +124,13 @@ class PassiveService {
         const auto part = [&](std::size_t from, std::size_t to) {
           return sites.empty() ? sites : std::vector<SiteNumber>(sites.begin() + from, sites.begin() + to);
         };
-        previous_.reset();
+        forget_candidates();
         next({std::move(one), part(first, second), complete});
         next({std::move(two), part(second, sites.size()), complete});
         break;
       }
       case StepFinder::Cue::lost:
+        forget_candidates();
         drop_step();
         break;
     }
@@ -129,23 +139,55 @@ class PassiveService {
   }
 
   void drop_step() {
-    previous_.reset();
     recorder_.drop_step();
     sites_.clear();
   }
 
-  // Takes the step that follows the previous one.
+  // A step larger than the one found, and the one after it, once it is there.
+  struct Candidate {
+    RecordedStep step;
+    std::optional<RecordedStep> after;
+  };
+  static constexpr std::size_t kCandidates = 8;
+
+  struct Found {
+    std::optional<std::pair<RecordedStep, RecordedStep>> steps;
+    Bytes bytes = 0;  // that the first one asks for
+  };
+
+  bool one_awaits_the_next() const { return !candidates_.empty() && !candidates_.back().after; }
+
+  // Steps begin elsewhere from now on.
+  void forget_candidates() {
+    if (again_.bytes > found_.bytes) found_ = std::move(again_);
+    again_ = {};
+    in_a_row_ = false;
+    candidates_.clear();
+  }
+
+  // Takes a step that came right after the one before.
   void next(RecordedStep step) {
+    if (!step.complete) return candidates_.clear();
+    const bool follows = one_awaits_the_next();
+    if (follows) candidates_.back().after = step;
     const Bytes bytes = requested(step);
-    if (!step.complete) {
-      previous_.reset();
-    } else if (previous_ && same_requests(*previous_, step) && bytes > found_bytes_) {
-      found_ = {std::move(*previous_), std::move(step)};
-      found_bytes_ = bytes;
-      previous_.reset();
-    } else {
-      previous_ = std::move(step);
+    if (bytes <= found_.bytes) return;
+    if (follows && same_requests(candidates_.back().step, step)) {
+      found_ = {{{std::move(candidates_.back().step), std::move(step)}}, bytes};
+      again_ = {};
+      in_a_row_ = true;
+      return candidates_.clear();
     }
+    if (!in_a_row_ && bytes > again_.bytes) {
+      const auto before = std::find_if(candidates_.begin(), candidates_.end(),
+                                       [&](const Candidate& earlier) { return same_requests(earlier.step, step); });
+      if (before != candidates_.end()) {
+        again_ = {{{std::move(before->step), std::move(*before->after)}}, bytes};
+        candidates_.erase(before);
+      }
+    }
+    candidates_.push_back({std::move(step), std::nullopt});
+    if (candidates_.size() > kCandidates) candidates_.pop_front();
   }
 
   static Bytes requested(const RecordedStep& step) {
@@ -180,9 +222,10 @@ class PassiveService {
   Bytes step_bytes_ = 0;           // asked for in the running step
 
   std::unique_ptr<StepFinder> finder_;
-  std::optional<RecordedStep> previous_;
-  std::optional<std::pair<RecordedStep, RecordedStep>> found_;
-  Bytes found_bytes_ = 0;
+  std::deque<Candidate> candidates_;  // the latest last
+  Found found_;            // of steps in a row
+  Found again_;            // the finder's steps now, which are not
+  bool in_a_row_ = false;  // one of them has repeated the one before
 };
 
 }  // namespace stowplan::profiler

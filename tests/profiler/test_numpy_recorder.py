@@ -88,3 +88,39 @@ def test_arrays_outlive_the_recorder() -> None:
     del recorder
     assert (kept[:1000] == np.arange(1000)).all()
     assert not zeros.any()
+
+
+def test_a_step_that_comes_again_after_others_is_found() -> None:
+    """Images of different sizes, in turn: no step repeats the one before."""
+
+    def measure(side: int) -> float:
+        image = np.ones((side, side))
+        edges = np.abs(image - 0.5)
+        edges *= 2
+        return sum(float((edges[:5, : 10 + k] * 2).sum()) for k in range(6))
+
+    recorder = NumpyRecorder(auto_step=True, small=300, sites=True)
+    with recorder:
+        for side in (30, 90, 50, 70) * 12:
+            measure(side)
+    profile = recorder.profile()
+    sides = [90 * 90 * 8] * 3  # image, difference, edges
+    assert sorted(profile.size.tolist(), reverse=True)[:4] == [*sides, 5 * 15 * 8]
+    assert len(profile) == 3 + 6
+    assert len(profile.sites) == 3
+    assert not profile.escaped.any()
+
+
+def test_what_comes_now_and_then_is_not_the_step() -> None:
+    """A step that reports, every sixth time, asks for more."""
+    recorder = NumpyRecorder(auto_step=True, small=300)
+    state = np.ones((50, 50))
+    with recorder:
+        for number in range(60):
+            change = np.roll(state, 1) - state
+            state = state + 0.5 * change
+            del change
+            if number % 6 == 5:
+                np.sort(state.ravel()), np.abs(state)
+    assert set(recorder.profile().size.tolist()) == {50 * 50 * 8}
+    assert len(recorder.profile()) == 4
