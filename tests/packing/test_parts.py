@@ -52,3 +52,12 @@ def test_the_lower_bound_of_a_part_is_one_of_the_whole():
     assert lower_bound(problem) == 2
     solver = by_parts(lambda part, options: Answer(None, 0))
     assert solver(problem, Options(incumbent=np.array([0, 2, 0]), target=2)).lower_bound == 3
+
+
+def test_a_part_s_own_bound_counts():
+    """It may be more than the whole's: the alignment of a block that occupies nothing is left out."""
+    problem = Problem([1, 0, 1], [0, 0, 0], [1, 1, 1], alignment=[2, 1, 2])
+    assert lower_bound(problem) == 2
+    for solver in ("exact", "search"):
+        placement = pack(problem, solver)
+        assert (placement.peak, placement.lower_bound) == (3, 3)

@@ -84,7 +84,8 @@ def test_pieces_cover_what_gaps_leave(problem):
         (([2**63], [0], [1]), {}, "exceeds 64-bit"),
         (([[1], [2]], [0], [1]), {}, r"size has the shape \(2, 1\)"),
         ((3, 0, 1), {}, r"size has the shape \(\)"),
-        (([[1], [2, 3]], [0], [1]), {}, "size is not an array"),
+        # Before NumPy 1.24 a deprecated array of objects.
+        (([[1], [2, 3]], [0], [1]), {}, "size (is not an array|has the dtype object)"),
         (([2**62, 2**62], [0, 0], [1, 1]), {}, "the sum of all sizes"),
         (([1], [-(2**63)], [2**62]), {}, "the span of all lifetimes"),
         (([1], [0], [1]), {"alignment": 0}, "block 0: alignment 0"),
