@@ -68,9 +68,7 @@ def by_parts(solve: Callable[[Problem, Options], Answer]) -> Callable[[Problem, 
         proved = lower_bound(problem)
         for rows in parts(problem):
             part = restricted(problem, rows)
-            proved = max(
-                proved, lower_bound(part)
-            )  # may be more than the whole's: only its own alignments count
+            proved = max(proved, lower_bound(part))  # it may have a common alignment that the whole has not
             target = max(options.target, proved)
             if peak_of(part, offsets[rows]) <= target:
                 continue

@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 
 from stowplan.packing import Problem, check, lower_bound, pack
-from stowplan.packing.parts import parts, restricted
+from stowplan.packing.parts import by_parts, parts, restricted
+from stowplan.packing.registry import Answer, Options
 
 from .problems import problems
 
@@ -43,6 +44,14 @@ def test_parts_packed_alone_are_a_placement_of_the_whole(problem):
         )
         offsets[rows] = pack(part, "best_fit").offsets
     check(problem, offsets)
+
+
+def test_the_lower_bound_of_a_part_is_one_of_the_whole():
+    # Two blocks of 1 byte at multiples of 2 need 3 bytes; the odd one later hides that from the bound of the whole.
+    problem = Problem([1, 1, 1], [0, 0, 5], [5, 5, 9], alignment=[2, 2, 1])
+    assert lower_bound(problem) == 2
+    solver = by_parts(lambda part, options: Answer(None, 0))
+    assert solver(problem, Options(incumbent=np.array([0, 2, 0]), target=2)).lower_bound == 3
 
 
 def test_a_part_s_own_bound_counts():
