@@ -67,14 +67,15 @@ cdef class CorePlan:
         plan.tag = tag
         plan.derive()
 
-    def merge(self, least, landmark):
-        """Make it a merged plan: the smallest sizes, int64 (n,), and which blocks are landmarks, bool (n,)."""
-        if not len(least) == len(landmark) == self.plan.get().requested.size():
+    def merge(self, least, landmark, sign):
+        """Make it a merged plan: the smallest sizes, int64 (n,), which blocks are landmarks, bool (n,), and signs, int64 (n,)."""
+        if not len(least) == len(landmark) == len(sign) == self.plan.get().requested.size():
             raise ValueError("the columns of a plan disagree in length")
         cdef vector[int64_t] smallest
         cdef vector[uint8_t] marks = landmark
+        cdef vector[uint64_t] signs = np.asarray(sign).view(np.uint64)
         _copy_column(smallest, least)
-        self.plan.get().merge(smallest, marks)
+        self.plan.get().merge(smallest, marks, signs)
 
 
 def realign(least, most, kind, size, step_kind, vote, first, last):

@@ -11,7 +11,7 @@ cdef extern from "plan.hpp" namespace "stowplan::allocator" nogil:
         int64_t arena_bytes
         uint64_t tag
         void derive() except +
-        void merge(vector[int64_t], const vector[uint8_t]&) except +
+        void merge(vector[int64_t], const vector[uint8_t]&, vector[uint64_t]) except +
 
     ctypedef shared_ptr[const CPlan] PlanPtr
 

@@ -33,7 +33,7 @@ import contextvars
 import threading
 from collections import deque
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -283,9 +283,9 @@ class Controller:
         if sequence in self._in_work:
             return
         if self._unproven >= UNPROVEN and not repeated:
-            if record.departed_from is not None and not self._in_work:
+            old = self._in_its_place(record.departed_from)
+            if old is not None and not self._in_work:
                 self._in_work.add(sequence)
-                old = record.departed_from
                 self._planner.submit(lambda: self._merge(sequence, old, record, following))
             return
         neighbours = [entry.plan for entry in self._cache.entries()]
@@ -296,6 +296,13 @@ class Controller:
         self._planner.submit(
             lambda: self._solve(sequence, record, following, variants, neighbours, arena_bytes)
         )
+
+    def _in_its_place(self, entry: Entry | None) -> Entry | None:
+        """Return an entry, or, where it was succeeded in the meantime, the merged plan that stands for its key."""
+        if entry is None or self._cache.get(entry.tag) is entry:
+            return entry
+        merged = [other for other in self._cache.variants(entry.key) if other.plan.merged is not None]
+        return merged[0] if merged else None
 
     def _solve(
         self,
@@ -342,18 +349,18 @@ class Controller:
     def _merge(self, sequence: int, old: Entry, record: Record, following: StepLog) -> Solved:
         """Make a plan for a record and for the steps that another plan stands for, on the planner's thread."""
         try:
-            merged = merge(old.plan.profile, old.plan.merged, record.log, following)
-            if merged is None:
+            both = merge(old.plan.profile, old.plan.merged, record.log, following)
+            if both is None:
                 return Solved(sequence, old, old)
             quick = "best_fit" if self._solver == "auto" else self._solver  # the next record will succeed it
-            plan = make_plan(merged[0], alignment=self._alignment, planner=quick)
+            plan = make_plan(both[0], alignment=self._alignment, planner=quick, merged=both[1])
             let_others_run()
             counters = self._backend.counters()
             other_arenas = counters["arena_bytes"] - self._backend.arena_bytes(self.lane)
             reserved = plan.arena_bytes + other_arenas + counters["upstream_bytes"]
             if reserved > WORTH * counters["peak_live_bytes"]:
                 return Solved(sequence, old, old)
-            return Solved(sequence, self._cache.entry(record.key, replace(plan, merged=merged[1])), old)
+            return Solved(sequence, self._cache.entry(record.key, plan), old)
         except Exception:
             return Solved(sequence)  # upstream, or the old plan, goes on serving
 

@@ -68,22 +68,24 @@ class Plan:
         due_begin = np.searchsorted(np.sort(due_at), np.arange(n + 2)).astype(np.int64)
         core = CorePlan(offset, profile.size, capacity, profile.stream, due_begin, due, self.arena_bytes, tag)
         if self.merged is not None:
-            core.merge(self.merged.least, self.merged.landmark)
+            core.merge(self.merged.least, self.merged.trust > 0, self.merged.sign)
         return core
 
 
-def problem_of(profile: Profile, alignment: int) -> tuple[Problem, IntArray]:
+def problem_of(profile: Profile, alignment: int, merged: Merged | None = None) -> tuple[Problem, IntArray]:
     """Return the packing problem of the planned blocks, and their rows in the profile, int64 (k,).
 
     Sizes are rounded up to the alignment, and nothing is smaller than one alignment unit, so that live blocks have
-    different addresses. A wrapped block is alive in ``[0, period)`` except one gap. Only the stream that asks for most
-    bytes is planned: between streams nothing is known of the order in which an address is used.
+    different addresses; a merged plan has some room for larger requests (`Merged.room`). A wrapped block is alive in
+    ``[0, period)`` except one gap. Only the stream that asks for most bytes is planned: between streams nothing is
+    known of the order in which an address is used.
     """
     streams, which = np.unique(profile.stream, return_inverse=True)
     main = np.bincount(which, weights=profile.size, minlength=1).argmax() if len(streams) else 0
     rows = np.flatnonzero(~profile.escaped & (which == main)).astype(np.int64)
     start, end, gaps = profile.on_line(rows)
-    size = np.maximum(-(-profile.size[rows] // alignment), 1) * alignment
+    asked = profile.size if merged is None else profile.size + merged.room(profile)
+    size = np.maximum(-(-asked[rows] // alignment), 1) * alignment
     return Problem(size, start, end, gaps=gaps, alignment=alignment), rows
 
 
@@ -95,6 +97,7 @@ def make_plan(
     time_limit: float | None = None,
     threads: int = 1,
     progress: Callable[[Progress], object] | None = None,
+    merged: Merged | None = None,
 ) -> Plan:
     """Solve the packing problem of a profile.
 
@@ -108,6 +111,8 @@ def make_plan(
         A name from `stowplan.packing.solvers`, or ``"auto"``.
     time_limit, threads, progress
         As for `stowplan.packing.pack`.
+    merged
+        What is known of the steps that the profile stands for, if it stands for several.
 
     Raises
     ------
@@ -116,9 +121,9 @@ def make_plan(
     ConflictError
         The solver's placement is wrong: `pack` validates it, whoever is to blame.
     """
-    problem, rows = problem_of(profile, alignment)
+    problem, rows = problem_of(profile, alignment, merged)
     placement = pack(problem, planner, time_limit, threads, progress=progress)
-    return Plan(profile, rows, problem, placement)
+    return Plan(profile, rows, problem, placement, merged)
 
 
 def same_structure(a: Profile, b: Profile) -> bool:

@@ -9,7 +9,8 @@ both, with the larger of the sizes and lifetimes that contain both::
     merged   a0 b0 b1 x0 b2 b3 c0        a step may ask for any of them
 
 A shorter step leaves holes in it, so it needs no more memory than the longest and largest step that could be put
-together of those seen. Where in it a step is, allocator/core/tracker.hpp finds out.
+together of those seen, and a little room for larger ones (`Merged.room`). What no step asks for any more is forgotten.
+Where in the plan a step is, allocator/core/tracker.hpp finds out.
 
 Requests are told apart by the number of requests that their blocks live for, as that was when they were first seen: it
 says which line of a loop's body asked, whatever the sizes. Lifetimes in the merged plan would not do: they grow as
@@ -39,8 +40,20 @@ BoolArray = npt.NDArray[np.bool_]
 LONG = 64
 """Requests; blocks that live for as many are aligned first."""
 
+YOUNG = 64
+"""Requests; the blocks that live for at most as many say with their ends which line of a loop's body it is."""
+
 LANDMARK = 256
 """Requests; blocks that live for more say where a step is. Those that pass from one iteration to the next do not."""
+
+SURE = 6
+"""Steps that agree on where a block is freed, beyond which more of them count for nothing."""
+
+FORGET = 8
+"""Steps in a row that do not ask for a request before a merged plan forgets it."""
+
+ROOM = 8
+"""A slot has room for sizes beyond the largest: one part in so many of the span between them and the smallest."""
 
 WIDTH = 100
 """Requests to either side of the first alignment among which the second one looks."""
@@ -63,15 +76,27 @@ class Merged:
     ----------
     least
         The smallest size that was asked for; the profile has the largest.
-    landmark
-        Whether the block was freed at the same place in every step that asked for it.
+    trust
+        How far steps agree on where the block is freed: one more for each that does, up to `SURE`, two less for each
+        that does not. Where it is above 0 the block is a landmark.
     life
         Requests that the block lived for when it was first seen, `NEVER` if beyond the step.
+    sign
+        What was freed before the request when it was first seen: bit ``i`` for a block that had been asked for
+        ``i + 1`` requests before.
+    idle
+        Steps in a row that were merged and had no such request.
     """
 
     least: IntArray
-    landmark: BoolArray
+    trust: IntArray
     life: IntArray
+    sign: IntArray
+    idle: IntArray
+
+    def room(self, profile: Profile) -> IntArray:
+        """Return the bytes that each slot has beyond the largest size that was seen, int64 (n,)."""
+        return (profile.size - np.clip(self.least, 0, profile.size)) // ROOM
 
 
 def merge(
@@ -98,7 +123,11 @@ def merge(
     plan = _Lives.of_profile(profile)
     if known is None:
         known = Merged(
-            profile.size, ~plan.wrapped, np.where(plan.wrapped, NEVER, plan.due - np.arange(len(profile)))
+            profile.size,
+            (~plan.wrapped).astype(np.int64),
+            np.where(plan.wrapped, NEVER, plan.due - np.arange(len(profile))),
+            plan.signs,
+            np.zeros(len(profile), np.int64),
         )
     step = _Lives.of_log(log)
     number = _align(profile, known, plan, log, step)
@@ -125,22 +154,28 @@ def merge(
     size, least, life = np.zeros(total, np.int64), np.full(total, NEVER), np.full(total, _NONE)
     life[step_at] = step.life
     life[plan_at] = known.life
+    sign = np.zeros(total, np.int64)
+    sign[step_at] = step.signs
+    sign[plan_at] = known.sign
+    idle = np.zeros(total, np.int64)
+    idle[plan_at] = known.idle + 1
+    idle[step_at] = 0
     size[plan_at], least[plan_at] = profile.size, known.least
     np.maximum.at(size, step_at, log.requested)
     np.minimum.at(least, step_at, log.requested)
 
     # A free falls between two requests; in the merged plan there may be others between these.
     low = np.full(total, _NONE)
-    high, landmark = low.copy(), np.ones(total, dtype=bool)
+    high, trust = low.copy(), np.ones(total, dtype=np.int64)
     wrapped, escaped = np.zeros(total, dtype=bool), np.zeros(total, dtype=bool)
-    wrapped[plan_at], escaped[plan_at], landmark[plan_at] = plan.wrapped, plan.escaped, known.landmark
+    wrapped[plan_at], escaped[plan_at], trust[plan_at] = plan.wrapped, plan.escaped, known.trust
     seen = np.flatnonzero((plan.due >= 0) & ~(plan.wrapped & (plan.due == np.arange(n))))
     low[plan_at[seen]], high[plan_at[seen]] = _gaps(plan_at, total, plan.due[seen])
     wrapped[step_at] |= step.wrapped
-    landmark &= ~wrapped
+    trust[wrapped] = 0
     freed = np.flatnonzero(~step.wrapped)
     _contain(
-        low, high, landmark, step_at[freed], *_gaps(step_at, total, step.due[freed]), ~wrapped[step_at[freed]]
+        low, high, trust, step_at[freed], *_gaps(step_at, total, step.due[freed]), ~wrapped[step_at[freed]]
     )
     if ends is not None:
         who, gap = _frees(following, FREE_PREVIOUS)
@@ -148,13 +183,16 @@ def merge(
         who, gap = who[inside], gap[inside]
         passed = np.concatenate([[_NONE], np.maximum.accumulate(ends)])[gap]
         due = np.where(passed < 0, 0, plan_at[passed] + 1)
-        _contain(low, high, landmark, step_at[who], due, due, wrapped[step_at[who]] & (due <= step_at[who]))
+        _contain(low, high, trust, step_at[who], due, due, wrapped[step_at[who]] & (due <= step_at[who]))
     own = np.arange(total)
     unknown = (low < 0) | (wrapped & (low > own)) | (~wrapped & (low <= own))
     wrapped |= unknown
     low[unknown] = own[unknown]
-    merged = _profile(size, low, wrapped & ~escaped, escaped, int(streams[0]))
-    return merged, Merged(least, landmark & ~wrapped, life)
+    keep = idle <= FORGET
+    low = np.concatenate([[0], np.cumsum(keep)])[low]
+    merged = _profile(size[keep], low[keep], (wrapped & ~escaped)[keep], escaped[keep], int(streams[0]))
+    trust[wrapped] = 0
+    return merged, Merged(least[keep], trust[keep], life[keep], sign[keep], idle[keep])
 
 
 @dataclass(frozen=True)
@@ -181,6 +219,14 @@ class _Lives:
     def life(self) -> IntArray:
         return np.where(self.wrapped | self.escaped, NEVER, self.due - np.arange(len(self.due)))
 
+    @property
+    def signs(self) -> IntArray:
+        """Per request the ages of the young blocks that are freed before it; see `Merged.sign`."""
+        young = np.flatnonzero((self.life <= YOUNG) & (self.due < len(self.due)))
+        sign = np.zeros(len(self.due), np.uint64)
+        np.bitwise_or.at(sign, self.due[young], np.uint64(1) << (self.life[young] - 1).astype(np.uint64))
+        return sign.view(np.int64)
+
 
 def _frees(log: StepLog, kind: int) -> tuple[IntArray, IntArray]:
     """Return the request numbers of the blocks that are freed, and before which request of the log each is, (k,)."""
@@ -196,16 +242,22 @@ def _gaps(at: IntArray, total: int, gap: IntArray) -> tuple[IntArray, IntArray]:
 def _contain(
     low: IntArray,
     high: IntArray,
-    landmark: BoolArray,
+    trust: IntArray,
     who: IntArray,
     first: IntArray,
     last: IntArray,
     which: BoolArray,
 ) -> None:
-    """Let blocks live until the later of two frees; where they cannot be the same place, it is no landmark."""
+    """Let blocks live until the later of two frees, and trust their place more, or less if it cannot be the same.
+
+    One step that contradicts a landmark does not move it: more likely it was aligned wrongly there.
+    """
     who, first, last = who[which], first[which], last[which]
-    apart = (low[who] >= 0) & ((first > high[who]) | (low[who] > last))
-    landmark[who[apart]] = False
+    known = low[who] >= 0
+    apart = known & ((first > high[who]) | (low[who] > last))
+    doubted = apart & (trust[who] > 0) & (low[who] - who > LANDMARK)
+    trust[who] = np.clip(trust[who] + np.where(apart, -2, known), 0, SURE)
+    who, first, last, apart = who[~doubted], first[~doubted], last[~doubted], apart[~doubted]
     high[who] = np.where(
         low[who] < 0, last, np.where(apart, np.maximum(high[who], last), np.minimum(high[who], last))
     )
@@ -242,7 +294,7 @@ def _align(profile: Profile, known: Merged, plan: _Lives, log: StepLog, step: _L
     def votes(rows: IntArray, columns: IntArray) -> IntArray:
         """Return where the frees of long-lived blocks say that the requests after them are, by row."""
         slot = number[voters]
-        counts = (slot >= 0) & known.landmark[slot]
+        counts = (slot >= 0) & (known.trust[slot] > 0)
         column, row = np.searchsorted(columns, gap[counts]), np.searchsorted(rows, plan.due[slot[counts]])
         inside = (column < len(columns)) & (row < len(rows))
         vote = np.full(len(columns), _NONE)

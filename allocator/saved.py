@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterable
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from .plan import Plan, problem_of
 from .realign import Merged
 
 _FORMAT = "plans"
-_VERSION = 2
+_VERSION = 3
 
 
 LanePlan = tuple[int, Hashable, Plan]
@@ -96,8 +96,8 @@ def load_plans(path: str | os.PathLike[str], backend: str, alignment: int) -> li
             lane = int(entry["lane"])
             if not 0 <= lane < MOST_LANES:
                 raise ValueError(f"lane {lane}")
-            plan = _validated(profile, own["offsets"], alignment, solver)
-            plans.append((lane, key, replace(plan, merged=_merged(own, len(profile)))))
+            plan = _validated(profile, own["offsets"], alignment, solver, _merged(own, len(profile)))
+            plans.append((lane, key, plan))
     except (KeyError, TypeError, ValueError, IndexError, ConflictError, ProblemError) as error:
         if isinstance(error, FormatError):
             raise
@@ -112,11 +112,13 @@ def _merged(columns: dict[str, npt.NDArray[Any]], n: int) -> Merged | None:
         return None
     if any(column.dtype != np.int64 or column.shape != (n,) for column in own.values()):
         raise ValueError(f"the columns of a merged plan; expected ({n},) of int64")
-    return Merged(own["least"], own["landmark"] != 0, own["life"])
+    return Merged(**own)
 
 
-def _validated(profile: Profile, offsets: npt.NDArray[Any], alignment: int, solver: str) -> Plan:
-    problem, rows = problem_of(profile, alignment)
+def _validated(
+    profile: Profile, offsets: npt.NDArray[Any], alignment: int, solver: str, merged: Merged | None
+) -> Plan:
+    problem, rows = problem_of(profile, alignment, merged)
     if offsets.dtype != np.int64 or offsets.shape != (len(rows),):
         raise ValueError(f"{offsets.shape} offsets of {offsets.dtype}; expected ({len(rows)},) of int64")
     check_fast(problem, offsets)
@@ -131,4 +133,4 @@ def _validated(profile: Profile, offsets: npt.NDArray[Any], alignment: int, solv
         "optimal" if optimal else "feasible",
         "the lower bound, computed again",
     )
-    return Plan(profile, rows, problem, placement)
+    return Plan(profile, rows, problem, placement, merged)

@@ -47,6 +47,12 @@ class Holes {
     add(r);
   }
 
+  // Whether the range is free.
+  bool contains(Range r) const {
+    const auto after = by_address_.upper_bound(r.begin);
+    return after != by_address_.begin() && std::prev(after)->second >= r.end;
+  }
+
   // An address in the smallest hole that takes `size` bytes where `suits(range)` accepts it: the hole's lowest, or else
   // its highest. At most `tries` holes are looked at; 0 where none will do. Holes begin and end at multiples of the unit
   // in which they are taken, and so does `size`.

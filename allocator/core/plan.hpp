@@ -42,49 +42,46 @@ struct Plan {
   // Of a merged plan; else empty.
   std::vector<Bytes> least;            // the smallest size that was seen
   std::vector<RequestNumber> end;      // where the block is due, size() if not before the end of the step
-  std::vector<RequestNumber> landmark;  // where the block is due, if it was in every step, else kNoRequest
-  std::vector<std::uint8_t> sign;      // what can be seen of a request as it comes; see sign_of()
+  std::vector<RequestNumber> landmark;  // where the block is due, if steps agree, else kNoRequest
+  std::vector<std::uint64_t> sign;      // what was freed before the request in the step that brought it: bit i for a block
+                                       // that had been asked for i + 1 requests before
   std::vector<std::pair<std::uint64_t, RequestNumber>> index;  // the last kSigns signs at each number; sorted
 
-  static constexpr RequestNumber kShort = 8;
-  static constexpr int kSignBits = 3;
-  static constexpr RequestNumber kSigns = 16;
+  static constexpr RequestNumber kYoung = 64;  // a sign has a bit for each age up to here
+  static constexpr std::uint64_t kYoungest = 0xFF;
+  static constexpr RequestNumber kSigns = 4;
   static constexpr RequestNumber kLasting = 64;
   static constexpr RequestNumber kLandmark = 256;  // more than what passes from one iteration of a loop to the next
 
-  // Of a request that follows on `frees` frees of blocks not older than kShort requests, and asks for as much as the one
-  // before it, or not.
-  static std::uint8_t sign_of(std::uint32_t frees, bool same) {
-    return static_cast<std::uint8_t>(std::min<std::uint32_t>(frees, 3) << 1 | (same ? 1 : 0));
-  }
-  static std::uint64_t append(std::uint64_t signs, std::uint8_t sign) {
-    return (signs << kSignBits | sign) & ((std::uint64_t{1} << (kSignBits * kSigns)) - 1);
+  // One number for some signs, appended one by one.
+  static std::uint64_t append(std::uint64_t signs, std::uint64_t sign) {
+    const std::uint64_t mixed = (signs ^ sign) * 0x9E3779B97F4A7C15u;
+    return mixed ^ (mixed >> 29);
   }
 
   std::size_t size() const { return offset.size(); }
   bool merged() const { return !least.empty(); }
   bool lasting(RequestNumber k) const { return end[k] == size() || end[k] - k > kLasting; }
 
-  // Makes the plan a merged one. `at_same_place`: blocks that were freed at the same place in every step.
-  void merge(std::vector<Bytes> smallest, const std::vector<std::uint8_t>& at_same_place) {
+  // Makes the plan a merged one. `at_same_place`: blocks that steps agree on where to free.
+  void merge(std::vector<Bytes> smallest, const std::vector<std::uint8_t>& at_same_place,
+             std::vector<std::uint64_t> signs) {
     least = std::move(smallest);
+    sign = std::move(signs);
     end.assign(size(), static_cast<RequestNumber>(size()));
     landmark.assign(size(), kNoRequest);
-    sign.clear();
     index.clear();
-    std::uint64_t signs = 0;
     for (RequestNumber k = 0; k < size(); ++k) {
-      std::uint32_t frees = 0;
       for (std::uint32_t i = due_begin[k]; i < due_begin[k + 1]; ++i) {
         const RequestNumber slot = due[i];
-        if (slot < k && k - slot <= kShort) ++frees;
         if (slot < k) end[slot] = k;
         if (slot < k && k - slot > kLandmark && at_same_place[slot] != 0) landmark[slot] = k;
       }
-      const bool same = k > 0 && requested[k] == requested[k - 1] && least[k] == least[k - 1];
-      sign.push_back(sign_of(frees, same));
-      signs = append(signs, sign.back());
-      if (k + 1 >= kSigns) index.emplace_back(signs, k);
+    }
+    for (RequestNumber k = kSigns; k <= size(); ++k) {
+      std::uint64_t last = 0;
+      for (RequestNumber i = k - kSigns; i < k; ++i) last = append(last, sign[i] & kYoungest);
+      index.emplace_back(last, k - 1);
     }
     std::sort(index.begin(), index.end());
   }

@@ -38,7 +38,11 @@ Grant Replay::request(Bytes size, Stream stream) {
       ++lost_in_a_row_;
     }
     const bool stays = std::find(stayed_.begin(), stayed_.end(), size) != stayed_.end() && !given_up();
-    grant = stays ? send_upstream(block, Reason::mismatch) : invite(block, Reason::mismatch);
+    if (const std::uintptr_t address = place_beyond(located_, size); address != 0) {
+      grant = take_in(block, address, Reason::replayed);
+    } else {
+      grant = stays ? send_upstream(block, Reason::mismatch) : invite(block, Reason::mismatch);
+    }
   } else {
     lost_in_a_row_ = 0;
     grant = serve_planned(k, block);
@@ -108,12 +112,10 @@ Grant Replay::send_upstream(Block& block, Reason reason) {
 
 // Serves as a guest of the arena, or upstream where there is no room.
 Grant Replay::invite(Block& block, Reason reason) {
-  Arena& arena = arenas_.back();
-  if (arena.size == 0) return send_upstream(block, reason);
+  if (arenas_.back().size == 0) return send_upstream(block, reason);
   if (!holes_) find_holes();
-  const Bytes capacity = (std::max<Bytes>(block.size, 1) + unit_ - 1) / unit_ * unit_;
   const bool anywhere = plan_ == nullptr || lost_in_a_row_ >= kLost || given_up();
-  const auto bytes = static_cast<std::uintptr_t>(capacity);
+  const auto bytes = static_cast<std::uintptr_t>(rounded(block.size));
   std::uintptr_t address = 0;
   if (!anywhere && block.located != kNoRequest && plan_->lasting(block.located)) {
     const RequestNumber end = plan_->end[block.located];
@@ -123,13 +125,26 @@ Grant Replay::invite(Block& block, Reason reason) {
     address = holes_->best_fit(bytes, kHoleTries, [&](Range r) { return anywhere || !wanted(r, soon); });
   }
   if (address == 0) return send_upstream(block, reason);
+  ++counters_.guests;
+  return take_in(block, address, reason);
+}
+
+// The planned address of a request larger than planned, where nothing lives in the range that it needs; 0 elsewhere.
+std::uintptr_t Replay::place_beyond(RequestNumber k, Bytes size) {
+  if (k == kNoRequest || plan_->offset[k] == kUnplanned || given_up()) return 0;
+  if (!holes_) find_holes();
+  const std::uintptr_t begin = arenas_.back().base + static_cast<std::uintptr_t>(plan_->offset[k]);
+  return holes_->contains({begin, begin + static_cast<std::uintptr_t>(rounded(size))}) ? begin : 0;
+}
+
+// Places a block of which the plan does not know that it is there.
+Grant Replay::take_in(Block& block, std::uintptr_t address, Reason reason) {
   block.address = address;
-  block.capacity = capacity;
+  block.capacity = rounded(block.size);
   block.where = Where::late;
   block.slot = kNoRequest;
   block.arena = static_cast<std::uint32_t>(arenas_.size() - 1);
-  ++arena.live;
-  ++counters_.guests;
+  ++arenas_.back().live;
   ++count(counters_, reason);
   const BlockId id = blocks_.insert(block);
   late_.insert(range_of(id));

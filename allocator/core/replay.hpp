@@ -24,7 +24,8 @@
 //
 // A merged plan (plan.hpp) is followed in another way, as its steps depart from it all the time: tracker.hpp. There the
 // cursor may also move back. Blocks in the slots that it moves back over, which the plan does not know of then, join the
-// late set.
+// late set. A request larger than its slot has its planned address all the same where nothing lives in the range that it
+// needs, and stands in the late set as well: the plan does not know that it reaches beyond its slot.
 //
 // Several plans. A step may be one of many (training, the short last batch, a length bucket). It begins with the plan
 // that it is expected to follow; where it departs from that plan, after requests that were all exact, and another plan
@@ -227,6 +228,9 @@ class Replay {
   Grant serve_planned(RequestNumber k, Block& block);
   Grant send_upstream(Block& block, Reason reason);
   Grant invite(Block& block, Reason reason);
+  std::uintptr_t place_beyond(RequestNumber k, Bytes size);
+  Grant take_in(Block& block, std::uintptr_t address, Reason reason);
+  Bytes rounded(Bytes size) const { return (std::max<Bytes>(size, 1) + unit_ - 1) / unit_ * unit_; }
   bool given_up() const {
     return (unknown_ > kFew && unknown_ * kShare > recorder_.requests()) ||
            travelled_ > kTravel * (recorder_.requests() + in_slot_.size());

@@ -1,111 +1,142 @@
 #include "tracker.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace stowplan::allocator {
 
 namespace {
 
-constexpr int kOdd = 4;   // doubt that a request raises which is not the next one
-constexpr int kStrange = 2;  // and one that is, with another sign
-constexpr int kSure = 2;
+// Points of a request that may be the plan's.
+constexpr int kClose = 2;       // the youngest of the blocks freed before it are as old
+constexpr int kApart = -3;      // or not
+constexpr int kEqual = 1;       // all of them are
+constexpr int kConstant = 2;    // its size is the only one that was seen
+constexpr int kVaries = 1;      // its size is about as before, where several were seen
+constexpr int kOtherSize = -2;  // or where only one was
+constexpr int kFarOff = -6;     // neither
+constexpr Bytes kAbout = 3;     // times
+constexpr int kMarked = 16;     // it stands at the landmark
+constexpr int kUnmarked = -4;   // or not
+// Of what else may be.
+constexpr int kExtra = -4;
+constexpr int kOneMore = -2;
+constexpr int kSkip = -3;
+constexpr int kBack = -12;
+constexpr int kFurther = -3;  // for each time that the distance is doubled
 
-bool same_size(std::uint8_t sign) { return (sign & 1) != 0; }
+int doublings(RequestNumber distance) {
+  int n = 0;
+  for (; distance > 0; distance >>= 1) ++n;
+  return n;
+}
+
+int way(RequestNumber from, RequestNumber to) {
+  return to > from ? kFurther * doublings(to - from) : kBack + kFurther * doublings(from - to);
+}
 
 }  // namespace
 
-void Tracker::begin() { *this = Tracker(); }
-
 void Tracker::freed(const Plan& plan, RequestNumber slot, std::uint32_t age) {
-  if (age <= Plan::kShort) ++frees_;
+  if (age >= 1 && age <= Plan::kYoung) sign_ |= std::uint64_t{1} << (age - 1);
   if (slot != kNoRequest && plan.landmark[slot] != kNoRequest) landmark_ = plan.landmark[slot];
 }
 
 RequestNumber Tracker::locate(const Plan& plan, Bytes size) {
-  const std::uint32_t number = count_++;
-  const bool same = number > 0 && sizes_[(number - 1) % kSigns] == size;
-  const std::uint8_t sign = Plan::sign_of(frees_, same);
-  frees_ = 0;
-  signs_ = Plan::append(signs_, sign);
-
-  RequestNumber at = at_landmark(plan, size, sign);
+  const Asked asked{size, std::exchange(sign_, 0), guesses_[0].points};
+  asked_[requests_++ % Plan::kSigns] = asked;
+  std::swap(guesses_, former_);
+  former_count_ = std::exchange(count_, 0);
+  for (std::size_t i = 0; i < former_count_; ++i) follow(plan, former_[i], asked);
+  const RequestNumber next = former_[0].next;
+  if (landmark_ != kNoRequest && landmark(next) != kMarked) jump_to_landmark(plan, next, asked);
+  if (requests_ >= Plan::kSigns && match(plan, next, asked) < kClose + kEqual + kVaries) jump(plan, next);
   landmark_ = kNoRequest;
-  if (at == next_) doubt_ = 0;
-  if (at == kNoRequest && alike(plan, next_, size)) {
-    at = next_;
-    if (plan.sign[next_] != sign) {
-      doubt_ += kStrange;
-      sure_ = 0;
-    } else if (in_range(plan, next_, size)) {
-      doubt_ = std::max(0, doubt_ - 1);
-      ++sure_;
-    }
-  } else if (at == kNoRequest) {
-    doubt_ += kOdd;
-    sure_ = 0;
-    at = nearby(plan, size, sign);
-  }
-  sizes_[number % kSigns] = size;
-  if (doubt_ >= kDoubt && sure_ < kSure && number >= kSigns && number - looked_ >= kPause) {
-    looked_ = number;
-    if (const RequestNumber found = anywhere(plan); found != kNoRequest) {
-      doubt_ = 0;
-      at = found;
-    }
-  }
-  lost_ = at == kNoRequest;
-  if (!lost_) next_ = at + 1;
-  return at;
+  while (count_ > 1 && guesses_[count_ - 1].points < guesses_[0].points - kHopeless) --count_;
+  return guesses_[0].at;
 }
 
-RequestNumber Tracker::at_landmark(const Plan& plan, Bytes size, std::uint8_t sign) const {
-  if (landmark_ == kNoRequest) return kNoRequest;
-  if (landmark_ == next_) return alike(plan, next_, size) ? next_ : kNoRequest;
+int Tracker::match(const Plan& plan, std::size_t k, const Asked& asked) {
+  if (k >= plan.size()) return 10 * kFarOff;
+  const Bytes least = plan.least[k];
+  const Bytes most = plan.requested[k];
+  int points = ((plan.sign[k] ^ asked.sign) & Plan::kYoungest) != 0 ? kApart : kClose;
+  if (plan.sign[k] == asked.sign) points += kEqual;
+  if (least > kAbout * asked.size || asked.size > kAbout * most) return points + kFarOff;
+  if (least < most) return points + kVaries;
+  return points + (asked.size == most ? kConstant : kOtherSize);
+}
+
+int Tracker::landmark(RequestNumber k) const {
+  if (landmark_ == kNoRequest) return 0;
+  return k >= landmark_ && k - landmark_ < kAfter ? kMarked : kUnmarked;
+}
+
+void Tracker::follow(const Plan& plan, const Guess& guess, const Asked& asked) {
+  const RequestNumber next = guess.next;
+  const int points = match(plan, next, asked);
+  consider({next + 1, next, guess.points + points + landmark(next)});
+  if (points >= kClose + kEqual + kVaries) return;
+  consider({next, kNoRequest, guess.points + (guess.at == kNoRequest ? kOneMore : kExtra)});
+  if (points >= kClose) return;
+  for (RequestNumber k = next + 1; k <= next + kSkips; ++k) {
+    const int there = match(plan, k, asked);
+    if (there >= kApart) consider({k + 1, k, guess.points + there + kSkip + landmark(k)});
+  }
+}
+
+void Tracker::jump_to_landmark(const Plan& plan, RequestNumber from, const Asked& asked) {
   for (RequestNumber k = landmark_; k < landmark_ + kAfter; ++k) {
-    if (in_range(plan, k, size) && same_size(plan.sign[k]) == same_size(sign)) return k;
+    const int points = match(plan, k, asked);
+    if (points >= kClose) consider({k + 1, k, asked.before + points + kMarked + way(from, k)});
   }
-  return kNoRequest;
 }
 
-RequestNumber Tracker::nearby(const Plan& plan, Bytes size, std::uint8_t sign) const {
-  if (!lost_) {
-    for (RequestNumber k = next_ + 1; k <= next_ + kAfter && k < plan.size(); ++k) {
-      const bool constant = plan.least[k] == plan.requested[k];
-      if (constant && plan.requested[k] == size && same_size(plan.sign[k]) == same_size(sign)) return k;
-    }
-    return kNoRequest;
+// To the places nearest to the cursor where the last requests stand, as if they had been followed from there on.
+void Tracker::jump(const Plan& plan, RequestNumber from) {
+  std::uint64_t signs = 0;
+  for (std::uint32_t i = 0; i < Plan::kSigns; ++i) {
+    signs = Plan::append(signs, asked_[(requests_ + i) % Plan::kSigns].sign & Plan::kYoungest);
   }
-  const Bytes previous = sizes_[(count_ - 2) % kSigns];
-  const auto previous_sign = static_cast<std::uint8_t>(signs_ >> Plan::kSignBits);
-  for (RequestNumber k = next_; k < next_ + kWindow; ++k) {
-    if (in_range(plan, k, previous) && in_range(plan, k + 1, size) && plan.sign[k + 1] == sign &&
-        same_size(plan.sign[k]) == same_size(previous_sign)) {
-      return k + 1;
-    }
+  const auto here = std::lower_bound(plan.index.begin(), plan.index.end(), std::pair{signs, from});
+  int found = 0;
+  auto after = here;
+  for (int i = 0; i < kCandidates && found < kFound && after != plan.index.end() && after->first == signs; ++i) {
+    found += stands_at(plan, from, (after++)->second);
   }
-  return kNoRequest;
+  found = 0;
+  auto before = here;
+  for (int i = 0; i < kCandidates && found < kFound && before != plan.index.begin(); ++i) {
+    if ((--before)->first != signs) break;
+    found += stands_at(plan, from, before->second);
+  }
 }
 
-// The place nearest to the cursor where the last requests stand.
-RequestNumber Tracker::anywhere(const Plan& plan) const {
-  const std::pair<std::uint64_t, RequestNumber> here{signs_, next_};
-  auto after = std::lower_bound(plan.index.begin(), plan.index.end(), here);
-  auto before = after;
-  const auto ends = [&](auto at) { return at == plan.index.end() || at->first != signs_; };
-  const auto begins = [&](auto at) { return at == plan.index.begin() || std::prev(at)->first != signs_; };
-  for (int i = 0; i < kCandidates && !(ends(after) && begins(before)); ++i) {
-    const bool ahead = !ends(after) && (begins(before) || after->second - next_ <= next_ - std::prev(before)->second);
-    const RequestNumber k = ahead ? (after++)->second : (--before)->second;
-    if (stands_at(plan, k)) return k;
+bool Tracker::stands_at(const Plan& plan, RequestNumber from, RequestNumber k) {
+  const std::uint32_t first = requests_ - Plan::kSigns;
+  int points = asked_[first % Plan::kSigns].before + way(from, k);
+  for (std::uint32_t i = 0; i < Plan::kSigns; ++i) {
+    const int there = match(plan, k + 1 - Plan::kSigns + i, asked_[(first + i) % Plan::kSigns]);
+    if (there <= kFarOff) return false;
+    points += there;
   }
-  return kNoRequest;
-}
-
-bool Tracker::stands_at(const Plan& plan, RequestNumber k) const {
-  for (std::uint32_t i = 0; i < kSigns; ++i) {
-    if (!in_range(plan, k - i, sizes_[(count_ - 1 - i) % kSigns])) return false;
-  }
+  consider({k + 1, k, points});
   return true;
+}
+
+// Keeps a guess, the best first, unless there are better ones, or one of the same place that is as good.
+void Tracker::consider(Guess guess) {
+  const auto begin = guesses_.begin();
+  const auto same = std::find_if(begin, begin + count_, [&](const Guess& other) { return other.next == guess.next; });
+  if (same != begin + count_) {
+    if (same->points >= guess.points) return;
+    std::move(same + 1, begin + count_--, same);
+  }
+  const auto at = std::find_if(begin, begin + count_, [&](const Guess& other) { return other.points < guess.points; });
+  if (at == guesses_.end()) return;
+  if (count_ < kGuesses) ++count_;
+  std::move_backward(at, begin + count_ - 1, begin + count_);
+  *at = guess;
 }
 
 }  // namespace stowplan::allocator

@@ -1,23 +1,29 @@
 // Where in a merged plan (plan.hpp) a step is.
 //
 // The steps that a merged plan stands for differ: a loop runs longer or shorter, optional requests are missing, sizes lie
-// between the smallest and the largest that were seen. The tracker names the planned request that each request is:
+// between the smallest and the largest that were seen. So a few *guesses* of the place are kept, each with the points that
+// it has earned, and the best one names the planned request that each request is:
 //
-//   next       the request looks like the one that the plan expects: its size lies within twice the range that was seen
-//   landmark   a block that lived long was freed, and the plan knows where such a block is always due: a backward loop
-//              frees what the forward loop kept, and so says in which of its iterations it is
-//   near       one or a few requests are missing: one of constant size comes up, or two that stand side by side ahead
-//   anywhere   where things look wrong: the last kSigns requests stand somewhere in the plan with the same *signs* (what is
-//              freed before them, and whether they ask for as much as the request before), and with sizes in range; the
-//              nearest such place. Loops begin with exact sizes, so the next one is found though hundreds of requests
-//              of the former are missing
+//     guess        a b c c c c d e        matching   its request is the plan's: points for what is freed before it, for
+//     plan         a b c c c c d e ...               its size, and for the landmark
+//                            ^ next       skipping   up to kSkips requests are missing: points off
+//                                         extra      the plan does not know the request: points off, fewer for the next
+//                                         jumping    the last requests stand elsewhere in the plan, before the same frees:
+//                                                    points off, the more the further, and off again for going back
 //
-// A guess may be wrong and costs a planned address, never an overlap: the replay core sees to that.
+// This is the alignment of realign.hpp as requests come in: what a guess may do, and what it costs, is in its terms the
+// score of a pair and of a gap. A guess that turns out to be wrong is overtaken by one that was right.
 //
-// O(1) per request: near looks at kWindow numbers, anywhere at kCandidates places and at most every kPause requests.
+// Landmarks: a block that lived long was freed, and the plan knows where such a block is always due: a backward loop frees
+// what the forward loop kept, and so says in which of its iterations it is.
+//
+// A wrong place costs a planned address, never an overlap: the replay core sees to that.
+//
+// O(1) per request: kGuesses guesses, kSkips numbers each, and where the best one is in doubt, kCandidates other places.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "plan.hpp"
@@ -26,13 +32,14 @@ namespace stowplan::allocator {
 
 class Tracker {
  public:
-  static constexpr RequestNumber kAfter = 8;  // how far after a landmark, or a missing one, the request may stand
-  static constexpr RequestNumber kWindow = 64;
-  static constexpr int kDoubt = 20;
-  static constexpr int kCandidates = 256;
-  static constexpr std::uint32_t kPause = 4;
+  static constexpr std::size_t kGuesses = 8;
+  static constexpr int kHopeless = 48;  // points behind the best
+  static constexpr int kSkips = 8;
+  static constexpr RequestNumber kAfter = 8;  // how far after a landmark the request may stand
+  static constexpr int kCandidates = 64;      // places looked at in either direction
+  static constexpr int kFound = 3;            // of which as many become guesses
 
-  void begin();
+  void begin() { *this = Tracker(); }
 
   // A block is freed that the step asked for `age` requests ago, and that was taken for `slot`, or kNoRequest.
   void freed(const Plan& plan, RequestNumber slot, std::uint32_t age);
@@ -41,29 +48,31 @@ class Tracker {
   RequestNumber locate(const Plan& plan, Bytes size);
 
  private:
-  static bool in_range(const Plan& plan, std::size_t k, Bytes size) {
-    return k < plan.size() && plan.least[k] <= size && size <= plan.requested[k];
-  }
-  static bool alike(const Plan& plan, std::size_t k, Bytes size) {
-    return k < plan.size() && plan.least[k] <= 2 * size && size <= 2 * plan.requested[k];
-  }
-  RequestNumber at_landmark(const Plan& plan, Bytes size, std::uint8_t sign) const;
-  RequestNumber nearby(const Plan& plan, Bytes size, std::uint8_t sign) const;
-  RequestNumber anywhere(const Plan& plan) const;
-  bool stands_at(const Plan& plan, RequestNumber k) const;
+  struct Asked {
+    Bytes size = 0;
+    std::uint64_t sign = 0;
+    int before = 0;  // points of the best guess, before it
+  };
+  struct Guess {
+    RequestNumber next = 0;            // the request that comes next
+    RequestNumber at = kNoRequest;     // the one that the last request was
+    int points = 0;
+  };
 
-  static constexpr std::uint32_t kSigns = Plan::kSigns;
+  static int match(const Plan& plan, std::size_t k, const Asked& asked);
+  int landmark(RequestNumber k) const;
+  void follow(const Plan& plan, const Guess& guess, const Asked& asked);
+  void jump_to_landmark(const Plan& plan, RequestNumber from, const Asked& asked);
+  void jump(const Plan& plan, RequestNumber from);
+  bool stands_at(const Plan& plan, RequestNumber from, RequestNumber k);
+  void consider(Guess guess);
 
-  RequestNumber next_ = 0;
+  std::array<Guess, kGuesses> guesses_, former_;  // the best first
+  std::size_t count_ = 1, former_count_ = 0;
+  std::array<Asked, Plan::kSigns> asked_{};  // the last requests, by their number
+  std::uint32_t requests_ = 0;
   RequestNumber landmark_ = kNoRequest;  // of the last block freed since the last request that has one
-  std::uint32_t frees_ = 0;              // of young blocks, since the last request
-  std::uint32_t count_ = 0;              // of requests
-  std::uint32_t looked_ = 0;             // the request at which anywhere() was asked last
-  std::array<Bytes, kSigns> sizes_{};    // of the last requests, by their number
-  std::uint64_t signs_ = 0;              // likewise, the last one in the lowest bits
-  int doubt_ = 0;
-  int sure_ = 0;  // requests in a row that looked right
-  bool lost_ = false;  // the last request was not found
+  std::uint64_t sign_ = 0;               // of the coming request
 };
 
 }  // namespace stowplan::allocator

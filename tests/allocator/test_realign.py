@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from stowplan import NumpyPool
 from stowplan.allocator._core import realign
-from stowplan.allocator.realign import NEVER, merge
+from stowplan.allocator.plan import problem_of
+from stowplan.allocator.realign import FORGET, NEVER, ROOM, merge
 from stowplan.profiler import StepLog
 from stowplan.profiler.steps import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS, profile_step
 
@@ -127,6 +128,32 @@ def test_what_the_plan_lacks_is_put_in() -> None:
 def test_steps_with_little_in_common_are_not_merged() -> None:
     one, other = loops([20] * 40), loops([1] * 40, body=1)
     assert merge(profile_step(one, other), None, other, one) is None
+
+
+def test_slots_have_room_beyond_the_sizes_seen() -> None:
+    smaller, larger = loops([20] * 40), loops([36] * 40)
+    result = merge(profile_step(smaller, larger), None, larger, smaller)
+    assert result is not None
+    merged, known = result
+    varied = known.least < merged.size
+    assert set(known.room(merged)[varied].tolist()) == {(36 - 20) * 64 // ROOM}
+    assert not known.room(merged)[~varied].any()
+    problem, rows = problem_of(merged, 64, known)
+    assert (problem.size >= merged.size[rows] + known.room(merged)[rows]).all()
+
+
+def test_what_steps_do_not_ask_for_any_more_is_forgotten() -> None:
+    shorter, longer = loops([20] * 40), loops([20] * 80)
+    result = merge(profile_step(longer, shorter), None, shorter, longer)
+    for _ in range(FORGET - 1):
+        assert result is not None
+        assert len(result[0]) == len(longer.requested)
+        result = merge(*result, shorter, longer)
+    assert result is not None
+    result = merge(*result, shorter, shorter)
+    assert result is not None
+    assert np.array_equal(result[0].size, shorter.requested)
+    assert result[0].live_peak == profile_step(shorter, longer).live_peak
 
 
 def run_loops(running: Sequence[int]) -> None:

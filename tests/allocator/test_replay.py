@@ -38,7 +38,9 @@ def core_plan(plan: list[PlannedRequest]) -> CorePlan:
         tag=1,
     )
     if plan[0].least is not None:
-        core.merge(column(p.least for p in plan), np.array([p.landmark for p in plan]))
+        core.merge(
+            column(p.least for p in plan), np.array([p.landmark for p in plan]), column(p.sign for p in plan)
+        )
     return core
 
 
@@ -79,6 +81,7 @@ def plans(draw: st.DrawFn) -> list[PlannedRequest]:
         for planned in plan:
             planned.least = draw(st.integers(1, planned.requested))
             planned.landmark = draw(st.booleans())
+            planned.sign = draw(st.sampled_from([0, 0, 0, 1, 2, 256]))
     return plan
 
 
@@ -267,9 +270,10 @@ def loops_plan(iterations: int, body: int) -> list[PlannedRequest]:
     capacity = np.array([-(-size // 4) * 4 for size in sizes], dtype=np.int64)
     start, end = 2 * np.arange(n) + 1, 2 * np.array(dues)
     offsets = pack(Problem(capacity, start, np.maximum(end, start + 1))).offsets.tolist()
+    signs = [sum(1 << (k - i - 1) for i in range(max(k - 64, 0), k) if dues[i] == k) for k in range(n)]
     return [
-        PlannedRequest(size, int(c), offset, due, least=size if size in (50, 100) else 4, landmark=True)
-        for size, c, offset, due in zip(sizes, capacity, offsets, dues, strict=True)
+        PlannedRequest(size, int(c), offset, due, size if size in (50, 100) else 4, landmark=True, sign=sign)
+        for size, c, offset, due, sign in zip(sizes, capacity, offsets, dues, signs, strict=True)
     ]
 
 

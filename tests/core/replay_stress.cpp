@@ -97,7 +97,10 @@ std::shared_ptr<const Plan> make_plan(Bytes unit, bool merged) {
   plan->due_begin.push_back(static_cast<std::uint32_t>(plan->due.size()));
   plan->arena_bytes = unit * (kLifetime + 1);
   plan->derive();
-  if (merged) plan->merge(std::vector<Bytes>(kRequests, 512), std::vector<std::uint8_t>(kRequests, 1));
+  if (merged) {
+    plan->merge(std::vector<Bytes>(kRequests, 512), std::vector<std::uint8_t>(kRequests, 1),
+                std::vector<std::uint64_t>(kRequests, 1u << (kLifetime - 1)));
+  }
   return plan;
 }
 static_assert(kRequests % (kLifetime + 1) == 0, "the slots of wrapped blocks must fit round the circle");

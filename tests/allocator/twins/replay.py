@@ -29,6 +29,7 @@ class PlannedRequest:
     )  # request number before which the block is freed; <= its own number: in the following step
     least: int | None = None  # the smallest size, in a merged plan
     landmark: bool = False
+    sign: int = 0  # what is freed before it: bit i for a block asked for i + 1 requests before
 
 
 @dataclass
@@ -98,7 +99,7 @@ class ReplayTwin:
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
         if not_recognised:
             self.lost += 1
-        elif recorded and reason != "mismatch":
+        elif recorded and reason != "mismatch" and not (reason == "replayed" and number is None):
             self.lost = 0
         if reason in ("mismatch", "late") and answer != 0:
             capacity = -(-max(size, 1) // UNIT) * UNIT
@@ -152,7 +153,7 @@ class ReplayTwin:
             return "interrupted", 0, None, size
         number = self.align(size)
         if number is None:
-            return "mismatch", 0, None, size
+            return self.beyond_the_slot(size) or ("mismatch", 0, None, size)
         planned = self.plan[number]
         if planned.offset == UNPLANNED:
             return "escaped", 0, None, size
@@ -162,6 +163,17 @@ class ReplayTwin:
             if block.address and overlaps and not block.held and self.is_late(block, number):
                 return "late", 0, None, size
         return "replayed", address, number, planned.capacity
+
+    def beyond_the_slot(self, size: int) -> tuple[str, int, None, int] | None:
+        """Serve a request larger than planned at its planned address, where that is free."""
+        if self.located is None or self.plan[self.located].offset == UNPLANNED or self.given_up():
+            return None
+        address, capacity = self.arena + self.plan[self.located].offset, -(-max(size, 1) // UNIT) * UNIT
+        if address + capacity > self.arena + self.arena_bytes or any(
+            b.address and overlap(b.address, b.capacity, address, capacity) for b in self.blocks.values()
+        ):
+            return None
+        return "replayed", address, None, capacity
 
     def is_late(self, block: Block, now: int) -> bool:
         """Whether a block of the arena should have been gone before request `now` of the running step."""

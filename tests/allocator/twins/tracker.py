@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-YOUNG = 8
+YOUNG = 64
+YOUNGEST = 8
+SIGNS = 4
 LANDMARK = 256
+GUESSES = 8
+HOPELESS = 48
+SKIPS = 8
 AFTER = 8
-WINDOW = 64
-DOUBT = 20
-CANDIDATES = 256
-PAUSE = 4
-SIGNS = 16
+CANDIDATES = 64
+FOUND = 3
 
-Sign = tuple[int, bool]
-"""How many young blocks were freed before the request, 3 for more, and whether it asks for as much as the last one."""
+Asked = tuple[int, int]
+"""A request: its size, and the ages of the young blocks freed before it, one bit each."""
 
 
 class Planned(Protocol):
@@ -26,37 +28,31 @@ class Planned(Protocol):
     least: int | None
     landmark: bool
     due: int | None
+    sign: int
 
 
-def signs_of(plan: Sequence[Planned]) -> list[Sign]:
-    """Return the signs that a step would show which asks for all that the plan has."""
-    signs = []
-    for k, planned in enumerate(plan):
-        frees = sum(p.due == k and i < k <= i + YOUNG for i, p in enumerate(plan))
-        before = plan[k - 1]
-        same = k > 0 and (before.requested, before.least) == (planned.requested, planned.least)
-        signs.append((min(frees, 3), same))
-    return signs
+class Guess(NamedTuple):
+    next: int
+    at: int | None
+    points: int
+
+
+def youngest(signs: Sequence[int]) -> list[int]:
+    return [sign & ((1 << YOUNGEST) - 1) for sign in signs]
 
 
 @dataclass
 class TrackerTwin:
     plan: Sequence[Planned]
-    signs: list[Sign] = field(default_factory=list)
-    seen: list[tuple[int, Sign]] = field(default_factory=list)  # the step's requests: size and sign
-    next: int = 0
-    frees: int = 0
+    guesses: list[Guess] = field(default_factory=lambda: [Guess(0, None, 0)])  # the best first
+    asked: list[Asked] = field(default_factory=list)
+    before: list[int] = field(default_factory=list)  # points of the best guess before each request
+    sign: int = 0
     landmark: int | None = None
-    doubt: int = 0
-    sure: int = 0
-    looked: int = 0
-    lost: bool = False
-
-    def __post_init__(self) -> None:
-        self.signs = signs_of(self.plan)
 
     def freed(self, located: int | None, age: int) -> None:
-        self.frees += age <= YOUNG
+        if 1 <= age <= YOUNG:
+            self.sign |= 1 << (age - 1)
         if located is None:
             return
         planned = self.plan[located]
@@ -64,85 +60,80 @@ class TrackerTwin:
         if planned.landmark and in_step:
             self.landmark = planned.due
 
-    def in_range(self, k: int, size: int) -> bool:
-        if not 0 <= k < len(self.plan):
-            return False
-        least = self.plan[k].least
-        assert least is not None
-        return least <= size <= self.plan[k].requested
-
-    def alike(self, k: int, size: int) -> bool:
-        if not 0 <= k < len(self.plan):
-            return False
-        least = self.plan[k].least
-        assert least is not None
-        return least <= 2 * size and size <= 2 * self.plan[k].requested
-
     def locate(self, size: int) -> int | None:
-        same = bool(self.seen) and self.seen[-1][0] == size
-        self.seen.append((size, (min(self.frees, 3), same)))
-        self.frees = 0
-        at = self.at_landmark()
-        self.landmark = None
-        if at == self.next:
-            self.doubt = 0
-        if at is None:
-            if self.alike(self.next, size):
-                at = self.next
-                if self.signs[at] != self.seen[-1][1]:
-                    self.doubt += 2
-                    self.sure = 0
-                elif self.in_range(at, size):
-                    self.doubt = max(0, self.doubt - 1)
-                    self.sure += 1
-            else:
-                self.doubt += 4
-                self.sure = 0
-                at = self.after_a_lost_one() if self.lost else self.constant_ahead()
-        number = len(self.seen) - 1
-        if self.doubt >= DOUBT and self.sure < 2 and number >= SIGNS and number - self.looked >= PAUSE:
-            self.looked = number
-            found = self.anywhere()
-            if found is not None:
-                self.doubt = 0
-                at = found
-        self.lost = at is None
-        if at is not None:
-            self.next = at + 1
-        return at
+        asked = (size, self.sign)
+        self.asked.append(asked)
+        self.before.append(self.guesses[0].points)
+        former, self.guesses = self.guesses, []
+        for guess in former:
+            self.follow(guess, asked)
+        start = former[0].next
+        if self.landmark is not None and self.at_landmark(start) < 0:
+            for k in range(self.landmark, self.landmark + AFTER):
+                points = self.match(k, asked)
+                if points >= 2:
+                    self.consider(Guess(k + 1, k, self.before[-1] + points + 16 + way(start, k)))
+        if len(self.asked) >= SIGNS and self.match(start, asked) < 4:
+            self.jump(start)
+        self.sign, self.landmark = 0, None
+        self.guesses = [g for g in self.guesses if g.points >= self.guesses[0].points - HOPELESS]
+        return self.guesses[0].at
 
-    def at_landmark(self) -> int | None:
-        size, (_, same) = self.seen[-1]
+    def match(self, k: int, asked: Asked) -> int:
+        if k >= len(self.plan):
+            return -60
+        size, sign = asked
+        planned = self.plan[k]
+        assert planned.least is not None
+        points = 2 if youngest([sign]) == youngest([planned.sign]) else -3
+        points += sign == planned.sign
+        if planned.least > 3 * size or size > 3 * planned.requested:
+            return points - 6
+        if planned.least < planned.requested:
+            return points + 1
+        return points + (2 if size == planned.requested else -2)
+
+    def at_landmark(self, k: int) -> int:
         if self.landmark is None:
-            return None
-        if self.landmark == self.next:
-            return self.next if self.alike(self.next, size) else None
-        for k in range(self.landmark, self.landmark + AFTER):
-            if self.in_range(k, size) and self.signs[k][1] == same:
-                return k
-        return None
+            return 0
+        return 16 if self.landmark <= k < self.landmark + AFTER else -4
 
-    def constant_ahead(self) -> int | None:
-        size, (_, same) = self.seen[-1]
-        for k in range(self.next + 1, min(self.next + AFTER + 1, len(self.plan))):
-            if self.plan[k].least == self.plan[k].requested == size and self.signs[k][1] == same:
-                return k
-        return None
+    def follow(self, guess: Guess, asked: Asked) -> None:
+        k = guess.next
+        points = self.match(k, asked)
+        self.consider(Guess(k + 1, k, guess.points + points + self.at_landmark(k)))
+        if points < 4:
+            self.consider(Guess(k, None, guess.points - (2 if guess.at is None else 4)))
+        if points < 2:
+            for ahead in range(k + 1, k + SKIPS + 1):
+                there = self.match(ahead, asked)
+                if there >= -3:
+                    points = guess.points + there - 3 + self.at_landmark(ahead)
+                    self.consider(Guess(ahead + 1, ahead, points))
 
-    def after_a_lost_one(self) -> int | None:
-        (before, (_, same)), (size, sign) = self.seen[-2:]
-        for k in range(self.next, self.next + WINDOW):
-            in_range = self.in_range(k, before) and self.in_range(k + 1, size)
-            if in_range and self.signs[k + 1] == sign and self.signs[k][1] == same:
-                return k + 1
-        return None
+    def jump(self, start: int) -> None:
+        last = youngest([sign for _, sign in self.asked[-SIGNS:]])
+        planned = youngest([p.sign for p in self.plan])
+        places = [k for k in range(SIGNS - 1, len(planned)) if planned[k - SIGNS + 1 : k + 1] == last]
+        ahead = [k for k in places if k >= start][:CANDIDATES]
+        behind = [k for k in reversed(places) if k < start][:CANDIDATES]
+        for direction in (ahead, behind):
+            found = 0
+            for k in direction:
+                there = [self.match(k - SIGNS + 1 + i, a) for i, a in enumerate(self.asked[-SIGNS:])]
+                if found < FOUND and min(there) > -6:
+                    found += 1
+                    self.consider(Guess(k + 1, k, self.before[-SIGNS] + way(start, k) + sum(there)))
 
-    def anywhere(self) -> int | None:
-        last = self.seen[-SIGNS:]
-        signs = [sign for _, sign in last]
-        places = [k for k in range(SIGNS - 1, len(self.plan)) if self.signs[k - SIGNS + 1 : k + 1] == signs]
-        places.sort(key=lambda k: (abs(k - self.next), k < self.next))
-        for k in places[:CANDIDATES]:
-            if all(self.in_range(k - SIGNS + 1 + i, size) for i, (size, _) in enumerate(last)):
-                return k
-        return None
+    def consider(self, guess: Guess) -> None:
+        if any(g.next == guess.next and g.points >= guess.points for g in self.guesses):
+            return
+        others = [g for g in self.guesses if g.next != guess.next]
+        better = [g for g in others if g.points >= guess.points]
+        worse = [g for g in others if g.points < guess.points]
+        self.guesses = [*better, guess, *worse][:GUESSES]
+
+
+def way(start: int, end: int) -> int:
+    """Return the points that it costs to go from one place in the plan to another."""
+    return (0 if end > start else -12) - 3 * abs(end - start).bit_length()
