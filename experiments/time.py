@@ -33,7 +33,7 @@ HOST = ("NumPy", "jemalloc", "mimalloc")
 GPU = ("CuPy", "CuPy async", "CuPy managed")
 SMALLEST = 2
 """A batch size that every machine should have time for, beside the paper's."""
-LEAST_ROUNDS, MOST_ROUNDS, QUICK_ROUNDS = 5, 20, 5
+LEAST_ROUNDS, MOST_ROUNDS, QUICK_ROUNDS = 3, 20, 5
 TURN = 0.3
 """Seconds."""
 
