@@ -20,7 +20,6 @@ constexpr int kMarked = 16;     // it stands at the landmark
 constexpr int kUnmarked = -4;   // or not
 // Of what else may be.
 constexpr int kExtra = -4;
-constexpr int kOneMore = -2;
 constexpr int kSkip = -3;
 constexpr int kBack = -12;
 constexpr int kFurther = -3;  // for each time that the distance is doubled
@@ -77,7 +76,7 @@ void Tracker::follow(const Plan& plan, const Guess& guess, const Asked& asked) {
   const int points = match(plan, next, asked);
   consider({next + 1, next, guess.points + points + landmark(next)});
   if (points >= kClose + kEqual + kVaries) return;
-  consider({next, kNoRequest, guess.points + (guess.at == kNoRequest ? kOneMore : kExtra)});
+  consider({next, kNoRequest, guess.points + kExtra});
   if (points >= kClose) return;
   for (RequestNumber k = next + 1; k <= next + kSkips; ++k) {
     const int there = match(plan, k, asked);

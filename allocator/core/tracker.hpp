@@ -7,7 +7,7 @@
 //     guess        a b c c c c d e        matching   its request is the plan's: points for what is freed before it, for
 //     plan         a b c c c c d e ...               its size, and for the landmark
 //                            ^ next       skipping   up to kSkips requests are missing: points off
-//                                         extra      the plan does not know the request: points off, fewer for the next
+//                                         extra      the plan does not know the request: points off
 //                                         jumping    the last requests stand elsewhere in the plan, before the same frees:
 //                                                    points off, the more the further, and off again for going back
 //
@@ -54,8 +54,8 @@ class Tracker {
     int before = 0;  // points of the best guess, before it
   };
   struct Guess {
-    RequestNumber next = 0;            // the request that comes next
-    RequestNumber at = kNoRequest;     // the one that the last request was
+    RequestNumber next = 0;         // the request that comes next
+    RequestNumber at = kNoRequest;  // the one that the last request was
     int points = 0;
   };
 

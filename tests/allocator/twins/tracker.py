@@ -103,7 +103,7 @@ class TrackerTwin:
         points = self.match(k, asked)
         self.consider(Guess(k + 1, k, guess.points + points + self.at_landmark(k)))
         if points < 4:
-            self.consider(Guess(k, None, guess.points - (2 if guess.at is None else 4)))
+            self.consider(Guess(k, None, guess.points - 4))
         if points < 2:
             for ahead in range(k + 1, k + SKIPS + 1):
                 there = self.match(ahead, asked)
