@@ -1,16 +1,18 @@
 """A sequence-to-sequence network with sentences of any length: ``python -m experiments.seq2seq``.
 
-Each batch has other lengths, so no two steps ask for the same blocks. Both runs train the same network on the same
-batches with the same seed: with NumPy's allocator and through the pool. Shown: what was reserved at the most over what
-was alive at the most, how requests were served in the second half of the steps, time per step, and whether the losses
-are bit-identical.
+Each batch has other lengths, so no two steps ask for the same blocks. Two networks with the same seed are trained on
+the same batches: one with NumPy's allocator and one through the pool, in turns of `TURN` steps, so that other programs
+on the machine slow both down alike. Shown: what was reserved at the most over what was alive at the most, how requests
+were served in the second half of the steps, time per step, and whether the losses are bit-identical.
+
+Within a turn the pool's steps run beside the planner; before the other's turn, the pool is waited for.
 """
 
 from __future__ import annotations
 
-import statistics
 import time
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import click
@@ -26,38 +28,51 @@ SMALL = 512
 """Bytes; smaller requests are not planned. With the default, what is planned of an iteration depends on its size."""
 
 
-def train(
-    steps: int, batch: int, seed: int, pool: NumpyPool | None, marked: bool = True
-) -> tuple[list[float], list[float], list[Any]]:
-    """Train for some steps, `marked` or not; return losses, seconds per step and the pool's counts after each step."""
-    import chainer
+TURN = 5
+"""Steps."""
 
-    from experiments.data import synthetic_pairs
-    from experiments.models.seq2seq import Seq2seq
 
-    np.random.seed(seed)  # noqa: NPY002 (Chainer draws its parameters from it)
-    rng = np.random.default_rng(seed)
-    model = Seq2seq()
-    optimizer = chainer.optimizers.Adam().setup(model)
-    batches = [[list(side) for side in zip(*synthetic_pairs(rng, batch), strict=True)] for _ in range(steps)]
+class Training:
+    """A network in training, from a seed."""
 
-    def step(source: Any, target: Any) -> float:
-        loss = model(source, target)
-        model.cleargrads()
-        loss.backward()
-        optimizer.update()
-        return float(loss.array)
+    def __init__(self, batch: int, seed: int) -> None:
+        import chainer
 
-    losses, seconds, counts = [], [], []
-    name = "with NumPy's allocator" if pool is None else "through the pool"
-    with pool or nullcontext():
-        for source, target in track(batches, name, console=Console(stderr=True)):
+        from experiments.models.seq2seq import Seq2seq
+
+        np.random.seed(seed)  # noqa: NPY002 (Chainer draws its parameters from it)
+        self._rng = np.random.default_rng(seed)
+        self._batch = batch
+        self._network = Seq2seq()
+        self._optimizer = chainer.optimizers.Adam().setup(self._network)
+        self._drawn = np.random.get_state()  # noqa: NPY002 (and its dropout)
+        self.losses: list[float] = []
+
+    def run(self, step: Callable[[], AbstractContextManager[object]]) -> list[float]:
+        """Train for a turn, each step inside of what `step` makes; return the seconds of each."""
+        np.random.set_state(self._drawn)  # noqa: NPY002
+        seconds = []
+        for _ in range(TURN):
+            source, target = self._next_batch()
             began = time.perf_counter()
-            with pool.step() if pool is not None and marked else nullcontext():
-                losses.append(step(source, target))
+            with step():
+                self._step(source, target)
             seconds.append(time.perf_counter() - began)
-            counts.append(pool.stats if pool is not None else None)
-    return losses, seconds, counts
+        self._drawn = np.random.get_state()  # noqa: NPY002
+        return seconds
+
+    def _next_batch(self) -> tuple[Any, Any]:
+        from experiments.data import synthetic_pairs
+
+        source, target = zip(*synthetic_pairs(self._rng, self._batch), strict=True)
+        return list(source), list(target)
+
+    def _step(self, source: Any, target: Any) -> None:
+        loss = self._network(source, target)
+        self._network.cleargrads()
+        loss.backward()
+        self._optimizer.update()
+        self.losses.append(float(loss.array))
 
 
 @click.command()
@@ -69,13 +84,21 @@ def main(steps: int, batch: int, seed: int, auto_step: bool) -> None:
     """Train with sentences of 3 to 50 words, and show what the pool made of it."""
     enable_chainer()
     pool = NumpyPool(small=SMALL, auto_step=auto_step)
-    losses, seconds, _ = train(steps, batch, seed, None)
-    pooled_losses, pooled_seconds, counts = train(steps, batch, seed, pool, marked=not auto_step)
-    half, last = counts[steps // 2 - 1], counts[-1]
+    plain, pooled = Training(batch, seed), Training(batch, seed)
+    counts, ratios = [], []
+    for _ in track(range(-(-steps // TURN)), "training", console=Console(stderr=True)):
+        seconds = plain.run(nullcontext)
+        with pool:
+            pooled_seconds = pooled.run(nullcontext if auto_step else pool.step)
+        pool.wait()
+        counts.append(pool.stats)
+        ratios += [ours / theirs for ours, theirs in zip(pooled_seconds, seconds, strict=True)]
+    half, last = counts[len(counts) // 2 - 1], counts[-1]
     served = {name: getattr(last, name) - getattr(half, name) for name in ("replayed", "guests", "upstream")}
     total = sum(served.values())
     table = Table(title=f"seq2seq, batch {batch}, {steps} steps", show_header=False)
-    table.add_column(), table.add_column(justify="right")
+    table.add_column()
+    table.add_column(justify="right")
     table.add_row("most alive at once", f"{last.peak_live_bytes:,} bytes")
     table.add_row("most reserved (arena and upstream)", f"{last.peak_reserved_bytes:,} bytes")
     table.add_row("reserved / alive", f"{last.peak_reserved_bytes / last.peak_live_bytes:.3f}")
@@ -83,11 +106,12 @@ def main(steps: int, batch: int, seed: int, auto_step: bool) -> None:
     table.add_row("second half: served as guests of the arena", f"{served['guests'] / total:.1%}")
     table.add_row("second half: served by upstream", f"{served['upstream'] / total:.1%}")
     table.add_row("plans made", str(last.plans))
+    low, middle, high = np.quantile(ratios, (0.25, 0.5, 0.75))
     table.add_row(
-        "time per step, pool / NumPy's allocator (medians)",
-        f"{statistics.median(pooled_seconds) / statistics.median(seconds):.2f}",
+        "time per step, pool / NumPy's allocator (median, quartiles)",
+        f"{middle:.2f} ({low:.2f} to {high:.2f})",
     )
-    table.add_row("losses bit-identical", "yes" if losses == pooled_losses else "NO")
+    table.add_row("losses bit-identical", "yes" if plain.losses == pooled.losses else "NO")
     Console().print(table)
 
 
