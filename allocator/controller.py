@@ -56,7 +56,7 @@ UNPROVEN = 2
 LONGEST_BACK_OFF = 10
 """A plan that fails again and again may be succeeded every 2**10 steps."""
 
-PATIENCE = 16
+PATIENCE = 4
 """Times that a merged plan is succeeded before it is given more steps: it learns from each."""
 
 WORTH = 1.04
