@@ -105,8 +105,9 @@ def test_errors_of_a_solver_s_thread_arrive():
 def test_ctrl_c_keeps_the_best_so_far(solver):
     data("minimalloc/D.1048576.csv")  # skips where it is absent
     code = (
-        "import sys\n"
+        "import signal, sys\n"
         "from stowplan.packing import Problem, check, pack\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background hears it not
         "problem = Problem.from_csv(sys.argv[1])\n"
         "print('ready', flush=True)\n"
         "placement = pack(problem, sys.argv[2], time_limit=300)\n"
@@ -121,5 +122,8 @@ def test_ctrl_c_keeps_the_best_so_far(solver):
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(3)
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=60)
+        try:
+            output, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert (output, errors) == ("feasible True\n", "")

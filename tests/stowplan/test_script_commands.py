@@ -127,9 +127,9 @@ def test_bad_input_is_refused(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_keeps_what_was_seen(script: Path) -> None:
-    script.write_text(
-        LOOP.replace("main(200)", "main(400)\nprint('ready', flush=True)\nimport time\ntime.sleep(60)")
-    )
+    heard = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # a shell's background hears it not
+    wait = f"import signal, time\n{heard}\nprint('ready', flush=True)\ntime.sleep(60)"
+    script.write_text(LOOP.replace("main(200)", f"main(400)\n{wait}"))
     command = [sys.executable, "-m", "stowplan", "profile", "pond.py"]
     with subprocess.Popen(
         command, cwd=script.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
