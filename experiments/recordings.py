@@ -170,6 +170,8 @@ def _with_batch(cell: Cell, batch: int) -> Cell:
 
 
 def _affine(at_small: Sequence[float], batch: int) -> float:
-    """Continue a straight line through the values at `SMALL`."""
+    """Continue a straight line through the values at `SMALL`, and never below them."""
+    if batch in SMALL:
+        return at_small[SMALL.index(batch)]
     slope, value = np.polyfit(SMALL, at_small, 1)
     return max(float(slope * batch + value), max(at_small))

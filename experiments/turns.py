@@ -3,8 +3,8 @@
 What it runs is a JSON object on the command line, the fields of `Task`; what it prints is a JSON list of rounds, each
 ``{"stowplan": seconds, "NumPy": seconds}``: medians are taken by who asked.
 
-One process with one network, for two processes of the same program can differ by a fifth for as long as they live
-(which of their pages are huge, where in the machine's memory they lie): more than what is to be measured.
+One process with one network, for two processes of the same program can differ for as long as they live, by which of
+their pages are huge and where in the machine's memory they lie, and by more than what is to be measured.
 """
 
 from __future__ import annotations

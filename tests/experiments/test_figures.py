@@ -13,13 +13,13 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from experiments import growth, heuristic, hot_path, memory, study
+from experiments import growth, heuristic, hot_path, memory, recordings, study
 from experiments import time as step_time
 from experiments.models import MODELS, Model
 from stowplan.compat import enable_chainer
 from stowplan.errors import MissingDependencyError
 from stowplan.packing.pools import replay
-from stowplan.profiler import StepLog
+from stowplan.profiler import Profile, StepLog
 from stowplan.profiler.steps import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS
 
 NETWORK = """
@@ -138,6 +138,19 @@ def test_an_interrupted_run_keeps_the_cells_that_are_finished(
     assert measured == [
         f"cpu-tiny-{name}" for name in ("training-16", "training-1024", "training-1024", "inference-1")
     ]
+
+
+def test_seconds_of_a_batch_follow_from_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = {2: 1.0, 4: 3.0}
+
+    def recorded(_: object, cell: study.Cell) -> recordings.Recording:
+        profile = Profile(np.array([100]), np.array([0]), np.array([1]), period=2)
+        return recordings.Recording(profile, 0, seconds[cell.batch])
+
+    monkeypatch.setattr(recordings, "recorded", recorded)
+    for batch, expected in ((2, 1.0), (4, 3.0), (8, 7.0)):
+        cell = study.Cell("cpu", MODELS["googlenet"], "training", batch)
+        assert recordings.expected(None, cell)[0] == pytest.approx(expected)
 
 
 def test_time_of_a_step_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
