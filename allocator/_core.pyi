@@ -18,6 +18,7 @@ class CorePlan:
         due: _Column,
         arena_bytes: int,
         tag: int,
+        steps: int = 1,
     ) -> None: ...
     def merge(self, least: _Column, landmark: npt.NDArray[np.bool_], sign: _Column) -> None: ...
 

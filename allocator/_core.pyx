@@ -47,14 +47,16 @@ cdef void _copy_numbers(vector[uint32_t]& to, const int64_t[::1] column):
 
 
 cdef class CorePlan:
-    """A plan in the core's form; see allocator/core/plan.hpp. All columns are int64; `tag` is not 0."""
+    """A plan in the core's form; see allocator/core/plan.hpp. All columns are int64; `tag` is not 0; `steps` is 1 or 2."""
 
     cdef shared_ptr[CPlan] plan
 
-    def __init__(self, offset, requested, capacity, stream, due_begin, due, int64_t arena_bytes, uint64_t tag):
+    def __init__(self, offset, requested, capacity, stream, due_begin, due, int64_t arena_bytes, uint64_t tag, int steps=1):
         n = len(offset)
         if not (len(requested) == len(capacity) == len(stream) == n and len(due_begin) == n + 2 and due_begin[n + 1] == len(due)):
             raise ValueError("the columns of a plan disagree in length")
+        if not (steps == 1 or (steps == 2 and n % 2 == 0)):
+            raise ValueError(f"a plan of {steps} steps and {n} requests")
         self.plan = make_shared[CPlan]()
         cdef CPlan* plan = self.plan.get()
         _copy_column(plan.offset, offset)
@@ -65,12 +67,15 @@ cdef class CorePlan:
         _copy_numbers(plan.due, due)
         plan.arena_bytes = arena_bytes
         plan.tag = tag
+        plan.half = n // 2 if steps == 2 else 0
         plan.derive()
 
     def merge(self, least, landmark, sign):
         """Make it a merged plan: the smallest sizes, int64 (n,), which blocks are landmarks, bool (n,), and signs, int64 (n,)."""
         if not len(least) == len(landmark) == len(sign) == self.plan.get().requested.size():
             raise ValueError("the columns of a plan disagree in length")
+        if self.plan.get().half != 0:
+            raise ValueError("a merged plan is of one step")
         cdef vector[int64_t] smallest
         cdef vector[uint8_t] marks = landmark
         cdef vector[uint64_t] signs = np.asarray(sign).view(np.uint64)

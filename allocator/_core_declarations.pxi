@@ -10,6 +10,7 @@ cdef extern from "plan.hpp" namespace "stowplan::allocator" nogil:
         vector[uint32_t] due
         int64_t arena_bytes
         uint64_t tag
+        uint32_t half
         void derive() except +
         void merge(vector[int64_t], const vector[uint8_t]&, vector[uint64_t]) except +
 

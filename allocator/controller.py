@@ -65,9 +65,8 @@ WORTH = 1.04
 REMEMBERED = 64
 """Steps whose request sequence is remembered, to see that a record comes again."""
 
-
 OVERLAPPING = 0.01
-"""Share of a step's blocks that may overlap their successors before two steps found are taken for one."""
+"""Share of a step's blocks that may overlap their successors before two steps are planned together."""
 
 Outcome = tuple[npt.NDArray[np.void], bool, bool, int]
 """Of a lane's part of a step: (events, complete, clean, tag of the plan followed)."""
@@ -171,9 +170,7 @@ class Controller:
     ) -> None:
         self._warmup = _count("warmup", warmup, 0, "a number of steps")
         self._auto_step = auto_step
-        self._overlaps = (
-            False  # the last plan leaves blocks out that may find room in two steps taken for one
-        )
+        self._overlaps = False  # the last plan leaves out what may find room in two steps taken for one
         if auto_step:
             self._warmup = 0
         if planner != "auto":
@@ -284,7 +281,7 @@ class Controller:
             return
         if self._unproven >= UNPROVEN and not repeated:
             old = self._in_its_place(record.departed_from)
-            if old is not None and not self._in_work:
+            if old is not None and old.plan.steps == 1 and not self._in_work:
                 self._in_work.add(sequence)
                 self._planner.submit(lambda: self._merge(sequence, old, record, following))
             return
@@ -316,7 +313,7 @@ class Controller:
         """Make a plan, on the planner's thread."""
         let_others_run()
         try:
-            profile = self._profile(record.log, following)
+            profile, steps = self._profile(record.log, following)
             let_others_run()
             if any(
                 entry.plan.profile.same_blocks(profile) or _is_twice(entry.plan.profile, profile)
@@ -331,7 +328,7 @@ class Controller:
                 if len(profile) == len(replaces.plan.profile):
                     profile = largest(replaces.plan.profile, profile)
                 neighbours = [plan for plan in neighbours if plan is not replaces.plan]
-            alone = make_plan(profile, alignment=self._alignment, planner=self._solver)
+            alone = make_plan(profile, alignment=self._alignment, planner=self._solver, steps=steps)
             let_others_run()
             plan = settle(alone, neighbours, arena_bytes=arena_bytes, planner=self._solver)
             let_others_run()
@@ -339,12 +336,15 @@ class Controller:
         except Exception:
             return Solved(sequence)  # upstream, or the old plan, goes on serving
 
-    def _profile(self, log: StepLog, following: StepLog) -> Profile:
-        """Return the profile of a step; where steps are found, of two in one if that leaves fewer escaped blocks."""
-        n = len(log.requested)
-        if self._auto_step and log.equals(following) and log.overlap(following) > OVERLAPPING * n:
-            log = following = following.twice()
-        return profile_step(log, following)
+    def _profile(self, log: StepLog, following: StepLog) -> tuple[Profile, int]:
+        """Return the profile of a step, or of two in turn if that leaves fewer escaped blocks; and of how many it is.
+
+        Where steps are found, two taken as one are one.
+        """
+        if not log.equals(following) or log.overlap(following) <= OVERLAPPING * len(log.requested):
+            return profile_step(log, following), 1
+        two = following.twice()
+        return profile_step(two, two), 1 if self._auto_step else 2
 
     def _merge(self, sequence: int, old: Entry, record: Record, following: StepLog) -> Solved:
         """Make a plan for a record and for the steps that another plan stands for, on the planner's thread."""

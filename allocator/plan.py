@@ -33,7 +33,9 @@ class Plan:
     placement
         Their offsets. Checked: no two conflict.
     merged
-        What is known of the steps that a merged plan stands for (realign.py); None for a plan of one step.
+        What is known of the steps that a merged plan stands for (realign.py); None for others.
+    steps
+        Steps of the program that the profile is of: 2 where they take turns on the plan, else 1.
     """
 
     profile: Profile
@@ -41,6 +43,7 @@ class Plan:
     problem: Problem
     placement: Placement
     merged: Merged | None = None
+    steps: int = 1
 
     @property
     def arena_bytes(self) -> int:
@@ -66,7 +69,17 @@ class Plan:
         due_at = np.searchsorted(profile.start, freed_at)
         due = self.rows[np.argsort(due_at, kind="stable")]
         due_begin = np.searchsorted(np.sort(due_at), np.arange(n + 2)).astype(np.int64)
-        core = CorePlan(offset, profile.size, capacity, profile.stream, due_begin, due, self.arena_bytes, tag)
+        core = CorePlan(
+            offset,
+            profile.size,
+            capacity,
+            profile.stream,
+            due_begin,
+            due,
+            self.arena_bytes,
+            tag,
+            self.steps,
+        )
         if self.merged is not None:
             core.merge(self.merged.least, self.merged.trust > 0, self.merged.sign)
         return core
@@ -98,6 +111,7 @@ def make_plan(
     threads: int = 1,
     progress: Callable[[Progress], object] | None = None,
     merged: Merged | None = None,
+    steps: int = 1,
 ) -> Plan:
     """Solve the packing problem of a profile.
 
@@ -113,6 +127,8 @@ def make_plan(
         As for `stowplan.packing.pack`.
     merged
         What is known of the steps that the profile stands for, if it stands for several.
+    steps
+        As for `Plan`.
 
     Raises
     ------
@@ -123,7 +139,7 @@ def make_plan(
     """
     problem, rows = problem_of(profile, alignment, merged)
     placement = pack(problem, planner, time_limit, threads, progress=progress)
-    return Plan(profile, rows, problem, placement, merged)
+    return Plan(profile, rows, problem, placement, merged, steps)
 
 
 def same_structure(a: Profile, b: Profile) -> bool:

@@ -26,7 +26,7 @@ from .plan import Plan, problem_of
 from .realign import Merged
 
 _FORMAT = "plans"
-_VERSION = 3
+_VERSION = 4
 
 
 LanePlan = tuple[int, Hashable, Plan]
@@ -59,7 +59,8 @@ def save_plans(path: str | os.PathLike[str], plans: Iterable[LanePlan], backend:
         if key is not None and not isinstance(key, (str, int)):
             raise PoolError(f"the step key {key!r} cannot be saved; expected None, a string or an integer")
         solver = plan.placement.solver
-        entries.append({"lane": lane, "key": key, "period": plan.profile.period, "solver": solver})
+        period, steps = plan.profile.period, plan.steps
+        entries.append({"lane": lane, "key": key, "period": period, "solver": solver, "steps": steps})
         columns[f"{i}.offsets"] = plan.placement.offsets
         for name in COLUMNS:
             columns[f"{i}.{name}"] = getattr(plan.profile, name)
@@ -96,7 +97,11 @@ def load_plans(path: str | os.PathLike[str], backend: str, alignment: int) -> li
             lane = int(entry["lane"])
             if not 0 <= lane < MOST_LANES:
                 raise ValueError(f"lane {lane}")
-            plan = _validated(profile, own["offsets"], alignment, solver, _merged(own, len(profile)))
+            merged = _merged(own, len(profile))
+            steps = int(entry["steps"])
+            if steps not in (1, 2) or len(profile) % steps != 0 or (steps == 2 and merged is not None):
+                raise ValueError(f"{len(profile)} requests of {steps} steps")
+            plan = _validated(profile, own["offsets"], alignment, solver, merged, steps)
             plans.append((lane, key, plan))
     except (KeyError, TypeError, ValueError, IndexError, ConflictError, ProblemError) as error:
         if isinstance(error, FormatError):
@@ -116,7 +121,12 @@ def _merged(columns: dict[str, npt.NDArray[Any]], n: int) -> Merged | None:
 
 
 def _validated(
-    profile: Profile, offsets: npt.NDArray[Any], alignment: int, solver: str, merged: Merged | None
+    profile: Profile,
+    offsets: npt.NDArray[Any],
+    alignment: int,
+    solver: str,
+    merged: Merged | None,
+    steps: int,
 ) -> Plan:
     problem, rows = problem_of(profile, alignment, merged)
     if offsets.dtype != np.int64 or offsets.shape != (len(rows),):
@@ -133,4 +143,4 @@ def _validated(
         "optimal" if optimal else "feasible",
         "the lower bound, computed again",
     )
-    return Plan(profile, rows, problem, placement, merged)
+    return Plan(profile, rows, problem, placement, merged, steps)

@@ -6,6 +6,9 @@
 //
 // A wrapped block is due at a number not above its own, in the following step.
 //
+// A plan may be of two steps, which take turns on it: where results of a step outlive their successors, each is kept in one
+// of two places. A step then begins at request 0 or at `half`.
+//
 // A *merged* plan stands for steps that differ: its requests are those of all of them, with their largest sizes, and each
 // step asks for some of them. What it knows beside that helps to find out where a step is (tracker.hpp).
 #pragma once
@@ -35,8 +38,9 @@ struct Plan {
   std::vector<RequestNumber> due;
   Bytes arena_bytes = 0;
   std::uint64_t tag = 0;  // the owner's name for it
+  RequestNumber half = 0;  // where the second step begins, in a plan of two; else 0
 
-  // prefix[k] is a hash of the first k sizes: plans that begin alike are told apart where they part.
+  // prefix[k] is a hash of the sizes of the step before k: plans that begin alike are told apart where they part.
   std::vector<std::uint64_t> prefix;
 
   // Of a merged plan; else empty.
@@ -97,6 +101,8 @@ struct Plan {
     }
     prefix.assign(1, 0xCBF29CE484222325u);
     for (const Bytes size : requested) {
+      const bool halfway = half != 0 && prefix.size() == half + std::size_t{1};
+      if (halfway) prefix.back() = prefix.front();
       const std::uint64_t mixed = (prefix.back() ^ static_cast<std::uint64_t>(size)) * 0x9E3779B97F4A7C15u;
       prefix.push_back(mixed ^ (mixed >> 29));
     }

@@ -271,8 +271,9 @@ RequestNumber Replay::track(Bytes size) {
 
 // Whether another plan begins as this step did, and goes on with this request. A merged plan is followed from the start.
 bool Replay::goes_on(const Plan& other, Bytes size) const {
-  return !other.merged() && cursor_ < other.size() && other.requested[cursor_] == size &&
-         other.prefix[cursor_] == plan_->prefix[cursor_];
+  const RequestNumber done = cursor_ - began_;
+  return !other.merged() && done < other.size() && other.requested[done] == size &&
+         other.prefix[done] == plan_->prefix[cursor_];
 }
 
 // Follows such a plan from here, if there is one.
@@ -289,7 +290,8 @@ bool Replay::follow_another(Bytes size) {
 // At the end of the step: whether another plan is what this step was, from its first request to its last.
 bool Replay::follow_shorter() {
   for (const PlanPtr& other : others_) {
-    if (!other->merged() && other->size() == cursor_ && other->prefix[cursor_] == plan_->prefix[cursor_]) {
+    const RequestNumber done = cursor_ - began_;
+    if (!other->merged() && other->size() == done && other->prefix[done] == plan_->prefix[cursor_]) {
       follow(other);
       return true;
     }
@@ -304,6 +306,7 @@ void Replay::follow(PlanPtr plan) {
     if (id != kNoBlock) make_late(id);
   }
   plan_ = std::move(plan);
+  cursor_ -= std::exchange(began_, 0);
   in_slot_.assign(plan_ == nullptr ? 0 : plan_->size(), kNoBlock);
 }
 
@@ -382,12 +385,13 @@ void Replay::begin_step(PlanPtr plan, std::vector<PlanPtr> others) {
   others.erase(std::remove_if(others.begin(), others.end(), too_large), others.end());
   if (plan != nullptr && too_large(plan)) plan = nullptr;
   others_ = std::move(others);
+  const bool second = std::exchange(halfway_, false) && plan != nullptr && plan == plan_;
   follow(std::move(plan));
+  cursor_ = began_ = second ? plan_->half : 0;
   unknown_ = 0;
   lost_in_a_row_ = 0;
   holes_.reset();
   exact_so_far_ = plan_ == nullptr || !plan_->merged();
-  cursor_ = 0;
   travelled_ = 0;
   tracker_.begin();
   alignment_ = Alignment::exact;
@@ -396,7 +400,7 @@ void Replay::begin_step(PlanPtr plan, std::vector<PlanPtr> others) {
 }
 
 Replay::Course Replay::course(Bytes next) const {
-  if (!in_step() || plan_ == nullptr || !exact_so_far_ || cursor_ == 0) return Course::unknown;
+  if (!in_step() || plan_ == nullptr || !exact_so_far_ || cursor_ == began_) return Course::unknown;
   const auto other = [&](const PlanPtr& plan) { return goes_on(*plan, next); };
   if (equals(cursor_, next) || std::any_of(others_.begin(), others_.end(), other)) return Course::goes_on;
   return cursor_ == plan_->size() ? Course::is_over : Course::unknown;
@@ -434,12 +438,14 @@ StepOutcome Replay::leave_plan() {
   if (plan_ != nullptr) {
     if (cursor_ < plan_->size() && exact_so_far_) follow_shorter();
     const auto n = static_cast<RequestNumber>(plan_->size());
-    if (cursor_ < n) {
-      counters_.missing += n - cursor_;
+    halfway_ = cursor_ <= plan_->half && began_ < plan_->half;
+    const RequestNumber end = halfway_ ? plan_->half : n;
+    if (cursor_ < end) {
+      counters_.missing += end - cursor_;
       clean_ = false;
     }
-    skip_to(n);
-    process_due(n);  // freed after the last request
+    skip_to(end);
+    if (!halfway_) process_due(n);  // freed after the last request
   }
   outcome.clean = clean_;
   outcome.tag = plan_ == nullptr ? 0 : plan_->tag;

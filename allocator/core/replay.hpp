@@ -33,6 +33,9 @@
 // the slots of the plan that is left joins the late set: always safe, and free of conflicts where the packer gave the
 // common beginning the same offsets.
 //
+// Two steps in turn (plan.hpp): a step that began at 0 ends at `half`, and the next one goes on there, if it is expected to
+// follow the same plan; what is alive stays on schedule.
+//
 // Guests. A request that the plan does not know (or has no room for) looks for a hole in the arena before it goes
 // upstream, so that memory is not reserved twice: best fit, in a hole that the plan will not need for the next kHorizon
 // requests (a long-lived one that a merged plan knows but has no room for: a high one that the plan will not need before
@@ -204,7 +207,7 @@ class Replay {
   // For reports.
   LiveBlock describe(const Block& block) const;
   std::uint32_t requests() const { return recorder_.requests(); }  // of the step so far
-  std::size_t planned_requests() const { return plan_ == nullptr ? 0 : plan_->size(); }
+  std::size_t planned_requests() const { return plan_ == nullptr ? 0 : plan_->half != 0 ? plan_->half : plan_->size(); }
   // For steps that are found (auto_lanes.hpp).
   const StepRecorder& recorder() const { return recorder_; }
 
@@ -277,6 +280,8 @@ class Replay {
   RequestNumber located_ = kNoRequest;  // where it saw the present request
   std::uint64_t travelled_ = 0;         // requests that the cursor has passed over in this step, or gone back over
   RequestNumber cursor_ = 0;  // the request that the plan expects
+  RequestNumber began_ = 0;   // the one at which the step began
+  bool halfway_ = false;      // the last step was the first of a plan of two
   Alignment alignment_ = Alignment::exact;  // of the previous request
   Bytes previous_ = 0;                      // its size, where it was not exact
   std::uint32_t unknown_ = 0;               // requests of the step that were not recognised

@@ -73,19 +73,6 @@ def test_wrapped_blocks_are_planned(pool: CupyPool) -> None:
     assert holds(gradient, 2)
 
 
-def test_a_block_replaced_by_its_successor_is_served(pool: CupyPool) -> None:
-    kept = None
-
-    def work() -> None:
-        nonlocal kept
-        kept = empty(5000, 7)  # the old one dies only now that the new one lives
-
-    run(pool, 8, work)
-    assert pool.profile().escaped.all()
-    assert pool.stats.reasons["escaped"] == 5
-    assert holds(kept, 7)
-
-
 def test_late_blocks_keep_their_bytes(pool: CupyPool) -> None:
     kept: list[Any] = []
 

@@ -21,7 +21,7 @@ ARENA_BYTES = 128  # little enough for guests to be turned away
 UPSTREAM = 1 << 50
 
 
-def core_plan(plan: list[PlannedRequest]) -> CorePlan:
+def core_plan(plan: list[PlannedRequest], steps: int = 1) -> CorePlan:
     n = len(plan)
     due_lists = [
         [i for i, p in enumerate(plan) if p.offset != UNPLANNED and p.due == k] for k in range(n + 1)
@@ -36,6 +36,7 @@ def core_plan(plan: list[PlannedRequest]) -> CorePlan:
         column(i for d in due_lists for i in d),
         ARENA_BYTES,
         tag=1,
+        steps=steps,
     )
     if plan[0].least is not None:
         core.merge(
@@ -96,16 +97,19 @@ class ReplayAgainstTwin(RuleBasedStateMachine):
         self.held: dict[int, int] = {}  # of these, the ones that the program is rid of
         self.next_upstream = UPSTREAM
         self.plan: list[PlannedRequest] = []
+        self.steps = 1  # that take turns on the plan
+        self.born: dict[int, int] = {}  # by planned request: the block of a whole step
 
-    @initialize(plan=plans())
-    def first_plan(self, plan: list[PlannedRequest]) -> None:
+    @initialize(plan=plans(), steps=st.integers(1, 2))
+    def first_plan(self, plan: list[PlannedRequest], steps: int) -> None:
         self.core.reserve(ARENA, ARENA_BYTES)
-        self.use(plan)
+        self.use(plan, steps)
 
-    def use(self, plan: list[PlannedRequest]) -> None:
+    def use(self, plan: list[PlannedRequest], steps: int) -> None:
         """Follow this plan from the next step on."""
         assume(all(p.offset + p.capacity <= ARENA_BYTES for p in plan))
-        self.plan, self.core_plan = plan, core_plan(plan)
+        self.steps = steps if len(plan) % 2 == 0 and plan[0].least is None else 1
+        self.plan, self.core_plan = plan, core_plan(plan, self.steps)
 
     def ask(self, size: int) -> int:
         address, block = self.core.request(size)
@@ -127,15 +131,15 @@ class ReplayAgainstTwin(RuleBasedStateMachine):
         del self.live[block]
 
     @precondition(lambda self: not self.twin.in_step)
-    @rule(plan=plans())
-    def new_plan(self, plan: list[PlannedRequest]) -> None:
-        self.use(plan)
+    @rule(plan=plans(), steps=st.integers(1, 2))
+    def new_plan(self, plan: list[PlannedRequest], steps: int) -> None:
+        self.use(plan, steps)
 
     @precondition(lambda self: not self.twin.in_step)
     @rule()
     def begin(self) -> None:
         assert self.core.begin_step(self.core_plan)
-        self.twin.begin_step(self.plan, ARENA, ARENA_BYTES)
+        self.twin.begin_step(self.plan, ARENA, ARENA_BYTES, len(self.plan) // 2 if self.steps == 2 else 0)
 
     @precondition(lambda self: self.twin.in_step)
     @rule()
@@ -148,13 +152,16 @@ class ReplayAgainstTwin(RuleBasedStateMachine):
     def whole_step(self, data: st.DataObject, late: set[int]) -> None:
         """The planned step in full, each block freed when it is due unless it is chosen to be late."""
         self.begin()
-        born: dict[int, int] = {}
-        for k, _planned in enumerate([*self.plan, None]):
-            for i, block in list(born.items()):
-                if self.plan[i].due == k and self.plan[i].due > i and i not in late and block in self.live:
+        began = self.twin.began
+        if began == 0:
+            self.born.clear()
+        end = self.twin.half or len(self.plan) if began == 0 else len(self.plan)
+        for k in range(began, end + 1):
+            for i, block in list(self.born.items()):
+                if self.plan[i].due == k and k > i and i not in late and block in self.live:
                     self.drop(block)
-            if k < len(self.plan):
-                born[k] = self.ask(self.plan[k].requested)
+            if k < end:
+                self.born[k] = self.ask(self.plan[k].requested)
         self.end()
 
     @rule(size=st.sampled_from([0, 1, 2, 3, 5, 8, 13, 21, 34, 55]))

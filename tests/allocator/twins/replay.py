@@ -56,6 +56,9 @@ class ReplayTwin:
     unknown: int = 0
     requests: int = 0
     plan: list[PlannedRequest] = field(default_factory=list)
+    half: int = 0  # where the second step begins, in a plan of two
+    began: int = 0  # where the step began in the plan
+    halfway: bool = False  # the last step was the first of two
     blocks: dict[int, Block] = field(default_factory=dict)
     step: int = 0
     in_step: bool = False
@@ -68,21 +71,25 @@ class ReplayTwin:
     awaited: set[int] = field(default_factory=set)  # held blocks that the last request took the place of
     reasons: dict[str, int] = field(default_factory=dict)
 
-    def begin_step(self, plan: list[PlannedRequest], arena: int, arena_bytes: int) -> None:
+    def begin_step(self, plan: list[PlannedRequest], arena: int, arena_bytes: int, half: int = 0) -> None:
         if plan is not self.plan:
             for block in self.blocks.values():
                 block.number = None  # whatever lives is late to another plan
-        self.plan, self.arena, self.arena_bytes = plan, arena, arena_bytes
+        second = self.halfway and plan is self.plan
+        self.plan, self.arena, self.arena_bytes, self.half = plan, arena, arena_bytes, half
         self.lost = self.unknown = self.requests = 0
         self.interrupted = False
-        self.step += 1
-        self.in_step, self.cursor, self.previous = True, 0, None
+        self.step += not second  # of the plan
+        self.began = half if second else 0
+        self.halfway = False
+        self.in_step, self.cursor, self.previous = True, self.began, None
         self.tracker = TrackerTwin(plan) if plan[0].least is not None else None
         self.travelled = 0
 
     def end_step(self) -> None:
         self.in_step = False
-        self.cursor = len(self.plan)
+        self.halfway = self.began < self.half and self.cursor <= self.half
+        self.cursor = self.half if self.halfway else len(self.plan)
 
     def request(self, block: int, size: int, answer: int) -> None:
         """Check the core's answer, an address or 0 for upstream, and take the block in.
