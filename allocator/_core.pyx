@@ -145,6 +145,7 @@ cdef dict _counters(const Counters& counters):
     return {
         "requests": {name: counters.requests[i] for i, name in enumerate(REASONS)},
         "smaller": counters.smaller,
+        "elsewhere": counters.elsewhere,
         "missing": counters.missing,
         "guests": counters.guests,
         "steps": counters.steps,

@@ -54,6 +54,7 @@ cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass Counters:
         uint64_t requests[9]
         uint64_t smaller
+        uint64_t elsewhere
         uint64_t missing
         uint64_t guests
         uint64_t steps

@@ -59,7 +59,7 @@ LONGEST_BACK_OFF = 10
 PATIENCE = 4
 """Times that a merged plan is succeeded before it is given more steps: it learns from each."""
 
-WORTH = 1.04
+WORTH = 1.03
 """Bytes reserved for each byte ever alive, up to which a merged plan may go."""
 
 REMEMBERED = 64

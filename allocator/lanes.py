@@ -295,6 +295,7 @@ _PASSED_ON = (
     "guests",
     "steps",
     "smaller",
+    "elsewhere",
     "missing",
     "arena_bytes",
     "live_bytes",

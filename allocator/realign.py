@@ -18,7 +18,7 @@ requests are put in between.
 
 Two alignments (allocator/core/realign.hpp): first of the few blocks that live for long, from one end to the other;
 then of all, in a band around it. The long-lived blocks are freed where a loop runs back, and the plan says where its
-own loop frees them: so they vote, and the first alignment is made anew.
+own loop frees them: so they vote, and the first alignment is made anew, near to where it was.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ ROOM = 8
 """A slot has room for sizes beyond the largest: one part in so many of the span between them and the smallest."""
 
 WIDTH = 100
-"""Requests to either side of the first alignment among which the second one looks."""
+"""Requests to either side of an alignment among which the next one looks."""
 
 CELLS = 1 << 26
 """Most cells of one alignment, each a byte; a step that needs more is recorded anew."""
@@ -306,13 +306,14 @@ def _align(profile: Profile, known: Merged, plan: _Lives, log: StepLog, step: _L
     if len(rows) * len(columns) > CELLS:
         return None
     least, most = known.least[rows], profile.size[rows]
-    everywhere = np.zeros(len(rows) + 1, np.int64), np.full(len(rows) + 1, len(columns), np.int64)
+    band = np.zeros(len(rows) + 1, np.int64), np.full(len(rows) + 1, len(columns), np.int64)
     for _ in range(2):
         vote = votes(rows, columns)
-        found = realign(least, most, plan_kind[rows], size[columns], step_kind[columns], vote, *everywhere)
+        found = realign(least, most, plan_kind[rows], size[columns], step_kind[columns], vote, *band)
         pairs = found >= 0
         number[columns] = _NONE
         number[columns[pairs]] = rows[found[pairs]]
+        band = _band(found, len(rows), len(columns))
         let_others_run()
 
     band = _band(number, n, m)

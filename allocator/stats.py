@@ -28,6 +28,9 @@ class Stats:
         ``mismatch`` (an extra request, one larger than planned, or one not recognised).
     smaller
         Of the replayed requests, those that asked for less than planned.
+    elsewhere
+        Of the replayed requests, those that got the planned place of the same line of a loop in another iteration,
+        because their own one was taken or too small; where steps differ and are merged into one plan.
     missing
         Planned requests that did not come.
     steps
@@ -62,6 +65,7 @@ class Stats:
     peak_reserved_bytes: int
     lower_bound: int
     steps: int = 0
+    elsewhere: int = 0
 
     @property
     def fragmentation(self) -> float:

@@ -3,14 +3,20 @@
 //     arena    |####....##......####..|      # taken
 //     holes         4       6       2
 //
-// O(log holes) per operation. Built only for a step that has left its plan; a regular one needs no such thing.
+// What is taken and given is only noted until somebody looks. Most blocks come and go in between, and cancel out.
+//
+// O(log holes) per change that does not cancel out, at the next look. Built only for a step that has left its plan; a
+// regular one needs no such thing.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <map>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "range_set.hpp"
 
@@ -21,16 +27,79 @@ class Holes {
   explicit Holes(Range arena) { add(arena); }
 
   // Precondition: the range is free.
-  void take(Range r) {
-    auto at = std::prev(by_address_.upper_bound(r.begin));
+  void take(Range r) { changes_.push_back({r, true}); }
+
+  // Precondition: the range is taken.
+  void give(Range r) {
+    const auto oldest = changes_.size() > kNear ? changes_.end() - kNear : changes_.begin();
+    const auto taken = std::find_if(oldest, changes_.end(), [r](const Change& change) {
+      return change.taken && change.range.begin == r.begin && change.range.end == r.end;
+    });
+    if (taken != changes_.end()) {
+      changes_.erase(taken);
+    } else {
+      changes_.push_back({r, false});
+    }
+  }
+
+  // Whether the range is free.
+  bool contains(Range r) {
+    settle();
+    const auto after = by_address_.upper_bound(r.begin);
+    return after != by_address_.begin() && std::prev(after)->second >= r.end;
+  }
+
+  // An address in the smallest hole that takes `size` bytes where `suits(range)` accepts it: the hole's lowest, or else
+  // its highest. At most `tries` holes are looked at; 0 where none will do. Holes begin and end at multiples of the unit
+  // in which they are taken, and so does `size`.
+  template <class Suits>
+  std::uintptr_t best_fit(std::uintptr_t size, int tries, Suits&& suits) {
+    settle();
+    for (auto at = by_size_.lower_bound({size, 0}); at != by_size_.end() && tries > 0; ++at, --tries) {
+      const std::uintptr_t lowest = at->second;
+      const std::uintptr_t highest = at->second + at->first - size;
+      if (suits(Range{lowest, lowest + size})) return lowest;
+      if (suits(Range{highest, highest + size})) return highest;
+    }
+    return 0;
+  }
+
+  // The highest address in one of the `tries` highest holes that take `size` bytes where `suits(range)` accepts it; or else
+  // in the highest of them; 0 where there is none.
+  template <class Suits>
+  std::uintptr_t highest(std::uintptr_t size, int tries, Suits&& suits) {
+    settle();
+    std::uintptr_t any = 0;
+    for (auto at = by_address_.rbegin(); at != by_address_.rend() && tries > 0; ++at) {
+      if (at->second - at->first < size) continue;
+      --tries;
+      const Range r{at->second - size, at->second};
+      if (suits(r)) return r.begin;
+      if (any == 0) any = r.begin;
+    }
+    return any;
+  }
+
+ private:
+  using ByAddress = std::map<std::uintptr_t, std::uintptr_t>;  // begin -> end
+  static constexpr std::ptrdiff_t kNear = 16;  // changes among which one that cancels out is looked for
+  struct Change {
+    Range range;
+    bool taken;
+  };
+
+  void settle() {
+    for (const Change& change : changes_) change.taken ? remove(change.range) : merge(change.range);
+    changes_.clear();
+  }
+  void remove(Range r) {
+    const auto at = std::prev(by_address_.upper_bound(r.begin));
     const Range hole{at->first, at->second};
     remove(at);
     add({hole.begin, r.begin});
     add({r.end, hole.end});
   }
-
-  // Precondition: the range is taken.
-  void give(Range r) {
+  void merge(Range r) {
     const auto after = by_address_.lower_bound(r.begin);
     if (after != by_address_.begin()) {
       const auto before = std::prev(after);
@@ -47,46 +116,6 @@ class Holes {
     add(r);
   }
 
-  // Whether the range is free.
-  bool contains(Range r) const {
-    const auto after = by_address_.upper_bound(r.begin);
-    return after != by_address_.begin() && std::prev(after)->second >= r.end;
-  }
-
-  // An address in the smallest hole that takes `size` bytes where `suits(range)` accepts it: the hole's lowest, or else
-  // its highest. At most `tries` holes are looked at; 0 where none will do. Holes begin and end at multiples of the unit
-  // in which they are taken, and so does `size`.
-  template <class Suits>
-  std::uintptr_t best_fit(std::uintptr_t size, int tries, Suits&& suits) const {
-    for (auto at = by_size_.lower_bound({size, 0}); at != by_size_.end() && tries > 0; ++at, --tries) {
-      const std::uintptr_t lowest = at->second;
-      const std::uintptr_t highest = at->second + at->first - size;
-      if (suits(Range{lowest, lowest + size})) return lowest;
-      if (suits(Range{highest, highest + size})) return highest;
-    }
-    return 0;
-  }
-
-  // The highest address in one of the `tries` highest holes that take `size` bytes where `suits(range)` accepts it; or else
-  // in the highest of them; 0 where there is none.
-  template <class Suits>
-  std::uintptr_t highest(std::uintptr_t size, int tries, Suits&& suits) const {
-    std::uintptr_t any = 0;
-    for (auto at = by_address_.rbegin(); at != by_address_.rend() && tries > 0; ++at) {
-      if (at->second - at->first < size) continue;
-      --tries;
-      const Range r{at->second - size, at->second};
-      if (suits(r)) return r.begin;
-      if (any == 0) any = r.begin;
-    }
-    return any;
-  }
-
-  std::size_t size() const { return by_address_.size(); }
-
- private:
-  using ByAddress = std::map<std::uintptr_t, std::uintptr_t>;  // begin -> end
-
   void add(Range r) {
     if (r.begin >= r.end) return;
     by_address_.emplace(r.begin, r.end);
@@ -99,6 +128,7 @@ class Holes {
 
   ByAddress by_address_;
   std::set<std::pair<std::uintptr_t, std::uintptr_t>> by_size_;  // (size, begin)
+  std::vector<Change> changes_;                                  // that neither of these knows of yet
 };
 
 }  // namespace stowplan::allocator

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -50,6 +51,17 @@ struct Plan {
   std::vector<std::uint64_t> sign;      // what was freed before the request in the step that brought it: bit i for a block
                                        // that had been asked for i + 1 requests before
   std::vector<std::pair<std::uint64_t, RequestNumber>> index;  // the last kSigns signs at each number; sorted
+  std::vector<std::uint64_t> line;  // the same by number: which line of a loop's body asks
+  struct Slot {
+    std::uint64_t line;
+    bool lasting;
+    Bytes requested;
+    RequestNumber number;
+
+    auto key() const { return std::tie(line, lasting, requested, number); }
+    bool operator<(const Slot& other) const { return key() < other.key(); }
+  };
+  std::vector<Slot> slots;  // of all that is planned; sorted
 
   static constexpr RequestNumber kYoung = 64;  // a sign has a bit for each age up to here
   static constexpr std::uint64_t kYoungest = 0xFF;
@@ -74,7 +86,9 @@ struct Plan {
     sign = std::move(signs);
     end.assign(size(), static_cast<RequestNumber>(size()));
     landmark.assign(size(), kNoRequest);
+    line.assign(size(), 0);
     index.clear();
+    slots.clear();
     for (RequestNumber k = 0; k < size(); ++k) {
       for (std::uint32_t i = due_begin[k]; i < due_begin[k + 1]; ++i) {
         const RequestNumber slot = due[i];
@@ -82,12 +96,17 @@ struct Plan {
         if (slot < k && k - slot > kLandmark && at_same_place[slot] != 0) landmark[slot] = k;
       }
     }
-    for (RequestNumber k = kSigns; k <= size(); ++k) {
-      std::uint64_t last = 0;
-      for (RequestNumber i = k - kSigns; i < k; ++i) last = append(last, sign[i] & kYoungest);
-      index.emplace_back(last, k - 1);
+    for (RequestNumber k = 0; k < size(); ++k) {
+      for (RequestNumber i = k + 1 - std::min(k + 1, kSigns); i <= k; ++i) {
+        line[k] = append(line[k], sign[i] & kYoungest);
+      }
+      if (k + 1 >= kSigns) index.emplace_back(line[k], k);
     }
     std::sort(index.begin(), index.end());
+    for (RequestNumber k = 0; k < size(); ++k) {
+      if (offset[k] != kUnplanned) slots.push_back({line[k], lasting(k), requested[k], k});
+    }
+    std::sort(slots.begin(), slots.end());
   }
 
   // Blocks that are freed in the following step.

@@ -1,34 +1,47 @@
 #include "realign.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstddef>
+#include <utility>
 
 namespace stowplan::allocator {
 
 namespace {
 
-constexpr float kPair = 3;        // of the same kind
-constexpr float kOther = -4;      // of different kinds
-constexpr float kDoubled = 0.3F;  // off, for each time that a size is doubled or halved beyond what the plan has seen
-constexpr float kFarOff = 4;      // times; from there on the pair is as bad as one of different kinds
-constexpr float kSame = 0.15F;    // on, for the plan's own size
-constexpr float kVote = 12;
-constexpr float kGap = 8;
-constexpr float kNever = -1e9F;
+// Scores. A size counts in sixteenths of a doubling.
+using Score = std::int32_t;
+constexpr Score kPair = 160;    // of the same kind; off for each sixteenth that a size is beyond what the plan has seen
+constexpr Score kOther = -213;  // of different kinds
+constexpr Score kFarOff = 64;   // from here on a pair is as bad as one of different kinds
+constexpr Score kSame = 8;      // on, for the plan's own size
+constexpr Score kVote = 640;
+constexpr Score kGap = 427;
+constexpr Score kNever = -1'000'000'000;
 
 enum State : std::uint8_t { pair, only_plan, only_step };
-using Scores = std::array<float, 3>;  // by the state in which a path ends
 
-// The best of three, and which; the first of equals.
-std::pair<float, std::uint8_t> best(const Scores& s) {
-  std::uint8_t at = pair;
-  if (s[only_plan] > s[at]) at = only_plan;
-  if (s[only_step] > s[at]) at = only_step;
-  return {s[at], at};
+// The logarithm of size + 1, in sixteenths, linear in between.
+Score level(std::int64_t size) {
+  auto whole = static_cast<std::uint64_t>(size) + 1;
+  Score doublings = 0;
+  for (; whole >= 32; whole >>= 1) ++doublings;
+  for (; whole < 16; whole <<= 1) --doublings;
+  return 16 * doublings + static_cast<Score>(whole - 16);
 }
 
+std::vector<Score> levels(const std::vector<std::int64_t>& sizes) {
+  std::vector<Score> result;
+  for (const std::int64_t size : sizes) result.push_back(level(size));
+  return result;
+}
+
+// The first of the largest.
+inline int best(Score at_pair, Score at_plan, Score at_step) {
+  const int one = at_plan > at_pair ? only_plan : pair;
+  return at_step > std::max(at_pair, at_plan) ? only_step : one;
+}
+
+// For each cell the state in which the best path to it ends: as it is, or before only_plan, or before only_step.
 class Table {
  public:
   explicit Table(const Band& band) : band_(band), row_(band.first.size() + 1) {
@@ -37,81 +50,108 @@ class Table {
     }
     cells_.resize(row_.back());
   }
-  std::uint8_t& at(std::size_t i, std::size_t j) {
-    return cells_[row_[i] + j - static_cast<std::size_t>(band_.first[i])];
+  std::uint8_t* row(std::size_t i) { return cells_.data() + row_[i]; }
+  int before(State state, std::size_t i, std::size_t j) {
+    return row(i)[j - static_cast<std::size_t>(band_.first[i])] >> (2 * state) & 3;
   }
 
  private:
   const Band& band_;
   std::vector<std::size_t> row_;
-  std::vector<std::uint8_t> cells_;  // from which state each state was reached: two bits each
+  std::vector<std::uint8_t> cells_;
 };
 
-float log2_of(std::int64_t size) { return std::log2(static_cast<float>(size) + 1); }
+// The scores of the cells of one row, by the state in which a path ends. Column 0 is at 1, for it has a left neighbour.
+struct Row {
+  std::vector<Score> at_pair, at_plan, at_step;
+
+  explicit Row(std::size_t columns)
+      : at_pair(columns + 2, kNever), at_plan(columns + 2, kNever), at_step(columns + 2, kNever) {}
+
+  void forget(std::size_t begin, std::size_t end) {
+    for (auto* scores : {&at_pair, &at_plan, &at_step}) {
+      std::fill(scores->begin() + static_cast<std::ptrdiff_t>(begin) + 1,
+                scores->begin() + static_cast<std::ptrdiff_t>(end) + 1, kNever);
+    }
+  }
+
+  // Completes columns [begin, end) from the two other states, and writes down what they come from.
+  void close(std::size_t begin, std::size_t end, std::uint8_t* cells) {
+    Score along = kNever;
+    for (std::size_t j = begin + 1; j <= end; ++j) {
+      at_step[j] = along;
+      along = std::max(along, std::max(at_pair[j], at_plan[j]) - kGap);
+    }
+    const Score* p = at_pair.data() + begin + 1;
+    const Score* u = at_plan.data() + begin + 1;
+    const Score* s = at_step.data() + begin + 1;
+    for (std::size_t j = 0; j < end - begin; ++j) {
+      const int as_it_is = best(p[j], u[j], s[j]);
+      const int before_plan = best(p[j] - kGap, u[j], s[j] - kGap);
+      const int before_step = best(p[j] - kGap, u[j] - kGap, s[j]);
+      cells[j] = static_cast<std::uint8_t>(as_it_is | before_plan << 2 | before_step << 4);
+    }
+  }
+};
 
 }  // namespace
 
 std::vector<std::int64_t> realign(const AlignedPlan& plan, const AlignedStep& step, const Band& band) {
   const std::size_t n = plan.kind.size();
   const std::size_t m = step.kind.size();
-  Table from(band);
-  std::vector<Scores> row(m + 1, Scores{kNever, kNever, kNever});
-  std::vector<float> size;
-  for (const std::int64_t bytes : step.size) size.push_back(log2_of(bytes));
+  Table table(band);
+  const std::vector<Score> least = levels(plan.least);
+  const std::vector<Score> most = levels(plan.most);
+  const std::vector<Score> asked = levels(step.size);
+  const std::vector<std::int32_t> size(step.size.begin(), step.size.end());  // the low bits tell them apart
+  const std::vector<std::int32_t> kind(step.kind.begin(), step.kind.end());
+  const std::vector<std::int32_t> vote(step.vote.begin(), step.vote.end());
+  std::vector<Score> score(m + 1);
+  Row above(m);
+  Row here(m);
 
-  row[0][pair] = 0;
-  for (std::size_t j = 1; j <= static_cast<std::size_t>(band.last[0]); ++j) row[j][only_step] = -kGap;
+  here.at_pair[1] = 0;
+  here.close(0, static_cast<std::size_t>(band.last[0]) + 1, table.row(0));
   for (std::size_t i = 1; i <= n; ++i) {
     const auto begin = static_cast<std::size_t>(band.first[i]);
-    const auto end = static_cast<std::size_t>(band.last[i]);
-    const float least = log2_of(plan.least[i - 1]);
-    const float most = log2_of(plan.most[i - 1]);
-    const bool known = begin > 0 && begin > static_cast<std::size_t>(band.first[i - 1]);
-    Scores diagonal = known ? row[begin - 1] : Scores{kNever, kNever, kNever};
-    Scores left{kNever, kNever, kNever};
-    for (std::size_t j = begin; j <= end; ++j) {
-      const bool inside = j <= static_cast<std::size_t>(band.last[i - 1]);
-      const Scores above = inside ? row[j] : Scores{kNever, kNever, kNever};
-      Scores now{kNever, kNever, kNever};
-      std::uint8_t states = 0;
-      if (j > 0) {
-        float score = kOther;
-        if (plan.kind[i - 1] == step.kind[j - 1]) {
-          const float off = std::max({0.0F, size[j - 1] - most, least - size[j - 1]});
-          score = off > kFarOff ? kOther : kPair - kDoubled * off;
-          if (step.size[j - 1] == plan.most[i - 1]) score += kSame;
-        }
-        if (step.vote[j - 1] == static_cast<std::int64_t>(i - 1)) score += kVote;
-        const auto [value, state] = best(diagonal);
-        now[pair] = value + score;
-        states = state;
-      }
-      const auto [over, over_state] = best({above[pair] - kGap, above[only_plan], above[only_step] - kGap});
-      now[only_plan] = over;
-      const auto [along, along_state] = best({left[pair] - kGap, left[only_plan] - kGap, left[only_step]});
-      now[only_step] = along;
-      from.at(i, j) = static_cast<std::uint8_t>(states | over_state << 2 | along_state << 4);
-      diagonal = above;
-      row[j] = left = now;
+    const auto end = static_cast<std::size_t>(band.last[i]) + 1;
+    std::swap(above, here);
+    if (begin == static_cast<std::size_t>(band.first[i - 1]) && begin > 0) above.forget(begin - 1, begin);
+    above.forget(static_cast<std::size_t>(band.last[i - 1]) + 1, end);
+
+    const auto own = static_cast<std::int32_t>(plan.kind[i - 1]);
+    const auto number = static_cast<std::int32_t>(i - 1);
+    const Score low = least[i - 1];
+    const Score high = most[i - 1];
+    const auto largest = static_cast<std::int32_t>(plan.most[i - 1]);
+    const std::size_t from = std::max<std::size_t>(begin, 1);
+    for (std::size_t j = from - 1; j + 1 < end; ++j) {
+      const Score off = std::max(std::max(0, asked[j] - high), low - asked[j]);
+      const Score alike = kPair - off + (size[j] == largest ? kSame : 0);
+      score[j] = (kind[j] == own && off <= kFarOff ? alike : kOther) + (vote[j] == number ? kVote : 0);
     }
+    const Score* p = above.at_pair.data();
+    const Score* u = above.at_plan.data();
+    const Score* s = above.at_step.data();
+    here.at_pair[begin + 1] = kNever;
+    for (std::size_t j = from; j < end; ++j) {
+      here.at_pair[j + 1] = std::max(std::max(p[j], u[j]), s[j]) + score[j - 1];
+    }
+    for (std::size_t j = begin; j < end; ++j) {
+      here.at_plan[j + 1] = std::max(std::max(p[j + 1], s[j + 1]) - kGap, u[j + 1]);
+    }
+    here.close(begin, end, table.row(i));
   }
 
   std::vector<std::int64_t> number(m, -1);
   std::size_t i = n;
   std::size_t j = m;
-  for (std::uint8_t state = best(row[m]).second; i > 0 && j > 0;) {
-    const std::uint8_t states = from.at(i, j);
-    if (state == pair) {
-      --i, --j;
-      if (plan.kind[i] == step.kind[j]) number[j] = static_cast<std::int64_t>(i);
-      state = states & 3;
-    } else if (state == only_plan) {
-      --i;
-      state = states >> 2 & 3;
-    } else {
-      --j;
-      state = states >> 4 & 3;
-    }
+  for (int state = table.before(pair, n, m); i > 0 && j > 0;) {
+    const auto now = static_cast<State>(state);
+    if (now != only_step) --i;
+    if (now != only_plan) --j;
+    if (now == pair && plan.kind[i] == step.kind[j]) number[j] = static_cast<std::int64_t>(i);
+    state = table.before(now, i, j);
   }
   return number;
 }

@@ -40,6 +40,8 @@ Grant Replay::request(Bytes size, Stream stream) {
     const bool stays = std::find(stayed_.begin(), stayed_.end(), size) != stayed_.end() && !given_up();
     if (const std::uintptr_t address = place_beyond(located_, size); address != 0) {
       grant = take_in(block, address, Reason::replayed);
+    } else if (const std::uintptr_t other = place_elsewhere(located_, size); other != 0) {
+      grant = take_in(block, other, Reason::replayed);
     } else {
       grant = stays ? send_upstream(block, Reason::mismatch) : invite(block, Reason::mismatch);
     }
@@ -72,7 +74,9 @@ Grant Replay::serve_planned(RequestNumber k, Block& block) {
     if (!may_wait_ || !take_held(range)) {
       clean_ = false;
       // A block that stands between steps would stand in another one's place in the next step, and so on for ever.
-      return plan_->wraps[k] ? send_upstream(block, Reason::late) : invite(block, Reason::late);
+      if (plan_->wraps[k]) return send_upstream(block, Reason::late);
+      const std::uintptr_t other = place_elsewhere(k, block.size);
+      return other != 0 ? take_in(block, other, Reason::replayed) : invite(block, Reason::late);
     }
     waits = true;
   }
@@ -135,6 +139,23 @@ std::uintptr_t Replay::place_beyond(RequestNumber k, Bytes size) {
   if (!holes_) find_holes();
   const std::uintptr_t begin = arenas_.back().base + static_cast<std::uintptr_t>(plan_->offset[k]);
   return holes_->contains({begin, begin + static_cast<std::uintptr_t>(rounded(size))}) ? begin : 0;
+}
+
+// The planned address of the same line in another iteration, where nothing lives in the range that the request needs; or 0.
+std::uintptr_t Replay::place_elsewhere(RequestNumber k, Bytes size) {
+  if (k == kNoRequest || !plan_->merged() || plan_->offset[k] == kUnplanned || given_up()) return 0;
+  if (!holes_) find_holes();
+  const auto bytes = static_cast<std::uintptr_t>(rounded(size));
+  const Plan::Slot wanted{plan_->line[k], plan_->lasting(k), size, 0};
+  auto at = std::lower_bound(plan_->slots.begin(), plan_->slots.end(), wanted);
+  for (int tries = kSlotTries; tries > 0 && at != plan_->slots.end(); --tries, ++at) {
+    if (at->line != wanted.line || at->lasting != wanted.lasting || at->requested > 2 * size) break;
+    const std::uintptr_t begin = arenas_.back().base + static_cast<std::uintptr_t>(plan_->offset[at->number]);
+    if (!holes_->contains({begin, begin + bytes})) continue;
+    ++counters_.elsewhere;
+    return begin;
+  }
+  return 0;
 }
 
 // Places a block of which the plan does not know that it is there.

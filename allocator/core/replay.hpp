@@ -25,7 +25,9 @@
 // A merged plan (plan.hpp) is followed in another way, as its steps depart from it all the time: tracker.hpp. There the
 // cursor may also move back. Blocks in the slots that it moves back over, which the plan does not know of then, join the
 // late set. A request larger than its slot has its planned address all the same where nothing lives in the range that it
-// needs, and stands in the late set as well: the plan does not know that it reaches beyond its slot.
+// needs, and stands in the late set as well: the plan does not know that it reaches beyond its slot. Where its own slot is
+// taken or too small, it has the smallest free one of the same line in *another iteration* (at most twice as large, and as
+// lasting), and stands in the late set too.
 //
 // Several plans. A step may be one of many (training, the short last batch, a length bucket). It begins with the plan
 // that it is expected to follow; where it departs from that plan, after requests that were all exact, and another plan
@@ -109,6 +111,7 @@ struct Arena {
 struct Counters {
   std::array<std::uint64_t, kReasons> requests{};  // by reason
   std::uint64_t smaller = 0;                       // replayed in a slot larger than asked for
+  std::uint64_t elsewhere = 0;                     // replayed in the slot of another iteration
   std::uint64_t missing = 0;                       // planned requests that did not come
   std::uint64_t guests = 0;                        // not served from the plan, but from the arena
   std::uint64_t steps = 0;                         // that have ended
@@ -164,6 +167,7 @@ class Replay {
   static constexpr std::uint32_t kFew = 64;
   static constexpr std::uint32_t kShare = 4;
   static constexpr int kHoleTries = 8;
+  static constexpr int kSlotTries = 256;
   static constexpr std::uint64_t kTravel = 8;
   static constexpr std::size_t kStayed = 16;
 
@@ -232,6 +236,7 @@ class Replay {
   Grant send_upstream(Block& block, Reason reason);
   Grant invite(Block& block, Reason reason);
   std::uintptr_t place_beyond(RequestNumber k, Bytes size);
+  std::uintptr_t place_elsewhere(RequestNumber k, Bytes size);
   Grant take_in(Block& block, std::uintptr_t address, Reason reason);
   Bytes rounded(Bytes size) const { return (std::max<Bytes>(size, 1) + unit_ - 1) / unit_ * unit_; }
   bool given_up() const {

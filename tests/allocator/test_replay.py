@@ -108,6 +108,7 @@ class ReplayAgainstTwin(RuleBasedStateMachine):
     def use(self, plan: list[PlannedRequest], steps: int) -> None:
         """Follow this plan from the next step on."""
         assume(all(p.offset + p.capacity <= ARENA_BYTES for p in plan))
+        self.born.clear()
         self.steps = steps if len(plan) % 2 == 0 and plan[0].least is None else 1
         self.plan, self.core_plan = plan, core_plan(plan, self.steps)
 

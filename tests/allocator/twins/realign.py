@@ -1,17 +1,15 @@
 """The alignment of a step with a plan in plain Python: the executable specification of allocator/core/realign.hpp.
 
-In single precision and in the same order of operations, so that ties fall the same way. All cells are looked at.
+All cells are looked at.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 PAIR, ONLY_PLAN, ONLY_STEP = range(3)
-GAP = np.float32(8)
-NEVER = np.float32(-1e9)
+GAP = 427
+NEVER = -(10**9)
 
 
 @dataclass
@@ -28,27 +26,22 @@ class StepColumn:
     vote: int
 
 
-def log2(size: int) -> np.float32:
-    return np.log2(np.float32(size + 1), dtype=np.float32)
+def level(size: int) -> int:
+    """Return the logarithm of size + 1 to the base 2 ** (1 / 16), linear between powers of two, rounded down."""
+    doublings = (size + 1).bit_length() - 1
+    return 16 * doublings + ((size + 1) * 16 >> doublings) - 16 - 64
 
 
-def score(row: int, planned: PlannedRow, asked: StepColumn) -> np.float32:
-    value = np.float32(-4)
-    if planned.kind == asked.kind:
-        off = max(
-            np.float32(0), log2(asked.size) - log2(planned.most), log2(planned.least) - log2(asked.size)
-        )
-        if off <= 4:
-            value = np.float32(3) - np.float32(0.3) * off
-        if asked.size == planned.most:
-            value += np.float32(0.15)
-    if asked.vote == row:
-        value += np.float32(12)
-    return value
+def score(row: int, planned: PlannedRow, asked: StepColumn) -> int:
+    off = max(0, level(asked.size) - level(planned.most), level(planned.least) - level(asked.size))
+    value = -213
+    if planned.kind == asked.kind and off <= 64:
+        value = 160 - off + (8 if asked.size == planned.most else 0)
+    return value + (640 if asked.vote == row else 0)
 
 
-def best(scores: list[np.float32]) -> int:
-    return int(np.argmax(scores))  # the first of equals
+def best(scores: list[int]) -> int:
+    return scores.index(max(scores))  # the first of equals
 
 
 def realign(plan: list[PlannedRow], step: list[StepColumn]) -> list[int]:
@@ -56,7 +49,7 @@ def realign(plan: list[PlannedRow], step: list[StepColumn]) -> list[int]:
     n, m = len(plan), len(step)
     scores = [[[NEVER] * 3 for _ in range(m + 1)] for _ in range(n + 1)]
     came_from = [[[PAIR] * 3 for _ in range(m + 1)] for _ in range(n + 1)]
-    scores[0][0][PAIR] = np.float32(0)
+    scores[0][0][PAIR] = 0
     for j in range(1, m + 1):
         scores[0][j][ONLY_STEP] = -GAP
     for i in range(1, n + 1):

@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from .tracker import TrackerTwin
 
 WINDOW = 64
+SLOT_TRIES = 256
+SIGNS = 4  # that say which line it is
+YOUNGEST = 0xFF
 HORIZON = 64
 LOST = 32
 FEW = 64
@@ -160,7 +163,7 @@ class ReplayTwin:
             return "interrupted", 0, None, size
         number = self.align(size)
         if number is None:
-            return self.beyond_the_slot(size) or ("mismatch", 0, None, size)
+            return self.beyond_the_slot(size) or self.elsewhere(self.located, size) or ("mismatch", 0, None, size)
         planned = self.plan[number]
         if planned.offset == UNPLANNED:
             return "escaped", 0, None, size
@@ -168,19 +171,46 @@ class ReplayTwin:
         for block in self.blocks.values():
             overlaps = overlap(block.address, block.capacity, address, planned.capacity)
             if block.address and overlaps and not block.held and self.is_late(block, number):
-                return "late", 0, None, size
+                wraps = planned.due is not None and planned.due <= number
+                return (None if wraps else self.elsewhere(number, size)) or ("late", 0, None, size)
         return "replayed", address, number, planned.capacity
 
     def beyond_the_slot(self, size: int) -> tuple[str, int, None, int] | None:
         """Serve a request larger than planned at its planned address, where that is free."""
         if self.located is None or self.plan[self.located].offset == UNPLANNED or self.given_up():
             return None
-        address, capacity = self.arena + self.plan[self.located].offset, -(-max(size, 1) // UNIT) * UNIT
+        return self.at(self.plan[self.located], size)
+
+    def at(self, planned: PlannedRequest, size: int) -> tuple[str, int, None, int] | None:
+        """Serve at a planned address, where nothing lives."""
+        address, capacity = self.arena + planned.offset, -(-max(size, 1) // UNIT) * UNIT
         if address + capacity > self.arena + self.arena_bytes or any(
             b.address and overlap(b.address, b.capacity, address, capacity) for b in self.blocks.values()
         ):
             return None
         return "replayed", address, None, capacity
+
+    def line(self, number: int) -> list[int]:
+        """Return what is freed before a request and the ones before it: which line of a loop's body asks."""
+        padded = [0] * SIGNS + [planned.sign & YOUNGEST for planned in self.plan[: number + 1]]
+        return padded[-SIGNS:]
+
+    def elsewhere(self, number: int | None, size: int) -> tuple[str, int, None, int] | None:
+        """Serve in the smallest slot of the same line in another iteration that is free."""
+        if self.tracker is None or number is None or self.given_up():
+            return None
+        if self.plan[number].offset == UNPLANNED:
+            return None
+        alike = [
+            (other.requested, i)
+            for i, other in enumerate(self.plan)
+            if other.offset != UNPLANNED
+            and size <= other.requested <= 2 * size
+            and self.line(i) == self.line(number)
+            and self.lasting(i) == self.lasting(number)
+        ]
+        found = (self.at(self.plan[i], size) for _, i in sorted(alike)[:SLOT_TRIES])
+        return next((answer for answer in found if answer), None)
 
     def is_late(self, block: Block, now: int) -> bool:
         """Whether a block of the arena should have been gone before request `now` of the running step."""
