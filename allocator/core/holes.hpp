@@ -3,10 +3,11 @@
 //     arena    |####....##......####..|      # taken
 //     holes         4       6       2
 //
-// What is taken and given is only noted until somebody looks. Most blocks come and go in between, and cancel out.
+// A bit for each unit says whether a range is free. The holes in order are for those who look for one: what is taken and
+// given is only noted until then, and most blocks come and go in between, and cancel out.
 //
-// O(log holes) per change that does not cancel out, at the next look. Built only for a step that has left its plan; a
-// regular one needs no such thing.
+// O(bytes / (64 units)) per change and per range asked about, O(log holes) per change that does not cancel out at the next
+// look for a hole. Built only for a step that has left its plan; a regular one needs no such thing.
 #pragma once
 
 #include <algorithm>
@@ -24,13 +25,21 @@ namespace stowplan::allocator {
 
 class Holes {
  public:
-  explicit Holes(Range arena) { add(arena); }
+  // All ranges begin and end at multiples of `unit` from the arena's begin.
+  Holes(Range arena, std::uintptr_t unit)
+      : begin_(arena.begin), unit_(unit), units_((arena.end - arena.begin) / unit), taken_(units_ / 64 + 1) {
+    add(arena);
+  }
 
   // Precondition: the range is free.
-  void take(Range r) { changes_.push_back({r, true}); }
+  void take(Range r) {
+    changes_.push_back({r, true});
+    each_word(r, [](std::uint64_t& word, std::uint64_t mask) { return word |= mask, true; });
+  }
 
   // Precondition: the range is taken.
   void give(Range r) {
+    each_word(r, [](std::uint64_t& word, std::uint64_t mask) { return word &= ~mask, true; });
     const auto oldest = changes_.size() > kNear ? changes_.end() - kNear : changes_.begin();
     const auto taken = std::find_if(oldest, changes_.end(), [r](const Change& change) {
       return change.taken && change.range.begin == r.begin && change.range.end == r.end;
@@ -44,14 +53,12 @@ class Holes {
 
   // Whether the range is free.
   bool contains(Range r) {
-    settle();
-    const auto after = by_address_.upper_bound(r.begin);
-    return after != by_address_.begin() && std::prev(after)->second >= r.end;
+    if ((r.end - begin_) / unit_ > units_) return false;
+    return each_word(r, [](std::uint64_t& word, std::uint64_t mask) { return (word & mask) == 0; });
   }
 
   // An address in the smallest hole that takes `size` bytes where `suits(range)` accepts it: the hole's lowest, or else
-  // its highest. At most `tries` holes are looked at; 0 where none will do. Holes begin and end at multiples of the unit
-  // in which they are taken, and so does `size`.
+  // its highest. At most `tries` holes are looked at; 0 where none will do.
   template <class Suits>
   std::uintptr_t best_fit(std::uintptr_t size, int tries, Suits&& suits) {
     settle();
@@ -87,6 +94,19 @@ class Holes {
     Range range;
     bool taken;
   };
+
+  // Hands over the bits of a range, word by word, as long as the answer is true; returns the last one.
+  template <class Visit>
+  bool each_word(Range r, Visit&& visit) {
+    const std::size_t end = (r.end - begin_) / unit_;
+    for (std::size_t at = (r.begin - begin_) / unit_; at < end;) {
+      const std::size_t next = std::min(end, at / 64 * 64 + 64);
+      const std::uint64_t mask = (~std::uint64_t{0} >> (64 - (next - at))) << at % 64;
+      if (!visit(taken_[at / 64], mask)) return false;
+      at = next;
+    }
+    return true;
+  }
 
   void settle() {
     for (const Change& change : changes_) change.taken ? remove(change.range) : merge(change.range);
@@ -126,6 +146,9 @@ class Holes {
     by_address_.erase(at);
   }
 
+  const std::uintptr_t begin_, unit_;
+  const std::size_t units_;
+  std::vector<std::uint64_t> taken_;  // a bit for each unit
   ByAddress by_address_;
   std::set<std::pair<std::uintptr_t, std::uintptr_t>> by_size_;  // (size, begin)
   std::vector<Change> changes_;                                  // that neither of these knows of yet

@@ -187,7 +187,8 @@ bool Replay::wanted(Range r, RequestNumber until) const {
 
 void Replay::find_holes() {
   const Arena& arena = arenas_.back();
-  holes_.emplace(Range{arena.base, arena.base + static_cast<std::uintptr_t>(arena.size / unit_ * unit_)});
+  const auto unit = static_cast<std::uintptr_t>(unit_);
+  holes_.emplace(Range{arena.base, arena.base + static_cast<std::uintptr_t>(arena.size) / unit * unit}, unit);
   for (BlockId id = 0; id < blocks_.extent(); ++id) {
     const Block& block = blocks_[id];
     const bool in_arena = block.where == Where::slot || block.where == Where::late;
