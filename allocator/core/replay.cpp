@@ -149,7 +149,7 @@ std::uintptr_t Replay::place_elsewhere(RequestNumber k, Bytes size) {
   const Plan::Slot wanted{plan_->line[k], plan_->lasting(k), size, 0};
   auto at = std::lower_bound(plan_->slots.begin(), plan_->slots.end(), wanted);
   for (int tries = kSlotTries; tries > 0 && at != plan_->slots.end(); --tries, ++at) {
-    if (at->line != wanted.line || at->lasting != wanted.lasting || at->requested > 2 * size) break;
+    if (at->line != wanted.line || at->lasting != wanted.lasting || at->requested > kSlotSpan * size) break;
     const std::uintptr_t begin = arenas_.back().base + static_cast<std::uintptr_t>(plan_->offset[at->number]);
     if (!holes_->contains({begin, begin + bytes})) continue;
     ++counters_.elsewhere;

@@ -26,8 +26,8 @@
 // cursor may also move back. Blocks in the slots that it moves back over, which the plan does not know of then, join the
 // late set. A request larger than its slot has its planned address all the same where nothing lives in the range that it
 // needs, and stands in the late set as well: the plan does not know that it reaches beyond its slot. Where its own slot is
-// taken or too small, it has the smallest free one of the same line in *another iteration* (at most twice as large, and as
-// lasting), and stands in the late set too.
+// taken or too small, it has the smallest free one of the same line in *another iteration* (at most kSlotSpan times as
+// large, and as lasting), and stands in the late set too.
 //
 // Several plans. A step may be one of many (training, the short last batch, a length bucket). It begins with the plan
 // that it is expected to follow; where it departs from that plan, after requests that were all exact, and another plan
@@ -167,7 +167,8 @@ class Replay {
   static constexpr std::uint32_t kFew = 64;
   static constexpr std::uint32_t kShare = 4;
   static constexpr int kHoleTries = 8;
-  static constexpr int kSlotTries = 256;
+  static constexpr int kSlotTries = 512;
+  static constexpr Bytes kSlotSpan = 8;  // times
   static constexpr std::uint64_t kTravel = 8;
   static constexpr std::size_t kStayed = 16;
 

@@ -237,6 +237,7 @@ class ReplayAgainstTwin(RuleBasedStateMachine):
     def reasons_agree(self) -> None:
         counted = self.core.counters()["requests"]
         assert self.core.counters()["guests"] == self.twin.guests
+        assert self.core.counters()["elsewhere"] == self.twin.elsewhere_count
         assert counted["replayed"] == self.twin.reasons.get("replayed", 0)
         for reason in ("escaped", "late", "mismatch", "interrupted"):
             assert counted[reason] == self.twin.reasons.get(reason, 0)
@@ -378,6 +379,7 @@ def test_a_merged_plan_is_followed_as_by_its_twin(seed: int, threads: int, holds
     for reason in ("replayed", "mismatch", "late"):
         assert counted[reason] == sum(twin.reasons.get(reason, 0) for twin in twins)
     assert counted["replayed"] > sum(counted.values()) / 2
+    assert core.counters()["elsewhere"] == sum(twin.elsewhere_count for twin in twins) > 0
 
 
 # ------------------------------------------------------------------------------------------------ several plans

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from .tracker import TrackerTwin
 
 WINDOW = 64
-SLOT_TRIES = 256
+SLOT_TRIES = 512
+SLOT_SPAN = 8
 SIGNS = 4  # that say which line it is
 YOUNGEST = 0xFF
 HORIZON = 64
@@ -55,6 +56,7 @@ class ReplayTwin:
     arena: int = 0
     arena_bytes: int = 0
     guests: int = 0
+    elsewhere_count: int = 0
     lost: int = 0
     unknown: int = 0
     requests: int = 0
@@ -163,7 +165,11 @@ class ReplayTwin:
             return "interrupted", 0, None, size
         number = self.align(size)
         if number is None:
-            return self.beyond_the_slot(size) or self.elsewhere(self.located, size) or ("mismatch", 0, None, size)
+            return (
+                self.beyond_the_slot(size)
+                or self.elsewhere(self.located, size)
+                or ("mismatch", 0, None, size)
+            )
         planned = self.plan[number]
         if planned.offset == UNPLANNED:
             return "escaped", 0, None, size
@@ -205,12 +211,14 @@ class ReplayTwin:
             (other.requested, i)
             for i, other in enumerate(self.plan)
             if other.offset != UNPLANNED
-            and size <= other.requested <= 2 * size
+            and size <= other.requested <= SLOT_SPAN * size
             and self.line(i) == self.line(number)
             and self.lasting(i) == self.lasting(number)
         ]
         found = (self.at(self.plan[i], size) for _, i in sorted(alike)[:SLOT_TRIES])
-        return next((answer for answer in found if answer), None)
+        answer = next((answer for answer in found if answer), None)
+        self.elsewhere_count += answer is not None
+        return answer
 
     def is_late(self, block: Block, now: int) -> bool:
         """Whether a block of the arena should have been gone before request `now` of the running step."""
