@@ -33,7 +33,6 @@ import contextvars
 import threading
 from collections import deque
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -41,14 +40,12 @@ import numpy.typing as npt
 
 from ..errors import PoolError
 from ..packing.registry import find
-from ..profiler import Profile, StepLog
-from ..profiler.steps import profile_step
+from ..profiler import StepLog
 from ._core import CorePlan, PlanSet
 from .cache import Entry, PlanCache
-from .neighbours import settle
-from .plan import Plan, largest, make_plan, same_structure
-from .planner import Planner, let_others_run
-from .realign import merge
+from .plan import Plan
+from .plan_maker import OVERLAPPING, PlanMaker, Record, Solved
+from .planner import Planner
 
 UNPROVEN = 2
 """Plans that may be made without having been replayed in full, before a record has to be seen twice."""
@@ -59,14 +56,8 @@ LONGEST_BACK_OFF = 10
 PATIENCE = 4
 """Times that a merged plan is succeeded before it is given more steps: it learns from each."""
 
-WORTH = 1.03
-"""Bytes reserved for each byte ever alive, up to which a merged plan may go."""
-
 REMEMBERED = 64
 """Steps whose request sequence is remembered, to see that a record comes again."""
-
-OVERLAPPING = 0.01
-"""Share of a step's blocks that may overlap their successors before two steps are planned together."""
 
 Outcome = tuple[npt.NDArray[np.void], bool, bool, int]
 """Of a lane's part of a step: (events, complete, clean, tag of the plan followed)."""
@@ -95,27 +86,6 @@ class Backend(Protocol):
 
     def counters(self) -> dict[str, Any]:
         """Return the counters of all lanes."""
-
-
-@dataclass(frozen=True)
-class Record:
-    """A step that may become a plan: its key, its log, and the plan that it departed from."""
-
-    key: Hashable
-    log: StepLog
-    departed_from: Entry | None
-
-
-@dataclass(frozen=True)
-class Solved:
-    """What the planner made of a record: an entry for the cache (None: nothing), and the one whose place it takes.
-
-    An entry that takes its own place taught nothing.
-    """
-
-    sequence: int
-    entry: Entry | None = None
-    replaces: Entry | None = None
 
 
 class Controller:
@@ -177,9 +147,8 @@ class Controller:
             find(planner)
         self._backend = backend
         self.lane = lane
-        self._alignment = alignment
-        self._solver = planner
         self._cache = PlanCache(_count("max_plans", max_plans, 1, "a number of plans"))
+        self._maker = PlanMaker(backend, lane, self._cache.entry, alignment=alignment, solver=planner)
         self._planner: Planner[Solved] = Planner()
         self._mutex = threading.Lock()
         self.key: Hashable = None
@@ -283,15 +252,15 @@ class Controller:
             old = self._in_its_place(record.departed_from)
             if old is not None and old.plan.steps == 1 and not self._in_work:
                 self._in_work.add(sequence)
-                self._planner.submit(lambda: self._merge(sequence, old, record, following))
+                self._planner.submit(lambda: self._maker.merge(sequence, old, record, following))
             return
         neighbours = [entry.plan for entry in self._cache.entries()]
         arena_bytes = self._backend.arena_bytes(self.lane)
         self._unproven += 1
         self._in_work.add(sequence)
-        variants = self._cache.variants(record.key)
+        variants, found = self._cache.variants(record.key), self._auto_step
         self._planner.submit(
-            lambda: self._solve(sequence, record, following, variants, neighbours, arena_bytes)
+            lambda: self._maker.solve(sequence, record, following, variants, neighbours, arena_bytes, found)
         )
 
     def _in_its_place(self, entry: Entry | None) -> Entry | None:
@@ -300,69 +269,6 @@ class Controller:
             return entry
         merged = [other for other in self._cache.variants(entry.key) if other.plan.merged is not None]
         return merged[0] if merged else None
-
-    def _solve(
-        self,
-        sequence: int,
-        record: Record,
-        following: StepLog,
-        variants: list[Entry],
-        neighbours: list[Plan],
-        arena_bytes: int,
-    ) -> Solved:
-        """Make a plan, on the planner's thread."""
-        let_others_run()
-        try:
-            profile, steps = self._profile(record.log, following)
-            let_others_run()
-            if any(
-                entry.plan.profile.same_blocks(profile) or _is_twice(entry.plan.profile, profile)
-                for entry in variants
-                if entry is not record.departed_from
-            ):
-                return Solved(sequence)  # it was planned while this record was waiting
-            replaces = _succeeded(record.departed_from, profile)
-            if replaces is not None:
-                if _teaches_nothing(replaces.plan.profile, profile):
-                    return Solved(sequence, replaces, replaces)
-                if len(profile) == len(replaces.plan.profile):
-                    profile = largest(replaces.plan.profile, profile)
-                neighbours = [plan for plan in neighbours if plan is not replaces.plan]
-            alone = make_plan(profile, alignment=self._alignment, planner=self._solver, steps=steps)
-            let_others_run()
-            plan = settle(alone, neighbours, arena_bytes=arena_bytes, planner=self._solver)
-            let_others_run()
-            return Solved(sequence, self._cache.entry(record.key, plan), replaces)
-        except Exception:
-            return Solved(sequence)  # upstream, or the old plan, goes on serving
-
-    def _profile(self, log: StepLog, following: StepLog) -> tuple[Profile, int]:
-        """Return the profile of a step, or of two in turn if that leaves fewer escaped blocks; and of how many it is.
-
-        Where steps are found, two taken as one are one.
-        """
-        if not log.equals(following) or log.overlap(following) <= OVERLAPPING * len(log.requested):
-            return profile_step(log, following), 1
-        two = following.twice()
-        return profile_step(two, two), 1 if self._auto_step else 2
-
-    def _merge(self, sequence: int, old: Entry, record: Record, following: StepLog) -> Solved:
-        """Make a plan for a record and for the steps that another plan stands for, on the planner's thread."""
-        try:
-            both = merge(old.plan.profile, old.plan.merged, record.log, following)
-            if both is None:
-                return Solved(sequence, old, old)
-            quick = "best_fit" if self._solver == "auto" else self._solver  # the next record will succeed it
-            plan = make_plan(both[0], alignment=self._alignment, planner=quick, merged=both[1])
-            let_others_run()
-            counters = self._backend.counters()
-            other_arenas = counters["arena_bytes"] - self._backend.arena_bytes(self.lane)
-            reserved = plan.arena_bytes + other_arenas + counters["upstream_bytes"]
-            if reserved > WORTH * counters["peak_live_bytes"]:
-                return Solved(sequence, old, old)
-            return Solved(sequence, self._cache.entry(record.key, plan), old)
-        except Exception:
-            return Solved(sequence)  # upstream, or the old plan, goes on serving
 
     def _take_up(self) -> None:
         """Put the plans that are ready into use."""
@@ -440,22 +346,3 @@ def _count(name: str, value: object, least: int, what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise PoolError(f"{name} is {value!r}; expected {what}, {least} or more")
     return value
-
-
-def _succeeded(entry: Entry | None, profile: Profile) -> Entry | None:
-    """Return the plan that a record departed from, if the record is its successor rather than another variant."""
-    if entry is None:
-        return None
-    old = entry.plan.profile
-    alike = same_structure(old, profile) or np.array_equal(old.size, profile.size) or _is_twice(profile, old)
-    return entry if alike else None
-
-
-def _teaches_nothing(old: Profile, new: Profile) -> bool:
-    """Whether a step that was not served from its plan throughout had no other reason than what stood in its way."""
-    return same_structure(old, new) and bool((new.size <= old.size).all())
-
-
-def _is_twice(plan: Profile, step: Profile) -> bool:
-    """Whether a plan is one of two such steps taken as one."""
-    return np.array_equal(plan.size, np.tile(step.size, 2))

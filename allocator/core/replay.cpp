@@ -7,14 +7,6 @@
 
 namespace stowplan::allocator {
 
-namespace {
-
-std::uint64_t& count(Counters& counters, Reason reason) {
-  return counters.requests[static_cast<std::size_t>(reason)];
-}
-
-}  // namespace
-
 Replay::Replay(Bytes unit, Shared& shared, LaneNumber lane)
     : blocks_(shared.blocks), counters_(shared.counters), arenas_(1), unit_(unit), lane_(lane) {}
 
@@ -85,7 +77,7 @@ Grant Replay::serve_planned(RequestNumber k, Block& block) {
   block.slot = k;
   block.arena = static_cast<std::uint32_t>(arenas_.size() - 1);
   ++arena.live;
-  ++count(counters_, Reason::replayed);
+  ++counters_.of(Reason::replayed);
   const BlockId id = blocks_.insert(block);
   in_slot_[k] = id;
   return {block.address, id, static_cast<std::uint8_t>(Reason::replayed), waits};
@@ -110,90 +102,8 @@ Grant Replay::send_upstream(Block& block, Reason reason) {
   block.address = 0;  // until adopt()
   block.capacity = block.size;
   counters_.upstream_bytes += block.size;
-  ++count(counters_, reason);
+  ++counters_.of(reason);
   return {0, blocks_.insert(block), static_cast<std::uint8_t>(reason)};
-}
-
-// Serves as a guest of the arena, or upstream where there is no room.
-Grant Replay::invite(Block& block, Reason reason) {
-  if (arenas_.back().size == 0) return send_upstream(block, reason);
-  if (!holes_) find_holes();
-  const bool anywhere = plan_ == nullptr || lost_in_a_row_ >= kLost || given_up();
-  const auto bytes = static_cast<std::uintptr_t>(rounded(block.size));
-  std::uintptr_t address = 0;
-  if (!anywhere && block.located != kNoRequest && plan_->lasting(block.located)) {
-    const RequestNumber end = plan_->end[block.located];
-    address = holes_->highest(bytes, kHoleTries, [&](Range r) { return !wanted(r, end); });
-  } else {
-    const RequestNumber soon = cursor_ + kHorizon;
-    address = holes_->best_fit(bytes, kHoleTries, [&](Range r) { return anywhere || !wanted(r, soon); });
-  }
-  if (address == 0) return send_upstream(block, reason);
-  ++counters_.guests;
-  return take_in(block, address, reason);
-}
-
-// The planned address of a request larger than planned, where nothing lives in the range that it needs; 0 elsewhere.
-std::uintptr_t Replay::place_beyond(RequestNumber k, Bytes size) {
-  if (k == kNoRequest || plan_->offset[k] == kUnplanned || given_up()) return 0;
-  if (!holes_) find_holes();
-  const std::uintptr_t begin = arenas_.back().base + static_cast<std::uintptr_t>(plan_->offset[k]);
-  return holes_->contains({begin, begin + static_cast<std::uintptr_t>(rounded(size))}) ? begin : 0;
-}
-
-// The planned address of the same line in another iteration, where nothing lives in the range that the request needs; or 0.
-std::uintptr_t Replay::place_elsewhere(RequestNumber k, Bytes size) {
-  if (k == kNoRequest || !plan_->merged() || plan_->offset[k] == kUnplanned || given_up()) return 0;
-  if (!holes_) find_holes();
-  const auto bytes = static_cast<std::uintptr_t>(rounded(size));
-  const Plan::Slot wanted{plan_->line[k], plan_->lasting(k), size, 0};
-  auto at = std::lower_bound(plan_->slots.begin(), plan_->slots.end(), wanted);
-  for (int tries = kSlotTries; tries > 0 && at != plan_->slots.end(); --tries, ++at) {
-    if (at->line != wanted.line || at->lasting != wanted.lasting || at->requested > kSlotSpan * size) break;
-    const std::uintptr_t begin = arenas_.back().base + static_cast<std::uintptr_t>(plan_->offset[at->number]);
-    if (!holes_->contains({begin, begin + bytes})) continue;
-    ++counters_.elsewhere;
-    return begin;
-  }
-  return 0;
-}
-
-// Places a block of which the plan does not know that it is there.
-Grant Replay::take_in(Block& block, std::uintptr_t address, Reason reason) {
-  block.address = address;
-  block.capacity = rounded(block.size);
-  block.where = Where::late;
-  block.slot = kNoRequest;
-  block.arena = static_cast<std::uint32_t>(arenas_.size() - 1);
-  ++arenas_.back().live;
-  ++count(counters_, reason);
-  const BlockId id = blocks_.insert(block);
-  late_.insert(range_of(id));
-  holes_->take(range_of(id));
-  return {address, id, static_cast<std::uint8_t>(reason)};
-}
-
-// Whether the plan needs the range before request `until`.
-bool Replay::wanted(Range r, RequestNumber until) const {
-  const std::size_t end = std::min<std::size_t>(plan_->size(), until);
-  const std::uintptr_t base = arenas_.back().base;
-  for (std::size_t k = cursor_; k < end; ++k) {
-    if (plan_->offset[k] == kUnplanned) continue;
-    const std::uintptr_t begin = base + static_cast<std::uintptr_t>(plan_->offset[k]);
-    if (r.intersects({begin, begin + static_cast<std::uintptr_t>(plan_->capacity[k])})) return true;
-  }
-  return false;
-}
-
-void Replay::find_holes() {
-  const Arena& arena = arenas_.back();
-  const auto unit = static_cast<std::uintptr_t>(unit_);
-  holes_.emplace(Range{arena.base, arena.base + static_cast<std::uintptr_t>(arena.size) / unit * unit}, unit);
-  for (BlockId id = 0; id < blocks_.extent(); ++id) {
-    const Block& block = blocks_[id];
-    const bool in_arena = block.where == Where::slot || block.where == Where::late;
-    if (in_arena && block.lane == this && in_current_arena(block)) holes_->take(range_of(id));
-  }
 }
 
 // Takes a block out of everything but the table; whether it was upstream's.
@@ -258,146 +168,6 @@ bool Replay::let_go(BlockId id) {
 void Replay::drop_awaited() {
   for (const BlockId id : awaited_) blocks_.erase(id);
   awaited_.clear();
-}
-
-// ------------------------------------------------------------------------------------------- keeping in step
-
-// The plan's request that this one is, or kNoRequest. Moves the cursor past it.
-RequestNumber Replay::align(Bytes size) {
-  if (given_up()) return kNoRequest;
-  if (plan_->merged()) return track(size);
-  if (!equals(cursor_, size)) {
-    if (!exact_so_far_ || !follow_another(size)) return resynchronize(size);
-  }
-  alignment_ = Alignment::exact;
-  process_due(cursor_);
-  return cursor_++;
-}
-
-// The same for a merged plan.
-RequestNumber Replay::track(Bytes size) {
-  located_ = tracker_.locate(*plan_, size);
-  if (located_ == kNoRequest) return kNoRequest;
-  if (located_ < cursor_) {
-    go_back_to(located_);
-  } else {
-    counters_.missing += located_ - cursor_;
-    skip_to(located_);
-  }
-  process_due(cursor_);
-  const RequestNumber k = cursor_++;
-  if (!fits(k, size)) return kNoRequest;
-  if (size < plan_->requested[k]) ++counters_.smaller;
-  return k;
-}
-
-// Whether another plan begins as this step did, and goes on with this request. A merged plan is followed from the start.
-bool Replay::goes_on(const Plan& other, Bytes size) const {
-  const RequestNumber done = cursor_ - began_;
-  return !other.merged() && done < other.size() && other.requested[done] == size &&
-         other.prefix[done] == plan_->prefix[cursor_];
-}
-
-// Follows such a plan from here, if there is one.
-bool Replay::follow_another(Bytes size) {
-  for (const PlanPtr& other : others_) {
-    if (goes_on(*other, size)) {
-      follow(other);
-      return true;
-    }
-  }
-  return false;
-}
-
-// At the end of the step: whether another plan is what this step was, from its first request to its last.
-bool Replay::follow_shorter() {
-  for (const PlanPtr& other : others_) {
-    const RequestNumber done = cursor_ - began_;
-    if (!other->merged() && other->size() == done && other->prefix[done] == plan_->prefix[cursor_]) {
-      follow(other);
-      return true;
-    }
-  }
-  return false;
-}
-
-// Makes `plan` the one that is followed; what lives in the slots of the former one is late to it.
-void Replay::follow(PlanPtr plan) {
-  if (plan == plan_) return;
-  for (const BlockId id : in_slot_) {
-    if (id != kNoBlock) make_late(id);
-  }
-  plan_ = std::move(plan);
-  cursor_ -= std::exchange(began_, 0);
-  in_slot_.assign(plan_ == nullptr ? 0 : plan_->size(), kNoBlock);
-}
-
-// The named slow path of align(): the request is not the one that the cursor expects.
-RequestNumber Replay::resynchronize(Bytes size) {
-  exact_so_far_ = false;
-  const Bytes previous = std::exchange(previous_, size);
-  const Alignment before = std::exchange(alignment_, Alignment::lost);
-  RequestNumber at = realign(size, previous, before);
-  if (at != kNoRequest) {
-    counters_.missing += at - cursor_ - (before == Alignment::lost ? 1 : 0);
-    clean_ = false;
-    alignment_ = Alignment::exact;
-  } else if (before == Alignment::tentative && !fits(cursor_, size) && equals(cursor_ - 1, size)) {
-    alignment_ = Alignment::exact;  // the previous one was extra, and sits in this one's slot
-  } else if (before == Alignment::lost && fits(cursor_ + 1, size)) {
-    at = cursor_ + 1;  // most likely the previous one had come in the place of k
-  } else if (fits(cursor_, size) && !(before == Alignment::exact && 2 * size < plan_->requested[cursor_])) {
-    at = cursor_;
-  }
-  if (at != kNoRequest && alignment_ == Alignment::lost) {
-    ++counters_.smaller;
-    alignment_ = Alignment::tentative;
-  }
-  if (at == kNoRequest) return kNoRequest;
-  skip_to(at);
-  process_due(at);
-  cursor_ = at + 1;
-  return at;
-}
-
-// Where two requests in a row, the previous one and this, stand next to each other in the plan a little ahead.
-RequestNumber Replay::realign(Bytes size, Bytes previous, Alignment before) const {
-  if (before == Alignment::exact) return kNoRequest;
-  if (before == Alignment::lost && equals(cursor_ + 1, size)) return cursor_ + 1;
-  const RequestNumber base = before == Alignment::lost ? cursor_ : cursor_ - 1;
-  for (RequestNumber d = 1; d <= kWindow; ++d) {
-    if (equals(base + d, previous) && equals(base + d + 1, size)) return base + d + 1;
-  }
-  return kNoRequest;
-}
-
-// Passes over requests that are not coming: what was due at them is due all the same.
-void Replay::skip_to(RequestNumber k) {
-  travelled_ += k - cursor_;
-  for (; cursor_ < k; ++cursor_) process_due(cursor_);
-}
-
-// What was due between stays late; what sits in the slots between came after k, and the plan does not know of it at k.
-void Replay::go_back_to(RequestNumber k) {
-  travelled_ += cursor_ - k;
-  for (; cursor_ > k; --cursor_) {
-    if (const BlockId id = in_slot_[cursor_ - 1]; id != kNoBlock) make_late(id);
-  }
-}
-
-void Replay::process_due(RequestNumber k) {
-  for (std::uint32_t i = plan_->due_begin[k]; i < plan_->due_begin[k + 1]; ++i) {
-    const BlockId id = in_slot_[plan_->due[i]];
-    if (id != kNoBlock) make_late(id);
-  }
-}
-
-void Replay::make_late(BlockId id) {
-  Block& block = blocks_[id];
-  late_.insert(range_of(id));
-  in_slot_[block.slot] = kNoBlock;
-  block.slot = kNoRequest;
-  block.where = Where::late;
 }
 
 // ------------------------------------------------------------------------------------------------------- steps

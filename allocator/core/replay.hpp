@@ -121,6 +121,7 @@ struct Counters {
   Bytes arena_bytes = 0;     // all arenas, retired ones too
   Bytes peak_reserved_bytes = 0;
 
+  std::uint64_t& of(Reason reason) { return requests[static_cast<std::size_t>(reason)]; }
   void note_peaks() {
     peak_live_bytes = std::max(peak_live_bytes, live_bytes);
     peak_reserved_bytes = std::max(peak_reserved_bytes, arena_bytes + upstream_bytes);
