@@ -138,7 +138,7 @@ class Pool(ABC):
         return data if as_dict else report_text(data)
 
     def profile(self) -> Profile:
-        """Return the profile of the last planned step.
+        """Return the profile of the last planned step; of two steps, where these take turns on the plan.
 
         Raises
         ------
