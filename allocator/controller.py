@@ -33,7 +33,7 @@ import contextvars
 import threading
 from collections import deque
 from collections.abc import Hashable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +44,7 @@ from ..profiler import StepLog
 from ._core import CorePlan, PlanSet
 from .cache import Entry, PlanCache
 from .plan import Plan
-from .plan_maker import OVERLAPPING, PlanMaker, Record, Solved
+from .plan_maker import OVERLAPPING, Memory, PlanMaker, Record, Solved
 from .planner import Planner
 
 UNPROVEN = 2
@@ -63,7 +63,7 @@ Outcome = tuple[npt.NDArray[np.void], bool, bool, int]
 """Of a lane's part of a step: (events, complete, clean, tag of the plan followed)."""
 
 
-class Backend(Protocol):
+class Backend(Memory, Protocol):
     """The compiled half of a pool: lanes with memory behind them (allocator/core/lanes.hpp)."""
 
     def begin_step(self, lane: int, plan: CorePlan | None, others: PlanSet) -> None:
@@ -80,12 +80,6 @@ class Backend(Protocol):
 
     def reserve(self, lane: int, size: int) -> bool:
         """Make a lane's arena at least this large; False where upstream has no memory for it."""
-
-    def arena_bytes(self, lane: int) -> int:
-        """Return the size of a lane's arena."""
-
-    def counters(self) -> dict[str, Any]:
-        """Return the counters of all lanes."""
 
 
 class Controller:

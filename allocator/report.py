@@ -50,7 +50,7 @@ REASONS: dict[str, tuple[str, str]] = {
         "nothing, unless it goes on growing: then steps do not repeat, and a key for each kind of step may help",
     ),
     "escaped": (
-        "the block is kept beyond the following step",
+        "the block is kept beyond the following step, or until its successor is there",
         "drop results (losses, outputs, batches) before the next step makes its own; parameters are meant to stay",
     ),
     "stream": (

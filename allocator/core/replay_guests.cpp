@@ -37,10 +37,10 @@ std::uintptr_t Replay::place_elsewhere(RequestNumber k, Bytes size) {
   if (k == kNoRequest || !plan_->merged() || plan_->offset[k] == kUnplanned || given_up()) return 0;
   if (!holes_) find_holes();
   const auto bytes = static_cast<std::uintptr_t>(rounded(size));
-  const Plan::Slot wanted{plan_->line[k], plan_->lasting(k), size, 0};
-  auto at = std::lower_bound(plan_->slots.begin(), plan_->slots.end(), wanted);
+  const Plan::Slot least{plan_->line[k], plan_->lasting(k), size, 0};
+  auto at = std::lower_bound(plan_->slots.begin(), plan_->slots.end(), least);
   for (int tries = kSlotTries; tries > 0 && at != plan_->slots.end(); --tries, ++at) {
-    if (at->line != wanted.line || at->lasting != wanted.lasting || at->requested > kSlotSpan * size) break;
+    if (at->line != least.line || at->lasting != least.lasting || at->requested > kSlotSpan * size) break;
     const std::uintptr_t begin = arenas_.back().base + static_cast<std::uintptr_t>(plan_->offset[at->number]);
     if (!holes_->contains({begin, begin + bytes})) continue;
     ++counters_.elsewhere;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 
 from stowplan import CupyPool, NumpyPool
+from stowplan.compat import enable_chainer
+from stowplan.errors import MissingDependencyError
 
 ROWS, UNITS, LAYERS = 60, 40, 5
 DATA = np.random.default_rng(0)
@@ -177,7 +180,7 @@ def test_results_kept_on_a_device(pool: CupyPool) -> None:
 
 def training(step: Callable[[], Any]) -> list[float]:
     """The training loop of Chainer's tutorial, which keeps each loss, and with it the graph, until the next one."""
-    chainer = pytest.importorskip("chainer", reason="expected: pip install 'stowplan[chainer]'")
+    import chainer
     import chainer.functions as F  # noqa: N812
     import chainer.links as L  # noqa: N812
 
@@ -196,13 +199,9 @@ def training(step: Callable[[], Any]) -> list[float]:
 
 
 def test_the_loop_of_chainers_tutorial() -> None:
-    from contextlib import nullcontext
-
-    from stowplan.compat import enable_chainer
-
     try:
         enable_chainer()
-    except ImportError as error:
+    except MissingDependencyError as error:
         pytest.skip(str(error))
     pool = NumpyPool()
     with pool:
