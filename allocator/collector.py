@@ -50,8 +50,9 @@ def _run(signal: Signal, method: weakref.WeakMethod[Callable[[], Any]], enter: C
             return
         try:
             collect()
-        except RuntimeError:
-            if threading.main_thread().is_alive():
+        except RuntimeError as error:
+            # Executors close a moment before the main thread counts as gone.
+            if threading.main_thread().is_alive() and "interpreter shutdown" not in str(error):
                 raise
             return  # the interpreter goes down, and no job is taken any more
         del collect
