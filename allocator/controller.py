@@ -44,7 +44,7 @@ from ..profiler import StepLog
 from ._core import CorePlan, PlanSet
 from .cache import Entry, PlanCache
 from .plan import Plan
-from .plan_maker import OVERLAPPING, Memory, PlanMaker, Record, Solved
+from .plan_maker import Memory, PlanMaker, Record, Solved, overlap_matters
 from .planner import Planner
 
 UNPROVEN = 2
@@ -278,9 +278,9 @@ class Controller:
             self._cache.add(entry, replaces=old)
             if entry.plan.merged is not None:
                 self._cache.drop_unproven(entry)
-            escaped = entry.plan.profile.escaped
-            overlapping = entry.plan.merged is None and bool(escaped.sum() > OVERLAPPING * len(escaped))
-            self._overlaps = self._auto_step and overlapping
+            profile = entry.plan.profile
+            alone = self._auto_step and entry.plan.merged is None
+            self._overlaps = alone and overlap_matters(profile.escaped, profile.size)
             self.latest = entry.plan
             self.plans += 1
             self.reoptimizations += old is not None

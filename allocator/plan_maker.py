@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from ..profiler import Profile, StepLog
 from ..profiler.steps import profile_step
@@ -30,7 +31,7 @@ WORTH = 1.03
 """Bytes reserved for each byte ever alive, up to which a merged plan may go."""
 
 OVERLAPPING = 0.01
-"""Share of a step's blocks that may overlap their successors before two steps are planned together."""
+"""Share of a step's blocks, or bytes, that may overlap their successors before two steps are planned together."""
 
 
 class Memory(Protocol):
@@ -148,10 +149,16 @@ class PlanMaker:
 
 def _profile(log: StepLog, following: StepLog) -> tuple[Profile, int]:
     """Return the profile of a step, or of two in turn if that leaves fewer escaped blocks; and of how many it is."""
-    if not log.equals(following) or log.overlap(following) <= OVERLAPPING * len(log.requested):
+    if not log.equals(following) or not overlap_matters(log.overlapping(following), log.requested):
         return profile_step(log, following), 1
     two = following.twice()
     return profile_step(two, two), 2
+
+
+def overlap_matters(overlapping: npt.NDArray[np.bool_], size: npt.NDArray[np.int64]) -> bool:
+    """Whether so much of a step overlaps its successors that two steps should be planned together."""
+    share = max(overlapping.sum() / max(len(size), 1), size[overlapping].sum() / max(size.sum(), 1))
+    return bool(share > OVERLAPPING)
 
 
 def _succeeded(entry: Entry | None, profile: Profile) -> Entry | None:

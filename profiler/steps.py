@@ -60,10 +60,10 @@ class StepLog:
         """Whether both steps asked for the same sizes, on the same streams, in the same order."""
         return np.array_equal(self.requested, other.requested) and np.array_equal(self.streams, other.streams)
 
-    def overlap(self, following: StepLog) -> int:
-        """Count the blocks that are still alive when an equal step asks for their successors."""
+    def overlapping(self, following: StepLog) -> npt.NDArray[np.bool_]:
+        """Return which blocks are still alive when an equal step asks for their successors, bool (n,)."""
         gap = _Frees.of(following, FREE_PREVIOUS, len(self.requested)).gap
-        return int((gap > np.arange(len(gap))).sum())
+        return gap > np.arange(len(gap))
 
     def twice(self) -> StepLog:
         """Return the log of this step and another like it, taken as one.

@@ -75,6 +75,21 @@ def test_two_steps_take_turns() -> None:
     assert not pool.profile().escaped.any()
 
 
+def test_one_large_result_among_many_small_blocks() -> None:
+    pool = NumpyPool()
+    kept = np.zeros(100_000)
+    with pool:
+        for value in range(1, 9):
+            with pool.step():
+                for size in range(100, 300):
+                    np.ones(size)
+                assert (kept == value - 1).all()
+                kept = np.full(100_000, float(value))
+            pool.wait()
+        assert pool.stats.reasons.keys() == {"no_plan"}
+        assert not pool.profile().escaped.any()
+
+
 def test_turns_are_found_again_after_another_step() -> None:
     pool = NumpyPool()
     with pool:
