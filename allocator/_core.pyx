@@ -68,19 +68,23 @@ cdef class CorePlan:
         plan.arena_bytes = arena_bytes
         plan.tag = tag
         plan.half = n // 2 if steps == 2 else 0
-        plan.derive()
+        with nogil:
+            plan.derive()
 
     def merge(self, least, landmark, sign):
         """Make it a merged plan: the smallest sizes, int64 (n,), which blocks are landmarks, bool (n,), and signs, int64 (n,)."""
-        if not len(least) == len(landmark) == len(sign) == self.plan.get().requested.size():
+        cdef CPlan* plan = self.plan.get()
+        if not len(least) == len(landmark) == len(sign) == plan.requested.size():
             raise ValueError("the columns of a plan disagree in length")
-        if self.plan.get().half != 0:
+        if plan.half != 0:
             raise ValueError("a merged plan is of one step")
-        cdef vector[int64_t] smallest
-        cdef vector[uint8_t] marks = landmark
-        cdef vector[uint64_t] signs = np.asarray(sign).view(np.uint64)
+        cdef vector[int64_t] smallest, signs
+        cdef vector[uint32_t] marks
         _copy_column(smallest, least)
-        self.plan.get().merge(smallest, marks, signs)
+        _copy_numbers(marks, np.asarray(landmark, dtype=np.int64))
+        _copy_column(signs, sign)
+        with nogil:
+            plan.merge(smallest, marks, signs)
 
 
 def realign(least, most, kind, size, step_kind, vote, first, last):
@@ -108,7 +112,7 @@ def realign(least, most, kind, size, step_kind, vote, first, last):
     _copy_column(band.last, last)
     with nogil:
         number = c_realign(plan, step, band)
-    return np.array(number, dtype=np.int64)
+    return np.asarray(<int64_t[:m]>number.data()).copy() if m else np.empty(0, dtype=np.int64)
 
 
 cdef class PlanSet:

@@ -4,7 +4,8 @@
 //     holes         4       6       2
 //
 // A bit for each unit says whether a range is free. The holes in order are for those who look for one: what is taken and
-// given is only noted until then, and most blocks come and go in between, and cancel out.
+// given is only noted until then, and most blocks come and go in between, and cancel out. Where more was noted than it
+// takes to find all holes anew, they are, when somebody looks for one.
 //
 // O(bytes / (64 units)) per change and per range asked about, O(log holes) per change that does not cancel out at the next
 // look for a hole. Built only for a step that has left its plan; a regular one needs no such thing.
@@ -15,6 +16,8 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <memory>
+#include <memory_resource>
 #include <set>
 #include <utility>
 #include <vector>
@@ -28,17 +31,17 @@ class Holes {
   // All ranges begin and end at multiples of `unit` from the arena's begin.
   Holes(Range arena, std::uintptr_t unit)
       : begin_(arena.begin), unit_(unit), units_((arena.end - arena.begin) / unit), taken_(units_ / 64 + 1) {
-    add(arena);
+    changes_.reserve(kFew + taken_.size() / 64);
   }
 
   // Precondition: the range is free.
-  void take(Range r) {
-    changes_.push_back({r, true});
+  void take(Range r) noexcept {
     each_word(r, [](std::uint64_t& word, std::uint64_t mask) { return word |= mask, true; });
+    note({r, true});
   }
 
   // Precondition: the range is taken.
-  void give(Range r) {
+  void give(Range r) noexcept {
     each_word(r, [](std::uint64_t& word, std::uint64_t mask) { return word &= ~mask, true; });
     const auto oldest = changes_.size() > kNear ? changes_.end() - kNear : changes_.begin();
     const auto taken = std::find_if(oldest, changes_.end(), [r](const Change& change) {
@@ -47,14 +50,39 @@ class Holes {
     if (taken != changes_.end()) {
       changes_.erase(taken);
     } else {
-      changes_.push_back({r, false});
+      note({r, false});
     }
   }
 
   // Whether the range is free.
-  bool contains(Range r) {
+  bool contains(Range r) const {
     if ((r.end - begin_) / unit_ > units_) return false;
-    return each_word(r, [](std::uint64_t& word, std::uint64_t mask) { return (word & mask) == 0; });
+    return each_word(r, [](std::uint64_t word, std::uint64_t mask) { return (word & mask) == 0; });
+  }
+
+  // Whether no part of the range is.
+  bool is_taken(Range r) const {
+    return each_word(r, [](std::uint64_t word, std::uint64_t mask) { return (word & mask) == mask; });
+  }
+
+  // Bytes that are not free.
+  std::uintptr_t taken() const {
+    std::size_t units = 0;
+    for (const std::uint64_t word : taken_) units += static_cast<std::size_t>(__builtin_popcountll(word));
+    return units * unit_;
+  }
+
+  // Whether the holes in order, where nothing is noted beside them, are those that the bits tell of. For invariants.
+  bool are_consistent() const {
+    if (!in_order_ || !changes_.empty()) return true;
+    auto hole = by_address_.begin();
+    for (std::size_t begin = next(0, false); begin < units_; ++hole) {
+      const std::size_t end = next(begin, true);
+      if (hole == by_address_.end() || hole->first != begin_ + begin * unit_) return false;
+      if (hole->second != begin_ + end * unit_ || by_size_.count({hole->second - hole->first, hole->first}) == 0) return false;
+      begin = next(end, false);
+    }
+    return hole == by_address_.end() && by_size_.size() == by_address_.size();
   }
 
   // An address in the smallest hole that takes `size` bytes where `suits(range)` accepts it: the hole's lowest, or else
@@ -88,8 +116,9 @@ class Holes {
   }
 
  private:
-  using ByAddress = std::map<std::uintptr_t, std::uintptr_t>;  // begin -> end
+  using ByAddress = std::pmr::map<std::uintptr_t, std::uintptr_t>;  // begin -> end
   static constexpr std::ptrdiff_t kNear = 16;  // changes among which one that cancels out is looked for
+  static constexpr std::size_t kFew = 256;     // changes that are always noted, and one more for 64 words of bits
   struct Change {
     Range range;
     bool taken;
@@ -98,20 +127,62 @@ class Holes {
   // Hands over the bits of a range, word by word, as long as the answer is true; returns the last one.
   template <class Visit>
   bool each_word(Range r, Visit&& visit) {
-    const std::size_t end = (r.end - begin_) / unit_;
-    for (std::size_t at = (r.begin - begin_) / unit_; at < end;) {
+    return each_word(*this, r, visit);
+  }
+  template <class Visit>
+  bool each_word(Range r, Visit&& visit) const {
+    return each_word(*this, r, visit);
+  }
+  template <class Self, class Visit>
+  static bool each_word(Self& self, Range r, Visit&& visit) {
+    const std::size_t end = (r.end - self.begin_) / self.unit_;
+    for (std::size_t at = (r.begin - self.begin_) / self.unit_; at < end;) {
       const std::size_t next = std::min(end, at / 64 * 64 + 64);
       const std::uint64_t mask = (~std::uint64_t{0} >> (64 - (next - at))) << at % 64;
-      if (!visit(taken_[at / 64], mask)) return false;
+      if (!visit(self.taken_[at / 64], mask)) return false;
       at = next;
     }
     return true;
   }
 
-  void settle() {
-    for (const Change& change : changes_) change.taken ? remove(change.range) : merge(change.range);
-    changes_.clear();
+  void note(Change change) noexcept {
+    if (changes_.size() == changes_.capacity()) {
+      in_order_ = false;
+      changes_.clear();
+    }
+    if (in_order_) changes_.push_back(change);
   }
+
+  void settle() {
+    const bool was_in_order = std::exchange(in_order_, false);  // as it is left where this throws
+    if (was_in_order) {
+      for (const Change& change : changes_) change.taken ? remove(change.range) : merge(change.range);
+    } else {
+      find_all();
+    }
+    changes_.clear();
+    in_order_ = true;
+  }
+
+  void find_all() {
+    by_address_.clear();
+    by_size_.clear();
+    for (std::size_t begin = next(0, false); begin < units_;) {
+      const std::size_t end = next(begin, true);
+      add({begin_ + begin * unit_, begin_ + end * unit_});
+      begin = next(end, false);
+    }
+  }
+
+  // The first unit from `at` on that is taken, or that is not; or else the end.
+  std::size_t next(std::size_t at, bool taken) const {
+    for (std::uint64_t mask = ~std::uint64_t{0} << at % 64; at < units_; at = at / 64 * 64 + 64, mask = ~std::uint64_t{0}) {
+      const std::uint64_t word = (taken ? taken_[at / 64] : ~taken_[at / 64]) & mask;
+      if (word != 0) return std::min(units_, at / 64 * 64 + static_cast<std::size_t>(__builtin_ctzll(word)));
+    }
+    return units_;
+  }
+
   void remove(Range r) {
     const auto at = std::prev(by_address_.upper_bound(r.begin));
     const Range hole{at->first, at->second};
@@ -149,9 +220,11 @@ class Holes {
   const std::uintptr_t begin_, unit_;
   const std::size_t units_;
   std::vector<std::uint64_t> taken_;  // a bit for each unit
-  ByAddress by_address_;
-  std::set<std::pair<std::uintptr_t, std::uintptr_t>> by_size_;  // (size, begin)
-  std::vector<Change> changes_;                                  // that neither of these knows of yet
+  std::unique_ptr<std::pmr::memory_resource> nodes_ = std::make_unique<std::pmr::unsynchronized_pool_resource>();
+  ByAddress by_address_{nodes_.get()};
+  std::pmr::set<std::pair<std::uintptr_t, std::uintptr_t>> by_size_{nodes_.get()};  // (size, begin)
+  std::vector<Change> changes_;  // that neither of these knows of yet; never more than there is room for
+  bool in_order_ = false;        // with these changes, they are all holes
 };
 
 }  // namespace stowplan::allocator

@@ -17,7 +17,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -51,18 +50,20 @@ struct Plan {
   std::vector<std::uint64_t> sign;      // what was freed before the request in the step that brought it: bit i for a block
                                        // that had been asked for i + 1 requests before
   std::vector<std::pair<std::uint64_t, RequestNumber>> index;  // the last kSigns signs at each number; sorted
-  std::vector<std::uint64_t> line;  // the same by number: which line of a loop's body asks
+  // Slots of the same line of a loop's body (the same signs) that last alike, side by side, the smaller first.
   struct Slot {
-    std::uint64_t line;
-    bool lasting;
     Bytes requested;
-    RequestNumber number;
-
-    auto key() const { return std::tie(line, lasting, requested, number); }
-    bool operator<(const Slot& other) const { return key() < other.key(); }
+    Bytes offset;
   };
-  std::vector<Slot> slots;  // of all that is planned; sorted
+  std::vector<Slot> slots;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> alike;  // by number: begin and end of those like this one
 
+  // Which requests need a part of the arena, as for `due`: there are kParts, of `part_bytes` each.
+  std::vector<std::uint32_t> users_begin;
+  std::vector<RequestNumber> users;
+  Bytes part_bytes = 0;
+
+  static constexpr Bytes kParts = 256;
   static constexpr RequestNumber kYoung = 64;  // a sign has a bit for each age up to here
   static constexpr std::uint64_t kYoungest = 0xFF;
   static constexpr RequestNumber kSigns = 4;
@@ -79,53 +80,29 @@ struct Plan {
   bool merged() const { return !least.empty(); }
   bool lasting(RequestNumber k) const { return end[k] == size() || end[k] - k > kLasting; }
 
-  // Makes the plan a merged one. `at_same_place`: blocks that steps agree on where to free.
-  void merge(std::vector<Bytes> smallest, const std::vector<std::uint8_t>& at_same_place,
-             std::vector<std::uint64_t> signs) {
-    least = std::move(smallest);
-    sign = std::move(signs);
-    end.assign(size(), static_cast<RequestNumber>(size()));
-    landmark.assign(size(), kNoRequest);
-    line.assign(size(), 0);
-    index.clear();
-    slots.clear();
-    for (RequestNumber k = 0; k < size(); ++k) {
-      for (std::uint32_t i = due_begin[k]; i < due_begin[k + 1]; ++i) {
-        const RequestNumber slot = due[i];
-        if (slot < k) end[slot] = k;
-        if (slot < k && k - slot > kLandmark && at_same_place[slot] != 0) landmark[slot] = k;
-      }
-    }
-    for (RequestNumber k = 0; k < size(); ++k) {
-      for (RequestNumber i = k + 1 - std::min(k + 1, kSigns); i <= k; ++i) {
-        line[k] = append(line[k], sign[i] & kYoungest);
-      }
-      if (k + 1 >= kSigns) index.emplace_back(line[k], k);
-    }
-    std::sort(index.begin(), index.end());
-    for (RequestNumber k = 0; k < size(); ++k) {
-      if (offset[k] != kUnplanned) slots.push_back({line[k], lasting(k), requested[k], k});
-    }
-    std::sort(slots.begin(), slots.end());
-  }
-
   // Blocks that are freed in the following step.
   std::vector<bool> wraps;
 
   // Computes the columns that follow from the others.
-  void derive() {
-    wraps.assign(size(), false);
-    for (RequestNumber k = 0; k <= size(); ++k) {
-      for (std::uint32_t i = due_begin[k]; i < due_begin[k + 1]; ++i) wraps[due[i]] = k <= due[i];
-    }
-    prefix.assign(1, 0xCBF29CE484222325u);
-    for (const Bytes size : requested) {
-      const bool halfway = half != 0 && prefix.size() == half + std::size_t{1};
-      if (halfway) prefix.back() = prefix.front();
-      const std::uint64_t mixed = (prefix.back() ^ static_cast<std::uint64_t>(size)) * 0x9E3779B97F4A7C15u;
-      prefix.push_back(mixed ^ (mixed >> 29));
-    }
+  void derive();
+
+  // Makes the plan a merged one. `at_same_place`: blocks that steps agree on where to free.
+  void merge(std::vector<Bytes> smallest, const std::vector<std::uint32_t>& at_same_place,
+             const std::vector<std::int64_t>& signs);
+
+  // Whether one of the requests from `from` on and before `until` needs what lies between two offsets.
+  bool needs(Bytes low, Bytes high, RequestNumber from, RequestNumber until) const;
+
+  // All planned slots of the same line and as lasting as that of `k`, from the smallest on that takes `bytes`: two pointers.
+  std::pair<const Slot*, const Slot*> slots_like(RequestNumber k, Bytes bytes) const {
+    const Slot* end = slots.data() + alike[k].second;
+    const auto is_smaller = [](const Slot& slot, Bytes size) { return slot.requested < size; };
+    return {std::lower_bound(slots.data() + alike[k].first, end, bytes, is_smaller), end};
   }
+
+ private:
+  void sort_slots(const std::vector<std::uint64_t>& line);
+  void find_users();
 };
 
 using PlanPtr = std::shared_ptr<const Plan>;

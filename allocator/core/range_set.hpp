@@ -31,6 +31,7 @@ class RangeSet {
 
   // Precondition: a range that begins here is in the set.
   void erase(std::uintptr_t begin) { ranges_.erase(begin); }
+  void clear() { ranges_.clear(); }
 
  private:
   std::map<std::uintptr_t, std::uintptr_t> ranges_;  // begin -> end

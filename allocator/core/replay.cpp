@@ -62,7 +62,7 @@ Grant Replay::serve_planned(RequestNumber k, Block& block) {
   block.capacity = plan_->capacity[k];
   bool waits = false;
   const Range range{block.address, block.address + static_cast<std::uintptr_t>(block.capacity)};
-  if (!late_.empty() && late_.intersects(range)) {
+  if (is_in_the_way(range)) {
     if (!may_wait_ || !take_held(range)) {
       clean_ = false;
       // A block that stands between steps would stand in another one's place in the next step, and so on for ever.
@@ -83,13 +83,24 @@ Grant Replay::serve_planned(RequestNumber k, Block& block) {
   return {block.address, id, static_cast<std::uint8_t>(Reason::replayed), waits};
 }
 
+// Whether what the plan does not know of, or knew to be gone by now, stands there.
+inline bool Replay::is_in_the_way(Range r) const {
+  return holes_ ? !holes_->contains(r) : !late_.empty() && late_.intersects(r);
+}
+
 // Whether nothing but held blocks stands in the way; then it is let go of, and awaited.
 bool Replay::take_held(Range r) {
   const auto in_the_way = std::stable_partition(held_.begin(), held_.end(),
                                                 [&](BlockId id) { return !range_of(id).intersects(r); });
-  for (auto at = in_the_way; at != held_.end(); ++at) late_.erase(blocks_[*at].address);
-  const bool only_held = !late_.intersects(r);
-  for (auto at = in_the_way; at != held_.end(); ++at) late_.insert(range_of(*at));
+  for (auto at = in_the_way; at != held_.end(); ++at) {
+    const Range held = range_of(*at);
+    holes_ ? holes_->give(held) : late_.erase(held.begin);
+  }
+  const bool only_held = !is_in_the_way(r);
+  for (auto at = in_the_way; at != held_.end(); ++at) {
+    const Range held = range_of(*at);
+    holes_ ? holes_->take(held) : late_.insert(held);
+  }
   if (!only_held) return false;
   awaited_.insert(awaited_.end(), in_the_way, held_.end());
   for (auto at = in_the_way; at != held_.end(); ++at) displace(*at, blocks_[*at]);
@@ -115,7 +126,7 @@ inline bool Replay::displace(BlockId id, Block& block) {
   }
   if (where == Where::slot) {
     in_slot_[block.slot] = kNoBlock;
-  } else {
+  } else if (!holes_) {
     late_.erase(block.address);
   }
   --arenas_[block.arena].live;
@@ -182,7 +193,7 @@ void Replay::begin_step(PlanPtr plan, std::vector<PlanPtr> others) {
   cursor_ = began_ = second ? plan_->half : 0;
   unknown_ = 0;
   lost_in_a_row_ = 0;
-  holes_.reset();
+  if (plan_ == nullptr || !plan_->merged()) drop_holes();
   exact_so_far_ = plan_ == nullptr || !plan_->merged();
   travelled_ = 0;
   tracker_.begin();
@@ -253,7 +264,7 @@ void Replay::reserve(std::uintptr_t base, Bytes size) {
     counters_.arena_bytes += size;
     held_.clear();  // of another arena now: late to nobody who asks
   }
-  holes_.reset();
+  drop_holes();
   counters_.note_peaks();
 }
 
@@ -263,7 +274,7 @@ bool Replay::retire_idle_arena() {
   held_.clear();
   others_.clear();
   follow(nullptr);
-  holes_.reset();
+  drop_holes();
   clean_ = false;
   return true;
 }
@@ -311,6 +322,7 @@ Range Replay::range_of(BlockId id) const {
 void Replay::assert_invariants() const {
   std::vector<std::uint32_t> live_in(arenas_.size());
   std::size_t late = 0;
+  std::uintptr_t taken = 0;
   for (BlockId id = 0; id < blocks_.extent(); ++id) {
     const Block& block = blocks_[id];
     if (block.lane != this || block.where == Where::nowhere || block.where == Where::upstream) continue;
@@ -322,10 +334,15 @@ void Replay::assert_invariants() const {
       require(in_slot_[block.slot] == id, "a slot knows its block");
     } else {
       ++late;
-      require(late_.intersects(range_of(id)), "a late block stands in the late set");
+      require(holes_ || late_.intersects(range_of(id)), "a late block stands in the late set");
     }
+    if (!holes_ || !in_current_arena(block)) continue;
+    taken += static_cast<std::uintptr_t>(block.capacity);
+    require(holes_->is_taken(range_of(id)), "there is no hole where a block lives");
   }
-  require(late == late_.size(), "the late set holds the late blocks and no others");
+  require(late_.size() == (holes_ ? 0 : late), "the late set holds the late blocks and no others, unless holes tell");
+  require(!holes_ || holes_->taken() == taken, "everything else is a hole");
+  require(!holes_ || holes_->are_consistent(), "the holes in order are those that the bits tell of");
   for (std::size_t i = 0; i < arenas_.size(); ++i) {
     require(live_in[i] == arenas_[i].live, "an arena counts its live blocks");
   }

@@ -48,6 +48,9 @@
 // kShare was not recognised (and more than kFew were), the plan is given up for the rest of the step, and the whole arena
 // serves as a best-fit pool: blocks placed by a plan that does not fit only break it up.
 //
+// From its first guest on, a step asks the arena's holes (holes.hpp) what is in the way rather than the late set: they know
+// of all that lives in the arena. They stay for as long as merged plans are followed.
+//
 // Streams. All requests are of one stream, and so is the arena (lanes.hpp sees to it). A block that other streams use as
 // well is *held* after its free: it stands in the late set until its owner knows that they are done with it, or until a
 // request is served in its place whose owner sees to it that the stream waits for them first. Whoever reserves an arena
@@ -247,6 +250,8 @@ class Replay {
   }
   bool wanted(Range r, RequestNumber until) const;
   void find_holes();
+  void drop_holes();
+  bool is_in_the_way(Range r) const;
   bool in_current_arena(const Block& block) const { return block.arena + 1 == arenas_.size(); }
   RequestNumber align(Bytes size);
   RequestNumber track(Bytes size);
@@ -274,9 +279,9 @@ class Replay {
   PlanPtr plan_;                 // valid: its placement was checked
   std::vector<PlanPtr> others_;  // what the step may follow instead
   std::vector<BlockId> in_slot_;  // per request number: the block on schedule there
-  RangeSet late_;                 // ranges of what lives in the arena and is not in a slot
+  RangeSet late_;                 // ranges of what lives in the arena and is not in a slot; empty where there are holes_
   std::vector<Arena> arenas_;     // the last one is current
-  std::optional<Holes> holes_;    // of the current arena; kept from the first guest of a step to its end
+  std::optional<Holes> holes_;    // of the current arena, from a step's first guest on
   std::vector<BlockId> held_;     // in the arena, where a stream may wait for them
   std::vector<Bytes> stayed_;     // sizes of blocks that stood in the way of whole steps
   std::vector<BlockId> awaited_;  // of these, the ones that a request has taken the place of

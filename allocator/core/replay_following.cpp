@@ -138,7 +138,7 @@ void Replay::process_due(RequestNumber k) {
 
 void Replay::make_late(BlockId id) {
   Block& block = blocks_[id];
-  late_.insert(range_of(id));
+  if (!holes_) late_.insert(range_of(id));
   in_slot_[block.slot] = kNoBlock;
   block.slot = kNoRequest;
   block.where = Where::late;

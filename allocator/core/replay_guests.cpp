@@ -2,6 +2,7 @@
 #include "replay.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace stowplan::allocator {
 
@@ -37,11 +38,10 @@ std::uintptr_t Replay::place_elsewhere(RequestNumber k, Bytes size) {
   if (k == kNoRequest || !plan_->merged() || plan_->offset[k] == kUnplanned || given_up()) return 0;
   if (!holes_) find_holes();
   const auto bytes = static_cast<std::uintptr_t>(rounded(size));
-  const Plan::Slot least{plan_->line[k], plan_->lasting(k), size, 0};
-  auto at = std::lower_bound(plan_->slots.begin(), plan_->slots.end(), least);
-  for (int tries = kSlotTries; tries > 0 && at != plan_->slots.end(); --tries, ++at) {
-    if (at->line != least.line || at->lasting != least.lasting || at->requested > kSlotSpan * size) break;
-    const std::uintptr_t begin = arenas_.back().base + static_cast<std::uintptr_t>(plan_->offset[at->number]);
+  const std::uintptr_t base = arenas_.back().base;
+  auto [slot, end] = plan_->slots_like(k, size);
+  for (int tries = kSlotTries; tries > 0 && slot != end && slot->requested <= kSlotSpan * size; --tries, ++slot) {
+    const std::uintptr_t begin = base + static_cast<std::uintptr_t>(slot->offset);
     if (!holes_->contains({begin, begin + bytes})) continue;
     ++counters_.elsewhere;
     return begin;
@@ -59,32 +59,39 @@ Grant Replay::take_in(Block& block, std::uintptr_t address, Reason reason) {
   ++arenas_.back().live;
   ++counters_.of(reason);
   const BlockId id = blocks_.insert(block);
-  late_.insert(range_of(id));
   holes_->take(range_of(id));
   return {address, id, static_cast<std::uint8_t>(reason)};
 }
 
 // Whether the plan needs the range before request `until`.
 bool Replay::wanted(Range r, RequestNumber until) const {
-  const std::size_t end = std::min<std::size_t>(plan_->size(), until);
-  const std::uintptr_t base = arenas_.back().base;
-  for (std::size_t k = cursor_; k < end; ++k) {
-    if (plan_->offset[k] == kUnplanned) continue;
-    const std::uintptr_t begin = base + static_cast<std::uintptr_t>(plan_->offset[k]);
-    if (r.intersects({begin, begin + static_cast<std::uintptr_t>(plan_->capacity[k])})) return true;
-  }
-  return false;
+  const auto base = static_cast<Bytes>(arenas_.back().base);
+  const auto end = static_cast<RequestNumber>(std::min<std::size_t>(plan_->size(), until));
+  return plan_->needs(static_cast<Bytes>(r.begin) - base, static_cast<Bytes>(r.end) - base, cursor_, end);
 }
 
 void Replay::find_holes() {
   const Arena& arena = arenas_.back();
   const auto unit = static_cast<std::uintptr_t>(unit_);
-  holes_.emplace(Range{arena.base, arena.base + static_cast<std::uintptr_t>(arena.size) / unit * unit}, unit);
+  Holes holes({arena.base, arena.base + static_cast<std::uintptr_t>(arena.size) / unit * unit}, unit);
   for (BlockId id = 0; id < blocks_.extent(); ++id) {
     const Block& block = blocks_[id];
     const bool in_arena = block.where == Where::slot || block.where == Where::late;
-    if (in_arena && block.lane == this && in_current_arena(block)) holes_->take(range_of(id));
+    if (in_arena && block.lane == this && in_current_arena(block)) holes.take(range_of(id));
   }
+  holes_.emplace(std::move(holes));
+  late_.clear();
+}
+
+void Replay::drop_holes() {
+  if (!holes_) return;
+  RangeSet late;
+  for (BlockId id = 0; id < blocks_.extent(); ++id) {
+    const Block& block = blocks_[id];
+    if (block.where == Where::late && block.lane == this) late.insert(range_of(id));
+  }
+  late_ = std::move(late);
+  holes_.reset();
 }
 
 }  // namespace stowplan::allocator

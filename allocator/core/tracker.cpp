@@ -15,6 +15,7 @@ constexpr int kConstant = 2;    // its size is the only one that was seen
 constexpr int kVaries = 1;      // its size is about as before, where several were seen
 constexpr int kOtherSize = -2;  // or where only one was
 constexpr int kFarOff = -6;     // neither
+constexpr int kMost = kClose + kEqual + kConstant;
 constexpr Bytes kAbout = 3;     // times
 constexpr int kMarked = 16;     // it stands at the landmark
 constexpr int kUnmarked = -4;   // or not
@@ -51,7 +52,7 @@ RequestNumber Tracker::locate(const Plan& plan, Bytes size) {
   if (landmark_ != kNoRequest && landmark(next) != kMarked) jump_to_landmark(plan, next, asked);
   if (requests_ >= Plan::kSigns && match(plan, next, asked) < kClose + kEqual + kVaries) jump(plan, next);
   landmark_ = kNoRequest;
-  while (count_ > 1 && guesses_[count_ - 1].points < guesses_[0].points - kHopeless) --count_;
+  while (guesses_[count_ - 1].points < guesses_[0].points - kHopeless) --count_;
   return guesses_[0].at;
 }
 
@@ -77,10 +78,11 @@ void Tracker::follow(const Plan& plan, const Guess& guess, const Asked& asked) {
   consider({next + 1, next, guess.points + points + landmark(next)});
   if (points >= kClose + kEqual + kVaries) return;
   consider({next, kNoRequest, guess.points + kExtra});
-  if (points >= kClose) return;
+  const int before = guess.points + kSkip;
+  if (points >= kClose || is_beaten(before + kMost + (landmark_ == kNoRequest ? 0 : kMarked))) return;
   for (RequestNumber k = next + 1; k <= next + kSkips; ++k) {
     const int there = match(plan, k, asked);
-    if (there >= kApart) consider({k + 1, k, guess.points + there + kSkip + landmark(k)});
+    if (there >= kApart) consider({k + 1, k, before + there + landmark(k)});
   }
 }
 
@@ -123,8 +125,15 @@ bool Tracker::stands_at(const Plan& plan, RequestNumber from, RequestNumber k) {
   return true;
 }
 
+// Whether there are better guesses than one with so many points.
+bool Tracker::is_beaten(int points) const {
+  if (count_ == 0) return false;
+  return points < guesses_[0].points - kHopeless || (count_ == kGuesses && points <= guesses_[kGuesses - 1].points);
+}
+
 // Keeps a guess, the best first, unless there are better ones, or one of the same place that is as good.
 void Tracker::consider(Guess guess) {
+  if (is_beaten(guess.points)) return;
   const auto begin = guesses_.begin();
   const auto same = std::find_if(begin, begin + count_, [&](const Guess& other) { return other.next == guess.next; });
   if (same != begin + count_) {

@@ -65,6 +65,7 @@ class Tracker {
   void jump_to_landmark(const Plan& plan, RequestNumber from, const Asked& asked);
   void jump(const Plan& plan, RequestNumber from);
   bool stands_at(const Plan& plan, RequestNumber from, RequestNumber k);
+  bool is_beaten(int points) const;
   void consider(Guess guess);
 
   std::array<Guess, kGuesses> guesses_, former_;  // the best first
