@@ -43,12 +43,13 @@ class Holes {
   // Precondition: the range is taken.
   void give(Range r) noexcept {
     each_word(r, [](std::uint64_t& word, std::uint64_t mask) { return word &= ~mask, true; });
-    const auto oldest = changes_.size() > kNear ? changes_.end() - kNear : changes_.begin();
-    const auto taken = std::find_if(oldest, changes_.end(), [r](const Change& change) {
+    // The last one that took it: between an earlier one and now there was another that gave it.
+    const auto oldest = changes_.size() > kNear ? changes_.rbegin() + kNear : changes_.rend();
+    const auto taken = std::find_if(changes_.rbegin(), oldest, [r](const Change& change) {
       return change.taken && change.range.begin == r.begin && change.range.end == r.end;
     });
-    if (taken != changes_.end()) {
-      changes_.erase(taken);
+    if (taken != oldest) {
+      changes_.erase(std::prev(taken.base()));
     } else {
       note({r, false});
     }

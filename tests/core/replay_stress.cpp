@@ -98,8 +98,8 @@ std::shared_ptr<const Plan> make_plan(Bytes unit, bool merged) {
   plan->arena_bytes = unit * (kLifetime + 1);
   plan->derive();
   if (merged) {
-    plan->merge(std::vector<Bytes>(kRequests, 512), std::vector<std::uint8_t>(kRequests, 1),
-                std::vector<std::uint64_t>(kRequests, 1u << (kLifetime - 1)));
+    plan->merge(std::vector<Bytes>(kRequests, 512), std::vector<std::uint32_t>(kRequests, 1),
+                std::vector<std::int64_t>(kRequests, 1 << (kLifetime - 1)));
   }
   return plan;
 }

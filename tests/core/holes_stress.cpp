@@ -1,0 +1,103 @@
+// The holes of an arena beside an array of bytes: what is free, the best fit and the highest, after changes one by one and
+// after so many that the holes are found anew.
+#include "holes.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <vector>
+
+namespace {
+
+using stowplan::allocator::Holes;
+using stowplan::allocator::Range;
+
+constexpr std::uintptr_t kBegin = 4096, kUnit = 64, kUnits = 1000;
+constexpr int kChanges = 300000;
+
+Range range(std::uintptr_t first, std::uintptr_t units) {
+  return {kBegin + first * kUnit, kBegin + (first + units) * kUnit};
+}
+
+void require(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "holes_stress: not so: %s\n", what);
+  std::exit(1);
+}
+
+struct Arena {
+  Holes holes{range(0, kUnits), kUnit};
+  std::vector<bool> taken = std::vector<bool>(kUnits);
+  std::vector<Range> live;
+
+  bool is_free(std::uintptr_t first, std::uintptr_t units) const {
+    return std::none_of(taken.begin() + first, taken.begin() + first + units, [](bool bit) { return bit; });
+  }
+  void mark(Range r, bool bit) {
+    std::fill(taken.begin() + (r.begin - kBegin) / kUnit, taken.begin() + (r.end - kBegin) / kUnit, bit);
+  }
+
+  // The holes from the lowest on.
+  std::vector<Range> all() const {
+    std::vector<Range> found;
+    for (std::uintptr_t begin = 0; begin < kUnits; ++begin) {
+      std::uintptr_t end = begin;
+      while (end < kUnits && !taken[end]) ++end;
+      if (end > begin) found.push_back(range(begin, end - begin));
+      begin = end;
+    }
+    return found;
+  }
+
+  void look(std::uintptr_t bytes) {
+    std::uintptr_t best = 0, room = UINTPTR_MAX, highest = 0;
+    for (const Range hole : all()) {
+      const std::uintptr_t size = hole.end - hole.begin;
+      if (size < bytes) continue;
+      if (size < room) best = hole.begin, room = size;
+      highest = hole.end - bytes;
+    }
+    const auto any = [](Range) { return true; };
+    require(holes.best_fit(bytes, 1, any) == best, "the best fit is the lowest of the smallest holes");
+    require(holes.highest(bytes, 1, any) == highest, "the highest hole is found");
+    require(holes.are_consistent(), "the holes in order are those that the bits tell of");
+  }
+};
+
+}  // namespace
+
+int main() {
+  std::mt19937 random(1);
+  Arena arena;
+  int looks = 0;
+  for (int change = 0; change < kChanges; ++change) {
+    const bool again = change / 4000 % 2 == 0;  // the same few ranges over and over, or any
+    const unsigned most = random() % 8 == 0 ? 60 : 6;
+    const std::uintptr_t units = again ? 10 : 1 + random() % most;
+    const std::uintptr_t first = again ? random() % 20 * 20 : random() % (kUnits - units);
+    require(arena.holes.contains(range(first, units)) == arena.is_free(first, units), "what is free is known");
+    if (!arena.live.empty() && random() % 4 == 0) {
+      std::swap(arena.live[random() % arena.live.size()], arena.live.back());
+      arena.mark(arena.live.back(), false);
+      arena.holes.give(arena.live.back());
+      arena.live.pop_back();
+    } else if (arena.is_free(first, units)) {
+      arena.live.push_back(range(first, units));
+      arena.mark(arena.live.back(), true);
+      arena.holes.take(arena.live.back());
+    }
+    const bool busy = change / 2000 % 2 == 0;  // or else so seldom that more changes than can be noted lie in between
+    if (random() % (busy ? 10 : 1500) == 0) {
+      arena.look(units * kUnit);
+      ++looks;
+    }
+  }
+  std::size_t bytes = 0;
+  for (const Range r : arena.live) {
+    require(arena.holes.is_taken(r), "what is taken is known");
+    bytes += r.end - r.begin;
+  }
+  require(arena.holes.taken() == bytes, "nothing else is taken");
+  std::printf("holes_stress: %d changes, %d looks for a hole, all as in an array of bytes\n", kChanges, looks);
+}
