@@ -148,7 +148,7 @@ class PlanMaker:
 
 
 def _profile(log: StepLog, following: StepLog) -> tuple[Profile, int]:
-    """Return the profile of a step, or of two in turn if that leaves fewer escaped blocks; and of how many it is."""
+    """Return the profile of a step, or of two in turn where much of it overlaps; and of how many it is."""
     if not log.equals(following) or not overlap_matters(log.overlapping(following), log.requested):
         return profile_step(log, following), 1
     two = following.twice()
@@ -156,7 +156,15 @@ def _profile(log: StepLog, following: StepLog) -> tuple[Profile, int]:
 
 
 def overlap_matters(overlapping: npt.NDArray[np.bool_], size: npt.NDArray[np.int64]) -> bool:
-    """Whether so much of a step overlaps its successors that two steps should be planned together."""
+    """Whether so much of a step overlaps its successors that two steps should be planned together.
+
+    Parameters
+    ----------
+    overlapping
+        Which blocks do, bool (n,).
+    size
+        Bytes of each, int64 (n,).
+    """
     share = max(overlapping.sum() / max(len(size), 1), size[overlapping].sum() / max(size.sum(), 1))
     return bool(share > OVERLAPPING)
 

@@ -8,7 +8,8 @@
 // takes to find all holes anew, they are, when somebody looks for one.
 //
 // O(bytes / (64 units)) per change and per range asked about, O(log holes) per change that does not cancel out at the next
-// look for a hole. Built only for a step that has left its plan; a regular one needs no such thing.
+// look for a hole, O(arena / (64 units)) to find all anew. Built only for a step that has left its plan; a regular one needs
+// no such thing.
 #pragma once
 
 #include <algorithm>
@@ -36,13 +37,13 @@ class Holes {
 
   // Precondition: the range is free.
   void take(Range r) noexcept {
-    each_word(r, [](std::uint64_t& word, std::uint64_t mask) { return word |= mask, true; });
+    each_word(*this, r, [](std::uint64_t& word, std::uint64_t mask) { return word |= mask, true; });
     note({r, true});
   }
 
   // Precondition: the range is taken.
   void give(Range r) noexcept {
-    each_word(r, [](std::uint64_t& word, std::uint64_t mask) { return word &= ~mask, true; });
+    each_word(*this, r, [](std::uint64_t& word, std::uint64_t mask) { return word &= ~mask, true; });
     // The last one that took it: between an earlier one and now there was another that gave it.
     const auto oldest = changes_.size() > kNear ? changes_.rbegin() + kNear : changes_.rend();
     const auto taken = std::find_if(changes_.rbegin(), oldest, [r](const Change& change) {
@@ -58,12 +59,12 @@ class Holes {
   // Whether the range is free.
   bool contains(Range r) const {
     if ((r.end - begin_) / unit_ > units_) return false;
-    return each_word(r, [](std::uint64_t word, std::uint64_t mask) { return (word & mask) == 0; });
+    return each_word(*this, r, [](std::uint64_t word, std::uint64_t mask) { return (word & mask) == 0; });
   }
 
   // Whether no part of the range is.
   bool is_taken(Range r) const {
-    return each_word(r, [](std::uint64_t word, std::uint64_t mask) { return (word & mask) == mask; });
+    return each_word(*this, r, [](std::uint64_t word, std::uint64_t mask) { return (word & mask) == mask; });
   }
 
   // Bytes that are not free.
@@ -76,14 +77,15 @@ class Holes {
   // Whether the holes in order, where nothing is noted beside them, are those that the bits tell of. For invariants.
   bool are_consistent() const {
     if (!in_order_ || !changes_.empty()) return true;
-    auto hole = by_address_.begin();
-    for (std::size_t begin = next(0, false); begin < units_; ++hole) {
-      const std::size_t end = next(begin, true);
-      if (hole == by_address_.end() || hole->first != begin_ + begin * unit_) return false;
-      if (hole->second != begin_ + end * unit_ || by_size_.count({hole->second - hole->first, hole->first}) == 0) return false;
-      begin = next(end, false);
-    }
-    return hole == by_address_.end() && by_size_.size() == by_address_.size();
+    std::size_t holes = 0;
+    bool agree = true;
+    each_hole([&](Range hole) {
+      const auto at = by_address_.find(hole.begin);
+      agree &= at != by_address_.end() && at->second == hole.end;
+      agree &= by_size_.count({hole.end - hole.begin, hole.begin}) == 1;
+      ++holes;
+    });
+    return agree && by_address_.size() == holes && by_size_.size() == holes;
   }
 
   // An address in the smallest hole that takes `size` bytes where `suits(range)` accepts it: the hole's lowest, or else
@@ -126,14 +128,6 @@ class Holes {
   };
 
   // Hands over the bits of a range, word by word, as long as the answer is true; returns the last one.
-  template <class Visit>
-  bool each_word(Range r, Visit&& visit) {
-    return each_word(*this, r, visit);
-  }
-  template <class Visit>
-  bool each_word(Range r, Visit&& visit) const {
-    return each_word(*this, r, visit);
-  }
   template <class Self, class Visit>
   static bool each_word(Self& self, Range r, Visit&& visit) {
     const std::size_t end = (r.end - self.begin_) / self.unit_;
@@ -168,17 +162,23 @@ class Holes {
   void find_all() {
     by_address_.clear();
     by_size_.clear();
+    each_hole([this](Range hole) { add(hole); });
+  }
+
+  // Hands over the holes that the bits tell of, the lowest first.
+  template <class Visit>
+  void each_hole(Visit&& visit) const {
     for (std::size_t begin = next(0, false); begin < units_;) {
       const std::size_t end = next(begin, true);
-      add({begin_ + begin * unit_, begin_ + end * unit_});
+      visit(Range{begin_ + begin * unit_, begin_ + end * unit_});
       begin = next(end, false);
     }
   }
 
   // The first unit from `at` on that is taken, or that is not; or else the end.
   std::size_t next(std::size_t at, bool taken) const {
-    for (std::uint64_t mask = ~std::uint64_t{0} << at % 64; at < units_; at = at / 64 * 64 + 64, mask = ~std::uint64_t{0}) {
-      const std::uint64_t word = (taken ? taken_[at / 64] : ~taken_[at / 64]) & mask;
+    for (; at < units_; at = at / 64 * 64 + 64) {
+      const std::uint64_t word = (taken ? taken_[at / 64] : ~taken_[at / 64]) & ~std::uint64_t{0} << at % 64;
       if (word != 0) return std::min(units_, at / 64 * 64 + static_cast<std::size_t>(__builtin_ctzll(word)));
     }
     return units_;
@@ -221,6 +221,7 @@ class Holes {
   const std::uintptr_t begin_, unit_;
   const std::size_t units_;
   std::vector<std::uint64_t> taken_;  // a bit for each unit
+  // Nodes of the trees are used again.
   std::unique_ptr<std::pmr::memory_resource> nodes_ = std::make_unique<std::pmr::unsynchronized_pool_resource>();
   ByAddress by_address_{nodes_.get()};
   std::pmr::set<std::pair<std::uintptr_t, std::uintptr_t>> by_size_{nodes_.get()};  // (size, begin)

@@ -76,7 +76,8 @@ void Plan::find_users() {
   const auto each_part = [this](auto&& visit) {
     for (RequestNumber k = 0; k < size(); ++k) {
       if (offset[k] == kUnplanned) continue;
-      for (Bytes b = offset[k] / part_bytes; b * part_bytes < offset[k] + capacity[k]; ++b) visit(k, users_begin[b + 1]);
+      const Bytes top = offset[k] + capacity[k];
+      for (Bytes part = offset[k] / part_bytes; part * part_bytes < top; ++part) visit(k, users_begin[part + 1]);
     }
   };
   each_part([](RequestNumber, std::uint32_t& count) { ++count; });

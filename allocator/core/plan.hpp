@@ -93,7 +93,7 @@ struct Plan {
   // Whether one of the requests from `from` on and before `until` needs what lies between two offsets.
   bool needs(Bytes low, Bytes high, RequestNumber from, RequestNumber until) const;
 
-  // All planned slots of the same line and as lasting as that of `k`, from the smallest on that takes `bytes`: two pointers.
+  // The slots of the same line and as lasting as that of `k`, from the smallest on that takes `bytes`: begin and end.
   std::pair<const Slot*, const Slot*> slots_like(RequestNumber k, Bytes bytes) const {
     const Slot* end = slots.data() + alike[k].second;
     const auto is_smaller = [](const Slot& slot, Bytes size) { return slot.requested < size; };
