@@ -7,7 +7,8 @@ pool, its asynchronous one and its pool over managed memory.
 
 For each of the others there is a process with one network, whose steps run in turns through the pool and without it
 (`experiments.turns`): other programs on the machine slow both down alike, and both find the same parameters at
-the same addresses. Shown is the median over all rounds of pool / other in the same round, with the quartiles.
+the same addresses. Shown is the median over all rounds of pool / other in the same round, its standard error and the
+quartiles. Rounds go on until the standard error is small, or the limit is reached.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from . import report
 from .hot_path import LIBRARIES, find_library
 from .recordings import affordable, expected
 from .study import CannotRunError, Cell, Row, Study, command
-from .turns import OURS, Task
+from .turns import OURS, Task, ratios, standard_error
 
 HOST = ("NumPy", "jemalloc", "mimalloc")
 GPU = ("CuPy", "CuPy async", "CuPy managed")
 SMALLEST = 2
 """A batch size that every machine should have time for, beside the paper's."""
-LEAST_ROUNDS, MOST_ROUNDS, QUICK_ROUNDS = 3, 20, 5
+MOST_ROUNDS, QUICK_ROUNDS = 500, 5
 TURN = 0.3
 """Seconds."""
 
@@ -49,29 +50,31 @@ def measure(study: Study, cell: Cell) -> Row:
     others = others_of(cell.device)
     seconds, need = expected(study, cell)
 
-    def task(other: str, rounds: int) -> Task:
+    def task(other: str) -> Task:
         # Gradients live on into the next step; after an inference nothing does.
         settling = 1 if cell.phase == "training" else 0
         # A turn of a short step is several steps: it should last longer than a time slice of the system.
         repeat = max(1, round(TURN / seconds))
-        name = cell.model.name
-        return Task(cell.device, name, cell.phase, cell.batch, other, study.files, rounds, settling, repeat)
+        rounds = QUICK_ROUNDS if study.quick else MOST_ROUNDS
+        share = study.limit / len(others)
+        about = (cell.device, cell.model.name, cell.phase, cell.batch, other, study.files)
+        return Task(*about, settling, repeat, rounds, share)
 
-    most = QUICK_ROUNDS if study.quick else MOST_ROUNDS
-    steps = [len(others) * task("", rounds).steps for rounds in range(LEAST_ROUNDS, most + 1)]
+    steps = sum(task(other).least_steps for other in others)
     # The other allocator may keep what it had while the pool has its arena.
-    if not affordable(study, cell, steps[0], 0.4):
+    if not affordable(study, cell, steps, 0.4):
         raise CannotRunError(
-            f"left out: {steps[0]} steps of about {seconds:.1f} s, twice {need / 2**30:.1f} GiB"
+            f"left out: {steps} steps of about {seconds:.1f} s, twice {need / 2**30:.1f} GiB"
         )
-    rounds = LEAST_ROUNDS - 1 + sum(count * seconds <= study.limit for count in steps)
-    row: Row = {"rounds": rounds}
+    row: Row = {}
     for other, library in others.items():
-        turns = run(task(other, rounds), library)
+        turns = run(task(other), library)
+        row[f"rounds_{other}"] = len(turns)
         row[f"seconds_{other}"] = float(np.median([turn[other] for turn in turns]))
         row[f"seconds_{OURS}_{other}"] = float(np.median([turn[OURS] for turn in turns]))
-        low, middle, high = np.quantile([turn[OURS] / turn[other] for turn in turns], (0.25, 0.5, 0.75))
-        row[f"ratio_{other}"] = [float(low), float(middle), float(high)]
+        found = ratios(turns, other)
+        row[f"ratio_{other}"] = np.quantile(found, (0.25, 0.5, 0.75)).tolist()
+        row[f"error_{other}"] = standard_error(found)
     return row
 
 
@@ -136,7 +139,6 @@ def columns(rows: Sequence[Row]) -> list[report.Column]:
         column("network", "model"),
         column("phase", "phase"),
         column("batch", "batch"),
-        column("rounds", "rounds"),
         *(one for name in names for one in _columns(name)),
         column("", "note"),
     ]
@@ -147,19 +149,21 @@ def _columns(name: str) -> tuple[report.Column, ...]:
         report.Column(f"{name}: s", f"seconds_{name}", report.seconds),
         report.Column("stowplan: s", f"seconds_{OURS}_{name}", report.seconds),
         report.Column(f"stowplan / {name}", f"ratio_{name}", _spread),
+        report.Column("standard error", f"error_{name}", "{:.3f}".format),
+        report.Column("rounds", f"rounds_{name}"),
     )
 
 
 def _spread(quartiles: Sequence[float]) -> str:
     low, middle, high = quartiles
-    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
+    return f"{middle:.3f} ({low:.2f} to {high:.2f})"
 
 
-@command(limit=900, quick_limit=30)
+@command(limit=400, quick_limit=30)
 def main(study: Study) -> None:
     """Compare the time of one step through the pool with that through others (Figure 3)."""
     rows = study.run("time", lambda cell: measure(study, cell), SMALLEST)
-    note = "Medians, with the quartiles of the ratios of steps in the same round."
+    note = "Medians; the ratios are those of turns in the same round, with their quartiles."
     report.write_table(rows, columns(rows), study.out / "time", "Time of one step", note)
     report.save(draw(rows), study.out / "time")
 

@@ -13,11 +13,12 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from stowplan import CupyPool, NumpyPool
 from stowplan.compat import enable_chainer
@@ -29,6 +30,10 @@ from .workload import Phase, Workload
 OURS = "stowplan"
 WARMUP = (5, 2)
 """Steps before the first round: ours warms up, records, confirms, and replays twice; the other's."""
+LEAST_ROUNDS, TRUSTED_ROUNDS = 3, 12
+"""Rounds in any case, and before their spread says when to stop."""
+SURE = 0.005
+"""Standard error of the median ratio at which more rounds would tell nothing."""
 Step = Callable[[], AbstractContextManager[object]]
 """Makes what a step runs inside of."""
 
@@ -45,10 +50,11 @@ class Task:
         Who else serves the steps.
     files
         The user's.
-    rounds
-        Each has a turn of the pool and one of the other, in an order that is drawn.
     settling, repeat
         Steps of a turn that do not count, because what the step before left behind is not theirs, and that do.
+    rounds, seconds
+        At most so many rounds, and none that would begin later than this, but `LEAST_ROUNDS` in any case. Each has a
+        turn of the pool and one of the other, in an order that is drawn.
     """
 
     device: str
@@ -57,14 +63,21 @@ class Task:
     batch: int
     other: str
     files: Files
-    rounds: int
     settling: int
     repeat: int
+    rounds: int
+    seconds: float
 
     @property
-    def steps(self) -> int:
-        """Steps in all."""
-        return WARMUP[0] + WARMUP[1] + self.rounds * 2 * (self.settling + self.repeat)
+    def least_steps(self) -> int:
+        """Steps that are run in any case."""
+        return sum(WARMUP) + LEAST_ROUNDS * 2 * (self.settling + self.repeat)
+
+
+def standard_error(values: npt.ArrayLike) -> float:
+    """Estimate the standard error of the median of values that are normal but for outliers, by their quartiles."""
+    low, high = np.quantile(values, (0.25, 0.75))
+    return float(0.93 * (high - low) / np.sqrt(np.size(values)))  # 0.93: sqrt(pi / 2) / 1.349
 
 
 def run(task: Task) -> list[dict[str, float]]:
@@ -84,14 +97,29 @@ def run(task: Task) -> list[dict[str, float]]:
             seconds(step)
             ready()
     rng = np.random.default_rng(task.files["seed"])
-    turns = []
-    for _ in range(task.rounds):
+    turns: list[dict[str, float]] = []
+    until = time.perf_counter() + task.seconds
+
+    def enough() -> bool:
+        done = len(turns)
+        if done < LEAST_ROUNDS:
+            return False
+        if done >= task.rounds or time.perf_counter() > until:
+            return True
+        return done >= TRUSTED_ROUNDS and standard_error(ratios(turns, task.other)) <= SURE
+
+    while not enough():
         turn = {}
         for name in rng.permutation(list(steps)):
             taken = [seconds(steps[name]) for _ in range(task.settling + task.repeat)]
             turn[str(name)] = sum(taken[task.settling :]) / task.repeat
         turns.append(turn)
     return turns
+
+
+def ratios(turns: Sequence[dict[str, float]], other: str) -> list[float]:
+    """Return the pool's seconds over the other's, round for round."""
+    return [turn[OURS] / turn[other] for turn in turns]
 
 
 def _on_the_host(_: str) -> tuple[Step, Callable[[], object], Step]:

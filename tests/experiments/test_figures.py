@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from experiments import growth, heuristic, hot_path, memory, recordings, study
+from experiments import data, growth, heuristic, hot_path, memory, recordings, study, turns
 from experiments import time as step_time
 from experiments.models import MODELS, Model
 from stowplan.compat import enable_chainer
@@ -154,8 +154,6 @@ def test_seconds_of_a_batch_follow_from_small_ones(monkeypatch: pytest.MonkeyPat
 
 
 def test_time_of_a_step_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step_time, "LEAST_ROUNDS", 1)
-    monkeypatch.setattr(step_time, "QUICK_ROUNDS", 1)
     monkeypatch.setattr(step_time, "TURN", 0)
     monkeypatch.setattr(hot_path, "LIBRARIES", {})
     monkeypatch.setattr(step_time, "LIBRARIES", {})
@@ -176,7 +174,30 @@ def test_time_of_a_step_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert float(row["seconds_stowplan_NumPy"]) > 0
     low, middle, high = json.loads(row["ratio_NumPy"])
     assert low <= middle <= high
+    assert int(row["rounds_NumPy"]) == step_time.QUICK_ROUNDS
+    assert float(row["error_NumPy"]) > 0
     assert has_pictures(tmp_path, "time")
+
+
+@pytest.mark.parametrize(("rounds", "seconds", "done"), [(5, 1000, 5), (1, 1000, 3), (500, 0, 3)])
+def test_rounds_of_turns_have_limits(tiny: str, rounds: int, seconds: float, done: int) -> None:
+    files = data.Files(images=None, source=None, target=None, seed=0)
+    task = turns.Task("cpu", tiny, "inference", 1, "NumPy", files, 0, 1, rounds, seconds)
+    assert len(turns.run(task)) == done
+
+
+def test_rounds_of_turns_end_when_they_agree(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "SURE", np.inf)
+    files = data.Files(images=None, source=None, target=None, seed=0)
+    task = turns.Task("cpu", tiny, "inference", 1, "NumPy", files, 0, 1, 500, 1000)
+    assert len(turns.run(task)) == turns.TRUSTED_ROUNDS
+
+
+def test_the_standard_error_of_a_median() -> None:
+    rng = np.random.default_rng(0)
+    medians = [np.median(rng.normal(size=100)) for _ in range(2000)]
+    estimates = [turns.standard_error(rng.normal(size=100)) for _ in range(2000)]
+    assert np.mean(estimates) == pytest.approx(np.std(medians), rel=0.05)
 
 
 def test_a_contestant_that_fails_is_named(tmp_path: Path, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
