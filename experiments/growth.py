@@ -4,7 +4,8 @@ The seq2seq network is trained on mini-batches of sentences of any length, so no
 Pools grow as sizes come that their free chunks do not fit; stowplan's arena is packed for what was seen, and what
 does not follow the plan is placed in its gaps. Shown after each step: bytes reserved by stowplan's pool as it runs,
 and by models of today's pools for the same requests (those of at least `LEAST` bytes, which the pool plans); and the
-most that was alive at once so far.
+most that was alive at once so far. On a GPU CuPy's own pool, which serves the steps that are recorded, stands beside
+its model.
 
 The paper reports memory after 10 mini-batches (Sekiyama et al. 2018, section 5); that row stands in the table as
 well.
@@ -12,7 +13,9 @@ well.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import click
@@ -21,7 +24,8 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.progress import track
 
-from stowplan import NumpyPool, NumpyRecorder
+import stowplan
+from stowplan import CupyPool, NumpyPool, NumpyRecorder
 from stowplan.packing.pools import POOL_MODELS, Requests, replay
 from stowplan.profiler import ALLOCATE, FREE, StepLog
 
@@ -36,19 +40,23 @@ MODEL = MODELS["seq2seq"]
 STEPS, QUICK_STEPS = 200, 20
 REPORTED = 10
 """Mini-batches after which the paper reports memory."""
+REAL = "cupy-itself"
+LINES = {**POOLS, REAL: "CuPy itself", "stowplan": "stowplan"}
+"""What is shown, where it was measured: row key to title."""
+TINTS = dict(zip((*POOLS, "stowplan", REAL), (*report.TINTS, "#6f8f3a"), strict=True))
 
 
-class Logs(NumpyRecorder):
-    """Keep the log of every step."""
+def recorder_of(device: str, logs: list[StepLog]) -> Any:
+    """Return a recorder that appends the log of every step."""
+    base: Any = NumpyRecorder if device == "cpu" else stowplan.CupyRecorder  # which imports CuPy
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.logs: list[StepLog] = []
+    class Logging(base):  # type: ignore[misc]
+        def _end_step(self) -> tuple[npt.NDArray[np.void], bool]:
+            events, complete = super()._end_step()
+            logs.append(StepLog(events))
+            return events, bool(complete)
 
-    def _end_step(self) -> tuple[npt.NDArray[np.void], bool]:
-        events, complete = super()._end_step()
-        self.logs.append(StepLog(events))
-        return events, complete
+    return Logging()
 
 
 def requests_of(logs: Sequence[StepLog]) -> tuple[Requests, list[int]]:
@@ -74,55 +82,93 @@ def requests_of(logs: Sequence[StepLog]) -> tuple[Requests, list[int]]:
     return Requests(blocks[keep], wanted[keep], sizes), until.tolist()
 
 
-def measure(study: Study, batch: int, steps: int) -> Row:
+def measure(study: Study, device: str, batch: int, steps: int) -> Row:
     """Train twice, recorded and through the pool; return bytes after each step, by pool."""
-    cell = Cell("cpu", MODEL, "training", batch)
+    cell = Cell(device, MODEL, "training", batch)
     mini_batches = study.data.mini_batches(batch, steps)
-    recorder = Logs()
-    work = Workload(MODEL, cell.phase, batch, study.data)
-    with recorder:
-        for examples in track(mini_batches, "recorded", console=Console(stderr=True)):
-            with recorder.step():
-                work.step(examples)
-    script, ends = requests_of(recorder.logs)
+
+    def train(
+        what: str, serving: AbstractContextManager[Callable[[], object]], step: Callable[[], Any]
+    ) -> None:
+        work = Workload(MODEL, cell.phase, batch, study.data, device == "gpu")
+        with serving as after_step:
+            for examples in track(mini_batches, f"{device}, {what}", console=Console(stderr=True)):
+                with step():
+                    work.step(examples)
+                after_step()
+
+    logs: list[StepLog] = []
+    recorder = recorder_of(device, logs)
+    itself: list[int] = []
+    train("recorded", _recorded(device, recorder, itself), recorder.step)
+    script, ends = requests_of(logs)
     last = np.array(ends) - 1
-    row: Row = {}
-    for name in track(POOLS, "pool models", console=Console(stderr=True)):
+    row: Row = {REAL: itself} if itself else {}
+    for name in track(POOLS, f"{device}, pool models", console=Console(stderr=True)):
         use = replay(script, POOL_MODELS[name](), 1)
         row[name] = np.maximum.accumulate(use.reserved)[last].tolist()
         row["live"] = np.maximum.accumulate(use.live)[last].tolist()
-    pool = NumpyPool()
+    pool = NumpyPool() if device == "cpu" else CupyPool()
     row["stowplan"] = []
-    work = Workload(MODEL, cell.phase, batch, study.data)
-    with pool:
-        before = pool.stats.reserved_bytes  # nothing: the parameters were there before
-        for examples in track(mini_batches, "through the pool", console=Console(stderr=True)):
-            with pool.step():
-                work.step(examples)
-            pool.wait()
-            row["stowplan"].append(pool.stats.peak_reserved_bytes - before)
+    train("through the pool", _served(pool, row["stowplan"]), pool.step)
     return row
 
 
-def draw(row: Row, batch: int) -> Any:
-    """Draw what is reserved after each step, a line for each pool; on the right without the largest of them."""
-    figure = report.new_figure(12, 4.5)
-    largest = max(POOLS, key=lambda name: row[name][-1])
-    lines = [(name, "-", tint) for name, tint in zip((*POOLS, "stowplan"), report.TINTS, strict=True)]
-    for axes, without in zip(figure.subplots(1, 2), (None, largest), strict=True):
-        for name, style, tint in (*lines, ("live", ":", report.INK)):
-            if name == without:
-                continue
-            label = POOLS.get(name, {"live": "alive at most"}.get(name, name))
-            steps, width = range(1, len(row[name]) + 1), 2.4 if name == "stowplan" else 1.4
-            axes.plot(steps, np.array(row[name]) / 2**20, style, color=tint, linewidth=width, label=label)
-        axes.set_xlabel("mini-batches", color=report.INK)
-        title = f"{MODEL.title}, batch {batch}, sentences of any length"
-        report.tidy(axes, title if without is None else f"... without {POOLS[without]}", "MiB reserved")
-    figure.axes[0].set_ylim(bottom=0)
-    figure.legend(
-        *figure.axes[0].get_legend_handles_labels(), loc="outside right upper", fontsize=8, frameon=False
-    )
+@contextmanager
+def _recorded(device: str, recorder: Any, reserved: list[int]) -> Iterator[Callable[[], object]]:
+    """Watch, on a GPU over a pool of CuPy's own; yield what notes the bytes that it reserves."""
+    if device == "cpu":
+        with recorder:
+            yield lambda: None
+        return
+    from cupy import cuda
+
+    pool = cuda.MemoryPool()
+    with cuda.using_allocator(pool.malloc), recorder:
+        yield lambda: reserved.append(pool.total_bytes())
+
+
+@contextmanager
+def _served(pool: NumpyPool | CupyPool, reserved: list[int]) -> Iterator[Callable[[], object]]:
+    """Serve through stowplan's pool; yield what notes the bytes that it has reserved at most."""
+    before = pool.stats.reserved_bytes  # nothing: the parameters were there before
+
+    def note() -> None:
+        pool.wait()
+        reserved.append(pool.stats.peak_reserved_bytes - before)
+
+    with pool.serving():
+        yield note
+
+
+def draw(found: dict[str, Row], batch: int) -> Any:
+    """Draw what is reserved after each step, a line for each pool; on the right without the largest of them.
+
+    Parameters
+    ----------
+    found
+        What was measured, by device: a pair of panels for each.
+    """
+    figure = report.new_figure(12, 4.5 * len(found))
+    panels = figure.subplots(len(found), 2, squeeze=False)
+    for (device, row), pair in zip(found.items(), panels, strict=True):
+        largest = max(POOLS, key=lambda name: row[name][-1])
+        for axes, without in zip(pair, (None, largest), strict=True):
+            for name in (*LINES, "live"):
+                if name == without or name not in row:
+                    continue
+                label, tint = LINES.get(name, "alive at most"), TINTS.get(name, report.INK)
+                steps, width = range(1, len(row[name]) + 1), 2.4 if name == "stowplan" else 1.4
+                style = ":" if name == "live" else "-"
+                axes.plot(steps, np.array(row[name]) / 2**20, style, color=tint, linewidth=width, label=label)
+            axes.set_xlabel("mini-batches", color=report.INK)
+            where = "" if device == "cpu" else " (GPU)"
+            title = f"{MODEL.title}, batch {batch}, sentences of any length{where}"
+            report.tidy(axes, title if without is None else f"... without {POOLS[without]}", "MiB reserved")
+        pair[0].set_ylim(bottom=0)
+    # The last device has all the lines that there are: a GPU's come after the host's.
+    legend = panels[-1][0].get_legend_handles_labels()
+    figure.legend(*legend, loc="outside right upper", fontsize=8, frameon=False)
     return figure
 
 
@@ -137,29 +183,27 @@ def main(study: Study, steps: int | None) -> None:
     steps = steps or (QUICK_STEPS if study.quick else STEPS)
     batch = (study.batches or MODEL.batches)[0]
     rows: list[Row] = []
+    found: dict[str, Row] = {}
     for device in study.devices:
-        if device == "gpu":
-            rows.append(
-                {
-                    "device": device,
-                    "note": NO_GPU if not has_gpu() else "not run: models stand for pools, see CPU",
-                }
-            )
+        if device == "gpu" and not has_gpu():
+            rows.append({"device": device, "note": NO_GPU})
             continue
-        found = study.finished(f"growth/{batch}-{steps}", lambda: measure(study, batch, steps))
-        for name in (*POOLS, "stowplan"):
-            over = {count: found[name][count - 1] / found["live"][count - 1] for count in (REPORTED, steps)}
+        name = f"growth/{device}-{batch}-{steps}"
+        row = found[device] = study.finished(name, functools.partial(measure, study, device, batch, steps))
+        for pool in filter(row.__contains__, LINES):
+            over = {count: row[pool][count - 1] / row["live"][count - 1] for count in (REPORTED, steps)}
             rows.append(
                 {
                     "device": device,
-                    "pool": POOLS.get(name, "stowplan"),
-                    "reserved_10": found[name][REPORTED - 1],
+                    "pool": LINES[pool],
+                    "reserved_10": row[pool][REPORTED - 1],
                     "over_live_10": over[REPORTED],
-                    "reserved": found[name][-1],
+                    "reserved": row[pool][-1],
                     "over_live": over[steps],
-                    "saved": found["stowplan"][-1] / found[name][-1] - 1,
+                    "saved": row["stowplan"][-1] / row[pool][-1] - 1,
                 }
             )
+    if found:
         report.save(draw(found, batch), study.out / "growth")
     column = report.Column
     columns = [

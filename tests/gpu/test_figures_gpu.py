@@ -1,0 +1,60 @@
+"""A cell of each figure on a GPU, by the same commands as on the host."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from experiments import growth, heuristic, memory
+from experiments import time as step_time
+from stowplan.compat import enable_chainer
+from stowplan.errors import MissingDependencyError
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(autouse=True)
+def chainer(cupy: Any) -> None:
+    try:
+        enable_chainer()
+    except MissingDependencyError as error:
+        pytest.skip(str(error))
+    from chainer.backends import cuda
+
+    if not cuda.available:
+        pytest.skip("Chainer finds no CUDA libraries")
+
+
+def rows_of(figure: ModuleType, out: Path, *options: str) -> list[dict[str, str]]:
+    done = CliRunner().invoke(figure.main, ["--out", str(out), "--device", "gpu", *options])
+    assert done.exit_code == 0, done.output
+    with open(out / f"{figure.__name__.rpartition('.')[2]}.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert all(row["device"] == "gpu" and not row.get("note") for row in rows)
+    return rows
+
+
+@pytest.mark.parametrize("phase", ["training", "inference"])
+def test_steps_of_a_network(phase: str, tmp_path: Path) -> None:
+    cell = ("--model", "googlenet", "--phase", phase, "--batch", "2")
+    (row,) = rows_of(memory, tmp_path, *cell)
+    assert row["recorded"] == "True"
+    assert float(row["above_bound"]) == 0
+    (row,) = rows_of(heuristic, tmp_path, *cell)
+    assert int(row["blocks"]) > 100
+    (row,) = rows_of(step_time, tmp_path, *cell, "--quick")
+    for name in step_time.GPU:
+        assert float(row[f"seconds_{name}"]) > 0
+
+
+def test_growth(tmp_path: Path) -> None:
+    rows = {row["pool"]: row for row in rows_of(growth, tmp_path, "--batch", "2", "--steps", "10")}
+    assert set(rows) == set(growth.LINES.values())
+    # The real pool serves requests below 512 bytes as well.
+    assert float(rows["CuPy itself"]["reserved"]) >= float(rows["CuPy"]["reserved"])
+    assert float(rows["stowplan"]["reserved"]) > 0
