@@ -46,6 +46,7 @@ from .cache import Entry, PlanCache
 from .plan import Plan
 from .plan_maker import Memory, PlanMaker, Record, Solved, overlap_matters
 from .planner import Planner
+from .shared_plans import SharedPlans
 
 UNPROVEN = 2
 """Plans that may be made without having been replayed in full, before a record has to be seen twice."""
@@ -91,6 +92,8 @@ class Controller:
         What serves the requests.
     lane
         Its number for the lane.
+    shared
+        Plans of all lanes.
     warmup
         Steps to let pass before recording.
     alignment
@@ -125,6 +128,7 @@ class Controller:
         self,
         backend: Backend,
         lane: int,
+        shared: SharedPlans,
         *,
         warmup: int,
         alignment: int,
@@ -142,7 +146,7 @@ class Controller:
         self._backend = backend
         self.lane = lane
         self._cache = PlanCache(_count("max_plans", max_plans, 1, "a number of plans"))
-        self._maker = PlanMaker(backend, lane, self._cache.entry, alignment=alignment, solver=planner)
+        self._maker = PlanMaker(backend, lane, self._cache.entry, shared, alignment=alignment, solver=planner)
         self._planner: Planner[Solved] = Planner()
         self._mutex = threading.Lock()
         self.key: Hashable = None

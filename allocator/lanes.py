@@ -18,7 +18,8 @@ from .collector import start_collector
 from .controller import Backend, Controller, Outcome
 from .plan import Plan
 from .report import Diagnosis, InUse
-from .saved import load_plans, save_plans
+from .saved import SavedPlan, load_plans, save_plans
+from .shared_plans import SharedPlans
 from .stats import Stats
 
 
@@ -55,9 +56,11 @@ class Lanes:
     ) -> None:
         self._backend = backend
         self._alignment = alignment
+        self._shared = shared = SharedPlans(options["max_plans"])
         self._make: Callable[[int], Controller] = lambda lane: Controller(
-            backend, lane, alignment=alignment, auto_step=auto_step, **options
+            backend, lane, shared, alignment=alignment, auto_step=auto_step, **options
         )
+        self._loaded: list[SavedPlan] = []
         self._mutex = threading.Lock()
         self._berths: list[list[Controller]] = [[]]  # the controllers of each berth's lanes
         self._controllers(0)
@@ -81,8 +84,18 @@ class Lanes:
             while len(self._berths) <= berth:
                 self._berths.append([])
             controllers = self._berths[berth]
-            controllers += [self._make(lane) for lane in self._backend.lanes_of(berth)[len(controllers) :]]
-            return controllers
+            known = len(controllers)
+            controllers += [self._make(lane) for lane in self._backend.lanes_of(berth)[known:]]
+        for place, controller in enumerate(controllers[known:], known):
+            self._take_loaded(berth, place, controller)
+        return controllers
+
+    def _take_loaded(self, berth: int, place: int, controller: Controller) -> bool:
+        """Give a lane what a file had for it; False where there is no memory for the arena."""
+        plans = [
+            (saved.key, saved.plan) for saved in self._loaded if (saved.berth, saved.lane) == (berth, place)
+        ]
+        return not plans or contextvars.Context().run(controller.take, plans)
 
     def _all(self) -> list[Controller]:
         return [controller for controllers in self._berths for controller in controllers]
@@ -200,6 +213,7 @@ class Lanes:
             if gone:
                 del self._running[berth]
                 self._backend.leave(berth)
+        self._shared.begin_anew()
         if self._auto_step:
             self._start_collector()
 
@@ -210,10 +224,11 @@ class Lanes:
     # ------------------------------------------------------------------------------------------------------- files
 
     def save(self, path: str | os.PathLike[str], backend: str) -> None:
-        """Write the plans of the first berth's lanes; see `save_plans`."""
+        """Write the plans of all lanes; see `save_plans`."""
         plans = [
-            (lane, entry.key, entry.plan)
-            for lane, controller in enumerate(self._controllers(0))
+            SavedPlan(berth, lane, entry.key, entry.plan)
+            for berth in range(len(self._berths))
+            for lane, controller in enumerate(self._controllers(berth))
             for entry in controller.in_use()
         ]
         contextvars.Context().run(save_plans, path, plans, backend, self._alignment)
@@ -221,17 +236,21 @@ class Lanes:
     def load(self, path: str | os.PathLike[str], backend: str) -> None:
         """Take plans from a file into use, in place of a warm-up; see `load_plans`.
 
+        Those of the first berth at once, those of others when steps of as many threads run at once.
+
         Raises
         ------
         PoolError
-            There is no memory for their arena.
+            There is no memory for the first berth's arena.
         """
         plans = contextvars.Context().run(load_plans, path, backend, self._alignment)
-        for _ in range(len(self._controllers(0)), max((lane + 1 for lane, _, _ in plans), default=1)):
+        lanes = max((saved.lane + 1 for saved in plans if saved.berth == 0), default=1)
+        for _ in range(len(self._controllers(0)), lanes):
             self._backend.add_lane(0)
-        for lane, controller in enumerate(self._controllers(0)):
-            own = [(key, plan) for at, key, plan in plans if at == lane]
-            if own and not controller.take(own):
+        controllers = self._controllers(0)
+        self._loaded = plans
+        for place, controller in enumerate(controllers):
+            if not self._take_loaded(0, place, controller):
                 raise PoolError(f"no memory for the arena that the plans of {os.fspath(path)} need")
 
     # ------------------------------------------------------------------------------------------------------ answers

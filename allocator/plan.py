@@ -18,9 +18,9 @@ IntArray = npt.NDArray[np.int64]
 UNPLANNED = -1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
-    """A profile and the placement of its planned blocks.
+    """A profile and the placement of its planned blocks. Equal is only what is the same.
 
     Attributes
     ----------

@@ -26,6 +26,7 @@ from .cache import Entry
 from .neighbours import settle
 from .plan import Plan, largest, make_plan, same_structure
 from .planner import let_others_run
+from .shared_plans import SharedPlans, fingerprint
 
 WORTH = 1.03
 """Bytes reserved for each byte ever alive, up to which a merged plan may go."""
@@ -74,6 +75,8 @@ class PlanMaker:
         What serves the requests, and its number for the lane.
     entry
         Makes an entry of a key and a plan, on any thread.
+    shared
+        Plans of all lanes.
     alignment, solver
         Of the plans: bytes, and the name of the packing solver.
     """
@@ -83,11 +86,12 @@ class PlanMaker:
         backend: Memory,
         lane: int,
         entry: Callable[[Hashable, Plan], Entry],
+        shared: SharedPlans,
         *,
         alignment: int,
         solver: str,
     ) -> None:
-        self._backend, self._lane, self._entry = backend, lane, entry
+        self._backend, self._lane, self._entry, self._shared = backend, lane, entry, shared
         self._alignment, self._solver = alignment, solver
 
     def solve(
@@ -120,13 +124,17 @@ class PlanMaker:
                 if len(profile) == len(replaces.plan.profile):
                     profile = largest(replaces.plan.profile, profile)
                 neighbours = [plan for plan in neighbours if plan is not replaces.plan]
-            alone = make_plan(profile, alignment=self._alignment, planner=self._solver, steps=steps)
-            let_others_run()
-            plan = settle(alone, neighbours, arena_bytes=arena_bytes, planner=self._solver)
+            made_of = fingerprint(profile), steps, tuple(neighbours), arena_bytes
+            plan = self._shared.find(made_of, lambda: self._pack(profile, steps, neighbours, arena_bytes))
             let_others_run()
             return Solved(sequence, self._entry(record.key, plan), replaces)
         except Exception:
             return Solved(sequence)  # upstream, or the old plan, goes on serving
+
+    def _pack(self, profile: Profile, steps: int, neighbours: list[Plan], arena_bytes: int) -> Plan:
+        alone = make_plan(profile, alignment=self._alignment, planner=self._solver, steps=steps)
+        let_others_run()
+        return settle(alone, neighbours, arena_bytes=arena_bytes, planner=self._solver)
 
     def merge(self, sequence: int, old: Entry, record: Record, following: StepLog) -> Solved:
         """Make a plan for a record and for the steps that another plan stands for."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterable
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -26,18 +26,27 @@ from .plan import Plan, problem_of
 from .realign import Merged
 
 _FORMAT = "plans"
-_VERSION = 4
+_VERSION = 5
 
-
-LanePlan = tuple[int, Hashable, Plan]
-"""A plan, with the place of its lane among those of its berth, and its step's key."""
 
 MOST_LANES = 8
 """Of a berth (allocator/core/lanes.hpp)."""
 
 
-def save_plans(path: str | os.PathLike[str], plans: Iterable[LanePlan], backend: str, alignment: int) -> None:
-    """Write plans with their lanes and step keys, atomically.
+@dataclass(frozen=True)
+class SavedPlan:
+    """A plan, with its berth, the place of its lane among those of the berth, and its step's key."""
+
+    berth: int
+    lane: int
+    key: Hashable
+    plan: Plan
+
+
+def save_plans(
+    path: str | os.PathLike[str], plans: Iterable[SavedPlan], backend: str, alignment: int
+) -> None:
+    """Write plans with their berths, lanes and step keys, atomically; one that several lanes have, once.
 
     Parameters
     ----------
@@ -54,24 +63,31 @@ def save_plans(path: str | os.PathLike[str], plans: Iterable[LanePlan], backend:
         The file cannot be written. The old one, if any, is untouched.
     """
     entries: list[dict[str, Any]] = []
+    lanes: list[dict[str, Any]] = []
     columns: dict[str, npt.NDArray[Any]] = {}
-    for i, (lane, key, plan) in enumerate(plans):
+    numbers: dict[Plan, int] = {}
+    for saved in plans:
+        key, plan = saved.key, saved.plan
         if key is not None and not isinstance(key, (str, int)):
             raise PoolError(f"the step key {key!r} cannot be saved; expected None, a string or an integer")
+        is_new = plan not in numbers
+        i = numbers.setdefault(plan, len(numbers))
+        lanes.append({"berth": saved.berth, "lane": saved.lane, "key": key, "plan": i})
+        if not is_new:
+            continue
         solver = plan.placement.solver
-        period, steps = plan.profile.period, plan.steps
-        entries.append({"lane": lane, "key": key, "period": period, "solver": solver, "steps": steps})
+        entries.append({"period": plan.profile.period, "solver": solver, "steps": plan.steps})
         columns[f"{i}.offsets"] = plan.placement.offsets
         for name in COLUMNS:
             columns[f"{i}.{name}"] = getattr(plan.profile, name)
         if plan.merged is not None:
             for field in fields(Merged):
                 columns[f"{i}.merged.{field.name}"] = getattr(plan.merged, field.name).astype(np.int64)
-    header = {"backend": backend, "alignment": alignment, "plans": entries}
+    header = {"backend": backend, "alignment": alignment, "plans": entries, "lanes": lanes}
     write_archive(path, _FORMAT, _VERSION, header, columns)
 
 
-def load_plans(path: str | os.PathLike[str], backend: str, alignment: int) -> list[LanePlan]:
+def load_plans(path: str | os.PathLike[str], backend: str, alignment: int) -> list[SavedPlan]:
     """Read what `save_plans` wrote, and validate it.
 
     Raises
@@ -85,29 +101,46 @@ def load_plans(path: str | os.PathLike[str], backend: str, alignment: int) -> li
     for name, expected in (("backend", backend), ("alignment", alignment)):
         if header.get(name) != expected:
             raise FormatError(path, f"made for the {name} {header.get(name)!r}; expected {expected!r}")
-    plans: list[LanePlan] = []
+    plans: list[Plan] = []
+    saved: list[SavedPlan] = []
+    what = "the header"
     try:
         for i, entry in enumerate(header["plans"]):
+            what = f"plan {i}"
             prefix = f"{i}."
             own = {name[len(prefix) :]: c for name, c in columns.items() if name.startswith(prefix)}
-            profile = Profile.from_columns(path, own, entry["period"])
-            key, solver = entry["key"], str(entry["solver"])
-            if key is not None and not isinstance(key, (str, int)):
-                raise TypeError(f"the step key {key!r}")
-            lane = int(entry["lane"])
-            if not 0 <= lane < MOST_LANES:
-                raise ValueError(f"lane {lane}")
-            merged = _merged(own, len(profile))
-            steps = int(entry["steps"])
-            if steps not in (1, 2) or len(profile) % steps != 0 or (steps == 2 and merged is not None):
-                raise ValueError(f"{len(profile)} requests of {steps} steps")
-            plan = _validated(profile, own["offsets"], alignment, solver, merged, steps)
-            plans.append((lane, key, plan))
+            plans.append(_plan(path, entry, own, alignment))
+        for i, entry in enumerate(header["lanes"]):
+            what = f"lane {i}"
+            saved.append(_in_lane(entry, plans))
     except (KeyError, TypeError, ValueError, IndexError, ConflictError, ProblemError) as error:
         if isinstance(error, FormatError):
             raise
-        raise FormatError(path, f"plan {len(plans)} is not valid: {error}") from None
-    return plans
+        raise FormatError(path, f"{what} is not valid: {error}") from None
+    return saved
+
+
+def _plan(
+    path: str | os.PathLike[str],
+    entry: dict[str, Any],
+    columns: dict[str, npt.NDArray[Any]],
+    alignment: int,
+) -> Plan:
+    profile = Profile.from_columns(path, columns, entry["period"])
+    merged = _merged(columns, len(profile))
+    steps = int(entry["steps"])
+    if steps not in (1, 2) or len(profile) % steps != 0 or (steps == 2 and merged is not None):
+        raise ValueError(f"{len(profile)} requests of {steps} steps")
+    return _validated(profile, columns["offsets"], alignment, str(entry["solver"]), merged, steps)
+
+
+def _in_lane(entry: dict[str, Any], plans: list[Plan]) -> SavedPlan:
+    berth, lane, number, key = (entry[name] for name in ("berth", "lane", "plan", "key"))
+    if key is not None and not isinstance(key, (str, int)):
+        raise TypeError(f"the step key {key!r}")
+    if not (berth >= 0 and 0 <= lane < MOST_LANES and 0 <= number < len(plans)):
+        raise ValueError(f"plan {number} in lane {lane} of berth {berth}")
+    return SavedPlan(berth, lane, key, plans[number])
 
 
 def _merged(columns: dict[str, npt.NDArray[Any]], n: int) -> Merged | None:

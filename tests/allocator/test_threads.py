@@ -6,12 +6,15 @@ import gc
 import random
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from stowplan import CupyPool, NumpyPool
+from stowplan import CupyPool, NumpyPool, Profile
+from stowplan.allocator import make_plan, plan_maker
+from stowplan.allocator.plan import Plan
 from stowplan.errors import PoolError
 
 from .cupy_host import HostUpstream, address, cupy, fill, holds
@@ -140,6 +143,61 @@ def test_steps_that_run_at_once_are_replayed_each_in_its_own_arena(arrays: Any) 
     assert stats.reasons == {"no_plan": 2 * THREADS * len(SIZES)}  # record and confirm
     assert stats.arena_bytes >= stats.lower_bound == THREADS * (arrays.pool.plan().placement.lower_bound)
     assert all(not a & b for i, a in enumerate(places) for b in places[:i])
+
+
+def run_at_once(arrays: Any, steps: int) -> None:
+    """Run the same step in all threads, so that none takes the berth of another."""
+    meet = threading.Barrier(THREADS)
+
+    def work(number: int) -> None:
+        with arrays.serving():
+            for _ in range(steps):
+                meet.wait(60)
+                with arrays.pool.step("the same"):
+                    meet.wait(60)
+                    for size in SIZES:
+                        assert arrays.holds(arrays.make(size, number), number)
+                    meet.wait(60)
+                arrays.pool.wait()
+
+    in_threads(work)
+
+
+def test_a_step_that_all_threads_run_is_packed_once(arrays: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed: list[Profile] = []
+
+    def counted(profile: Profile, **options: Any) -> Plan:
+        packed.append(profile)
+        return make_plan(profile, **options)
+
+    monkeypatch.setattr(plan_maker, "make_plan", counted)
+    run_at_once(arrays, 5)
+    assert arrays.pool.stats.plans == THREADS
+    assert len(packed) == 1
+
+
+def test_a_file_has_the_plans_of_all_threads(arrays: Any, tmp_path: Path) -> None:
+    run_at_once(arrays, 5)
+    arrays.pool.save(tmp_path / "program.plans")
+    run_alone = type(arrays)()
+    with run_alone.serving():
+        for _ in range(4):
+            with run_alone.pool.step("the same"):
+                for size in SIZES:
+                    run_alone.make(size, 0)
+            run_alone.pool.wait()
+    run_alone.pool.save(tmp_path / "alone.plans")
+    # Threads add a line each, not a plan each.
+    few, many = ((tmp_path / f"{name}.plans").stat().st_size for name in ("alone", "program"))
+    assert few < many < 2 * few
+    again = type(arrays)()
+    options = {"warmup": 3} | ({"device": 0} if isinstance(again, CupyArrays) else {})
+    upstream = [again.upstream] if isinstance(again, CupyArrays) else []
+    again.pool = type(again.pool).load(tmp_path / "program.plans", *upstream, **options)
+    again.serving = again.pool.serving
+    run_at_once(again, 2)
+    assert again.pool.stats.reasons == {}
+    assert again.pool.stats.replayed == 2 * THREADS * len(SIZES)
 
 
 def test_threads_that_come_and_go_take_the_place_of_those_before(arrays: Any) -> None:

@@ -1,0 +1,106 @@
+"""Plans that several lanes need: made once, failed for all, forgotten in a fork."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from stowplan import Profile
+from stowplan.allocator import make_plan
+from stowplan.allocator.plan import Plan
+from stowplan.allocator.shared_plans import SharedPlans, fingerprint
+
+
+def a_plan() -> Plan:
+    return make_plan(Profile(np.array([100]), np.array([0]), np.array([1]), period=2), alignment=64)
+
+
+def in_threads(work: Callable[[], Plan], count: int = 4) -> list[Plan | BaseException]:
+    found: list[Plan | BaseException] = []
+
+    def run() -> None:
+        try:
+            found.append(work())
+        except Exception as error:
+            found.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(found) == count
+    return found
+
+
+def test_the_first_makes_it_and_the_others_wait() -> None:
+    shared, meet, calls = SharedPlans(2), threading.Barrier(4), []
+
+    def make() -> Plan:
+        calls.append(threading.get_ident())
+        return a_plan()
+
+    def ask() -> Plan:
+        meet.wait(60)
+        return shared.find("it", make)
+
+    plans = in_threads(ask)
+    assert len(calls) == 1
+    assert set(plans) == {plans[0]}
+
+
+def test_what_cannot_be_made_fails_for_all_and_can_be_tried_again() -> None:
+    shared, waiting = SharedPlans(2), threading.Event()
+
+    def fail() -> Plan:
+        waiting.wait(60)
+        raise MemoryError("none")
+
+    threading.Timer(0.05, waiting.set).start()
+    assert all(isinstance(error, MemoryError) for error in in_threads(lambda: shared.find("it", fail)))
+    assert shared.find("it", a_plan).arena_bytes == 128
+
+
+def test_the_last_that_were_asked_for_are_kept() -> None:
+    shared = SharedPlans(2)
+    first, second = shared.find(1, a_plan), shared.find(2, a_plan)
+    assert shared.find(1, a_plan) is first
+    shared.find(3, a_plan)
+    assert shared.find(1, a_plan) is first
+    assert shared.find(2, a_plan) is not second
+
+
+def test_what_another_process_was_making_is_not_waited_for() -> None:
+    shared, go_on = SharedPlans(2), threading.Event()
+
+    def slowly() -> Plan:
+        go_on.wait(60)
+        return a_plan()
+
+    left_behind = threading.Thread(target=shared.find, args=("it", slowly))
+    left_behind.start()
+    shared.begin_anew()
+    own = shared.find("it", a_plan)
+    go_on.set()
+    left_behind.join(60)
+    assert shared.find("it", a_plan) is own
+
+
+@pytest.mark.parametrize("column", ["size", "start", "end", "stream", "period"])
+def test_steps_that_differ_in_one_number_are_told_apart(column: str) -> None:
+    columns = {"size": [1, 2], "start": [0, 1], "end": [3, 4], "stream": [0, 0]}
+    period = 6
+    before = fingerprint(
+        Profile(**{name: np.array(values) for name, values in columns.items()}, period=period)
+    )
+    if column == "period":
+        period += 1
+    else:
+        columns[column][1] += 1
+    after = fingerprint(
+        Profile(**{name: np.array(values) for name, values in columns.items()}, period=period)
+    )
+    assert before != after
