@@ -32,8 +32,8 @@ WARMUP = (5, 2)
 """Steps before the first round: ours warms up, records, confirms, and replays twice; the other's."""
 LEAST_ROUNDS, TRUSTED_ROUNDS = 3, 12
 """Rounds in any case, and before their spread says when to stop."""
-SURE = 0.005
-"""Standard error of the median ratio at which more rounds would tell nothing."""
+SURE, CLEAR = 0.005, 5
+"""Standard error of the median ratio, and that many of them from 1, at which more rounds would tell nothing."""
 Step = Callable[[], AbstractContextManager[object]]
 """Makes what a step runs inside of."""
 
@@ -80,6 +80,12 @@ def standard_error(values: npt.ArrayLike) -> float:
     return float(0.93 * (high - low) / np.sqrt(np.size(values)))  # 0.93: sqrt(pi / 2) / 1.349
 
 
+def is_clear(found: Sequence[float]) -> bool:
+    """Whether these ratios tell where their median is, or at least on which side of 1."""
+    error = standard_error(found)
+    return error <= SURE or abs(np.median(found) - 1) >= CLEAR * error
+
+
 def run(task: Task) -> list[dict[str, float]]:
     """Run a task; return the seconds of a step of each turn, round for round."""
     work = Workload(MODELS[task.model], task.phase, task.batch, load(**task.files), task.device == "gpu")
@@ -106,7 +112,7 @@ def run(task: Task) -> list[dict[str, float]]:
             return False
         if done >= task.rounds or time.perf_counter() > until:
             return True
-        return done >= TRUSTED_ROUNDS and standard_error(ratios(turns, task.other)) <= SURE
+        return done >= TRUSTED_ROUNDS and is_clear(ratios(turns, task.other))
 
     while not enough():
         turn = {}

@@ -200,6 +200,12 @@ def test_the_standard_error_of_a_median() -> None:
     assert np.mean(estimates) == pytest.approx(np.std(medians), rel=0.05)
 
 
+@pytest.mark.parametrize(("ratio", "spread", "clear"), [(1, 0.01, True), (1, 0.2, False), (0.8, 0.2, True)])
+def test_when_more_rounds_would_tell_nothing(ratio: float, spread: float, clear: bool) -> None:
+    found = ratio + spread * np.linspace(-1, 1, 41)
+    assert turns.is_clear(found.tolist()) == clear
+
+
 def test_a_contestant_that_fails_is_named(tmp_path: Path, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_time, "LIBRARIES", {})
     # The network is not known to the process that is started.
