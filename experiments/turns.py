@@ -75,7 +75,7 @@ class Task:
 
 
 def standard_error(values: npt.ArrayLike) -> float:
-    """Estimate the standard error of the median of values that are normal but for outliers, by their quartiles."""
+    """Estimate the standard error of the median of values (n,), normal but for outliers, by their quartiles."""
     low, high = np.quantile(values, (0.25, 0.75))
     return float(0.93 * (high - low) / np.sqrt(np.size(values)))  # 0.93: sqrt(pi / 2) / 1.349
 
@@ -83,7 +83,7 @@ def standard_error(values: npt.ArrayLike) -> float:
 def is_clear(found: Sequence[float]) -> bool:
     """Whether these ratios tell where their median is, or at least on which side of 1."""
     error = standard_error(found)
-    return error <= SURE or abs(np.median(found) - 1) >= CLEAR * error
+    return error <= SURE or bool(abs(np.median(found) - 1) >= CLEAR * error)
 
 
 def run(task: Task) -> list[dict[str, float]]:

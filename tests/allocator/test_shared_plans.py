@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -18,22 +19,9 @@ def a_plan() -> Plan:
     return make_plan(Profile(np.array([100]), np.array([0]), np.array([1]), period=2), alignment=64)
 
 
-def in_threads(work: Callable[[], Plan], count: int = 4) -> list[Plan | BaseException]:
-    found: list[Plan | BaseException] = []
-
-    def run() -> None:
-        try:
-            found.append(work())
-        except Exception as error:
-            found.append(error)
-
-    threads = [threading.Thread(target=run) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert len(found) == count
-    return found
+def in_threads(work: Callable[[], Plan]) -> list[Future[Plan]]:
+    with ThreadPoolExecutor(4) as pool:
+        return [pool.submit(work) for _ in range(4)]
 
 
 def test_the_first_makes_it_and_the_others_wait() -> None:
@@ -47,9 +35,8 @@ def test_the_first_makes_it_and_the_others_wait() -> None:
         meet.wait(60)
         return shared.find("it", make)
 
-    plans = in_threads(ask)
-    assert len(calls) == 1
-    assert set(plans) == {plans[0]}
+    plans = {future.result() for future in in_threads(ask)}
+    assert len(calls) == len(plans) == 1
 
 
 def test_what_cannot_be_made_fails_for_all_and_can_be_tried_again() -> None:
@@ -60,7 +47,8 @@ def test_what_cannot_be_made_fails_for_all_and_can_be_tried_again() -> None:
         raise MemoryError("none")
 
     threading.Timer(0.05, waiting.set).start()
-    assert all(isinstance(error, MemoryError) for error in in_threads(lambda: shared.find("it", fail)))
+    for future in in_threads(lambda: shared.find("it", fail)):
+        assert isinstance(future.exception(), MemoryError)
     assert shared.find("it", a_plan).arena_bytes == 128
 
 

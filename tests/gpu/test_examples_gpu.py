@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from stowplan import CupyPool
-from stowplan.errors import MissingDependencyError
 
 pytestmark = pytest.mark.gpu
 
@@ -21,15 +20,8 @@ def test_the_documentation_s_example(cupy: Any, capsys: pytest.CaptureFixture[st
     assert "replayed" in capsys.readouterr().out
 
 
-def test_two_lines_change_no_bit_and_replay(cupy: Any, tmp_path: Path) -> None:
-    try:
-        from experiments.examples import train_mnist
-    except MissingDependencyError as error:
-        pytest.skip(str(error))
-    from chainer.backends import cuda
-
-    if not cuda.available:
-        pytest.skip(f"Chainer finds no CUDA libraries: {cuda._resolution_error}")
+def test_two_lines_change_no_bit_and_replay(cupy: Any, chainer: Any, tmp_path: Path) -> None:
+    from experiments.examples import train_mnist
 
     def run(pool: CupyPool | None) -> tuple[dict[str, bytes], list[dict[str, float]]]:
         trainer = train_mnist.train(

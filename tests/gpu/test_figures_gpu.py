@@ -5,29 +5,14 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from experiments import growth, heuristic, memory
 from experiments import time as step_time
-from stowplan.compat import enable_chainer
-from stowplan.errors import MissingDependencyError
 
-pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture(autouse=True)
-def chainer(cupy: Any) -> None:
-    try:
-        enable_chainer()
-    except MissingDependencyError as error:
-        pytest.skip(str(error))
-    from chainer.backends import cuda
-
-    if not cuda.available:
-        pytest.skip("Chainer finds no CUDA libraries")
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("chainer")]
 
 
 def rows_of(figure: ModuleType, out: Path, *options: str) -> list[dict[str, str]]:

@@ -138,16 +138,8 @@ def test_a_step_on_two_streams_is_replayed_in_full(cupy: Any) -> None:
     assert pool.stats.plans == 2
 
 
-def test_chainer_s_asynchronous_transfer_is_replayed_and_changes_no_value(cupy: Any) -> None:
+def test_chainer_s_asynchronous_transfer_is_replayed_and_changes_no_value(cupy: Any, chainer: Any) -> None:
     import numpy as np
-
-    from stowplan.compat import enable_chainer
-    from stowplan.errors import MissingDependencyError
-
-    try:
-        enable_chainer()
-    except MissingDependencyError as error:
-        pytest.skip(str(error))
     from chainer.dataset.convert import ConcatWithAsyncTransfer
 
     batches = [[np.full(10_000, i + j, np.float32) for j in range(8)] for i in range(12)]

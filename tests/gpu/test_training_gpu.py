@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 
 from stowplan import CupyPool
-from stowplan.compat import enable_chainer
-from stowplan.errors import MissingDependencyError
 
 pytestmark = pytest.mark.gpu
 
@@ -22,17 +20,8 @@ State = dict[str, bytes]
 
 
 @pytest.fixture(autouse=True)
-def chainer() -> Any:
+def chainer(chainer: Any) -> Any:
     """Chainer with settings under which it computes the same bits each time."""
-    try:
-        enable_chainer()
-    except MissingDependencyError as error:
-        pytest.skip(str(error))
-    import chainer
-    from chainer.backends import cuda
-
-    if not cuda.available:
-        pytest.skip(f"Chainer finds no CUDA libraries: {cuda._resolution_error}")
     with (
         chainer.using_config("cudnn_deterministic", True),
         chainer.using_config("autotune", False),
