@@ -395,6 +395,15 @@ cdef class Backend:
             "found": _situation(failure.found),
         }
 
+    @property
+    def small(self):
+        """Requests below this many bytes are not planned."""
+        return 0
+
+    def refine(self):
+        """Have smaller requests planned as well; whether there are any that are not."""
+        return False
+
     def reset_peaks(self):
         """Forget peaks: what is held now is the most."""
         self.lanes.reset_peaks()
@@ -408,14 +417,25 @@ cdef class HostPool(Backend):
 
     cdef readonly object handler
     cdef HostMemory* memory
+    cdef size_t least
 
-    def __init__(self, name, upstream, size_t small):
+    def __init__(self, name, upstream, size_t small, least=None):
         self.handler = make_handler_capsule(name.encode(), upstream, small)
+        self.least = small if least is None else least
         self.memory = memory_of(self.handler)
         self.lanes = new LockedLanes(self.memory.lock(), self.memory.service())
 
     def __dealloc__(self):
         del self.lanes
+
+    @property
+    def small(self):
+        """Requests below this many bytes are not planned."""
+        return self.memory.small()
+
+    def refine(self):
+        """Have requests from `least` bytes on planned, rather than from `small` on; whether that is new."""
+        return self.memory.lower_small(self.least)
 
     def reserve(self, uint16_t lane, int64_t size):
         """Make a lane's arena at least this large; False where upstream has no memory for it."""

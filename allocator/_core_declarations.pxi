@@ -196,6 +196,8 @@ cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass HostMemory "stowplan::allocator::HostMemory":
         SpinLock& lock()
         AutoLanes& service()
+        size_t small()
+        cbool lower_small(size_t)
 
     cbool host_reserve(HostMemory&, uint16_t, int64_t) except +
 

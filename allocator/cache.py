@@ -117,6 +117,11 @@ class PlanCache:
         self._clock += 1
         entry.used = self._clock
 
+    def clear(self) -> None:
+        """Throw out all plans."""
+        self._entries.clear()
+        self._sets.clear()
+
     def drop_unproven(self, merged: Entry) -> None:
         """Throw out the variants of a merged plan's key that no step was replayed from in full: it stands for them."""
         for entry in self.variants(merged.key):

@@ -21,8 +21,9 @@ A new record becomes, by its structure (what is asked for and freed, in which or
 
 A program that never repeats would bring a new plan with every step. So, as long as the last plans made were never
 replayed in full, a record has to be seen twice before it is planned; until then it is *merged* with the plan that it
-departed from (realign.py), one record at a time and as far as the memory is worth it. A plan that is succeeded again
-and again is given twice as many steps each time, a merged one every `PATIENCE` times.
+departed from (realign.py), one record at a time and as far as the memory is worth it. Before the first time, the
+backend is asked for smaller requests as well, which say where in a loop a step is; then all begins anew. A plan that
+is succeeded again and again is given twice as many steps each time, a merged one every `PATIENCE` times.
 
 Nothing here raises because of what the program did: a plan is an optimization.
 """
@@ -81,6 +82,13 @@ class Backend(Memory, Protocol):
 
     def reserve(self, lane: int, size: int) -> bool:
         """Make a lane's arena at least this large; False where upstream has no memory for it."""
+
+    @property
+    def small(self) -> int:
+        """Requests below this many bytes are not planned."""
+
+    def refine(self) -> bool:
+        """Have smaller requests planned as well; whether there are any that are not."""
 
 
 class Controller:
@@ -249,6 +257,9 @@ class Controller:
         if self._unproven >= UNPROVEN and not repeated:
             old = self._in_its_place(record.departed_from)
             if old is not None and old.plan.steps == 1 and not self._in_work:
+                if not self._auto_step and self._backend.refine():
+                    self._start_over()
+                    return
                 self._in_work.add(sequence)
                 self._planner.submit(lambda: self._maker.merge(sequence, old, record, following))
             return
@@ -260,6 +271,13 @@ class Controller:
         self._planner.submit(
             lambda: self._maker.solve(sequence, record, following, variants, neighbours, arena_bytes, found)
         )
+
+    def _start_over(self) -> None:
+        """Forget the plans: from now on, steps have other requests than they know of."""
+        self._cache.clear()
+        self._seen.clear()
+        self._unproven = 0
+        self._warmup = 1  # the step that has just ended
 
     def _in_its_place(self, entry: Entry | None) -> Entry | None:
         """Return an entry, or, where it was succeeded in the meantime, the merged plan that stands for its key."""

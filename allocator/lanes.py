@@ -231,7 +231,7 @@ class Lanes:
             for lane, controller in enumerate(self._controllers(berth))
             for entry in controller.in_use()
         ]
-        contextvars.Context().run(save_plans, path, plans, backend, self._alignment)
+        contextvars.Context().run(save_plans, path, plans, backend, self._alignment, self._backend.small)
 
     def load(self, path: str | os.PathLike[str], backend: str) -> None:
         """Take plans from a file into use, in place of a warm-up; see `load_plans`.
@@ -243,7 +243,9 @@ class Lanes:
         PoolError
             There is no memory for the first berth's arena.
         """
-        plans = contextvars.Context().run(load_plans, path, backend, self._alignment)
+        plans, small = contextvars.Context().run(load_plans, path, backend, self._alignment)
+        if small < self._backend.small:
+            self._backend.refine()
         lanes = max((saved.lane + 1 for saved in plans if saved.berth == 0), default=1)
         for _ in range(len(self._controllers(0)), lanes):
             self._backend.add_lane(0)

@@ -22,6 +22,10 @@ SMALL = 1033
 """Bytes; below, NumPy's own cache (up to 1023 bytes) and the C library's cache of each thread (glibc's: up to 1032)
 answer faster than any plan, and the memory does not matter."""
 
+FINE = 512
+"""Bytes; the same where steps differ. A line of a loop whose blocks are now larger than `SMALL` and now smaller would
+else be planned in some iterations and not in others, and hide which iteration it is."""
+
 
 class NumpyPool(Pool):
     """Serve the NumPy allocations of this context, those of repeated steps from a plan.
@@ -42,7 +46,7 @@ class NumpyPool(Pool):
         warm-up.
     small
         Requests below this many bytes go to NumPy's default handler, which has caches for them, and are neither
-        planned nor counted.
+        planned nor counted. None: 1033, and 512 from when marked steps turn out to differ from each other.
 
     Raises
     ------
@@ -73,11 +77,12 @@ class NumpyPool(Pool):
         planner: str = "auto",
         max_plans: int = 32,
         auto_step: bool = False,
-        small: int = SMALL,
+        small: int | None = None,
     ) -> None:
-        if not isinstance(small, int) or isinstance(small, bool) or small < 0:
-            raise PoolError(f"small is {small!r}; expected a number of bytes, 0 or more")
-        self._host = HostPool("stowplan", default_handler(), small)
+        if small is not None and (not isinstance(small, int) or isinstance(small, bool) or small < 0):
+            raise PoolError(f"small is {small!r}; expected a number of bytes, 0 or more, or None")
+        least = FINE if small is None else small
+        self._host = HostPool("stowplan", default_handler(), SMALL if small is None else small, least)
         self._only = Lanes(
             self._host,
             alignment=HOST_ALIGNMENT,

@@ -26,7 +26,7 @@ from .plan import Plan, problem_of
 from .realign import Merged
 
 _FORMAT = "plans"
-_VERSION = 5
+_VERSION = 6
 
 
 MOST_LANES = 8
@@ -44,7 +44,7 @@ class SavedPlan:
 
 
 def save_plans(
-    path: str | os.PathLike[str], plans: Iterable[SavedPlan], backend: str, alignment: int
+    path: str | os.PathLike[str], plans: Iterable[SavedPlan], backend: str, alignment: int, small: int
 ) -> None:
     """Write plans with their berths, lanes and step keys, atomically; one that several lanes have, once.
 
@@ -54,6 +54,8 @@ def save_plans(
         For what the plans are, in words: ``"numpy"``, or a device's name.
     alignment
         Bytes; of all their offsets.
+    small
+        Bytes; smaller requests are not among the planned ones, whatever they are.
 
     Raises
     ------
@@ -83,12 +85,12 @@ def save_plans(
         if plan.merged is not None:
             for field in fields(Merged):
                 columns[f"{i}.merged.{field.name}"] = getattr(plan.merged, field.name).astype(np.int64)
-    header = {"backend": backend, "alignment": alignment, "plans": entries, "lanes": lanes}
+    header = {"backend": backend, "alignment": alignment, "small": small, "plans": entries, "lanes": lanes}
     write_archive(path, _FORMAT, _VERSION, header, columns)
 
 
-def load_plans(path: str | os.PathLike[str], backend: str, alignment: int) -> list[SavedPlan]:
-    """Read what `save_plans` wrote, and validate it.
+def load_plans(path: str | os.PathLike[str], backend: str, alignment: int) -> tuple[list[SavedPlan], int]:
+    """Read what `save_plans` wrote, and validate it; return the plans, and below which size requests are not planned.
 
     Raises
     ------
@@ -105,6 +107,7 @@ def load_plans(path: str | os.PathLike[str], backend: str, alignment: int) -> li
     saved: list[SavedPlan] = []
     what = "the header"
     try:
+        small = int(header["small"])
         for i, entry in enumerate(header["plans"]):
             what = f"plan {i}"
             prefix = f"{i}."
@@ -117,7 +120,7 @@ def load_plans(path: str | os.PathLike[str], backend: str, alignment: int) -> li
         if isinstance(error, FormatError):
             raise
         raise FormatError(path, f"{what} is not valid: {error}") from None
-    return saved
+    return saved, small
 
 
 def _plan(

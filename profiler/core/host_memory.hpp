@@ -7,7 +7,8 @@
 // Requests below `small` bytes are upstream's own affair: nothing is noted of them. NumPy's default handler keeps a cache
 // for these, and whoever stands in its way is slower. A free is theirs when NumPy says that the block is small (as its
 // own cache trusts it to) and the block is not in an arena; an address that comes back from upstream while it is still
-// noted belongs to a block whose free was mistaken for a small one, and is put right then.
+// noted belongs to a block whose free was mistaken for a small one, and is put right then. So `small` may be lowered at any
+// time: blocks that were small then are not noted, and go to upstream.
 //
 // A Service is constructed from the Upstream and has
 //     void before_request()                                       without the lock
@@ -65,7 +66,7 @@ class HostMemory {
   HostMemory& operator=(const HostMemory&) = delete;
 
   void* malloc(std::size_t size) {
-    if (size < small_) return upstream_.malloc(upstream_.ctx, size);
+    if (is_small(size)) return upstream_.malloc(upstream_.ctx, size);
     const Grant grant = request(size);
     if (grant.address != 0) return reinterpret_cast<void*>(grant.address);
     return adopt(grant.id, upstream_.malloc(upstream_.ctx, size));
@@ -74,7 +75,7 @@ class HostMemory {
   void* calloc(std::size_t count, std::size_t item_size) {
     std::size_t size = 0;
     if (__builtin_mul_overflow(count, item_size, &size)) return nullptr;
-    if (size < small_) return upstream_.calloc(upstream_.ctx, count, item_size);
+    if (is_small(size)) return upstream_.calloc(upstream_.ctx, count, item_size);
     const Grant grant = request(size);
     if (grant.address != 0) {
       // The arena is recycled memory: nobody has zeroed it.
@@ -104,7 +105,7 @@ class HostMemory {
   void free(void* ptr, std::size_t size) {
     if (ptr == nullptr) return;
     bool to_upstream = true;
-    if (size >= small_ || among_arenas(ptr)) {
+    if (!is_small(size) || among_arenas(ptr)) {
       std::lock_guard<SpinLock> lock(lock_);
       const BlockId id = blocks_by_address_.take(reinterpret_cast<std::uintptr_t>(ptr));
       if (id != kNoBlock) {
@@ -113,6 +114,16 @@ class HostMemory {
       }
     }
     if (to_upstream) upstream_.free(upstream_.ctx, ptr, size);
+  }
+
+  std::size_t small() const { return small_; }
+
+  // Takes requests from `small` bytes on; whether that is fewer than before.
+  bool lower_small(std::size_t small) {
+    std::lock_guard<SpinLock> lock(lock_);
+    if (small >= small_) return false;
+    small_ = small;
+    return true;
   }
 
   // Runs `f(service)` under the lock.
@@ -159,6 +170,8 @@ class HostMemory {
     blocks_by_address_.insert(address, id);
   }
 
+  bool is_small(std::size_t size) const { return size < small_.load(std::memory_order_relaxed); }
+
   bool among_arenas(void* ptr) const {
     const auto address = reinterpret_cast<std::uintptr_t>(ptr);
     return arena_begin_.load(std::memory_order_acquire) <= address &&
@@ -167,7 +180,7 @@ class HostMemory {
 
   SpinLock lock_;
   const Upstream upstream_;
-  const std::size_t small_;
+  std::atomic<std::size_t> small_;
   Service service_;
   AddressMap blocks_by_address_;
   std::atomic<std::uintptr_t> arena_begin_{UINTPTR_MAX};  // there, and before the end, is all that is never upstream's

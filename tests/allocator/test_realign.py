@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from stowplan import NumpyPool
 from stowplan.allocator._core import realign
+from stowplan.allocator.numpy_pool import FINE, SMALL
 from stowplan.allocator.plan import problem_of
 from stowplan.allocator.realign import FORGET, NEVER, ROOM, merge
 from stowplan.profiler import StepLog
@@ -194,3 +195,45 @@ def test_a_program_that_never_repeats_is_replayed_from_a_merged_plan(tmp_path: P
     with loaded, loaded.step():
         run_loops(sorted([*range(1, 9)] * 4, reverse=True))
     assert loaded.stats.replayed > loaded.stats.guests + loaded.stats.upstream
+
+
+def run_small_loops(running: Sequence[int]) -> None:
+    """Run a step whose loop asks for blocks to both sides of the size from which they are planned in a regular one."""
+    kept = [np.full(70 * n, n, dtype=np.int64) for n in running]  # 560 to 2,240 bytes
+    for n in reversed(running):
+        np.ones(1000 * n) + 1
+        assert (kept.pop() == n).all()
+
+
+@pytest.mark.parametrize("small", [None, SMALL])
+def test_where_steps_differ_smaller_requests_are_planned_too(tmp_path: Path, small: int | None) -> None:
+    pool = NumpyPool(warmup=0, small=small)
+    rng = np.random.default_rng(1)
+    with pool:
+        before = np.full(
+            75, 7.0
+        )  # asked for while it is too small for a plan, and freed when it would not be
+        for _ in range(24):
+            with pool.step():
+                run_small_loops(np.sort(rng.integers(1, 5, rng.integers(20, 40)))[::-1].tolist())
+            pool.wait()
+        assert (before == 7).all()
+        del before
+    sizes = pool.profile().size
+    assert (sizes < SMALL).any() == (small is None)
+    assert sizes.min() >= (FINE if small is None else SMALL)
+    pool.save(tmp_path / "plans")
+    loaded = NumpyPool.load(tmp_path / "plans")
+    with loaded, loaded.step():
+        np.empty(FINE, np.uint8)
+    assert loaded.stats.requests == (small is None)
+
+
+def test_a_program_that_repeats_leaves_small_blocks_to_numpy() -> None:
+    pool = NumpyPool(warmup=0)
+    with pool:
+        for _ in range(6):
+            with pool.step():
+                run_small_loops([4, 4, 3, 2, 1])
+            pool.wait()
+    assert pool.profile().size.min() >= SMALL

@@ -75,7 +75,7 @@ def test_overlapping_offsets_are_refused(tmp_path: Path) -> None:
     profile, alignment = small_plan()
     plan = make_plan(profile, alignment=alignment)
     wrong = replace(plan, placement=replace(plan.placement, offsets=np.array([0, 64])))
-    save_plans(path, [SavedPlan(0, 0, "train", wrong)], "numpy", alignment)
+    save_plans(path, [SavedPlan(0, 0, "train", wrong)], "numpy", alignment, 0)
     with pytest.raises(FormatError, match=r"wrong\.plans: plan 0 is not valid: "):
         load_plans(path, "numpy", alignment)
 
@@ -116,7 +116,7 @@ def test_a_changed_byte_is_refused_or_harmless(
 ) -> None:
     path = tmp_path_factory.mktemp("changed") / "program.plans"
     profile, alignment = small_plan()
-    save_plans(path, [SavedPlan(0, 0, "train", make_plan(profile, alignment=alignment))], "numpy", alignment)
+    save_plans(path, [SavedPlan(0, 0, "train", make_plan(profile, alignment=alignment))], "numpy", alignment, 0)
     content = bytearray(path.read_bytes())
     content[position % len(content)] = value
     path.write_bytes(content)
