@@ -116,7 +116,9 @@ def test_a_changed_byte_is_refused_or_harmless(
 ) -> None:
     path = tmp_path_factory.mktemp("changed") / "program.plans"
     profile, alignment = small_plan()
-    save_plans(path, [SavedPlan(0, 0, "train", make_plan(profile, alignment=alignment))], "numpy", alignment, 0)
+    save_plans(
+        path, [SavedPlan(0, 0, "train", make_plan(profile, alignment=alignment))], "numpy", alignment, 0
+    )
     content = bytearray(path.read_bytes())
     content[position % len(content)] = value
     path.write_bytes(content)
