@@ -25,8 +25,8 @@ from stowplan import NumpyPool
 from stowplan.compat import enable_chainer
 
 SMALL = 512
-"""Bytes; smaller requests are not planned. With the default, what is planned of an iteration depends on its size until the
-pool has seen that steps differ; and for good where it finds the steps itself."""
+"""Bytes; smaller requests are not planned. With the default, what is planned of an iteration depends on its size until
+the pool has seen that steps differ; and for good where it finds the steps itself."""
 
 
 TURN = 5

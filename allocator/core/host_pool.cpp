@@ -9,9 +9,15 @@ namespace {
 
 constexpr std::size_t kMostAddresses = std::size_t{1} << 40;
 constexpr std::size_t kHugePage = std::size_t{1} << 21;
-constexpr std::size_t kWorthHugePages = std::size_t{1} << 22;  // as NumPy's own handler has it
+constexpr std::size_t kSpared = 16;  // at most one part in so many of an arena is memory that huge pages add to it
 
 std::size_t round_up(std::size_t x, std::size_t unit) { return (x + unit - 1) / unit * unit; }
+
+// How much memory to make accessible: whole huge pages, where they add little; the system gives no others.
+std::size_t with_huge_pages(std::size_t bytes) {
+  const std::size_t whole = round_up(bytes, kHugePage);
+  return whole - bytes <= bytes / kSpared ? whole : bytes;
+}
 
 }  // namespace
 
@@ -22,11 +28,11 @@ HostArena::~HostArena() {
 bool HostArena::grow(Bytes size) {
   if (size <= size_) return true;
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  const std::size_t wanted = round_up(static_cast<std::size_t>(size), page);
+  const std::size_t wanted = with_huge_pages(round_up(static_cast<std::size_t>(size), page));
   if (memory_ == nullptr && !set_aside(wanted)) return false;
   if (wanted > addresses_ || mprotect(memory_, wanted, PROT_READ | PROT_WRITE) != 0) return false;
 #ifdef MADV_HUGEPAGE
-  if (wanted >= kWorthHugePages) madvise(memory_, round_up(wanted, kHugePage), MADV_HUGEPAGE);
+  madvise(memory_, wanted, MADV_HUGEPAGE);
 #endif
   size_ = size;
   return true;

@@ -6,6 +6,7 @@ import gc
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -580,3 +581,34 @@ def test_a_free_with_a_wrong_size_is_put_right() -> None:
             assert all((a == 3).all() for a in honest)
             del honest
     assert pool.stats.live_bytes <= 50 * 1600
+
+
+def mapping(address: int) -> tuple[int, str]:
+    """Return the size and the flags of the mapping that an address is in."""
+    inside, size = False, 0
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        first, _, rest = line.partition(" ")
+        if not first.endswith(":"):
+            begin, end = (int(bound, 16) for bound in first.split("-"))
+            inside, size = begin <= address < end, end - begin
+        elif inside and first == "VmFlags:":
+            return size, rest
+    raise AssertionError(f"no mapping has {address:#x}")
+
+
+@pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="no huge pages here")
+@pytest.mark.parametrize(
+    ("size", "accessible"), [(4_000_000, 4 << 20), (3 << 20, 3 << 20), (33 << 20, 34 << 20)]
+)
+def test_the_arena_is_whole_huge_pages_where_they_add_little(size: int, accessible: int) -> None:
+    pool = NumpyPool(warmup=0)
+    with pool:
+        for _ in range(4):
+            with pool.step():
+                address = np.empty(size, np.uint8).ctypes.data
+            pool.wait()
+    assert pool.stats.replayed > 0
+    assert pool.stats.arena_bytes == -(-size // 64) * 64
+    length, flags = mapping(address)
+    assert length == accessible
+    assert "hg" in flags.split()
