@@ -33,10 +33,13 @@ class Pond:
                   + 0.5 * change)
 
 def main(steps):
+    from time import sleep
     pond = Pond()
     pond.u[3, 3] = 1
-    for _ in range(steps):
+    for number in range(steps):
         pond.step()
+        if number < 400 and number % 20 == 19:  # plans are made beside the program: a while for them
+            sleep(0.02)
     print(sys.argv[1:], __name__, pond.u.sum())
 
 main(200)
