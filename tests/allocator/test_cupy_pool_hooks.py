@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 
 from stowplan import CupyPool
-from stowplan.compat import enable_chainer
-from stowplan.errors import MissingDependencyError
 
 from .cupy_host import SIZES, address, chain, cupy, empty, fill, run
 
@@ -108,17 +106,10 @@ def test_cupy_s_line_profile_hook_sees_the_pool(pool: CupyPool) -> None:
     assert "chain" in report.getvalue()
 
 
-def test_chainer_s_memory_profile_hook_sees_the_pool(pool: CupyPool) -> None:
-    try:
-        enable_chainer()
-    except MissingDependencyError as error:
-        pytest.skip(str(error))
+def test_chainer_s_memory_profile_hook_sees_the_pool(pool: CupyPool, chainer: Any) -> None:
     from chainer import FunctionNode, Variable
-    from chainer.backends import cuda
     from chainer.function_hooks import CupyMemoryProfileHook
 
-    if not cuda.available:
-        pytest.skip(f"Chainer finds no CUDA libraries: {cuda._resolution_error}")
     hook = CupyMemoryProfileHook()
 
     class Copy(FunctionNode):  # type: ignore[misc]

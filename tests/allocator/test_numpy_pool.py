@@ -6,7 +6,6 @@ import gc
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -528,87 +527,3 @@ def test_misuse_of_interruptions_is_refused() -> None:
         pass
     with pool, pool.step():
         pass
-
-
-# ----------------------------------------------------------------------------------------------------- small blocks
-
-
-def test_small_requests_are_neither_planned_nor_counted() -> None:
-    pool = NumpyPool()
-    with pool:
-        for _ in range(6):
-            with pool.step():
-                small = [np.ones(129) for _ in range(10)]  # 1032 bytes
-                large = np.ones(130)
-                assert sum(float(a.sum()) for a in [*small, large]) == 10 * 129 + 130
-            pool.wait()
-    assert set(pool.profile().size.tolist()) == {1040}
-    assert pool.stats.replayed + pool.stats.upstream == 6
-    with pytest.raises(PoolError, match="small is -1; expected a number of bytes"):
-        NumpyPool(small=-1)
-
-
-def test_blocks_that_cross_the_limit_by_resizing() -> None:
-    pool = NumpyPool()
-    with pool:
-        for _ in range(8):
-            with pool.step():
-                grows, shrinks = np.arange(10), np.arange(1000)
-                grows.resize(1000, refcheck=False)
-                shrinks.resize(10, refcheck=False)
-                assert (grows[:10] == np.arange(10)).all()
-                assert (shrinks == np.arange(10)).all()
-            pool.wait()
-    del grows, shrinks
-    assert pool.stats.live_bytes == 0
-
-
-def test_a_free_with_a_wrong_size_is_put_right() -> None:
-    """NumPy's size at a free is a best guess; here it says that a large block is a small one."""
-    import ctypes
-
-    class Header(ctypes.Structure):  # the beginning of PyArrayObject
-        _fields_ = (("refcount", ctypes.c_ssize_t), ("type", ctypes.c_void_p), ("data", ctypes.c_void_p),
-                    ("nd", ctypes.c_int), ("dimensions", ctypes.POINTER(ctypes.c_ssize_t)))  # fmt: skip
-
-    pool = NumpyPool()
-    with pool:
-        for _ in range(50):
-            lying = np.ones(200)
-            Header.from_address(id(lying)).dimensions[0] = 2
-            del lying
-            honest = [np.full(200, 3.0) for _ in range(20)]
-            assert all((a == 3).all() for a in honest)
-            del honest
-    assert pool.stats.live_bytes <= 50 * 1600
-
-
-def mapping(address: int) -> tuple[int, str]:
-    """Return the size and the flags of the mapping that an address is in."""
-    inside, size = False, 0
-    for line in Path("/proc/self/smaps").read_text().splitlines():
-        first, _, rest = line.partition(" ")
-        if not first.endswith(":"):
-            begin, end = (int(bound, 16) for bound in first.split("-"))
-            inside, size = begin <= address < end, end - begin
-        elif inside and first == "VmFlags:":
-            return size, rest
-    raise AssertionError(f"no mapping has {address:#x}")
-
-
-@pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="no huge pages here")
-@pytest.mark.parametrize(
-    ("size", "accessible"), [(4_000_000, 4 << 20), (3 << 20, 3 << 20), (33 << 20, 34 << 20)]
-)
-def test_the_arena_is_whole_huge_pages_where_they_add_little(size: int, accessible: int) -> None:
-    pool = NumpyPool(warmup=0)
-    with pool:
-        for _ in range(4):
-            with pool.step():
-                address = np.empty(size, np.uint8).ctypes.data
-            pool.wait()
-    assert pool.stats.replayed > 0
-    assert pool.stats.arena_bytes == -(-size // 64) * 64
-    length, flags = mapping(address)
-    assert length == accessible
-    assert "hg" in flags.split()

@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 
-from stowplan.compat import enable_chainer
-from stowplan.errors import MissingDependencyError
-
 
 @pytest.fixture(autouse=True)
 def cupy() -> Iterator[Any]:
@@ -25,18 +22,3 @@ def cupy() -> Iterator[Any]:
     yield cupy
     cupy.cuda.set_allocator(before)
     cupy.cuda.Device().synchronize()
-
-
-@pytest.fixture
-def chainer(cupy: Any) -> Any:
-    """Chainer, with the CUDA libraries that it needs."""
-    try:
-        enable_chainer()
-    except MissingDependencyError as error:
-        pytest.skip(str(error))
-    import chainer
-    from chainer.backends import cuda
-
-    if not cuda.available:
-        pytest.skip(f"Chainer finds no CUDA libraries: {cuda._resolution_error}")
-    return chainer
