@@ -3,6 +3,9 @@
 What it runs is a JSON object on the command line, the fields of `Task`; what it prints is a JSON list of rounds, each
 ``{"stowplan": seconds, "NumPy": seconds}``: medians are taken by who asked.
 
+Inference on the host runs piece by piece (`experiments.pieces`): there is little between the two, and the machine's
+own ups and downs are more than that. Other steps run whole: those of training change what they share.
+
 One process with one network, for two processes of the same program can differ for as long as they live, by which of
 their pages are huge and where in the machine's memory they lie, and by more than what is to be measured.
 """
@@ -13,9 +16,10 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +38,9 @@ LEAST_ROUNDS, TRUSTED_ROUNDS = 3, 12
 """Rounds in any case, and before their spread says when to stop."""
 SURE, CLEAR = 0.005, 5
 """Standard error of the median ratio, and that many of them from 1, at which more rounds would tell nothing."""
-Step = Callable[[], AbstractContextManager[object]]
+Context = Callable[[], AbstractContextManager[object]]
 """Makes what a step runs inside of."""
+Step = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -90,19 +95,21 @@ def run(task: Task) -> list[dict[str, float]]:
     """Run a task; return the seconds of a step of each turn, round for round."""
     work = Workload(MODELS[task.model], task.phase, task.batch, load(**task.files), task.device == "gpu")
     ours, ready, other = (_on_a_gpu if task.device == "gpu" else _on_the_host)(task.other)
-    steps = {OURS: ours, task.other: other}
+    steps = {OURS: _within(ours, work), task.other: _within(other, work)}
+    rng = np.random.default_rng(task.files["seed"])
+    if task.device == "cpu" and task.phase == "inference":
+        from .pieces import Runner, alternate
 
-    def seconds(step: Step) -> float:
-        began = time.perf_counter()
-        with step():
-            work.step()
-        return time.perf_counter() - began
+        runners = {name: Runner(step) for name, step in steps.items()}
+        steps = {name: runner.step for name, runner in runners.items()}
+        take = partial(alternate, runners, rng)
+    else:
+        take = partial(_one_after_the_other, steps, rng, task.settling)
 
     for step, count in zip(steps.values(), WARMUP, strict=True):
         for _ in range(count):
-            seconds(step)
+            step()
             ready()
-    rng = np.random.default_rng(task.files["seed"])
     turns: list[dict[str, float]] = []
     until = time.perf_counter() + task.seconds
 
@@ -115,12 +122,31 @@ def run(task: Task) -> list[dict[str, float]]:
         return done >= TRUSTED_ROUNDS and is_clear(ratios(turns, task.other))
 
     while not enough():
-        turn = {}
-        for name in rng.permutation(list(steps)):
-            taken = [seconds(steps[name]) for _ in range(task.settling + task.repeat)]
-            turn[str(name)] = sum(taken[task.settling :]) / task.repeat
-        turns.append(turn)
+        turns.append(take(task.repeat))
     return turns
+
+
+def _within(context: Context, work: Workload) -> Step:
+    def step() -> None:
+        with context():
+            work.step()
+
+    return step
+
+
+def _one_after_the_other(
+    steps: Mapping[str, Step], rng: np.random.Generator, settling: int, repeat: int
+) -> dict[str, float]:
+    """Run a turn of each, in an order that is drawn; return the seconds of a step that counts."""
+    turn = {}
+    for name in map(str, rng.permutation(list(steps))):
+        for _ in range(settling):
+            steps[name]()
+        began = time.perf_counter()
+        for _ in range(repeat):
+            steps[name]()
+        turn[name] = (time.perf_counter() - began) / repeat
+    return turn
 
 
 def ratios(turns: Sequence[dict[str, float]], other: str) -> list[float]:
@@ -128,7 +154,7 @@ def ratios(turns: Sequence[dict[str, float]], other: str) -> list[float]:
     return [turn[OURS] / turn[other] for turn in turns]
 
 
-def _on_the_host(_: str) -> tuple[Step, Callable[[], object], Step]:
+def _on_the_host(_: str) -> tuple[Context, Callable[[], object], Context]:
     pool = NumpyPool()
 
     @contextmanager
@@ -139,7 +165,7 @@ def _on_the_host(_: str) -> tuple[Step, Callable[[], object], Step]:
     return ours, pool.wait, nullcontext
 
 
-def _on_a_gpu(name: str) -> tuple[Step, Callable[[], object], Step]:
+def _on_a_gpu(name: str) -> tuple[Context, Callable[[], object], Context]:
     from cupy import cuda
 
     pool = CupyPool()
