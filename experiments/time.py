@@ -6,9 +6,10 @@ LD_PRELOAD, over jemalloc and mimalloc where these are installed (see `experimen
 pool, its asynchronous one and its pool over managed memory.
 
 For each of the others there is a process with one network, whose steps run in turns through the pool and without it
-(`experiments.turns`): other programs on the machine slow both down alike, and both find the same parameters at
-the same addresses. Shown is the median over all rounds of pool / other in the same round, its standard error and the
-quartiles. Rounds go on until it is clear who is faster or that nobody is, or until the limit is reached.
+(`experiments.turns`; an inference on the host piece by piece): other programs on the machine slow both down alike, and
+both find the same parameters at the same addresses. Shown is the median over all rounds of pool / other in the same
+round, its standard error and the quartiles. Rounds go on until it is clear who is faster or that nobody is, or until
+the limit is reached.
 """
 
 from __future__ import annotations
