@@ -4,8 +4,7 @@ A machine that others use is faster or slower for seconds at a time. Two steps o
 differ by some percent for that alone; where the one hands over to the other every `PIECE` seconds, they share what
 comes. Each step has a thread, of which only one runs at a time, and stops between two of Chainer's functions.
 
-Only for steps that leave alone what they share, as inference does with a network, and on the host: a GPU is still
-at work when a function has returned.
+Only on the host: a GPU is still at work when a function has returned.
 """
 
 from __future__ import annotations
@@ -59,6 +58,10 @@ class Runner(chainer.FunctionHook):  # type: ignore[misc]
         """Hand over, before Chainer applies a function, where the piece is long enough."""
         if time.perf_counter() - self._began >= PIECE:
             self._pause(False)
+
+    def backward_preprocess(self, function: Any, in_data: Any, out_grad: Any) -> None:
+        """Hand over, before Chainer finds a function's gradients, where the piece is long enough."""
+        self.forward_preprocess(function, in_data)
 
     def _run(self) -> None:
         try:

@@ -5,11 +5,11 @@ the same step without it. On the host the others are NumPy's default handler, ov
 LD_PRELOAD, over jemalloc and mimalloc where these are installed (see `experiments.hot_path`); on a GPU CuPy's own
 pool, its asynchronous one and its pool over managed memory.
 
-For each of the others there is a process with one network, whose steps run in turns through the pool and without it
-(`experiments.turns`; an inference on the host piece by piece): other programs on the machine slow both down alike, and
-both find the same parameters at the same addresses. Shown is the median over all rounds of pool / other in the same
-round, its standard error and the quartiles. Rounds go on until it is clear who is faster or that nobody is, or until
-the limit is reached.
+For each of the others there is a process with one network, whose steps run through the pool and without it, in turns
+that are shorter than a step (`experiments.turns`): other programs on the machine slow both down alike, and both find
+the same parameters at the same addresses. Shown is the median over all rounds of pool / other in the same round, its
+standard error and the quartiles. Rounds go on until it is clear who is faster or that nobody is, or until the limit
+is reached.
 """
 
 from __future__ import annotations
@@ -52,17 +52,15 @@ def measure(study: Study, cell: Cell) -> Row:
     seconds, need = expected(study, cell)
 
     def task(other: str) -> Task:
-        # Gradients live on into the next step; after an inference nothing does.
-        settling = 1 if cell.phase == "training" else 0
         # A turn of a short step is several steps: it should last longer than a time slice of the system.
         repeat = max(1, round(TURN / seconds))
         rounds = QUICK_ROUNDS if study.quick else MOST_ROUNDS
         share = study.limit / len(others)
         about = (cell.device, cell.model.name, cell.phase, cell.batch, other, study.files)
-        return Task(*about, settling, repeat, rounds, share)
+        return Task(*about, repeat, rounds, share)
 
     steps = sum(task(other).least_steps for other in others)
-    # The other allocator may keep what it had while the pool has its arena.
+    # Both are in the middle of a step at once.
     if not affordable(study, cell, steps, 0.4):
         raise CannotRunError(
             f"left out: {steps} steps of about {seconds:.1f} s, twice {need / 2**30:.1f} GiB"

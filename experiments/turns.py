@@ -3,11 +3,10 @@
 What it runs is a JSON object on the command line, the fields of `Task`; what it prints is a JSON list of rounds, each
 ``{"stowplan": seconds, "NumPy": seconds}``: medians are taken by who asked.
 
-Inference on the host runs piece by piece (`experiments.pieces`): there is little between the two, and the machine's
-own ups and downs are more than that. Other steps run whole: those of training change what they share.
-
-One process with one network, for two processes of the same program can differ for as long as they live, by which of
-their pages are huge and where in the machine's memory they lie, and by more than what is to be measured.
+On the host the two take turns within a step (`experiments.pieces`), on a GPU from step to step. Each has gradients
+and an optimizer's state of its own, from its own allocator; parameters they share, in one process: two processes of
+the same program can differ for as long as they live, by which of their pages are huge and where in the machine's
+memory they lie, and by more than what is to be measured.
 """
 
 from __future__ import annotations
@@ -55,8 +54,8 @@ class Task:
         Who else serves the steps.
     files
         The user's.
-    settling, repeat
-        Steps of a turn that do not count, because what the step before left behind is not theirs, and that do.
+    repeat
+        Steps of a turn.
     rounds, seconds
         At most so many rounds, and none that would begin later than this, but `LEAST_ROUNDS` in any case. Each has a
         turn of the pool and one of the other, in an order that is drawn.
@@ -68,7 +67,6 @@ class Task:
     batch: int
     other: str
     files: Files
-    settling: int
     repeat: int
     rounds: int
     seconds: float
@@ -76,7 +74,7 @@ class Task:
     @property
     def least_steps(self) -> int:
         """Steps that are run in any case."""
-        return sum(WARMUP) + LEAST_ROUNDS * 2 * (self.settling + self.repeat)
+        return sum(WARMUP) + LEAST_ROUNDS * 2 * self.repeat
 
 
 def standard_error(values: npt.ArrayLike) -> float:
@@ -93,18 +91,21 @@ def is_clear(found: Sequence[float]) -> bool:
 
 def run(task: Task) -> list[dict[str, float]]:
     """Run a task; return the seconds of a step of each turn, round for round."""
-    work = Workload(MODELS[task.model], task.phase, task.batch, load(**task.files), task.device == "gpu")
-    ours, ready, other = (_on_a_gpu if task.device == "gpu" else _on_the_host)(task.other)
-    steps = {OURS: _within(ours, work), task.other: _within(other, work)}
+    gpu = task.device == "gpu"
+    ours, ready, other = (_on_a_gpu if gpu else _on_the_host)(task.other)
+    work = Workload(MODELS[task.model], task.phase, task.batch, load(**task.files), gpu)
+    theirs = _within(other, work)
+    theirs()
+    steps = {OURS: _within(ours, work.twin()), task.other: theirs}
     rng = np.random.default_rng(task.files["seed"])
-    if task.device == "cpu" and task.phase == "inference":
+    if gpu:
+        take = partial(_one_after_the_other, steps, rng)
+    else:
         from .pieces import Runner, alternate
 
         runners = {name: Runner(step) for name, step in steps.items()}
         steps = {name: runner.step for name, runner in runners.items()}
         take = partial(alternate, runners, rng)
-    else:
-        take = partial(_one_after_the_other, steps, rng, task.settling)
 
     for step, count in zip(steps.values(), WARMUP, strict=True):
         for _ in range(count):
@@ -135,13 +136,11 @@ def _within(context: Context, work: Workload) -> Step:
 
 
 def _one_after_the_other(
-    steps: Mapping[str, Step], rng: np.random.Generator, settling: int, repeat: int
+    steps: Mapping[str, Step], rng: np.random.Generator, repeat: int
 ) -> dict[str, float]:
-    """Run a turn of each, in an order that is drawn; return the seconds of a step that counts."""
+    """Run some steps of each, in an order that is drawn; return the seconds of a step of each."""
     turn = {}
     for name in map(str, rng.permutation(list(steps))):
-        for _ in range(settling):
-            steps[name]()
         began = time.perf_counter()
         for _ in range(repeat):
             steps[name]()

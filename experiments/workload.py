@@ -6,6 +6,7 @@ gradients of the step before, runs backward, drops the loss, and updates.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -39,10 +40,18 @@ class Workload:
         self._device = chainer.get_device("@cupy:0" if gpu else "@numpy")
         self._network = model.network()
         self._network.to_device(self._device)
-        self._optimizer: Any = None
-        if phase == "training":
-            self._optimizer = getattr(chainer.optimizers, model.optimizer)().setup(self._network)
+        self._set_up()
         self.examples = data.examples(model, batch)
+
+    def twin(self) -> Workload:
+        """Return another one of the same examples and parameters, with gradients and an optimizer's state of its own.
+
+        Parameters are shared from their first use on: run a step before.
+        """
+        twin = copy.copy(self)
+        twin._network = self._network.copy()
+        twin._set_up()
+        return twin
 
     def step(self, examples: Sequence[Example] | None = None) -> None:
         """Run one step to its end, of these examples rather than of its own."""
@@ -67,6 +76,13 @@ class Workload:
         if self._optimizer is not None:
             serializer.save(self._optimizer)
         return sum(np.asarray(value).nbytes for value in serializer.target.values() if value is not None)
+
+    def _set_up(self) -> None:
+        import chainer
+
+        self._optimizer: Any = None
+        if self._phase == "training":
+            self._optimizer = getattr(chainer.optimizers, self._model.optimizer)().setup(self._network)
 
     def _convert(self, examples: Sequence[Example]) -> tuple[Any, ...]:
         from chainer.dataset import concat_examples

@@ -16,6 +16,7 @@ from PIL import Image
 from experiments import data, growth, heuristic, hot_path, memory, recordings, study, turns
 from experiments import time as step_time
 from experiments.models import MODELS, Model
+from experiments.workload import PHASES, Phase
 from stowplan.compat import enable_chainer
 from stowplan.errors import MissingDependencyError
 from stowplan.packing.pools import replay
@@ -182,14 +183,17 @@ def test_time_of_a_step_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(("rounds", "seconds", "done"), [(5, 1000, 5), (1, 1000, 3), (500, 0, 3)])
 def test_rounds_of_turns_have_limits(tiny: str, rounds: int, seconds: float, done: int) -> None:
     files = data.Files(images=None, source=None, target=None, seed=0)
-    task = turns.Task("cpu", tiny, "inference", 1, "NumPy", files, 0, 1, rounds, seconds)
+    task = turns.Task("cpu", tiny, "inference", 1, "NumPy", files, 1, rounds, seconds)
     assert len(turns.run(task)) == done
 
 
-def test_rounds_of_turns_end_when_they_agree(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("phase", PHASES)
+def test_rounds_of_turns_end_when_they_agree(
+    tiny: str, phase: Phase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(turns, "SURE", np.inf)
     files = data.Files(images=None, source=None, target=None, seed=0)
-    task = turns.Task("cpu", tiny, "inference", 1, "NumPy", files, 0, 1, 500, 1000)
+    task = turns.Task("cpu", tiny, phase, 1, "NumPy", files, 1, 500, 1000)
     assert len(turns.run(task)) == turns.TRUSTED_ROUNDS
 
 
