@@ -94,9 +94,8 @@ def run(task: Task, library: Path | None) -> list[dict[str, float]]:
         The process ended early.
     """
     environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
-    environment["MALLOC_ARENA_MAX"] = (
-        "1"  # the C library's: its threads share the heap that the main thread has
-    )
+    # The C library's malloc: the threads of the two steps share the heap that the main thread has.
+    environment["MALLOC_ARENA_MAX"] = "1"
     if library is not None:
         environment["LD_PRELOAD"] = str(library)
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""For all tests: hypothesis without deadlines, as they are assertions about time; and Chainer on CUDA."""
+"""For all tests: hypothesis without deadlines, as they are assertions about time; Chainer, and Chainer on CUDA."""
 
 from __future__ import annotations
 
@@ -14,14 +14,21 @@ settings.register_profile("stowplan", deadline=None)
 settings.load_profile("stowplan")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def chainer() -> Any:
-    """Chainer, with the CUDA libraries that it needs."""
+    """Chainer; skips where it is not installed."""
     try:
         enable_chainer()
     except MissingDependencyError as error:
         pytest.skip(str(error))
     import chainer
+
+    return chainer
+
+
+@pytest.fixture
+def chainer_on_cuda(chainer: Any) -> Any:
+    """Chainer, with the CUDA libraries that it needs; skips where they are not found."""
     from chainer.backends import cuda
 
     if not cuda.available:

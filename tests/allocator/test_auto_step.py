@@ -15,8 +15,6 @@ import pytest
 
 from stowplan import NumpyPool
 from stowplan.allocator._core import HostPool
-from stowplan.compat import enable_chainer
-from stowplan.errors import MissingDependencyError
 from stowplan.profiler import NumpyRecorder, StepLog, profile_step
 from stowplan.profiler.numpy_recorder import default_handler
 
@@ -244,19 +242,8 @@ def test_the_collector_s_thread_ends_with_its_pool() -> None:
 # -------------------------------------------------------------------------------------------------------- networks
 
 
-def require_chainer() -> Any:
-    try:
-        enable_chainer()
-    except MissingDependencyError as missing:
-        pytest.skip(str(missing))
-    import chainer
-
-    return chainer
-
-
-def test_the_step_of_googlenet_is_found() -> None:
+def test_the_step_of_googlenet_is_found(chainer: Any) -> None:
     """What the explicit form replays of a step like the last one here is all of it: see test_cli."""
-    require_chainer()
     from stowplan.demo.training import Task, train
 
     pool = NumpyPool(auto_step=True)
@@ -267,8 +254,7 @@ def test_the_step_of_googlenet_is_found() -> None:
     assert watch.replayed(6) >= 0.95
 
 
-def test_the_step_of_a_sequence_to_sequence_network_is_found() -> None:
-    chainer = require_chainer()
+def test_the_step_of_a_sequence_to_sequence_network_is_found(chainer: Any) -> None:
     from experiments.data import synthetic_pairs
     from experiments.models.seq2seq import Seq2seq
 

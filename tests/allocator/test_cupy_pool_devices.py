@@ -96,7 +96,7 @@ def test_without_a_driver_the_current_device_is_cupy_s_to_tell(upstream: HostUps
         with pytest.raises(cupy.cuda.runtime.CUDARuntimeError):
             CupyPool(upstream).malloc(100)
     else:
-        pytest.skip("there is a CUDA driver")
+        pytest.skip("there is a CUDA driver: what happens without one is not to be seen here")
 
 
 def test_no_byte_is_written_behind_a_block(pool: CupyPool, upstream: HostUpstream) -> None:

@@ -106,7 +106,7 @@ def test_cupy_s_line_profile_hook_sees_the_pool(pool: CupyPool) -> None:
     assert "chain" in report.getvalue()
 
 
-def test_chainer_s_memory_profile_hook_sees_the_pool(pool: CupyPool, chainer: Any) -> None:
+def test_chainer_s_memory_profile_hook_sees_the_pool(pool: CupyPool, chainer_on_cuda: Any) -> None:
     from chainer import FunctionNode, Variable
     from chainer.function_hooks import CupyMemoryProfileHook
 

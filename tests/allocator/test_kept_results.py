@@ -9,11 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from stowplan import CupyPool, NumpyPool
-from stowplan.compat import enable_chainer
-from stowplan.errors import MissingDependencyError
 
 ROWS, UNITS, LAYERS = 60, 40, 5
 DATA = np.random.default_rng(0)
@@ -213,11 +210,7 @@ def training(step: Callable[[], Any]) -> list[float]:
     return losses
 
 
-def test_the_loop_of_chainers_tutorial() -> None:
-    try:
-        enable_chainer()
-    except MissingDependencyError as error:
-        pytest.skip(str(error))
+def test_the_loop_of_chainers_tutorial(chainer: Any) -> None:
     pool = NumpyPool()
     with pool:
         counts = []

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from stowplan import NumpyPool
-from stowplan.compat import enable_chainer
-from stowplan.errors import MissingDependencyError, PoolError
+from stowplan.errors import PoolError
 
 PRELUDE = """
 import os, sys, threading, time
@@ -173,12 +172,9 @@ def test_a_fork_while_other_threads_are_in_steps() -> None:
     """)
 
 
+@pytest.mark.usefixtures("chainer")
 def test_multiprocessing_iterators() -> None:
     """Chainer's starts its workers in the first update: in a step."""
-    try:
-        enable_chainer()
-    except MissingDependencyError as error:
-        pytest.skip(str(error))
     run("""
         import stowplan.chainer
         import chainer, tempfile

@@ -10,7 +10,6 @@ from PIL import Image
 
 from experiments import data
 from experiments.models import MODELS
-from stowplan.compat import enable_chainer
 from stowplan.errors import FormatError
 
 
@@ -69,8 +68,8 @@ def test_text_in_another_encoding_is_refused_with_its_line(tmp_path: Path) -> No
         data.load(source=str(tmp_path / "a"), target=str(tmp_path / "a"))
 
 
+@pytest.mark.usefixtures("chainer")
 def test_the_users_images_are_read_and_repeated(tmp_path: Path) -> None:
-    enable_chainer()
     for i, side in enumerate((40, 300)):
         Image.fromarray(np.full((side, side), 255 * i, np.uint8)).save(tmp_path / f"{i}.png")
     (tmp_path / "notes.txt").write_text("no image")

@@ -17,11 +17,11 @@ from experiments import data, growth, heuristic, hot_path, memory, recordings, s
 from experiments import time as step_time
 from experiments.models import MODELS, Model
 from experiments.workload import PHASES, Phase
-from stowplan.compat import enable_chainer
-from stowplan.errors import MissingDependencyError
 from stowplan.packing.pools import replay
 from stowplan.profiler import Profile, StepLog
 from stowplan.profiler.steps import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS
+
+pytestmark = pytest.mark.usefixtures("chainer")
 
 NETWORK = """
 import chainer
@@ -44,14 +44,6 @@ class Tiny(chainer.Chain):
     def predict(self, x):
         return self.classes(F.mean(F.relu(self.convolution(x)), axis=(2, 3)))
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def chainer() -> None:
-    try:
-        enable_chainer()
-    except MissingDependencyError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from experiments.models import MODELS
-from stowplan.compat import enable_chainer
-from stowplan.errors import MissingDependencyError
+
+pytestmark = pytest.mark.usefixtures("chainer")
 
 PUBLISHED = {
     "alexnet": 60_965_224,  # Caffe's AlexNet, two groups, one device; the paper says 60 million
@@ -18,17 +18,6 @@ PUBLISHED = {
     "inception-resnet": 55_813_192,  # Keras's, trainable
     "unet": 31_030_593 + 65,  # one channel in, one out; the paper's second class takes 64 weights and a bias
 }
-
-
-@pytest.fixture(autouse=True)
-def chainer() -> Any:
-    try:
-        enable_chainer()
-    except MissingDependencyError as error:
-        pytest.skip(str(error))
-    import chainer
-
-    return chainer
 
 
 def parameters(network: Any) -> int:

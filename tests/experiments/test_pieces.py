@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 
 import numpy as np
@@ -15,8 +16,6 @@ try:
     enable_chainer()
 except MissingDependencyError as error:
     pytest.skip(str(error), allow_module_level=True)
-
-import itertools
 
 import chainer.functions as F  # noqa: N812
 

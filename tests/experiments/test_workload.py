@@ -10,16 +10,6 @@ import pytest
 from experiments import data
 from experiments.models import MODELS, Model
 from experiments.workload import Workload
-from stowplan.compat import enable_chainer
-from stowplan.errors import MissingDependencyError
-
-
-@pytest.fixture(autouse=True)
-def chainer() -> None:
-    try:
-        enable_chainer()
-    except MissingDependencyError as error:
-        pytest.skip(str(error))
 
 
 def arrays(work: Workload, name: str) -> dict[str, Any]:
@@ -27,7 +17,7 @@ def arrays(work: Workload, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["googlenet", "resnet50", "seq2seq"])
-def test_twins_share_parameters_and_no_gradients(name: str) -> None:
+def test_twins_share_parameters_and_no_gradients(name: str, chainer: Any) -> None:
     model: Model = MODELS[name]
     work = Workload(model, "training", 1, data.load(images=None, source=None, target=None, seed=0))
     work.step()

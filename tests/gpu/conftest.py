@@ -22,3 +22,9 @@ def cupy() -> Iterator[Any]:
     yield cupy
     cupy.cuda.set_allocator(before)
     cupy.cuda.Device().synchronize()
+
+
+@pytest.fixture
+def chainer(chainer_on_cuda: Any) -> Any:
+    """Chainer on a device."""
+    return chainer_on_cuda

@@ -23,9 +23,9 @@ def backend(request, monkeypatch):
     if request.param == "CBC":
         monkeypatch.setattr(pulp.HiGHS, "available", lambda self: False)
         if not pulp.PULP_CBC_CMD().available():
-            pytest.skip("PuLP has no CBC here")
+            pytest.skip("PuLP has no CBC; expected: the one that its wheels bring along")
     elif not pulp.HiGHS().available():
-        pytest.skip("highspy is not installed")
+        pytest.skip("highspy is not installed; expected: pip install 'stowplan[mip]'")
     return request.param
 
 
