@@ -126,15 +126,12 @@ def columns() -> list[report.Column]:
         column("of it gradients", "gradients", report.mib),
         column("above the bound", "above_bound", report.above),
         *(column(title, f"pool_{name}", report.mib) for name, title in POOLS.items()),
-        *(
-            column(f"arena over {POOLS[name]}", f"saved_{name}", report.percent)
-            for name in ("free-lists", "cupy")
-        ),
+        *(column(f"arena over {title}", f"saved_{name}", report.percent) for name, title in POOLS.items()),
         *(
             column(f"with retained, over {POOLS[name]}", f"saved_in_all_{name}", report.percent)
             for name in ("free-lists", "cupy")
         ),
-        column("prediction's error", "prediction_error", lambda error: f"{error:+.3%}"),
+        column("prediction's error", "prediction_error", lambda error: report.percent(error, 3)),
     ]
 
 
@@ -145,7 +142,7 @@ def check_columns() -> list[report.Column]:
         column("network", "model"),
         column("predicted", "predicted", report.mib),
         column("recorded", "arena", report.mib),
-        column("error", "error", lambda error: f"{error:+.3%}"),
+        column("error", "error", lambda error: report.percent(error, 3)),
         column("", "note"),
     ]
 

@@ -41,9 +41,9 @@ def mib(count: float) -> str:
     return f"{count / 2**20:,.1f}"
 
 
-def percent(share: float) -> str:
+def percent(share: float, digits: int = 1) -> str:
     """Write a change with its sign."""
-    return f"{share:+.1%}".replace("-", "\N{MINUS SIGN}")
+    return f"{share:+.{digits}%}".replace("-", "\N{MINUS SIGN}")
 
 
 def seconds(value: float) -> str:

@@ -83,6 +83,8 @@ def test_memory_from_recorded_and_from_predicted_steps(tmp_path: Path, tiny: str
     assert abs(float(rows["training", 16]["prediction_error"])) < 0.005
     parameters = 3 * 8 * 9 + 8 + 8 * 1000 + 1000
     assert int(rows["inference", 1]["retained"]) == 4 * parameters
+    table = (tmp_path / "memory.md").read_text(encoding="utf-8")
+    assert all(f"| arena over {title} |" in table for title in memory.POOLS.values())
     (check,) = read(tmp_path / "prediction.csv")
     assert abs(float(check["error"])) < 0.005
     assert has_pictures(tmp_path, "memory")
