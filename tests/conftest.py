@@ -14,9 +14,8 @@ settings.register_profile("stowplan", deadline=None)
 settings.load_profile("stowplan")
 
 
-@pytest.fixture(scope="session")
-def chainer() -> Any:
-    """Chainer; skips where it is not installed."""
+def require_chainer() -> Any:
+    """Return Chainer; skip where it is not installed."""
     try:
         enable_chainer()
     except MissingDependencyError as error:
@@ -27,8 +26,15 @@ def chainer() -> Any:
 
 
 @pytest.fixture
-def chainer_on_cuda(chainer: Any) -> Any:
+def chainer() -> Any:
+    """Chainer; skips where it is not installed."""
+    return require_chainer()
+
+
+@pytest.fixture
+def chainer_on_cuda() -> Any:
     """Chainer, with the CUDA libraries that it needs; skips where they are not found."""
+    chainer = require_chainer()
     from chainer.backends import cuda
 
     if not cuda.available:

@@ -206,7 +206,7 @@ def test_multiprocessing_iterators() -> None:
 
 
 def test_a_fork_of_a_process_that_has_used_a_device_is_refused() -> None:
-    pytest.importorskip("cupy", reason="CuPy is not installed")
+    pytest.importorskip("cupy", reason="CuPy is not installed; expected: pip install 'stowplan[cupy]'")
     run("""
         sys.path.insert(0, "tests/allocator")
         import cupy
@@ -354,7 +354,7 @@ def test_a_pool_is_left_in_the_thread_that_entered_it() -> None:
 
 def test_using_allocator_is_a_thread_s_own() -> None:
     """Of two pools in two threads each serves its thread; within one thread the innermost serves."""
-    pytest.importorskip("cupy", reason="CuPy is not installed")
+    pytest.importorskip("cupy", reason="CuPy is not installed; expected: pip install 'stowplan[cupy]'")
     from stowplan import CupyPool
 
     from .cupy_host import HostUpstream, cupy, fill, holds

@@ -21,6 +21,9 @@ from stowplan.packing.pools import replay
 from stowplan.profiler import Profile, StepLog
 from stowplan.profiler.steps import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS
 
+pytest.importorskip(
+    "matplotlib", reason="matplotlib is not installed; expected: pip install 'stowplan[plot]'"
+)
 pytestmark = pytest.mark.usefixtures("chainer")
 
 NETWORK = """

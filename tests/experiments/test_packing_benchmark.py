@@ -11,7 +11,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_one_command_writes_a_csv_a_table_and_pictures(tmp_path):
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    pytest.importorskip(
+        "matplotlib", reason="matplotlib is not installed; expected: pip install 'stowplan[plot]'"
+    )
     command = [
         sys.executable,
         "-m",

@@ -20,7 +20,7 @@ def data(name: str) -> Problem:
     """A problem of the shared data; skips where it is absent."""
     path = DATA / name
     if not path.exists():
-        pytest.skip(f"the data set {name} is not on this machine")
+        pytest.skip(f"the data set {name} is not on this machine; expected: shared/data beside the checkout")
     return Problem.from_csv(path)
 
 

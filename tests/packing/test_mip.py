@@ -15,7 +15,7 @@ from .problems import data, inclusive, problems
 from .twins.greedy import rectangles
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:pulp")
-pulp = pytest.importorskip("pulp", reason="PuLP is not installed")
+pulp = pytest.importorskip("pulp", reason="PuLP is not installed; expected: pip install 'stowplan[mip]'")
 
 
 @pytest.fixture(params=["HiGHS", "CBC"])

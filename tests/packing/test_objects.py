@@ -57,7 +57,7 @@ def test_no_two_blocks_of_an_object_meet(name, problem):
 @settings(max_examples=200, deadline=None)
 @given(problems(plain=True))
 def test_the_flow_is_a_solution(problem):
-    pytest.importorskip("scipy", reason="SciPy is not installed")
+    pytest.importorskip("scipy", reason="SciPy is not installed; expected: pip install 'stowplan[flow]'")
     check_shared(problem, objects_min_cost_flow(problem))
 
 
@@ -103,7 +103,7 @@ def test_greedies_equal_their_definitions(problem):
 @pytest.mark.parametrize("name", strategies)
 def test_tflite_chain(name):
     if name == "objects_min_cost_flow":
-        pytest.importorskip("scipy", reason="SciPy is not installed")
+        pytest.importorskip("scipy", reason="SciPy is not installed; expected: pip install 'stowplan[flow]'")
     shared = strategies[name](inclusive((16, 0, 1), (8, 1, 2), (64, 2, 3), (32, 3, 4), (8, 4, 5)))
     assert sorted(shared.size.tolist()) == [32, 64]
 
@@ -124,7 +124,7 @@ def test_pisarchyk_and_lee_table_1(model, by_size, in_order, bound):
 
 def test_the_flow_minimises_the_growth():
     # c could follow a (grows by 4) or b (grows by 1); d follows the other.
-    pytest.importorskip("scipy", reason="SciPy is not installed")
+    pytest.importorskip("scipy", reason="SciPy is not installed; expected: pip install 'stowplan[flow]'")
     problem = Problem([4, 7, 8, 4], [0, 0, 5, 5], [5, 5, 9, 9])
     assert objects_min_cost_flow(problem).object.tolist() == [0, 1, 1, 0]
 
@@ -133,13 +133,13 @@ def test_the_flow_minimises_the_growth():
 @pytest.mark.parametrize("columns", [{"fixed": [0, -1]}, {"apart": [[0, 1]]}, {"contiguous": [[0, 1]]}])
 def test_what_cannot_be_honoured_is_refused(name, columns):
     if name == "objects_min_cost_flow":
-        pytest.importorskip("scipy", reason="SciPy is not installed")
+        pytest.importorskip("scipy", reason="SciPy is not installed; expected: pip install 'stowplan[flow]'")
     with pytest.raises(UnsupportedConstraintError, match="shared objects cannot honour"):
         strategies[name](Problem([4, 4], [0, 5], [5, 9], **columns))
 
 
 def test_the_flow_refuses_gaps():
-    pytest.importorskip("scipy", reason="SciPy is not installed")
+    pytest.importorskip("scipy", reason="SciPy is not installed; expected: pip install 'stowplan[flow]'")
     with pytest.raises(UnsupportedConstraintError, match="cannot honour gaps"):
         objects_min_cost_flow(Problem([4], [0], [9], gaps=[[0, 2, 3]]))
 

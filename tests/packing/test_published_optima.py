@@ -40,7 +40,7 @@ def test_the_published_optimum_comes_out(inference, network, optimum, solver):
 @OPTIMA
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:pulp")
 def test_the_program_finds_it_from_a_worse_start(inference, network, optimum):
-    pytest.importorskip("pulp", reason="PuLP is not installed")
+    pytest.importorskip("pulp", reason="PuLP is not installed; expected: pip install 'stowplan[mip]'")
     from stowplan.packing.mip import mip
 
     problem = inference.NETWORKS[network]()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan import NumpyRecorder
-from stowplan.compat import enable_chainer
 from stowplan.errors import ProfileError
 from stowplan.profiler import Profile
 from stowplan.profiler.scaling import fit_batches
@@ -114,11 +113,8 @@ def test_sizes_that_are_not_affine_are_refused() -> None:
     assert fit_batches({2: square(2), 3: square(3), 4: square(4)}).deviation == {3: 1 / 1012}
 
 
-@pytest.mark.skipif(find_spec("chainer") is None, reason="chainer is not installed")
-def test_a_network_s_step_is_predicted() -> None:
+def test_a_network_s_step_is_predicted(chainer: Any) -> None:
     """A small convolutional network, trained by Chainer; the one-command check of whole networks is an experiment."""
-    enable_chainer()
-    import chainer
     from chainer import functions, links
 
     def profile(batch: int) -> Profile:

@@ -19,8 +19,11 @@ from stowplan.cli import main
 from stowplan.compat import enable_chainer
 from stowplan.packing import Problem, check, solvers
 
-needs_chainer = pytest.mark.skipif(find_spec("chainer") is None, reason="chainer is not installed")
-needs_matplotlib = pytest.mark.skipif(find_spec("matplotlib") is None, reason="matplotlib is not installed")
+needs_chainer = pytest.mark.usefixtures("chainer")
+needs_matplotlib = pytest.mark.skipif(
+    find_spec("matplotlib") is None,
+    reason="matplotlib is not installed; expected: pip install 'stowplan[plot]'",
+)
 
 PNG = b"\x89PNG\r\n\x1a\n"
 GOOD = "id,lower,upper,size\na,0,4,4\nb,2,6,8\nc,4,8,4\n"
@@ -130,6 +133,7 @@ def test_pack_draws(problem: Path, tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(PNG)
 
 
+@needs_matplotlib
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-needs_chainer = pytest.mark.skipif(find_spec("chainer") is None, reason="chainer is not installed")
+needs_chainer = pytest.mark.skipif(
+    find_spec("chainer") is None, reason="chainer is not installed; expected: pip install 'stowplan[chainer]'"
+)
 
 
 def run(code: str, *, blocked: str = "") -> str:

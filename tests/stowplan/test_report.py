@@ -19,7 +19,9 @@ from stowplan.packing.pools import CupyPoolModel, replay, requests
 from stowplan.profiler import ESCAPED, Profile
 from stowplan.report.figures import AddressMap, alive_at, plan_map, pool_map, raster, top_sites
 
-needs_bokeh = pytest.mark.skipif(find_spec("bokeh") is None, reason="bokeh is not installed")
+needs_bokeh = pytest.mark.skipif(
+    find_spec("bokeh") is None, reason="bokeh is not installed; expected: pip install 'stowplan[report]'"
+)
 
 PROFILE = Profile(
     [1000, 700, 300, 5000],

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("bokeh", reason="bokeh is not installed")
-pytest.importorskip("selenium", reason="selenium is not installed")
+pytest.importorskip("bokeh", reason="bokeh is not installed; expected: pip install 'stowplan[report]'")
+pytest.importorskip("selenium", reason="selenium is not installed; expected: pip install 'stowplan[test]'")
 
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
