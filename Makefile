@@ -25,11 +25,11 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --build-constraint build-constraints.txt --editable
 
-CORES := $(wildcard profiler/core/*.cpp packing/core/*.cpp allocator/core/*.cpp)
-HEADERS := $(wildcard profiler/*.hpp profiler/core/*.hpp packing/core/*.hpp allocator/core/*.hpp)
+CORES := $(wildcard profiler/core/*.cpp scheduling/core/*.cpp packing/core/*.cpp allocator/core/*.cpp)
+HEADERS := $(wildcard profiler/*.hpp profiler/core/*.hpp scheduling/core/*.hpp packing/core/*.hpp allocator/core/*.hpp)
 # What an installation depends on: change one of these and the next command installs again.
 BUILD_INPUTS := setup.py setup.cfg pyproject.toml build-constraints.txt $(CORES) $(HEADERS) \
-	$(wildcard $(foreach package,profiler packing allocator,$(package)/*.pyx $(package)/*.pxi))
+	$(wildcard $(foreach package,profiler scheduling packing allocator,$(package)/*.pyx $(package)/*.pxi))
 
 .PHONY: help demo test experiments gpu-test lint docs dist asan tsan clean
 .DELETE_ON_ERROR:
@@ -103,7 +103,7 @@ dist: $(VENV)/.development
 
 STRESS := $(patsubst tests/core/%.cpp,%,$(wildcard tests/core/*_stress.cpp))
 COMPILE := $(CXX) -std=c++17 -O1 -g -Wall -Wextra -fno-omit-frame-pointer -pthread -DSTOWPLAN_DEBUG=1 \
-	-Iprofiler/core -Ipacking/core -Iallocator/core
+	-Iprofiler/core -Ischeduling/core -Ipacking/core -Iallocator/core
 ASAN := $(COMPILE) -fsanitize=address,undefined -fno-sanitize-recover=all
 TSAN := $(COMPILE) -fsanitize=thread
 EVERY_HEADER := $(HEADERS) $(wildcard tests/core/*.hpp)
@@ -135,4 +135,4 @@ asan tsan:
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info docs/_build .coverage coverage.xml .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	rm -f profiler/*.so packing/*.so allocator/*.so demo-plan.png
+	rm -f profiler/*.so scheduling/*.so packing/*.so allocator/*.so demo-plan.png

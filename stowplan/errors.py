@@ -67,6 +67,28 @@ class ProfileError(StowplanError, ValueError):
     """The columns of a profile contradict each other."""
 
 
+class GraphError(StowplanError, ValueError):
+    """A step graph is malformed: a cycle, an unknown value, a negative size."""
+
+
+class ScheduleError(StowplanError, ValueError):
+    """A schedule breaks a rule: an operator before what it depends on, a value that is gone when it is read."""
+
+
+class BudgetError(StowplanError, ValueError):
+    """No schedule that was found keeps to the budget. The message says the least that can be reached.
+
+    Attributes
+    ----------
+    least
+        Bytes: the smallest peak that was found.
+    """
+
+    def __init__(self, message: str, least: int) -> None:
+        super().__init__(message)
+        self.least = least
+
+
 class MissingDependencyError(StowplanError, ImportError):
     """An optional dependency is not installed, or cannot be imported. The message says how to get it."""
 

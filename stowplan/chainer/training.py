@@ -29,8 +29,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
-from .allocator.pool import Pool
-from .compat import enable_chainer
+from ..allocator.pool import Pool
+from ..compat import enable_chainer
 
 enable_chainer()
 

@@ -1,0 +1,381 @@
+"""The step graph: what a step computes, from what, in how much memory. No trace of any framework.
+
+An *operator* is one call: forward, backward or update. A *value* is an array that an operator writes: the only one
+that does, or, of a sum of gradients, one of several. Several values may share a *storage* (views, results in place);
+the storage has the bytes. For a network of two layers, and a loss::
+
+    operator     reads              writes            phase
+    0 conv       image, W           h                 forward
+    1 relu       h                  y                 forward
+    2 loss       y                  e                 forward
+    3 loss'      y                  gy                backward
+    4 relu'      y, gy              gh                backward
+    5 conv'      image, W, gh       gW                backward
+    6 sgd        W, gW                                update
+
+A storage is alive from the first operator that writes one of its values to the last that reads or writes one, both
+inclusive, or for longer where the program holds it. Resident storages (parameters, state) are alive throughout, and
+counted apart. While an operator runs, what it reads, what it writes and its *workspace* are all alive.
+
+An operator may run when the operators that it depends on have run: those before it that write what it reads or writes,
+and those named in ``after`` (an update after all readers of its parameter, sums whose order matters).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..archive import read_archive, write_archive
+from ..errors import FormatError, GraphError
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
+
+KIND, VERSION = "stowplan step graph", 1
+
+
+class Phase(IntEnum):
+    """When in a step an operator runs."""
+
+    FORWARD = 0
+    BACKWARD = 1
+    UPDATE = 2
+
+
+class Relation:
+    """Which values, or operators, belong to each operator; in compressed rows.
+
+    Attributes
+    ----------
+    first
+        int64 (n + 1,).
+    index
+        int64 (k,): row ``i`` is ``index[first[i]:first[i + 1]]``.
+    """
+
+    __slots__ = ("first", "index")
+
+    first: IntArray
+    index: IntArray
+
+    def __init__(self, rows: Iterable[Iterable[int]]) -> None:
+        lists = [list(row) for row in rows]
+        self.first = np.cumsum([0, *map(len, lists)], dtype=np.int64)
+        self.index = np.array([value for row in lists for value in row], dtype=np.int64)
+        self._freeze()
+
+    @classmethod
+    def from_columns(cls, first: IntArray, index: IntArray) -> Relation:
+        """Make one of its two columns."""
+        relation = cls.__new__(cls)
+        relation.first = np.array(first, dtype=np.int64)
+        relation.index = np.array(index, dtype=np.int64)
+        relation._freeze()
+        return relation
+
+    def _freeze(self) -> None:
+        self.first.flags.writeable = self.index.flags.writeable = False
+
+    def __len__(self) -> int:
+        return len(self.first) - 1
+
+    def __getitem__(self, row: int) -> list[int]:
+        found: list[int] = self.index[self.first[row] : self.first[row + 1]].tolist()
+        return found
+
+    def rows(self) -> list[list[int]]:
+        """Return all rows."""
+        index, first = self.index.tolist(), self.first.tolist()
+        return [index[a:b] for a, b in zip(first, first[1:], strict=False)]
+
+
+_OPERATOR_COLUMNS: dict[str, Any] = {
+    "phase": np.int64,
+    "seconds": np.float64,
+    "workspace": np.int64,
+    "repeatable": np.bool_,
+}
+_VALUE_COLUMNS: dict[str, Any] = {
+    "size": np.int64,
+    "storage": np.int64,
+    "resident": np.bool_,
+    "kept": np.bool_,
+    "held": np.int64,
+    "packed": np.int64,
+}
+_RELATIONS = ("reads", "writes", "after")
+
+
+class StepGraph:
+    """A step of n operators, in the order in which it ran, and m values. Immutable; all columns are read-only.
+
+    Parameters
+    ----------
+    reads, writes
+        For each operator the values that it reads and writes, n rows each.
+    size
+        Bytes of each value's storage, int (m,), 0 or more; of a view 0, as the storage has them.
+    storage
+        For each value the one whose storage it shares, int (m,), a value that has its own; itself where None.
+    after
+        For each operator others that must have run before it; n rows. None: none.
+    phase
+        `Phase` of each operator, (n,). None: forward.
+    seconds
+        That each operator takes, float (n,). None: 0.
+    workspace
+        Bytes alive at each operator's fullest moment beside what it reads and writes, int (n,). None: 0.
+    repeatable
+        Whether an operator that runs again writes the same bits and changes nothing else, bool (m,). None: all
+        forward ones.
+    resident
+        Values that exist before and after the step, bool (m,). None: none.
+    kept
+        Values that are alive at the end of the step, bool (m,): its results. None: none.
+    held
+        Up to which operator, inclusive, the program itself holds a value, int (m,), -1 where it does not. None: -1.
+    packed
+        Bytes that a value can be packed into without loss while nobody reads it, int (m,). None: `size`.
+    label, name
+        Of each operator and of each value, for people.
+
+    Raises
+    ------
+    GraphError
+        Naming the first operator or value that is wrong, and what was expected: columns of different lengths, a negative
+        size, an unknown value or operator, a value that is read before it is written, a view of a view.
+    """
+
+    __slots__ = (
+        "_dependencies",
+        "after",
+        "held",
+        "kept",
+        "label",
+        "name",
+        "packed",
+        "phase",
+        "reads",
+        "repeatable",
+        "resident",
+        "seconds",
+        "size",
+        "storage",
+        "workspace",
+        "writes",
+    )
+
+    reads: Relation
+    writes: Relation
+    after: Relation
+    size: IntArray
+    storage: IntArray
+    phase: IntArray
+    seconds: FloatArray
+    workspace: IntArray
+    repeatable: BoolArray
+    resident: BoolArray
+    kept: BoolArray
+    held: IntArray
+    packed: IntArray
+    label: tuple[str, ...]
+    name: tuple[str, ...]
+    _dependencies: Relation | None
+
+    def __init__(
+        self,
+        reads: Relation | Iterable[Iterable[int]],
+        writes: Relation | Iterable[Iterable[int]],
+        size: npt.ArrayLike,
+        storage: npt.ArrayLike | None = None,
+        *,
+        after: Relation | Iterable[Iterable[int]] | None = None,
+        phase: npt.ArrayLike | None = None,
+        seconds: npt.ArrayLike | None = None,
+        workspace: npt.ArrayLike | None = None,
+        repeatable: npt.ArrayLike | None = None,
+        resident: npt.ArrayLike | None = None,
+        kept: npt.ArrayLike | None = None,
+        held: npt.ArrayLike | None = None,
+        packed: npt.ArrayLike | None = None,
+        label: Sequence[str] | None = None,
+        name: Sequence[str] | None = None,
+    ) -> None:
+        self.reads = reads if isinstance(reads, Relation) else Relation(reads)
+        self.writes = writes if isinstance(writes, Relation) else Relation(writes)
+        n, m = len(self.reads), np.size(size)
+        self.size = _column("size", size, np.int64, m)
+        self.storage = _column("storage", np.arange(m) if storage is None else storage, np.int64, m)
+        rows: Any = ((),) * n if after is None else after
+        self.after = rows if isinstance(rows, Relation) else Relation(rows)
+        self.phase = _column("phase", np.zeros(n) if phase is None else phase, np.int64, n)
+        self.seconds = _column("seconds", np.zeros(n) if seconds is None else seconds, np.float64, n)
+        self.workspace = _column("workspace", np.zeros(n) if workspace is None else workspace, np.int64, n)
+        forward = self.phase == Phase.FORWARD
+        self.repeatable = _column("repeatable", forward if repeatable is None else repeatable, np.bool_, n)
+        self.resident = _column("resident", np.zeros(m) if resident is None else resident, np.bool_, m)
+        self.kept = _column("kept", np.zeros(m) if kept is None else kept, np.bool_, m)
+        self.held = _column("held", np.full(m, -1) if held is None else held, np.int64, m)
+        self.packed = _column("packed", self.size if packed is None else packed, np.int64, m)
+        self.label = tuple(label) if label is not None else tuple(f"operator {i}" for i in range(n))
+        self.name = tuple(name) if name is not None else tuple(f"value {v}" for v in range(m))
+        self._dependencies = None
+        self._check()
+
+    def __len__(self) -> int:
+        return len(self.reads)
+
+    @property
+    def values(self) -> int:
+        """How many values there are, m."""
+        return len(self.size)
+
+    @property
+    def resident_bytes(self) -> int:
+        """Bytes of the resident storages."""
+        return int(self.size[self.resident].sum())
+
+    def dependencies(self) -> Relation:
+        """Return for each operator those that must have run before it: direct ones, all of lower numbers, (n,) rows."""
+        if self._dependencies is None:
+            writers: list[list[int]] = [[] for _ in range(self.values)]
+            rows = []
+            for operator, (reads, writes, after) in enumerate(
+                zip(self.reads.rows(), self.writes.rows(), self.after.rows(), strict=True)
+            ):
+                before = set(after)
+                for value in reads:
+                    before.update(writers[value])
+                rows.append(sorted(before - {operator}))
+                for value in writes:
+                    writers[value].append(operator)
+            self._dependencies = Relation(rows)
+        return self._dependencies
+
+    def writers(self) -> list[list[int]]:
+        """Return for each value the operators that write it, in the order of the step; none for what was there before."""
+        found: list[list[int]] = [[] for _ in range(self.values)]
+        for operator, values in enumerate(self.writes.rows()):
+            for value in values:
+                found[value].append(operator)
+        return found
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the graph to a file.
+
+        Raises
+        ------
+        OSError
+            The file cannot be written. The old one, if any, is untouched.
+        """
+        columns: dict[str, npt.NDArray[Any]] = {
+            key: getattr(self, key) for key in (*_OPERATOR_COLUMNS, *_VALUE_COLUMNS)
+        }
+        for key in _RELATIONS:
+            relation: Relation = getattr(self, key)
+            columns[f"{key}_first"], columns[f"{key}_index"] = relation.first, relation.index
+        write_archive(path, KIND, VERSION, {"label": self.label, "name": self.name}, columns)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> StepGraph:
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        FormatError
+            The file is truncated or foreign, of another version, or its columns contradict each other.
+        OSError
+            The file cannot be opened.
+        """
+        header, columns = read_archive(path, KIND, VERSION)
+        try:
+            relations = {
+                key: Relation.from_columns(columns[f"{key}_first"], columns[f"{key}_index"])
+                for key in _RELATIONS
+            }
+            known = {key: columns[key] for key in (*_OPERATOR_COLUMNS, *_VALUE_COLUMNS)}
+            return cls(**relations, **known, label=header["label"], name=header["name"])
+        except (GraphError, KeyError, TypeError, ValueError, IndexError) as error:
+            raise FormatError(path, f"not a valid step graph ({error})") from None
+
+    def _check(self) -> None:
+        n, m = len(self), self.values
+        for what, rows, count, kind in (
+            ("reads", self.reads, m, "value"),
+            ("writes", self.writes, m, "value"),
+            ("after", self.after, n, "operator"),
+        ):
+            _check_relation(what, rows, n, count, kind)
+        if len(self.label) != n or len(self.name) != m:
+            raise GraphError(f"{len(self.label)} labels and {len(self.name)} names; expected {n} and {m}")
+        for what in ("size", "packed"):
+            wrong = np.flatnonzero(getattr(self, what) < 0)
+            if len(wrong):
+                v = int(wrong[0])
+                raise GraphError(
+                    f"{self.name[v]} (value {v}): {what} {getattr(self, what)[v]}; expected 0 or more"
+                )
+        for what in ("seconds", "workspace"):
+            wrong = np.flatnonzero(~(getattr(self, what) >= 0))
+            if len(wrong):
+                i = int(wrong[0])
+                raise GraphError(
+                    f"{self.label[i]} (operator {i}): {what} {getattr(self, what)[i]}; expected 0 or more"
+                )
+        if m and (self.storage.min() < 0 or self.storage.max() >= m):
+            v = int(np.flatnonzero((self.storage < 0) | (self.storage >= m))[0])
+            raise GraphError(
+                f"{self.name[v]} (value {v}): storage {self.storage[v]}; expected a value, 0 to {m - 1}"
+            )
+        views = np.flatnonzero(self.storage[self.storage] != self.storage)
+        if len(views):
+            v = int(views[0])
+            raise GraphError(
+                f"{self.name[v]} (value {v}) is a view of a view; expected the value that has the storage"
+            )
+        written = self.resident[self.storage].copy()
+        for operator, (reads, writes) in enumerate(zip(self.reads.rows(), self.writes.rows(), strict=True)):
+            for value in reads:
+                if not written[value]:
+                    raise GraphError(
+                        f"{self.label[operator]} (operator {operator}) reads {self.name[value]} (value {value}), "
+                        "which no operator before it writes; expected a resident value or a written one (a cycle?)"
+                    )
+            for value in writes:
+                written[value] = True
+
+
+def _column(name: str, values: npt.ArrayLike, dtype: Any, length: int) -> Any:
+    try:
+        column = np.array(values, dtype=dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise GraphError(f"{name}: {error}; expected {np.dtype(dtype).name}") from None
+    if column.shape != (length,):
+        raise GraphError(f"{name} has shape {column.shape}; expected ({length},)")
+    column.flags.writeable = False
+    return column
+
+
+def _check_relation(what: str, rows: Relation, n: int, count: int, kind: str) -> None:
+    if len(rows) != n:
+        raise GraphError(f"{what} has {len(rows)} rows; expected one for each of {n} operators")
+    first, index = rows.first, rows.index
+    if first[0] != 0 or first[-1] != len(index) or (np.diff(first) < 0).any():
+        raise GraphError(f"{what}: its rows do not follow each other")
+    wrong = np.flatnonzero((index < 0) | (index >= count))
+    if len(wrong):
+        row = int(np.searchsorted(first, wrong[0], side="right")) - 1
+        raise GraphError(f"operator {row} {what} {kind} {index[wrong[0]]}; there are {count}")
+    if kind == "operator":
+        row = np.repeat(np.arange(n), np.diff(first))
+        late = np.flatnonzero(index >= row)
+        if len(late):
+            i, j = int(row[late[0]]), int(index[late[0]])
+            raise GraphError(f"operator {i} comes after operator {j}, which is not before it (a cycle?)")

@@ -1,0 +1,245 @@
+"""The schedule: what happens in a step and when. It lowers the live peak; packing then places what is left.
+
+The operators run in the schedule's order, and every value is in one of four ways:
+
+========  ==============================================================================================================
+way       from the last use in the phase that wrote it to its next use
+========  ==============================================================================================================
+KEPT      it stays, as long as an operator, or a recomputation, will read it. A value that neither will goes at once
+DROPPED   it goes, and is recomputed when an operator reads it
+PACKED    it stays in fewer bytes (a mask of dropout in a bit for each element), and is unpacked at its next use
+SWAPPED   it is evicted to a file or to the host's memory, and fetched ahead of its next use
+========  ==============================================================================================================
+
+Recomputation. An operator finds a value that it reads gone. The value's writer runs again, and before it, in the order
+of the step, the writers of whatever these read and find gone in turn. Of what they write, a value stays that an operator
+still to come reads; one that only this recomputation reads goes when its last reader in it has run; what is there
+already is not replaced, though its copy is alive for a moment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from ..errors import FormatError, ScheduleError
+from ..files import atomic_write
+from .graph import IntArray, Phase, StepGraph
+
+FORMAT, VERSION = "stowplan schedule", 1
+
+
+class Way(IntEnum):
+    """What becomes of a value between its last use in the phase that wrote it and its next one."""
+
+    KEPT = 0
+    DROPPED = 1
+    PACKED = 2
+    SWAPPED = 3
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Bytes a second of what a schedule does beside running operators.
+
+    Attributes
+    ----------
+    swap
+        To where values are evicted, and back. One transfer at a time.
+    pack
+        Packing a value, and unpacking it.
+    """
+
+    swap: float = 0.8 * 2**30
+    pack: float = 1.0 * 2**30
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """An order of operators and a way for every value; values that share a storage have one way.
+
+    Attributes
+    ----------
+    order
+        Numbers of the operators, int64 (n,), in the order in which they run.
+    way
+        `Way` of each value, int64 (m,).
+    """
+
+    order: IntArray
+    way: IntArray
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it as JSON.
+
+        Raises
+        ------
+        OSError
+            The file cannot be written. The old one, if any, is untouched.
+        """
+        data = {"format": FORMAT, "version": VERSION, "order": self.order.tolist(), "way": self.way.tolist()}
+        with atomic_write(path) as file:
+            file.write(json.dumps(data).encode())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], graph: StepGraph) -> Schedule:
+        """Read what `save` wrote, for this graph.
+
+        Raises
+        ------
+        FormatError
+            The file is truncated or foreign, or of another version or graph.
+        OSError
+            The file cannot be opened.
+        """
+        with open(path, "rb") as file:
+            text = file.read()
+        try:
+            data: dict[str, Any] = json.loads(text)
+            found = data["format"], data["version"]
+            if found != (FORMAT, VERSION):
+                raise FormatError(path, f"{found[0]!r}, version {found[1]!r}; expected {FORMAT!r}, {VERSION}")
+            schedule = cls(np.array(data["order"], dtype=np.int64), np.array(data["way"], dtype=np.int64))
+        except FormatError:
+            raise
+        except (ValueError, TypeError, KeyError, OverflowError) as error:
+            raise FormatError(path, f"not a {FORMAT} file, or a truncated one ({error})") from None
+        try:
+            require_valid(graph, schedule)
+        except ScheduleError as error:
+            raise FormatError(path, str(error)) from None
+        return schedule
+
+
+def as_recorded(graph: StepGraph) -> Schedule:
+    """Return the schedule that runs the operators as they were recorded and keeps what is read later.
+
+    What no operator of a later phase reads is DROPPED, not KEPT: a recomputation that misses it makes it again rather
+    than having had it kept. Solvers begin here.
+    """
+    return Schedule(np.arange(len(graph), dtype=np.int64), _ways(graph))
+
+
+def lean(graph: StepGraph) -> Schedule:
+    """Return the schedule that costs no time: as recorded, but each update as soon as all that it comes after has run.
+
+    That every value goes at its last use is no choice of a schedule's: a step graph says it.
+    """
+    return Schedule(updates_early(graph, np.arange(len(graph), dtype=np.int64)), _ways(graph))
+
+
+def updates_early(graph: StepGraph, order: IntArray) -> IntArray:
+    """Return an order with each update moved to where all that it depends on has just run; else unchanged, (n,)."""
+    dependencies = graph.dependencies().rows()
+    updates = [i for i in order.tolist() if graph.phase[i] == Phase.UPDATE]
+    moved = set(updates)
+    # Updates that depend on updates wait for these; numbers grow along dependencies.
+    ready: dict[int, list[int]] = {}
+    at = {operator: place for place, operator in enumerate(i for i in order.tolist() if i not in moved)}
+    for update in sorted(updates):
+        place = max((at[j] for j in dependencies[update]), default=-1)
+        at[update] = place
+        ready.setdefault(place, []).append(update)
+    early = list(ready.get(-1, []))
+    for place, operator in enumerate(i for i in order.tolist() if i not in moved):
+        early.append(operator)
+        early.extend(ready.get(place, []))
+    return np.array(early, dtype=np.int64)
+
+
+def require_valid(graph: StepGraph, schedule: Schedule) -> None:
+    """Raise unless a schedule may be run.
+
+    The order is one of all operators and each comes after what it depends on. Values that share a storage have one way.
+    Only values may be other than KEPT that have one writer each and are neither resident nor among the results; those
+    DROPPED have repeatable writers, or no reader in a later phase; one that is PACKED or SWAPPED has a reader in a later
+    phase, and its storage for itself.
+
+    Raises
+    ------
+    ScheduleError
+        Naming the first operator or value that breaks a rule, and the rule.
+    """
+    n, m = len(graph), graph.values
+    order, way = schedule.order, schedule.way
+    if order.shape != (n,) or way.shape != (m,):
+        raise ScheduleError(
+            f"an order of {order.size} operators and {way.size} values; this graph has {n} and {m}"
+        )
+    if not np.array_equal(np.sort(order), np.arange(n)):
+        raise ScheduleError(f"the order is not one of all operators, 0 to {n - 1}, each once")
+    place = np.empty(n, dtype=np.int64)
+    place[order] = np.arange(n)
+    for operator, before in enumerate(graph.dependencies().rows()):
+        for other in before:
+            if place[other] > place[operator]:
+                raise ScheduleError(
+                    f"{graph.label[operator]} (operator {operator}) runs before {graph.label[other]} "
+                    f"(operator {other}), which it depends on"
+                )
+    if m and (way.min() < Way.KEPT or way.max() > Way.SWAPPED):
+        raise ScheduleError(f"a way {way.min()} or {way.max()}; expected {Way.KEPT} to {Way.SWAPPED}")
+    apart = np.flatnonzero(way != way[graph.storage])
+    if len(apart):
+        value = int(apart[0])
+        raise ScheduleError(
+            f"{graph.name[value]} (value {value}) is {Way(way[value]).name} and the value whose storage it shares "
+            f"{Way(way[graph.storage[value]]).name}; expected one way for one storage"
+        )
+    may = choices(graph)
+    for value in np.flatnonzero(way != Way.KEPT).tolist():
+        if Way(way[value]) not in may[graph.storage[value]]:
+            allowed = " or ".join(w.name for w in may[graph.storage[value]])
+            raise ScheduleError(
+                f"{graph.name[value]} (value {value}) is {Way(way[value]).name}; expected {allowed}"
+            )
+
+
+def choices(graph: StepGraph) -> dict[int, tuple[Way, ...]]:
+    """Return the ways that a schedule may choose for each storage, by the value that has it; KEPT is always the first."""
+    later = read_later(graph)
+    writers = graph.writers()
+    sharing: dict[int, list[int]] = {}
+    for value, storage in enumerate(graph.storage.tolist()):
+        sharing.setdefault(storage, []).append(value)
+    found: dict[int, tuple[Way, ...]] = {}
+    for storage, values in sharing.items():
+        ways = [Way.KEPT]
+        alone = all(len(writers[value]) == 1 for value in values)
+        if alone and not graph.resident[storage] and not graph.kept[values].any():
+            if not later[storage] or all(graph.repeatable[writers[value][0]] for value in values):
+                ways.append(Way.DROPPED)
+            if later[storage] and len(values) == 1:
+                if graph.packed[storage] < graph.size[storage]:
+                    ways.append(Way.PACKED)
+                if graph.size[storage] > 0:
+                    ways.append(Way.SWAPPED)
+        found[storage] = tuple(ways)
+    return found
+
+
+def read_later(graph: StepGraph) -> dict[int, bool]:
+    """Return for each storage whether an operator of a later phase than its first writer's reads or writes it."""
+    storage = graph.storage.tolist()
+    phase: dict[int, int] = {}
+    later = dict.fromkeys(storage, False)
+    for operator, (reads, writes) in enumerate(zip(graph.reads.rows(), graph.writes.rows(), strict=True)):
+        for value in (*writes, *reads):
+            own = int(graph.phase[operator])
+            if own > phase.setdefault(storage[value], own):
+                later[storage[value]] = True
+    return later
+
+
+def _ways(graph: StepGraph) -> IntArray:
+    later = read_later(graph)
+    way = np.full(graph.values, int(Way.KEPT), dtype=np.int64)
+    for storage, ways in choices(graph).items():
+        if Way.DROPPED in ways and not later[storage]:
+            way[storage] = Way.DROPPED
+    return way[graph.storage]
