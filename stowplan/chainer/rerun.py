@@ -1,0 +1,445 @@
+"""Running a function of the graph once more: same outputs, bit by bit, and nothing else changed.
+
+::
+
+    first   y = f.forward(x)      f keeps mask, indexes, ...        statistics and random state move on
+    later   y = rerun(f, x)       what was cleared of it is back    they stay where they are
+
+A *hidden* array is one that a function keeps in its attributes for its backward pass, beside the inputs and outputs
+that it retains: max-pooling's ``indexes``, dropout's ``mask``, the scale of a local response normalization. A rerun
+leaves every attribute as it was, but for hidden arrays that had been cleared: these it makes again.
+
+Whether that is so of a given call is seen by trying: `is_idempotent` for the outputs, `rebuildable` for hidden arrays.
+Three kinds of functions are never tried: those that draw at random whatever they keep, those that run code which is
+not Chainer's (`chainer.functions.forget`, classes of the user; see `trust`), and batch renormalization while it moves
+the statistics that it reads. Of random functions that keep what they drew, that is never cleared.
+
+A rerun takes the seconds of a forward call; each check takes one or a few of them and a comparison of the outputs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import pickle
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..compat import enable_chainer
+
+enable_chainer()
+
+import chainer  # noqa: E402 (mended first)
+from chainer.function import FunctionAdapter  # noqa: E402
+from chainer.functions.activation.rrelu import RReLU  # noqa: E402
+from chainer.functions.loss.negative_sampling import NegativeSamplingFunction  # noqa: E402
+from chainer.functions.noise.dropout import Dropout  # noqa: E402
+from chainer.functions.noise.gaussian import Gaussian  # noqa: E402
+from chainer.functions.noise.simplified_dropconnect import SimplifiedDropconnect  # noqa: E402
+from chainer.functions.noise.zoneout import Zoneout  # noqa: E402
+from chainer.functions.normalization.batch_normalization import BatchNormalization  # noqa: E402
+from chainer.functions.normalization.batch_renormalization import BatchRenormalizationFunction  # noqa: E402
+from chainer.functions.normalization.decorrelated_batch_normalization import (  # noqa: E402
+    DecorrelatedBatchNormalization,
+)
+from chainer.functions.util.forget import Forget  # noqa: E402
+
+__all__ = [
+    "DRAWN",
+    "HIDDEN_BYTES",
+    "bit_equal",
+    "get_hidden",
+    "held_arrays",
+    "hidden_arrays",
+    "is_idempotent",
+    "rebuildable",
+    "rerun",
+    "set_hidden",
+    "settings",
+    "trust",
+]
+
+HIDDEN_BYTES = 1024
+"""Smaller arrays are not worth the bookkeeping."""
+
+PIECE_BYTES = 1 << 20
+"""Arrays are compared in pieces of this many bytes."""
+
+NEVER_RUN_AGAIN = (Zoneout, NegativeSamplingFunction, Forget)
+"""They draw in every forward call, or call what is not known."""
+
+DRAWN: dict[type, frozenset[str]] = {
+    Dropout: frozenset({"mask", "states"}),
+    Gaussian: frozenset({"eps"}),
+    RReLU: frozenset({"r"}),
+    SimplifiedDropconnect: frozenset({"mask"}),
+}
+"""What a random function drew. Kept, it makes a rerun exact; cleared, the rerun would draw again."""
+
+STATISTICS: dict[type, tuple[str, ...]] = {
+    BatchNormalization: ("running_mean", "running_var"),
+    DecorrelatedBatchNormalization: ("running_mean", "running_projection"),
+}
+"""Running statistics that a forward call moves and does not read: out of its sight in a rerun."""
+
+NOT_HIDDEN = frozenset(
+    {
+        "class_weight",
+        "running_mean",
+        "running_var",
+        "running_projection",
+        "_running_mean",
+        "_running_var",
+        "_retained_output_data",
+        "inputs",
+        "outputs",
+    }
+)
+"""Attributes whose arrays are the caller's, or are retained inputs and outputs."""
+
+FUNCTION = "_function"
+"""Where Chainer's adapter keeps an old-style function, which in turn keeps the hidden arrays."""
+
+_trusted: set[type] = set()
+
+
+def trust(function_class: type) -> type:
+    """Say that a class not of Chainer's may be run again: nothing happens in `forward` but what it returns and keeps.
+
+    Parameters
+    ----------
+    function_class
+        Of the user: a subclass of `chainer.FunctionNode` or `chainer.Function`.
+
+    Returns
+    -------
+    type
+        The same, so that this serves as a decorator.
+    """
+    _trusted.add(function_class)
+    return function_class
+
+
+def settings() -> dict[str, Any]:
+    """Return what a forward call can see of Chainer's configuration now, for a rerun under another one."""
+    names = (
+        "train",
+        "dtype",
+        "use_cudnn",
+        "cudnn_deterministic",
+        "use_ideep",
+        "compute_mode",
+        "use_cudnn_tensor_core",
+    )
+    return {name: getattr(chainer.config, name) for name in names if hasattr(chainer.config, name)}
+
+
+def rerun(function: Any, inputs: Iterable[Any], config: Mapping[str, Any] | None = None) -> tuple[Any, ...]:
+    """Run a function's forward call once more.
+
+    Parameters
+    ----------
+    function
+        A `chainer.FunctionNode` that has been applied.
+    inputs
+        The arrays that it was applied to, or arrays of the same bits and strides.
+    config
+        What `settings` returned at the first call; the current configuration if not given.
+
+    Returns
+    -------
+    tuple of array
+        The outputs. The caller's to keep; the function retains none of them.
+    """
+    arrays = tuple(inputs)
+    with contextlib.ExitStack() as stack:
+        for name, value in {**(config or {}), "enable_backprop": False, "in_recomputing": True}.items():
+            stack.enter_context(chainer.using_config(name, value))
+        stack.enter_context(chainer.using_device(chainer.backend.get_device_from_array(*arrays)))
+        stack.enter_context(_unchanged(function))
+        outputs: tuple[Any, ...] = function.forward(arrays)
+    return outputs
+
+
+@contextlib.contextmanager
+def _unchanged(function: Any) -> Iterator[None]:
+    """Put every attribute back afterwards, but for arrays that were cleared and have been made again."""
+    holders = [function] if _old_style(function) is None else [function, _old_style(function)]
+    before = [dict(holder.__dict__) for holder in holders]
+    own = holders[-1]
+    for name in STATISTICS.get(type(own), ()):
+        setattr(own, name, None)
+    if isinstance(own, BatchRenormalizationFunction):
+        own.update_statistics = False
+    function._input_indexes_to_retain = function._output_indexes_to_retain = function._output_layouts = None
+    try:
+        yield
+    except BaseException:
+        for holder, attributes in zip(holders, before, strict=True):
+            holder.__dict__.clear()
+            holder.__dict__.update(attributes)
+        raise
+    for holder, attributes in zip(holders, before, strict=True):
+        made = dict(holder.__dict__)
+        holder.__dict__.clear()
+        for name, value in attributes.items():
+            keeps = name in NOT_HIDDEN or name.endswith("_to_retain") or name == "_output_layouts"
+            holder.__dict__[name] = value if keeps else _fill(value, made.get(name))
+
+
+def _fill(old: Any, new: Any) -> Any:
+    """Return the old value, with the new arrays where it has nothing."""
+    if old is None:
+        return new if _is_array(new) else None
+    if type(old) in (tuple, list) and type(new) is type(old) and len(old) == len(new):
+        return type(old)(_fill(a, b) if a is None else a for a, b in zip(old, new, strict=True))
+    return old
+
+
+def is_idempotent(
+    function: Any, inputs: Iterable[Any], outputs: Iterable[Any], config: Mapping[str, Any] | None = None
+) -> bool:
+    """Tell whether a rerun, with all hidden arrays there, gives these outputs and changes nothing.
+
+    Parameters
+    ----------
+    function, inputs, config
+        As for `rerun`.
+    outputs
+        The arrays that the first forward call returned.
+
+    Returns
+    -------
+    bool
+        True if the outputs are the same bit by bit (values, types, shapes, strides), so are the function's arrays,
+        and no random number was drawn from NumPy's or Python's global generators. These are put back in any case.
+    """
+    return _may_run_again(function) and _repeats(function, tuple(inputs), tuple(outputs), (), config)
+
+
+def rebuildable(
+    function: Any,
+    inputs: Iterable[Any],
+    outputs: Iterable[Any],
+    names: Iterable[str],
+    config: Mapping[str, Any] | None = None,
+) -> frozenset[str]:
+    """Return which hidden arrays a rerun makes again, bit by bit, once they are cleared together.
+
+    Parameters
+    ----------
+    function, inputs, outputs, config
+        As for `is_idempotent`. The function is left as it was.
+    names
+        Of `hidden_arrays`.
+
+    Returns
+    -------
+    frozenset of str
+        All that may be cleared at once. Empty where the function may not be run again.
+    """
+    arguments = tuple(inputs), tuple(outputs)
+    drawn = DRAWN.get(type(_old_style(function) or function), frozenset())
+    candidates = [name for name in names if name not in drawn and get_hidden(function, name) is not None]
+    if not candidates or not _may_run_again(function):
+        return frozenset()
+    if _repeats(function, *arguments, candidates, config):
+        return frozenset(candidates)
+    alone = [name for name in candidates if _repeats(function, *arguments, (name,), config)]
+    while alone and not _repeats(function, *arguments, alone, config):
+        alone.pop()
+    return frozenset(alone)
+
+
+def _may_run_again(function: Any) -> bool:
+    """Tell what is known of the class, before anything is tried."""
+    own = _old_style(function) or function
+    if isinstance(own, NEVER_RUN_AGAIN) or function._is_chainerx_fallback_mode:
+        return False
+    if isinstance(own, BatchRenormalizationFunction) and own.update_statistics:
+        return False
+    return type(own) in _trusted or type(own).__module__.startswith("chainer.")
+
+
+def _repeats(
+    function: Any,
+    inputs: tuple[Any, ...],
+    outputs: tuple[Any, ...],
+    cleared: Iterable[str],
+    config: Mapping[str, Any] | None,
+) -> bool:
+    """Run again without the arrays named; compare; leave function and generators as they were."""
+    before = held_arrays(function)
+    names = tuple(cleared)
+    kept = [*inputs, *(array for name, array in before.items() if name not in names)]
+    digests = [_digest(array) for array in kept]
+    with _same_random() as drew:
+        try:
+            for name in names:
+                set_hidden(function, name, None)
+            again = rerun(function, inputs, config)
+        except Exception:  # a function that cannot run without what was cleared: that is the answer
+            return False
+        else:
+            after = held_arrays(function)
+            return (
+                len(again) == len(outputs)
+                and all(bit_equal(a, b) for a, b in zip(again, outputs, strict=True))
+                and before.keys() == after.keys()
+                and all(bit_equal(array, after[name]) for name, array in before.items())
+                and digests == [_digest(array) for array in kept]  # nor was any of them written into
+                and not drew()
+            )
+        finally:
+            for name in names:
+                set_hidden(function, name, before[name])
+
+
+@contextlib.contextmanager
+def _same_random() -> Iterator[Any]:
+    """Give a function that tells whether random numbers were drawn; put the generators back at the end."""
+    numpy_state, python_state = np.random.get_state(legacy=False), random.getstate()  # noqa: NPY002 (Chainer's)
+    before = pickle.dumps(numpy_state)
+
+    def drew() -> bool:
+        now = pickle.dumps(np.random.get_state(legacy=False))  # noqa: NPY002
+        return now != before or random.getstate() != python_state
+
+    try:
+        yield drew
+    finally:
+        np.random.set_state(numpy_state)  # noqa: NPY002
+        random.setstate(python_state)
+
+
+def held_arrays(function: Any) -> dict[str, Any]:
+    """Return every array among a function's attributes, by name, those of the caller included.
+
+    What a function holds before it is applied is the caller's (class weights, a mask that was given): pass it on to
+    `hidden_arrays` as `but`.
+    """
+    found = {}
+    for holder, prefix in ((function, ""), (_old_style(function), FUNCTION + ".")):
+        for name, value in {} if holder is None else dict(holder.__dict__).items():
+            if name in NOT_HIDDEN:
+                continue
+            if _is_array(value):
+                found[prefix + name] = value
+            elif type(value) in (tuple, list):
+                found.update(
+                    (f"{prefix}{name}.{index}", item) for index, item in enumerate(value) if _is_array(item)
+                )
+    return found
+
+
+def hidden_arrays(function: Any, but: Iterable[Any] = (), least: int = HIDDEN_BYTES) -> dict[str, Any]:
+    """Return the hidden arrays of a function that has been applied.
+
+    Parameters
+    ----------
+    function
+        A `chainer.FunctionNode`.
+    but
+        Arrays that do not count, nor views of them: the function's inputs and outputs, and what it held before.
+    least
+        Bytes that count.
+
+    Returns
+    -------
+    dict
+        From a name for `get_hidden` and `set_hidden` to the array: an attribute's, or ``attribute.index`` for an
+        array in a tuple or list; an old-style function's start with ``_function.``.
+    """
+    others = {id(_root(array)) for array in but if array is not None}
+    for data in (function._retained_output_data or ()) + tuple(node.data for node in function.inputs or ()):
+        others.add(id(_root(data)))
+    return {
+        name: array
+        for name, array in held_arrays(function).items()
+        if array.nbytes >= least and id(_root(array)) not in others
+    }
+
+
+def get_hidden(function: Any, name: str) -> Any:
+    """Return a hidden array by its name; None where it has been cleared."""
+    holder, attribute, index = _place(function, name)
+    value = getattr(holder, attribute)
+    return value if index is None or value is None else value[index]
+
+
+def set_hidden(function: Any, name: str, array: Any) -> None:
+    """Set a hidden array by its name; with None, clear it."""
+    holder, attribute, index = _place(function, name)
+    if index is not None:
+        items = list(getattr(holder, attribute))
+        items[index] = array
+        array = type(getattr(holder, attribute))(items)
+    setattr(holder, attribute, array)
+
+
+def _place(function: Any, name: str) -> tuple[Any, str, int | None]:
+    """Return the object, its attribute, and the index in a tuple or list that a name stands for."""
+    holder = function
+    if name.startswith(FUNCTION + "."):
+        holder, name = _old_style(function), name[len(FUNCTION) + 1 :]
+    attribute, _, index = name.partition(".")
+    return holder, attribute, int(index) if index else None
+
+
+def _old_style(function: Any) -> Any:
+    """Return the old-style function that an adapter wraps; None for any other node."""
+    return function.function if isinstance(function, FunctionAdapter) else None
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, chainer.get_array_types())
+
+
+def _root(array: Any) -> Any:
+    """Return the array that owns the memory."""
+    while _is_array(getattr(array, "base", None)):
+        array = array.base
+    return array
+
+
+def bit_equal(a: Any, b: Any) -> bool:
+    """Tell whether two arrays have the same type, shape, strides and bits: NaNs by their payload, zeros by their sign.
+
+    O(n), with temporaries of `PIECE_BYTES` at most for contiguous arrays.
+    """
+    if a is b:
+        return True
+    if type(a) is not type(b) or a.dtype != b.dtype or a.shape != b.shape or _strides(a) != _strides(b):
+        return False
+    if a.dtype.hasobject:
+        return False
+    first, second = _bytes_of(a), _bytes_of(b)
+    return all(
+        bool((first[start : start + PIECE_BYTES] == second[start : start + PIECE_BYTES]).all())
+        for start in range(0, first.size, PIECE_BYTES)
+    )
+
+
+def _digest(array: Any) -> bytes:
+    """Return a checksum of an array's bits."""
+    return hashlib.blake2b(
+        memoryview(_bytes_of(chainer.backends.cuda.to_cpu(array))), digest_size=16
+    ).digest()
+
+
+def _strides(array: Any) -> tuple[int, ...]:
+    """Strides of the axes that are walked: NumPy gives those of length one anything."""
+    if array.size == 0:
+        return ()
+    return tuple(stride for stride, length in zip(array.strides, array.shape, strict=True) if length != 1)
+
+
+def _bytes_of(array: Any) -> Any:
+    """Return the elements' bytes in one dimension; a copy only where the array is not contiguous."""
+    xp = chainer.backend.get_array_module(array)
+    if array.flags.f_contiguous:
+        array = array.T
+    return xp.ascontiguousarray(array).reshape(-1).view(np.uint8)

@@ -1,0 +1,328 @@
+"""Reversible layers: the gradients of the network kept whole, to rounding; a peak that does not grow with depth."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stowplan.errors import MissingDependencyError
+
+try:
+    from stowplan.chainer.links import Reversible, ReversibleError, ReversibleSequence
+except MissingDependencyError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+import chainer
+import chainer.functions as F  # noqa: N812
+import chainer.links as L  # noqa: N812
+
+from experiments.models.revbifpn import RevBiFPN
+
+WIDTH = 12
+TOLERANCE = {np.float32: 1e-4, np.float64: 1e-9}
+
+
+class Layer(chainer.Chain):  # type: ignore[misc]
+    """Linear, normalized, dropped out: what is hard to run twice."""
+
+    def __init__(self, dtype: Any, normal: bool = True, dropout: float = 0.3) -> None:
+        super().__init__()
+        self.dropout = dropout
+        with self.init_scope(), chainer.using_config("dtype", dtype):
+            self.linear = L.Linear(WIDTH, WIDTH)
+            self.normal = L.BatchNormalization(WIDTH, dtype=dtype) if normal else None
+
+    def forward(self, x: Any) -> Any:
+        y = self.linear(x)
+        y = y if self.normal is None else self.normal(y)
+        return F.dropout(F.tanh(y), self.dropout)
+
+
+def plain(sequence: Any, x1: Any, x2: Any) -> tuple[Any, Any]:
+    """The same network without reversing anything."""
+    for block in sequence._couplings():
+        x1 = x1 + block.f(x2)
+        x2 = x2 + block.g(x1)
+    return x1, x2
+
+
+def stack(depth: int, dtype: Any = np.float64, make: Callable[[Any], Any] = Layer) -> Any:
+    np.random.seed(0)  # noqa: NPY002 (what Chainer draws from)
+    return cleared(ReversibleSequence(*(Reversible(make(dtype), make(dtype)) for _ in range(depth))))
+
+
+def cleared(net: Any) -> Any:
+    """Without gradients: a new parameter's is NaN in Chainer."""
+    net.cleargrads()
+    return net
+
+
+def inputs(dtype: Any = np.float64, rows: int = 9) -> list[Any]:
+    generator = np.random.default_rng(3)
+    return [chainer.Variable(generator.standard_normal((rows, WIDTH)).astype(dtype)) for _ in range(2)]
+
+
+def gradients(
+    run: Callable[..., Any], net: Any, dtype: Any, both: bool = True, seed: int = 7
+) -> tuple[list[Any], dict[str, Any], Any]:
+    """Return outputs and input gradients, the parameters' gradients and statistics, and what is drawn next."""
+    np.random.seed(seed)  # noqa: NPY002 (what Chainer draws from)
+    xs = inputs(dtype)
+    y1, y2 = run(net, *xs)
+    loss = F.sum(y1 * y1) + F.sum(F.sin(y2)) if both else F.sum(F.sin(y2))
+    outputs = [y1.array.copy(), y2.array.copy()]
+    del y1, y2
+    loss.backward()
+    named = {name: param.grad for name, param in net.namedparams()}
+    for name, link in net.namedlinks():
+        if isinstance(link, L.BatchNormalization):
+            named[name + "/mean"], named[name + "/var"] = link.avg_mean.copy(), link.avg_var.copy()
+    drawn = np.random.random()  # noqa: NPY002
+    return [*outputs, *(x.grad for x in xs)], named, drawn
+
+
+def close(first: Any, second: Any, dtype: Any) -> None:
+    tolerance = TOLERANCE[dtype]
+    for a, b in zip(first[0], second[0], strict=True):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+    assert first[1].keys() == second[1].keys()
+    for name, a in first[1].items():
+        b = second[1][name]
+        assert np.isfinite(b).all(), name
+        np.testing.assert_allclose(
+            a, b, rtol=tolerance, atol=tolerance * max(1, np.abs(b).max()), err_msg=name
+        )
+    assert first[2] == second[2], "the random generator"
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("both", [True, False])
+def test_gradients_are_those_of_the_network_kept_whole(dtype: Any, both: bool) -> None:
+    reverse = gradients(lambda net, *xs: net(*xs), stack(5, dtype), dtype, both)
+    whole = gradients(plain, stack(5, dtype), dtype, both)
+    assert (reverse[0][0] == whole[0][0]).all()
+    assert (reverse[0][1] == whole[0][1]).all()
+    close(reverse, whole, dtype)
+
+
+def test_only_the_first_output_is_used() -> None:
+    def run(function: Callable[..., Any]) -> Any:
+        net = stack(3, np.float64, lambda dtype: Layer(dtype, dropout=0))
+        xs = inputs()
+        F.sum(function(net, *xs)[0] ** 2).backward()
+        return [x.grad for x in xs], {name: param.grad for name, param in net.namedparams()}, 0
+
+    reverse, whole = run(lambda net, *xs: net(*xs)), run(plain)
+    last = [name for name, grad in whole[1].items() if grad is None]
+    assert last == [name for name, grad in reverse[1].items() if grad is None] != []
+    for result in (reverse, whole):
+        for name in last:
+            del result[1][name]
+    close(reverse, whole, np.float64)
+
+
+def test_statistics_move_once_a_step() -> None:
+    net = stack(2)
+    gradients(lambda net, *xs: net(*xs), net, np.float64)
+    means = [link.avg_mean.copy() for link in net.links() if isinstance(link, L.BatchNormalization)]
+    again = stack(2)
+    np.random.seed(7)  # noqa: NPY002 (what Chainer draws from)
+    with chainer.no_backprop_mode():
+        again(*inputs())
+    expected = [link.avg_mean for link in again.links() if isinstance(link, L.BatchNormalization)]
+    assert len(means) == 4
+    for a, b in zip(means, expected, strict=True):
+        assert (a == b).all()
+
+
+def test_gradients_accumulate_as_chainers() -> None:
+    net = stack(3, make=lambda dtype: Layer(dtype, dropout=0, normal=False))
+    once = gradients(lambda net, *xs: net(*xs), net, np.float64)[1]
+    once = {name: grad.copy() for name, grad in once.items()}
+    twice = gradients(lambda net, *xs: net(*xs), net, np.float64)[1]
+    for name, grad in twice.items():
+        np.testing.assert_allclose(grad, 2 * once[name], rtol=1e-9)
+    net.cleargrads()
+    assert all(param.grad is None for param in net.params())
+    for name, grad in gradients(lambda net, *xs: net(*xs), net, np.float64)[1].items():
+        np.testing.assert_allclose(grad, once[name], rtol=1e-9)
+
+
+def test_parameters_shared_by_blocks_and_within_a_block() -> None:
+    def shared(dtype: Any) -> Any:
+        np.random.seed(0)  # noqa: NPY002 (what Chainer draws from)
+        layer, other = Layer(dtype, normal=False), Layer(dtype, normal=False)
+        blocks = Reversible(layer, layer), Reversible(other, layer), Reversible(layer, other)
+        return cleared(ReversibleSequence(*blocks))
+
+    close(
+        gradients(lambda net, *xs: net(*xs), shared(np.float64), np.float64),
+        gradients(plain, shared(np.float64), np.float64),
+        np.float64,
+    )
+
+
+def test_sequences_in_sequences_and_inside_f() -> None:
+    class Inner(chainer.Chain):  # type: ignore[misc]
+        def __init__(self, dtype: Any) -> None:
+            super().__init__()
+            with self.init_scope():
+                self.sequence = ReversibleSequence(Reversible(Layer(dtype), Layer(dtype)))
+
+        def forward(self, x: Any) -> Any:
+            return F.tanh(self.sequence(x, 2 * x)[1])
+
+    def nested() -> Any:
+        np.random.seed(0)  # noqa: NPY002 (what Chainer draws from)
+        blocks = [Reversible(Inner(np.float64), Layer(np.float64)) for _ in range(2)]
+        return cleared(ReversibleSequence(ReversibleSequence(*blocks), Reversible(F.tanh, lambda x: x)))
+
+    close(
+        gradients(lambda net, *xs: net(*xs), nested(), np.float64),
+        gradients(plain, nested(), np.float64),
+        np.float64,
+    )
+
+
+def test_inputs_without_gradients_still_train_the_parameters() -> None:
+    net = stack(2)
+    x1, x2 = (x.array for x in inputs())
+    y1, y2 = net(x1, x2)
+    F.sum(y1 * y2).backward()
+    assert all(np.isfinite(param.grad).all() for param in net.params())
+
+
+def test_without_a_graph_nothing_is_kept_and_values_are_the_same() -> None:
+    net = stack(3)
+    with chainer.using_config("train", False):
+        kept = net(*inputs())
+        with chainer.no_backprop_mode():
+            free = net(*inputs())
+    assert all((a.array == b.array).all() for a, b in zip(kept, free, strict=True))
+    assert all(y.creator_node is None for y in free)
+
+
+def test_backward_runs_as_forward_did_whatever_the_configuration_is_then() -> None:
+    net = stack(2)
+    with chainer.using_config("train", False):
+        xs = inputs()
+        y1, y2 = net(*xs)
+    F.sum(y1 * y2).backward()
+    expected = inputs()
+    with chainer.using_config("train", False):
+        y1, y2 = plain(net, *expected)
+        F.sum(y1 * y2).backward()
+    for a, b in zip(xs, expected, strict=True):
+        np.testing.assert_allclose(a.grad, b.grad, rtol=1e-9)
+
+
+def test_inverse_gives_the_inputs_to_rounding() -> None:
+    net = stack(4, make=lambda dtype: Layer(dtype, dropout=0, normal=False))
+    xs = inputs()
+    for a, b in zip(net.inverse(*net(*xs)), xs, strict=True):
+        np.testing.assert_allclose(a.array, b.array, rtol=1e-9)
+        assert (a.array != b.array).any(), "rounding: the docstring says so"
+
+
+def test_chainer_grad_reaches_inputs_and_parameters() -> None:
+    net = stack(2, make=lambda dtype: Layer(dtype, dropout=0))
+    xs = inputs()
+    y1, y2 = net(*xs)
+    weight = next(iter(net.params()))
+    found = chainer.grad([F.sum(y1 * y2)], [xs[0], weight])
+    F.sum(y1 * y2).backward()
+    np.testing.assert_allclose(found[0].array, xs[0].grad, rtol=1e-9)
+    np.testing.assert_allclose(found[1].array, weight.grad, rtol=1e-9)
+
+
+def test_parameters_of_unknown_shape_are_known_after_the_first_call() -> None:
+    net = ReversibleSequence(Reversible(L.Linear(None, WIDTH), L.Linear(None, WIDTH)))
+    for _ in range(2):
+        net.cleargrads()
+        y1, y2 = net(*inputs(np.float32))
+        F.sum(y1 * y2).backward()
+        first = [param.grad for param in net.params()]
+        y1, y2 = plain(net, *inputs(np.float32))
+        net.cleargrads()
+        F.sum(y1 * y2).backward()
+        for a, param in zip(first, net.params(), strict=True):
+            np.testing.assert_allclose(a, param.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_what_cannot_be_right_is_an_error() -> None:
+    hidden = L.Linear(WIDTH, WIDTH)
+    net = ReversibleSequence(Reversible(lambda x: hidden(x), F.tanh))
+    with pytest.raises(ReversibleError, match="neither its input nor a parameter of the block"):
+        F.sum(net(*inputs(np.float32))[0]).backward()
+    net = ReversibleSequence(Reversible(lambda x: F.sum(x, axis=0), F.tanh))
+    with pytest.raises(ValueError, match=r"F gives float32 \(12,\); expected float32 \(9, 12\)"):
+        net(*inputs(np.float32))
+    with pytest.raises(TypeError, match="a block is Linear; expected Reversible or ReversibleSequence"):
+        ReversibleSequence(L.Linear(2, 2))
+    with pytest.raises(ValueError, match="expected at least one Reversible"):
+        ReversibleSequence()
+    y1, _ = stack(2)(*inputs())
+    with pytest.raises(ReversibleError, match="no double backprop"):
+        F.sum(y1).backward(enable_double_backprop=True)
+
+
+def peak(run: Callable[..., Any], depth: int) -> int:
+    """Bytes alive at the most in forward and backward passes, gradients apart."""
+    net = stack(depth, np.float32, lambda dtype: Layer(dtype, normal=False))
+    rows = 20_000
+    xs = inputs(np.float32, rows)
+    net.cleargrads()
+    tracemalloc.start()
+    try:
+        y1, y2 = run(net, *xs)
+        loss = F.sum(y1 * y2)
+        del y1, y2
+        loss.backward()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_peak_does_not_grow_with_depth() -> None:
+    one = 20_000 * WIDTH * 4
+    shallow, deep = (peak(lambda net, *xs: net(*xs), depth) for depth in (2, 16))
+    assert deep < shallow + one / 2 + 16 * 4 * 6000  # the states of the random generator, and the gradients
+    assert peak(plain, 16) - peak(plain, 2) > 14 * 4 * one
+
+
+def test_the_layer_can_be_saved_and_copied(tmp_path: Any) -> None:
+    net = stack(2)
+    chainer.serializers.save_npz(tmp_path / "net.npz", net)
+    other = stack(2)
+    for param in other.params():
+        param.array[...] = 0
+    chainer.serializers.load_npz(tmp_path / "net.npz", other)
+    copy = net.copy("copy")
+    with chainer.using_config("train", False):
+        expected = net(*inputs())[0].array
+        assert (other(*inputs())[0].array == expected).all()
+        assert (copy(*inputs())[0].array == expected).all()
+
+
+def test_a_pyramid_of_two_resolutions_learns() -> None:
+    np.random.seed(0)  # noqa: NPY002 (what Chainer draws from)
+    net = RevBiFPN(depth=3, fine=4, coarse=6, classes=3)
+    optimizer = chainer.optimizers.Adam(alpha=0.01).setup(net)
+    generator = np.random.default_rng(0)
+    t = np.arange(12, dtype=np.int32) % 3
+    x = generator.standard_normal((12, 3, 16, 16)).astype(np.float32) * 0.1
+    x += np.eye(3, dtype=np.float32)[t][:, :, None, None]
+    losses = []
+    for _ in range(25):
+        net.cleargrads()
+        loss = net(x, t)
+        losses.append(float(loss.array))
+        loss.backward()
+        optimizer.update()
+    assert losses[-1] < 0.3 * losses[0]
+    with chainer.using_config("train", False), chainer.no_backprop_mode():
+        assert net.predict(x).shape == (12, 3)

@@ -1,0 +1,203 @@
+"""Packing is lossless, whatever the bits; and gives what it promises on the arrays that it is for."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import hypothesis.extra.numpy as arrays
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stowplan.errors import MissingDependencyError
+
+try:
+    from stowplan.chainer import masks
+    from stowplan.chainer.masks import pack, unpack
+except MissingDependencyError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+import chainer.functions as F  # noqa: N812
+from chainer import Variable
+
+DTYPES = [
+    "?",
+    "i1",
+    "u2",
+    "i4",
+    "u8",
+    "i8",
+    "f2",
+    "f4",
+    "f8",
+    "c8",
+    "c16",
+    ">f4",
+    ">i8",
+    "M8[s]",
+    "m8[us]",
+    "S3",
+    "g",
+]
+
+
+@pytest.fixture(autouse=True, params=[8, 1 << 18], ids=["small pieces", "pieces"])
+def piece(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masks, "PIECE", request.param)
+
+
+def same(array: Any, again: Any) -> None:
+    assert array.dtype == again.dtype
+    assert array.shape == again.shape
+    assert array.tobytes("A") == again.tobytes("A")
+    assert array.flags.c_contiguous == again.flags.c_contiguous
+    assert array.flags.f_contiguous == again.flags.f_contiguous
+
+
+@st.composite
+def two_valued(draw: Any) -> Any:
+    dtype = np.dtype(draw(st.sampled_from(["?", "i1", "u2", "i4", "i8", "f2", "f4", "f8", "c8", ">f4"])))
+    shape = draw(arrays.array_shapes(min_dims=0, max_dims=4, max_side=9))
+    where = draw(arrays.arrays(bool, shape))
+    pattern = st.binary(min_size=dtype.itemsize, max_size=dtype.itemsize)
+    if dtype.kind == "b":
+        pattern = st.sampled_from([b"\0", b"\1"])
+    low, high = (np.frombuffer(draw(pattern), np.dtype(f"u{dtype.itemsize}"))[0] for _ in range(2))
+    bits = np.array(np.where(where, high, low), order=draw(st.sampled_from("CF")))
+    return bits.view(dtype) if bits.ndim else bits.reshape(1).view(dtype).reshape(())
+
+
+@given(two_valued())
+def test_two_patterns_are_packed_whatever_they_are(array: Any) -> None:
+    packed = pack(array, least=0)
+    if packed is None:
+        assert -(-array.size // 8) >= array.nbytes
+        assert len(np.unique(np.frombuffer(array.tobytes(), f"u{array.itemsize}"))) == 2
+    else:
+        assert packed.nbytes in (0, -(-array.size // 8))
+        same(array, unpack(packed))
+
+
+@given(st.sampled_from(DTYPES), st.data())
+def test_what_is_packed_comes_back(dtype: str, data: Any) -> None:
+    shape = data.draw(arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=6))
+    raw = data.draw(st.binary(min_size=0, max_size=64))
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    if dtype == "?":
+        raw = bytes(byte & 1 for byte in raw)
+    content = (raw * (size // max(len(raw), 1) + 1) if raw else bytes(size))[:size]
+    array = np.frombuffer(content, dtype).reshape(shape)
+    packed = pack(array, least=0)
+    if packed is not None:
+        assert packed.nbytes < array.nbytes
+        same(array, unpack(packed))
+
+
+@given(
+    arrays.arrays(
+        st.sampled_from([np.int64, np.int32, np.uint16, np.uint64]), arrays.array_shapes(max_side=20)
+    )
+)
+def test_integers_come_back(array: Any) -> None:
+    packed = pack(array, least=0)
+    if packed is not None:
+        same(array, unpack(packed))
+    else:
+        assert array.size <= 2 or len(np.unique(array)) > 1
+
+
+@given(st.lists(st.integers(-130, 300), min_size=30), st.sampled_from(["i2", "i4", "i8", ">i8"]))
+def test_integers_are_kept_in_the_narrowest_type(values: list[int], dtype: str) -> None:
+    array = np.array([*values, 0, 1, 2], dtype)
+    packed = pack(array, least=0)
+    fits = [
+        t for t in ("u1", "i1", "i2") if np.iinfo(t).min <= min(values) and max(values) <= np.iinfo(t).max
+    ]
+    width = min((np.dtype(t).itemsize for t in fits if array.min() >= np.iinfo(t).min), default=2)
+    if width >= array.itemsize:
+        assert packed is None
+    else:
+        assert packed is not None
+        assert packed.nbytes == array.size * width
+        same(array, unpack(packed))
+
+
+def test_zeros_with_signs_and_nans_with_payloads_are_kept_apart() -> None:
+    nans = np.array([0x7FC00000, 0x7FC00001], np.uint32).view(np.float32)
+    for values in (nans, np.array([0.0, -0.0], np.float32)):
+        array = np.tile(values, 512)
+        packed = pack(array)
+        assert packed is not None
+        assert packed.nbytes == 128
+        same(array, unpack(packed))
+    three = np.tile(np.array([0.0, -0.0, 1.0, 1.0], np.float32), 512)
+    assert pack(three) is None
+
+
+def test_a_third_value_at_the_end_is_seen() -> None:
+    array = np.zeros(100_001, np.float32)
+    array[3], array[-1] = 2, 3
+    assert pack(array) is None
+    array[-1] = 2
+    packed = pack(array)
+    assert packed is not None
+    same(array, unpack(packed))
+
+
+def test_dropouts_mask_takes_one_bit_an_element() -> None:
+    y = F.dropout(Variable(np.ones((64, 1000), np.float32)), 0.3)
+    mask = y.creator_node.mask
+    packed = pack(mask)
+    assert packed is not None
+    assert packed.nbytes == mask.size // 8
+    same(mask, unpack(packed))
+
+
+def test_max_poolings_indexes_take_one_byte() -> None:
+    x = np.random.default_rng(0).standard_normal((4, 8, 33, 33)).astype(np.float32)
+    indexes = F.max_pooling_2d(Variable(x), 3, 2).creator_node.indexes
+    packed = pack(indexes)
+    assert packed is not None
+    assert packed.nbytes == indexes.size
+    same(indexes, unpack(packed))
+
+
+def test_views_that_are_not_contiguous_are_left() -> None:
+    assert pack(np.zeros((64, 64))[:, ::2]) is None
+    assert pack(np.zeros((8, 8, 8)).transpose(0, 2, 1)) is None
+
+
+def test_small_and_empty_arrays_are_left() -> None:
+    assert pack(np.zeros(1023, bool)) is None
+    assert pack(np.zeros(1024, bool)) is not None
+    assert pack(np.zeros((0, 5)), least=0) is None
+
+
+def test_unpacks_into_an_array_that_is_there() -> None:
+    array = np.asfortranarray(np.arange(2048).reshape(32, 64) % 2)
+    packed = pack(array)
+    assert packed is not None
+    out = np.empty((32, 64), array.dtype, "F")
+    assert unpack(packed, out) is out
+    same(array, out)
+    with pytest.raises(ValueError, match=r"out is int64 \(32, 64\) in order C; expected .* in order F"):
+        unpack(packed, np.empty((32, 64), array.dtype))
+
+
+def test_temporaries_are_those_of_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masks, "PIECE", 1 << 16)
+    array = (np.random.default_rng(0).random(4 << 20) < 0.5).astype(np.float32)
+    tracemalloc.start()
+    try:
+        packed = pack(array)
+        peak = tracemalloc.get_traced_memory()[1]
+        assert packed is not None
+        assert peak < packed.nbytes + 8 * masks.PIECE
+        tracemalloc.reset_peak()
+        again = unpack(packed)
+        assert tracemalloc.get_traced_memory()[1] < packed.nbytes + array.nbytes + 16 * masks.PIECE
+    finally:
+        tracemalloc.stop()
+    same(array, again)

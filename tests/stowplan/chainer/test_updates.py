@@ -1,0 +1,294 @@
+"""Updates in pieces: the bits of Chainer's own, for every optimizer; and far fewer temporaries."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stowplan.errors import MissingDependencyError
+
+try:
+    from stowplan.chainer.updates import ELEMENTWISE, call_hook_in_pieces, update_in_pieces
+except MissingDependencyError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+import chainer
+from chainer import optimizer_hooks as hooks
+from chainer import optimizers
+
+PIECE = 64
+"""Bytes; 16 elements of float32."""
+
+MAKERS: dict[str, Callable[[], Any]] = {
+    "SGD": optimizers.SGD,
+    "MomentumSGD": optimizers.MomentumSGD,
+    "CorrectedMomentumSGD": optimizers.CorrectedMomentumSGD,
+    "NesterovAG": optimizers.NesterovAG,
+    "RMSprop": optimizers.RMSprop,
+    "RMSprop inside": lambda: optimizers.RMSprop(eps_inside_sqrt=True),
+    "RMSpropGraves": optimizers.RMSpropGraves,
+    "AdaGrad": optimizers.AdaGrad,
+    "AdaDelta": optimizers.AdaDelta,
+    "Adam": optimizers.Adam,
+    "Adam eta": lambda: optimizers.Adam(eta=0.9, weight_decay_rate=0.01),
+    "AdamW": lambda: optimizers.AdamW(weight_decay_rate=0.01),
+    "AMSGrad": optimizers.AMSGrad,
+    "AdaBound": optimizers.AdaBound,
+    "AMSBound": optimizers.AMSBound,
+    "MSVAG": optimizers.MSVAG,
+    "SMORMS3": optimizers.SMORMS3,
+}
+WHOLE = {"MSVAG", "SMORMS3"}
+
+
+def test_every_optimizer_of_chainer_is_here() -> None:
+    known = {
+        name
+        for name, value in vars(optimizers).items()
+        if isinstance(value, type) and issubclass(value, chainer.GradientMethod)
+    }
+    assert known <= set(MAKERS)
+
+
+def parameter(optimizer: Any, shape: tuple[int, ...], dtype: Any, order: str = "C") -> Any:
+    values = np.random.default_rng(1).standard_normal(shape).astype(dtype)
+    param = chainer.Parameter(np.array(values, order=order))
+    link = chainer.Link()
+    with link.init_scope():
+        link.p = param
+    optimizer.setup(link)
+    return param
+
+
+def gradient(shape: tuple[int, ...], dtype: Any, step: int, order: str = "C") -> Any:
+    values = np.random.default_rng(step).standard_normal(shape).astype(dtype)
+    values.reshape(-1)[::7] = 0
+    return np.array(values, order=order)
+
+
+def run(
+    update: Callable[[Any], None],
+    make: Callable[[], Any],
+    shape: tuple[int, ...],
+    dtype: Any = np.float32,
+    order: str = "C",
+    prepare: Callable[[Any], None] = lambda rule: None,
+    loss_scale: float | None = None,
+) -> dict[str, Any]:
+    optimizer = make()
+    param = parameter(optimizer, shape, dtype, order)
+    prepare(param.update_rule)
+    for step in range(4):
+        param.grad = gradient(shape, dtype, step, order)
+        param._loss_scale = loss_scale
+        update(param)
+    found = {"array": param.array, "grad": param.grad, "t": param.update_rule.t}
+    found.update(param.update_rule.state or {})
+    if param.update_rule._fp32_param is not None:
+        found["fp32"] = param.update_rule._fp32_param.array
+    return found
+
+
+def same_bits(first: dict[str, Any], second: dict[str, Any]) -> None:
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        np.testing.assert_array_equal(np.asarray(value), np.asarray(second[name]), err_msg=name)
+        assert np.asarray(value).tobytes() == np.asarray(second[name]).tobytes(), name
+        assert np.asarray(value).dtype == np.asarray(second[name]).dtype, name
+
+
+def in_pieces(param: Any) -> None:
+    update_in_pieces(param, PIECE)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("shape", [(1,), (15,), (16,), (17,), (5, 13), (3, 4, 11), (1, 1)], ids=str)
+def test_same_bits_for_every_rule_and_size(name: str, shape: tuple[int, ...]) -> None:
+    same_bits(run(in_pieces, MAKERS[name], shape), run(lambda p: p.update(), MAKERS[name], shape))
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_same_bits_in_other_types(name: str, dtype: Any) -> None:
+    # An eps that float16 cannot hold is an error of Chainer's: both must raise it.
+    def outcome(update: Callable[[Any], None]) -> Any:
+        try:
+            with np.errstate(all="ignore"):
+                return run(update, MAKERS[name], (9, 11), dtype)
+        except ValueError as error:
+            return str(error)
+
+    cut, whole = outcome(in_pieces), outcome(lambda p: p.update())
+    if isinstance(whole, str):
+        assert cut == whole
+    else:
+        same_bits(cut, whole)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_same_bits_where_float16_is_updated_in_float32(name: str) -> None:
+    def prepare(rule: Any) -> None:
+        rule.use_fp32_update()
+
+    same_bits(
+        run(in_pieces, MAKERS[name], (9, 11), np.float16, prepare=prepare, loss_scale=8.0),
+        run(lambda p: p.update(), MAKERS[name], (9, 11), np.float16, prepare=prepare, loss_scale=8.0),
+    )
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize(
+    "hook", [hooks.WeightDecay(0.1), hooks.Lasso(0.1), hooks.GradientHardClipping(-0.5, 0.5)]
+)
+def test_same_bits_with_hooks_and_in_column_order(order: str, hook: Any) -> None:
+    def cut(param: Any) -> None:
+        call_hook_in_pieces(hook, param, PIECE)
+        update_in_pieces(param, PIECE)
+
+    def whole(param: Any) -> None:
+        hook(param.update_rule, param)
+        param.update()
+
+    for scale in (None, 16.0):
+        same_bits(
+            run(cut, optimizers.Adam, (7, 9), order=order, loss_scale=scale),
+            run(whole, optimizers.Adam, (7, 9), order=order, loss_scale=scale),
+        )
+
+
+def test_hooks_of_the_rule_are_called_once_with_the_whole_parameter() -> None:
+    seen = []
+
+    def prepare(rule: Any) -> None:
+        rule.add_hook(lambda rule, param: seen.append(("pre", param.shape)), "before", "pre")
+        rule.add_hook(lambda rule, param: seen.append(("post", param.shape)), "after", "post")
+        rule.add_hook(hooks.WeightDecay(0.1))
+
+    cut = run(in_pieces, optimizers.MomentumSGD, (40,), prepare=prepare)
+    assert seen == [("pre", (40,)), ("post", (40,))] * 4
+    same_bits(cut, run(lambda p: p.update(), optimizers.MomentumSGD, (40,), prepare=prepare))
+
+
+def counted(
+    make: Callable[[], Any], prepare: Callable[[Any], None] = lambda rule: None, **shape: Any
+) -> list[int]:
+    """Sizes that the class's own method got."""
+    sizes: list[int] = []
+    rule_class = type(make().create_update_rule())
+    original = rule_class.update_core_cpu
+
+    def spy(rule: Any, param: Any) -> None:
+        sizes.append(param.array.size)
+        original(rule, param)
+
+    rule_class.update_core_cpu = spy
+    try:
+        run(in_pieces, make, (40,), prepare=prepare, **shape)
+    finally:
+        rule_class.update_core_cpu = original
+    return sizes
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_known_rules_are_cut_and_others_are_not(name: str) -> None:
+    assert counted(MAKERS[name]) == ([40] if name in WHOLE else [16, 16, 8]) * 4
+
+
+def test_a_rule_of_the_users_runs_whole() -> None:
+    class Mine(optimizers.sgd.SGDRule):  # type: ignore[misc]
+        pass
+
+    class Optimizer(optimizers.SGD):  # type: ignore[misc]
+        def create_update_rule(self) -> Any:
+            return Mine(self.hyperparam)
+
+    assert Mine not in ELEMENTWISE
+    assert counted(Optimizer) == [40] * 4
+
+
+def test_a_rule_with_an_array_for_a_learning_rate_runs_whole() -> None:
+    def prepare(rule: Any) -> None:
+        rule.hyperparam.lr = np.linspace(0, 1, 40, dtype=np.float32)
+
+    assert counted(optimizers.SGD, prepare) == [40] * 4
+
+
+def test_arrays_that_are_not_contiguous_run_whole() -> None:
+    optimizer = optimizers.SGD()
+    param = parameter(optimizer, (40,), np.float32)
+    param.array = np.zeros((80,), np.float32)[::2]
+    param.grad = np.ones(40, np.float32)
+    update_in_pieces(param, PIECE)
+    assert (param.array == np.float32(-0.01)).all()
+
+
+def test_switched_off_and_without_a_rule_nothing_happens() -> None:
+    param = parameter(optimizers.SGD(), (40,), np.float32)
+    before = param.array.copy()
+    param.grad = np.ones(40, np.float32)
+    param.update_rule.enabled = False
+    update_in_pieces(param, PIECE)
+    assert param.update_rule.t == 0
+    param.update_rule = None
+    update_in_pieces(param, PIECE)
+    assert (param.array == before).all()
+
+
+def test_a_parameter_without_gradient_is_left() -> None:
+    param = parameter(optimizers.Adam(), (40,), np.float32)
+    before = param.array.copy()
+    update_in_pieces(param, PIECE)
+    assert param.update_rule.t == 1
+    assert (param.array == before).all()
+
+
+def test_the_state_is_whole_again_after_an_error() -> None:
+    param = parameter(optimizers.Adam(), (40,), np.float32)
+    param.grad = gradient((40,), np.float32, 0)
+    in_pieces(param)
+    rule = param.update_rule
+    state = rule.state
+    rule.hyperparam.beta1 = "not a number"
+    with pytest.raises(TypeError):
+        in_pieces(param)
+    assert rule.state is state
+    assert rule.state["m"].shape == (40,)
+    assert "update_core" not in vars(rule)
+
+
+def test_a_piece_has_at_least_one_byte() -> None:
+    with pytest.raises(ValueError, match="expected at least 1"):
+        update_in_pieces(parameter(optimizers.SGD(), (4,), np.float32), 0)
+
+
+def peak(update: Callable[[Any], None], make: Callable[[], Any], n: int) -> float:
+    """Bytes of temporaries at the most, as a share of the parameter."""
+    param = parameter(make(), (n,), np.float32)
+    for step in range(2):
+        param.grad = gradient((n,), np.float32, step)
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            update(param)
+            # the state, made in the first update, is not a temporary
+            taken = tracemalloc.get_traced_memory()[1] - before
+        finally:
+            tracemalloc.stop()
+    return taken / (4 * n)
+
+
+@pytest.mark.parametrize("name", sorted(set(MAKERS) - WHOLE))
+def test_temporaries_are_those_of_a_piece(name: str) -> None:
+    n = 1 << 20
+    assert peak(lambda p: update_in_pieces(p, 1 << 18), MAKERS[name], n) < 0.9
+    assert peak(lambda p: p.update(), MAKERS[name], n) > 0.9
+
+
+def test_temporaries_of_adam_fall_from_three_parameters_to_a_piece() -> None:
+    n = 10 << 20
+    assert peak(update_in_pieces, optimizers.Adam, n) < 0.5
+    assert peak(lambda p: p.update(), optimizers.Adam, n) > 2.9
