@@ -2,6 +2,30 @@
 
 from __future__ import annotations
 
+import re
+
+_UNITS = {"": 1, "b": 1} | {
+    f"{prefix}{suffix}": base**power
+    for power, prefix in enumerate("kmgt", start=1)
+    for suffix, base in (("ib", 1024), ("b", 1000))
+}
+
+
+def parse_bytes(text: int | str) -> int:
+    """Return the number of bytes of ``4096``, ``"512MiB"`` or ``"1.5 GB"``, rounded down.
+
+    Raises
+    ------
+    ValueError
+        It is no number of bytes, or a negative one.
+    """
+    if isinstance(text, int) and not isinstance(text, bool) and text >= 0:
+        return text
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", str(text).strip().lower())
+    if isinstance(text, bool) or found is None or found[2] not in _UNITS:
+        raise ValueError(f"{text!r}; expected bytes, like 4096, 512MiB or 16GB")
+    return int(float(found[1]) * _UNITS[found[2]])
+
 
 def human_bytes(count: float) -> str:
     """Bytes as people read them: ``12.3 MiB``."""

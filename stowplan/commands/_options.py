@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
+
+from ..units import parse_bytes
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,20 +40,13 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]  # generic in newer vers
     """A number of bytes: ``16GiB``, ``1.5 GB``, ``4096``."""
 
     name = "bytes"
-    _UNITS = {"": 1, "b": 1} | {
-        f"{prefix}{suffix}": base**power
-        for power, prefix in enumerate("kmgt", start=1)
-        for suffix, base in (("ib", 1024), ("b", 1000))
-    }
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the number of bytes, rounded down."""
-        if isinstance(value, int):
-            return value
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", str(value).strip().lower())
-        if found is None or found[2] not in self._UNITS:
-            self.fail(f"{value!r}; expected bytes, like 4096, 512MiB or 16GB", param, ctx)
-        return int(float(found[1]) * self._UNITS[found[2]])
+        try:
+            return parse_bytes(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class Solver(click.ParamType):  # type: ignore[type-arg]

@@ -1,0 +1,266 @@
+"""What a schedule says, operator by operator, in Chainer's terms; and whether a step is the one that it was made for.
+
+A *structure* is what a step's forward operators are: class by class, which values each reads and writes, in which
+shapes. Steps of one structure have one step graph, and one schedule. A step shows its structure as it goes: the
+follower keeps those that agree with all operators so far, and gives the directions of the first of them. Decisions that
+were made for another one were local, and stay right::
+
+    structures     a b c d e      a b c f g        two lengths of sentences, say
+    operators      a b c          both agree: the first one's directions
+                   a b c f        the second one's from here on
+                   a b c f x      none: the rest of the step runs as Chainer's
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..scheduling import Outcome, Phase, Schedule, StepGraph, Way
+
+__all__ = ["Directions", "Follower", "Operator", "OperatorDirections", "Structure"]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One forward operator of a structure.
+
+    Attributes
+    ----------
+    kind
+        Class of the function, and shapes and types of its outputs.
+    reads, writes
+        Numbers of the values in the step graph, one for each input and output.
+    leaves
+        Of inputs that no operator writes: the number of the value, and the parameter's id or the array's shape and
+        type.
+    hidden
+        Numbers of the values of hidden arrays, by name.
+    forward, backward
+        Numbers of its operators in the step graph; -1: it has no backward step.
+    """
+
+    kind: tuple[Any, ...]
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    leaves: Mapping[int, Any]
+    hidden: Mapping[str, int]
+    forward: int
+    backward: int
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The forward operators of a step, in order."""
+
+    operators: tuple[Operator, ...]
+
+    def same(self, other: Structure) -> bool:
+        """Whether steps of both are one kind of step."""
+        return len(self.operators) == len(other.operators) and all(
+            (a.kind, a.reads, a.writes, a.leaves) == (b.kind, b.reads, b.writes, b.leaves)
+            for a, b in zip(self.operators, other.operators, strict=True)
+        )
+
+
+@dataclass(frozen=True)
+class OperatorDirections:
+    """What to do after one forward operator.
+
+    Attributes
+    ----------
+    reads, writes
+        Numbers of its values.
+    clear, pack
+        Names of the hidden arrays to let go, and to pack.
+    again
+        Whether it runs again later.
+    """
+
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    clear: tuple[str, ...]
+    pack: tuple[str, ...]
+    again: bool
+
+
+@dataclass(frozen=True)
+class Directions:
+    """A schedule, for steps of one structure.
+
+    Attributes
+    ----------
+    operators
+        Of each forward operator.
+    dropped
+        Values whose arrays go as soon as the program lets go of them.
+    kept
+        Values whose arrays stay for a backward step or a recomputation.
+    order
+        Place of each forward operator's backward step among all backward steps.
+    last_place
+        Of each value that is kept: the last place at which it is read.
+    released
+        By place, the values that are not read after it.
+    """
+
+    operators: tuple[OperatorDirections, ...]
+    dropped: frozenset[int]
+    kept: frozenset[int]
+    order: Mapping[int, int]
+    last_place: Mapping[int, int]
+    released: Mapping[int, Sequence[int]] = field(repr=False)
+
+    @classmethod
+    def of(cls, structure: Structure, graph: StepGraph, schedule: Schedule, outcome: Outcome) -> Directions:
+        """Translate a schedule.
+
+        Parameters
+        ----------
+        structure, graph
+            As they were recorded.
+        schedule, outcome
+            For this graph: the schedule, and what `scheduling.simulate` says of it.
+        """
+        way = schedule.way.tolist()
+        backward = [int(operator) for operator in schedule.order if graph.phase[operator] == Phase.BACKWARD]
+        place = {operator: number for number, operator in enumerate(backward)}
+        over = [0]  # backward steps up to each position
+        for operator in schedule.order:
+            over.append(over[-1] + (graph.phase[operator] == Phase.BACKWARD))
+        again = {operator for _, operators in outcome.recomputed for operator in operators}
+        values = {v for operator in structure.operators for v in (*operator.reads, *operator.writes)}
+        leaves = {v for operator in structure.operators for v in operator.leaves}
+        last_place: dict[int, int] = {}
+        released: dict[int, list[int]] = {}
+        for value in values:
+            position = int(outcome.released[value])
+            last = over[position + 1] - 1 if position >= 0 else len(backward)
+            if way[value] == Way.KEPT and last >= 0:
+                last_place[value] = last
+                released.setdefault(last, []).append(value)
+        return cls(
+            operators=tuple(
+                OperatorDirections(
+                    operator.reads,
+                    operator.writes,
+                    tuple(name for name, v in operator.hidden.items() if way[v] == Way.DROPPED),
+                    tuple(name for name, v in operator.hidden.items() if way[v] == Way.PACKED),
+                    operator.forward in again,
+                )
+                for operator in structure.operators
+            ),
+            dropped=frozenset(v for v in values - leaves if way[v] == Way.DROPPED),
+            kept=frozenset(last_place),
+            order={
+                number: place[operator.backward]
+                for number, operator in enumerate(structure.operators)
+                if operator.backward >= 0
+            },
+            last_place=last_place,
+            released=released,
+        )
+
+
+class Follower:
+    """Finds, among structures that are known, that of a running step.
+
+    Parameters
+    ----------
+    known
+        Structures and their directions, the likeliest first.
+
+    Attributes
+    ----------
+    directions
+        Of the first structure that agrees with all operators so far; None where none does.
+    signature
+        The same for steps of the same operators, known or not.
+    """
+
+    def __init__(self, known: Sequence[tuple[Structure, Directions | None]]) -> None:
+        self._known = list(known)
+        self._values: dict[int, int] = {}  # of parameters, by the id of their node
+        self._count = 0
+        self.signature = 0
+        self.directions: Directions | None = self._known[0][1] if self._known else None
+
+    @property
+    def structure(self) -> Structure | None:
+        """The structure that the whole step has had; None where it departed, or has not come to its end."""
+        if self._known and len(self._known[0][0].operators) == self._count:
+            return self._known[0][0]
+        return None
+
+    def saw(self, function: Any, inputs: Any, outputs: Any) -> Directions | None:
+        """Take the next operator in; return the directions for it."""
+        kind = kind_of(function, outputs)
+        self.signature = hash((self.signature, kind, *map(leaf_of, function.inputs)))
+        number = self._count
+        self._count += 1
+        self._known = [one for one in self._known if self._agrees(one[0], number, kind, function.inputs)]
+        if not self._known:
+            self.directions = None
+            return None
+        structure, self.directions = self._known[0]
+        operator = structure.operators[number]
+        for node, value in zip(function.inputs, operator.reads, strict=True):
+            if value in operator.leaves:
+                self._note(node, value)
+        for output, value in zip(outputs, operator.writes, strict=True):
+            output.node._stowplan_value = value
+        return self.directions
+
+    def _agrees(self, structure: Structure, number: int, kind: tuple[Any, ...], nodes: Sequence[Any]) -> bool:
+        if number >= len(structure.operators):
+            return False
+        operator = structure.operators[number]
+        if operator.kind != kind or len(operator.reads) != len(nodes):
+            return False
+        for node, value in zip(nodes, operator.reads, strict=True):
+            if value in operator.leaves:
+                if node.creator_node is not None or operator.leaves[value] != leaf_of(node):
+                    return False
+            elif self._value(node) != value:
+                return False
+        return True
+
+    def _note(self, node: Any, value: int) -> None:
+        if is_parameter(node):
+            self._values[id(node)] = value
+        else:
+            node._stowplan_value = value
+
+    def _value(self, node: Any) -> int | None:
+        known = self._values.get(id(node))
+        return getattr(node, "_stowplan_value", None) if known is None else known
+
+    def order(self) -> Mapping[int, int] | None:
+        """Return the place of each operator's backward step; None unless the whole step has one of the structures."""
+        return self.directions.order if self.directions is not None and self.structure is not None else None
+
+    def last_place(self, value: int) -> int:
+        """Return the place of the backward step that is the last to read a value, or to have it read."""
+        return -1 if self.directions is None else self.directions.last_place.get(value, -1)
+
+    def released_after(self, place: int) -> Sequence[int]:
+        """Return the values that nobody reads after a backward step, by its place."""
+        return () if self.directions is None else self.directions.released.get(place, ())
+
+
+def kind_of(function: Any, outputs: Any) -> tuple[Any, ...]:
+    """Return what two steps must have in common in an operator: class, and shapes and types of outputs."""
+    return (type(function), *((y.shape, y.dtype) for y in outputs))
+
+
+def leaf_of(node: Any) -> Any:
+    """Return what two steps must have in common in a leaf: the parameter, or shape and type."""
+    return id(node) if is_parameter(node) else (node.shape, node.dtype)
+
+
+def is_parameter(node: Any) -> bool:
+    """Whether a node is that of a `chainer.Parameter`, which outlives the step."""
+    import chainer
+
+    return isinstance(node._variable(), chainer.Parameter)

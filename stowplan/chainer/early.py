@@ -1,0 +1,167 @@
+"""Early update: a parameter is updated as soon as its gradient is complete, and the gradient goes at once.
+
+Chainer updates all parameters when the backward pass is over, and keeps their gradients until the next step's has
+begun. The update of one parameter reads and writes nothing of another's, so nothing changes, bit by bit, if it comes
+early, as long as
+
+- the parameter is read no more: the backward steps of all its readers are over;
+- nobody looks at several gradients at once (clipping by the global norm, loss scaling with its checks), or draws random
+  numbers in the order of parameters (gradient noise), or reads gradients after the update.
+
+`reason_against` says what of an optimizer speaks against it. It knows Chainer's own rules and hooks; what it does not
+know speaks against.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..compat import enable_chainer
+from ..errors import ScheduleError
+
+enable_chainer()
+
+import chainer  # noqa: E402 (mended first)
+from chainer import optimizer_hooks  # noqa: E402
+from chainer.optimizer import GradientMethod  # noqa: E402
+from chainer.optimizers import (  # noqa: E402  # noqa: E402
+    ada_delta,
+    ada_grad,
+    adam,
+    corrected_momentum_sgd,
+    momentum_sgd,
+    nesterov_ag,
+    rmsprop,
+    rmsprop_graves,
+    sgd,
+)
+
+from .updates import call_hook_in_pieces, update_in_pieces  # noqa: E402
+
+__all__ = ["EarlyUpdate", "reason_against"]
+
+RULES = (
+    ada_delta.AdaDeltaRule,
+    ada_grad.AdaGradRule,
+    adam.AdamRule,
+    corrected_momentum_sgd.CorrectedMomentumSGDRule,
+    momentum_sgd.MomentumSGDRule,
+    nesterov_ag.NesterovAGRule,
+    rmsprop.RMSpropRule,
+    rmsprop_graves.RMSpropGravesRule,
+    sgd.SGDRule,
+)
+"""Update rules that look at their own parameter alone."""
+
+HOOKS = (
+    optimizer_hooks.WeightDecay,
+    optimizer_hooks.Lasso,
+    optimizer_hooks.GradientHardClipping,
+    optimizer_hooks.GradientLARS,
+)
+"""Hooks that look at one parameter at a time and draw no random numbers."""
+
+
+def reason_against(optimizer: Any) -> str | None:
+    """Say why an optimizer's parameters cannot be updated early; None if they can.
+
+    Parameters
+    ----------
+    optimizer
+        A `chainer.Optimizer` that has been set up.
+    """
+    if type(optimizer).update is not GradientMethod.update or not isinstance(optimizer, GradientMethod):
+        return f"{type(optimizer).__name__} has an update of its own"
+    if type(optimizer).reallocate_cleared_grads is not GradientMethod.reallocate_cleared_grads:
+        return f"{type(optimizer).__name__} treats missing gradients in its own way"
+    if optimizer._loss_scale is not None or optimizer._loss_scaling_is_dynamic:
+        return "the loss is scaled: gradients are checked together"
+    if not getattr(optimizer, "_use_cleargrads", True):
+        return "gradients are set to zero, not cleared"
+    for hook in _hooks(optimizer):
+        if type(hook) not in HOOKS:
+            return (
+                f"the hook {getattr(hook, 'name', type(hook).__name__)} may read several gradients, or draw"
+            )
+    for param in optimizer.target.params():
+        rule = param.update_rule
+        if rule is None:
+            continue
+        if type(rule) not in RULES:
+            return f"the update rule {type(rule).__name__} is not known to look at one parameter alone"
+        if rule._use_fp32_update:
+            return "parameters are updated in float32"
+        for hook in _hooks(rule):
+            if type(hook) not in HOOKS:
+                return f"the update rule's hook {getattr(hook, 'name', type(hook).__name__)} is not known"
+    return None
+
+
+def _hooks(hooked: Any) -> list[Any]:
+    return [*hooked._hookable._pre_update_hooks.values(), *hooked._hookable._post_update_hooks.values()]
+
+
+class EarlyUpdate:
+    """One update of an optimizer: of each parameter when `ready` is called for it, of the others in `finish`.
+
+    Parameters
+    ----------
+    optimizer
+        One that `reason_against` has nothing against.
+    """
+
+    def __init__(self, optimizer: Any) -> None:
+        self._optimizer = optimizer
+        self._parameters = {id(param): param for param in optimizer.target.params()}
+        self._done: set[int] = set()
+
+    def takes(self, param: Any) -> bool:
+        """Whether a variable is one of the optimizer's parameters, and not yet updated."""
+        return id(param) in self._parameters and id(param) not in self._done
+
+    def ready(self, param: Any, owned: bool) -> None:
+        """Update a parameter whose gradient is complete, and clear the gradient.
+
+        Parameters
+        ----------
+        param
+            One that this `takes`.
+        owned
+            Whether nobody else sees the gradient's array. Hooks change it in place: one that two parameters share waits
+            for `finish`, as it would with Chainer.
+        """
+        if owned or not _hooks(self._optimizer):
+            self._done.add(id(param))
+            self._update([param])
+
+    def finish(self) -> None:
+        """Update those that are left, by a gradient of zeros where there is none, as Chainer does; count the update."""
+        for key in self._done:
+            if self._parameters[key]._grad_var is not None:
+                raise ScheduleError(
+                    f"the parameter {self._parameters[key].name} has got a gradient after its early update; "
+                    "expected one backward pass that reaches it"
+                )
+        left = [param for key, param in self._parameters.items() if key not in self._done]
+        for param in left:
+            if param.array is not None and param.grad is None:
+                with chainer.using_device(param.device):
+                    param._set_grad(param.device.xp.zeros_like(param.raw_array), layout_check=False)
+        self._done.update(map(id, left))
+        self._update(left)
+        self._optimizer.t += 1
+        self._optimizer._loss_scaling_isnan = False
+
+    def _update(self, parameters: list[Any]) -> None:
+        hooks = self._optimizer._hookable
+        for hook in hooks._pre_update_hooks.values():
+            for param in parameters:
+                call_hook_in_pieces(hook, param)
+        for param in parameters:
+            if param.update_rule is not None:
+                update_in_pieces(param)
+        for hook in hooks._post_update_hooks.values():
+            for param in parameters:
+                call_hook_in_pieces(hook, param)
+        for param in parameters:
+            param.cleargrad()

@@ -1,0 +1,84 @@
+"""Does the program read gradients after the backward pass? Watched in the first step, and until the second one begins.
+
+Whoever clips, logs or averages gradients by himself reads `Parameter.grad` or `grad_var` of parameters: then they have
+to be there, as Chainer leaves them. While a watch is on, these attributes of `chainer.Parameter` note each read that is
+not Chainer's own in a backward pass or an update.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from ..compat import enable_chainer
+
+enable_chainer()
+
+import chainer  # noqa: E402 (mended first)
+
+__all__ = ["GradientReads"]
+
+WATCHED = ("grad", "grad_var")
+
+_lock = threading.Lock()
+_watches: list[GradientReads] = []
+
+
+class GradientReads:
+    """A watch, off at first.
+
+    Attributes
+    ----------
+    seen
+        Whether a gradient was read while it was on.
+    """
+
+    def __init__(self) -> None:
+        self.seen = False
+        self._parameters: set[int] = set()
+        self._on = False
+        self._paused = True
+
+    def start(self, parameters: Iterable[Any]) -> None:
+        """Begin to watch these; reads count from the end of the first backward pass on: see `go_on`."""
+        with _lock:
+            _watches.append(self)
+            self._parameters = {id(param) for param in parameters}
+            self._on, self._paused = True, True
+            for name in WATCHED:
+                setattr(chainer.Parameter, name, _watched(name))
+
+    def stop(self) -> None:
+        """End the watch; without another one, Chainer's own attributes are back."""
+        with _lock:
+            if self in _watches:
+                _watches.remove(self)
+            self._on = False
+            if not _watches:
+                for name in WATCHED:
+                    if name in chainer.Parameter.__dict__:
+                        delattr(chainer.Parameter, name)
+
+    def pause(self) -> None:
+        """Count no reads from here on: they are Chainer's."""
+        self._paused = True
+
+    def go_on(self) -> None:
+        """Count reads again: they are the program's."""
+        self._paused = False
+
+    def _note(self, param: Any) -> None:
+        if self._on and not self._paused and id(param) in self._parameters:
+            self.seen = True
+
+
+def _watched(name: str) -> property:
+    own: Any = getattr(chainer.Variable, name)
+
+    def read(param: Any) -> Any:
+        for watch in _watches:
+            watch._note(param)
+        return own.fget(param)
+
+    return property(read, own.fset, doc=own.__doc__)

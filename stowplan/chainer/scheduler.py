@@ -1,0 +1,490 @@
+"""Training steps that have less alive: lean always, recomputing and swapping under a budget.
+
+The steps of a scheduler pass through these phases::
+
+    watched      Chainer's own step, its first: parameters and state are made. Does anything speak against what follows?
+       |
+       |  no budget                    budget
+       v                               v
+      lean                          recorded     a lean step, measured and run twice, operator by operator
+       in the pool's steps             |
+                                     timed       lean steps, for the seconds
+                                       |
+                                     lean        until the schedule is there: it is made in a thread of its own
+                                       |
+                                       v
+                                   scheduled     in the pool's steps
+
+*Lean* costs no time: what an operator retained goes with its backward step, sums of gradients are formed in place,
+parameters are updated early and in pieces. The pool sees steps of one kind, the last in each column: it plans what the
+schedule leaves.
+
+Steps of other structures (a short last batch, other lengths) run lean; one that comes again is recorded, and gets a
+schedule of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ..allocator.pool import Pool
+from ..compat import enable_chainer
+from ..errors import BudgetError, PoolError, ProfileError, StowplanError
+from ..scheduling import StepGraph, simulate
+from ..units import parse_bytes
+
+enable_chainer()
+
+import chainer  # noqa: E402 (mended first)
+from chainer.optimizer import GradientMethod  # noqa: E402
+
+from . import seams  # noqa: E402
+from .capture import Recording, RecordingStep, Seconds, TimedStep  # noqa: E402
+from .directions import Directions, Follower  # noqa: E402
+from .early import EarlyUpdate, reason_against  # noqa: E402
+from .execution import ScheduledStep  # noqa: E402
+from .gradient_reads import GradientReads  # noqa: E402
+from .meter import HostMeter  # noqa: E402
+
+if TYPE_CHECKING:
+    from ..scheduling.solve import Solution
+
+__all__ = ["Scheduler", "SchedulerStats", "record_graph"]
+
+TIMED_STEPS = 2
+"""Lean steps beside the recorded one, of whose seconds the least count."""
+
+RECORD_AT = 2
+"""A structure without a schedule is recorded after it has come so often."""
+
+SMALL = 1033
+"""Bytes; smaller requests are not planned, and not measured."""
+
+_UNBOUNDED = 1 << 62
+
+
+@dataclass(frozen=True)
+class SchedulerStats:
+    """What a scheduler has done so far.
+
+    Attributes
+    ----------
+    watched, recorded, timed, lean, scheduled
+        Steps that ran so, to their end.
+    departed
+        Steps that began as scheduled, and turned out to have a structure without a schedule: they went on as lean ones.
+    recomputed
+        Operators that ran again, in all steps.
+    schedules
+        Structures with a schedule.
+    keeps_gradients
+        Why gradients are kept until all parameters are updated, as Chainer does; None: parameters are updated early.
+    keeps_graph
+        Why what a backward step has read is kept, as Chainer does; None: it goes.
+    retained_bytes
+        Of parameters, persistent values and the optimizer's state.
+    planned_peak
+        Bytes that the last schedule's step has alive beside these, at the most, as predicted; 0 without a schedule.
+    extra_seconds
+        That the last schedule costs in a step, as predicted.
+    """
+
+    watched: int = 0
+    recorded: int = 0
+    timed: int = 0
+    lean: int = 0
+    scheduled: int = 0
+    departed: int = 0
+    recomputed: int = 0
+    schedules: int = 0
+    keeps_gradients: str | None = None
+    keeps_graph: str | None = None
+    retained_bytes: int = 0
+    planned_peak: int = 0
+    extra_seconds: float = 0.0
+
+
+@dataclass
+class _Known:
+    """A structure with its schedule, or on the way to one."""
+
+    recording: Recording
+    seconds: Seconds
+    timed: int = 0
+    solution: Solution | None = None
+    directions: Directions | None = None
+    error: BaseException | None = None
+    thread: threading.Thread | None = None
+
+
+class Scheduler:
+    """Run training steps by a schedule that lowers their live peak, and changes no bit.
+
+    Parameters
+    ----------
+    optimizer
+        A `chainer.Optimizer` that has been set up, or several that the step updates.
+    pool
+        A `stowplan.NumpyPool` or `stowplan.CupyPool`, which then serves the steps; None: nobody plans them.
+    budget
+        Bytes, or a text like ``"600 MiB"``, for all that a step has alive, parameters and state included. None: lean.
+    key
+        Of the pool's step.
+    solver, time_limit
+        As for `stowplan.scheduling.schedule`.
+
+    Raises
+    ------
+    ValueError
+        The budget is not a number of bytes.
+
+    Examples
+    --------
+    ::
+
+        scheduler = stowplan.chainer.Scheduler(optimizer, pool=pool, budget="600 MiB")
+        for x, t in batches:
+            with scheduler.step():
+                loss = model(x, t)
+                model.cleargrads()
+                loss.backward()
+                optimizer.update()
+    """
+
+    def __init__(
+        self,
+        optimizer: Any,
+        pool: Pool | None = None,
+        budget: int | str | None = None,
+        *,
+        key: Hashable = "train",
+        solver: str = "auto",
+        time_limit: float | None = None,
+    ) -> None:
+        self._optimizers: list[Any] = list(optimizer) if isinstance(optimizer, Sequence) else [optimizer]
+        self._pool = pool
+        self._budget = None if budget is None else parse_bytes(budget)
+        self._key, self._solver, self._time_limit = key, solver, time_limit
+        self._known: list[_Known] = []
+        self._unknown: Counter[int] = Counter()
+        self._record = self._budget is not None
+        self._reads = GradientReads()
+        self._one_update = False  # a step is one backward pass, then one update
+        self._running = False
+        self._stats = SchedulerStats()
+
+    @property
+    def stats(self) -> SchedulerStats:
+        """What has been done so far."""
+        return self._stats
+
+    @property
+    def recordings(self) -> list[Recording]:
+        """The structures recorded so far, with their step graphs."""
+        return [known.recording for known in self._known]
+
+    @property
+    def solutions(self) -> list[Solution]:
+        """The schedules in use."""
+        return [known.solution for known in self._known if known.solution is not None]
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the schedules that are being made are there; return whether they are."""
+        for known in self._known:
+            if known.thread is not None:
+                known.thread.join(timeout)
+        return all(known.thread is None or not known.thread.is_alive() for known in self._known)
+
+    @contextmanager
+    def step(self, schedule: bool = True) -> Iterator[None]:
+        """Run the code inside as one step, which is the pool's step, too.
+
+        Parameters
+        ----------
+        schedule
+            False: as Chainer would, without the pool.
+
+        Raises
+        ------
+        BudgetError
+            On entry, before the first scheduled step: no schedule that was found keeps to the budget.
+        PoolError
+            A step of this scheduler is running.
+        """
+        if self._running:
+            raise PoolError("steps do not nest: a step of this scheduler is running")
+        self._reads.stop()
+        name, step = ("plain", None) if not schedule else self._next()
+        self._running = True
+        try:
+            with ExitStack() as stack:
+                if step is None:
+                    yield
+                    return
+                if self._pool is not None and name == self._planned_phase():
+                    stack.enter_context(self._pool.serving())
+                    stack.enter_context(self._pool.step(self._key))
+                if isinstance(step, RecordingStep):
+                    stack.enter_context(step.meter)
+                for optimizer in self._optimizers:
+                    stack.enter_context(_Updates(self, step, optimizer))
+                stack.enter_context(seams.running(step))
+                yield
+        finally:
+            self._running = False
+        self._over(name, step)
+
+    # --- which step comes next ----------------------------------------------------------------------------------------
+
+    def _planned_phase(self) -> str:
+        return "lean" if self._budget is None else "scheduled"
+
+    def _next(self) -> tuple[str, ScheduledStep]:
+        """Return the phase of the coming step, and what runs it."""
+        if self._stats.watched == 0:
+            self._reads.start(p for optimizer in self._optimizers for p in optimizer.target.params())
+            step = ScheduledStep(release=False)
+            step.after_backward = self._reads.go_on
+            return "watched", step
+        release = self._stats.keeps_graph is None
+        self._collect()
+        if self._record:
+            return "recorded", RecordingStep(HostMeter(SMALL), self._resident(), release=release)
+        if any(known.timed < TIMED_STEPS for known in self._known):
+            follower = Follower([(known.recording.structure, None) for known in self._known])
+            return "timed", TimedStep(release=release, follower=follower)
+        ready = [(k.recording.structure, k.directions) for k in self._known if k.directions is not None]
+        if ready:
+            return "scheduled", ScheduledStep(release=release, follower=Follower(ready))
+        return "lean", ScheduledStep(release=release)
+
+    def _over(self, name: str, step: ScheduledStep) -> None:
+        """Take in how a step went that has come to its end."""
+        counts = {
+            name: getattr(self._stats, name) + 1,
+            "recomputed": self._stats.recomputed + step.recomputed,
+        }
+        self._stats = replace(self._stats, **counts)
+        if step.walked_twice and self._stats.keeps_graph is None:
+            self._stats = replace(self._stats, keeps_graph="two backward passes come by one operator")
+        if step.nested and self._stats.keeps_gradients is None:
+            self._stats = replace(self._stats, keeps_gradients="an operator runs a backward pass of its own")
+        if name == "watched":
+            self._stats = replace(self._stats, retained_bytes=self._retained_bytes())
+            self._one_update = step.passes == 1
+        elif isinstance(step, RecordingStep):
+            self._recorded(step)
+        elif isinstance(step, TimedStep):
+            self._timed(step)
+        elif name == "scheduled":
+            self._scheduled(step)
+
+    def _recorded(self, step: RecordingStep) -> None:
+        self._record = False
+        recording = step.recording()
+        if not recording.structure.operators:
+            return
+        if all(not known.recording.structure.same(recording.structure) for known in self._known):
+            self._known.append(_Known(recording, step.seconds))
+
+    def _timed(self, step: TimedStep) -> None:
+        structure = step.structure
+        for known in self._known:
+            if known.timed < TIMED_STEPS:
+                if known.recording.structure is structure:
+                    known.seconds = known.seconds.least(step.seconds)
+                known.timed += 1
+                if known.timed == TIMED_STEPS and self._budget != _UNBOUNDED:
+                    self._solve(known, (self._budget or 0) - self._stats.retained_bytes)
+
+    def _scheduled(self, step: ScheduledStep) -> None:
+        if step.structure is not None:
+            first = next(known for known in self._known if known.recording.structure is step.structure)
+            self._known.sort(key=lambda known: known is not first)
+            return
+        self._stats = replace(self._stats, departed=self._stats.departed + 1)
+        self._unknown[step.signature] += 1
+        if self._unknown[step.signature] == RECORD_AT:
+            self._record = True
+
+    # --- schedules ----------------------------------------------------------------------------------------------------
+
+    def _solve(self, known: _Known, budget: int) -> None:
+        """Begin to make a schedule, in a thread of its own."""
+        known.error = None
+        graph = known.recording.with_seconds(known.seconds)
+
+        def run() -> None:
+            try:
+                from ..scheduling.solve import schedule
+
+                known.solution = schedule(graph, budget, solver=self._solver, time_limit=self._time_limit)
+                outcome = simulate(graph, known.solution.schedule)
+                known.directions = Directions.of(
+                    known.recording.structure, graph, known.solution.schedule, outcome
+                )
+            except BaseException as error:
+                known.error = error
+
+        known.thread = threading.Thread(target=run, name="stowplan-schedule", daemon=True)
+        known.thread.start()
+
+    def _collect(self) -> None:
+        """Take in schedules that have been made, and what went wrong with them."""
+        for known in self._known:
+            if known.thread is None or known.thread.is_alive():
+                continue
+            known.thread = None
+            error = known.error
+            if isinstance(error, BudgetError):
+                if any(one.directions is not None for one in self._known):
+                    # Others keep to it: this one comes as near as it can.
+                    self._solve(known, error.least)
+                    continue
+                least = error.least + self._stats.retained_bytes
+                raise BudgetError(
+                    f"a step cannot keep to {self._budget:,} bytes: the least that was found is {least:,}, "
+                    f"{self._stats.retained_bytes:,} of them parameters and state",
+                    least,
+                ) from None
+            if error is not None:
+                raise StowplanError(f"no schedule could be made: {error}") from error
+            assert known.solution is not None
+            self._stats = replace(
+                self._stats,
+                schedules=sum(one.directions is not None for one in self._known),
+                planned_peak=int(known.solution.outcome.peak),
+                extra_seconds=float(known.solution.outcome.extra_seconds),
+            )
+
+    # --- updates ------------------------------------------------------------------------------------------------------
+
+    def _early(self, optimizer: Any, step: ScheduledStep) -> EarlyUpdate | None:
+        """Return an early update for the coming backward pass, if nothing speaks against it."""
+        if not step.releases or self._stats.keeps_graph is not None:
+            return None
+        reason = reason_against(optimizer)
+        if reason is None and self._reads.seen:
+            reason = "gradients are read after the backward pass"
+        if reason is None and step.nested:
+            reason = "an operator runs a backward pass of its own"
+        if reason is not None and self._stats.keeps_gradients is None:
+            self._stats = replace(self._stats, keeps_gradients=reason)
+        return EarlyUpdate(optimizer) if self._stats.keeps_gradients is None else None
+
+    # --- what outlives the steps --------------------------------------------------------------------------------------
+
+    def _resident(self) -> list[Any]:
+        found = []
+        for optimizer in self._optimizers:
+            for link in optimizer.target.links():
+                for name in sorted(link._params | link._persistent):
+                    value = link.__dict__[name]
+                    array = value.array if isinstance(value, chainer.Variable) else value
+                    if isinstance(array, chainer.get_array_types()):
+                        found.append(array)
+            for param in optimizer.target.params():
+                state = getattr(param.update_rule, "state", None) or {}
+                found += [array for array in state.values() if isinstance(array, chainer.get_array_types())]
+        return found
+
+    def _retained_bytes(self) -> int:
+        return sum({id(array): int(array.nbytes) for array in self._resident()}.values())
+
+
+class _Updates:
+    """While a step runs: an optimizer's `update` that has parameters updated in the backward pass."""
+
+    def __init__(self, scheduler: Scheduler, step: ScheduledStep, optimizer: Any) -> None:
+        self._scheduler, self._step, self._optimizer = scheduler, step, optimizer
+        self._early: EarlyUpdate | None = None
+
+    def __enter__(self) -> None:
+        self._own = self._optimizer.__dict__.get("update")
+        self._optimizer.update = self.update
+        if self._scheduler._one_update and len(self._scheduler._optimizers) == 1:
+            self._step.before_backward = self._before_backward
+
+    def __exit__(self, *error: object) -> None:
+        if self._own is None:
+            del self._optimizer.__dict__["update"]
+        else:
+            self._optimizer.update = self._own
+
+    def _original(self) -> Callable[..., None]:
+        update: Callable[..., None] = self._own or type(self._optimizer).update.__get__(self._optimizer)
+        return update
+
+    def _before_backward(self) -> None:
+        """Have the pass that is about to begin update parameters, since the program will when it is over."""
+        self._scheduler._reads.pause()
+        if self._early is None and self._step.passes == 1:
+            gradients = any(param._grad_var is not None for param in self._optimizer.target.params())
+            if not gradients:
+                self._early = self._scheduler._early(self._optimizer, self._step)
+                self._step.updates(self._early)
+
+    def update(self, lossfun: Any = None, *args: Any, **named: Any) -> None:
+        """Update the parameters, as `chainer.GradientMethod.update`."""
+        optimizer, step = self._optimizer, self._step
+        if type(optimizer).update is not GradientMethod.update:
+            step.before_backward = None
+            self._original()(lossfun, *args, **named)
+            return
+        if lossfun is not None:
+            step.before_backward = None
+            loss = lossfun(*args, **named)
+            if getattr(optimizer, "_use_cleargrads", True):
+                optimizer.target.cleargrads()
+            else:
+                optimizer.target.zerograds()
+            self._early = self._scheduler._early(optimizer, step)
+            step.updates(self._early)
+            try:
+                loss.backward(loss_scale=optimizer._loss_scale)
+            finally:
+                step.updates(None)
+            del loss
+        self._scheduler._reads.pause()
+        if self._early is not None:
+            early, self._early = self._early, None
+            step.updates(None)
+            step.update_rest(early.finish)
+        else:
+            step.update_rest(self._original())
+        self._scheduler._reads.go_on()
+
+
+def record_graph(optimizer: Any, step: Callable[[], object]) -> StepGraph:
+    """Run training steps until their step graph is known, and return it.
+
+    Parameters
+    ----------
+    optimizer
+        A `chainer.Optimizer` that has been set up, or several that the step updates.
+    step
+        Runs one training step. It is called four times: once as Chainer would, once recorded, twice timed.
+
+    Returns
+    -------
+    StepGraph
+        Of the lean step. Its bytes are exact, its seconds the least of three.
+
+    Raises
+    ------
+    ProfileError
+        The step applies no function of Chainer's, or is another one in each call.
+    """
+    scheduler = Scheduler(optimizer, budget=_UNBOUNDED)
+    for _ in range(2 + TIMED_STEPS):
+        with scheduler.step():
+            step()
+    if not scheduler._known:
+        raise ProfileError("no operator was recorded; expected a training step of Chainer's")
+    known = scheduler._known[0]
+    return known.recording.with_seconds(known.seconds)

@@ -1,0 +1,105 @@
+"""Where Chainer lets a schedule in: three functions of its, replaced while a scheduled step runs, in its thread alone.
+
+=================================  =====================================================================================
+what is replaced                   what a step does there
+=================================  =====================================================================================
+``FunctionNode.apply``             numbers the operator, and lets go, after it, what the schedule does not keep
+``_backprop._backprop_to_all``     the backward pass of `Variable.backward` and `chainer.backward`: its own loop
+``_backprop_utils.backprop_step``  one operator's backward step, that of `chainer.grad` and of double backprop, too:
+                                   what it reads is there, whoever calls
+=================================  =====================================================================================
+
+Function hooks would not do: an operator's inputs are read before `backward_preprocess`, and nothing can be let go from
+a hook. The first step that begins replaces them, the last one that ends, in whatever thread, puts Chainer's back.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from ..compat import enable_chainer
+
+enable_chainer()
+
+from chainer import _backprop, _backprop_utils, function_node  # noqa: E402 (mended first)
+
+__all__ = ["OperatorStep", "apply", "backprop_step", "backprop_to_all", "running"]
+
+apply = function_node.FunctionNode.apply
+backprop_to_all = _backprop._backprop_to_all
+backprop_step = _backprop_utils.backprop_step
+"""Chainer's own."""
+
+
+class OperatorStep(Protocol):
+    """What runs at the seams."""
+
+    def forward(self, function: Any, inputs: Any) -> Any:
+        """Apply a function, as `FunctionNode.apply`."""
+
+    def backward(self, outputs: Any, retain_grad: bool, loss_scale: Any) -> None:
+        """Run a backward pass, as `_backprop_to_all`."""
+
+    def before_backward_step(self, function: Any) -> None:
+        """Have everything there that one function's backward step reads."""
+
+
+_here = threading.local()
+_lock = threading.Lock()
+_steps = 0
+
+
+@contextmanager
+def running(step: OperatorStep) -> Iterator[None]:
+    """Have a step run at the seams, in this thread; the one that did goes on afterwards."""
+    outer = getattr(_here, "step", None)
+    _replace()
+    _here.step = step
+    try:
+        yield
+    finally:
+        _here.step = outer
+        _put_back()
+
+
+def _replace() -> None:
+    global _steps
+    with _lock:
+        _steps += 1
+        if _steps == 1:
+            function_node.FunctionNode.apply = _apply
+            _backprop._backprop_to_all = _backprop_to_all
+            _backprop_utils.backprop_step = _backprop_step
+
+
+def _put_back() -> None:
+    global _steps
+    with _lock:
+        _steps -= 1
+        if _steps == 0:
+            function_node.FunctionNode.apply = apply
+            _backprop._backprop_to_all = backprop_to_all
+            _backprop_utils.backprop_step = backprop_step
+
+
+def _apply(function: Any, inputs: Any) -> Any:
+    step = getattr(_here, "step", None)
+    return apply(function, inputs) if step is None else step.forward(function, inputs)
+
+
+def _backprop_to_all(outputs: Any, retain_grad: bool, loss_scale: Any) -> None:
+    step = getattr(_here, "step", None)
+    if step is None:
+        backprop_to_all(outputs, retain_grad, loss_scale)
+    else:
+        step.backward(outputs, retain_grad, loss_scale)
+
+
+def _backprop_step(function: Any, *rest: Any) -> None:
+    step = getattr(_here, "step", None)
+    if step is not None:
+        step.before_backward_step(function)
+    backprop_step(function, *rest)
