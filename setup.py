@@ -48,6 +48,11 @@ def packing_cores(*names: str) -> "list[str]":
     return [path for name in names for path in glob(f"packing/core/{name}.cpp")]
 
 
+def scheduling_cores(*names: str) -> "list[str]":
+    """Find the cores of these names, each in ``scheduling/core``."""
+    return [path for name in names for path in glob(f"scheduling/core/{name}.cpp")]
+
+
 setup(
     ext_modules=cythonize(
         [
@@ -55,6 +60,9 @@ setup(
             extension("packing", "_exact", packing_cores("exact*")),
             extension("profiler", "_recorder", []),
             extension("packing", "_search", packing_cores("best_fit", "greedy", "large*", "search*")),
+            extension("scheduling", "_simulator", scheduling_cores("simulator*")),
+            extension("scheduling", "_descent", scheduling_cores("simulator*", "descent*", "descend", "rebuild")),
+            extension("scheduling", "_ordering", scheduling_cores("order_*")),
             extension("allocator", "_core", glob("allocator/core/*.cpp")),
         ],
         language_level=3,

@@ -1,9 +1,14 @@
 """When, and what to keep: from a step graph and a budget to a schedule with a lower live peak."""
 
+from .bounds import bound_orders, bound_schedules
+from .check import check
+from .formats import read_graph
 from .graph import Phase, Relation, StepGraph
 from .schedule import Rates, Schedule, Way, as_recorded, choices, lean, require_valid
+from .simulate import Outcome, simulate, simulator
 
 __all__ = [
+    "Outcome",
     "Phase",
     "Rates",
     "Relation",
@@ -11,7 +16,13 @@ __all__ = [
     "StepGraph",
     "Way",
     "as_recorded",
+    "bound_orders",
+    "bound_schedules",
+    "check",
     "choices",
     "lean",
+    "read_graph",
     "require_valid",
+    "simulate",
+    "simulator",
 ]

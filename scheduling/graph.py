@@ -17,15 +17,17 @@ A storage is alive from the first operator that writes one of its values to the 
 inclusive, or for longer where the program holds it. Resident storages (parameters, state) are alive throughout, and
 counted apart. While an operator runs, what it reads, what it writes and its *workspace* are all alive.
 
-An operator may run when the operators that it depends on have run: those before it that write what it reads or writes,
-and those named in ``after`` (an update after all readers of its parameter, sums whose order matters).
+An operator may run when the operators that it depends on have run: those before it that write what it reads, and those
+named in ``after`` (an update after all readers of its parameter, sums whose order matters).
 """
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -93,7 +95,7 @@ class Relation:
     def rows(self) -> list[list[int]]:
         """Return all rows."""
         index, first = self.index.tolist(), self.first.tolist()
-        return [index[a:b] for a, b in zip(first, first[1:], strict=False)]
+        return [index[a:b] for a, b in pairwise(first)]
 
 
 _OPERATOR_COLUMNS: dict[str, Any] = {
@@ -133,7 +135,7 @@ class StepGraph:
     workspace
         Bytes alive at each operator's fullest moment beside what it reads and writes, int (n,). None: 0.
     repeatable
-        Whether an operator that runs again writes the same bits and changes nothing else, bool (m,). None: all
+        Whether an operator that runs again writes the same bits and changes nothing else, bool (n,). None: all
         forward ones.
     resident
         Values that exist before and after the step, bool (m,). None: none.
@@ -149,8 +151,8 @@ class StepGraph:
     Raises
     ------
     GraphError
-        Naming the first operator or value that is wrong, and what was expected: columns of different lengths, a negative
-        size, an unknown value or operator, a value that is read before it is written, a view of a view.
+        Naming the first operator or value that is wrong, and what was expected: columns of different lengths, a
+        negative size, an unknown value or operator, a value that is read before it is written, a view of a view.
     """
 
     __slots__ = (
@@ -260,12 +262,19 @@ class StepGraph:
         return self._dependencies
 
     def writers(self) -> list[list[int]]:
-        """Return for each value the operators that write it, in the order of the step; none for what was there before."""
+        """Return for each value the operators that write it, in the step's order; none for what was there before."""
         found: list[list[int]] = [[] for _ in range(self.values)]
         for operator, values in enumerate(self.writes.rows()):
             for value in values:
                 found[value].append(operator)
         return found
+
+    def with_seconds(self, seconds: npt.ArrayLike) -> StepGraph:
+        """Return the same graph with other seconds, (n,)."""
+        graph = copy.copy(self)
+        graph.seconds = _column("seconds", seconds, np.float64, len(self))
+        graph._check()
+        return graph
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph to a file.
@@ -296,12 +305,12 @@ class StepGraph:
         """
         header, columns = read_archive(path, KIND, VERSION)
         try:
-            relations = {
+            known: dict[str, Any] = {
                 key: Relation.from_columns(columns[f"{key}_first"], columns[f"{key}_index"])
                 for key in _RELATIONS
             }
-            known = {key: columns[key] for key in (*_OPERATOR_COLUMNS, *_VALUE_COLUMNS)}
-            return cls(**relations, **known, label=header["label"], name=header["name"])
+            known.update((key, columns[key]) for key in (*_OPERATOR_COLUMNS, *_VALUE_COLUMNS))
+            return cls(**known, label=header["label"], name=header["name"])
         except (GraphError, KeyError, TypeError, ValueError, IndexError) as error:
             raise FormatError(path, f"not a valid step graph ({error})") from None
 
@@ -374,8 +383,8 @@ def _check_relation(what: str, rows: Relation, n: int, count: int, kind: str) ->
         row = int(np.searchsorted(first, wrong[0], side="right")) - 1
         raise GraphError(f"operator {row} {what} {kind} {index[wrong[0]]}; there are {count}")
     if kind == "operator":
-        row = np.repeat(np.arange(n), np.diff(first))
-        late = np.flatnonzero(index >= row)
+        own = np.repeat(np.arange(n), np.diff(first))
+        late = np.flatnonzero(index >= own)
         if len(late):
-            i, j = int(row[late[0]]), int(index[late[0]])
+            i, j = int(own[late[0]]), int(index[late[0]])
             raise GraphError(f"operator {i} comes after operator {j}, which is not before it (a cycle?)")

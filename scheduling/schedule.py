@@ -12,9 +12,9 @@ SWAPPED   it is evicted to a file or to the host's memory, and fetched ahead of 
 ========  ==============================================================================================================
 
 Recomputation. An operator finds a value that it reads gone. The value's writer runs again, and before it, in the order
-of the step, the writers of whatever these read and find gone in turn. Of what they write, a value stays that an operator
-still to come reads; one that only this recomputation reads goes when its last reader in it has run; what is there
-already is not replaced, though its copy is alive for a moment.
+of the step, the writers of whatever these read and find gone in turn. Of what they write, a value stays that an
+operator still to come reads; one that only this recomputation reads goes when its last reader in it has run; what is
+there already is not replaced, though its copy is alive for a moment.
 """
 
 from __future__ import annotations
@@ -155,10 +155,10 @@ def updates_early(graph: StepGraph, order: IntArray) -> IntArray:
 def require_valid(graph: StepGraph, schedule: Schedule) -> None:
     """Raise unless a schedule may be run.
 
-    The order is one of all operators and each comes after what it depends on. Values that share a storage have one way.
+    The order is one of all operators, each after what it depends on. Values that share a storage have one way.
     Only values may be other than KEPT that have one writer each and are neither resident nor among the results; those
-    DROPPED have repeatable writers, or no reader in a later phase; one that is PACKED or SWAPPED has a reader in a later
-    phase, and its storage for itself.
+    DROPPED have repeatable writers; one that is PACKED or SWAPPED has a reader in a later phase, and its storage for
+    itself.
 
     Raises
     ------
@@ -201,7 +201,7 @@ def require_valid(graph: StepGraph, schedule: Schedule) -> None:
 
 
 def choices(graph: StepGraph) -> dict[int, tuple[Way, ...]]:
-    """Return the ways that a schedule may choose for each storage, by the value that has it; KEPT is always the first."""
+    """Return the ways that a schedule may choose for each storage, by the value that has it; KEPT comes first."""
     later = read_later(graph)
     writers = graph.writers()
     sharing: dict[int, list[int]] = {}
@@ -212,7 +212,7 @@ def choices(graph: StepGraph) -> dict[int, tuple[Way, ...]]:
         ways = [Way.KEPT]
         alone = all(len(writers[value]) == 1 for value in values)
         if alone and not graph.resident[storage] and not graph.kept[values].any():
-            if not later[storage] or all(graph.repeatable[writers[value][0]] for value in values):
+            if all(graph.repeatable[writers[value][0]] for value in values):
                 ways.append(Way.DROPPED)
             if later[storage] and len(values) == 1:
                 if graph.packed[storage] < graph.size[storage]:

@@ -25,16 +25,19 @@ FRAMEWORKS = ("chainer", "cupy", "torch", "matplotlib", "pulp", "highspy", "rich
 RULES = [
     ("packing", "stowplan.packing", LEAVES),
     ("profiler", "stowplan.profiler", LEAVES),
+    ("scheduling", "stowplan.scheduling", LEAVES | {"stowplan.packing"}),
     ("allocator", "stowplan.allocator", LEAVES | {"stowplan.packing", "stowplan.profiler"}),
 ]
 PUBLIC = {
     "stowplan",
     "stowplan.allocator",
+    "stowplan.chainer.links",
     "stowplan.compat",
     "stowplan.errors",
     "stowplan.packing",
     "stowplan.packing.pools",
     "stowplan.profiler",
+    "stowplan.scheduling",
 }
 
 
@@ -66,7 +69,9 @@ def test_no_arrow_runs_back(folder: str, package: str, allowed: set[str]) -> Non
         for line, module in imports(file, own):
             top = module.split(".")[0]
             where = f"{file.relative_to(ROOT)}, line {line}: {module}"
-            assert top not in {"packing", "profiler", "allocator", "experiments"}, f"{where}: a second copy"
+            assert top not in {"packing", "profiler", "scheduling", "allocator", "experiments"}, (
+                f"{where}: a second copy"
+            )
             assert top != "stowplan" or within(module, allowed | {package}), where
 
 
@@ -107,15 +112,23 @@ def modules_after(code: str) -> set[str]:
 
 def test_importing_stowplan_loads_no_framework_and_no_compiled_code() -> None:
     loaded = modules_after("import stowplan")
-    assert not loaded & {*FRAMEWORKS, "numpy", "stowplan.packing", "stowplan.allocator", "stowplan.profiler"}
+    assert not loaded & {
+        *FRAMEWORKS,
+        "numpy",
+        "stowplan.packing",
+        "stowplan.allocator",
+        "stowplan.profiler",
+        "stowplan.scheduling",
+    }
 
 
 def test_using_stowplan_loads_no_framework_and_no_second_copy() -> None:
     loaded = modules_after(
-        "import stowplan, stowplan.packing, stowplan.profiler, stowplan.compat\nstowplan.NumpyPool()"
+        "import stowplan, stowplan.packing, stowplan.profiler, stowplan.scheduling, stowplan.compat\n"
+        "stowplan.NumpyPool()"
     )
     assert "stowplan.allocator" in loaded
-    assert not loaded & {*FRAMEWORKS, "profiler", "packing", "allocator"}
+    assert not loaded & {*FRAMEWORKS, "profiler", "packing", "scheduling", "allocator"}
 
 
 def test_the_command_line_loads_no_framework_before_it_is_needed() -> None:

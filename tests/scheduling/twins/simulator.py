@@ -65,7 +65,7 @@ def simulate(graph: StepGraph, schedule: Schedule, rates: Rates | None = None) -
                 near[s] = max(near[s], position[int(graph.held[v])])
         last[s] = end if graph.kept[values].any() else max([*uses[s], near[s]], default=-1)
 
-    # --- first pass: what is recomputed, and how long each storage is needed -------------------------------------------
+    # --- first pass: what is recomputed, and how long each storage is needed ------------------------------------------
     needed = dict(last)
     asked: dict[int, set[int]] = {s: set() for s in owned}  # positions at which a recomputation reads it
     there = [resident[v] or not writers[v] for v in range(m)]
@@ -98,11 +98,12 @@ def simulate(graph: StepGraph, schedule: Schedule, rates: Rates | None = None) -
             if there[v] and not resident[v] and way[v] == Way.DROPPED and (p == near[s] or p >= last[s]):
                 there[v] = False
 
-    # --- second pass: bytes --------------------------------------------------------------------------------------------
+    # --- second pass: bytes -------------------------------------------------------------------------------------------
     evicted, fetched, stalls = swap_layout(
         graph, schedule, near, {s: uses[s] | asked[s] for s in owned}, rates
     )
-    outcome = Outcome(extra_seconds=stalls, released=[-1] * m, live=[0] * n)
+    outcome = Outcome(released=[-1] * m, live=[0] * n)
+    packing = 0  # bytes packed and unpacked
     present = [False] * m
     small = [False] * m  # packed
     count: Counter[int] = Counter()  # of each storage: values that are there
@@ -134,11 +135,11 @@ def simulate(graph: StepGraph, schedule: Schedule, rates: Rates | None = None) -
             outcome.peak, outcome.place, outcome.rerun = live + more, p, rerun
 
     def unpack(v: int) -> None:
-        nonlocal live
+        nonlocal live, packing
         if small[v]:
             small[v] = False
             live += size[v] - packed[v]
-            outcome.extra_seconds += size[v] / rates.pack
+            packing += size[v]
 
     for p, operator in enumerate(order):
         for v in evicted.get(p, ()):
@@ -178,7 +179,8 @@ def simulate(graph: StepGraph, schedule: Schedule, rates: Rates | None = None) -
             elif present[v] and p == near[s] and way[v] == Way.PACKED:
                 small[v] = True
                 live -= size[v] - packed[v]
-                outcome.extra_seconds += size[v] / rates.pack
+                packing += size[v]
+    outcome.extra_seconds += packing / rates.pack + stalls
     return outcome
 
 

@@ -1,0 +1,193 @@
+# distutils: language = c++
+# cython: boundscheck=False, wraparound=False
+"""Binding of the simulator; the GIL is released while it evaluates."""
+
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+from libcpp.memory cimport unique_ptr
+from libcpp.vector cimport vector
+
+import numpy as np
+
+
+cdef extern from "simulator.hpp" namespace "stowplan::scheduling" nogil:
+    ctypedef int32_t Index
+
+    enum class Way(int8_t):
+        kept
+
+    cdef struct Rows:
+        const int64_t* first
+        const int64_t* index
+
+    cdef struct Graph:
+        int64_t n
+        int64_t m
+        Rows reads
+        Rows writes
+        const int64_t* phase
+        const int64_t* workspace
+        const double* seconds
+        const int64_t* size
+        const int64_t* storage
+        const int64_t* held
+        const int64_t* packed
+        const uint8_t* resident
+        const uint8_t* kept
+
+    cdef struct Rates:
+        double swap
+        double pack
+
+    cdef struct Score:
+        int64_t peak
+        Index place
+        Index rerun
+        double seconds
+
+    cdef struct Reruns:
+        Index position
+        Index first
+        Index last
+
+    cdef cppclass CSimulator "stowplan::scheduling::Simulator":
+        CSimulator(const Graph&, Rates) except +
+        void set_order(const int64_t*) except +
+        void set_way(Index, Way) except +
+        const Score& evaluate() except +
+        const vector[int64_t]& live()
+        const vector[Reruns]& reruns()
+        const vector[Index]& rerun_operators()
+        Index near(Index)
+        Index last(Index)
+        Index next_use(Index)
+        Index start(Index)
+        Index needed(Index)
+        Index next_need(Index)
+        void released(vector[Index]&) except +
+
+
+ctypedef const int64_t[::1] Column
+
+
+cdef const int64_t* address(Column column) noexcept nogil:
+    return &column[0] if column.shape[0] else NULL
+
+
+cdef bint is_permutation(Column column, Py_ssize_t n) except *:
+    cdef vector[uint8_t] seen
+    if column.shape[0] != n:
+        return False
+    seen.resize(n, 0)
+    for i in range(n):
+        if not 0 <= column[i] < n or seen[column[i]]:
+            return False
+        seen[column[i]] = 1
+    return True
+
+
+cdef object as_array(const Index* data, size_t count):
+    out = np.empty(count, dtype=np.int32)
+    cdef Index[::1] view = out
+    for i in range(count):
+        view[i] = data[i]
+    return out.astype(np.int64)
+
+
+cdef class Simulator:
+    cdef unique_ptr[CSimulator] core
+    cdef Score last
+    cdef readonly Py_ssize_t operators
+    cdef readonly Py_ssize_t values
+    cdef object storage
+
+    def __cinit__(self, graph, double swap_rate, double pack_rate):
+        cdef Graph view
+        cdef Rates rates
+        cdef const double[::1] seconds = graph.seconds
+        cdef const uint8_t[::1] resident = graph.resident.view(np.uint8)
+        cdef const uint8_t[::1] kept = graph.kept.view(np.uint8)
+        self.operators, self.values = len(graph), graph.values
+        if max(self.operators, self.values) >= 2**31 - 2:
+            raise ValueError(f"{self.operators} operators and {self.values} values; expected fewer than 2**31 - 2")
+        self.storage = graph.storage
+        view.n, view.m = self.operators, self.values
+        view.reads.first, view.reads.index = address(graph.reads.first), address(graph.reads.index)
+        view.writes.first, view.writes.index = address(graph.writes.first), address(graph.writes.index)
+        view.phase = address(graph.phase)
+        view.workspace = address(graph.workspace)
+        view.seconds = &seconds[0] if self.operators else NULL
+        view.size = address(graph.size)
+        view.storage = address(graph.storage)
+        view.held = address(graph.held)
+        view.packed = address(graph.packed)
+        view.resident = &resident[0] if self.values else NULL
+        view.kept = &kept[0] if self.values else NULL
+        rates.swap, rates.pack = swap_rate, pack_rate
+        self.core.reset(new CSimulator(view, rates))
+
+    def set_order(self, order):
+        cdef Column column = np.ascontiguousarray(order, dtype=np.int64)
+        if not is_permutation(column, self.operators):
+            raise ValueError(f"the order is not one of all operators, 0 to {self.operators - 1}, each once")
+        with nogil:
+            self.core.get().set_order(address(column))
+
+    def set_way(self, Py_ssize_t storage, int way):
+        if not (0 <= storage < self.values and self.storage[storage] == storage):
+            raise ValueError(f"value {storage} has no storage of its own, or is none of {self.values}")
+        if not 0 <= way <= 3:
+            raise ValueError(f"way {way}; expected 0 to 3")
+        self.core.get().set_way(<Index>storage, <Way>way)
+
+    def set_ways(self, way):
+        cdef Column column = np.ascontiguousarray(way, dtype=np.int64)
+        cdef Column storage = self.storage
+        if column.shape[0] != self.values:
+            raise ValueError(f"{column.shape[0]} ways; expected {self.values}")
+        if self.values and (np.min(column) < 0 or np.max(column) > 3):
+            raise ValueError(f"a way {np.min(column)} or {np.max(column)}; expected 0 to 3")
+        cdef CSimulator* core = self.core.get()
+        cdef Py_ssize_t v
+        with nogil:
+            for v in range(column.shape[0]):
+                if storage[v] == v:
+                    core.set_way(<Index>v, <Way>column[v])
+
+    def evaluate(self):
+        with nogil:
+            self.last = self.core.get().evaluate()
+        return self.last.peak, self.last.place, self.last.rerun, self.last.seconds
+
+    def live(self):
+        cdef const vector[int64_t]* live = &self.core.get().live()
+        out = np.empty(self.operators, dtype=np.int64)
+        cdef int64_t[::1] view = out
+        for i in range(self.operators):
+            view[i] = live[0][i]
+        return out
+
+    def recomputed(self):
+        cdef const vector[Reruns]* reruns = &self.core.get().reruns()
+        cdef const vector[Index]* again = &self.core.get().rerun_operators()
+        found = []
+        for i in range(reruns.size()):
+            one = reruns[0][i]
+            found.append((one.position, [again[0][k] for k in range(one.first, one.last)]))
+        return found
+
+    def released(self):
+        cdef vector[Index] found
+        self.core.get().released(found)
+        return as_array(found.data(), found.size())
+
+    def intervals(self):
+        cdef CSimulator* core = self.core.get()
+        out = np.empty((6, self.values), dtype=np.int64)
+        cdef int64_t[:, ::1] view = out
+        cdef Column storage = self.storage
+        cdef Index s
+        for v in range(self.values):
+            s = <Index>storage[v]
+            view[0, v], view[1, v], view[2, v] = core.start(s), core.near(s), core.next_use(s)
+            view[3, v], view[4, v], view[5, v] = core.last(s), core.next_need(s), core.needed(s)
+        return out

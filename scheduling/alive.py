@@ -1,0 +1,169 @@
+"""Who is alive at the fullest moment of a scheduled step.
+
+The simulator says how many bytes that are, and when: while the operator at a position runs, or one that runs again for
+it. Here the step is gone through once, value by value, up to that moment::
+
+    before a position    values are evicted or fetched
+    what runs again      unpacks what it reads; its results stay, if an operator will read them
+    the operator         unpacks what it reads; its results come
+    after it             what nobody needs any more goes, what is to be dropped or packed goes or shrinks
+
+What is there then, the workspace of what runs, and the copies that a rerun makes of what is there already, add up to
+the peak. O(n + m + k) for k reads and writes, those of reruns included, beside one evaluation.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from dataclasses import dataclass
+
+from .graph import StepGraph
+from .schedule import Rates, Schedule, Way
+from .simulate import Outcome, simulate, simulator
+
+_NEVER = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Alive:
+    """What is alive at the peak.
+
+    Attributes
+    ----------
+    operator
+        That runs at that moment; -1 where nothing is ever alive.
+    again
+        Whether it is one that runs again.
+    storages
+        (value that has the storage, bytes of it that are there), most bytes first; without the resident ones.
+    workspace
+        Bytes of the operator's own, and of copies that it makes, running again, of values that are there.
+    """
+
+    operator: int
+    again: bool
+    storages: tuple[tuple[int, int], ...]
+    workspace: int
+
+
+def alive_at_peak(graph: StepGraph, schedule: Schedule, rates: Rates | None = None) -> Alive:
+    """List what is alive at a schedule's peak.
+
+    Raises
+    ------
+    ScheduleError
+        The schedule is not one of this graph.
+    """
+    outcome = simulate(graph, schedule, rates)
+    if outcome.place < 0:
+        return Alive(-1, False, (), 0)
+    return _Walk(graph, schedule, rates or Rates()).to_the_peak(outcome)
+
+
+class _Walk:
+    """What is there while a step goes on."""
+
+    def __init__(self, graph: StepGraph, schedule: Schedule, rates: Rates) -> None:
+        self.graph, self.schedule, self.rates = graph, schedule, rates
+        self.of: list[int] = graph.storage.tolist()
+        self.way: list[int] = schedule.way.tolist()
+        self.resident = [bool(graph.resident[s]) for s in self.of]
+        self.reads = [sorted(set(row)) for row in graph.reads.rows()]
+        self.writes = [sorted(set(row)) for row in graph.writes.rows()]
+        core = simulator(graph, schedule, rates)
+        core.evaluate()
+        _, self.near, _, self.last, self.next_need, self.needed = (row.tolist() for row in core.intervals())
+        self.there: set[int] = set()
+        self.small: set[int] = set()  # packed
+        self.shrinks: dict[int, list[int]] = {}  # by position: values to look at after it
+        for v in range(graph.values):
+            if not self.resident[v]:
+                for position in {self.near[v], self.needed[v]}:
+                    self.shrinks.setdefault(position, []).append(v)
+
+    def to_the_peak(self, outcome: Outcome) -> Alive:
+        evicted, fetched = self.transfers()
+        recomputed = dict(outcome.recomputed)
+        for position, operator in enumerate(self.schedule.order.tolist()):
+            self.there.difference_update(evicted.get(position, ()))
+            self.there.update(fetched.get(position, ()))
+            until = outcome.rerun if position == outcome.place else -1
+            copies = self.run_again(position, recomputed.get(position, ()), until)
+            if copies is not None:
+                return self.alive(until, True, copies)
+            self.small.difference_update(self.reads[operator])
+            self.there.update(v for v in self.writes[operator] if not self.resident[v])
+            if position == outcome.place:
+                return self.alive(operator, False, 0)
+            self.let_go(position)
+        raise AssertionError("the peak is at a position of the order")
+
+    def run_again(self, position: int, operators: tuple[int, ...], until: int) -> int | None:
+        """Run operators again, up to one of them; return the bytes of its copies where it is among them."""
+        left = Counter(v for one in operators for v in self.reads[one])
+        temporary: set[int] = set()
+        for one in operators:
+            reads, writes = self.reads[one], [v for v in self.writes[one] if not self.resident[v]]
+            self.small.difference_update(reads)
+            copies = [v for v in writes if v in self.there and self.of[v] == v]
+            temporary.update(v for v in writes if v not in self.there)
+            self.there.update(writes)
+            if one == until:
+                return sum(int(self.graph.size[v]) for v in copies)
+            left.subtract(reads)
+            over = {
+                v for v in (*reads, *writes) if v in temporary and left[v] == 0 and self.last[v] < position
+            }
+            temporary -= over
+            self.there -= over
+        return None
+
+    def let_go(self, position: int) -> None:
+        """After an operator: what is over goes, or is packed."""
+        for v in self.shrinks.get(position, ()):
+            if v not in self.there:
+                continue
+            if self.needed[v] <= position or self.way[v] == Way.DROPPED:
+                self.there.discard(v)
+                self.small.discard(v)
+            elif self.way[v] == Way.PACKED:
+                self.small.add(v)
+
+    def transfers(self) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+        """By position, before its operator: values that have been evicted, and that are fetched. See `schedule`."""
+        clock = [0.0]
+        for operator in self.schedule.order.tolist():
+            clock.append(clock[-1] + float(self.graph.seconds[operator]))
+        n = len(clock) - 1
+        needs = [
+            v
+            for v in range(self.graph.values)
+            if self.way[v] == Way.SWAPPED and self.next_need[v] not in (_NEVER, -1)
+        ]
+        out, into = {}, {}
+        done, start = 0.0, float("inf")
+        for v in sorted(needs, key=lambda v: (self.near[v], v)):
+            done = max(done, clock[self.near[v] + 1]) + int(self.graph.size[v]) / self.rates.swap
+            out[v] = bisect_left(clock, done, self.near[v] + 1, n)
+        for v in sorted(needs, key=lambda v: (-self.next_need[v], v)):
+            back = self.next_need[v]
+            start = min(start, clock[back]) - int(self.graph.size[v]) / self.rates.swap
+            into[v] = max(bisect_right(clock, start, 0, back + 1) - 1, 0)
+        evicted: dict[int, list[int]] = {}
+        fetched: dict[int, list[int]] = {}
+        for v in needs:
+            if out[v] < into[v]:
+                evicted.setdefault(out[v], []).append(v)
+                fetched.setdefault(into[v], []).append(v)
+        return evicted, fetched
+
+    def alive(self, operator: int, again: bool, copies: int) -> Alive:
+        graph = self.graph
+        packed = {self.of[v] for v in self.small}
+        found = [
+            (s, int(graph.packed[s] if s in packed else graph.size[s]))
+            for s in {self.of[v] for v in self.there}
+        ]
+        storages = sorted((pair for pair in found if pair[1]), key=lambda pair: (-pair[1], pair[0]))
+        return Alive(operator, again, tuple(storages), int(graph.workspace[operator]) + copies)

@@ -1,0 +1,178 @@
+"""Step graphs from files: our own (`StepGraph.save`), and JSON of ``format: opgraph-1``, gzipped or not.
+
+An opgraph is an object with
+
+- ``resident``: tensors that are there before and after the step; ``id``, ``bytes``, ``name``.
+- ``nodes``, in an order that runs: ``name``, ``op``, ``phase`` (forward, backward or update), ``inputs`` (ids),
+  ``outputs`` (``id``, ``bytes``, and ``alias_of``, the tensor whose storage it shares, or null), ``in_place`` with
+  ``writes`` (ids whose content it changes), ``after`` (nodes, by number, that must have run before it beside the makers
+  of its inputs), ``rng`` (it draws random numbers).
+- ``outputs``: ids alive to the end.
+
+Each node becomes an operator and each tensor a value. A node in place reads and writes what it changes, so that such a
+value has several writers and is never recomputed. A node in place or with ``rng`` is not repeatable.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import zlib
+from typing import Any
+
+from ..errors import FormatError, GraphError
+from .graph import Phase, StepGraph
+
+FORMAT = "opgraph-1"
+_PHASES = {phase.name.lower(): phase for phase in Phase}
+_GZIP, _ZIP = b"\x1f\x8b", b"PK"
+
+
+def read_graph(path: str | os.PathLike[str]) -> StepGraph:
+    """Read a step graph; what the file is, its first bytes say, not its name.
+
+    Raises
+    ------
+    FormatError
+        The file is truncated, of another format, or contradicts itself: an unknown tensor, a tensor read before it is
+        made (a cycle), a negative size. The message names it.
+    OSError
+        The file cannot be opened.
+    """
+    with open(path, "rb") as file:
+        content = file.read()
+    if content.startswith(_ZIP):
+        return StepGraph.load(path)
+    if content.startswith(_GZIP):
+        try:
+            content = gzip.decompress(content)
+        except (EOFError, OSError, zlib.error) as error:
+            raise FormatError(path, f"not a gzip file, or a truncated one ({error})") from None
+    try:
+        data = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(
+            path,
+            f"neither a step graph nor JSON ({error}); expected {FORMAT!r} or what StepGraph.save writes",
+        ) from None
+    found = data.get("format") if isinstance(data, dict) else None
+    if found != FORMAT:
+        raise FormatError(path, f"format {found!r}; expected {FORMAT!r}")
+    try:
+        return _Reader(data).graph()
+    except GraphError as error:
+        raise FormatError(path, str(error)) from None
+
+
+class _Reader:
+    """Numbers tensors as values while it goes through the nodes."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.data = data
+        self.value: dict[int, int] = {}  # by a tensor's id
+        self.columns: dict[str, list[Any]] = {key: [] for key in ("size", "storage", "resident", "name")}
+        self.maker: dict[int, str] = {}
+
+    def graph(self) -> StepGraph:
+        nodes = _items(self.data, "nodes", dict, "the file")
+        for i, node in enumerate(nodes):
+            for output in _items(node, "outputs", dict, f"node {i}"):
+                self.maker.setdefault(_integer(output, "id", f"an output of node {i}"), _node_name(node, i))
+        for tensor in _items(self.data, "resident", dict, "the file"):
+            identity = _integer(tensor, "id", "a resident tensor")
+            name = str(tensor.get("name") or f"tensor {identity}")
+            self.add(identity, _integer(tensor, "bytes", name), name, None, resident=True)
+        rows: dict[str, list[Any]] = {
+            key: [] for key in ("reads", "writes", "after", "phase", "repeatable", "label")
+        }
+        for i, node in enumerate(nodes):
+            for key, entry in self.operator(node, i).items():
+                rows[key].append(entry)
+        kept = [False] * len(self.value)
+        for identity in _items(self.data, "outputs", int, "the file"):
+            kept[self.find(identity, "the file's outputs")] = True
+        return StepGraph(**rows, **self.columns, kept=kept)
+
+    def operator(self, node: dict[str, Any], i: int) -> dict[str, Any]:
+        name = _node_name(node, i)
+        phase = node.get("phase")
+        if phase not in _PHASES:
+            raise GraphError(f"{name}: phase {phase!r}; expected {', '.join(_PHASES)}")
+        reads = [self.find(identity, name) for identity in _items(node, "inputs", int, name)]
+        in_place = bool(node.get("in_place"))
+        writes = []
+        if in_place or "writes" in node:
+            writes = [self.find(identity, name) for identity in _items(node, "writes", int, name)]
+            reads += writes
+        for output in _items(node, "outputs", dict, name):
+            writes.append(self.output(output, name))
+        after = _items(node, "after", int, name) if "after" in node else []
+        for other in after:
+            if not 0 <= other < i:
+                raise GraphError(f"{name} comes after node {other}, which is not before it (a cycle?)")
+        repeatable = _PHASES[phase] == Phase.FORWARD and not in_place
+        return {
+            "reads": reads,
+            "writes": writes,
+            "after": after,
+            "phase": _PHASES[phase],
+            "repeatable": repeatable and not node.get("rng"),
+            "label": name,
+        }
+
+    def output(self, output: dict[str, Any], maker: str) -> int:
+        identity = _integer(output, "id", f"an output of {maker}")
+        name = f"tensor {identity}"
+        alias = output.get("alias_of")
+        base = None
+        if alias is not None:
+            if not isinstance(alias, int) or isinstance(alias, bool):
+                raise GraphError(f"{name} of {maker}: alias_of {alias!r}; expected an id or null")
+            base = self.find(alias, f"{name} of {maker}")
+        return self.add(identity, _integer(output, "bytes", f"{name} of {maker}"), name, base)
+
+    def add(self, identity: int, size: int, name: str, base: int | None, resident: bool = False) -> int:
+        if identity in self.value:
+            raise GraphError(f"{name}: the id {identity} is used twice")
+        if size < 0:
+            raise GraphError(f"{name}: {size} bytes; expected 0 or more")
+        value = self.value[identity] = len(self.value)
+        storage = value if base is None else self.columns["storage"][base]
+        self.columns["size"].append(size if base is None else 0)
+        self.columns["storage"].append(storage)
+        self.columns["resident"].append(resident)
+        self.columns["name"].append(name)
+        return value
+
+    def find(self, identity: int, reader: str) -> int:
+        if identity in self.value:
+            return self.value[identity]
+        if identity in self.maker:
+            raise GraphError(
+                f"{reader} asks for tensor {identity} before {self.maker[identity]} makes it (a cycle?)"
+            )
+        raise GraphError(f"{reader}: unknown tensor {identity}; no node makes it and it is not resident")
+
+
+def _node_name(node: dict[str, Any], i: int) -> str:
+    return str(node.get("name") or f"node {i}")
+
+
+def _items(of: dict[str, Any], key: str, kind: type, where: str) -> list[Any]:
+    found = of.get(key)
+    if not isinstance(found, list):
+        raise GraphError(f"{where}: {key} is {type(found).__name__}; expected a list")
+    for item in found:
+        if not isinstance(item, kind) or isinstance(item, bool):
+            raise GraphError(
+                f"{where}: {key} has {item!r}; expected {'objects' if kind is dict else 'integers'}"
+            )
+    return found
+
+
+def _integer(of: dict[str, Any], key: str, where: str) -> int:
+    found = of.get(key)
+    if not isinstance(found, int) or isinstance(found, bool) or abs(found) >= 2**62:
+        raise GraphError(f"{where}: {key} {found!r}; expected an integer")
+    return found

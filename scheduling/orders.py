@@ -1,0 +1,161 @@
+"""Orders of the backward pass to start from. The forward operators stay as they are recorded.
+
+::
+
+    recorded      as it ran: Chainer walks its graph by ranks, so that branches and the steps of a recurrent network
+                  advance together, and what each of them recomputes or restacks is alive at once
+    reverse       last run forward, first run backward: a backward operator comes as late in the forward pass as the
+                  latest forward value that it reads; one that reads none follows what it depends on
+    depth first   the operator that has become ready last comes next: a branch is finished before another is begun
+    smallest      of the operators that are ready, the one that adds the fewest bytes, or frees the most; then as reverse
+
+Each is one pass over the operators with a heap, O((n + e) log n); "smallest" O(n r) for r ready at once.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+import numpy as np
+
+from .graph import IntArray, Phase, StepGraph
+from .schedule import updates_early
+
+Priority = Callable[[int, int], tuple[int, ...]]  # of an operator, and of how many came before it: least first
+
+
+def recorded(graph: StepGraph) -> IntArray:
+    """Return the order of the recording with early updates, int64 (n,)."""
+    return updates_early(graph, np.arange(len(graph), dtype=np.int64))
+
+
+def reverse_program(graph: StepGraph) -> IntArray:
+    """Return the order in which the backward pass undoes the latest forward operators first, int64 (n,)."""
+    born = _born(graph)
+    return _ordered(graph, lambda operator, _: (-born[operator], operator))
+
+
+def depth_first(graph: StepGraph) -> IntArray:
+    """Return the order that continues with what has become ready last, int64 (n,)."""
+    return _ordered(graph, lambda operator, ready: (-ready, operator))
+
+
+def smallest(graph: StepGraph) -> IntArray:
+    """Return the order that takes the ready operator which adds the fewest bytes, int64 (n,)."""
+    born = _born(graph)
+    storage, size = graph.storage.tolist(), graph.size.tolist()
+    lasting = graph.resident | graph.kept
+    held = {s for v, s in enumerate(storage) if lasting[v] or graph.held[v] >= 0}
+    touched = [
+        {storage[v] for v in (*reads, *writes)} - held
+        for reads, writes in zip(graph.reads.rows(), graph.writes.rows(), strict=True)
+    ]
+    left: dict[int, int] = {}
+    for row in touched:
+        for s in row:
+            left[s] = left.get(s, 0) + 1
+    alive: set[int] = set()
+    fresh = [{storage[v] for v in writes} - held for writes in graph.writes.rows()]
+
+    def run(operator: int) -> None:
+        alive.update(fresh[operator])
+        for s in touched[operator]:
+            left[s] -= 1
+            if not left[s]:
+                alive.discard(s)
+
+    def adds(operator: int) -> int:
+        more = sum(size[s] for s in fresh[operator] if s not in alive)
+        return more - sum(size[s] for s in touched[operator] if left[s] == 1)
+
+    dependants, waits = edges(graph)
+    order = _forward(graph)
+    for operator in order:
+        run(operator)
+    ready = _released(graph, order, dependants, waits)
+    while ready:
+        chosen = min(ready, key=lambda o: (adds(o), -born[o], o))
+        ready.remove(chosen)
+        run(chosen)
+        order.append(chosen)
+        for other in dependants[chosen]:
+            waits[other] -= 1
+            if not waits[other]:
+                ready.append(other)
+    return updates_early(graph, np.array(order, dtype=np.int64))
+
+
+def starting_points(graph: StepGraph) -> list[IntArray]:
+    """Return the distinct orders of this module, the recorded one first; that alone where phases alternate."""
+    found: dict[bytes, IntArray] = {}
+    for make in (recorded, reverse_program, depth_first, smallest) if _apart(graph) else (recorded,):
+        order = make(graph)
+        found.setdefault(order.tobytes(), order)
+    return list(found.values())
+
+
+def _apart(graph: StepGraph) -> bool:
+    """Whether the forward operators wait for no other ones, so that they can run first."""
+    first = graph.dependencies().first
+    after = np.repeat(graph.phase, np.diff(first))
+    before = graph.phase[graph.dependencies().index]
+    return not bool(((after == Phase.FORWARD) & (before != Phase.FORWARD)).any())
+
+
+def _born(graph: StepGraph) -> list[int]:
+    """Return for each operator the number of the forward operator that it undoes, as far as what it reads tells."""
+    writers = graph.writers()
+    phase = graph.phase.tolist()
+    born: list[int] = []
+    for operator, (reads, before) in enumerate(
+        zip(graph.reads.rows(), graph.dependencies().rows(), strict=True)
+    ):
+        if phase[operator] == Phase.FORWARD:
+            born.append(operator)
+            continue
+        forward = [w for v in reads for w in writers[v][:1] if phase[w] == Phase.FORWARD]
+        inherited = [born[i] for i in before if phase[i] != Phase.FORWARD]
+        # What undoes operator k reads what k read and wrote; and it follows what undoes the readers of that.
+        limit = min(inherited, default=len(graph))
+        born.append(min(max(forward), limit) if forward else min(limit, len(graph)))
+    return born
+
+
+def edges(graph: StepGraph) -> tuple[list[list[int]], list[int]]:
+    """Return for each operator those that depend on it, and how many it waits for itself."""
+    dependants: list[list[int]] = [[] for _ in range(len(graph))]
+    waits = []
+    for operator, before in enumerate(graph.dependencies().rows()):
+        waits.append(len(before))
+        for other in before:
+            dependants[other].append(operator)
+    return dependants, waits
+
+
+def _forward(graph: StepGraph) -> list[int]:
+    found: list[int] = np.flatnonzero(graph.phase == Phase.FORWARD).tolist()
+    return found
+
+
+def _released(graph: StepGraph, order: list[int], dependants: list[list[int]], waits: list[int]) -> list[int]:
+    """Take the operators that have run out of `waits`; return those of the others that are ready."""
+    for operator in order:
+        for other in dependants[operator]:
+            waits[other] -= 1
+    return [i for i in range(len(graph)) if not waits[i] and graph.phase[i] != Phase.FORWARD]
+
+
+def _ordered(graph: StepGraph, priority: Priority) -> IntArray:
+    dependants, waits = edges(graph)
+    order = _forward(graph)
+    heap = [(*priority(i, 0), i) for i in _released(graph, order, dependants, waits)]
+    heapq.heapify(heap)
+    while heap:
+        operator = heapq.heappop(heap)[-1]
+        order.append(operator)
+        for other in dependants[operator]:
+            waits[other] -= 1
+            if not waits[other]:
+                heapq.heappush(heap, (*priority(other, len(order)), other))
+    return updates_early(graph, np.array(order, dtype=np.int64))

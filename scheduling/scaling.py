@@ -1,0 +1,211 @@
+"""From the step graphs of a step at two or more batch sizes to its step graph at any other.
+
+A step has the same operators at every batch size; what they move and how long they take is nearly always affine in the
+batch: activations grow with it, parameters and their gradients do not. So two step graphs determine each number::
+
+    bytes, seconds
+      |                 . x   constant + per_item * batch
+      |           . x'
+      |     . x                  x   recorded: the smallest and the largest batch make the fit
+      | .                        x'  recorded: those between check it
+      +-----2-----3-----4----> batch
+
+Sizes, packed sizes, workspaces and seconds are fitted; resident values have one size at all batches, and so keep it.
+Labels, names, phases and what the program holds are those of the largest batch. O(n + m) for each prediction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import GraphError
+from .graph import IntArray, StepGraph
+
+TOLERANCE = 0.005
+"""Share of bytes by which values may deviate from what is predicted for a graph that checks the fit."""
+
+
+class Deviation(NamedTuple):
+    """How far the graph of a batch between is from what is predicted, as shares of its own sums.
+
+    ``bytes``: of the values. ``workspace``: of the workspaces, in bytes. ``seconds``: of the operators.
+    """
+
+    bytes: float
+    workspace: float
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class GraphModel:
+    """The step graph as a function of the batch. Made by `fit_graphs`.
+
+    Attributes
+    ----------
+    batches
+        Batch sizes of the graphs it was made of, rising.
+    smallest, reference
+        The graphs at the smallest and at the largest of them.
+    deviation
+        By batch, for the graphs between.
+    """
+
+    batches: tuple[int, ...]
+    smallest: StepGraph
+    reference: StepGraph
+    deviation: Mapping[int, Deviation]
+
+    @property
+    def grows(self) -> bool:
+        """Whether a larger batch needs more bytes."""
+        low, high = self.smallest, self.reference
+        return bool((high.size > low.size).any() or (high.workspace > low.workspace).any())
+
+    def at(self, batch: int) -> StepGraph:
+        """Predict the step graph at a batch size; bytes are rounded up.
+
+        Workspaces and seconds never fall with the batch: where the smaller batch has more of them (an array library
+        that works in place from some size on; noise), they are the larger batch's at any size.
+
+        Raises
+        ------
+        GraphError
+            The batch is below 1.
+        """
+        if batch < 1:
+            raise GraphError(f"a batch of {batch}; expected 1 or more")
+        low, high = self.smallest, self.reference
+        workspace = self._affine(np.minimum(low.workspace, high.workspace), high.workspace, batch)
+        seconds = self._seconds(batch)
+        size = self._affine(low.size, high.size, batch)
+        return StepGraph(
+            high.reads,
+            high.writes,
+            size,
+            high.storage,
+            after=high.after,
+            phase=high.phase,
+            seconds=seconds,
+            workspace=workspace,
+            repeatable=high.repeatable,
+            resident=high.resident,
+            kept=high.kept,
+            held=high.held,
+            packed=np.minimum(self._affine(low.packed, high.packed, batch), size),
+            label=high.label,
+            name=high.name,
+        )
+
+    def _affine(self, low: IntArray, high: IntArray, batch: int) -> IntArray:
+        """Return bytes at a batch, in integers: exact, rounded up."""
+        first, last = self.batches[0], self.batches[-1]
+        grown = (high - low) * (batch - last)
+        return np.maximum(high - -grown // (last - first), 0)
+
+    def _seconds(self, batch: int) -> npt.NDArray[np.float64]:
+        first, last = self.batches[0], self.batches[-1]
+        high = self.reference.seconds
+        slope = np.maximum(high - self.smallest.seconds, 0.0) / (last - first)
+        # Nothing takes less than no time at batch 0: what grows faster is in proportion.
+        slope = np.minimum(slope, high / last)
+        return high + slope * (batch - last)
+
+
+def fit_graphs(graphs: Mapping[int, StepGraph]) -> GraphModel:
+    """Fit bytes and seconds as affine in the batch.
+
+    Parameters
+    ----------
+    graphs
+        By batch size, two or more, of one step. Take 2 rather than 1 for the smallest: at 1 array libraries leave out
+        copies.
+
+    Raises
+    ------
+    GraphError
+        There are fewer than two, a batch is below 1, the graphs differ in their structure (the first operator or value
+        that does is named), or one between the smallest and the largest shows that the values' bytes are not affine, by
+        more than `TOLERANCE`.
+    """
+    batches = tuple(sorted(graphs))
+    if len(batches) < 2:
+        raise GraphError(f"{len(batches)} step graphs; expected those of two or more batch sizes")
+    if batches[0] < 1:
+        raise GraphError(f"a batch of {batches[0]}; expected 1 or more")
+    last = batches[-1]
+    for batch in batches[:-1]:
+        _require_same(batch, graphs[batch], last, graphs[last])
+    deviation: dict[int, Deviation] = {}
+    model = GraphModel(batches, graphs[batches[0]], graphs[last], deviation)
+    for batch in batches[1:-1]:
+        deviation[batch] = _deviation(model, batch, graphs[batch])
+    return model
+
+
+def _require_same(low: int, small: StepGraph, high: int, large: StepGraph) -> None:
+    """Raise unless two graphs have the same operators, which read and write the same values."""
+    columns = [
+        list(
+            zip(
+                graph.label,
+                graph.phase.tolist(),
+                graph.reads.rows(),
+                graph.writes.rows(),
+                graph.after.rows(),
+                strict=True,
+            )
+        )
+        for graph in (small, large)
+    ]
+    for number, (one, other) in enumerate(zip_longest(*columns)):
+        if one != other:
+            what = [
+                "no operator" if row is None else f"{row[0]}, which reads {row[2]} and writes {row[3]}"
+                for row in (one, other)
+            ]
+            raise GraphError(
+                f"the steps at batches {low} and {high} differ at operator {number}: {what[0]}; and {what[1]}; "
+                "expected the same operators"
+            )
+    for value in range(max(small.values, large.values)):
+        rows = [
+            (int(graph.storage[value]), bool(graph.resident[value])) if value < graph.values else None
+            for graph in (small, large)
+        ]
+        if rows[0] != rows[1]:
+            name = (large if value < large.values else small).name[value]
+            raise GraphError(
+                f"the steps at batches {low} and {high} differ at {name} (value {value}); expected the same values, "
+                "sharing the same storages"
+            )
+
+
+def _deviation(model: GraphModel, batch: int, between: StepGraph) -> Deviation:
+    """How far a graph is from what the model predicts; raises where its values are too far."""
+    predicted = model.at(batch)
+    off = np.abs(between.size - predicted.size)
+    share = _share(off, between.size)
+    if share > TOLERANCE:
+        v = int(off.argmax())
+        low, high = model.batches[0], model.batches[-1]
+        raise GraphError(
+            f"sizes are not affine in the batch: {between.name[v]} (value {v}) has {between.size[v]} bytes at batch "
+            f"{batch}; expected {predicted.size[v]}, from {model.smallest.size[v]} at {low} and "
+            f"{model.reference.size[v]} at {high}"
+        )
+    return Deviation(
+        share,
+        _share(np.abs(between.workspace - predicted.workspace), between.workspace),
+        _share(np.abs(between.seconds - predicted.seconds), between.seconds),
+    )
+
+
+def _share(off: npt.NDArray[np.generic], of: npt.NDArray[np.generic]) -> float:
+    whole = float(np.sum(of))
+    return float(np.sum(off)) / whole if whole else float(np.any(off))

@@ -1,0 +1,80 @@
+"""What a schedule costs: the live bytes of a step under it, and the seconds that it adds.
+
+`simulate` is one evaluation with all its details. A solver, which asks again and again, keeps a `simulator` and changes
+single ways: ``core/simulator.hpp`` says what an evaluation costs and how it is done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ._simulator import Simulator
+from .graph import IntArray, StepGraph
+from .schedule import Rates, Schedule, require_valid
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What `simulate` says of n operators and m values.
+
+    Attributes
+    ----------
+    peak
+        Bytes, without the resident storages.
+    place
+        Position in the order of the operator before, or in, which the peak is; its first moment. -1: nothing is ever
+        alive.
+    rerun
+        The operator that runs again at that moment, or -1.
+    extra_seconds
+        Of recomputation, packing, unpacking and stalls.
+    recomputed
+        (position, operators in their order) of each recomputation: what runs again before the operator there.
+    released
+        For each value the position after which it goes for the last time, int64 (m,); -1: it never was there, or stays.
+    live
+        Bytes at each position's fullest moment, int64 (n,).
+    """
+
+    peak: int
+    place: int
+    rerun: int
+    extra_seconds: float
+    recomputed: tuple[tuple[int, tuple[int, ...]], ...]
+    released: IntArray
+    live: IntArray
+
+
+def simulate(graph: StepGraph, schedule: Schedule, rates: Rates | None = None) -> Outcome:
+    """Run a schedule in thought.
+
+    Parameters
+    ----------
+    graph
+        The step.
+    schedule
+        Of this graph.
+    rates
+        Bytes a second of swapping and packing; None: the defaults.
+
+    Raises
+    ------
+    ScheduleError
+        The schedule is not one of this graph (see `require_valid`).
+    """
+    require_valid(graph, schedule)
+    core = simulator(graph, schedule, rates)
+    peak, place, rerun, seconds = core.evaluate()
+    recomputed = tuple((position, tuple(operators)) for position, operators in core.recomputed())
+    released, live = core.released(), core.live()
+    released.flags.writeable = live.flags.writeable = False
+    return Outcome(peak, place, rerun, seconds, recomputed, released, live)
+
+
+def simulator(graph: StepGraph, schedule: Schedule, rates: Rates | None = None) -> Simulator:
+    """Return a `Simulator` at a schedule, which is trusted to be one of this graph. For solvers."""
+    rates = rates or Rates()
+    core = Simulator(graph, rates.swap, rates.pack)
+    core.set_order(schedule.order)
+    core.set_ways(schedule.way)
+    return core

@@ -1,0 +1,308 @@
+"""From a step graph and a budget to a schedule, by a solver or the best of several; and the curve over all budgets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from ..errors import BudgetError, MissingDependencyError, ScheduleError
+from .graph import StepGraph
+from .registry import Answer, NotApplicable, Options, find
+from .schedule import Rates, Schedule, require_valid
+from .schedule import lean as lean_schedule
+from .simulate import Outcome, simulate
+from .solvers import chain, cheap, greedy, lean, mip, selective, sqrt  # noqa: F401 (solvers register themselves)
+
+# What "auto" begins with; each is quick, and greedy goes on from what they find.
+OPENINGS = ("sqrt", "cheap")
+
+
+class Progress(NamedTuple):
+    """The state of a solution: a schedule's peak and extra seconds, who found it, and seconds since the call."""
+
+    peak: int
+    extra_seconds: float
+    solver: str
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A schedule, and how good it is known to be.
+
+    Attributes
+    ----------
+    schedule
+        A valid one.
+    outcome
+        What `simulate` says of it.
+    lower_bound
+        No schedule of this graph has a smaller peak, in bytes; None where no bound is known.
+    optimal
+        Whether no other schedule with this order, of values kept and dropped, keeps to the budget in less time.
+    solver
+        Who found it.
+    seconds
+        Wall-clock time that solving took.
+    """
+
+    schedule: Schedule
+    outcome: Outcome
+    lower_bound: int | None
+    optimal: bool
+    solver: str
+    seconds: float
+
+    @property
+    def peak(self) -> int:
+        """Bytes, without the resident ones."""
+        return self.outcome.peak
+
+    @property
+    def extra_seconds(self) -> float:
+        """Seconds that the schedule adds to the step."""
+        return self.outcome.extra_seconds
+
+
+def schedule(
+    graph: StepGraph,
+    budget: int | None = None,
+    solver: str = "auto",
+    time_limit: float | None = None,
+    rates: Rates | None = None,
+    swap: bool = False,
+    progress: Callable[[Progress], object] | None = None,
+    threads: int = 1,
+    *,
+    reorder: bool = True,
+) -> Solution:
+    """Choose a schedule that keeps to a budget and adds as little time as can be found.
+
+    Deterministic for equal arguments, unless the time limit cuts it short. Ctrl-C (KeyboardInterrupt) ends the search:
+    the best schedule found so far is returned, if it keeps to the budget.
+
+    Parameters
+    ----------
+    graph
+        n operators, m values.
+    budget
+        Bytes that may be alive at once, without the resident ones. None: what costs no time, or, for a named policy
+        (``"sqrt"``, ``"cheap"``, ``"selective"``), what that policy says.
+    solver
+        A name in `solvers`, or ``"auto"``: the best that a few of them find.
+    time_limit
+        Wall-clock seconds, 0 or more, for the search; None: the solvers' own choice, some seconds for thousands of
+        operators.
+    rates
+        Bytes a second of swapping and packing; None: the defaults.
+    swap
+        Whether values may be swapped, where that costs less than recomputing them.
+    progress
+        Called after improvements; it ends the search, with the best so far, by returning False.
+    threads
+        Threads that a solver may use, 1 or more.
+    reorder
+        Whether operators of the backward pass may change places.
+
+    Raises
+    ------
+    BudgetError
+        No schedule that was found keeps to the budget; with the least peak that was found.
+    UnknownSolverError
+        Listing the names that exist.
+    NotApplicable
+        The solver named does not serve a graph like this one.
+    ScheduleError
+        An argument is out of range.
+    MissingDependencyError
+        The solver named needs a package that is not installed.
+    """
+    if budget is not None and budget < 0:
+        raise ScheduleError(f"budget is {budget}; expected 0 or more bytes, or None")
+    if time_limit is not None and not time_limit >= 0:
+        raise ScheduleError(f"time_limit is {time_limit}; expected seconds, 0 or more, or None")
+    if threads < 1:
+        raise ScheduleError(f"threads is {threads}; expected 1 or more")
+    options = Options(budget, time_limit, threads, rates or Rates(), swap, reorder=reorder)
+    found = _Run(graph, options, progress).solve(solver)
+    if budget is not None and found.peak > budget:
+        raise BudgetError(
+            f"a budget of {budget} bytes is below what any schedule found needs: the least is {found.peak} bytes "
+            f"({found.solver}); beside these, {graph.resident_bytes} bytes are resident",
+            found.peak,
+        )
+    return found
+
+
+def least(
+    graph: StepGraph,
+    solver: str = "auto",
+    time_limit: float | None = None,
+    rates: Rates | None = None,
+    swap: bool = False,
+    progress: Callable[[Progress], object] | None = None,
+    threads: int = 1,
+    *,
+    reorder: bool = True,
+) -> Solution:
+    """Find the schedule with the smallest peak that can be found, and the least extra time for it.
+
+    Parameters and errors are those of `schedule`.
+    """
+    options = Options(0, time_limit, threads, rates or Rates(), swap, reorder=reorder)
+    return _Run(graph, options, progress).solve(solver)
+
+
+def curve(
+    graph: StepGraph,
+    budgets: Sequence[int] | int = 12,
+    solver: str = "auto",
+    time_limit: float | None = None,
+    rates: Rates | None = None,
+    swap: bool = False,
+    progress: Callable[[Progress], object] | None = None,
+    threads: int = 1,
+    *,
+    reorder: bool = True,
+) -> list[Solution]:
+    """Extra time over memory: solutions from the lean schedule down to the least peak that can be found.
+
+    Each begins with what was found for its neighbours. Peaks fall and extra seconds rise from one to the next.
+
+    Parameters
+    ----------
+    budgets
+        Bytes, or how many budgets to spread evenly between the lean schedule's peak and the least one, 2 or more.
+        Budgets below the least are left out.
+    time_limit
+        Wall-clock seconds for all of it.
+
+    Others, and errors, are those of `schedule`.
+    """
+    rates = rates or Rates()
+    if isinstance(budgets, int) and budgets < 2:
+        raise ScheduleError(f"a curve of {budgets} budgets; expected 2 or more")
+    began = time.monotonic()
+    count = budgets if isinstance(budgets, int) else len(budgets)
+
+    def share(left: int) -> float | None:
+        return None if time_limit is None else max(0.0, time_limit - (time.monotonic() - began)) / left
+
+    lean = _Run(graph, Options(None, 0.0, rates=rates), progress).solve("lean")
+    base = Options(0, share(count + 1), threads, rates, swap, reorder=reorder)
+    lowest = _Run(graph, base, progress).solve(solver)
+    if isinstance(budgets, int):
+        step = (lean.peak - lowest.peak) / (budgets - 1)
+        wanted = [round(lean.peak - k * step) for k in range(1, budgets - 1)]
+    else:
+        wanted = sorted((b for b in budgets if b > lowest.peak), reverse=True)
+    found = [lean, lowest]
+    for k, budget in enumerate(wanted):
+        if budget >= lean.peak:
+            continue
+        fitting = min((s for s in found if s.peak <= budget), key=lambda s: s.extra_seconds)
+        nearest = min((s for s in found if s.peak > budget), key=lambda s: s.peak)
+        options = replace(
+            base,
+            budget=budget,
+            time_limit=share(len(wanted) - k),
+            incumbents=(fitting.schedule, nearest.schedule),
+        )
+        found.append(_Run(graph, options, progress).solve(solver))
+    return _monotone(found)
+
+
+def _monotone(found: list[Solution]) -> list[Solution]:
+    """Leave out every solution that another one matches in memory and time."""
+    kept: list[Solution] = []
+    for solution in sorted(found, key=lambda s: (s.peak, s.extra_seconds)):
+        if not kept or solution.extra_seconds < kept[-1].extra_seconds:
+            kept.append(solution)
+    return kept[::-1]
+
+
+class _Run:
+    """The best schedule so far of one call."""
+
+    def __init__(
+        self, graph: StepGraph, options: Options, progress: Callable[[Progress], object] | None
+    ) -> None:
+        self._began = time.monotonic()
+        self._graph, self._options, self._progress = graph, options, progress
+        self._best: Solution | None = None
+        self._stopped = self._interrupted = False
+
+    def solve(self, solver: str) -> Solution:
+        """Return the best that the solver, or for ``"auto"`` several of them, find."""
+        if solver != "auto":
+            self._attempt(solver, self._options)
+        else:
+            self._auto()
+        best = self._best
+        assert best is not None
+        if self._interrupted and not self._fits(best):
+            raise KeyboardInterrupt
+        return replace(best, seconds=time.monotonic() - self._began)
+
+    def _auto(self) -> None:
+        options = self._options
+        self._attempt("lean", options)
+        assert self._best is not None
+        if options.budget is None or self._fits(self._best):
+            return
+        if self._tried("chain") and self._best.optimal:
+            return
+        opened = [lean_schedule(self._graph), *options.incumbents]
+        for name in OPENINGS:
+            if not self._over() and self._tried(name):
+                opened.append(self._last)
+        if self._best.schedule not in opened:
+            opened.append(self._best.schedule)
+        if not self._over():
+            left = options.time_limit and max(0.0, options.time_limit - (time.monotonic() - self._began))
+            self._attempt("greedy", replace(options, incumbents=tuple(opened[1:]), time_limit=left))
+
+    def _tried(self, name: str) -> bool:
+        """Attempt one that may not be there, or not apply."""
+        try:
+            self._attempt(name, self._options)
+        except (NotApplicable, MissingDependencyError):
+            return False
+        return True
+
+    def _attempt(self, name: str, options: Options) -> None:
+        solve = find(name)
+        options = replace(options, report=lambda peak, seconds: self._report(peak, seconds, name))
+        answer = solve(self._graph, options)
+        found, optimal, interrupted = answer if isinstance(answer, Answer) else (answer, False, False)
+        self._interrupted |= interrupted
+        self._last = found
+        require_valid(self._graph, found)
+        outcome = simulate(self._graph, found, self._options.rates)
+        if name == "lean":
+            optimal = self._options.budget is None or outcome.peak <= self._options.budget
+        solution = Solution(found, outcome, None, optimal, name, 0.0)
+        if self._best is None or self._rank(solution) < self._rank(self._best):
+            self._best = solution
+            self._report(outcome.peak, outcome.extra_seconds, name)
+
+    def _rank(self, solution: Solution) -> tuple[int, float, bool]:
+        return max(solution.peak, self._options.budget or 0), solution.extra_seconds, not solution.optimal
+
+    def _fits(self, solution: Solution) -> bool:
+        return self._options.budget is None or solution.peak <= self._options.budget
+
+    def _over(self) -> bool:
+        limit = self._options.time_limit
+        return (
+            self._stopped or self._interrupted or (limit is not None and time.monotonic() - self._began >= limit)
+        )
+
+    def _report(self, peak: int, seconds: float, name: str) -> bool:
+        if self._progress is not None:
+            elapsed = time.monotonic() - self._began
+            if self._progress(Progress(peak, seconds, name, elapsed)) is False:
+                self._stopped = True
+        return not self._stopped

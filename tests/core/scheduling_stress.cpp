@@ -1,0 +1,212 @@
+// The schedule simulator on random small graphs, for sanitizer builds (make asan, make tsan).
+//
+// Graphs with views, several writers, residents, results, held values and workspace; random orders and ways. Changes of
+// ways and orders are evaluated by one simulator that keeps what it can, and compared with a new one each time. Threads
+// work on simulators of their own.
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "simulator.hpp"
+
+using namespace stowplan::scheduling;
+
+namespace {
+
+constexpr int kGraphs = 2000;
+constexpr int kChanges = 30;
+
+struct Columns {
+  std::vector<std::int64_t> reads_first = {0}, reads, writes_first = {0}, writes;
+  std::vector<std::int64_t> phase, workspace, size, storage, held, packed;
+  std::vector<double> seconds;
+  std::vector<std::uint8_t> resident, kept;
+
+  std::int64_t add_value(std::int64_t bytes, std::int64_t base = -1) {
+    const auto v = static_cast<std::int64_t>(size.size());
+    size.push_back(base < 0 ? bytes : 0);
+    storage.push_back(base < 0 ? v : base);
+    held.push_back(-1);
+    packed.push_back(size.back() / 3);
+    resident.push_back(0);
+    kept.push_back(0);
+    return v;
+  }
+
+  Graph view() const {
+    return {static_cast<std::int64_t>(phase.size()),
+            static_cast<std::int64_t>(size.size()),
+            {reads_first.data(), reads.data()},
+            {writes_first.data(), writes.data()},
+            phase.data(),
+            workspace.data(),
+            seconds.data(),
+            size.data(),
+            storage.data(),
+            held.data(),
+            packed.data(),
+            resident.data(),
+            kept.data()};
+  }
+};
+
+class Stress {
+ public:
+  explicit Stress(std::uint64_t seed) : seed_(seed), random_(seed) {}
+
+  void run(int operators) {
+    make(operators);
+    const Graph graph = columns_.view();
+    const Rates rates = {below(2) ? 4.0 : 1e9, 16.0};
+    Simulator kept(graph, rates);
+    std::vector<std::int64_t> order = any_order();
+    std::vector<Way> way(static_cast<std::size_t>(graph.m), Way::kept);
+    kept.set_order(order.data());
+    for (int change = 0; change < kChanges; ++change) {
+      if (below(10) == 0) {
+        order = any_order();
+        kept.set_order(order.data());
+      }
+      for (std::int64_t k = below(4); k-- > 0 && graph.m > 0;) {
+        const std::int64_t v = below(graph.m);
+        if (ways_[v].empty()) continue;
+        way[v] = ways_[v][below(static_cast<std::int64_t>(ways_[v].size()))];
+        kept.set_way(static_cast<Index>(v), way[v]);
+      }
+      if (below(4) == 0) continue;
+      Simulator anew(graph, rates);
+      anew.set_order(order.data());
+      for (std::int64_t v = 0; v < graph.m; ++v) {
+        if (!ways_[v].empty()) anew.set_way(static_cast<Index>(v), way[v]);
+      }
+      compare(kept, anew);
+    }
+  }
+
+ private:
+  std::int64_t below(std::int64_t n) {
+    return static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(n));
+  }
+
+  void make(int operators) {
+    columns_ = {};
+    for (std::int64_t k = below(3); k-- > 0;) columns_.resident[columns_.add_value(50)] = 1;
+    std::vector<std::int64_t> readable;
+    for (std::size_t v = 0; v < columns_.size.size(); ++v) readable.push_back(static_cast<std::int64_t>(v));
+    for (int i = 0; i < operators; ++i) {
+      for (std::int64_t k = below(4); k-- > 0 && !readable.empty();) {
+        columns_.reads.push_back(readable[below(static_cast<std::int64_t>(readable.size()))]);
+      }
+      columns_.reads_first.push_back(static_cast<std::int64_t>(columns_.reads.size()));
+      const std::size_t written = columns_.writes.size();
+      for (std::int64_t k = below(3); k-- > 0;) {
+        const std::int64_t kind = below(10);
+        if (kind == 0 && written > 0) {  // a view
+          const auto base = columns_.storage[columns_.writes[below(static_cast<std::int64_t>(written))]];
+          columns_.writes.push_back(columns_.add_value(0, base));
+        } else if (kind == 1 && written > 0) {  // one more writer
+          columns_.writes.push_back(columns_.writes[below(static_cast<std::int64_t>(written))]);
+        } else {
+          columns_.writes.push_back(columns_.add_value(below(20)));
+        }
+      }
+      readable.insert(readable.end(), columns_.writes.begin() + static_cast<std::ptrdiff_t>(written), columns_.writes.end());
+      columns_.writes_first.push_back(static_cast<std::int64_t>(columns_.writes.size()));
+      columns_.phase.push_back(3 * i / std::max(operators, 1));
+      columns_.workspace.push_back(below(4) ? 0 : below(30));
+      columns_.seconds.push_back(static_cast<double>(below(5)) / 4);
+    }
+    for (std::size_t v = 0; v < columns_.size.size(); ++v) {
+      if (below(10) == 0) columns_.held[v] = below(operators);
+      if (below(15) == 0) columns_.kept[v] = 1;
+    }
+    find_ways();
+  }
+
+  // For each value that has a storage the ways that it may have; none where it must be KEPT.
+  void find_ways() {
+    const Graph graph = columns_.view();
+    ways_.assign(static_cast<std::size_t>(graph.m), {});
+    std::vector<int> writers(static_cast<std::size_t>(graph.m), 0), values(writers), must(writers);
+    for (std::int64_t i = 0; i < graph.n; ++i) {
+      std::set<std::int64_t> row(columns_.writes.begin() + graph.writes.first[i], columns_.writes.begin() + graph.writes.first[i + 1]);
+      for (auto v : row) ++writers[v];
+    }
+    for (std::int64_t v = 0; v < graph.m; ++v) {
+      const auto s = graph.storage[v];
+      ++values[s];
+      if (writers[v] != 1 || graph.resident[s] || graph.kept[v]) must[s] = 1;
+    }
+    for (std::int64_t s = 0; s < graph.m; ++s) {
+      if (graph.storage[s] != s || must[s]) continue;
+      ways_[s] = {Way::kept, Way::dropped};
+      if (values[s] == 1) ways_[s].insert(ways_[s].end(), {Way::packed, Way::swapped});
+    }
+  }
+
+  // Each operator after those before it that write what it reads.
+  std::vector<std::int64_t> any_order() {
+    const Graph graph = columns_.view();
+    std::vector<std::set<std::int64_t>> before(static_cast<std::size_t>(graph.n));
+    for (std::int64_t i = 0; i < graph.n; ++i) {
+      for (auto k = graph.reads.first[i]; k < graph.reads.first[i + 1]; ++k) {
+        for (std::int64_t j = 0; j < i; ++j) {
+          const auto from = graph.writes.index + graph.writes.first[j], to = graph.writes.index + graph.writes.first[j + 1];
+          if (std::find(from, to, graph.reads.index[k]) != to) before[i].insert(j);
+        }
+      }
+    }
+    std::vector<std::int64_t> order;
+    std::vector<std::uint8_t> done(static_cast<std::size_t>(graph.n), 0);
+    while (static_cast<std::int64_t>(order.size()) < graph.n) {
+      const std::int64_t i = below(graph.n);
+      if (done[i] || std::any_of(before[i].begin(), before[i].end(), [&](auto j) { return !done[j]; })) continue;
+      done[i] = 1;
+      order.push_back(i);
+    }
+    return order;
+  }
+
+  void compare(Simulator& kept, Simulator& anew) const {
+    if (!(kept.evaluate() == anew.evaluate())) fail("another score after changes than anew");
+    if (kept.live() != anew.live()) fail("other live bytes after changes than anew");
+    if (kept.rerun_operators() != anew.rerun_operators()) fail("other reruns after changes than anew");
+    std::vector<Index> one, other;
+    kept.released(one);
+    anew.released(other);
+    if (one != other) fail("other releases after changes than anew");
+    Bytes highest = 0;
+    for (Bytes bytes : kept.live()) highest = std::max(highest, bytes);
+    if (highest != kept.score().peak) fail("a peak that no position has");
+    kept.check_invariants();
+  }
+
+  [[noreturn]] void fail(const char* what) const {
+    std::fprintf(stderr, "scheduling_stress: graph %llu: %s\n", static_cast<unsigned long long>(seed_), what);
+    std::exit(1);
+  }
+
+  std::uint64_t seed_;
+  std::mt19937_64 random_;
+  Columns columns_;
+  std::vector<std::vector<Way>> ways_;
+};
+
+}  // namespace
+
+int main() {
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 2; ++thread) {
+    threads.emplace_back([thread] {
+      for (int seed = thread; seed < kGraphs; seed += 2) Stress(static_cast<std::uint64_t>(seed)).run(1 + seed % 40);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::puts("scheduling_stress: every change gives what evaluating anew gives");
+}

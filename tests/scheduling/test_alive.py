@@ -1,0 +1,60 @@
+"""Who is alive at the peak: together they are the peak, whatever the step and its schedule."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stowplan.scheduling import Phase, Rates, Schedule, StepGraph, Way, as_recorded, simulate
+from stowplan.scheduling.alive import Alive, alive_at_peak
+
+from .graphs import random_graph, random_schedule
+
+SEEDS = st.integers(0, 2**40)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(SEEDS, SEEDS, st.integers(1, 25), st.sampled_from([0.5, 3.0, 20.0, 1e9]))
+def test_what_is_alive_adds_up_to_the_peak(seed: int, other: int, operators: int, swap: float) -> None:
+    graph = random_graph(seed, operators)
+    schedule, rates = random_schedule(graph, other), Rates(swap=swap)
+    outcome, alive = simulate(graph, schedule, rates), alive_at_peak(graph, schedule, rates)
+    assert sum(size for _, size in alive.storages) + alive.workspace == outcome.peak
+    assert alive.again == (outcome.rerun >= 0)
+    if outcome.place >= 0:
+        assert alive.operator == (outcome.rerun if alive.again else schedule.order[outcome.place])
+    for value, size in alive.storages:
+        assert graph.storage[value] == value
+        assert not graph.resident[value]
+        assert size in (graph.size[value], graph.packed[value])
+    sizes = [size for _, size in alive.storages]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_kept_packed_and_dropped_values_of_a_small_step() -> None:
+    # Value 0 is the image; 1, 2 and 3 are written forward, 1 and 2 read backward by operator 4.
+    forward = Phase.FORWARD
+    graph = StepGraph(
+        reads=[[0], [1], [2], [3], [1, 2, 4]],
+        writes=[[1], [2], [3], [4], [5]],
+        size=[7, 10, 20, 40, 1, 2],
+        phase=[forward, forward, forward, Phase.BACKWARD, Phase.BACKWARD],
+        workspace=[0, 0, 3, 0, 0],
+        resident=[True, False, False, False, False, False],
+        packed=[7, 10, 4, 40, 1, 2],
+    )
+    kept = as_recorded(graph)
+    assert alive_at_peak(graph, kept) == Alive(2, False, ((3, 40), (2, 20), (1, 10)), 3)
+    way = kept.way.copy()
+    way[1] = Way.DROPPED
+    assert alive_at_peak(graph, Schedule(kept.order, way)) == Alive(2, False, ((3, 40), (2, 20)), 3)
+    way[2] = Way.PACKED
+    # While operator 2 reads it, it is not packed.
+    assert alive_at_peak(graph, Schedule(kept.order, way)) == Alive(2, False, ((3, 40), (2, 20)), 3)
+
+
+def test_nothing_is_alive_in_a_step_without_bytes() -> None:
+    graph = StepGraph(reads=[[]], writes=[[0]], size=[0])
+    assert alive_at_peak(graph, as_recorded(graph)) == Alive(-1, False, (), 0)
+    assert np.array_equal(simulate(graph, as_recorded(graph)).live, [0])

@@ -1,0 +1,262 @@
+"""The order of operators: the published cases, every solver against all orders, and what the solution promises."""
+
+from __future__ import annotations
+
+import random
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stowplan.errors import ScheduleError, UnknownSolverError
+from stowplan.scheduling import Schedule, StepGraph, as_recorded, require_valid, simulate
+from stowplan.scheduling.bounds import bound_orders
+from stowplan.scheduling.ordering import Progress, order, solvers
+from stowplan.scheduling.ordering.ilp import peak_of
+from stowplan.scheduling.ordering.problem import OrderProblem
+
+from .graphs import random_graph, random_order
+from .twins import order as twin
+
+SEEDS = st.integers(0, 2**40)
+COMPILED = ("greedy", "exact", "beam", "local", "auto")
+needs_pulp = pytest.mark.skipif(
+    find_spec("pulp") is None, reason="PuLP is not installed; expected: pip install 'stowplan[mip]'"
+)
+PROVING = ("exact", "auto", pytest.param("ilp", marks=needs_pulp))
+
+
+def olla(text: str) -> StepGraph:
+    """A graph from edges such as ``A>B10``: a value of 10 bytes that A writes and B reads; BC>D30: B and C write it."""
+    edges = [
+        (edge.split(">")[0], edge.split(">")[1][0], int(edge.split(">")[1][1:])) for edge in text.split()
+    ]
+    names = sorted({name for a, b, _ in edges for name in (*a, b)})
+    reads: list[list[int]] = [[] for _ in names]
+    writes: list[list[int]] = [[] for _ in names]
+    for value, (a, b, _) in enumerate(edges):
+        for name in a:
+            writes[names.index(name)].append(value)
+        reads[names.index(b)].append(value)
+    return StepGraph(reads, writes, [size for *_, size in edges], label=names)
+
+
+def pairs() -> StepGraph:
+    """OLLA's pathological: eight operators that write a value each, and eight that read it, at given steps."""
+    sizes, made = [1, 9, 1, 8, 1, 7, 8, 7], [1, 2, 4, 5, 7, 8, 11, 14]
+    read = [10, 3, 13, 6, 16, 9, 12, 15]
+    return StepGraph(
+        [[read.index(t)] if t in read else [] for t in range(1, 17)],
+        [[made.index(t)] if t in made else [] for t in range(1, 17)],
+        sizes,
+    )
+
+
+PUBLISHED = {
+    "simple": (olla("A>B10 B>C20 B>D30 D>E40"), 70),
+    "diamond": (olla("A>B10 B>C20 B>D30 D>E40 E>F50 C>F60 F>G10"), 130),
+    "multi_fanin": (olla("A>B10 A>C20 B>D30 D>E40 C>E50"), 110),
+    "shared": (olla("A>B10 A>C20 BC>D30"), 60),
+}
+
+
+@pytest.mark.parametrize("solver", PROVING)
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_published_cases(name: str, solver: str) -> None:
+    graph, least = PUBLISHED[name]
+    found = order(graph, solver)
+    assert (found.peak, found.lower_bound, found.optimal) == (least, least, True)
+
+
+def test_the_diamonds_order_from_a_to_g_costs_150() -> None:
+    assert order(PUBLISHED["diamond"][0]).before == 150
+
+
+@pytest.mark.parametrize("solver", PROVING)
+def test_the_pathological_case_needs_10_only_in_its_own_order(solver: str) -> None:
+    found = order(pairs(), solver)
+    assert (found.before, found.peak, found.optimal) == (10, 9, True)
+
+
+def test_300_random_graphs_against_all_orders() -> None:
+    improved = 0
+    for seed in range(300):
+        graph = random_graph(seed, 6 + seed % 6)
+        found = order(graph, "exact", time_limit=None)
+        assert (found.peak, found.optimal) == (twin.least_peak(graph), True), seed
+        improved += found.peak < found.before
+    assert improved > 50
+
+
+@given(SEEDS, st.integers(1, 12), st.sampled_from(COMPILED))
+@settings(max_examples=150)
+def test_every_solver_is_valid_and_says_the_truth(seed: int, operators: int, solver: str) -> None:
+    graph = random_graph(seed, operators)
+    found = order(graph, solver, time_limit=None if solver in ("exact", "auto") else 0.2)
+    schedule = Schedule(found.order, as_recorded(graph).way)
+    require_valid(graph, schedule)
+    assert (
+        simulate(graph, schedule).peak
+        == found.peak
+        <= found.before
+        == simulate(graph, as_recorded(graph)).peak
+    )
+    least = twin.least_peak(graph)
+    assert found.lower_bound <= least <= found.peak
+    assert found.lower_bound >= bound_orders(graph)
+    assert found.optimal == (found.lower_bound == found.peak)
+    if solver in ("exact", "auto"):
+        assert found.peak == least
+    if solver == "greedy":
+        assert found.solver in ("greedy", "joined", "recorded")
+
+
+@needs_pulp
+@given(SEEDS, st.integers(1, 9))
+@settings(max_examples=25)
+def test_the_integer_program_agrees(seed: int, operators: int) -> None:
+    graph = random_graph(seed, operators)
+    found = order(graph, "ilp", time_limit=60)
+    assert (found.peak, found.optimal) == (twin.least_peak(graph), True)
+
+
+@given(SEEDS, st.integers(1, 25))
+@settings(max_examples=50)
+def test_the_problem_has_the_peaks_that_the_simulator_has(seed: int, operators: int) -> None:
+    graph = random_graph(seed, operators)
+    some = random_order(graph, random.Random(seed))
+    problem = OrderProblem.of(graph)
+    assert peak_of(problem, some) == simulate(graph, Schedule(some, as_recorded(graph).way)).peak
+
+
+@pytest.mark.parametrize("solver", ["exact", "auto", "local", "beam"])
+@pytest.mark.parametrize("seed", range(4))
+def test_layers_of_which_every_order_is_known(solver: str, seed: int) -> None:
+    graph = twin.layered(18, 36, 6, seed)
+    found = order(graph, solver, time_limit=None if solver in ("exact", "auto") else 1)
+    assert found.peak == twin.least_peak(graph)
+    assert found.peak <= twin.greedy_peak(graph)
+
+
+def test_chains_and_trees_need_no_search() -> None:
+    chain = StepGraph([[i - 1] if i else [] for i in range(50)], [[i] for i in range(50)], range(1, 51))
+    found = order(chain)
+    assert (found.peak, found.optimal, found.states, found.solver) == (99, True, 0, "recorded")
+    assert found.order.tolist() == list(range(50))
+
+
+def test_an_update_runs_as_soon_as_its_gradient_is_there() -> None:
+    # Four gradients of 10 bytes, each of a parameter; the updates stand last in the order recorded.
+    graph = StepGraph([[]] * 4 + [[i] for i in range(4)], [[i] for i in range(4)] + [[]] * 4, [10] * 4)
+    found = order(graph)
+    assert (found.before, found.peak, found.optimal, found.saved) == (40, 10, True, 0.75)
+
+
+def test_equal_arguments_give_equal_orders() -> None:
+    graph = twin.layered(60, 140, 6, 1)
+    one, other = order(graph, time_limit=None), order(graph, time_limit=None)
+    assert one.optimal
+    assert one.order.tolist() == other.order.tolist()
+    assert one.states == other.states > 0
+
+
+@pytest.mark.parametrize("operators", [0, 1])
+@pytest.mark.parametrize("solver", PROVING)
+def test_hardly_any_operators(operators: int, solver: str) -> None:
+    graph = StepGraph([[]] * operators, [[0]] * operators, [7] * operators)
+    found = order(graph, solver)
+    assert found.order.tolist() == list(range(operators))
+    assert (found.peak, found.lower_bound, found.optimal) == (7 * operators, 7 * operators, True)
+    assert (found.gap, found.saved) == (0.0, 0.0)
+
+
+def test_progress_hears_of_improvements_and_can_end_the_search() -> None:
+    graph, heard = twin.layered(300, 700, 30, 0), list[Progress]()
+
+    def stop(progress: Progress) -> bool:
+        heard.append(progress)
+        return len(heard) < 3
+
+    found = order(graph, time_limit=None, progress=stop)
+    assert not found.optimal
+    assert len(heard) == 3
+    assert [p.peak for p in heard] == sorted((p.peak for p in heard), reverse=True)
+    assert found.lower_bound < found.peak <= heard[-1].peak < found.before
+    assert found.gap > 0
+
+
+def test_what_progress_raises_comes_out() -> None:
+    def fail(progress: Progress) -> None:
+        raise RuntimeError("from the caller")
+
+    with pytest.raises(RuntimeError, match="from the caller"):
+        order(twin.layered(300, 700, 30, 0), progress=fail)
+
+
+def test_ctrl_c_ends_the_search_with_the_best_so_far() -> None:
+    def interrupt(progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    graph = twin.layered(300, 700, 30, 0)
+    found = order(graph, time_limit=None, progress=interrupt)
+    assert found.peak <= found.before
+    require_valid(graph, Schedule(found.order, as_recorded(graph).way))
+
+
+def test_no_time_at_all_is_enough_for_a_valid_order() -> None:
+    graph = twin.layered(100, 236, 10, 0)
+    for solver in COMPILED:
+        found = order(graph, solver, time_limit=0)
+        assert found.lower_bound <= found.peak <= found.before
+
+
+def test_bad_arguments_are_named() -> None:
+    graph = PUBLISHED["simple"][0]
+    with pytest.raises(
+        UnknownSolverError, match="no solver named 'best'; expected one of: auto, beam, exact"
+    ):
+        order(graph, "best")
+    with pytest.raises(ScheduleError, match="time_limit is -1; expected seconds, 0 or more, or None"):
+        order(graph, time_limit=-1)
+    assert set(solvers) == {*COMPILED, "ilp"}
+
+
+@needs_pulp
+def test_the_integer_program_says_what_it_cannot_do() -> None:
+    with pytest.raises(ScheduleError, match="the solver ilp would need .* variables for 300 operators"):
+        order(twin.layered(300, 700, 30, 0), "ilp")
+
+
+def test_a_solver_is_found_by_its_name_only_once() -> None:
+    from stowplan.scheduling.ordering.registry import register
+
+    with pytest.raises(ValueError, match="a solver named 'exact' exists"):
+        register("exact")
+
+
+def test_the_solution_is_read_only() -> None:
+    found = order(PUBLISHED["simple"][0])
+    with pytest.raises(ValueError, match="read-only"):
+        found.order[0] = 1
+    assert found.order.dtype == np.int64
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_100_operators_with_236_edges_are_proved(seed: int) -> None:
+    found = order(twin.layered(100, 236, 5 + seed, seed), time_limit=5)
+    assert found.optimal
+
+
+@pytest.mark.slow
+def test_1000_operators_below_a_beam_of_500() -> None:
+    graph = twin.layered(1000, 2360, 20, 0)
+    found = order(graph, time_limit=10)
+    assert found.peak < twin.beam_peak(graph, 500)
+
+
+def test_the_beam_to_compare_with_finds_small_optima() -> None:
+    for seed in range(5):
+        graph = twin.layered(12, 24, 4, seed)
+        assert twin.beam_peak(graph, 500) == twin.least_peak(graph)

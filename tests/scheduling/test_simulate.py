@@ -1,0 +1,167 @@
+"""The compiled simulator: the same as its specification, evaluated anew and after changes."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stowplan.errors import ScheduleError
+from stowplan.scheduling import (
+    Phase,
+    Rates,
+    Schedule,
+    StepGraph,
+    Way,
+    as_recorded,
+    choices,
+    simulate,
+    simulator,
+)
+
+from .graphs import random_graph, random_order, random_schedule, random_way
+from .twins import simulator as twin
+
+SEEDS = st.integers(0, 2**40)
+SIZES = st.integers(1, 30)
+RATES = st.builds(Rates, st.sampled_from([0.5, 3.0, 20.0, 1e9]), st.sampled_from([1.0, 64.0]))
+
+
+def assert_as_specified(graph: StepGraph, schedule: Schedule, rates: Rates | None) -> None:
+    found, expected = simulate(graph, schedule, rates), twin.simulate(graph, schedule, rates)
+    assert [(p, list(row)) for p, row in found.recomputed] == expected.recomputed
+    assert found.live.tolist() == expected.live
+    assert (found.peak, found.place, found.rerun) == (expected.peak, expected.place, expected.rerun)
+    assert found.extra_seconds == expected.extra_seconds
+    assert found.released.tolist() == expected.released
+
+
+@settings(max_examples=2000, deadline=None)
+@given(SEEDS, SEEDS, SIZES, RATES)
+def test_is_as_specified(seed: int, other: int, operators: int, rates: Rates) -> None:
+    graph = random_graph(seed, operators)
+    assert_as_specified(graph, random_schedule(graph, other), rates)
+
+
+@settings(max_examples=600, deadline=None)
+@given(SEEDS, SIZES, RATES)
+def test_changes_give_the_same_as_evaluating_anew(seed: int, operators: int, rates: Rates) -> None:
+    graph, rng = random_graph(seed, operators), random.Random(seed)
+    may = [(storage, ways) for storage, ways in choices(graph).items() if len(ways) > 1]
+    schedule = random_schedule(graph, seed)
+    core = simulator(graph, schedule, rates)
+    order, way = schedule.order, schedule.way.copy()
+    for _ in range(12):
+        if rng.random() < 0.1:
+            order = random_order(graph, rng)
+            core.set_order(order)
+        if rng.random() < 0.05:
+            way = random_way(graph, rng)
+            core.set_ways(way)
+        for _ in range(rng.choice([1, 1, 1, 2, 5])):
+            if may:
+                storage, ways = rng.choice(may)
+                way[graph.storage == storage] = rng.choice(ways)
+                core.set_way(storage, int(way[storage]))
+        if rng.random() < 0.2:
+            continue  # changes come together
+        found = core.evaluate()
+        fresh = simulator(graph, Schedule(order, way), rates)
+        assert found == fresh.evaluate()
+        assert core.live().tolist() == fresh.live().tolist()
+        assert core.recomputed() == fresh.recomputed()
+        assert core.released().tolist() == fresh.released().tolist()
+        assert core.intervals().tolist() == fresh.intervals().tolist()
+        assert core.evaluate() == found
+    assert_as_specified(graph, Schedule(order, way), rates)
+
+
+# --- small cases, counted by hand ---------------------------------------------------------------------------------
+
+
+def two_layers(**columns: object) -> StepGraph:
+    """image (resident) > a 10 > b 20 > loss 1, and back: b' reads a; each gradient as large as its value."""
+    return StepGraph(
+        reads=[[0], [1], [2], [3, 2], [4, 1], [5, 0]],
+        writes=[[1], [2], [3], [4], [5], [6]],
+        size=[100, 10, 20, 1, 20, 10, 5],
+        phase=[Phase.FORWARD] * 3 + [Phase.BACKWARD] * 3,
+        resident=[True] + [False] * 6,
+        seconds=[1.0, 2.0, 0.5, 1.0, 1.0, 1.0],
+        **columns,  # type: ignore[arg-type]
+    )
+
+
+def with_way(graph: StepGraph, **ways: Way) -> Schedule:
+    way = as_recorded(graph).way.copy()
+    for value, chosen in ways.items():
+        way[int(value[1:])] = chosen
+    return Schedule(np.arange(len(graph)), way)
+
+
+def test_what_is_kept() -> None:
+    outcome = simulate(two_layers(), as_recorded(two_layers()))
+    assert outcome.live.tolist() == [10, 30, 31, 51, 40, 15]
+    assert (outcome.peak, outcome.place, outcome.rerun, outcome.extra_seconds) == (51, 3, -1, 0.0)
+    assert outcome.released.tolist() == [-1, 4, 3, 3, 4, 5, 5]
+    assert outcome.recomputed == ()
+
+
+def test_what_is_dropped_is_recomputed_before_its_reader() -> None:
+    graph = two_layers()
+    outcome = simulate(graph, with_way(graph, v1=Way.DROPPED))
+    assert outcome.live.tolist() == [10, 30, 21, 41, 40, 15]
+    assert (outcome.peak, outcome.extra_seconds) == (41, 1.0)
+    assert outcome.recomputed == ((4, (0,)),)
+
+
+def test_a_recomputation_goes_back_to_what_is_there() -> None:
+    graph = two_layers()
+    outcome = simulate(graph, with_way(graph, v1=Way.DROPPED, v2=Way.DROPPED))
+    assert outcome.recomputed == ((3, (0, 1)),)
+    # At position 3: a and b again, and then what the operator itself needs; a stays for position 4.
+    assert outcome.live.tolist() == [10, 30, 21, 51, 40, 15]
+    assert (outcome.place, outcome.rerun, outcome.extra_seconds) == (3, -1, 3.0)
+
+
+def test_what_is_packed_is_small_between_its_uses() -> None:
+    graph = two_layers(packed=[100, 2, 20, 1, 20, 10, 5])
+    outcome = simulate(graph, with_way(graph, v1=Way.PACKED), Rates(pack=10.0))
+    assert outcome.live.tolist() == [10, 30, 23, 43, 40, 15]
+    assert outcome.extra_seconds == 2.0
+
+
+def test_what_is_swapped_is_away_as_long_as_the_transfers_allow() -> None:
+    graph = two_layers()
+    outcome = simulate(graph, with_way(graph, v1=Way.SWAPPED), Rates(swap=1e9))
+    # Out once the second operator has run and the transfer is over, back before the fifth runs.
+    assert outcome.live.tolist() == [10, 30, 31, 51, 40, 15]
+    slow = two_layers(workspace=[0, 0, 0, 0, 0, 0])
+    assert simulate(slow, with_way(slow, v1=Way.SWAPPED), Rates(swap=20.0)).extra_seconds == 0.0
+    assert simulate(slow, with_way(slow, v1=Way.SWAPPED), Rates(swap=10.0)).extra_seconds == 0.5
+
+
+def test_an_empty_step() -> None:
+    outcome = simulate(StepGraph([], [], []), as_recorded(StepGraph([], [], [])))
+    assert (outcome.peak, outcome.place, outcome.live.size, outcome.released.size) == (0, -1, 0, 0)
+
+
+def test_refuses_what_is_no_schedule_of_the_graph() -> None:
+    graph = two_layers()
+    with pytest.raises(ScheduleError, match=r"value 0.*DROPPED; expected KEPT"):
+        simulate(graph, with_way(graph, v0=Way.DROPPED))
+    with pytest.raises(ScheduleError, match=r"operator 1.*before.*operator 0"):
+        simulate(graph, Schedule(np.array([1, 0, 2, 3, 4, 5]), as_recorded(graph).way))
+    core = simulator(graph, as_recorded(graph))
+    for order in ([0, 1, 2], [0, 0, 1, 2, 3, 4], [0, 1, 2, 3, 4, 6]):
+        with pytest.raises(ValueError, match="not one of all operators"):
+            core.set_order(np.array(order))
+    with pytest.raises(ValueError, match="value 9"):
+        core.set_way(9, Way.KEPT)
+    with pytest.raises(ValueError, match="way 7"):
+        core.set_way(1, 7)
+    with pytest.raises(ValueError, match="expected 7"):
+        core.set_ways(np.zeros(3, dtype=np.int64))

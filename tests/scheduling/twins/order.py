@@ -1,0 +1,137 @@
+"""The specification of `stowplan.scheduling.ordering`, in plain Python: the least peak over all orders, by trying them.
+
+And two solvers to compare with: list scheduling, and a beam search without bounds or safe moves.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from random import Random
+
+import numpy as np
+
+from stowplan.scheduling import StepGraph
+
+
+class Sets:
+    """Bytes alive, as a function of the set of operators that have run (a bit each)."""
+
+    def __init__(self, graph: StepGraph) -> None:
+        self.n = len(graph)
+        self.workspace = graph.workspace.tolist()
+        self.before = [sum(1 << j for j in row) for row in graph.dependencies().rows()]
+        writers: dict[int, int] = {}
+        users: dict[int, int] = {}
+        storage = graph.storage.tolist()
+        for operator, (reads, writes) in enumerate(zip(graph.reads.rows(), graph.writes.rows(), strict=True)):
+            for v in writes:
+                writers[storage[v]] = writers.get(storage[v], 0) | 1 << operator
+            for v in (*reads, *writes):
+                users[storage[v]] = users.get(storage[v], 0) | 1 << operator
+        for v, until in enumerate(graph.held.tolist()):
+            if until >= 0:
+                users[storage[v]] = users.get(storage[v], 0) | 1 << until
+        kept = {storage[v] for v in range(graph.values) if graph.kept[v]}
+        self.storages = [
+            (int(graph.size[s]), writers[s], users[s], s in kept) for s in writers if not graph.resident[s]
+        ]
+
+    def live(self, begun: int, done: int) -> int:
+        """Bytes alive when these operators have begun and those are done."""
+        return sum(
+            size
+            for size, writers, users, kept in self.storages
+            if writers & begun and (kept or users & ~done)
+        )
+
+    def step(self, done: int, operator: int) -> int:
+        """Bytes at the fullest moment of an operator that runs when those are done."""
+        return self.live(done | 1 << operator, done) + int(self.workspace[operator])
+
+    def ready(self, done: int) -> list[int]:
+        return [i for i in range(self.n) if not done >> i & 1 and self.before[i] & ~done == 0]
+
+
+def least_peak(graph: StepGraph) -> int:
+    """The least peak over all orders, by dynamic programming over sets. O(2^n)."""
+    sets = Sets(graph)
+    everything = (1 << sets.n) - 1
+
+    @cache
+    def rest(done: int) -> int:
+        if done == everything:
+            return 0
+        return min(max(sets.step(done, i), rest(done | 1 << i)) for i in sets.ready(done))
+
+    return rest(0)
+
+
+def greedy_peak(graph: StepGraph) -> int:
+    """The peak of list scheduling: always the operator after which the fewest bytes are alive."""
+    sets, done, peak = Sets(graph), 0, 0
+    for _ in range(sets.n):
+
+        def rank(i: int, done: int = done) -> tuple[int, int, int]:
+            after = done | 1 << i
+            return sets.live(after, after), sets.step(done, i), i
+
+        chosen = min(sets.ready(done), key=rank)
+        peak = max(peak, sets.step(done, chosen))
+        done |= 1 << chosen
+    return peak
+
+
+def layered(operators: int, edges: int, width: int, seed: int) -> StepGraph:
+    """A random graph in layers: each operator writes one value, and reads some of the layer before."""
+    rng = Random(seed)
+    layer = [i // width for i in range(operators)]
+    reads: list[set[int]] = [set() for _ in range(operators)]
+    for i in range(width, operators):
+        reads[i].add(rng.choice([j for j in range(i) if layer[j] == layer[i] - 1]))
+    while sum(map(len, reads)) < edges:
+        i = rng.randrange(width, operators)
+        reads[i].add(rng.choice([j for j in range(i) if layer[j] == layer[i] - 1]))
+    size = [rng.randint(1, 100) for _ in range(operators)]
+    return StepGraph(map(sorted, reads), [[i] for i in range(operators)], size)
+
+
+def beam_peak(graph: StepGraph, width: int) -> int:
+    """The peak of a beam search over sets of equally many operators, by peak so far, then bytes alive.
+
+    For graphs whose operators write one value each, without workspace or results: rows are states, columns operators.
+    """
+    n, size = len(graph), graph.size
+    reads = graph.reads.rows()
+    reads_matrix = np.zeros((n, n), dtype=bool)
+    for i, row in enumerate(reads):
+        reads_matrix[i, row] = True
+    readers = reads_matrix.sum(axis=0)
+    longest = max(map(len, reads))
+    padded = np.array([row + [n] * (longest - len(row)) for row in reads])  # column n: of 0 bytes
+    sizes = np.append(size, 0)
+    bits = np.random.default_rng(0).integers(0, 2**63, n)
+    done = np.zeros((1, n), dtype=bool)
+    left = np.append(readers, 2)[None].copy()
+    waiting = np.array([[len(row) for row in reads]])
+    live = peak = np.zeros(1, dtype=np.int64)
+    key = np.zeros(1, dtype=np.int64)
+    for _ in range(n):
+        state, operator = np.nonzero(~done & (waiting == 0))
+        step = live[state] + size[operator]
+        inputs = padded[operator]
+        freed = np.where(left[state[:, None], inputs] == 1, sizes[inputs], 0).sum(axis=1)
+        after = step - freed - np.where(readers[operator] == 0, size[operator], 0)
+        highest = np.maximum(peak[state], step)
+        keys = key[state] ^ bits[operator]
+        best = np.lexsort((keys, after, highest))
+        _, first = np.unique(keys[best], return_index=True)
+        best = best[np.sort(first)[:width]]
+        state, operator = state[best], operator[best]
+        live, peak, key = after[best], highest[best], keys[best]
+        done, left, waiting = done[state], left[state], waiting[state]
+        rows = np.arange(len(best))
+        done[rows, operator] = True
+        np.subtract.at(left, (rows[:, None], padded[operator]), 1)
+        left[:, n] = 2
+        waiting -= reads_matrix[:, operator].T
+    return int(peak.min())
