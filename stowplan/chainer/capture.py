@@ -163,7 +163,8 @@ class RecordingStep(TimedStep):
         self._gradient: dict[Any, int] = {}  # of each node, the value of its gradient
         self._forward_call: dict[int, int] = {}  # by number of the forward operator
         self._readers: dict[int, list[int]] = {}  # by id of a parameter's node: calls
-        self._additions: dict[int, list[int]] = {}  # by value of a gradient: calls that add to it
+        self._first: dict[int, int] = {}  # by value of a gradient: the call that writes it first
+        self._terms: dict[Any, list[int]] = {}  # of each node's gradient, by call, one for each term of the sum
         self._alive: set[int] = set()  # values whose variables somebody holds
         self._watched: dict[int, weakref.ref[Any]] = {}
         self._running = False
@@ -295,6 +296,8 @@ class RecordingStep(TimedStep):
             gradients = grads.get_as_list(node)
             if gradients:
                 self._take_gradient(call, node, gradients[0].raw_array)
+                terms = sum(one is node for one in function.inputs)
+                self._terms.setdefault(node, []).extend([len(self._calls) - 1] * terms)
         for node in function.inputs:
             if is_parameter(node):
                 self._readers[id(node)].append(len(self._calls) - 1)
@@ -303,16 +306,14 @@ class RecordingStep(TimedStep):
 
     def _take_gradient(self, call: _Call, node: Any, array: Any) -> None:
         """Note what has become of a gradient: a first part, a sum in the same array, or one in an array of its own."""
-        number = len(self._calls) - 1
         old = self._gradient.get(node)
         seen, owner = self._owner.get(id(_root(array)), (None, -1))
         same = seen is not None and seen() is _root(array)
         if old is not None and same and self._values[owner].storage == self._values[old].storage:
             call.writes.append(old)
-            self._additions[old].append(number)
             return
         new = self._write(call, array, f"gradient for {call.label} {call.part[1]}")
-        self._additions[new] = [number]
+        self._first[new] = len(self._calls) - 1
         if old is not None:
             call.reads[old] = None
         self._gradient[node] = new
@@ -374,9 +375,9 @@ class RecordingStep(TimedStep):
             self._values[value].held = _TO_THE_END
         last = len(rows) - 1
         sums: dict[int, list[int]] = {}
-        for numbers in self._additions.values():
+        for numbers in self._terms.values():
             if len(numbers) >= 3:  # a sum of three or more depends on its order
-                for before, later in pairwise(numbers):
+                for before, later in pairwise(dict.fromkeys(numbers)):
                     sums.setdefault(later, []).append(before)
         after = [
             sorted({self._calls[i].row for i in (*row.after, *sums.get(number, ()))})
@@ -416,7 +417,7 @@ class RecordingStep(TimedStep):
 
     def _maker(self, value: int, number: int) -> bool:
         """Whether this call is the first that writes a value."""
-        return self._additions.get(value, [number])[0] == number
+        return self._first.get(value, number) == number
 
     def _row(self, call: int) -> int:
         return self._calls[min(call, len(self._calls) - 1)].row

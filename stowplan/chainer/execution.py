@@ -107,6 +107,13 @@ class ScheduledStep:
         """The same for steps of the same operators."""
         return 0 if self._follower is None else self._follower.signature
 
+    def close(self) -> None:
+        """Let go of the step's graph, without waiting for garbage collection."""
+        self.before_backward = self.after_backward = self._early = None
+        self._uses.clear()
+        self._nodes.clear()
+        self._packed.clear()
+
     # --- forward ------------------------------------------------------------------------------------------------------
 
     def forward(self, function: Any, inputs: Any) -> Any:
@@ -213,7 +220,9 @@ class ScheduledStep:
                     readers[node] += 1
                 elif node.requires_grad:
                     waiting[node.creator_node] += 1
-        order = self._follower.order() if self._follower is not None else None
+        order = None
+        if self._follower is not None and not self.nested and not chainer.config.lazy_grad_sum:
+            order = self._follower.order()
         candidates = _Candidates(order, waiting)
         grads = _backprop_utils.GradTable(accumulate_grad_inputs=True)
         leaves: dict[Any, None] = {}  # in an order that is the same in each step
@@ -361,7 +370,7 @@ class ScheduledStep:
         if self._cleared(function) or self._outputs_missing(function):
             makers.append(function)
         if makers:
-            self._rebuild(makers)
+            self._rebuild(makers, set(_read_by_backward(function)))
             self._outputs_missing(function)
             self._unpack(function)
 
@@ -403,8 +412,11 @@ class ScheduledStep:
             if number == function._stowplan:
                 set_hidden(function, name, None)
 
-    def _rebuild(self, makers: list[Any]) -> None:
-        """Run functions again, and before them those whose outputs they read and find gone."""
+    def _rebuild(self, makers: list[Any], wanted: set[Any]) -> None:
+        """Run functions again, and before them those whose outputs they read and find gone.
+
+        Arrays stay of the nodes that are wanted, and of those that backward steps to come will read.
+        """
         again: dict[Any, None] = {}
         stack = list(makers)
         while stack:
@@ -425,10 +437,16 @@ class ScheduledStep:
         readers = collections.Counter(node for function in order for node in function.inputs)
         temporary: dict[Any, Any] = {}
         for function in order:
-            self._run_again(function, readers, temporary, keep=function in makers)
+            self._run_again(function, readers, temporary, wanted)
+            if function not in makers:
+                self._pack_again(function)
 
     def _run_again(
-        self, function: Any, readers: collections.Counter[Any], temporary: dict[Any, Any], keep: bool
+        self,
+        function: Any,
+        readers: collections.Counter[Any],
+        temporary: dict[Any, Any],
+        wanted: set[Any],
     ) -> None:
         self._unpack(function)
         arrays = []
@@ -447,12 +465,10 @@ class ScheduledStep:
             if node is None:
                 _fill_output(function, index, outputs[index])
             elif node._data is None:
-                if self._uses[node] > 0:
+                if self._uses[node] > 0 or node in wanted:
                     node._data = outputs[index]
                 elif readers[node] > 0:
                     temporary[node] = outputs[index]
-        if not keep:
-            self._pack_again(function)
 
 
 class _Candidates:

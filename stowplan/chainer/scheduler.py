@@ -237,6 +237,8 @@ class Scheduler:
                 yield
         finally:
             self._running = False
+            if step is not None:
+                step.close()
         self._over(name, step)
 
     # --- which step comes next ----------------------------------------------------------------------------------------
@@ -300,7 +302,7 @@ class Scheduler:
                     known.seconds = known.seconds.least(step.seconds)
                 known.timed += 1
                 if known.timed == TIMED_STEPS and self._budget != _UNBOUNDED:
-                    self._solve(known, (self._budget or 0) - self._stats.retained_bytes)
+                    self._solve(known, max(0, (self._budget or 0) - self._stats.retained_bytes))
 
     def _scheduled(self, step: ScheduledStep) -> None:
         if step.structure is not None:
