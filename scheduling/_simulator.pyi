@@ -45,3 +45,6 @@ class Simulator:
         Rows: the first write, the last near use, the next use, the last use; and, as of the last evaluation, the next
         need after the near use, and the last, of an operator or a rerun.
         """
+
+    def swapped(self, way: IntArray) -> list[tuple[int, int, int]]:
+        """Storages of SWAPPED values, as of the last evaluation: the positions before which each leaves, and is back."""

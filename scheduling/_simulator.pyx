@@ -63,6 +63,8 @@ cdef extern from "simulator.hpp" namespace "stowplan::scheduling" nogil:
         Index start(Index)
         Index needed(Index)
         Index next_need(Index)
+        Index leaves(Index)
+        Index returns(Index)
         void released(vector[Index]&) except +
 
 
@@ -191,3 +193,13 @@ cdef class Simulator:
             view[0, v], view[1, v], view[2, v] = core.start(s), core.near(s), core.next_use(s)
             view[3, v], view[4, v], view[5, v] = core.last(s), core.next_need(s), core.needed(s)
         return out
+
+    def swapped(self, way):
+        cdef CSimulator* core = self.core.get()
+        cdef Index s
+        found = []
+        for storage in np.flatnonzero(np.asarray(way) == 3).tolist():
+            s = <Index>storage
+            if core.leaves(s) < core.returns(s) and core.leaves(s) < self.operators:
+                found.append((storage, core.leaves(s), core.returns(s)))
+        return found

@@ -30,6 +30,8 @@ class Outcome:
         Of recomputation, packing, unpacking and stalls.
     recomputed
         (position, operators in their order) of each recomputation: what runs again before the operator there.
+    swapped
+        (value, position, position) of each value that is swapped: before which operators it leaves, and is fetched.
     released
         For each value the position after which it goes for the last time, int64 (m,); -1: it never was there, or stays.
     live
@@ -41,6 +43,7 @@ class Outcome:
     rerun: int
     extra_seconds: float
     recomputed: tuple[tuple[int, tuple[int, ...]], ...]
+    swapped: tuple[tuple[int, int, int], ...]
     released: IntArray
     live: IntArray
 
@@ -68,7 +71,8 @@ def simulate(graph: StepGraph, schedule: Schedule, rates: Rates | None = None) -
     recomputed = tuple((position, tuple(operators)) for position, operators in core.recomputed())
     released, live = core.released(), core.live()
     released.flags.writeable = live.flags.writeable = False
-    return Outcome(peak, place, rerun, seconds, recomputed, released, live)
+    swapped = tuple(core.swapped(schedule.way))
+    return Outcome(peak, place, rerun, seconds, recomputed, swapped, released, live)
 
 
 def simulator(graph: StepGraph, schedule: Schedule, rates: Rates | None = None) -> Simulator:

@@ -118,6 +118,9 @@ class Simulator {
   const std::vector<Reruns>& reruns() const { return reruns_; }           // by position
   const std::vector<Index>& rerun_operators() const { return again_; }
   Index needed(Index storage) const { return needed_[storage]; }          // last use by an operator or a rerun
+  // Of a SWAPPED storage, as of the last evaluation: before which positions it leaves and is back; kNever: it stays.
+  Index leaves(Index storage) const { return out_[storage]; }
+  Index returns(Index storage) const { return into_[storage]; }
   Index next_need(Index storage) const;                                   // first one after near; kNever: none
   // For each value the position after which it goes for the last time; -1: it never was there, or stays. O(m + r k).
   void released(std::vector<Index>& out) const;

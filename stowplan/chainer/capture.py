@@ -52,30 +52,37 @@ class Seconds:
 
 
 class TimedStep(ScheduledStep):
-    """A lean step that notes how long each operator takes."""
+    """A lean step that notes how long each operator takes.
 
-    def __init__(self, **options: Any) -> None:
+    Parameters
+    ----------
+    clock
+        Of seconds; on a device it waits for what runs there (`meter.clock_for`).
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.perf_counter, **options: Any) -> None:
         super().__init__(**options)
         self.seconds = Seconds()
+        self._clock = clock
 
     def apply(self, function: Any, inputs: Any) -> Any:
         """Apply a function, and note the seconds."""
-        began = time.perf_counter()
+        began = self._clock()
         outputs = super().apply(function, inputs)
         if function.inputs is not None:
-            self.seconds.forward.append(time.perf_counter() - began)
+            self.seconds.forward.append(self._clock() - began)
         return outputs
 
     def _backward_step(self, function: Any, grads: Any) -> list[Any]:
-        began = time.perf_counter()
+        began = self._clock()
         touched = super()._backward_step(function, grads)
-        self.seconds.backward[getattr(function, "_stowplan", -1)] = time.perf_counter() - began
+        self.seconds.backward[getattr(function, "_stowplan", -1)] = self._clock() - began
         return touched
 
     def _finish_leaf(self, node: Any, grads: Any, loss_scale: Any) -> None:
-        began = time.perf_counter()
+        began = self._clock()
         super()._finish_leaf(node, grads, loss_scale)
-        self.seconds.update[id(node)] = time.perf_counter() - began
+        self.seconds.update[id(node)] = self._clock() - began
 
 
 @dataclass(frozen=True)
@@ -154,7 +161,7 @@ class RecordingStep(TimedStep):
         self.meter = meter
         self._check = check
         self._calls: list[_Call] = []
-        self._values: list[_Value] = []
+        self._recorded: list[_Value] = []
         self._operators: list[Operator] = []
         self._owner: dict[
             int, tuple[weakref.ref[Any], int]
@@ -164,7 +171,9 @@ class RecordingStep(TimedStep):
         self._forward_call: dict[int, int] = {}  # by number of the forward operator
         self._readers: dict[int, list[int]] = {}  # by id of a parameter's node: calls
         self._first: dict[int, int] = {}  # by value of a gradient: the call that writes it first
-        self._terms: dict[Any, list[int]] = {}  # of each node's gradient, by call, one for each term of the sum
+        self._terms: dict[
+            Any, list[int]
+        ] = {}  # of each node's gradient, by call, one for each term of the sum
         self._alive: set[int] = set()  # values whose variables somebody holds
         self._watched: dict[int, weakref.ref[Any]] = {}
         self._running = False
@@ -227,27 +236,27 @@ class RecordingStep(TimedStep):
             return int(value)
         value = self._own(x._data[0], x.name or ("parameter" if is_parameter(x.node) else "input"))
         if is_parameter(x.node):
-            self._values[self._values[value].storage].resident = True
+            self._recorded[self._recorded[value].storage].resident = True
             self._of_node[id(x.node)] = value
         else:
             x.node._stowplan_value = value
-        if not self._values[self._values[value].storage].resident:
-            self._values[value].held = _TO_THE_END  # by the caller
+        if not self._recorded[self._recorded[value].storage].resident:
+            self._recorded[value].held = _TO_THE_END  # by the caller
             call.outside.append(value)
         return value
 
     def _own(self, array: Any, name: str, resident: bool = False, pack: bool = False) -> int:
         """Return a new value for an array: with a storage of its own, or in that of the array whose memory it shows."""
-        number = len(self._values)
+        number = len(self._recorded)
         root = _root(array)
         seen, owner = self._owner.get(id(root), (None, -1))
         if seen is not None and seen() is root:
-            self._values.append(_Value(name, 0, self._values[owner].storage, 0))
+            self._recorded.append(_Value(name, 0, self._recorded[owner].storage, 0))
             return number
         self._owner[id(root)] = weakref.ref(root), number
         packed = masks.pack(array) if pack and root is array else None
         size = int(root.nbytes)
-        self._values.append(_Value(name, size, number, packed.nbytes if packed else size, resident))
+        self._recorded.append(_Value(name, size, number, packed.nbytes if packed else size, resident))
         return number
 
     def _write(self, call: _Call, array: Any, name: str, pack: bool = False) -> int:
@@ -264,7 +273,7 @@ class RecordingStep(TimedStep):
             step = recording()
             if step is not None and value in step._alive:
                 step._alive.discard(value)
-                step._values[value].held = len(step._calls) - 1 + step._running
+                step._recorded[value].held = len(step._calls) - 1 + step._running
 
         self._watched[value] = weakref.ref(x, gone)
 
@@ -309,7 +318,7 @@ class RecordingStep(TimedStep):
         old = self._gradient.get(node)
         seen, owner = self._owner.get(id(_root(array)), (None, -1))
         same = seen is not None and seen() is _root(array)
-        if old is not None and same and self._values[owner].storage == self._values[old].storage:
+        if old is not None and same and self._recorded[owner].storage == self._recorded[old].storage:
             call.writes.append(old)
             return
         new = self._write(call, array, f"gradient for {call.label} {call.part[1]}")
@@ -323,7 +332,7 @@ class RecordingStep(TimedStep):
         param = node.get_variable_or_none()
         if value is None or self._early is None or self.nested or not self._early.takes(param):
             if value is not None:
-                self._values[value].held = _TO_THE_END
+                self._recorded[value].held = _TO_THE_END
             super()._finish_leaf(node, grads, loss_scale)
             return
         call = _Call(f"update {param.name or ''}".strip(), Phase.UPDATE, ("update", id(node)))
@@ -331,20 +340,20 @@ class RecordingStep(TimedStep):
         call.after += self._readers[id(node)]
         self._metered(call, lambda: super(RecordingStep, self)._finish_leaf(node, grads, loss_scale))
         if self._early.takes(param):
-            self._values[value].held = _TO_THE_END
+            self._recorded[value].held = _TO_THE_END
 
     def update_rest(self, update: Callable[[], None]) -> None:
         """Run what updates the parameters that are left, and record it as one operator."""
         call = _Call("update", Phase.UPDATE, ("update", 0))
         call.reads.update(
             dict.fromkeys(
-                value for value in self._gradient.values() if self._values[value].held == _TO_THE_END
+                value for value in self._gradient.values() if self._recorded[value].held == _TO_THE_END
             )
         )
         call.after += [number for numbers in self._readers.values() for number in numbers]
-        began = time.perf_counter()
+        began = self._clock()
         self._metered(call, lambda: super(RecordingStep, self).update_rest(update))
-        self.seconds.update[0] = time.perf_counter() - began
+        self.seconds.update[0] = self._clock() - began
 
     def _metered(self, call: _Call, run: Callable[[], Any]) -> Any:
         self.meter.runs(len(self._calls))
@@ -369,10 +378,12 @@ class RecordingStep(TimedStep):
                 workspace.append(0)
             call.row = len(rows)
             rows.append(call)
-            made = sum(self._values[v].size for v in {*call.writes, *call.outside} if self._maker(v, number))
+            made = sum(
+                self._recorded[v].size for v in {*call.writes, *call.outside} if self._maker(v, number)
+            )
             workspace.append(max(0, rise - made))
         for value in self._alive:
-            self._values[value].held = _TO_THE_END
+            self._recorded[value].held = _TO_THE_END
         last = len(rows) - 1
         sums: dict[int, list[int]] = {}
         for numbers in self._terms.values():
@@ -385,22 +396,22 @@ class RecordingStep(TimedStep):
         ]
         held = [
             -1 if v.held < 0 else last if v.held == _TO_THE_END or not self._calls else self._row(v.held)
-            for v in self._values
+            for v in self._recorded
         ]
         graph = StepGraph(
             [row.reads for row in rows],
             [row.writes for row in rows],
-            [v.size for v in self._values],
-            [v.storage for v in self._values],
+            [v.size for v in self._recorded],
+            [v.storage for v in self._recorded],
             after=after,
             phase=[row.phase for row in rows],
             workspace=workspace,
             repeatable=[row.repeatable for row in rows],
-            resident=[v.resident for v in self._values],
+            resident=[v.resident for v in self._recorded],
             held=held,
-            packed=[v.packed for v in self._values],
+            packed=[v.packed for v in self._recorded],
             label=[row.label for row in rows],
-            name=[v.name for v in self._values],
+            name=[v.name for v in self._recorded],
         )
         structure = Structure(
             tuple(

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..scheduling import Outcome, Phase, Schedule, StepGraph, Way
+from .evictions import BACKWARD, FORWARD, Moment
 
 __all__ = ["Directions", "Follower", "Operator", "OperatorDirections", "Structure"]
 
@@ -74,15 +75,21 @@ class OperatorDirections:
         Numbers of its values.
     clear, pack
         Names of the hidden arrays to let go, and to pack.
+    evict
+        Names and values of the hidden arrays to evict.
     again
         Whether it runs again later.
+    repeatable
+        Whether it may.
     """
 
     reads: tuple[int, ...]
     writes: tuple[int, ...]
     clear: tuple[str, ...]
     pack: tuple[str, ...]
+    evict: tuple[tuple[str, int], ...]
     again: bool
+    repeatable: bool
 
 
 @dataclass(frozen=True)
@@ -103,6 +110,10 @@ class Directions:
         Of each value that is kept: the last place at which it is read.
     released
         By place, the values that are not read after it.
+    evicted
+        By forward operator, the values that are evicted after it.
+    leaves, fetched
+        Values that are to be out of memory, and those to be fetched, by the moment before which that is.
     """
 
     operators: tuple[OperatorDirections, ...]
@@ -111,6 +122,9 @@ class Directions:
     order: Mapping[int, int]
     last_place: Mapping[int, int]
     released: Mapping[int, Sequence[int]] = field(repr=False)
+    evicted: Mapping[int, Sequence[int]] = field(repr=False)
+    leaves: Mapping[Moment, Sequence[int]] = field(repr=False)
+    fetched: Mapping[Moment, Sequence[int]] = field(repr=False)
 
     @classmethod
     def of(cls, structure: Structure, graph: StepGraph, schedule: Schedule, outcome: Outcome) -> Directions:
@@ -131,7 +145,7 @@ class Directions:
             over.append(over[-1] + (graph.phase[operator] == Phase.BACKWARD))
         again = {operator for _, operators in outcome.recomputed for operator in operators}
         values = {v for operator in structure.operators for v in (*operator.reads, *operator.writes)}
-        leaves = {v for operator in structure.operators for v in operator.leaves}
+        outside = {v for operator in structure.operators for v in operator.leaves}
         last_place: dict[int, int] = {}
         released: dict[int, list[int]] = {}
         for value in values:
@@ -140,6 +154,9 @@ class Directions:
             if way[value] == Way.KEPT and last >= 0:
                 last_place[value] = last
                 released.setdefault(last, []).append(value)
+        evicted, leaves, fetched = _moments(structure, graph, schedule, outcome)
+        hidden = {v for operator in structure.operators for v in operator.hidden.values()}
+        out = {v for values in leaves.values() for v in values}
         return cls(
             operators=tuple(
                 OperatorDirections(
@@ -147,11 +164,13 @@ class Directions:
                     operator.writes,
                     tuple(name for name, v in operator.hidden.items() if way[v] == Way.DROPPED),
                     tuple(name for name, v in operator.hidden.items() if way[v] == Way.PACKED),
+                    tuple((name, v) for name, v in operator.hidden.items() if v in out),
                     operator.forward in again,
+                    bool(graph.repeatable[operator.forward]),
                 )
                 for operator in structure.operators
             ),
-            dropped=frozenset(v for v in values - leaves if way[v] == Way.DROPPED),
+            dropped=frozenset(v for v in values - outside if way[v] == Way.DROPPED),
             kept=frozenset(last_place),
             order={
                 number: place[operator.backward]
@@ -160,7 +179,39 @@ class Directions:
             },
             last_place=last_place,
             released=released,
+            evicted={k: [v for v in values if v not in hidden] for k, values in evicted.items()},
+            leaves=leaves,
+            fetched=fetched,
         )
+
+
+def _moments(
+    structure: Structure, graph: StepGraph, schedule: Schedule, outcome: Outcome
+) -> tuple[dict[int, list[int]], dict[Moment, list[int]], dict[Moment, list[int]]]:
+    """Return the values that are evicted, by forward operator, and when they leave and are fetched, by moment."""
+    number = {operator.forward: k for k, operator in enumerate(structure.operators)}
+    order = schedule.order.tolist()
+    moment: list[Moment] = [(BACKWARD, len(order))] * (len(order) + 1)  # the next one, from each position on
+    place = int((graph.phase == Phase.BACKWARD).sum())
+    for position in range(len(order) - 1, -1, -1):
+        moment[position] = moment[position + 1]
+        if order[position] in number:
+            moment[position] = (FORWARD, number[order[position]])
+        elif graph.phase[order[position]] == Phase.BACKWARD:
+            place -= 1
+            moment[position] = (BACKWARD, place)
+    last_reader: dict[int, int] = {}
+    for k, operator in enumerate(structure.operators):
+        last_reader.update(dict.fromkeys((*operator.reads, *operator.writes, *operator.hidden.values()), k))
+    evicted: dict[int, list[int]] = {}
+    leaves: dict[Moment, list[int]] = {}
+    fetched: dict[Moment, list[int]] = {}
+    for value, out, back in outcome.swapped:
+        if value in last_reader:
+            evicted.setdefault(last_reader[value], []).append(value)
+            leaves.setdefault(moment[out], []).append(value)
+            fetched.setdefault(moment[back], []).append(value)
+    return evicted, leaves, fetched
 
 
 class Follower:
@@ -239,14 +290,6 @@ class Follower:
     def order(self) -> Mapping[int, int] | None:
         """Return the place of each operator's backward step; None unless the whole step has one of the structures."""
         return self.directions.order if self.directions is not None and self.structure is not None else None
-
-    def last_place(self, value: int) -> int:
-        """Return the place of the backward step that is the last to read a value, or to have it read."""
-        return -1 if self.directions is None else self.directions.last_place.get(value, -1)
-
-    def released_after(self, place: int) -> Sequence[int]:
-        """Return the values that nobody reads after a backward step, by its place."""
-        return () if self.directions is None else self.directions.released.get(place, ())
 
 
 def kind_of(function: Any, outputs: Any) -> tuple[Any, ...]:

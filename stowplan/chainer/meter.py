@@ -7,12 +7,17 @@ an operator's fullest moment, less those at its first request, are what it write
             |       | |___
             |  _____|    |__
             +-------|conv|--> events
+
+Seconds are read from a *clock*: on a device, whose kernels run on while the host goes ahead, one that waits for them.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
+import chainer
 import numpy as np
 import numpy.typing as npt
 
@@ -20,7 +25,7 @@ from ..profiler._recorder import CallSites
 from ..profiler.numpy_recorder import NumpyRecorder
 from ..profiler.steps import ALLOCATE, FREE
 
-__all__ = ["HostMeter", "Meter"]
+__all__ = ["CupyMeter", "HostMeter", "Meter", "clock_for", "meter_for"]
 
 
 class Meter(Protocol):
@@ -37,22 +42,50 @@ class Meter(Protocol):
         """Return by how many bytes each operator raised what is alive, at its fullest moment, (operators,)."""
 
 
-class HostMeter:
-    """Measure NumPy's requests in this thread, from entry to exit. They pass on to NumPy's default handler.
+def meter_for(parameters: Iterable[Any], small: int) -> Meter:
+    """Return a meter for a step that updates these parameters, by the device that they are on.
 
     Parameters
     ----------
+    parameters
+        Of `chainer.Parameter`; the first that has an array counts.
     small
-        Requests below this many bytes do not count.
+        For `HostMeter`.
     """
+    device = _device_of(parameters)
+    return HostMeter(small) if device is None else CupyMeter(device.id)
 
-    def __init__(self, small: int) -> None:
-        self._sites = CallSites(lambda code: False)
-        self._recorder = NumpyRecorder(sites=self._sites, small=small)
+
+def clock_for(parameters: Iterable[Any]) -> Callable[[], float]:
+    """Return a clock in seconds for a step that updates these parameters: when it is read, all before is done."""
+    device = _device_of(parameters)
+    if device is None:
+        return time.perf_counter
+
+    def read() -> float:
+        device.synchronize()
+        return time.perf_counter()
+
+    return read
+
+
+def _device_of(parameters: Iterable[Any]) -> Any:
+    """Return the `cupy.cuda.Device` of the first parameter that has an array; None where that is NumPy's."""
+    arrays = (param.array for param in parameters)
+    array = next((array for array in arrays if array is not None), None)
+    device = chainer.backend.get_device_from_array(array)
+    return device.device if isinstance(device, chainer.backends.cuda.GpuDevice) else None
+
+
+class _RecordingMeter:
+    """Measure by a recorder that asks these sites who asks."""
+
+    def __init__(self, sites: CallSites, recorder: Any) -> None:
+        self._sites, self._recorder = sites, recorder
         self._events: npt.NDArray[Any] = np.empty(0)
         self._site: npt.NDArray[np.int32] = np.empty(0, dtype=np.int32)
 
-    def __enter__(self) -> HostMeter:
+    def __enter__(self) -> _RecordingMeter:
         self._recorder.__enter__()
         self._recorder._watch.begin_step()
         return self
@@ -85,3 +118,40 @@ class HostMeter:
             elif kind == FREE:
                 live -= size
         return rise
+
+
+class HostMeter(_RecordingMeter):
+    """Measure NumPy's requests in this thread, from entry to exit. They pass on to NumPy's default handler.
+
+    Parameters
+    ----------
+    small
+        Requests below this many bytes do not count.
+    """
+
+    def __init__(self, small: int) -> None:
+        sites = CallSites(_is_nobodys)
+        super().__init__(sites, NumpyRecorder(sites=sites, small=small))
+
+
+class CupyMeter(_RecordingMeter):
+    """Measure CuPy's requests in this thread, from entry to exit: those that its memory hooks are told of.
+
+    That are the requests to CuPy's own pools and to a `stowplan.CupyPool`. Small ones count, too: they are planned.
+
+    Parameters
+    ----------
+    device
+        Number of the device whose requests count.
+    """
+
+    def __init__(self, device: int) -> None:
+        from ..profiler.cupy_recorder import CupyRecorder
+
+        sites = CallSites(_is_nobodys)
+        super().__init__(sites, CupyRecorder(device, sites=sites))
+
+
+def _is_nobodys(code: object) -> bool:
+    """Look for no call sites: the asker is the operator, and the user's own code does not matter."""
+    return False

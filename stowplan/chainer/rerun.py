@@ -55,6 +55,7 @@ __all__ = [
     "held_arrays",
     "hidden_arrays",
     "is_idempotent",
+    "may_run_again",
     "rebuildable",
     "rerun",
     "set_hidden",
@@ -217,7 +218,7 @@ def is_idempotent(
         True if the outputs are the same bit by bit (values, types, shapes, strides), so are the function's arrays,
         and no random number was drawn from NumPy's or Python's global generators. These are put back in any case.
     """
-    return _may_run_again(function) and _repeats(function, tuple(inputs), tuple(outputs), (), config)
+    return may_run_again(function) and _repeats(function, tuple(inputs), tuple(outputs), (), config)
 
 
 def rebuildable(
@@ -244,7 +245,7 @@ def rebuildable(
     arguments = tuple(inputs), tuple(outputs)
     drawn = DRAWN.get(type(_old_style(function) or function), frozenset())
     candidates = [name for name in names if name not in drawn and get_hidden(function, name) is not None]
-    if not candidates or not _may_run_again(function):
+    if not candidates or not may_run_again(function):
         return frozenset()
     if _repeats(function, *arguments, candidates, config):
         return frozenset(candidates)
@@ -254,7 +255,7 @@ def rebuildable(
     return frozenset(alone)
 
 
-def _may_run_again(function: Any) -> bool:
+def may_run_again(function: Any) -> bool:
     """Tell what is known of the class, before anything is tried."""
     own = _old_style(function) or function
     if isinstance(own, NEVER_RUN_AGAIN) or function._is_chainerx_fallback_mode:

@@ -25,7 +25,9 @@ schedule of its own.
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -41,15 +43,19 @@ from ..units import parse_bytes
 enable_chainer()
 
 import chainer  # noqa: E402 (mended first)
+import numpy as np  # noqa: E402
 from chainer.optimizer import GradientMethod  # noqa: E402
 
 from . import seams  # noqa: E402
 from .capture import Recording, RecordingStep, Seconds, TimedStep  # noqa: E402
 from .directions import Directions, Follower  # noqa: E402
 from .early import EarlyUpdate, reason_against  # noqa: E402
+from .evictions import Swap  # noqa: E402
 from .execution import ScheduledStep  # noqa: E402
 from .gradient_reads import GradientReads  # noqa: E402
 from .meter import HostMeter  # noqa: E402
+from .pinned import PinnedSwap  # noqa: E402
+from .swapping import SwapFile  # noqa: E402
 
 if TYPE_CHECKING:
     from ..scheduling.solve import Solution
@@ -86,6 +92,8 @@ class SchedulerStats:
         Why gradients are kept until all parameters are updated, as Chainer does; None: parameters are updated early.
     keeps_graph
         Why what a backward step has read is kept, as Chainer does; None: it goes.
+    keeps_values
+        Why values stay in memory that were to be evicted; None: none did.
     retained_bytes
         Of parameters, persistent values and the optimizer's state.
     planned_peak
@@ -104,6 +112,7 @@ class SchedulerStats:
     schedules: int = 0
     keeps_gradients: str | None = None
     keeps_graph: str | None = None
+    keeps_values: str | None = None
     retained_bytes: int = 0
     planned_peak: int = 0
     extra_seconds: float = 0.0
@@ -137,6 +146,9 @@ class Scheduler:
         Of the pool's step.
     solver, time_limit
         As for `stowplan.scheduling.schedule`.
+    swap
+        Whether values may also be evicted, where that costs less than recomputing them: to a file without a name in
+        this folder (True: one for temporary files that is no memory), or, on a device, to the host's pinned memory.
 
     Raises
     ------
@@ -165,7 +177,10 @@ class Scheduler:
         key: Hashable = "train",
         solver: str = "auto",
         time_limit: float | None = None,
+        swap: bool | str | os.PathLike[str] = False,
     ) -> None:
+        self._swap_to = swap
+        self._swap: Any = None
         self._optimizers: list[Any] = list(optimizer) if isinstance(optimizer, Sequence) else [optimizer]
         self._pool = pool
         self._budget = None if budget is None else parse_bytes(budget)
@@ -174,6 +189,7 @@ class Scheduler:
         self._unknown: Counter[int] = Counter()
         self._record = self._budget is not None
         self._reads = GradientReads()
+        weakref.finalize(self, self._reads.stop)
         self._one_update = False  # a step is one backward pass, then one update
         self._running = False
         self._stats = SchedulerStats()
@@ -262,7 +278,9 @@ class Scheduler:
             return "timed", TimedStep(release=release, follower=follower)
         ready = [(k.recording.structure, k.directions) for k in self._known if k.directions is not None]
         if ready:
-            return "scheduled", ScheduledStep(release=release, follower=Follower(ready))
+            return "scheduled", ScheduledStep(
+                release=release, follower=Follower(ready), swap=self._swap_file()
+            )
         return "lean", ScheduledStep(release=release)
 
     def _over(self, name: str, step: ScheduledStep) -> None:
@@ -272,6 +290,9 @@ class Scheduler:
             "recomputed": self._stats.recomputed + step.recomputed,
         }
         self._stats = replace(self._stats, **counts)
+        if step.swap_failure is not None:
+            self._stats = replace(self._stats, keeps_values=step.swap_failure)
+            self._close_swap()
         if step.walked_twice and self._stats.keeps_graph is None:
             self._stats = replace(self._stats, keeps_graph="two backward passes come by one operator")
         if step.nested and self._stats.keeps_gradients is None:
@@ -325,7 +346,13 @@ class Scheduler:
             try:
                 from ..scheduling.solve import schedule
 
-                known.solution = schedule(graph, budget, solver=self._solver, time_limit=self._time_limit)
+                known.solution = schedule(
+                    graph,
+                    budget,
+                    solver=self._solver,
+                    time_limit=self._time_limit,
+                    swap=bool(self._swap_to) and self._stats.keeps_values is None,
+                )
                 outcome = simulate(graph, known.solution.schedule)
                 known.directions = Directions.of(
                     known.recording.structure, graph, known.solution.schedule, outcome
@@ -363,6 +390,25 @@ class Scheduler:
                 planned_peak=int(known.solution.outcome.peak),
                 extra_seconds=float(known.solution.outcome.extra_seconds),
             )
+
+    # --- swap ---------------------------------------------------------------------------------------------------------
+
+    def _swap_file(self) -> Swap | None:
+        """Return where values are evicted to, made when it is first asked for."""
+        if not self._swap_to or self._stats.keeps_values is not None:
+            return None
+        if self._swap is None:
+            if any(isinstance(array, np.ndarray) for array in self._resident()[:1]):
+                folder = None if self._swap_to is True else os.fspath(self._swap_to)
+                self._swap = SwapFile(folder)
+            else:
+                self._swap = PinnedSwap()
+        return self._swap  # type: ignore[no-any-return]
+
+    def _close_swap(self) -> None:
+        if self._swap is not None:
+            self._swap.close()
+            self._swap = None
 
     # --- updates ------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,117 @@
+"""The values of one step that are out of memory, and when they leave and come back.
+
+A schedule names *moments*: before which forward operator, or which backward step, a value's array goes, and before
+which it is fetched. The write begins when its last forward reader has run; the array goes at its moment, after waiting
+for the write if need be, so that the pool sees the same frees in each step::
+
+    forward   ... reader  |-- write --|        backward   ... |--- read ---| reader
+                                      ^ leaves                ^ fetched
+
+A value that cannot be written stays in memory, and so do those after it: `Evictions.failure` says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from ..compat import enable_chainer
+
+enable_chainer()
+
+from chainer.backend import get_array_module  # noqa: E402 (mended first)
+
+from .swapping import SwapError  # noqa: E402
+
+__all__ = ["BACKWARD", "FORWARD", "Evictions", "Moment", "Swap"]
+
+FORWARD, BACKWARD = "forward", "backward"
+Moment = tuple[str, int]
+"""Before which forward operator (its number), or which backward step (its place among them)."""
+
+
+class Swap(Protocol):
+    """Where evicted arrays are: `SwapFile`, or `PinnedSwap`."""
+
+    def evict(self, array: Any) -> Any:
+        """Start to write an array; return its ticket."""
+
+
+class Evictions:
+    """What is out of memory in one step.
+
+    Parameters
+    ----------
+    swap
+        Where to.
+
+    Attributes
+    ----------
+    failure
+        Why values stay in memory that were to be evicted; None: none did.
+    """
+
+    def __init__(self, swap: Swap) -> None:
+        self._swap = swap
+        self._tickets: dict[int, Any] = {}
+        self._empty: dict[int, Callable[[], Any]] = {}  # make the arrays to be filled
+        self._axes: dict[int, tuple[int, ...]] = {}  # back to the order that the program knows
+        self._coming: dict[int, Any] = {}  # arrays that are being filled
+        self.failure: str | None = None
+
+    def begin(self, value: int, array: Any) -> bool:
+        """Start to write a value's array; return whether it could be. The ticket holds the array until it leaves."""
+        # A convolution's output is dense, with its axes in another order: that of its memory is written.
+        axes = sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
+        array = array.transpose(axes)
+        if self.failure is not None or not array.flags.c_contiguous:
+            return False
+        try:
+            self._tickets[value] = self._swap.evict(array)
+        except SwapError as error:
+            self.failure = str(error)
+            return False
+        self._empty[value] = partial(get_array_module(array).empty, array.shape, array.dtype)
+        self._axes[value] = tuple(sorted(range(array.ndim), key=axes.__getitem__))
+        return True
+
+    def leave(self, values: Sequence[int]) -> None:
+        """Let go of arrays, once they are written."""
+        for value in values:
+            if value in self._tickets:
+                try:
+                    self._tickets[value].wait_evicted()
+                except SwapError as error:
+                    self.failure = str(error)  # the ticket holds the array still
+
+    def fetch(self, values: Sequence[int]) -> None:
+        """Start to read arrays, each into a new one."""
+        for value in values:
+            ticket = self._tickets.get(value)
+            if ticket is not None and ticket.array is None and value not in self._coming:
+                self._coming[value] = self._empty[value]()
+                ticket.start_fetch(self._coming[value])
+
+    def take(self, value: int) -> Any:
+        """Return a value's array, waiting for it; None if it is not out. It is the caller's from then on."""
+        ticket = self._tickets.pop(value, None)
+        if ticket is None:
+            return None
+        try:
+            if ticket.array is not None:
+                return ticket.array.transpose(self._axes[value])
+            if value not in self._coming:
+                self._coming[value] = self._empty[value]()
+                ticket.start_fetch(self._coming[value])
+            ticket.wait_fetched()
+            return self._coming.pop(value).transpose(self._axes[value])
+        finally:
+            ticket.close()
+
+    def close(self) -> None:
+        """Give up what is out."""
+        for ticket in self._tickets.values():
+            ticket.close()
+        self._tickets.clear()
+        self._coming.clear()

@@ -1,0 +1,125 @@
+"""Sums of gradients, and which function's backward step is next: as in Chainer's backward pass, bit by bit."""
+
+from __future__ import annotations
+
+import collections
+import heapq
+import sys
+from typing import Any
+
+import numpy as np
+
+from ..compat import enable_chainer
+
+enable_chainer()
+
+import chainer  # noqa: E402 (mended first)
+from chainer import _backprop_utils  # noqa: E402
+
+__all__ = ["Candidates", "owned", "reachable", "read_by_backward", "sum_gradients", "take_out"]
+
+
+class Candidates:
+    """Functions whose backward step may be next: by a schedule's order as long as that holds, else as Chainer's.
+
+    Parameters
+    ----------
+    order
+        Place of each function by its number; None: by rank, as Chainer does.
+    waiting
+        Of each function, how many functions will still add to the gradients of its outputs.
+    """
+
+    def __init__(self, order: Any, waiting: collections.Counter[Any]) -> None:
+        self._order = order
+        self._waiting = waiting
+        self._seen: set[Any] = set()
+        self._heap: list[Any] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._heap)
+
+    def add(self, function: Any) -> None:
+        """Take in a function that has got a gradient; once only."""
+        if function not in self._seen:
+            heapq.heappush(self._heap, (self._key(function), len(self._seen), function))
+            self._seen.add(function)
+
+    def pop(self) -> Any:
+        """Return the next one."""
+        if self._order is not None:
+            function = self._heap[0][2]
+            if self._waiting[function] == 0:
+                return heapq.heappop(self._heap)[2]
+            # The schedule is of another graph: go on as Chainer would.
+            self._order = None
+            self._heap = [(self._key(f), age, f) for _, age, f in self._heap]
+            heapq.heapify(self._heap)
+        return heapq.heappop(self._heap)[2]
+
+    def _key(self, function: Any) -> int:
+        if self._order is None:
+            return -int(function.rank)
+        return int(self._order.get(getattr(function, "_stowplan", -1), -1))
+
+
+def reachable(outputs: Any) -> list[Any]:
+    """Return all functions that a backward pass from these (node, gradient) may come by."""
+    found: dict[Any, None] = {}
+    stack = [node.creator_node for node, _ in outputs if node.creator_node is not None]
+    while stack:
+        function = stack.pop()
+        if function not in found:
+            found[function] = None
+            stack.extend(n.creator_node for n in function.inputs if n.creator_node is not None)
+    return list(found)
+
+
+def read_by_backward(function: Any) -> list[Any]:
+    """Return the nodes whose arrays a function's backward step reads: inputs, and its own outputs that are alive."""
+    nodes = [function.inputs[index] for index in function._input_indexes_to_retain or ()]
+    outputs = (function.outputs[index]() for index in function._output_indexes_to_retain or ())
+    return nodes + [node for node in outputs if node is not None]
+
+
+def take_out(function: Any, grads: Any) -> tuple[Any, ...]:
+    """Take the gradients of a function's outputs, None where there is none."""
+    nodes = [output() for output in function.outputs]
+    return tuple(
+        grads.pop(node) if node is not None and node.creator_node is not None else None for node in nodes
+    )
+
+
+def sum_gradients(gradients: list[Any]) -> None:
+    """Sum the gradients of one node, in their order; in the first one's array where nobody else sees that.
+
+    Bit by bit what Chainer's sum gives: it has the same operands in the same order, and as both arrays are contiguous
+    in the same way so is the result.
+    """
+    if len(gradients) == 2:
+        a, b = gradients[0].raw_array, gradients[1].raw_array
+        if (
+            type(a) is type(b)
+            and a.dtype == b.dtype
+            and a.shape == b.shape
+            and a.flags.c_contiguous
+            and b.flags.c_contiguous
+            and gradients[0].layout is None
+            and gradients[1].layout is None
+            and not chainer.config.enable_backprop
+            and (type(a) is not np.ndarray or a.flags.writeable)
+        ):
+            del a
+            if owned(gradients[0], variables=3, arrays=3):
+                a = gradients[0].raw_array
+                chainer.backend.get_array_module(a).add(a, b, out=a)
+                gradients.pop()
+                return
+    _backprop_utils._reduce(gradients)
+
+
+def owned(gradient: Any, variables: int, arrays: int) -> bool:
+    """Whether a gradient's array is seen by nobody else, by the counts of references that its few holders make."""
+    array = gradient.raw_array
+    base = getattr(array, "base", None)
+    return base is None and sys.getrefcount(gradient) <= variables and sys.getrefcount(array) <= arrays

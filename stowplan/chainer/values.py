@@ -1,0 +1,354 @@
+"""The arrays of one step: what is let go, when, and how it comes back.
+
+Each decision to let an array go is local, and whatever an operator's backward step reads is there when it runs:
+fetched, unpacked, or rebuilt along the real graph, whatever the directions said::
+
+    after a forward operator     arrays that the directions drop are let go, masks packed, values evicted
+    before a backward step       what it reads is there: its makers run again, in order, where it is gone
+    after a backward step        what no backward step, and no recomputation, reads any more is let go
+
+A function runs again only if it was seen to give the same bits, and while its parameters are what they were.
+"""
+
+from __future__ import annotations
+
+import collections
+import weakref
+from typing import Any
+
+from ..compat import enable_chainer
+from ..errors import ScheduleError
+
+enable_chainer()
+
+from chainer import variable  # noqa: E402 (mended first)
+
+from . import masks  # noqa: E402
+from .directions import Directions, Follower  # noqa: E402
+from .evictions import BACKWARD, FORWARD, Evictions, Swap  # noqa: E402
+from .gradients import read_by_backward  # noqa: E402
+from .rerun import DRAWN, get_hidden, hidden_arrays, may_run_again, rerun, set_hidden, settings  # noqa: E402
+
+__all__ = ["StepValues"]
+
+_LEAVE_OUT = (
+    "a program that does this now and then leaves the step out: `with scheduler.step(schedule=False)`"
+)
+
+
+class StepValues:
+    """What of a step's values is there.
+
+    Parameters
+    ----------
+    follower
+        Finds the directions; None: there are none, and nothing goes but what no backward step reads any more.
+    swap
+        Where values are evicted to; None: they stay.
+
+    Attributes
+    ----------
+    recomputed
+        Operators that ran again.
+    updated
+        Parameters that have been updated in this step, by id.
+    """
+
+    def __init__(self, follower: Follower | None, swap: Swap | None) -> None:
+        self._follower = follower
+        self._evictions = None if swap is None else Evictions(swap)
+        self.recomputed = 0
+        self.updated: set[int] = set()
+        self._uses: collections.Counter[Any] = collections.Counter()  # of nodes, by backward steps to come
+        self._nodes: dict[int, weakref.ref[Any]] = {}  # by number of the value
+        self._packed: dict[
+            tuple[int, str], Any
+        ] = {}  # by number of the operator, and name of the hidden array
+        self._place = -1  # of the last backward step that is over
+
+    @property
+    def _directions(self) -> Directions | None:
+        return None if self._follower is None else self._follower.directions
+
+    @property
+    def swap_failure(self) -> str | None:
+        """Why values stayed in memory that were to be evicted; None: none did."""
+        return None if self._evictions is None else self._evictions.failure
+
+    def close(self) -> None:
+        """Let go of everything, without waiting for garbage collection."""
+        self._uses.clear()
+        self._nodes.clear()
+        self._packed.clear()
+        if self._evictions is not None:
+            self._evictions.close()
+
+    # --- after a forward operator -------------------------------------------------------------------------------------
+
+    def before_forward(self, number: int) -> None:
+        """Have leave, or come back, what does before this forward operator."""
+        directions = self._directions
+        if directions is not None and self._evictions is not None:
+            self._evictions.leave(directions.leaves.get((FORWARD, number), ()))
+            self._evictions.fetch(directions.fetched.get((FORWARD, number), ()))
+
+    def after_forward(self, directions: Directions, function: Any, inputs: Any, outputs: Any) -> None:
+        """Let go what the directions do not keep."""
+        operator = directions.operators[function._stowplan]
+        for value, node, array in [
+            *zip(operator.reads, function.inputs, map(_array_of, inputs), strict=True),
+            *((value, y.node, y._data[0]) for value, y in zip(operator.writes, outputs, strict=True)),
+        ]:
+            self._nodes[value] = weakref.ref(node)
+            if value in directions.dropped:
+                node._data = None
+            elif value in directions.kept:
+                node._data = array
+        if function._retained_output_data is not None:
+            function._retained_output_data = tuple(
+                None if operator.writes[index] in directions.dropped else data
+                for index, data in zip(
+                    function._output_indexes_to_retain, function._retained_output_data, strict=True
+                )
+            )
+        if operator.again:
+            function._stowplan_settings = settings()
+        for name in operator.clear:
+            set_hidden(function, name, None)
+        for name in operator.pack:
+            array = get_hidden(function, name)
+            packed = None if array is None else masks.pack(array)
+            if packed is not None:
+                self._packed[function._stowplan, name] = packed
+                set_hidden(function, name, None)
+        if self._evictions is not None:
+            self._evict(self._evictions, directions, function)
+
+    def _evict(self, evictions: Evictions, directions: Directions, function: Any) -> None:
+        for value in directions.evicted.get(function._stowplan, ()):
+            node: Any = self._nodes.get(value, _nobody)()
+            array = None if node is None else _array(node)
+            if array is not None and evictions.begin(value, array):
+                node._data = None
+                maker = node.creator_node
+                if maker is not None and maker._retained_output_data is not None:
+                    maker._retained_output_data = tuple(
+                        None if data is array else data for data in maker._retained_output_data
+                    )
+        for name, value in directions.operators[function._stowplan].evict:
+            array = get_hidden(function, name)
+            if array is not None and evictions.begin(value, array):
+                set_hidden(function, name, None)
+
+    # --- before a backward step ---------------------------------------------------------------------------------------
+
+    def begin_backward(self, uses: collections.Counter[Any]) -> None:
+        """Take in how many backward steps of the coming pass read each node."""
+        self._uses = uses
+
+    def before_backward(self, function: Any) -> None:
+        """Have there all that a function's backward step reads."""
+        if getattr(function, "_stowplan", None) is None:
+            return
+        directions = self._directions
+        if directions is not None and self._evictions is not None:
+            self._evictions.leave(directions.leaves.get((BACKWARD, self._place + 1), ()))
+            self._evictions.fetch(directions.fetched.get((BACKWARD, self._place + 1), ()))
+        self._unpack(function)
+        makers = []
+        for index in function._input_indexes_to_retain or ():
+            node = function.inputs[index]
+            if node._data is None:
+                node._data = self._there(node)
+                if node._data is None and node.creator_node is not None:
+                    makers.append(node.creator_node)
+        if self._cleared(function) or self._outputs_missing(function):
+            makers.append(function)
+        if makers:
+            self._rebuild(makers, set(read_by_backward(function)))
+            self._outputs_missing(function)
+            self._unpack(function)
+
+    def _there(self, node: Any) -> Any:
+        """Return a node's array: retained, that of a variable somebody holds, or fetched; None where it is gone."""
+        array = _array(node)
+        if array is None and self._evictions is not None:
+            array = self._evictions.take(getattr(node, "_stowplan_value", -1))
+            if array is not None:
+                node._data = array
+        return array
+
+    def _cleared(self, function: Any) -> bool:
+        """Whether a hidden array is gone, by the directions or as a backward step before this one was over."""
+        names = getattr(function, "_stowplan_released", ())
+        directions = self._directions
+        if directions is not None:
+            names += directions.operators[function._stowplan].clear
+        gone = [name for name in names if get_hidden(function, name) is None]
+        if DRAWN.get(type(function), frozenset()).intersection(gone):
+            raise ScheduleError(
+                f"a second backward pass comes by {function.label}, and what it drew is gone; {_LEAVE_OUT}"
+            )
+        return bool(gone)
+
+    def _outputs_missing(self, function: Any) -> bool:
+        """Fill in retained outputs from their nodes; return whether one is still missing."""
+        data = function._retained_output_data
+        if not function._output_indexes_to_retain or data is None:
+            return False
+        filled = list(data)
+        for place, index in enumerate(function._output_indexes_to_retain):
+            node = function.outputs[index]()
+            if filled[place] is None and node is not None:
+                filled[place] = self._there(node)
+            if node is not None and node._data is None:
+                node._data = filled[place]
+        function._retained_output_data = tuple(filled)
+        return any(array is None for array in filled)
+
+    def _unpack(self, function: Any) -> None:
+        """Have packed and swapped hidden arrays of a function there."""
+        directions = self._directions
+        if directions is None:
+            return
+        operator = directions.operators[function._stowplan]
+        for name in operator.pack:
+            packed = self._packed.get((function._stowplan, name))
+            if packed is not None and get_hidden(function, name) is None:
+                set_hidden(function, name, masks.unpack(packed))
+        for name, value in operator.evict if self._evictions is not None else ():
+            if self._evictions is not None and get_hidden(function, name) is None:
+                set_hidden(function, name, self._evictions.take(value))
+
+    def _pack_again(self, function: Any) -> None:
+        directions = self._directions
+        for name in directions.operators[function._stowplan].pack if directions is not None else ():
+            if (function._stowplan, name) in self._packed:
+                set_hidden(function, name, None)
+
+    def _rebuild(self, makers: list[Any], wanted: set[Any]) -> None:
+        """Run functions again, and before them those whose outputs they read and find gone.
+
+        Arrays stay of the nodes that are wanted, and of those that backward steps to come will read.
+        """
+        again: dict[Any, None] = {}
+        stack = list(makers)
+        while stack:
+            function = stack.pop()
+            if function in again:
+                continue
+            again[function] = None
+            self._require_repeatable(function)
+            stack += [node.creator_node for node in function.inputs if self._there(node) is None]
+        order = sorted(again, key=lambda function: function._stowplan)
+        readers = collections.Counter(node for function in order for node in function.inputs)
+        temporary: dict[Any, Any] = {}
+        for function in order:
+            self._run_again(function, readers, temporary, wanted)
+            if function not in makers:
+                self._pack_again(function)
+
+    def _require_repeatable(self, function: Any) -> None:
+        """Raise unless a function gives the same again."""
+        directions = self._directions
+        number = getattr(function, "_stowplan", None)
+        if number is None or not (
+            directions.operators[number].repeatable if directions is not None else may_run_again(function)
+        ):
+            raise ScheduleError(f"{function.label} would run again, and may not give the same; {_LEAVE_OUT}")
+        for node in function.inputs:
+            if node.creator_node is None and self._there(node) is None:
+                raise ScheduleError(
+                    f"an input of {function.label} is gone: it cannot run again; {_LEAVE_OUT}"
+                )
+            if id(node.get_variable_or_none()) in self.updated:
+                raise ScheduleError(
+                    f"{function.label} would run again after the update of its parameter; {_LEAVE_OUT}"
+                )
+
+    def _run_again(
+        self,
+        function: Any,
+        readers: collections.Counter[Any],
+        temporary: dict[Any, Any],
+        wanted: set[Any],
+    ) -> None:
+        self._unpack(function)
+        arrays = []
+        for node in function.inputs:
+            array = self._there(node)
+            arrays.append(temporary[node] if array is None else array)
+        outputs = rerun(function, arrays, getattr(function, "_stowplan_settings", None))
+        self.recomputed += 1
+        del array, arrays
+        for node in function.inputs:
+            readers[node] -= 1
+            if readers[node] == 0:
+                temporary.pop(node, None)
+        for index, output in enumerate(function.outputs):
+            node = output()
+            if node is None:
+                _fill_output(function, index, outputs[index])
+            elif node._data is None:
+                if self._uses[node] > 0 or node in wanted:
+                    node._data = outputs[index]
+                elif readers[node] > 0:
+                    temporary[node] = outputs[index]
+
+    # --- after a backward step ----------------------------------------------------------------------------------------
+
+    def after_backward(self, function: Any) -> None:
+        """Let go what the backward step of this function was the last to read."""
+        self._place += 1
+        for node in read_by_backward(function):
+            self._uses[node] -= 1
+            if self._uses[node] <= 0 and node.creator_node is not None and not self._wanted(node):
+                node._data = None
+        if function._retained_output_data is not None:
+            function._retained_output_data = (None,) * len(function._retained_output_data)
+        for output in function.outputs:
+            if output() is not None:
+                output()._data = None
+        function._stowplan_released = tuple(hidden_arrays(function))
+        for name in function._stowplan_released:
+            set_hidden(function, name, None)
+        number, directions = getattr(function, "_stowplan", None), self._directions
+        if number is None or directions is None:
+            return
+        for name in directions.operators[number].pack:
+            self._packed.pop((number, name), None)
+        for value in directions.released.get(self._place, ()):
+            node = self._nodes.get(value, _nobody)()
+            if node is not None and self._uses[node] <= 0 and node.creator_node is not None:
+                node._data = None
+
+    def _wanted(self, node: Any) -> bool:
+        """Whether a recomputation to come reads a node's array, by the directions."""
+        directions = self._directions
+        value = getattr(node, "_stowplan_value", -1)
+        return directions is not None and directions.last_place.get(value, -1) > self._place
+
+
+def _array(node: Any) -> Any:
+    """Return a node's array: retained, or that of a variable somebody holds; None where it is gone."""
+    if node._data is not None:
+        return node._data
+    holder = node._variable()
+    return None if holder is None else holder._data[0]
+
+
+def _array_of(value: Any) -> Any:
+    return value._data[0] if isinstance(value, variable.Variable) else value
+
+
+def _fill_output(function: Any, index: int, array: Any) -> None:
+    """Give a retained output to its function, whose node for it is gone."""
+    data = function._retained_output_data
+    if data is not None and index in function._output_indexes_to_retain:
+        place = list(function._output_indexes_to_retain).index(index)
+        if data[place] is None:
+            function._retained_output_data = (*data[:place], array, *data[place + 1 :])
+
+
+def _nobody() -> None:
+    return None
