@@ -53,7 +53,7 @@ from .early import EarlyUpdate, reason_against  # noqa: E402
 from .evictions import Swap  # noqa: E402
 from .execution import ScheduledStep  # noqa: E402
 from .gradient_reads import GradientReads  # noqa: E402
-from .meter import HostMeter  # noqa: E402
+from .meter import clock_for, meter_for  # noqa: E402
 from .pinned import PinnedSwap  # noqa: E402
 from .swapping import SwapFile  # noqa: E402
 
@@ -216,6 +216,17 @@ class Scheduler:
                 known.thread.join(timeout)
         return all(known.thread is None or not known.thread.is_alive() for known in self._known)
 
+    def keep_gradients(self, reason: str) -> None:
+        """Have gradients kept until all parameters are updated, and after, as Chainer does.
+
+        Parameters
+        ----------
+        reason
+            For `stats`.
+        """
+        if self._stats.keeps_gradients is None:
+            self._stats = replace(self._stats, keeps_gradients=reason)
+
     @contextmanager
     def step(self, schedule: bool = True) -> Iterator[None]:
         """Run the code inside as one step, which is the pool's step, too.
@@ -265,17 +276,24 @@ class Scheduler:
     def _next(self) -> tuple[str, ScheduledStep]:
         """Return the phase of the coming step, and what runs it."""
         if self._stats.watched == 0:
-            self._reads.start(p for optimizer in self._optimizers for p in optimizer.target.params())
+            self._reads.start(self._parameters())
             step = ScheduledStep(release=False)
             step.after_backward = self._reads.go_on
             return "watched", step
         release = self._stats.keeps_graph is None
         self._collect()
         if self._record:
-            return "recorded", RecordingStep(HostMeter(SMALL), self._resident(), release=release)
+            return "recorded", RecordingStep(
+                meter_for(self._parameters(), SMALL),
+                self._resident(),
+                release=release,
+                clock=clock_for(self._parameters()),
+            )
         if any(known.timed < TIMED_STEPS for known in self._known):
             follower = Follower([(known.recording.structure, None) for known in self._known])
-            return "timed", TimedStep(release=release, follower=follower)
+            return "timed", TimedStep(
+                release=release, follower=follower, clock=clock_for(self._parameters())
+            )
         ready = [(k.recording.structure, k.directions) for k in self._known if k.directions is not None]
         if ready:
             return "scheduled", ScheduledStep(
@@ -295,8 +313,8 @@ class Scheduler:
             self._close_swap()
         if step.walked_twice and self._stats.keeps_graph is None:
             self._stats = replace(self._stats, keeps_graph="two backward passes come by one operator")
-        if step.nested and self._stats.keeps_gradients is None:
-            self._stats = replace(self._stats, keeps_gradients="an operator runs a backward pass of its own")
+        if step.nested:
+            self.keep_gradients("an operator runs a backward pass of its own")
         if name == "watched":
             self._stats = replace(self._stats, retained_bytes=self._retained_bytes())
             self._one_update = step.passes == 1
@@ -421,11 +439,15 @@ class Scheduler:
             reason = "gradients are read after the backward pass"
         if reason is None and step.nested:
             reason = "an operator runs a backward pass of its own"
-        if reason is not None and self._stats.keeps_gradients is None:
-            self._stats = replace(self._stats, keeps_gradients=reason)
+        if reason is not None:
+            self.keep_gradients(reason)
         return EarlyUpdate(optimizer) if self._stats.keeps_gradients is None else None
 
     # --- what outlives the steps --------------------------------------------------------------------------------------
+
+    def _parameters(self) -> Iterator[Any]:
+        for optimizer in self._optimizers:
+            yield from optimizer.target.params()
 
     def _resident(self) -> list[Any]:
         found = []

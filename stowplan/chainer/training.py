@@ -12,10 +12,11 @@
 
 Two lines of a script change::
 
-    updater = stowplan.chainer.Updater(train_iter, optimizer, device=device, pool=pool)
+    updater = stowplan.chainer.Updater(train_iter, optimizer, device=device, pool=pool)  # , budget="2 GiB"
     trainer.extend(stowplan.chainer.MemoryReport(pool))
 
-The pool serves the thread inside the steps alone; nothing has to be entered or set. A short last batch is a variant of
+The update is lean (see `scheduler`), or keeps to a budget, and changes no bit. The pool serves the thread inside the
+steps alone; nothing has to be entered or set. A short last batch is a variant of
 its key. What Chainer keeps across steps is dropped before its successor is made, and so planned as a wrapped block: the
 gradients by Chainer; the loss that `L.Classifier` holds, and the graph behind it with the batch, by the step, a moment
 before `L.Classifier` would.
@@ -26,6 +27,8 @@ today's NumPy and Python.
 
 from __future__ import annotations
 
+import os
+import weakref
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
@@ -37,40 +40,95 @@ enable_chainer()
 import chainer  # noqa: E402 (mended first)
 from chainer.links import Classifier  # noqa: E402
 from chainer.training import Extension, StandardUpdater, Trainer, extension  # noqa: E402
-from chainer.training.extensions import Evaluator  # noqa: E402
+from chainer.training.extensions import Evaluator, ParameterStatistics  # noqa: E402
+
+from .scheduler import Scheduler  # noqa: E402
 
 __all__ = ["MemoryReport", "Updater", "evaluate_in_steps", "update_in_steps"]
 
 TRAIN, EVALUATE = "train", "evaluate"
 """The step keys."""
 
+READ_GRADIENTS = (ParameterStatistics,)
+"""Extensions that read gradients after the update."""
+
 
 class Updater(StandardUpdater):  # type: ignore[misc]
-    """Chainer's `StandardUpdater` whose update is a step of a pool.
+    """Chainer's `StandardUpdater` whose update is a step of a pool, lean or within a budget: see `Scheduler`.
 
     Parameters
     ----------
     iterator, optimizer, options
         As for `chainer.training.updaters.StandardUpdater`.
     pool
-        A `stowplan.NumpyPool` or `stowplan.CupyPool`. It serves the update, whether it is entered or not.
+        A `stowplan.NumpyPool` or `stowplan.CupyPool`. It serves the update, whether it is entered or not. None: only
+        the schedule lowers what is alive.
     key
         Of the step.
+    budget, swap
+        As for `Scheduler`: bytes for all that a step has alive, and whether values may be evicted.
+    schedule
+        False: the update is Chainer's, in a step of the pool.
+
+    Attributes
+    ----------
+    scheduler
+        The `Scheduler`, whose `stats` say what it does; None without one.
+
+    Raises
+    ------
+    ValueError
+        There is a budget, but no schedule is to be made; or neither a pool nor a schedule.
     """
 
     def __init__(
-        self, iterator: Any, optimizer: Any, *options: Any, pool: Pool, key: Hashable = TRAIN, **named: Any
+        self,
+        iterator: Any,
+        optimizer: Any,
+        *options: Any,
+        pool: Pool | None = None,
+        key: Hashable = TRAIN,
+        budget: int | str | None = None,
+        swap: bool | str | os.PathLike[str] = False,
+        schedule: bool = True,
+        **named: Any,
     ) -> None:
+        if not schedule and (budget is not None or pool is None):
+            raise ValueError("schedule is False; expected a pool then, and no budget")
         super().__init__(iterator, optimizer, *options, **named)
-        _interrupt_shuffles(self, pool)
+        self.scheduler: Scheduler | None = None
+        if schedule:
+            optimizers = list(self.get_all_optimizers().values())
+            self.scheduler = Scheduler(optimizers, pool=pool, budget=budget, key=key, swap=swap)
+        if pool is not None:
+            _interrupt_shuffles(self, pool)
         self._pool = pool
         self._key = key
 
+    def connect_trainer(self, trainer: Trainer) -> None:
+        """Take in which extensions read gradients after the update; the trainer calls this."""
+        super().connect_trainer(trainer)
+        self._trainer = weakref.ref(trainer)
+
     def update(self) -> None:
         """Update the parameters once, in a step."""
-        with self._pool.serving(), self._pool.step(self._key):
-            _drop_results(optimizer.target for optimizer in self.get_all_optimizers().values())
-            super().update()
+        if self.scheduler is None:
+            assert self._pool is not None
+            with self._pool.serving(), self._pool.step(self._key):
+                self._update()
+            return
+        trainer = getattr(self, "_trainer", _nobody)()
+        for entry in trainer._extensions.values() if trainer is not None else ():
+            if isinstance(entry.extension, READ_GRADIENTS):
+                self.scheduler.keep_gradients(
+                    f"the extension {type(entry.extension).__name__} reads gradients"
+                )
+        with self.scheduler.step():
+            self._update()
+
+    def _update(self) -> None:
+        _drop_results(optimizer.target for optimizer in self.get_all_optimizers().values())
+        super().update()
 
 
 def update_in_steps(updater: Any, pool: Pool, key: Hashable = TRAIN) -> None:
@@ -150,6 +208,10 @@ def evaluate_in_steps(evaluator: Any, pool: Pool, key: Hashable = EVALUATE) -> b
     evaluator.converter = chainer.dataset.converter()(lambda samples, device: _Unconverted(samples))
     evaluator.eval_func = evaluate_in_step
     return True
+
+
+def _nobody() -> None:
+    return None
 
 
 class _Unconverted:
