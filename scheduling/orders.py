@@ -2,12 +2,12 @@
 
 ::
 
-    recorded      as it ran: Chainer walks its graph by ranks, so that branches and the steps of a recurrent network
-                  advance together, and what each of them recomputes or restacks is alive at once
+    recorded      as it ran: Chainer walks its graph by ranks, so that branches, and the steps of a recurrent
+                  network, advance together, and what each of them recomputes or restacks is alive at once
     reverse       last run forward, first run backward: a backward operator comes as late in the forward pass as the
                   latest forward value that it reads; one that reads none follows what it depends on
     depth first   the operator that has become ready last comes next: a branch is finished before another is begun
-    smallest      of the operators that are ready, the one that adds the fewest bytes, or frees the most; then as reverse
+    smallest      of the operators that are ready, the one that adds the fewest bytes or frees the most; then as reverse
 
 Each is one pass over the operators with a heap, O((n + e) log n); "smallest" O(n r) for r ready at once.
 """
@@ -22,7 +22,8 @@ import numpy as np
 from .graph import IntArray, Phase, StepGraph
 from .schedule import updates_early
 
-Priority = Callable[[int, int], tuple[int, ...]]  # of an operator, and of how many came before it: least first
+# Of an operator, and of how many came before it; the least comes first.
+Priority = Callable[[int, int], tuple[int, ...]]
 
 
 def recorded(graph: StepGraph) -> IntArray:
@@ -44,7 +45,8 @@ def depth_first(graph: StepGraph) -> IntArray:
 def smallest(graph: StepGraph) -> IntArray:
     """Return the order that takes the ready operator which adds the fewest bytes, int64 (n,)."""
     born = _born(graph)
-    storage, size = graph.storage.tolist(), graph.size.tolist()
+    storage: list[int] = graph.storage.tolist()
+    size: list[int] = graph.size.tolist()
     lasting = graph.resident | graph.kept
     held = {s for v, s in enumerate(storage) if lasting[v] or graph.held[v] >= 0}
     touched = [
@@ -66,7 +68,7 @@ def smallest(graph: StepGraph) -> IntArray:
                 alive.discard(s)
 
     def adds(operator: int) -> int:
-        more = sum(size[s] for s in fresh[operator] if s not in alive)
+        more: int = sum(size[s] for s in fresh[operator] if s not in alive)
         return more - sum(size[s] for s in touched[operator] if left[s] == 1)
 
     dependants, waits = edges(graph)

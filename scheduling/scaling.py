@@ -63,9 +63,10 @@ class GraphModel:
 
     @property
     def grows(self) -> bool:
-        """Whether a larger batch needs more bytes."""
+        """Whether a larger batch needs more bytes, the resident values apart."""
         low, high = self.smallest, self.reference
-        return bool((high.size > low.size).any() or (high.workspace > low.workspace).any())
+        values = (high.size > low.size) & ~high.resident
+        return bool(values.any() or (high.workspace > low.workspace).any())
 
     def at(self, batch: int) -> StepGraph:
         """Predict the step graph at a batch size; bytes are rounded up.

@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..errors import BudgetError, MissingDependencyError, ScheduleError
+from .bounds import bound_schedules
 from .graph import StepGraph
+from .hazards import without_hazards
 from .registry import Answer, NotApplicable, Options, find
 from .schedule import Rates, Schedule, require_valid
 from .schedule import lean as lean_schedule
@@ -39,7 +41,7 @@ class Solution:
     outcome
         What `simulate` says of it.
     lower_bound
-        No schedule of this graph has a smaller peak, in bytes; None where no bound is known.
+        No schedule of this graph has a smaller peak, in bytes (`bound_schedules`); None where no bound is known.
     optimal
         Whether no other schedule with this order, of values kept and dropped, keeps to the budget in less time.
     solver
@@ -130,7 +132,8 @@ def schedule(
     if budget is not None and found.peak > budget:
         raise BudgetError(
             f"a budget of {budget} bytes is below what any schedule found needs: the least is {found.peak} bytes "
-            f"({found.solver}); beside these, {graph.resident_bytes} bytes are resident",
+            f"({found.solver}), and no schedule can be below {found.lower_bound}; beside these, "
+            f"{graph.resident_bytes} bytes are resident",
             found.peak,
         )
     return found
@@ -190,17 +193,17 @@ def curve(
     def share(left: int) -> float | None:
         return None if time_limit is None else max(0.0, time_limit - (time.monotonic() - began)) / left
 
-    lean = _Run(graph, Options(None, 0.0, rates=rates), progress).solve("lean")
+    free = _Run(graph, Options(None, 0.0, rates=rates), progress).solve("lean")
     base = Options(0, share(count + 1), threads, rates, swap, reorder=reorder)
     lowest = _Run(graph, base, progress).solve(solver)
     if isinstance(budgets, int):
-        step = (lean.peak - lowest.peak) / (budgets - 1)
-        wanted = [round(lean.peak - k * step) for k in range(1, budgets - 1)]
+        step = (free.peak - lowest.peak) / (budgets - 1)
+        wanted = [round(free.peak - k * step) for k in range(1, budgets - 1)]
     else:
         wanted = sorted((b for b in budgets if b > lowest.peak), reverse=True)
-    found = [lean, lowest]
+    found = [free, lowest]
     for k, budget in enumerate(wanted):
-        if budget >= lean.peak:
+        if budget >= free.peak:
             continue
         fitting = min((s for s in found if s.peak <= budget), key=lambda s: s.extra_seconds)
         nearest = min((s for s in found if s.peak > budget), key=lambda s: s.peak)
@@ -244,7 +247,8 @@ class _Run:
         assert best is not None
         if self._interrupted and not self._fits(best):
             raise KeyboardInterrupt
-        return replace(best, seconds=time.monotonic() - self._began)
+        bound = bound_schedules(self._graph)
+        return replace(best, lower_bound=bound, seconds=time.monotonic() - self._began)
 
     def _auto(self) -> None:
         options = self._options
@@ -278,6 +282,8 @@ class _Run:
         answer = solve(self._graph, options)
         found, optimal, interrupted = answer if isinstance(answer, Answer) else (answer, False, False)
         self._interrupted |= interrupted
+        if without_hazards(self._graph, found) is not found:
+            found, optimal = without_hazards(self._graph, found), False
         self._last = found
         require_valid(self._graph, found)
         outcome = simulate(self._graph, found, self._options.rates)
@@ -296,9 +302,8 @@ class _Run:
 
     def _over(self) -> bool:
         limit = self._options.time_limit
-        return (
-            self._stopped or self._interrupted or (limit is not None and time.monotonic() - self._began >= limit)
-        )
+        late = limit is not None and time.monotonic() - self._began >= limit
+        return late or self._stopped or self._interrupted
 
     def _report(self, peak: int, seconds: float, name: str) -> bool:
         if self._progress is not None:

@@ -115,9 +115,7 @@ def test_whether_it_grows() -> None:
 
 
 def test_a_graph_between_says_how_far_it_is_off() -> None:
-    model: GraphModel = fit_graphs(
-        {2: step(2000), 3: step(3001, work=10, took=1.5), 4: step(4000, work=8)}
-    )
+    model: GraphModel = fit_graphs({2: step(2000), 3: step(3001, work=10, took=1.5), 4: step(4000, work=8)})
     found = model.deviation[3]
     assert found.bytes == 1 / (50 + 30 + 3001 + 10) < TOLERANCE
     assert found.workspace == 0.2

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.errors import ScheduleError, UnknownSolverError
-from stowplan.scheduling import Schedule, StepGraph, as_recorded, require_valid, simulate
+from stowplan.scheduling import Schedule, StepGraph, Way, as_recorded, require_valid, simulate
 from stowplan.scheduling.bounds import bound_orders
 from stowplan.scheduling.ordering import Progress, order, solvers
 from stowplan.scheduling.ordering.ilp import peak_of
@@ -19,6 +19,8 @@ from stowplan.scheduling.ordering.problem import OrderProblem
 
 from .graphs import random_graph, random_order
 from .twins import order as twin
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:pulp")
 
 SEEDS = st.integers(0, 2**40)
 COMPILED = ("greedy", "exact", "beam", "local", "auto")
@@ -41,6 +43,11 @@ def olla(text: str) -> StepGraph:
             writes[names.index(name)].append(value)
         reads[names.index(b)].append(value)
     return StepGraph(reads, writes, [size for *_, size in edges], label=names)
+
+
+def kept(graph: StepGraph, numbers: np.ndarray) -> Schedule:
+    """Run in this order and keep everything as long as it is read."""
+    return Schedule(numbers, np.full(graph.values, int(Way.KEPT)))
 
 
 def pairs() -> StepGraph:
@@ -95,7 +102,7 @@ def test_300_random_graphs_against_all_orders() -> None:
 def test_every_solver_is_valid_and_says_the_truth(seed: int, operators: int, solver: str) -> None:
     graph = random_graph(seed, operators)
     found = order(graph, solver, time_limit=None if solver in ("exact", "auto") else 0.2)
-    schedule = Schedule(found.order, as_recorded(graph).way)
+    schedule = kept(graph, found.order)
     require_valid(graph, schedule)
     assert (
         simulate(graph, schedule).peak
@@ -128,7 +135,7 @@ def test_the_problem_has_the_peaks_that_the_simulator_has(seed: int, operators: 
     graph = random_graph(seed, operators)
     some = random_order(graph, random.Random(seed))
     problem = OrderProblem.of(graph)
-    assert peak_of(problem, some) == simulate(graph, Schedule(some, as_recorded(graph).way)).peak
+    assert peak_of(problem, some) == simulate(graph, kept(graph, some)).peak
 
 
 @pytest.mark.parametrize("solver", ["exact", "auto", "local", "beam"])
@@ -202,7 +209,7 @@ def test_ctrl_c_ends_the_search_with_the_best_so_far() -> None:
     graph = twin.layered(300, 700, 30, 0)
     found = order(graph, time_limit=None, progress=interrupt)
     assert found.peak <= found.before
-    require_valid(graph, Schedule(found.order, as_recorded(graph).way))
+    require_valid(graph, kept(graph, found.order))
 
 
 def test_no_time_at_all_is_enough_for_a_valid_order() -> None:
@@ -225,7 +232,7 @@ def test_bad_arguments_are_named() -> None:
 
 @needs_pulp
 def test_the_integer_program_says_what_it_cannot_do() -> None:
-    with pytest.raises(ScheduleError, match="the solver ilp would need .* variables for 300 operators"):
+    with pytest.raises(ScheduleError, match=r"the solver ilp would need \d+ variables for 300 operators"):
         order(twin.layered(300, 700, 30, 0), "ilp")
 
 
@@ -251,9 +258,9 @@ def test_100_operators_with_236_edges_are_proved(seed: int) -> None:
 
 @pytest.mark.slow
 def test_1000_operators_below_a_beam_of_500() -> None:
-    graph = twin.layered(1000, 2360, 20, 0)
+    graph = twin.layered(1000, 2360, 50, 0)
     found = order(graph, time_limit=10)
-    assert found.peak < twin.beam_peak(graph, 500)
+    assert found.peak < twin.beam_peak(graph, 500) < found.before
 
 
 def test_the_beam_to_compare_with_finds_small_optima() -> None:

@@ -1,0 +1,41 @@
+"""Binding of `descend`: greedy descent and local search. The GIL is released while solving."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from .graph import IntArray, StepGraph
+from .schedule import Rates
+
+class Cancel:
+    """A flag that any thread may set while a solver runs: it then stops with the best schedule so far."""
+
+    def set(self) -> None: ...
+    def is_set(self) -> bool: ...
+
+def descend(
+    graph: StepGraph,
+    order: IntArray,
+    way: IntArray,
+    ways: npt.NDArray[np.uint8],
+    budget: int,
+    rates: Rates,
+    *,
+    groups: Sequence[Sequence[int]] = (),
+    before: Sequence[Sequence[int]] = (),
+    after: Sequence[Sequence[int]] = (),
+    movable: Sequence[int] = (),
+    effort: int = 0,
+    seed: int = 0,
+    coarse: bool = False,
+    time_limit: float | None = None,
+    cancel: Cancel | None = None,
+    progress: Callable[[int, float], None] | None = None,
+) -> tuple[IntArray, IntArray, int]:
+    """Improve a valid schedule; return its order (n,), its ways (m,), and how many evaluations that took.
+
+    ``ways``: for each value that has a storage a bit for each `Way` that it may take, (m,); 0 for the others.
+    ``groups``: storages that may change together. ``before``, ``after``: for each operator those that must run before
+    it and after it, for the ``movable`` ones. ``effort``: evaluations of local search. ``coarse``: change groups alone.
+    """

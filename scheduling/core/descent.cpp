@@ -1,0 +1,227 @@
+#include "descent.hpp"
+
+#include <algorithm>
+
+namespace stowplan::scheduling {
+
+namespace {
+
+constexpr Way kWays[] = {Way::kept, Way::dropped, Way::packed, Way::swapped};
+
+// What counts as free: a move that costs less than this share of all seconds is as good as one that costs nothing.
+constexpr double kFree = 1e-7;
+
+// Seconds closer than this are equal: sums of the same terms in another order differ in their last bits.
+constexpr double kSame = 1e-12;
+
+}  // namespace
+
+Writers::Writers(const Graph& graph) : storages(graph.n), seconds(graph.m, 0.0) {
+  for (Index op = 0; op < graph.n; ++op) {
+    std::vector<Index>& row = storages[op];
+    for (std::int64_t k = graph.writes.first[op]; k < graph.writes.first[op + 1]; ++k) {
+      row.push_back(static_cast<Index>(graph.storage[graph.writes.index[k]]));
+    }
+    std::sort(row.begin(), row.end());
+    row.erase(std::unique(row.begin(), row.end()), row.end());
+    for (const Index storage : row) seconds[storage] += graph.seconds[op];
+  }
+}
+
+Descent::Descent(Trial& trial, const Writers& writers, const std::vector<std::vector<Index>>& groups, double total_seconds,
+                 const Stopwatch& watch)
+    : trial_(trial),
+      writers_(writers),
+      groups_(groups),
+      watch_(watch),
+      rewritten_(writers.seconds.size(), 0),
+      least_seconds_(std::max(total_seconds * kFree, kSame)) {
+  const Simulator& simulator = trial.simulator();
+  for (Index s = 0; s < simulator.values(); ++s) {
+    int ways = 0;
+    for (const Way way : kWays) ways += trial.may(s, way);
+    if (ways > 1) storages_.push_back(s);
+  }
+  std::stable_sort(storages_.begin(), storages_.end(), [&](Index one, Index other) {
+    return simulator.start(one) < simulator.start(other);
+  });
+}
+
+void Descent::change_to(Move& move, Index storage, Way way) const {
+  if (trial_.may(storage, way) && trial_.way(storage) != way) move.push_back({storage, way});
+}
+
+void Descent::find_rewritten() {
+  rewritten_.assign(rewritten_.size(), 0);
+  for (const Index op : trial_.simulator().rerun_operators()) {
+    for (const Index storage : writers_.storages[op]) rewritten_[storage] = 1;
+  }
+}
+
+void Descent::find_crowded() {
+  const std::vector<Bytes>& live = trial_.simulator().live();
+  crowded_.assign(live.size() + 1, 0);
+  for (std::size_t p = 0; p < live.size(); ++p) crowded_[p + 1] = crowded_[p] + (live[p] > trial_.budget());
+}
+
+// The most that a kept storage can be worth when it goes; 0 if it cannot help.
+double Descent::most_worth(Index storage) const {
+  const Simulator& simulator = trial_.simulator();
+  const Index n = simulator.operators();
+  Index idle = simulator.near(storage), back = simulator.next_use(storage);
+  if (back == kNever) back = simulator.needed(storage);
+  if (back > n) back = n;
+  if (idle + 1 >= back) return 0.0;
+  const double gain =
+      static_cast<double>(simulator.size(storage)) * static_cast<double>(crowded_[back] - crowded_[idle + 1]);
+  return gain / std::max(writers_.seconds[storage], least_seconds_);
+}
+
+// Moves of single storages that go wait with the most that they can be worth; the others with what they are.
+void Descent::list_falls(const std::vector<Index>& scope, bool grouped, std::vector<Candidate>& heap) {
+  trial_.refresh();
+  find_rewritten();
+  find_crowded();
+  moves_.clear();
+  Move move;
+  std::vector<std::int32_t> simulated;
+  for (const Index storage : scope) {
+    const bool kept = trial_.way(storage) == Way::kept;
+    const double most = kept ? most_worth(storage) : 0.0;
+    if (kept ? most <= 0 : trial_.way(storage) == Way::dropped && !rewritten_[storage]) continue;
+    for (const Way way : kWays) {
+      change_to(move, storage, way);
+      if (move.empty()) continue;
+      const auto k = static_cast<std::int32_t>(moves_.size());
+      if (kept && way == Way::dropped) {
+        heap.push_back({most, k, -1});
+      } else {
+        simulated.push_back(k);
+      }
+      moves_.push_back(move);
+      move.clear();
+    }
+  }
+  for (const std::int32_t k : simulated) {
+    if (watch_.expired()) return;
+    const double worth = value_of(trial_.after(moves_[k]));
+    if (worth > 0) heap.push_back({worth, k, 0});
+  }
+  if (grouped) list_groups(heap);
+}
+
+void Descent::list_groups(std::vector<Candidate>& heap) {
+  Move move;
+  for (const std::vector<Index>& group : groups_) {
+    for (const Way way : {Way::dropped, Way::kept}) {
+      move.clear();
+      for (const Index storage : group) change_to(move, storage, way);
+      if (move.size() < 2 || watch_.expired()) continue;
+      const double worth = value_of(trial_.after(move));
+      if (worth <= 0) continue;
+      heap.push_back({worth, static_cast<std::int32_t>(moves_.size()), 0});
+      moves_.push_back(move);
+    }
+  }
+}
+
+// What costs time now: made again, packed or swapped. It may stay, or take a cheaper way.
+void Descent::list_returns(const std::vector<Index>& scope, bool grouped) {
+  trial_.refresh();
+  find_rewritten();
+  moves_.clear();
+  Move move;
+  for (const Index storage : scope) {
+    const Way now = trial_.way(storage);
+    if (now == Way::kept || (now == Way::dropped && !rewritten_[storage])) continue;
+    for (const Way way : kWays) {
+      change_to(move, storage, way);
+      if (!move.empty()) moves_.push_back(move);
+      move.clear();
+    }
+  }
+  if (!grouped) return;
+  for (const std::vector<Index>& group : groups_) {
+    for (const Index storage : group) change_to(move, storage, Way::kept);
+    if (move.size() > 1) moves_.push_back(move);
+    move.clear();
+  }
+}
+
+// Excess taken away for each second; negative where none is.
+double Descent::value_of(const Worth& after) const {
+  const double gain = trial_.worth().excess - after.excess;
+  if (gain <= 0) return gain < 0 || after.seconds >= trial_.worth().seconds - kSame ? -1.0 : 0.0;
+  return gain / std::max(after.seconds - trial_.worth().seconds, least_seconds_);
+}
+
+bool Descent::exhaust(std::vector<Candidate>& heap) {
+  bool moved = false;
+  std::int64_t round = 0;
+  while (!heap.empty() && trial_.worth().excess > 0 && !watch_.expired()) {
+    std::pop_heap(heap.begin(), heap.end());
+    Candidate candidate = heap.back();
+    heap.pop_back();
+    const Move& move = moves_[candidate.move];
+    if (candidate.round != round) {
+      candidate.worth = value_of(trial_.after(move));
+      candidate.round = round;
+      if (candidate.worth <= 0) continue;
+      if (!heap.empty() && candidate < heap.front()) {
+        heap.push_back(candidate);
+        std::push_heap(heap.begin(), heap.end());
+        continue;
+      }
+    }
+    trial_.make(move);
+    ++round;
+    moved = true;
+  }
+  return moved;
+}
+
+bool Descent::fall(const std::vector<Index>& scope, bool grouped) {
+  bool moved = true;
+  while (moved && trial_.worth().excess > 0 && !watch_.expired()) {
+    std::vector<Candidate> heap;
+    list_falls(scope, grouped, heap);
+    std::make_heap(heap.begin(), heap.end());
+    moved = exhaust(heap);
+  }
+  return trial_.worth().excess == 0;
+}
+
+void Descent::rise(const std::vector<Index>& scope, bool grouped) {
+  bool moved = true;
+  while (moved && !watch_.expired()) {
+    moved = false;
+    struct Return {
+      double worth;  // seconds saved for each byte and position
+      std::int32_t move;
+    };
+    std::vector<Return> returns;
+    list_returns(scope, grouped);
+    for (std::int32_t k = 0; k < static_cast<std::int32_t>(moves_.size()) && !watch_.expired(); ++k) {
+      const Worth worth = trial_.after(moves_[k]);
+      const double saved = trial_.worth().seconds - worth.seconds;
+      if (worth.excess == 0 && saved > kSame) {
+        returns.push_back({saved / std::max(worth.area - trial_.worth().area, 1.0), k});
+      }
+    }
+    std::stable_sort(returns.begin(), returns.end(),
+                     [](const Return& one, const Return& other) { return one.worth > other.worth; });
+    Move undo;
+    for (const Return& candidate : returns) {
+      if (watch_.expired()) break;
+      const Worth before = trial_.worth();
+      trial_.make(moves_[candidate.move], undo);
+      if (trial_.worth().excess > 0 || trial_.worth().seconds >= before.seconds - kSame) {
+        trial_.make(undo);
+      } else {
+        moved = true;
+      }
+    }
+  }
+}
+
+}  // namespace stowplan::scheduling

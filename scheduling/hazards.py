@@ -1,0 +1,52 @@
+"""What may not run again where a schedule has it run again: an operator whose inputs have been written since it ran.
+
+::
+
+    conv  reads W ... sgd writes W ... conv again      W is another one: the result is another one
+
+In a step as frameworks record them an update comes after all that read its parameter, and recomputations come before
+that. Where a graph has it otherwise, the values that would be made from other inputs have to be kept.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .graph import StepGraph
+from .schedule import Schedule, Way
+from .simulate import simulate
+
+
+def hazards(graph: StepGraph, schedule: Schedule) -> set[int]:
+    """Return the storages that the schedule has made again from inputs that have changed. O(reruns x reads)."""
+    outcome = simulate(graph, schedule)
+    if not outcome.recomputed:
+        return set()
+    place = np.empty(len(graph), dtype=np.int64)
+    place[schedule.order] = np.arange(len(graph))
+    written = [sorted(int(place[o]) for o in row) for row in graph.writers()]
+    found: set[int] = set()
+    for position, operators in outcome.recomputed:
+        for operator in operators:
+            since = int(place[operator])
+            changed = (
+                any(since < p < position for p in written[v])
+                for v in graph.reads[operator]
+                if len(written[v])
+            )
+            if any(changed):
+                found.update(int(graph.storage[v]) for v in graph.writes[operator])
+    return found
+
+
+def without_hazards(graph: StepGraph, schedule: Schedule) -> Schedule:
+    """Return the schedule with all KEPT that `hazards` names, and what it names then, and so on."""
+    while True:
+        found = hazards(graph, schedule)
+        if not found:
+            return schedule
+        way = schedule.way.copy()
+        way[np.isin(graph.storage, list(found))] = Way.KEPT
+        if (way == schedule.way).all():
+            way[:] = Way.KEPT
+        schedule = Schedule(schedule.order, way)

@@ -1,0 +1,248 @@
+"""greedy: descend to the budget by simulation, from several starting points; then search locally.
+
+Starting points are orders of the backward pass (`stowplan.scheduling.orders`) and schedules that other solvers have
+found. From each a descent goes down until the budget is kept (``core/descent.hpp``: Minoux's lazy greedy over the bytes
+above the budget for each second); the best goes on into local search by ruin and rebuild (``core/rebuild.hpp``).
+
+Where no descent keeps to the budget, the least peak is looked for by bisection: each step descends to a budget between
+the highest that was missed and the lowest that was reached.
+
+An evaluation of the simulator takes some ten microseconds for a thousand operators; a descent some evaluations for each
+storage; local search as many as the options' `effort` says.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from .._descent import Cancel, descend
+from ..bounds import bound_schedules
+from ..graph import IntArray, Phase, StepGraph
+from ..hazards import hazards
+from ..interruptible import interruptible
+from ..orders import edges, recorded, starting_points
+from ..registry import Answer, Options, register
+from ..schedule import Schedule, Way, as_recorded
+from ..simulate import simulator
+from ..storages import Storages
+from .sqrt import segments
+
+# Evaluations of local search where the caller names none: so many by operators, within these limits.
+WORK, LEAST_EFFORT, MOST_EFFORT = 16_000_000, 4_000, 40_000
+
+# Bisection for the least peak ends when it is known to this share, or after so many steps.
+PRECISION, STEPS = 0.004, 9
+
+# The search for the least peak ends when so many evaluations, times operators, have been made.
+MOST_WORK = 160_000_000
+
+# How often values that may not be made again are found, forbidden, and the search done anew.
+REPAIRS = 4
+
+# With so many operators or fewer every order is tried by a descent of its own; with more, the one that a coarse descent
+# finds to be the best.
+FEW = 1_500
+
+
+class Found(NamedTuple):
+    """A schedule and what it costs."""
+
+    schedule: Schedule
+    peak: int
+    seconds: float
+
+    def rank(self, budget: int) -> tuple[int, float]:
+        """Order schedules: first those above the budget by their peaks, within it by seconds."""
+        return max(self.peak, budget), self.seconds
+
+
+@register("greedy")
+def greedy(graph: StepGraph, options: Options) -> Answer:
+    """Return the fastest schedule found that keeps to the budget, else the one with the smallest peak."""
+    search = _Search(graph, options)
+    budget = options.budget if options.budget is not None else search.at(as_recorded(graph)).peak
+    best = search.run(budget)
+    for _ in range(REPAIRS):
+        unsafe = hazards(graph, best.schedule)
+        if not unsafe or search.over():
+            break
+        search.forbid(unsafe)
+        best = search.run(budget)
+    return Answer(best.schedule, interrupted=search.interrupted)
+
+
+class _Search:
+    """One call: the graph's columns for the core, and what is left of the time."""
+
+    def __init__(self, graph: StepGraph, options: Options) -> None:
+        self.graph, self.options = graph, options
+        self.interrupted = False
+        self._cancel = Cancel()
+        self._work = 0  # evaluations x operators
+        limit = options.time_limit
+        self._deadline = None if limit is None else time.monotonic() + limit
+        storages = Storages(graph)
+        self._ways = np.zeros(graph.values, dtype=np.uint8)
+        for storage, ways in storages.ways.items():
+            for way in ways:
+                if way != Way.SWAPPED or options.swap:
+                    self._ways[storage] |= 1 << int(way)
+        self._groups = _groups(storages)
+        self._after, self._before = edges(graph)[0], graph.dependencies().rows()
+        movable = np.flatnonzero(graph.phase == Phase.BACKWARD).tolist() if options.reorder else []
+        self._movable: Sequence[int] = movable
+
+    def at(self, schedule: Schedule) -> Found:
+        """Simulate a schedule, with all KEPT that is in no way that is allowed."""
+        allowed = (self._ways[self.graph.storage] >> schedule.way & 1).astype(bool)
+        if not allowed.all():
+            schedule = Schedule(schedule.order, np.where(allowed, schedule.way, int(Way.KEPT)))
+        peak, _, _, seconds = simulator(self.graph, schedule, self.options.rates).evaluate()
+        return Found(schedule, peak, seconds)
+
+    def over(self) -> bool:
+        """Whether the caller wants no more."""
+        late = self._deadline is not None and time.monotonic() >= self._deadline
+        return late or self.interrupted or self._cancel.is_set()
+
+    def forbid(self, storages: set[int]) -> None:
+        """Let these be dropped no longer."""
+        self._ways[list(storages)] &= 0xFF ^ (1 << int(Way.DROPPED))
+
+    def run(self, budget: int) -> Found:
+        """Return the best that is found within a budget, else the one with the smallest peak."""
+        starts = self._starts(budget, self.options.incumbents)
+        best = min(starts, key=lambda found: found.rank(budget))
+        for start in starts:
+            if self.over() or best.rank(budget) == (budget, 0.0):
+                return best
+            best = min(best, self.improved(start, budget, 0), key=lambda found: found.rank(budget))
+            if best.peak > budget and self._work > MOST_WORK // 4:
+                break
+        effort = self.options.effort
+        if effort is None:
+            effort = max(LEAST_EFFORT, min(MOST_EFFORT, WORK // max(1, len(self.graph))))
+        if best.peak > budget:
+            # What follows does not depend on the budget: whoever asks again for the least that was found gets it.
+            lowest = self._least()
+            best = self.improved(lowest, lowest.peak, effort)
+        return best if self.over() or best.peak > budget else self.improved(best, budget, effort)
+
+    def improved(self, start: Found, budget: int, effort: int, coarse: bool = False) -> Found:
+        """Descend from a schedule; return the better of both."""
+        options = self.options
+
+        def solve() -> tuple[IntArray, IntArray, int]:
+            return descend(
+                self.graph,
+                start.schedule.order,
+                start.schedule.way,
+                self._ways,
+                budget,
+                options.rates,
+                groups=self._groups,
+                before=self._before,
+                after=self._after,
+                movable=self._movable,
+                effort=effort,
+                coarse=coarse,
+                time_limit=None if self._deadline is None else max(0.0, self._deadline - time.monotonic()),
+                cancel=self._cancel,
+                progress=None if options.report is None else self._report,
+            )
+
+        (order, way, evaluations), interrupted = interruptible(solve, self._cancel)
+        self.interrupted |= interrupted
+        self._work += evaluations * len(self.graph)
+        return min(self.at(Schedule(order, way)), start, key=lambda found: found.rank(budget))
+
+    def _report(self, peak: int, seconds: float) -> None:
+        assert self.options.report is not None
+        if not self.options.report(peak, seconds):
+            self._cancel.set()
+
+    def _starts(self, budget: int, incumbents: tuple[Schedule, ...]) -> list[Found]:
+        """Return the schedules to descend from: the most promising order first."""
+        graph, options = self.graph, self.options
+        orders = starting_points(graph) if options.reorder else [recorded(graph)]
+        way = as_recorded(graph).way
+        plain = [self.at(Schedule(order, way)) for order in orders]
+        coarse = [self.improved(start, budget, 0, coarse=True) for start in plain]
+        ranked = sorted(range(len(orders)), key=lambda k: (coarse[k].rank(budget), k))
+        if len(graph) > FEW:
+            ranked = ranked[:1]
+        best = orders[ranked[0]]
+        starts = [plain[k] for k in ranked] + [coarse[ranked[0]]]
+        seen = {start.schedule.way.tobytes() for start in starts}
+        for incumbent in incumbents:
+            own = [Schedule(best, incumbent.way)] if options.reorder else []
+            if incumbent.way.tobytes() not in seen:
+                starts += [self.at(one) for one in (*own, incumbent)][: 1 if len(graph) > FEW else 2]
+                seen.add(incumbent.way.tobytes())
+        return starts
+
+    def _least(self) -> Found:
+        """Look for the smallest peak of all.
+
+        First downwards from the highest start in steps of a fifth, with those that still reach each level; then by
+        bisection between the last level reached and the first one missed, with what reached the last.
+        """
+        storages = Storages(self.graph)
+        floor = max(0, bound_schedules(self.graph) - 1)
+        root = max(2, round(math.sqrt(len(self.graph))))
+        self._work = 0
+        order = recorded(self.graph)
+        policies = tuple(Schedule(order, storages.keeping(kept)) for kept in ((),))
+        policies += (Schedule(order, segments(storages, root)),) if storages.forward() else ()
+        starts = self._starts(floor, policies)
+        best = min(starts, key=lambda found: (found.peak, found.seconds))
+        missed, level = floor, max(start.peak for start in starts)
+        while level - missed > PRECISION * level and not self._tired():
+            level = max(floor, level * 4 // 5)
+            reached = [self.improved(start, level, 0) for start in starts if not self._tired()]
+            best = min(best, *reached, key=lambda found: (found.peak, found.seconds))
+            passing = [start for start, found in zip(starts, reached, strict=False) if found.peak <= level]
+            if not passing:
+                missed = level
+                break
+            starts = passing
+        # A miss proves nothing: the second time, more is tried.
+        best = self._bisected(best, missed, starts[:2], self._small_effort())
+        return self._bisected(best, max(floor, best.peak * 9 // 10), starts[:3], 2 * self._small_effort())
+
+    def _bisected(self, best: Found, missed: int, starts: list[Found], effort: int) -> Found:
+        for _ in range(STEPS):
+            if self._tired() or best.peak - missed <= PRECISION * best.peak:
+                break
+            target = (best.peak + missed) // 2
+            lowest = best
+            for start in (best, *starts):
+                tried = self.improved(start, target, effort)
+                lowest = min(lowest, tried, key=lambda found: (found.peak, found.seconds))
+                if lowest.peak <= target or self._tired():
+                    break
+            if lowest.peak > target:
+                missed = target
+            best = lowest
+        return best
+
+    def _small_effort(self) -> int:
+        most = LEAST_EFFORT if self.options.effort is None else self.options.effort
+        return most // 4
+
+    def _tired(self) -> bool:
+        """Whether the search for the least peak has taken all the work that it may."""
+        return self.over() or self._work > MOST_WORK
+
+
+def _groups(storages: Storages) -> list[list[int]]:
+    """Return the storages that operators of one label write, where they are several."""
+    by_label: dict[str, list[int]] = {}
+    for s in storages.forward():
+        by_label.setdefault(storages.graph.label[storages.writers[s][0]], []).append(s)
+    return [group for group in by_label.values() if len(group) > 1]

@@ -1,0 +1,112 @@
+"""sqrt: cut the forward pass into segments, keep what crosses a cut, recompute a segment when its backward begins.
+
+::
+
+    forward    a  b  c | d  e  f | g  h  i      kept: what is read beyond a cut, and all of the last segment
+    backward   i' h' g'   f' e' d'   c' b' a'
+                        ^ d e f again
+
+With s segments of n equal operators, n/s + s values are alive: least for s = sqrt(n), at the cost of about one more
+forward pass (Chen et al. 2016, section 3). The bytes are divided evenly among the segments, and each cut then moves to
+the narrowest place nearby. Under a budget several numbers of segments are tried: the fastest that keeps to it, else
+the one with the smallest peak. O(n) for each.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..graph import IntArray, Phase, StepGraph
+from ..orders import recorded
+from ..registry import Options, register
+from ..schedule import Schedule, Way
+from ..schedule import lean as lean_schedule
+from ..simulate import simulate
+from ..storages import Storages
+
+MOST_SEGMENTS = 4  # times sqrt(n)
+
+
+@register("sqrt")
+def sqrt(graph: StepGraph, options: Options) -> Schedule:
+    """Return the segments that keep to the budget at the least cost; without a budget, sqrt(n) of them."""
+    forward = np.flatnonzero(graph.phase == Phase.FORWARD)
+    best = lean_schedule(graph)
+    if len(forward) < 2:
+        return best
+    storages = Storages(graph)
+    order = recorded(graph)
+    root = round(math.sqrt(len(forward)))
+    if options.budget is None:
+        return Schedule(order, segments(storages, max(2, root)))
+    found = simulate(graph, best, options.rates)
+    reached = _rank(found.peak, found.extra_seconds, options.budget)
+    seen: set[bytes] = set()
+    for count in _counts(min(MOST_SEGMENTS * root, len(forward))):
+        way = segments(storages, count)
+        if way.tobytes() in seen:
+            continue
+        seen.add(way.tobytes())
+        found = simulate(graph, Schedule(order, way), options.rates)
+        rank = _rank(found.peak, found.extra_seconds, options.budget)
+        if rank < reached:
+            best, reached = Schedule(order, way), rank
+    return best
+
+
+def _counts(most: int) -> list[int]:
+    """Return numbers of segments from 2 on: each one at first, then in growing steps."""
+    found = [2]
+    while found[-1] < most:
+        found.append(min(most, found[-1] + max(1, found[-1] // 6)))
+    return found
+
+
+def _rank(peak: int, seconds: float, budget: int) -> tuple[int, float]:
+    return max(peak, budget), seconds
+
+
+def segments(storages: Storages, count: int) -> IntArray:
+    """Return the ways, int64 (m,), of at most this many segments, 2 or more."""
+    graph = storages.graph
+    written, read, size = _spans(storages)
+    places = int((graph.phase == Phase.FORWARD).sum())
+    width = np.zeros(places + 1, dtype=np.int64)  # bytes that cross the cut behind each operator
+    np.add.at(width, written, size)
+    np.add.at(width, read, -size)
+    width = np.cumsum(width)[:places]
+    passed = np.zeros(places, dtype=np.int64)
+    np.add.at(passed, written, size)
+    passed = np.cumsum(passed)
+    cuts = []
+    reach = max(1, places // (4 * count))
+    for k in range(1, count):
+        even = int(np.searchsorted(passed, passed[-1] * k / count))
+        low, high = max(0, even - reach), min(places - 1, even + reach + 1)
+        if low < high:
+            cuts.append(low + int(np.argmin(width[low:high])))
+    if not cuts:
+        return storages.keeping(storages.forward())
+    names = np.array(storages.forward(), dtype=np.int64)
+    kept = written > max(cuts)
+    for cut in cuts:
+        kept |= (written <= cut) & (read > cut)
+    ways = storages.keeping(names[kept].tolist())
+    assert (ways[names[kept]] == Way.KEPT).all()
+    return ways
+
+
+def _spans(storages: Storages) -> tuple[IntArray, IntArray, IntArray]:
+    """Return of each droppable forward storage the places, among forward operators, of first write and last read."""
+    graph = storages.graph
+    place = np.cumsum(graph.phase == Phase.FORWARD) - 1
+    last: dict[int, int] = {}
+    for operator in np.flatnonzero(graph.phase == Phase.FORWARD).tolist():
+        for v in (*graph.reads[operator], *graph.writes[operator]):
+            last[storages.of[v]] = int(place[operator])
+    names = storages.forward()
+    written = np.array([place[storages.writers[s][0]] for s in names], dtype=np.int64)
+    read = np.array([last[s] for s in names], dtype=np.int64)
+    return written, read, graph.size[names]

@@ -1,0 +1,155 @@
+"""``stowplan order``, and its picture."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from stowplan.cli import main
+from stowplan.scheduling import Schedule, StepGraph, simulate
+
+from .twins.order import layered
+
+needs_matplotlib = pytest.mark.skipif(
+    find_spec("matplotlib") is None,
+    reason="matplotlib is not installed; expected: pip install 'stowplan[plot]'",
+)
+
+OPGRAPH = {
+    "format": "opgraph-1",
+    "name": "small",
+    "resident": [{"id": 0, "bytes": 2048, "kind": "parameter", "name": "W"}],
+    "nodes": [
+        {"name": f"make{i}", "op": "conv", "phase": "forward", "inputs": [0], "in_place": False,
+         "outputs": [{"id": 1 + i, "bytes": 1000, "alias_of": None}]}
+        for i in range(3)
+    ] + [
+        {"name": f"use{i}", "op": "sum", "phase": "forward", "inputs": [1 + i], "in_place": False,
+         "outputs": [{"id": 4 + i, "bytes": 8, "alias_of": None}]}
+        for i in range(3)
+    ],
+    "outputs": [4, 5, 6],
+}  # fmt: skip
+
+
+def stowplan(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Path:
+    path = tmp_path / "small.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(OPGRAPH).encode()))
+    return path
+
+
+def test_the_table_has_before_after_and_the_bound(graph: Path) -> None:
+    result = stowplan("order", graph)
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert lines[0].startswith(f"{graph}: 6 operators, solver ")
+    assert [line.split() for line in lines if line.startswith((" in the order", " lower"))] == [
+        ["in", "the", "order", "recorded", "3,008", "2.9", "KiB", "1.000"],
+        ["in", "the", "order", "found", "1,024", "1.0", "KiB", "0.340"],
+        ["lower", "bound", "1,024", "1.0", "KiB", "0.340"],
+    ]
+    assert lines[-1] == "optimal: no order has a smaller peak; resident tensors, not counted: 2.0 KiB"
+
+
+@pytest.mark.parametrize("solver", ["auto", "exact", "greedy"])
+def test_one_json_object_for_programs(graph: Path, solver: str) -> None:
+    result = stowplan("order", graph, "--json", "--solver", solver)
+    figures = json.loads(result.stdout)
+    assert list(figures) == ["n", "before", "peak", "lower_bound", "optimal", "solver", "seconds", "order"]
+    assert sorted(figures["order"]) == list(range(6))
+    assert (figures["n"], figures["before"], figures["peak"]) == (6, 3008, 1024)
+    assert figures["optimal"] == (solver != "greedy")  # its bound looks at one operator at a time
+    assert figures["seconds"] > 0
+
+
+def test_the_three_files_that_a_graph_may_be(graph: Path, tmp_path: Path) -> None:
+    plain, own = tmp_path / "small.json", tmp_path / "small.graph"
+    plain.write_text(json.dumps(OPGRAPH))
+    layered(30, 60, 5, 0).save(own)
+    assert json.loads(stowplan("order", plain, "--json").stdout)["peak"] == 1024
+    assert json.loads(stowplan("order", own, "--json").stdout)["n"] == 30
+
+
+def test_the_order_is_written_as_a_schedule(tmp_path: Path) -> None:
+    path, written = tmp_path / "layers.graph", tmp_path / "order.json"
+    layered(40, 90, 6, 1).save(path)
+    result = stowplan("order", path, "-o", written, "--json")
+    figures, step = json.loads(result.stdout), StepGraph.load(path)
+    schedule = Schedule.load(written, step)
+    assert schedule.order.tolist() == figures["order"]
+    assert simulate(step, schedule).peak == figures["peak"] < figures["before"]
+
+
+def test_what_is_not_proved_says_how_far_it_can_be_off(tmp_path: Path) -> None:
+    path = tmp_path / "layers.graph"
+    layered(300, 700, 30, 0).save(path)
+    assert "above the optimum" in stowplan("order", path, "--time-limit", 0).output
+    assert json.loads(stowplan("order", path, "--time-limit", 0, "--json").stdout)["optimal"] is False
+
+
+@needs_matplotlib
+def test_the_picture_has_both_orders(graph: Path, tmp_path: Path) -> None:
+    for name, begin in (("order.png", b"\x89PNG\r\n\x1a\n"), ("order.svg", b"<?xml")):
+        assert stowplan("order", graph, "--plot", tmp_path / name).exit_code == 0
+        assert (tmp_path / name).read_bytes().startswith(begin)
+
+
+@needs_matplotlib
+def test_the_lines_are_the_live_bytes_at_each_operator() -> None:
+    from matplotlib.figure import Figure
+
+    from stowplan.order_plot import draw_orders
+    from stowplan.scheduling.ordering import order
+
+    step, figure = StepGraph([[], [], [0], [1]], [[0], [1], [], []], [10, 20]), Figure()
+    found = order(step)
+    draw_orders(figure, step, found, title="A title")
+    (axes,) = figure.axes
+    assert axes.get_title(loc="left") == "A title"
+    recorded, better, bound = axes.lines
+    assert recorded.get_ydata().tolist() == [10, 30, 30, 20]
+    assert sorted(better.get_ydata().tolist()) == [10, 10, 20, 20]
+    assert set(bound.get_ydata()) == {20}
+    assert np.max(better.get_ydata()) == found.peak == 20
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [(b"nothing", "neither a step graph nor JSON"), (b"[]", "expected 'opgraph-1'"), (b"\x1f\x8b12", "gzip")],
+)
+def test_bad_input_is_one_line_and_writes_nothing(tmp_path: Path, content: bytes, expected: str) -> None:
+    path, written = tmp_path / "bad.json", tmp_path / "order.json"
+    path.write_bytes(content)
+    result = stowplan("order", path, "-o", written)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+    assert result.stderr.startswith(f"Error: {path}: ")
+    assert expected in result.stderr
+    assert not written.exists()
+
+
+def test_an_unknown_solver_is_bad_input(graph: Path) -> None:
+    result = stowplan("order", graph, "--solver", "best")
+    assert result.exit_code == 2
+    assert (
+        "there is no solver named 'best'; expected one of: auto, beam, exact, greedy, ilp, local"
+        in result.stderr
+    )
+
+
+def test_a_shell_completes_the_solvers() -> None:
+    from stowplan.commands.order import order as command
+
+    (option,) = [p for p in command.params if p.name == "solver"]
+    offered = option.type.shell_complete(None, option, "e")  # type: ignore[arg-type]
+    assert [item.value for item in offered] == ["exact"]

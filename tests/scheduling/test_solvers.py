@@ -1,0 +1,253 @@
+"""schedule, least, curve: what they promise, whatever the graph; and the compiled descent against its twin."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stowplan.errors import BudgetError, ScheduleError, UnknownSolverError
+from stowplan.scheduling import (
+    Rates,
+    Schedule,
+    StepGraph,
+    Way,
+    as_recorded,
+    bound_schedules,
+    check,
+    choices,
+    lean,
+    require_valid,
+    simulate,
+)
+from stowplan.scheduling._descent import descend
+from stowplan.scheduling.orders import starting_points
+from stowplan.scheduling.registry import Options, register, solvers
+from stowplan.scheduling.solve import Solution, curve, least, schedule
+
+from .graphs import random_graph, random_schedule
+from .nets import branching_net, chain_net, recurrent_net
+from .twins.descent import Descent
+
+seeds = st.integers(0, 10**6)
+
+
+def allowed(graph: StepGraph, swap: bool = True) -> np.ndarray:
+    ways = np.zeros(graph.values, dtype=np.uint8)
+    for s, its in choices(graph).items():
+        ways[s] = sum(1 << int(w) for w in its if swap or w != Way.SWAPPED)
+    return ways
+
+
+def require_sound(graph: StepGraph, found: Solution, rates: Rates | None = None) -> None:
+    require_valid(graph, found.schedule)
+    assert check(graph, found.schedule, rates) == found.peak
+    assert simulate(graph, found.schedule, rates).peak == found.peak
+    assert found.lower_bound is not None
+    assert bound_schedules(graph) == found.lower_bound <= found.peak
+
+
+@given(seeds, seeds, st.floats(0.3, 1.1), st.booleans())
+@settings(max_examples=100, deadline=None)
+def test_descent_is_its_twin(seed: int, way: int, share: float, swap: bool) -> None:
+    graph = random_graph(seed)
+    start = random_schedule(graph, way)
+    budget = int(share * simulate(graph, start).peak)
+    ways = allowed(graph, swap)
+    if not swap and (start.way == Way.SWAPPED).any():
+        start = Schedule(start.order, np.where(start.way == Way.SWAPPED, Way.KEPT, start.way))
+    rates = Rates(swap=20.0, pack=50.0)
+    twin = Descent(graph, start, ways, budget, rates)
+    if twin.fall():
+        twin.rise()
+    _, found, _ = descend(graph, start.order, start.way, ways, budget, rates)
+    assert found.tolist() == twin.way[graph.storage].tolist()
+
+
+@given(seeds, st.floats(0, 1), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_solutions_keep_the_budget_or_say_the_least(seed: int, share: float, swap: bool) -> None:
+    graph = random_graph(seed)
+    free = simulate(graph, lean(graph)).peak
+    budget, rates = int(share * free), Rates(swap=20.0, pack=50.0)
+    try:
+        found = schedule(graph, budget, swap=swap, rates=rates)
+        reached = budget
+    except BudgetError as error:
+        reached = error.least
+        found = schedule(graph, reached, swap=swap, rates=rates)
+    assert budget <= reached <= max(budget, free)
+    assert found.peak <= reached
+    require_sound(graph, found, rates)
+    assert found.peak <= free
+    if not swap:
+        assert not (found.schedule.way == Way.SWAPPED).any()
+
+
+@given(seeds)
+@settings(max_examples=10, deadline=None)
+def test_a_search_never_loses_what_the_descent_found(seed: int) -> None:
+    graph = branching_net(14, seed)
+    start = as_recorded(graph)
+    budget = int(0.7 * simulate(graph, start).peak)
+
+    def cost(effort: int) -> tuple[int, float]:
+        order, way, _ = descend(graph, start.order, start.way, allowed(graph), budget, Rates(), effort=effort)
+        found = simulate(graph, Schedule(order, way))
+        above = int(np.maximum(found.live - budget, 0).sum())
+        return above, found.extra_seconds + 1e-9 * bool(effort == 0)
+
+    assert cost(3000) <= cost(0)
+    assert cost(3000) == cost(3000)
+
+
+@pytest.mark.parametrize("make", [chain_net, branching_net])
+def test_equal_calls_have_equal_answers(make) -> None:
+    graph = make(30, 1)
+    budget = int(0.6 * simulate(graph, lean(graph)).peak)
+    one, other = schedule(graph, budget), schedule(graph, budget)
+    assert one.schedule.order.tolist() == other.schedule.order.tolist()
+    assert one.schedule.way.tolist() == other.schedule.way.tolist()
+
+
+def test_no_budget_is_lean() -> None:
+    graph = branching_net(12, 3)
+    found = schedule(graph)
+    assert found.solver == "lean"
+    assert found.optimal
+    assert found.extra_seconds == 0
+    assert found.schedule.order.tolist() == lean(graph).order.tolist()
+    assert schedule(graph, found.peak).solver == "lean"
+
+
+def test_a_budget_out_of_reach_says_the_least() -> None:
+    graph = branching_net(12, 4)
+    with pytest.raises(BudgetError, match="the least is") as caught:
+        schedule(graph, 1)
+    assert caught.value.least == least(graph).peak
+    assert str(caught.value.least) in str(caught.value)
+
+
+@given(seeds)
+@settings(max_examples=4, deadline=None)
+def test_curve_is_monotone(seed: int) -> None:
+    graph = branching_net(16, seed)
+    found = curve(graph, 6)
+    peaks, seconds = [s.peak for s in found], [s.extra_seconds for s in found]
+    assert peaks == sorted(peaks, reverse=True)
+    assert len(set(peaks)) == len(peaks)
+    assert seconds == sorted(seconds)
+    assert len(set(seconds)) == len(seconds)
+    assert seconds[0] == 0
+    for one in found:
+        require_sound(graph, one)
+    below = [peaks[0], peaks[-1], 0]
+    for one in curve(graph, below):
+        assert any(one.peak <= budget for budget in below)
+
+
+def test_a_recurrent_network_needs_the_order_and_the_group() -> None:
+    """Dropping the stacked weights leaves all their gradients; the order alone leaves the weights. Both: a tenth."""
+    graph = recurrent_net(40)
+    recorded = simulate(graph, as_recorded(graph)).peak
+    assert recorded > 40_000
+    found = schedule(graph, recorded // 8)
+    require_sound(graph, found)
+    assert found.extra_seconds < 0.1 * graph.seconds.sum()
+    with pytest.raises(BudgetError):
+        schedule(graph, recorded // 8, reorder=False)
+
+
+def test_orders_begin_with_the_recorded_forward_pass() -> None:
+    graph = recurrent_net(10)
+    orders = starting_points(graph)
+    assert len(orders) > 1
+    for order in orders:
+        require_valid(graph, Schedule(order, as_recorded(graph).way))
+        assert order[:20].tolist() == list(range(20))
+
+
+def test_progress_tells_of_improvements_and_ends_the_search() -> None:
+    graph = branching_net(60, 5)
+    budget = int(0.6 * simulate(graph, lean(graph)).peak)
+    told = []
+    schedule(graph, budget, progress=told.append)
+    assert told
+    assert {"lean", "greedy"} <= {p.solver for p in told}
+    stopped = []
+
+    def stop(progress) -> bool:
+        stopped.append(progress)
+        return progress.solver != "greedy"
+
+    found = schedule(graph, budget, progress=stop)
+    assert found.peak <= budget
+    assert len(stopped) <= len(told)
+
+
+def test_what_progress_raises_comes_out() -> None:
+    graph = branching_net(40, 5)
+    budget = int(0.6 * simulate(graph, lean(graph)).peak)
+
+    def fail(progress) -> None:
+        if progress.solver == "greedy":
+            raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        schedule(graph, budget, "greedy", progress=fail)
+
+
+def test_no_time_still_gives_an_answer() -> None:
+    graph = branching_net(40, 6)
+    free = simulate(graph, lean(graph)).peak
+    assert least(graph, time_limit=0).peak <= free
+
+
+def test_swapping_is_chosen_where_it_is_cheaper() -> None:
+    graph = chain_net(10, 2)
+    budget = int(0.7 * simulate(graph, lean(graph)).peak)
+    fast = schedule(graph, budget, "greedy", swap=True, rates=Rates(swap=1e9))
+    slow = schedule(graph, budget, "greedy", swap=True, rates=Rates(swap=1e-3))
+    assert (fast.schedule.way == Way.SWAPPED).any()
+    assert fast.extra_seconds < slow.extra_seconds
+    assert not (slow.schedule.way == Way.SWAPPED).any()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "said"),
+    [
+        ({"budget": -1}, ScheduleError, "budget is -1"),
+        ({"time_limit": -1.0}, ScheduleError, "time_limit is -1"),
+        ({"threads": 0}, ScheduleError, "threads is 0"),
+        ({"solver": "magic"}, UnknownSolverError, "expected one of: auto, chain, cheap, greedy, lean, mip"),
+    ],
+)
+def test_bad_arguments(arguments, error, said) -> None:
+    with pytest.raises(error, match=said):
+        schedule(chain_net(3, 0), **arguments)
+
+
+def test_a_curve_needs_two_points() -> None:
+    with pytest.raises(ScheduleError, match="expected 2 or more"):
+        curve(chain_net(3, 0), 1)
+
+
+def test_solvers_can_be_registered(monkeypatch) -> None:
+    monkeypatch.setattr("stowplan.scheduling.registry._solvers", dict(solvers))
+
+    @register("mine")
+    def mine(graph: StepGraph, options: Options) -> Schedule:
+        return as_recorded(graph)
+
+    graph = chain_net(3, 0)
+    assert schedule(graph, solver="mine").solver == "mine"
+    with pytest.raises(ValueError, match="'mine' exists"):
+        register("mine")
+
+
+def test_empty_graph() -> None:
+    graph = StepGraph([], [], [])
+    assert schedule(graph, 0).peak == 0
+    assert least(graph).peak == 0
+    assert schedule(graph, 0, "greedy").peak == 0

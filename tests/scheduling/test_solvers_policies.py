@@ -1,0 +1,245 @@
+"""The named policies: cheap, selective, sqrt."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import defaultdict, deque
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stowplan.errors import BudgetError, MissingDependencyError
+from stowplan.scheduling import Phase, StepGraph, Way, as_recorded, lean, require_valid, simulate
+from stowplan.scheduling.registry import NotApplicable
+from stowplan.scheduling.solve import schedule
+from stowplan.scheduling.solvers.cheap import cheap_operators, minimum_cut, network
+from stowplan.scheduling.solvers.selective import attention
+from stowplan.scheduling.storages import Storages
+
+from .graphs import random_graph
+from .nets import Builder, chain_net
+
+seeds = st.integers(0, 10**6)
+
+
+def maximum_flow(edges: list[tuple[int, int, float]], source: int, sink: int) -> float:
+    """Ford and Fulkerson's method along shortest paths (Edmonds and Karp 1972)."""
+    left: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for tail, head, capacity in edges:
+        left[tail][head] += capacity
+        left[head][tail] += 0
+    total = 0.0
+    while True:
+        before = {source: source}
+        queue = deque([source])
+        while queue and sink not in before:
+            node = queue.popleft()
+            for other, capacity in left[node].items():
+                if capacity > 0 and other not in before:
+                    before[other] = node
+                    queue.append(other)
+        if sink not in before:
+            return total
+        path, node = [], sink
+        while node != source:
+            path.append((before[node], node))
+            node = before[node]
+        most = min(left[a][b] for a, b in path)
+        for a, b in path:
+            left[a][b] -= most
+            left[b][a] += most
+        total += most
+
+
+@given(seeds, st.integers(6, 40))
+@settings(max_examples=100, deadline=None)
+def test_the_cut_is_the_maximum_flow(seed: int, operators: int) -> None:
+    pytest.importorskip("scipy")
+    storages = Storages(random_graph(seed, operators))
+    free = set(range(0, operators, 2)) | set(range(0, operators, 3))
+    cut = minimum_cut(storages, free)
+    tails, heads, capacities, names = network(storages, free)
+    edges = [
+        (a, b, math.inf if c is None else float(c)) for a, b, c in zip(tails, heads, capacities, strict=True)
+    ]
+    assert cut.bytes == maximum_flow(edges, 2 * len(names), 2 * len(names) + 1)
+    # And it separates: what is needed later is saved, or made from what is.
+    ready = set(cut.saved)
+    grown = True
+    while grown:
+        grown = False
+        for s in names:
+            may = (
+                storages.droppable(s)
+                and set(storages.writers[s]) <= free
+                and storages.sources[s] <= set(names)
+            )
+            if s not in ready and may and storages.sources[s] <= ready:
+                ready.add(s)
+                grown = True
+    assert {s for s in names if storages.later[s]} <= ready
+
+
+def residual_net() -> StepGraph:
+    """Two blocks of conv, norm, relu; the backward pass reads every result."""
+    b = Builder()
+    x = b.value(8, resident=True)
+    read, edges = x, []
+    for _ in range(2):
+        (h,) = b.run("conv", [read], [100], seconds=50.0)
+        (n,) = b.run("norm", [h], [100], seconds=1.0)
+        (y,) = b.run("relu", [n], [100], seconds=1.0)
+        edges += [("conv'", [read]), ("norm'", [h]), ("relu'", [y])]
+        read = y
+    gradient: list[int] = []
+    for label, needs in reversed(edges):
+        gradient = b.run(label, needs + gradient, [1], Phase.BACKWARD)
+    return b.graph()
+
+
+def test_cheap_saves_what_convolutions_write() -> None:
+    pytest.importorskip("scipy")
+    graph = residual_net()
+    found = schedule(graph, solver="cheap")
+    kept = {v for v in range(1, 7) if found.schedule.way[v] == Way.KEPT}
+    assert kept == {1, 4}
+    assert found.extra_seconds == 4
+    assert cheap_operators(graph, {"relu"}) == {2, 5}
+    assert minimum_cut(Storages(graph), cheap_operators(graph, {"relu"})).bytes == 400
+
+
+def test_cheap_keeps_sizes_beyond_32_bits() -> None:
+    pytest.importorskip("scipy")
+    b = Builder()
+    x = b.value(8, resident=True)
+    (h,) = b.run("conv", [x], [3 * 2**33 + 1], seconds=1e3)
+    (y,) = b.run("relu", [h], [2**34], seconds=1.0)
+    b.run("relu'", [y], [1], Phase.BACKWARD)
+    graph = b.graph()
+    cut = minimum_cut(Storages(graph), {1})
+    assert cut.saved == [y]
+    assert cut.bytes == 2**34
+
+
+def test_cheap_says_that_scipy_is_missing(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy.sparse", None)
+    with pytest.raises(MissingDependencyError, match=r"stowplan\[flow\]"):
+        schedule(residual_net(), solver="cheap")
+
+
+def transformer(layers: int, s: int, b: int, h: int, a: int) -> StepGraph:
+    """Korthikanti et al. 2022, section 4.1: what a layer keeps, at two bytes an element and one for a mask."""
+    net = Builder()
+    x = net.value(2 * s * b * h, resident=True)
+    edges: list[list[int]] = []
+
+    def run(label: str, reads: list[int], *sizes: int, keeps: list[int] | None = None) -> list[int]:
+        written = net.run(label, reads, list(sizes), seconds=1.0)
+        edges.append(reads if keeps is None else keeps)
+        return written
+
+    wide, scores = 2 * s * b * h, 2 * a * s * s * b
+    for _ in range(layers):
+        (n1,) = run("LayerNorm", [x], wide)  # keeps its input
+        (q,) = run("Linear q", [n1], wide)  # the three keep one input
+        (k,) = run("Linear k", [n1], wide)
+        (v,) = run("Linear v", [n1], wide)
+        (qk,) = run("MatMul", [q, k], scores)
+        (p,) = run("Softmax", [qk], scores, keeps=[])
+        edges[-1] = [p]
+        dropped, mask = run("Dropout", [p], scores, a * s * s * b, keeps=[])
+        edges[-1] = [mask]
+        (o,) = run("MatMul", [dropped, v], wide)
+        (projected,) = run("Linear", [o], wide)
+        y, mask = run("Dropout", [projected], wide, s * b * h, keeps=[])
+        edges[-1] = [mask]
+        (x2,) = run("Add", [x, y], wide, keeps=[])
+        (n2,) = run("LayerNorm", [x2], wide)
+        (m,) = run("Linear", [n2], 4 * wide)
+        (act,) = run("GELU", [m], 4 * wide)
+        (out,) = run("Linear", [act], wide)
+        y, mask = run("Dropout", [out], wide, s * b * h, keeps=[])
+        edges[-1] = [mask]
+        (x,) = run("Add", [x2, y], wide, keeps=[])
+    gradient: list[int] = []
+    for label, needs in reversed(list(zip(net.label, edges, strict=True))):
+        gradient = net.run(f"{label}'", needs + gradient, [0], Phase.BACKWARD)
+    return net.graph()
+
+
+@pytest.mark.parametrize(("s", "b", "h", "a"), [(64, 2, 32, 4), (128, 1, 64, 8)])
+def test_selective_keeps_what_korthikanti_says(s: int, b: int, h: int, a: int) -> None:
+    def kept(graph: StepGraph, way: list[int]) -> int:
+        later = Storages(graph).later
+        first = [v for v in range(graph.values) if not graph.resident[v] and later[v] and way[v] == Way.KEPT]
+        return int(graph.size[first].sum())
+
+    def a_layer(solver: str) -> float:
+        two, three = (transformer(n, s, b, h, a) for n in (2, 3))
+        ways = [
+            (as_recorded(g) if solver == "none" else schedule(g, solver=solver).schedule).way.tolist()
+            for g in (two, three)
+        ]
+        return kept(three, ways[1]) - kept(two, ways[0])
+
+    assert a_layer("none") == s * b * h * (34 + 5 * a * s // h)
+    assert a_layer("selective") == 34 * s * b * h
+
+
+def test_selective_finds_attention_alone() -> None:
+    graph = transformer(1, 8, 1, 8, 2)
+    inside = {graph.name[v] for v in attention(graph)}
+    written = [
+        graph.name[v] for i in (4, 5, 6) for v in graph.writes[i]
+    ]  # the first MatMul, Softmax, Dropout and its mask
+    assert graph.label[4:8] == ("MatMul", "Softmax", "Dropout", "MatMul")
+    assert inside == set(written)
+    with pytest.raises(NotApplicable, match="Softmax"):
+        schedule(residual_net(), solver="selective")
+
+
+def test_selective_packs_what_may_not_run_again() -> None:
+    b = Builder()
+    q = b.value(8, resident=True)
+    (scores,) = b.run("MatMul", [q], [64])
+    (p,) = b.run("Softmax", [scores], [64])
+    out, mask = b.run("Dropout", [p], [64, 64], repeatable=False)
+    (o,) = b.run("MatMul", [out], [8])
+    b.run("Attention'", [scores, p, out, mask, o], [1], Phase.BACKWARD)
+    found = schedule(b.graph({mask: 8}), solver="selective").schedule.way
+    assert [found[v] for v in (scores, p, out, mask, o)] == [1, 1, 0, 2, 0]
+
+
+def test_sqrt_keeps_about_the_root() -> None:
+    """Of 100 equal layers 10 segments of 10: at the fullest moment twice the root or so."""
+    b = Builder()
+    x = b.value(1, resident=True)
+    values = [x]
+    for _ in range(100):
+        values += b.run("layer", [values[-1]], [1])
+    gradient: list[int] = []
+    for k in reversed(range(100)):
+        gradient = b.run("layer'", [values[k], *gradient], [1], Phase.BACKWARD)
+    graph = b.graph()
+    found = schedule(graph, solver="sqrt")
+    assert simulate(graph, lean(graph)).peak >= 100
+    assert found.peak <= 25
+    assert found.extra_seconds <= 100
+    assert schedule(graph, 40, "sqrt").extra_seconds <= found.extra_seconds
+
+
+@given(seeds, st.sampled_from(["sqrt", "cheap", "lean"]))
+@settings(max_examples=60, deadline=None)
+def test_policies_are_valid_schedules(seed: int, solver: str) -> None:
+    if solver == "cheap":
+        pytest.importorskip("scipy")
+    graph = random_graph(seed, 20)
+    require_valid(graph, schedule(graph, solver=solver).schedule)
+
+
+def test_a_policy_that_misses_the_budget_says_so() -> None:
+    graph = chain_net(12, 1)
+    with pytest.raises(BudgetError, match=r"\(lean\)"):
+        schedule(graph, 1, "lean")
