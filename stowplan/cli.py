@@ -17,10 +17,12 @@ from .commands.compare import compare
 from .commands.convert import convert
 from .commands.demo import demo
 from .commands.fit import fit
+from .commands.order import order
 from .commands.pack import pack
 from .commands.profile import profile
 from .commands.report import report
 from .commands.run import run
+from .commands.schedule import schedule
 from .commands.show import show
 from .errors import StowplanError
 
@@ -47,8 +49,10 @@ main.add_command(compare)
 main.add_command(convert)
 main.add_command(demo)
 main.add_command(fit)
+main.add_command(order)
 main.add_command(pack)
 main.add_command(profile)
 main.add_command(report)
 main.add_command(run)
+main.add_command(schedule)
 main.add_command(show)

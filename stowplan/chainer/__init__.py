@@ -5,13 +5,15 @@ module               what it is
 ===================  ===================================================================================================
 ``training``         the updater, evaluators and report for `chainer.training`
 ``scheduler``        steps that are lean, or keep to a budget: watched, recorded, scheduled
-``execution``        one step under a schedule: what is let go, when, and how it comes back; enters at the ``seams``
-``capture``          from a step that runs to its step graph; its bytes by the ``meter``
+``execution``        one step under a schedule; enters Chainer at the ``seams``, and the optimizer's ``updating``
+``values``           what of a step's arrays is let go, when, and how it comes back; ``gradients`` are summed in place
+``capture``          from a step that runs to its step graph, its bytes by the ``meter``; ``graph_recorder``: that alone
 ``directions``       a schedule in Chainer's terms, and whether a step is the one that it was made for
 ``rerun``            running a function once more, and whether it may be
-``early``            updating a parameter as soon as its gradient is complete; in pieces, ``updates``
+``early``            updating a parameter as soon as its gradient is complete, in pieces (``updates``), unless the
+                     program itself reads gradients (``gradient_reads``)
 ``masks``            packing masks to bits
-``swapping``         values in a file, or in pinned memory (``pinned``)
+``swapping``         values in a file, or in pinned memory (``pinned``); ``evictions``: which of them, and when
 ``links``            reversible layers
 ===================  ===================================================================================================
 
@@ -19,7 +21,8 @@ Importing this package imports Chainer, by `stowplan.compat.enable_chainer`: an 
 today's NumPy and Python.
 """
 
-from .scheduler import Scheduler, SchedulerStats, record_graph
+from .graph_recorder import record_graph
+from .scheduler import Scheduler, SchedulerStats
 from .training import MemoryReport, Updater, evaluate_in_steps, update_in_steps
 
 __all__ = [

@@ -119,7 +119,22 @@ def sum_gradients(gradients: list[Any]) -> None:
 
 
 def owned(gradient: Any, variables: int, arrays: int) -> bool:
-    """Whether a gradient's array is seen by nobody else, by the counts of references that its few holders make."""
+    """Whether a gradient's array is seen by nobody else, by the counts of references that its few holders make.
+
+    From Python 3.14 on counts leave out borrowed references, and prove nothing.
+    """
     array = gradient.raw_array
-    base = getattr(array, "base", None)
-    return base is None and sys.getrefcount(gradient) <= variables and sys.getrefcount(array) <= arrays
+    return sys.version_info < (3, 14) and (
+        getattr(array, "base", None) is None
+        and sys.getrefcount(gradient) <= variables
+        and sys.getrefcount(array) <= arrays
+        and (type(array) is np.ndarray or _alone_in_memory(array))
+    )
+
+
+def _alone_in_memory(array: Any) -> bool:
+    """Whether no other array of CuPy's points into an array's memory: one may without being a view."""
+    pointer = getattr(array, "data", None)
+    memory = getattr(pointer, "mem", None)
+    # Beside the array, the pointer to its memory is held here and by the call; the memory by the pointer.
+    return sys.getrefcount(pointer) <= 3 and sys.getrefcount(memory) <= 3

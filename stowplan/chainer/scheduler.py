@@ -29,22 +29,21 @@ import os
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..allocator.pool import Pool
 from ..compat import enable_chainer
-from ..errors import BudgetError, PoolError, ProfileError, StowplanError
-from ..scheduling import StepGraph, simulate
+from ..errors import BudgetError, PoolError, StowplanError
+from ..scheduling import simulate
 from ..units import parse_bytes
 
 enable_chainer()
 
 import chainer  # noqa: E402 (mended first)
 import numpy as np  # noqa: E402
-from chainer.optimizer import GradientMethod  # noqa: E402
 
 from . import seams  # noqa: E402
 from .capture import Recording, RecordingStep, Seconds, TimedStep  # noqa: E402
@@ -56,11 +55,12 @@ from .gradient_reads import GradientReads  # noqa: E402
 from .meter import clock_for, meter_for  # noqa: E402
 from .pinned import PinnedSwap  # noqa: E402
 from .swapping import SwapFile  # noqa: E402
+from .updating import Updates  # noqa: E402
 
 if TYPE_CHECKING:
     from ..scheduling.solve import Solution
 
-__all__ = ["Scheduler", "SchedulerStats", "record_graph"]
+__all__ = ["TIMED_STEPS", "Scheduler", "SchedulerStats"]
 
 TIMED_STEPS = 2
 """Lean steps beside the recorded one, of whose seconds the least count."""
@@ -70,8 +70,6 @@ RECORD_AT = 2
 
 SMALL = 1033
 """Bytes; smaller requests are not planned, and not measured."""
-
-_UNBOUNDED = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -188,9 +186,9 @@ class Scheduler:
         self._known: list[_Known] = []
         self._unknown: Counter[int] = Counter()
         self._record = self._budget is not None
-        self._reads = GradientReads()
-        weakref.finalize(self, self._reads.stop)
-        self._one_update = False  # a step is one backward pass, then one update
+        self.reads = GradientReads()
+        weakref.finalize(self, self.reads.stop)
+        self.one_update = False  # a step is one backward pass, then one update
         self._running = False
         self._stats = SchedulerStats()
 
@@ -245,7 +243,7 @@ class Scheduler:
         """
         if self._running:
             raise PoolError("steps do not nest: a step of this scheduler is running")
-        self._reads.stop()
+        self.reads.stop()
         name, step = ("plain", None) if not schedule else self._next()
         self._running = True
         try:
@@ -259,7 +257,7 @@ class Scheduler:
                 if isinstance(step, RecordingStep):
                     stack.enter_context(step.meter)
                 for optimizer in self._optimizers:
-                    stack.enter_context(_Updates(self, step, optimizer))
+                    stack.enter_context(Updates(self, step, optimizer))
                 stack.enter_context(seams.running(step))
                 yield
         finally:
@@ -276,9 +274,9 @@ class Scheduler:
     def _next(self) -> tuple[str, ScheduledStep]:
         """Return the phase of the coming step, and what runs it."""
         if self._stats.watched == 0:
-            self._reads.start(self._parameters())
+            self.reads.start(self._parameters())
             step = ScheduledStep(release=False)
-            step.after_backward = self._reads.go_on
+            step.after_backward = self.reads.go_on
             return "watched", step
         release = self._stats.keeps_graph is None
         self._collect()
@@ -291,9 +289,7 @@ class Scheduler:
             )
         if any(known.timed < TIMED_STEPS for known in self._known):
             follower = Follower([(known.recording.structure, None) for known in self._known])
-            return "timed", TimedStep(
-                release=release, follower=follower, clock=clock_for(self._parameters())
-            )
+            return "timed", TimedStep(release=release, follower=follower, clock=clock_for(self._parameters()))
         ready = [(k.recording.structure, k.directions) for k in self._known if k.directions is not None]
         if ready:
             return "scheduled", ScheduledStep(
@@ -317,7 +313,7 @@ class Scheduler:
             self.keep_gradients("an operator runs a backward pass of its own")
         if name == "watched":
             self._stats = replace(self._stats, retained_bytes=self._retained_bytes())
-            self._one_update = step.passes == 1
+            self.one_update = step.passes == 1 and len(self._optimizers) == 1
         elif isinstance(step, RecordingStep):
             self._recorded(step)
         elif isinstance(step, TimedStep):
@@ -340,7 +336,7 @@ class Scheduler:
                 if known.recording.structure is structure:
                     known.seconds = known.seconds.least(step.seconds)
                 known.timed += 1
-                if known.timed == TIMED_STEPS and self._budget != _UNBOUNDED:
+                if known.timed == TIMED_STEPS:
                     self._solve(known, max(0, (self._budget or 0) - self._stats.retained_bytes))
 
     def _scheduled(self, step: ScheduledStep) -> None:
@@ -430,12 +426,12 @@ class Scheduler:
 
     # --- updates ------------------------------------------------------------------------------------------------------
 
-    def _early(self, optimizer: Any, step: ScheduledStep) -> EarlyUpdate | None:
+    def early_update(self, optimizer: Any, step: ScheduledStep) -> EarlyUpdate | None:
         """Return an early update for the coming backward pass, if nothing speaks against it."""
         if not step.releases or self._stats.keeps_graph is not None:
             return None
         reason = reason_against(optimizer)
-        if reason is None and self._reads.seen:
+        if reason is None and self.reads.seen:
             reason = "gradients are read after the backward pass"
         if reason is None and step.nested:
             reason = "an operator runs a backward pass of its own"
@@ -465,96 +461,3 @@ class Scheduler:
 
     def _retained_bytes(self) -> int:
         return sum({id(array): int(array.nbytes) for array in self._resident()}.values())
-
-
-class _Updates:
-    """While a step runs: an optimizer's `update` that has parameters updated in the backward pass."""
-
-    def __init__(self, scheduler: Scheduler, step: ScheduledStep, optimizer: Any) -> None:
-        self._scheduler, self._step, self._optimizer = scheduler, step, optimizer
-        self._early: EarlyUpdate | None = None
-
-    def __enter__(self) -> None:
-        self._own = self._optimizer.__dict__.get("update")
-        self._optimizer.update = self.update
-        if self._scheduler._one_update and len(self._scheduler._optimizers) == 1:
-            self._step.before_backward = self._before_backward
-
-    def __exit__(self, *error: object) -> None:
-        if self._own is None:
-            del self._optimizer.__dict__["update"]
-        else:
-            self._optimizer.update = self._own
-
-    def _original(self) -> Callable[..., None]:
-        update: Callable[..., None] = self._own or type(self._optimizer).update.__get__(self._optimizer)
-        return update
-
-    def _before_backward(self) -> None:
-        """Have the pass that is about to begin update parameters, since the program will when it is over."""
-        self._scheduler._reads.pause()
-        if self._early is None and self._step.passes == 1:
-            gradients = any(param._grad_var is not None for param in self._optimizer.target.params())
-            if not gradients:
-                self._early = self._scheduler._early(self._optimizer, self._step)
-                self._step.updates(self._early)
-
-    def update(self, lossfun: Any = None, *args: Any, **named: Any) -> None:
-        """Update the parameters, as `chainer.GradientMethod.update`."""
-        optimizer, step = self._optimizer, self._step
-        if type(optimizer).update is not GradientMethod.update:
-            step.before_backward = None
-            self._original()(lossfun, *args, **named)
-            return
-        if lossfun is not None:
-            step.before_backward = None
-            loss = lossfun(*args, **named)
-            if getattr(optimizer, "_use_cleargrads", True):
-                optimizer.target.cleargrads()
-            else:
-                optimizer.target.zerograds()
-            self._early = self._scheduler._early(optimizer, step)
-            step.updates(self._early)
-            try:
-                loss.backward(loss_scale=optimizer._loss_scale)
-            finally:
-                step.updates(None)
-            del loss
-        self._scheduler._reads.pause()
-        if self._early is not None:
-            early, self._early = self._early, None
-            step.updates(None)
-            step.update_rest(early.finish)
-        else:
-            step.update_rest(self._original())
-        self._scheduler._reads.go_on()
-
-
-def record_graph(optimizer: Any, step: Callable[[], object]) -> StepGraph:
-    """Run training steps until their step graph is known, and return it.
-
-    Parameters
-    ----------
-    optimizer
-        A `chainer.Optimizer` that has been set up, or several that the step updates.
-    step
-        Runs one training step. It is called four times: once as Chainer would, once recorded, twice timed.
-
-    Returns
-    -------
-    StepGraph
-        Of the lean step. Its bytes are exact, its seconds the least of three.
-
-    Raises
-    ------
-    ProfileError
-        The step applies no function of Chainer's, or is another one in each call.
-    """
-    scheduler = Scheduler(optimizer, budget=_UNBOUNDED)
-    for _ in range(2 + TIMED_STEPS):
-        with scheduler.step():
-            step()
-    if not scheduler._known:
-        raise ProfileError("no operator was recorded; expected a training step of Chainer's")
-    known = scheduler._known[0]
-    return known.recording.with_seconds(known.seconds)

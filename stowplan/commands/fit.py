@@ -1,4 +1,4 @@
-"""``stowplan fit``: from small profiled steps to the memory of any batch size, without the target device."""
+"""``stowplan fit``: from small recorded steps to the memory of any batch size, without the target device."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from . import _look
+from ._fit_graphs import DOUBLINGS, fit_step_graphs
 from ._options import Bytes, OutputFile, planning_options
 
 if TYPE_CHECKING:
     from ..allocator import Plan
 
-_DOUBLINGS = 4  # of the largest profiled batch, where nothing else is asked
-
 
 class _BatchProfile(click.Path):
-    """``BATCH=PROFILE``: a batch size, and the profile of a step of it."""
+    """``BATCH=PROFILE``: a batch size, and the profile, or the step graph, of a step of it."""
 
     name = "batch=profile"
 
@@ -38,20 +37,31 @@ class _BatchProfile(click.Path):
 @click.option(
     "--batch", "batches", type=click.IntRange(min=1), multiple=True, help="Predict this batch size."
 )
-@click.option("--memory", type=Bytes(), help="Find the largest batch that fits so much memory, like 16GiB.")
+@click.option(
+    "--memory",
+    "--budget",
+    "memory",
+    type=Bytes(),
+    help="Find the largest batch that fits so much memory, like 16GiB.",
+)
 @click.option(
     "--retained",
     type=Bytes(),
-    default=0,
-    help="Memory that the program keeps from step to step: parameters, optimizer state.",
+    help="Memory that the program keeps from step to step: parameters, optimizer state.  "
+    "[default: 0 of profiles, the resident values of step graphs]",
 )
-@click.option("-o", "--output", type=OutputFile(), help="Write the predicted profile of the one --batch.")
+@click.option(
+    "-o",
+    "--output",
+    type=OutputFile(),
+    help="Write the predicted profile, or step graph, of the one --batch.",
+)
 @planning_options
 def fit(
     profiles: tuple[tuple[int, Path], ...],
     batches: tuple[int, ...],
     memory: int | None,
-    retained: int,
+    retained: int | None,
     output: Path | None,
     alignment: int,
     solver: str,
@@ -63,11 +73,20 @@ def fit(
 
     The size of each block is fitted as affine in the batch, with the smallest and the largest profile; those between
     check the fit. Take 2 rather than 1 for the smallest. Exit status 1 where not even a batch of 1 fits the memory.
+
+    With step graphs, of stowplan profile --graph, in place of profiles: the peak of the lean step, and the least that
+    recomputation reaches; within a memory, the largest batch of each; and what recomputation costs in time.
     """
     if len({batch for batch, _ in profiles}) < len(profiles):
         raise click.UsageError("two profiles of one batch size")
     if output is not None and len(batches) != 1:
         raise click.UsageError(f"-o writes one profile; expected one --batch, not {len(batches)}")
+    how: dict[str, Any] = {"solver": solver, "time_limit": time_limit, "threads": threads}
+    if _are_graphs(profiles):
+        fit_step_graphs(dict(profiles), batches, memory, retained, output, as_json, how)
+        return
+    retained = retained or 0
+    how["alignment"] = alignment
     from ..prediction import largest_batch, predict
     from ..profiler import formats
     from ..profiler.scaling import fit_batches
@@ -75,13 +94,7 @@ def fit(
     known = {batch: formats.read(path) for batch, path in profiles}
     model = fit_batches(known)
     if not batches and memory is None:
-        batches = tuple(model.batches[-1] << k for k in range(1, _DOUBLINGS + 1))
-    how: dict[str, Any] = {
-        "alignment": alignment,
-        "solver": solver,
-        "time_limit": time_limit,
-        "threads": threads,
-    }
+        batches = tuple(model.batches[-1] << k for k in range(1, DOUBLINGS + 1))
     plans = {batch: predict(model, batch, **how) for batch in sorted(set(batches))}
     largest = None if memory is None else largest_batch(model, memory - retained, **how)
     if output is not None:
@@ -116,6 +129,19 @@ def fit(
     if memory is not None and largest is None:
         click.echo(f"Error: not even a batch of 1 fits {memory} bytes beside {retained} retained", err=True)
         raise click.exceptions.Exit(1)
+
+
+def _are_graphs(files: tuple[tuple[int, Path], ...]) -> bool:
+    """Whether the files are step graphs; raises where only some are."""
+    from ._graphs import is_graph
+
+    graphs = [path for _, path in files if is_graph(path)]
+    others = [path for _, path in files if path not in graphs]
+    if graphs and others:
+        raise click.UsageError(
+            f"{graphs[0]} is a step graph, {others[0]} is none; expected profiles alone, or step graphs alone"
+        )
+    return bool(graphs)
 
 
 def _figures(batch: int, plan: Plan, retained: int) -> dict[str, Any]:

@@ -15,6 +15,9 @@ from ._options import (
 )
 from .run import prepare
 
+_OF_PROFILES = ("step_function", "device", "output", "small", "no_sites")
+"""Parameters that say something of a profile."""
+
 
 @click.command(
     context_settings=SCRIPT_CONTEXT,
@@ -40,14 +43,22 @@ from .run import prepare
     help="Requests below this many bytes are left out.  [default: 1033 of NumPy's, 0 of CuPy's]",
 )
 @click.option("--no-sites", is_flag=True, help="Do not note the call sites.")
+@click.option(
+    "--graph",
+    type=OutputFile(),
+    help="Write no profile, but the step graph of Chainer's training step, for stowplan schedule.",
+)
 @script_argument
 @arguments_argument
+@click.pass_context
 def profile(
+    context: click.Context,
     step_function: str | None,
     device: str,
     output: Path | None,
     small: int | None,
     no_sites: bool,
+    graph: Path | None,
     script: str,
     arguments: tuple[str, ...],
 ) -> None:
@@ -58,7 +69,14 @@ def profile(
     script's own code, outside of Python's library and installed packages; and the link and function of Chainer's that
     asked. Ctrl-C ends the script and keeps what was seen. Where no step repeats, all requests are taken for one step.
     The exit status is the script's; or 1, and nothing is written, where --device gpu finds no request of CuPy's.
+
+    With --graph: the first optimizer of Chainer's that updates has a few steps recorded, operator by operator, with
+    bytes and seconds: four of optimizer.update(lossfun, ...), or five that end with optimizer.update(). No bit changes.
+    The graph is written at once, and the script goes on. Exit status 1 where it had no such steps.
     """
+    if graph is not None:
+        _refuse_with_graph(context)
+        raise click.exceptions.Exit(_record_graph(graph, script, arguments))
     from ..errors import ProfileError
     from ..recording import recording
     from ..script import Script
@@ -85,3 +103,45 @@ def profile(
         err=True,
     )
     raise click.exceptions.Exit(status)
+
+
+def _refuse_with_graph(context: click.Context) -> None:
+    """Raise where an option is given that says something of a profile."""
+    for parameter in context.command.get_params(context):
+        given = context.get_parameter_source(parameter.name or "")
+        if parameter.name in _OF_PROFILES and given is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--graph writes no profile; expected no {parameter.opts[-1]} beside it")
+
+
+def _record_graph(target: Path, script: str, arguments: tuple[str, ...]) -> int:
+    """Run a script, and write the step graph of its training step; return the exit status."""
+    from ..graph_recording import recording_graph
+    from ..scheduling import StepGraph
+    from ..script import Script
+
+    def write(graph: StepGraph) -> None:
+        from ..scheduling import lean, simulate
+
+        graph.save(target)
+        click.echo(
+            f"stowplan: {len(graph):,} operators, {graph.values:,} values, lean peak "
+            f"{simulate(graph, lean(graph)).peak:,} bytes beside {graph.resident_bytes:,} resident ones, "
+            f"{graph.seconds.sum():.3f} s; written to {target}",
+            err=True,
+        )
+
+    read = Script.read(script)
+    prepare(read.imports)
+    with recording_graph(write) as recorder:
+        status = read.run(arguments)
+    if recorder.graph is not None:
+        return status
+    seen = f"{recorder.updates:,} updates of Chainer's optimizers were seen"
+    if recorder.reason is not None:
+        why = f"{seen}, but {recorder.reason}"
+    elif recorder.updates:
+        why = f"{seen}; expected 4 of optimizer.update(lossfun, ...), or 5 of loss.backward(); optimizer.update()"
+    else:
+        why = "no update of Chainer's optimizers was seen; expected optimizer.update(lossfun, ...) in the main thread"
+    click.echo(f"stowplan: {script}: {why}; nothing was written", err=True)
+    return status or 1

@@ -1,8 +1,8 @@
-"""The main job: train a real network twice, with NumPy's allocator and through the pool, and compare.
+"""The main job: train a real network with NumPy's allocator, through the pool, and lean through the pool; compare.
 
 ``models``   the networks and their losses, in Chainer
 ``training`` one training run: steps with their loss, time and page faults, and the state at the end
-``compare``  both runs, and the figures that follow from them
+``compare``  all three runs, and the figures that follow from them
 
 Chainer is imported when a run begins, after `stowplan.compat.enable_chainer`.
 """

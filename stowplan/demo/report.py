@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -10,66 +11,61 @@ from rich.table import Table
 from rich.text import Text
 
 from ..plot import human_bytes
-from .compare import Comparison
+from .compare import Comparison, PooledRun
 from .training import Run
 
 
 def as_json(result: Comparison) -> dict[str, Any]:
-    """Return what ``stowplan demo --json`` prints: bytes, requests, seconds, minor page faults."""
-    task, plan = result.task, result.plan
+    """Return what ``stowplan demo --json`` prints: bytes, requests, seconds, minor page faults.
+
+    The figures of the pool's plan stand beside the task's; those of the lean one are in ``lean``.
+    """
+    task = result.task
     return {
         "model": task.model,
         "batch": task.batch,
         "steps": task.steps,
         "seed": task.seed,
-        "blocks": len(plan.rows),
-        "live_peak": plan.profile.live_peak,
-        "lower_bound": plan.placement.lower_bound,
-        "arena": result.arena_bytes,
-        "fragmentation": result.fragmentation,
-        "cupy_pool": result.cupy_pool_bytes,
-        "first_replayed_step": result.first_replayed,
-        "replayed": result.replayed,
-        "upstream": result.upstream,
+        "first_replayed_step": result.first_measured,
         "identical": result.differs_in is None,
+        **_plan(result, result.pool),
         "default": _costs(result, result.default),
         "pool": _costs(result, result.pool),
+        "lean": {**_plan(result, result.lean), **_costs(result, result.lean)},
     }
 
 
 def as_table(result: Comparison) -> RenderableType:
     """Return the demo's table, for a `rich.console.Console`."""
-    task, plan = result.task, result.plan
-    bound = plan.placement.lower_bound
+    task, runs = result.task, (result.pool, result.lean)
 
-    memory = _table("Memory of one step", "bytes", "", "fragmentation")
-    memory.add_row("live peak", *_size(plan.profile.live_peak), "")
-    memory.add_row("lower bound (units of 64 bytes)", *_size(bound), "")
-    for name, count in (
-        ("arena", result.arena_bytes),
-        ("CuPy's pool (model)", result.cupy_pool_bytes),
-    ):
-        memory.add_row(name, *_size(count), f"{count / bound - 1:.2%}")
+    memory = _table("Memory of one step, bytes", "stowplan", "", "lean", "")
+    memory.add_row("live peak", *_sizes(run.plan.profile.live_peak for run in runs))
+    memory.add_row("lower bound (64 B)", *_sizes(run.plan.placement.lower_bound for run in runs))
+    memory.add_row("arena", *_sizes(run.arena_bytes for run in runs))
+    memory.add_row("  fragmentation", *_shares(run.fragmentation for run in runs))
+    memory.add_row("CuPy's pool (model)", *_sizes(run.cupy_pool_bytes for run in runs))
+    memory.add_row(
+        "  fragmentation",
+        *_shares(run.cupy_pool_bytes / run.plan.placement.lower_bound - 1 for run in runs),
+    )
 
-    requests = result.replayed + result.upstream
-    measured = task.steps - result.first_replayed
+    first = result.first_measured
     steps = _table(
-        f"Steps {result.first_replayed} to {task.steps - 1} (medians of {measured})",
-        "NumPy's allocator",
-        "stowplan",
+        f"Steps {first} to {task.steps - 1} (medians of {task.steps - first})", "NumPy", "stowplan", "lean"
     )
+    steps.add_row("requests served from the plan", "0", *(_replayed(run, first) for run in runs))
     steps.add_row(
-        "requests served from the plan", "0", f"{result.replayed:,} ({result.replayed / requests:.2%})"
+        "requests served by upstream",
+        f"{result.pool.replayed(first) + result.pool.upstream(first):,}",
+        *(f"{run.upstream(first):,}" for run in runs),
     )
-    steps.add_row("requests served by upstream", f"{requests:,}", f"{result.upstream:,}")
-    runs = (result.default, result.pool)
-    steps.add_row(
-        "minor page faults per step",
-        *(f"{result.faults_per_step(run):,.0f}" for run in runs),
-    )
-    steps.add_row("time per step", *(f"{result.seconds_per_step(run):.3f} s" for run in runs))
+    all_runs = (result.default, *runs)
+    steps.add_row("minor page faults per step", *(f"{result.faults_per_step(run):,.0f}" for run in all_runs))
+    steps.add_row("time per step", *(f"{result.seconds_per_step(run):.3f} s" for run in all_runs))
 
-    title = f"{task.model}, batch {task.batch}, seed {task.seed}: {len(plan.rows):,} planned blocks in a step"
+    blocks = len(result.pool.plan.rows)
+    title = f"{task.model}, batch {task.batch}, seed {task.seed}: {blocks:,} planned blocks in a step"
     if result.differs_in is None:
         what = f"{task.steps} losses, {len(result.pool.state)} arrays (parameters, optimizer state)"
         verdict = Text(f"bit-identical: {what}", style="green")
@@ -86,8 +82,30 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _size(count: int) -> tuple[str, str]:
-    return f"{count:,}", human_bytes(count)
+def _sizes(counts: Iterable[int]) -> list[str]:
+    return [cell for count in counts for cell in (f"{count:,}", human_bytes(count))]
+
+
+def _shares(shares: Iterable[float]) -> list[str]:
+    return [cell for share in shares for cell in ("", f"{share:.2%}")]
+
+
+def _replayed(run: PooledRun, first: int) -> str:
+    count = run.replayed(first)
+    return f"{count:,} ({count / (count + run.upstream(first)):.2%})"
+
+
+def _plan(result: Comparison, run: PooledRun) -> dict[str, Any]:
+    return {
+        "blocks": len(run.plan.rows),
+        "live_peak": run.plan.profile.live_peak,
+        "lower_bound": run.plan.placement.lower_bound,
+        "arena": run.arena_bytes,
+        "fragmentation": run.fragmentation,
+        "cupy_pool": run.cupy_pool_bytes,
+        "replayed": run.replayed(result.first_measured),
+        "upstream": run.upstream(result.first_measured),
+    }
 
 
 def _costs(result: Comparison, run: Run) -> dict[str, Any]:

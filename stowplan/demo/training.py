@@ -53,7 +53,7 @@ class Run:
 
 def train(
     task: Task,
-    step: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    steps: Callable[[Any], Callable[[], AbstractContextManager[Any]]] = lambda optimizer: nullcontext,
     after_step: Callable[[], None] = lambda: None,
 ) -> Run:
     """Train from scratch.
@@ -62,8 +62,9 @@ def train(
     ----------
     task
         What is trained.
-    step
-        Called for each step; the step runs inside what it returns (and its time counts).
+    steps
+        Called once, with the optimizer; returns what is called for each step, which runs inside what that returns (and
+        its time counts).
     after_step
         Called after each step, outside of what is measured.
 
@@ -91,16 +92,17 @@ def train(
             losses.append(float(loss.array))
             return loss
 
-        steps = []
+        step = steps(optimizer)
+        done = []
         for number in range(task.steps):
             rows = np.arange(number * task.batch, (number + 1) * task.batch) % len(images)
             faults, began = _minor_faults(), time.perf_counter()
             with step():
                 optimizer.update(loss_of, images[rows], labels[rows])
             seconds = time.perf_counter() - began
-            steps.append(Step(losses[-1], seconds, _minor_faults() - faults))
+            done.append(Step(losses[-1], seconds, _minor_faults() - faults))
             after_step()
-        return Run(tuple(steps), {**_state("network", network), **_state("optimizer", optimizer)})
+        return Run(tuple(done), {**_state("network", network), **_state("optimizer", optimizer)})
 
 
 def difference(one: Run, other: Run) -> str | None:

@@ -220,7 +220,11 @@ def test_demo_googlenet_as_a_program(tmp_path: Path) -> None:
     assert figures["arena"] == figures["lower_bound"] >= figures["live_peak"] > 0
     assert figures["fragmentation"] == 0
     assert figures["cupy_pool"] >= figures["live_peak"]
-    assert figures["default"]["losses"] == figures["pool"]["losses"]
+    assert figures["default"]["losses"] == figures["pool"]["losses"] == figures["lean"]["losses"]
+    lean = figures["lean"]
+    assert lean["upstream"] == 0
+    assert lean["replayed"] == 3 * lean["blocks"] > 0
+    assert lean["arena"] == lean["lower_bound"] < 0.6 * figures["arena"]
     assert len(figures["pool"]["minor_faults"]) == len(figures["default"]["seconds"]) == 6
     assert (tmp_path / "demo-plan.png").read_bytes().startswith(PNG)
 
@@ -233,6 +237,7 @@ def test_demo_prints_a_table(model: str, tmp_path: Path) -> None:
     assert done.stdout.startswith(f"{model}, batch 1, seed 0: ")
     for words in (
         "lower bound",
+        "lean",
         "arena",
         "CuPy's pool",
         "(100.00%)",
@@ -241,7 +246,7 @@ def test_demo_prints_a_table(model: str, tmp_path: Path) -> None:
     ):
         assert words in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80  # what a terminal holds
-    assert "through the pool" in done.stderr
+    assert "lean, through the pool" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -255,9 +260,8 @@ def test_difference_is_bad_news(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(*arguments: Any, **named: Any) -> Run:
         run = train(*arguments, **named)
         name = next(name for name in sorted(run.state) if run.state[name].size)
-        run.state[name].reshape(-1).view(np.uint8)[0] ^= len(
-            runs
-        )  # the second run differs in one bit of one value
+        # The first run of them is right; of one value the second differs in a bit, the third in another.
+        run.state[name].reshape(-1).view(np.uint8)[0] ^= len(runs)
         runs.append(name)
         return run
 

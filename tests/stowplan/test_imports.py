@@ -38,6 +38,7 @@ PUBLIC = {
     "stowplan.packing.pools",
     "stowplan.profiler",
     "stowplan.scheduling",
+    "stowplan.scheduling.ordering",
 }
 
 

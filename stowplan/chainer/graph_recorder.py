@@ -1,0 +1,60 @@
+"""The step graph of a training step, without a schedule for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import ProfileError
+from ..scheduling import StepGraph
+from .scheduler import TIMED_STEPS, Scheduler
+
+__all__ = ["STEPS", "GraphRecorder", "record_graph"]
+
+STEPS = 2 + TIMED_STEPS
+"""Steps until the graph is known: one as Chainer would, one recorded, and the timed ones."""
+
+
+class GraphRecorder(Scheduler):
+    """A scheduler whose first `STEPS` steps make a step graph, and which makes no schedule.
+
+    Parameters
+    ----------
+    optimizer
+        A `chainer.Optimizer` that has been set up, or several that the step updates.
+    """
+
+    def __init__(self, optimizer: Any) -> None:
+        super().__init__(optimizer, budget=0)
+
+    def _solve(self, known: Any, budget: int) -> None:
+        """Leave it at the graph."""
+
+    @property
+    def graph(self) -> StepGraph | None:
+        """The lean step's, its bytes exact, its seconds the least of several steps. None: not yet, or no operator."""
+        return self._known[0].recording.with_seconds(self._known[0].seconds) if self._known else None
+
+
+def record_graph(optimizer: Any, step: Callable[[], object]) -> StepGraph:
+    """Run training steps until their step graph is known, and return it.
+
+    Parameters
+    ----------
+    optimizer
+        As for `GraphRecorder`.
+    step
+        Runs one training step; called `STEPS` times.
+
+    Raises
+    ------
+    ProfileError
+        The step applies no function of Chainer's.
+    """
+    recorder = GraphRecorder(optimizer)
+    for _ in range(STEPS):
+        with recorder.step():
+            step()
+    if recorder.graph is None:
+        raise ProfileError("no operator was recorded; expected a training step of Chainer's")
+    return recorder.graph

@@ -1,0 +1,101 @@
+"""An optimizer's `update` while a scheduled step runs: it has parameters updated in the backward pass.
+
+::
+
+    optimizer.update(loss, x, t)         forward, cleargrads, backward (updates early), the parameters that are left
+    loss.backward(); optimizer.update()  the same, if the step watched was one backward pass, then one update
+
+What Chainer would do is done where anything speaks against an early update, and for an optimizer with an `update` of
+its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ..compat import enable_chainer
+
+enable_chainer()
+
+from chainer.optimizer import GradientMethod  # noqa: E402 (mended first)
+
+from .early import EarlyUpdate  # noqa: E402
+from .execution import ScheduledStep  # noqa: E402
+from .gradient_reads import GradientReads  # noqa: E402
+
+__all__ = ["Updates", "UpdatesOf"]
+
+
+class UpdatesOf(Protocol):
+    """What the updates of a step ask of its scheduler."""
+
+    one_update: bool
+    """Whether a step is one backward pass, then one update."""
+    reads: GradientReads
+
+    def early_update(self, optimizer: Any, step: ScheduledStep) -> EarlyUpdate | None:
+        """Return an early update for the coming backward pass, if nothing speaks against it."""
+
+
+class Updates:
+    """While a step runs: an optimizer's `update` that has parameters updated in the backward pass."""
+
+    def __init__(self, scheduler: UpdatesOf, step: ScheduledStep, optimizer: Any) -> None:
+        self._scheduler, self._step, self._optimizer = scheduler, step, optimizer
+        self._early: EarlyUpdate | None = None
+
+    def __enter__(self) -> None:
+        self._own = self._optimizer.__dict__.get("update")
+        self._optimizer.update = self.update
+        if self._scheduler.one_update:
+            self._step.before_backward = self._before_backward
+
+    def __exit__(self, *error: object) -> None:
+        if self._own is None:
+            del self._optimizer.__dict__["update"]
+        else:
+            self._optimizer.update = self._own
+
+    def _original(self) -> Callable[..., None]:
+        update: Callable[..., None] = self._own or type(self._optimizer).update.__get__(self._optimizer)
+        return update
+
+    def _before_backward(self) -> None:
+        """Have the pass that is about to begin update parameters, since the program will when it is over."""
+        self._scheduler.reads.pause()
+        if self._early is None and self._step.passes == 1:
+            gradients = any(param._grad_var is not None for param in self._optimizer.target.params())
+            if not gradients:
+                self._early = self._scheduler.early_update(self._optimizer, self._step)
+                self._step.updates(self._early)
+
+    def update(self, lossfun: Any = None, *args: Any, **named: Any) -> None:
+        """Update the parameters, as `chainer.GradientMethod.update`."""
+        optimizer, step = self._optimizer, self._step
+        if type(optimizer).update is not GradientMethod.update:
+            step.before_backward = None
+            self._original()(lossfun, *args, **named)
+            return
+        if lossfun is not None:
+            step.before_backward = None
+            loss = lossfun(*args, **named)
+            if getattr(optimizer, "_use_cleargrads", True):
+                optimizer.target.cleargrads()
+            else:
+                optimizer.target.zerograds()
+            self._early = self._scheduler.early_update(optimizer, step)
+            step.updates(self._early)
+            try:
+                loss.backward(loss_scale=optimizer._loss_scale)
+            finally:
+                step.updates(None)
+            del loss
+        self._scheduler.reads.pause()
+        if self._early is not None:
+            early, self._early = self._early, None
+            step.updates(None)
+            step.update_rest(early.finish)
+        else:
+            step.update_rest(self._original())
+        self._scheduler.reads.go_on()

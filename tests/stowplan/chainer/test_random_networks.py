@@ -1,0 +1,105 @@
+"""Random networks under random schedules, optimizers and hooks: bit by bit Chainer's."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stowplan.errors import MissingDependencyError
+
+try:
+    from stowplan.chainer import Scheduler
+except MissingDependencyError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+import chainer
+import chainer.functions as F  # noqa: N812
+import chainer.links as L  # noqa: N812
+
+from .test_scheduler import HOOKS, RandomScheduler, plain, train
+
+CHANNELS = 6
+
+
+class RandomNetwork(chainer.Chain):
+    """Operators drawn one after another, each of images that are there already; some links more than once."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.seed = seed
+        with self.init_scope():
+            self.first = L.Convolution2D(3, CHANNELS, 3, pad=1)
+            self.convolutions = chainer.ChainList(
+                *(L.Convolution2D(CHANNELS, CHANNELS, size, pad=size // 2) for size in (1, 3, 1))
+            )
+            self.normalizations = chainer.ChainList(*(L.BatchNormalization(CHANNELS) for _ in range(2)))
+            self.lstm = L.LSTM(CHANNELS, CHANNELS)
+            self.last = L.Linear(None, 10)
+            self.unused = L.Linear(CHANNELS, 3)
+
+    def forward(self, x: Any, t: Any) -> Any:
+        draw = random.Random(self.seed)
+        self.lstm.reset_state()
+        images = [F.relu(self.first(x))]
+        for _ in range(draw.randint(6, 16)):
+            images.append(self.operator(draw, images))
+            if len(images) > 4:
+                del images[draw.randrange(len(images) - 1)]
+        total = images[-1]
+        for image in images[:-1]:
+            total = total + F.sum(image) * 1e-3
+        return F.softmax_cross_entropy(self.last(F.dropout(total, 0.2)), t)
+
+    def operator(self, draw: random.Random, images: list[Any]) -> Any:
+        h = draw.choice(images)
+        other = draw.choice(images)
+        kind = draw.randrange(12)
+        if kind < 2:
+            return draw.choice(list(self.convolutions))(h)
+        if kind == 2:
+            return draw.choice(list(self.normalizations))(h)
+        if kind == 3:
+            return draw.choice([F.relu, F.tanh, F.sigmoid, F.elu, F.leaky_relu])(h)
+        if kind == 4:
+            return h + other if draw.random() < 0.7 else h * F.sigmoid(other)
+        if kind == 5:
+            return F.dropout(h, 0.3)
+        if kind == 6:
+            return F.local_response_normalization(h)
+        if kind == 7:
+            return F.max_pooling_2d(h, 3, 1, 1) if draw.random() < 0.5 else F.average_pooling_2d(h, 3, 1, 1)
+        if kind == 8:
+            half = CHANNELS // 2
+            return F.concat([h[:, :half], other[:, half:]])
+        if kind == 9:
+            a, b = F.split_axis(h, 2, axis=1)
+            return F.concat([b, F.relu(a)], axis=1)
+        if kind == 10:
+            return F.reshape(F.transpose(h, (0, 1, 3, 2)), h.shape) * 0.5 + h
+        state = F.tanh(self.lstm(F.average(h, axis=(2, 3))))
+        return h + F.broadcast_to(F.expand_dims(F.expand_dims(state, 2), 3), h.shape)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_random_networks_are_bit_identical(seed: int) -> None:
+    draw = random.Random(1000 + seed)
+    optimizer = draw.choice(["SGD", "MomentumSGD", "Adam", "RMSprop", "AdaDelta"])
+    hooks = HOOKS[draw.choice(sorted(HOOKS))]
+    share, swap = draw.choice([0.3, 0.6, 0.9]), draw.random() < 0.3
+
+    def network() -> RandomNetwork:
+        return RandomNetwork(seed)
+
+    how: dict[str, Any] = {"optimizer": optimizer, "hooks": hooks, "network": network}
+    reference, _ = train(plain, steps=6, **how)
+    lean, _ = train(Scheduler, steps=6, **how)
+    scheduled, scheduler = train(lambda opt: RandomScheduler(opt, seed, share, swap), steps=6, **how)
+    assert lean == reference
+    assert scheduled == reference
+    assert scheduler is not None
+    assert scheduler.stats.scheduled == 2
+    assert scheduler.stats.departed == 0
+    assert np.isfinite(scheduler.recordings[0].graph.seconds).all()

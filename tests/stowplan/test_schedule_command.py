@@ -1,0 +1,287 @@
+"""``stowplan schedule``: what it prints for people and for programs, writes and draws, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner, Result
+
+from stowplan.cli import main
+from stowplan.profiler import Profile
+from stowplan.scheduling import Schedule, Way, as_recorded, lean, simulate
+from stowplan.scheduling.alive import alive_at_peak
+from stowplan.scheduling.bounds import bound_schedules
+from stowplan.scheduling.check import check
+from stowplan.scheduling.registry import solvers
+from stowplan.scheduling.solve import curve
+from stowplan.scheduling.solve import schedule as solve
+
+from .step_graphs import LAYERS, layers
+
+needs_matplotlib = pytest.mark.skipif(
+    find_spec("matplotlib") is None,
+    reason="matplotlib is not installed; expected: pip install 'stowplan[plot]'",
+)
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def stowplan(*arguments: object) -> Result:
+    return CliRunner(env={"COLUMNS": "80"}).invoke(main, [str(argument) for argument in arguments])
+
+
+def figures(*arguments: object) -> dict[str, Any]:
+    result = stowplan(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    return dict(json.loads(result.stdout))
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Path:
+    path = tmp_path / "step.graph"
+    layers().save(path)
+    return path
+
+
+STEP = layers()
+LEAN = simulate(STEP, lean(STEP)).peak
+RESIDENT = STEP.resident_bytes
+
+
+# ------------------------------------------------------------------------------------------------------------ the curve
+
+
+def test_the_curve_for_programs(graph: Path) -> None:
+    found = figures("schedule", graph, "--points", 5)
+    rows = found.pop("curve")
+    assert found == {
+        "graph": str(graph),
+        "operators": 4 * LAYERS + 1,
+        "values": STEP.values,
+        "step_seconds": pytest.approx(float(STEP.seconds.sum())),
+        "assumed_seconds": False,
+        "resident": RESIDENT,
+        "retained": RESIDENT,
+        "recorded_peak": simulate(STEP, as_recorded(STEP)).peak,
+        "lean_peak": LEAN,
+        "lower_bound": bound_schedules(STEP),
+    }
+    expected = curve(STEP, 5)
+    assert [(row["peak"], row["extra_seconds"]) for row in rows] == [
+        (s.peak, s.extra_seconds) for s in expected
+    ]
+    assert rows[0]["extra_seconds"] == 0
+    assert rows[0]["of_lean"] == 1
+    assert rows[0]["dropped"] == {"values": 0, "bytes": 0}
+    for row, solution in zip(rows, expected, strict=True):
+        assert row["budget"] == row["peak"] + RESIDENT
+        assert row["extra_share"] == pytest.approx(row["extra_seconds"] / found["step_seconds"])
+        ways = [
+            Way(w)
+            for w, first in zip(solution.schedule.way, as_recorded(STEP).way, strict=True)
+            if w != first
+        ]
+        assert [row[k]["values"] for k in ("dropped", "packed", "swapped")] == [
+            ways.count(way) for way in (Way.DROPPED, Way.PACKED, Way.SWAPPED)
+        ]
+    assert any(row["dropped"]["values"] for row in rows)
+    assert any(row["packed"]["values"] for row in rows)
+
+
+def test_the_curve_for_people(graph: Path) -> None:
+    result = stowplan("schedule", graph, "--points", 4)
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert lines[0].startswith(f"{graph}: {len(STEP)} operators, {STEP.values} values, ")
+    assert any(line.startswith(" lean ") and f"{LEAN:,}" in line for line in lines)
+    assert any(line.startswith(" lower bound ") for line in lines)
+    rows = curve(STEP, 4)
+    for solution in rows:
+        assert sum(f" {solution.peak + RESIDENT:,} " in line for line in lines) == 1
+    assert max(map(len, lines[1:])) <= 80
+    assert "swapped" not in result.output  # a column without a number
+
+
+def test_other_retained_bytes(graph: Path) -> None:
+    rows = figures("schedule", graph, "--points", 3, "--retained", "1MiB")["curve"]
+    assert all(row["budget"] == row["peak"] + 2**20 for row in rows)
+
+
+def test_a_graph_without_seconds_gets_some(tmp_path: Path) -> None:
+    path = tmp_path / "step.graph"
+    layers(seconds=False).save(path)
+    found = figures("schedule", path, "--points", 3)
+    assert found["assumed_seconds"]
+    assert found["curve"][-1]["extra_seconds"] > 0
+    assert "The graph has no seconds: " in stowplan("schedule", path, "--points", 3).output
+
+
+def test_a_named_policy(graph: Path) -> None:
+    rows = figures("schedule", graph, "--solver", "sqrt", "--points", 2)["curve"]
+    assert [row["solver"] for row in rows] == ["lean", "sqrt"]
+
+
+# ------------------------------------------------------------------------------------------------------------ a budget
+
+
+def test_a_schedule_for_a_budget(graph: Path, tmp_path: Path) -> None:
+    out = tmp_path / "schedule.json"
+    budget = int(0.7 * LEAN) + RESIDENT
+    found = figures("schedule", graph, "--budget", budget, "-o", out)
+    written = Schedule.load(out, STEP)
+    expected = solve(STEP, budget - RESIDENT)
+    assert found["budget"] == budget
+    assert found["schedule"]["peak"] == check(STEP, written) == expected.peak <= budget - RESIDENT
+    assert found["schedule"]["extra_seconds"] == simulate(STEP, written).extra_seconds
+    changed = written.way != as_recorded(STEP).way
+    for key, way in (("dropped", Way.DROPPED), ("packed", Way.PACKED), ("swapped", Way.SWAPPED)):
+        values = np.flatnonzero(changed & (written.way == way))
+        listed = found["listed"][key]
+        assert len(listed) == min(len(values), 10)
+        assert {value["name"] for value in listed} <= {STEP.name[v] for v in values}
+        assert found["schedule"][key] == {"values": len(values), "bytes": STEP.size[values].sum()}
+        sizes = [value["bytes"] for value in listed]
+        assert sizes == sorted(sizes, reverse=True)
+    peak = found["at_peak"]
+    assert peak["operator"] in STEP.label
+    alive = alive_at_peak(STEP, written)
+    assert (peak["values"], peak["workspace"]) == (len(alive.storages), alive.workspace)
+    assert [(value["name"], value["bytes"]) for value in peak["alive"]] == [
+        (STEP.name[v], size) for v, size in alive.storages[:10]
+    ]
+
+
+def test_a_budget_for_people(graph: Path) -> None:
+    result = stowplan("schedule", graph, "--budget", int(0.7 * LEAN) + RESIDENT)
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert any(line.startswith(" scheduled ") for line in lines)
+    assert any("s extra (" in line for line in lines)
+    for title in ("Dropped: ", "Packed: ", "Alive at the peak, while "):
+        assert any(line.startswith(title) for line in lines), title
+    assert "Swapped: " not in result.output
+
+
+def test_what_is_above_lean_costs_nothing(graph: Path) -> None:
+    found = figures("schedule", graph, "--budget", LEAN + RESIDENT)
+    assert found["schedule"]["extra_seconds"] == 0
+    assert found["listed"] == {"dropped": [], "packed": [], "swapped": []}
+    assert "0.0000 s extra" in stowplan("schedule", graph, "--budget", LEAN + RESIDENT).output
+
+
+def test_swapping(graph: Path) -> None:
+    budget = int(0.7 * LEAN) + RESIDENT
+    without, with_it = (figures("schedule", graph, "--budget", budget, *more) for more in ((), ("--swap",)))
+    assert without["schedule"]["swapped"]["values"] == 0
+    assert with_it["schedule"]["swapped"]["values"] > 0
+    assert with_it["schedule"]["extra_seconds"] < without["schedule"]["extra_seconds"]
+
+
+@needs_matplotlib
+@pytest.mark.parametrize("budget", [1, RESIDENT + bound_schedules(STEP) // 2])
+def test_a_budget_that_nothing_keeps_to(budget: int, graph: Path, tmp_path: Path) -> None:
+    out, picture = tmp_path / "schedule.json", tmp_path / "a.png"
+    result = stowplan("schedule", graph, "--budget", budget, "-o", out, "--plot", picture)
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    start, _, rest = result.stderr.partition(": the least that was found is ")
+    assert start == f"Error: {graph}: a step cannot keep to {budget:,} bytes"
+    least = int(rest.split(", ")[0].replace(",", ""))
+    assert rest == f"{least:,}, {RESIDENT:,} of them retained\n"
+    assert bound_schedules(STEP) + RESIDENT <= least < LEAN + RESIDENT
+    assert not out.exists()
+    assert not picture.exists()
+    assert figures("schedule", graph, "--budget", least)["schedule"]["budget"] == least
+
+
+# ---------------------------------------------------------------------------------------------------- pictures, input
+
+
+@needs_matplotlib
+@pytest.mark.parametrize(
+    "arguments",
+    [["--points", "3"], ["--budget", str(LEAN + RESIDENT)], ["--budget", str(int(0.7 * LEAN) + RESIDENT)]],
+)
+def test_pictures(arguments: list[str], graph: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "a.png"
+    assert stowplan("schedule", graph, "--plot", picture, *arguments).exit_code == 0
+    assert picture.read_bytes().startswith(PNG)
+
+
+@needs_matplotlib
+def test_what_a_picture_shows() -> None:
+    from matplotlib.figure import Figure
+
+    from stowplan.schedule_plot import draw_curve
+
+    figure = Figure()
+    found = curve(STEP, 4)
+    draw_curve(figure, STEP, found, lean=found[0], lower_bound=bound_schedules(STEP), title="ten layers")
+    above, below = figure.axes
+    points = next(line for line in above.lines if line.get_label() == "schedule")
+    assert points.get_xdata() == pytest.approx([solution.peak / 1024 for solution in found])
+    share = 100 / STEP.seconds.sum()
+    assert points.get_ydata() == pytest.approx([solution.extra_seconds * share for solution in found])
+    bound = next(line for line in above.lines if str(line.get_label()).startswith("lower bound"))
+    assert bound.get_xdata() == pytest.approx([bound_schedules(STEP) / 1024] * 2)
+    assert above.get_title(loc="left") == "ten layers"
+    tight = next(line for line in below.lines if str(line.get_label()).startswith(found[-1].solver))
+    live = found[-1].outcome.live / 1024
+    assert tight.get_ydata() == pytest.approx([*live, live[-1]])
+
+
+def test_a_profile_is_no_graph(tmp_path: Path) -> None:
+    path = tmp_path / "step.profile"
+    Profile([8], [0], [1], period=2).save(path)
+    result = stowplan("schedule", path)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr == (
+        f"Error: {path}: a profile, which has blocks and no operators; expected a step graph: record one with stowplan "
+        "profile --graph step.graph SCRIPT\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"PK, but not a graph", b"\x1f\x8b, but not gzip", b"{}", b"[1", b"id,lower\n"]
+)
+def test_bad_files_are_one_line(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "bad"
+    path.write_bytes(content)
+    result = stowplan("schedule", path)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith(f"Error: {path}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["-o", "x.json"], "-o writes one schedule; expected a --budget"),
+        (["--points", "3", "--budget", "1MiB"], "--points are those of the curve"),
+        (["--points", "1"], "1 is not in the range"),
+        (["--budget", "much"], "'much'; expected bytes"),
+        (
+            ["--budget", "1MiB", "--solver", "none"],
+            "there is no solver named 'none'; expected one of: auto, ",
+        ),
+    ],
+)
+def test_what_cannot_be_asked(arguments: list[str], expected: str, graph: Path) -> None:
+    result = stowplan("schedule", graph, *arguments)
+    assert result.exit_code == 2
+    assert expected in result.stderr
+    assert result.stdout == ""
+
+
+def test_completion_offers_the_solvers_of_schedules() -> None:
+    complete = ShellComplete(main, {}, "stowplan", "_STOWPLAN_COMPLETE")
+    offered = {item.value for item in complete.get_completions(["schedule", "--solver"], "")}
+    assert offered == {"auto", *solvers}
