@@ -1,0 +1,154 @@
+"""The order of operators on step graphs: ``python -m experiments.order GRAPHS...``, files that `stowplan order` reads.
+
+For each graph the live peak in the order recorded, by a greedy list schedule, and by stowplan's ``auto``; the lower
+bound, whether the two meet, and the median seconds of `REPEAT` calls. Bytes are without the resident tensors.
+
+Below the table, for training graphs whose names end in ``_b<batch>_train``: the mean share of the peak that is saved,
+beside OLLA's (Steiner et al. 2022, section 6: 22.5 % at batch 1, 10.1 % at batch 32). OLLA counts the resident tensors
+in, so the mean is given with them, too; its list of networks is another.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import platform
+import re
+import statistics
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.markdown import Markdown
+
+from stowplan import __version__
+from stowplan.files import atomic_write
+from stowplan.scheduling import Phase, StepGraph, read_graph
+from stowplan.scheduling.ordering import order
+
+REPEAT = 3
+OLLA = {"1": 0.225, "32": 0.101}
+FOLDER = Path("build/experiments")
+
+Row = dict[str, Any]
+
+
+def measure(name: str, graph: StepGraph, time_limit: float, repeat: int = REPEAT) -> Row:
+    """Find a graph's row: bytes, and seconds."""
+    greedy = order(graph, "greedy")
+    found = [order(graph, time_limit=time_limit) for _ in range(repeat)]
+    best = min(found, key=lambda solution: solution.peak)
+    return {
+        "graph": name,
+        "operators": len(graph),
+        "before": best.before,
+        "greedy": greedy.peak,
+        "peak": best.peak,
+        "lower_bound": max(solution.lower_bound for solution in found),
+        "optimal": any(solution.optimal for solution in found),
+        "solver": best.solver,
+        "seconds": round(statistics.median(solution.seconds for solution in found), 4),
+        "training": bool((graph.phase == Phase.BACKWARD).any()),
+        "resident": graph.resident_bytes,
+    }
+
+
+def saved(row: Row, to: str, resident: bool) -> float:
+    """Return the share of the recorded order's peak that another saves, with the resident tensors counted in or not."""
+    more = row["resident"] if resident else 0
+    return 1 - (row[to] + more) / (row["before"] + more) if row["before"] + more else 0.0
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    """Write all rows in Markdown."""
+    lines = [
+        "| graph | operators | recorded | greedy | found | less | lower bound | proved | seconds |",
+        "|---|---:|---:|---:|---:|---:|---:|---|---:|",
+    ]
+    for row in rows:
+        gap = row["peak"] / row["lower_bound"] - 1 if row["lower_bound"] else 0.0
+        proved = "yes" if row["optimal"] else f"within {gap:.3%}"
+        lines.append(
+            f"| {row['graph']} | {row['operators']:,} | {row['before']:,} | {row['greedy']:,} | {row['peak']:,} "
+            f"| {saved(row, 'peak', False):.1%} | {row['lower_bound']:,} | {proved} | {row['seconds']:.3f} |"
+        )
+    seconds = [row["seconds"] for row in rows]
+    lines += [
+        "",
+        f"{sum(row['optimal'] for row in rows)} of {len(rows)} proved; seconds: median "
+        f"{statistics.median(seconds):.3f}, most {max(seconds):.3f}.",
+    ]
+    return lines
+
+
+def averages(rows: Sequence[Row]) -> list[str]:
+    """Write the means of training graphs by batch size, beside OLLA's; nothing where there are none."""
+    lines = []
+    for batch, theirs in OLLA.items():
+        mine = [row for row in rows if row["training"] and re.search(rf"_b{batch}_train$", row["graph"])]
+        if not mine:
+            continue
+        cells = [
+            f"{statistics.fmean(saved(row, to, resident) for row in mine):.1%}"
+            for resident in (False, True)
+            for to in ("peak", "greedy")
+        ]
+        lines.append(f"| {batch} | {len(mine)} | {' | '.join(cells)} | {theirs:.1%} |")
+    if not lines:
+        return []
+    return [
+        "",
+        "Mean share of the peak that is saved, training:",
+        "",
+        "| batch | graphs | found | greedy | found, resident counted in | greedy, resident counted in | OLLA's 18 |",
+        "|---:|---:|---:|---:|---:|---:|---:|",
+        *lines,
+    ]
+
+
+def write(folder: Path, rows: Sequence[Row], text: str) -> None:
+    """Write ``order.csv`` and ``order.md``, each whole or not at all."""
+    columns = io.StringIO()
+    writer = csv.DictWriter(columns, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in (("order.csv", columns.getvalue()), ("order.md", text)):
+        with atomic_write(folder / name) as file:
+            file.write(content.encode())
+
+
+def _made_by(graphs: int, repeat: int) -> str:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return (
+        f"`python -m experiments.order GRAPHS...`, {graphs} graphs, medians of {repeat} calls, "
+        f"{date.today().isoformat()}, on {cores} cores ({platform.machine()}); stowplan {__version__}, "
+        f"NumPy {np.__version__}, Python {platform.python_version()}."
+    )
+
+
+@click.command()
+@click.argument(
+    "graphs", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.option("--folder", type=click.Path(file_okay=False, path_type=Path), default=FOLDER, show_default=True)
+@click.option("--time-limit", type=click.FloatRange(min=0), default=10.0, show_default=True)
+@click.option(
+    "--repeat", type=click.IntRange(min=1), default=REPEAT, show_default=True, help="Calls for a time."
+)
+def main(graphs: tuple[Path, ...], folder: Path, time_limit: float, repeat: int) -> None:
+    """Order the operators of GRAPHS and write a table."""
+    rows = [measure(path.name.split(".")[0], read_graph(path), time_limit, repeat) for path in graphs]
+    lines = ["# Order of operators", "", _made_by(len(rows), repeat), "", *table(rows), *averages(rows), ""]
+    text = "\n".join(lines)
+    write(folder, rows, text)
+    Console().print(Markdown(text))
+
+
+if __name__ == "__main__":
+    main()

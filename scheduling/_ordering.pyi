@@ -1,0 +1,31 @@
+"""Binding of the solvers for the order of operators; the GIL is released while solving, and taken to report."""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from .graph import IntArray
+
+Rows = tuple[IntArray, IntArray]
+"""Lists in compressed rows: first (count + 1,) and index."""
+
+SOLVERS: dict[str, int]
+FOUND_BY: tuple[str, ...]
+
+def solve(
+    solver: str,
+    extra: IntArray,
+    before: Rows,
+    size: IntArray,
+    kept: npt.NDArray[np.uint8],
+    writers: Rows,
+    users: Rows,
+    time_limit: float | None,
+    progress: Callable[[int, int], object] | None,
+) -> tuple[IntArray, int, str, int, bool]:
+    """Order n operators with ``extra`` workspace, each after those ``before`` it, over m storages.
+
+    Returns the order (n,), the lower bound, who found it, the sets of operators looked at, and whether Ctrl-C ended it.
+    ``progress(peak, lower_bound)`` is called several times a second; the search stops where it returns False.
+    """

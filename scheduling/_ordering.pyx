@@ -1,0 +1,134 @@
+# distutils: language = c++
+# cython: boundscheck=False, wraparound=False
+"""Binding of the solvers for the order of operators; the GIL is released while solving, and taken to report."""
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.math cimport INFINITY
+from libc.stdint cimport int32_t, int64_t
+from libcpp cimport bool as cbool
+from libcpp.utility cimport move
+from libcpp.vector cimport vector
+
+import numpy as np
+
+ctypedef const int64_t[::1] Column
+
+
+cdef extern from "order_graph.hpp" namespace "stowplan::ordering" nogil:
+    cdef cppclass Storage:
+        int64_t size
+        cbool to_end
+        vector[int32_t] starts
+        vector[int32_t] ends
+
+    cdef cppclass Draft:
+        vector[int64_t] extra
+        vector[vector[int32_t]] before
+        vector[Storage] storages
+
+cdef extern from "order_control.hpp" namespace "stowplan::ordering" nogil:
+    cdef cppclass Control:
+        double time_limit
+        cbool (*heard)(void*, int64_t, int64_t) noexcept nogil
+        void* context
+
+cdef extern from "order_incumbent.hpp" namespace "stowplan::ordering" nogil:
+    cdef enum class Method:
+        kJoined
+
+cdef extern from "order_solve.hpp" namespace "stowplan::ordering" nogil:
+    cdef enum class Solver:
+        kGreedy
+        kExact
+        kBeam
+        kLocal
+        kAuto
+
+    cdef cppclass Answer:
+        vector[int32_t] order
+        int64_t lower_bound
+        Method found_by
+        int64_t states
+
+    Answer c_solve "stowplan::ordering::solve"(Draft, Solver, const Control&) except +
+
+
+cdef class Listener:
+    """Carries a Python function, and Ctrl-C, through C++."""
+
+    cdef object function
+    cdef object raised
+    cdef cbool interrupted
+    cdef int64_t peak
+    cdef int64_t bound
+
+
+cdef cbool tell(void* context, int64_t peak, int64_t bound) noexcept with gil:
+    cdef Listener listener = <Listener>context
+    try:
+        PyErr_CheckSignals()
+        if listener.function is None or (peak == listener.peak and bound == listener.bound):
+            return True
+        listener.peak, listener.bound = peak, bound
+        return listener.function(peak, bound) is not False
+    except KeyboardInterrupt:
+        listener.interrupted = True
+    except BaseException as error:
+        listener.raised = error
+    return False
+
+
+cdef vector[vector[int32_t]] rows(Column first, Column index):
+    cdef vector[vector[int32_t]] lists
+    cdef Py_ssize_t row, k
+    lists.resize(first.shape[0] - 1)
+    for row in range(first.shape[0] - 1):
+        for k in range(first[row], first[row + 1]):
+            lists[row].push_back(<int32_t>index[k])
+    return lists
+
+
+SOLVERS = {
+    "greedy": <int>Solver.kGreedy,
+    "exact": <int>Solver.kExact,
+    "beam": <int>Solver.kBeam,
+    "local": <int>Solver.kLocal,
+    "auto": <int>Solver.kAuto,
+}
+FOUND_BY = ("joined", "greedy", "exact", "beam", "local")
+
+
+def solve(
+    solver, Column extra, before, Column size, const unsigned char[::1] kept, writers, users, time_limit, progress
+):
+    cdef Draft draft
+    cdef Py_ssize_t s
+    cdef vector[vector[int32_t]] starts = rows(writers[0], writers[1])
+    cdef vector[vector[int32_t]] ends = rows(users[0], users[1])
+    for s in range(extra.shape[0]):
+        draft.extra.push_back(extra[s])
+    draft.before = rows(before[0], before[1])
+    draft.storages.resize(size.shape[0])
+    for s in range(size.shape[0]):
+        draft.storages[s].size = size[s]
+        draft.storages[s].to_end = kept[s] != 0
+        draft.storages[s].starts = starts[s]
+        draft.storages[s].ends = ends[s]
+    cdef Listener listener = Listener()
+    listener.function = progress
+    listener.peak = listener.bound = -1
+    cdef Control control
+    control.time_limit = INFINITY if time_limit is None else time_limit
+    control.heard = tell
+    control.context = <void*>listener
+    cdef Solver which = <Solver><int>SOLVERS[solver]
+    cdef Answer answer
+    with nogil:
+        answer = c_solve(move(draft), which, control)
+    if listener.raised is not None:
+        raise listener.raised
+    order = np.empty(answer.order.size(), dtype=np.int64)
+    cdef int64_t[::1] column = order
+    for s in range(column.shape[0]):
+        column[s] = answer.order[s]
+    return order, answer.lower_bound, FOUND_BY[<int>answer.found_by], answer.states, listener.interrupted

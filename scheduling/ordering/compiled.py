@@ -1,0 +1,45 @@
+"""The compiled solvers; ``core/order_*.hpp`` says how each works.
+
+========  ==========================================================================================================
+greedy    list scheduling: always the operator after which the fewest bytes are alive. The baseline
+exact     depth first over the sets of operators that have run, from the lower bound upwards; proves what it finishes
+beam      only the sets with the fewest bytes alive are followed, at growing widths
+local     windows of the best order are put in order again by the exact search
+auto      greedy, then rounds of exact, local and beam, each with four times the work of the one before
+========  ==========================================================================================================
+
+All but the baseline begin with the graph made smaller: operators that may always run one right after the other are
+joined. Each gives a lower bound, stops when the peak meets it, and else at the time limit; without one, after a number
+of rounds that only small graphs live to see.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import _ordering
+from .problem import OrderProblem
+from .registry import Answer, Options, Solver, register
+
+
+def _compiled(name: str) -> Solver:
+    def solve(problem: OrderProblem, options: Options) -> Answer:
+        order, bound, found_by, states, interrupted = _ordering.solve(
+            name,
+            problem.workspace,
+            (problem.before.first, problem.before.index),
+            problem.size,
+            problem.kept.astype(np.uint8),
+            (problem.writers.first, problem.writers.index),
+            (problem.users.first, problem.users.index),
+            options.time_limit,
+            options.report,
+        )
+        return Answer(order, bound, found_by, states, interrupted)
+
+    solve.__name__ = name
+    return solve
+
+
+for _name in _ordering.SOLVERS:
+    register(_name)(_compiled(_name))

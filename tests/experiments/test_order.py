@@ -1,0 +1,51 @@
+"""The table of orders, for two graphs made here."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from experiments.order import averages, main, measure, saved, table
+from stowplan.scheduling import Phase, StepGraph
+
+
+def step(batch: int) -> StepGraph:
+    """Four gradients, whose updates stand last in the order recorded, with parameters of 100 bytes."""
+    reads = [[]] * 4 + [[i, 4 + i] for i in range(4)]
+    writes = [[i] for i in range(4)] + [[]] * 4
+    phase = [Phase.BACKWARD] * 4 + [Phase.UPDATE] * 4
+    return StepGraph(
+        reads, writes, [10 * batch] * 4 + [100] * 4, resident=[False] * 4 + [True] * 4, phase=phase
+    )
+
+
+def test_a_row_says_what_the_orders_cost() -> None:
+    row = measure("net_b1_train", step(1), time_limit=5.0, repeat=2)
+    assert (row["before"], row["greedy"], row["peak"], row["lower_bound"]) == (40, 10, 10, 10)
+    assert (row["optimal"], row["training"], row["resident"], row["operators"]) == (True, True, 400, 8)
+    assert saved(row, "peak", resident=False) == 0.75
+    assert saved(row, "peak", resident=True) == 1 - 410 / 440
+    lines = table([row])
+    assert lines[2].startswith("| net_b1_train | 8 | 40 | 10 | 10 | 75.0% | 10 | yes | ")
+    assert averages([row])[-1] == "| 1 | 1 | 75.0% | 75.0% | 6.8% | 6.8% | 22.5% |"
+    assert averages([{**row, "graph": "something else"}]) == []
+
+
+def test_the_command_writes_both_files(tmp_path: Path) -> None:
+    paths = []
+    for batch in (1, 32):
+        paths.append(str(tmp_path / f"net_b{batch}_train.graph"))
+        step(batch).save(paths[-1])
+    result = CliRunner().invoke(main, [*paths, "--folder", str(tmp_path / "found"), "--repeat", "1"])
+    assert result.exit_code == 0, result.output
+    with open(tmp_path / "found" / "order.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["graph"], row["before"], row["peak"]) for row in rows] == [
+        ("net_b1_train", "40", "10"),
+        ("net_b32_train", "1280", "320"),
+    ]
+    text = (tmp_path / "found" / "order.md").read_text()
+    assert "2 of 2 proved" in text
+    assert "| 32 | 1 | 75.0% | 75.0% | " in text
