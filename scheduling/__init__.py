@@ -6,6 +6,7 @@ from .formats import read_graph
 from .graph import Phase, Relation, StepGraph
 from .schedule import Rates, Schedule, Way, as_recorded, choices, lean, require_valid
 from .simulate import Outcome, simulate, simulator
+from .solve import Solution, curve, least, schedule
 
 __all__ = [
     "Outcome",
@@ -13,6 +14,7 @@ __all__ = [
     "Rates",
     "Relation",
     "Schedule",
+    "Solution",
     "StepGraph",
     "Way",
     "as_recorded",
@@ -20,9 +22,12 @@ __all__ = [
     "bound_schedules",
     "check",
     "choices",
+    "curve",
     "lean",
+    "least",
     "read_graph",
     "require_valid",
+    "schedule",
     "simulate",
     "simulator",
 ]

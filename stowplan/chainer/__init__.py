@@ -22,7 +22,8 @@ today's NumPy and Python.
 """
 
 from .graph_recorder import record_graph
-from .scheduler import Scheduler, SchedulerStats
+from .scheduler import Scheduler
+from .scheduler_stats import SchedulerStats
 from .training import MemoryReport, Updater, evaluate_in_steps, update_in_steps
 
 __all__ = [

@@ -54,13 +54,14 @@ from .execution import ScheduledStep  # noqa: E402
 from .gradient_reads import GradientReads  # noqa: E402
 from .meter import clock_for, meter_for  # noqa: E402
 from .pinned import PinnedSwap  # noqa: E402
+from .scheduler_stats import SchedulerStats  # noqa: E402
 from .swapping import SwapFile  # noqa: E402
 from .updating import Updates  # noqa: E402
 
 if TYPE_CHECKING:
     from ..scheduling.solve import Solution
 
-__all__ = ["TIMED_STEPS", "Scheduler", "SchedulerStats"]
+__all__ = ["TIMED_STEPS", "Scheduler"]
 
 TIMED_STEPS = 2
 """Lean steps beside the recorded one, of whose seconds the least count."""
@@ -70,50 +71,6 @@ RECORD_AT = 2
 
 SMALL = 1033
 """Bytes; smaller requests are not planned, and not measured."""
-
-
-@dataclass(frozen=True)
-class SchedulerStats:
-    """What a scheduler has done so far.
-
-    Attributes
-    ----------
-    watched, recorded, timed, lean, scheduled
-        Steps that ran so, to their end.
-    departed
-        Steps that began as scheduled, and turned out to have a structure without a schedule: they went on as lean ones.
-    recomputed
-        Operators that ran again, in all steps.
-    schedules
-        Structures with a schedule.
-    keeps_gradients
-        Why gradients are kept until all parameters are updated, as Chainer does; None: parameters are updated early.
-    keeps_graph
-        Why what a backward step has read is kept, as Chainer does; None: it goes.
-    keeps_values
-        Why values stay in memory that were to be evicted; None: none did.
-    retained_bytes
-        Of parameters, persistent values and the optimizer's state.
-    planned_peak
-        Bytes that the last schedule's step has alive beside these, at the most, as predicted; 0 without a schedule.
-    extra_seconds
-        That the last schedule costs in a step, as predicted.
-    """
-
-    watched: int = 0
-    recorded: int = 0
-    timed: int = 0
-    lean: int = 0
-    scheduled: int = 0
-    departed: int = 0
-    recomputed: int = 0
-    schedules: int = 0
-    keeps_gradients: str | None = None
-    keeps_graph: str | None = None
-    keeps_values: str | None = None
-    retained_bytes: int = 0
-    planned_peak: int = 0
-    extra_seconds: float = 0.0
 
 
 @dataclass

@@ -19,7 +19,7 @@ import chainer
 import chainer.functions as F  # noqa: N812
 import chainer.links as L  # noqa: N812
 
-from .test_scheduler import HOOKS, RandomScheduler, plain, train
+from .training_runs import HOOKS, RandomScheduler, plain, train
 
 CHANNELS = 6
 

@@ -30,7 +30,7 @@ from stowplan.scheduling import as_recorded, simulate
 
 from ...allocator.cupy_host import HostUpstream, cupy
 from .cupy_on_host import enable_cuda, on_host, replace_kernels, to_device
-from .test_scheduler import RandomScheduler
+from .training_runs import RandomScheduler
 
 BATCH, WIDTH, STEPS = 16, 64, 7
 

@@ -1,0 +1,193 @@
+"""What is out of the common under a schedule: two passes, double backprop, two models, exceptions."""
+
+from __future__ import annotations
+
+import gc
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stowplan.errors import MissingDependencyError, ScheduleError
+
+try:
+    from stowplan.chainer import Scheduler
+except MissingDependencyError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+import chainer
+import chainer.functions as F  # noqa: N812
+import chainer.links as L  # noqa: N812
+from chainer import function_node
+
+from stowplan.chainer import seams
+
+from .training_runs import (
+    Everything,
+    RandomScheduler,
+    batches,
+    fingerprint,
+    plain,
+    train,
+)
+
+
+class TwoLosses(Everything):
+    """One graph that two backward passes come by."""
+
+    def forward(self, x: Any, t: Any) -> Any:
+        super().forward(x, t)
+        side = F.sum(self.y * self.y) * 1e-3
+        self.cleargrads()
+        side.backward()
+        return F.softmax_cross_entropy(self.y, t)
+
+
+class Forgetful(Everything):
+    def forward(self, x: Any, t: Any) -> Any:
+        h = F.forget(lambda x: F.relu(self.b1(self.c1(x))), x)
+        return F.sum(self.c3(h) ** 2) + super().forward(x, t)
+
+
+class Penalized(Everything):
+    """A gradient penalty: double backprop."""
+
+    def forward(self, x: Any, t: Any) -> Any:
+        image = chainer.Variable(x)
+        y = F.sum(F.tanh(self.c1(image)))
+        (gradient,) = chainer.grad([y], [image], enable_double_backprop=True)
+        return super().forward(x, t) + F.sum(gradient * gradient)
+
+
+class Truncated(Everything):
+    """The loss of a part whose history was cut off."""
+
+    def forward(self, x: Any, t: Any) -> Any:
+        h = F.relu(self.c1(x))
+        h.unchain_backward()
+        return super().forward(x, t) + F.sum(self.c2(h) ** 2)
+
+
+@pytest.mark.parametrize("network", [TwoLosses, Forgetful, Penalized, Truncated])
+def test_what_is_out_of_the_common_is_right(network: Any) -> None:
+    reference, _ = train(plain, network=network)
+    found, scheduler = train(Scheduler, network=network)
+    assert found == reference
+    assert scheduler is not None
+    if network is TwoLosses:
+        assert "two backward passes" in str(scheduler.stats.keeps_graph)
+    if network is Forgetful:
+        assert "backward pass of its own" in str(scheduler.stats.keeps_gradients)
+    for seed in range(3):
+        found, _ = train(lambda opt, seed=seed: RandomScheduler(opt, seed, 0.6), steps=6, network=network)
+        assert found == reference
+
+
+def test_two_models_take_turns() -> None:
+    """As in adversarial training: the second network's loss reaches through the first."""
+
+    def run(scheduled: bool) -> str:
+        np.random.seed(0)
+        maker, judge = L.Linear(8, 300), L.Linear(300, 1)
+        opts = [chainer.optimizers.Adam().setup(link) for link in (maker, judge)]
+        scheduler = Scheduler(opts) if scheduled else None
+        rng = np.random.default_rng(1)
+        for _ in range(6):
+            z = rng.standard_normal((4, 8)).astype(np.float32)
+            with scheduler.step() if scheduler else nullcontext():
+                fake = F.tanh(maker(z))
+                verdict = judge(fake)
+                opts[0].update(lambda verdict=verdict: F.sum(F.softplus(-verdict)))
+                opts[1].update(lambda verdict=verdict: F.sum(F.softplus(verdict)))
+                del fake, verdict
+        if scheduler is not None:
+            assert "two backward passes" in str(scheduler.stats.keeps_graph)
+        return fingerprint(maker, judge, *opts)
+
+    assert run(True) == run(False)
+
+
+def test_gradient_accumulation_is_left_to_chainer() -> None:
+    def run(scheduled: bool) -> str:
+        np.random.seed(0)
+        net = Everything()
+        opt = chainer.optimizers.MomentumSGD().setup(net)
+        scheduler = Scheduler(opt) if scheduled else None
+        data = batches(12)
+        for i in range(0, 12, 2):
+            with scheduler.step() if scheduler else nullcontext():
+                net.cleargrads()
+                for x, t in data[i : i + 2]:
+                    loss = net(x, t)
+                    loss.backward()
+                    del loss
+                opt.update()
+        return fingerprint(net, opt)
+
+    assert run(True) == run(False)
+
+
+class Failing(Everything):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: Any, t: Any) -> Any:
+        self.calls += 1
+        loss = super().forward(x, t)
+        return Bomb().apply((loss,))[0] if self.calls == 4 else loss
+
+
+class Bomb(function_node.FunctionNode):
+    def forward(self, inputs: Any) -> Any:
+        return (inputs[0].copy(),)
+
+    def backward(self, indexes: Any, gradients: Any) -> Any:
+        raise KeyboardInterrupt
+
+
+def test_an_exception_in_the_middle_leaves_chainer_as_it_was() -> None:
+    np.random.seed(0)
+    net = Failing()
+    opt = chainer.optimizers.SGD().setup(net)
+    scheduler = Scheduler(opt)
+    gc.collect()  # schedulers of other tests
+    for number, (x, t) in enumerate(batches(6), 1):
+        if number == 4:
+            with pytest.raises(KeyboardInterrupt), scheduler.step():
+                opt.update(net, x, t)
+        else:
+            with scheduler.step():
+                opt.update(net, x, t)
+        assert function_node.FunctionNode.apply is seams.apply
+        assert chainer._backprop._backprop_to_all is seams.backprop_to_all
+        assert chainer._backprop_utils.backprop_step is seams.backprop_step
+        assert "update" not in vars(opt)
+    assert scheduler.stats.lean == 4
+    assert not {"grad", "grad_var"} & set(vars(chainer.Parameter))
+
+
+def test_a_second_pass_after_the_updates_is_an_error_that_says_so() -> None:
+    np.random.seed(0)
+    net = Everything()
+    opt = chainer.optimizers.SGD().setup(net)
+    scheduler = Scheduler(opt)
+    kept = []
+
+    def loss(x: Any, t: Any) -> Any:
+        kept[:] = [net(x, t)]
+        return kept[0]
+
+    (x, t), *_ = batches(1)
+    for _ in range(2):
+        with scheduler.step():
+            opt.update(loss, x, t)
+
+    def twice() -> None:
+        with scheduler.step():
+            opt.update(loss, x, t)
+            kept[0].backward()
+
+    with pytest.raises(ScheduleError, match="leaves the step out"):
+        twice()
