@@ -56,10 +56,10 @@ NEEDS_SCIPY = {
 @pytest.fixture(autouse=True)
 def _seeded() -> Iterator[None]:
     """Put NumPy's generator, from which Chainer draws, where every test finds it."""
-    state = np.random.get_state()  # noqa: NPY002
-    np.random.seed(0)  # noqa: NPY002
+    state = np.random.get_state()
+    np.random.seed(0)
     yield
-    np.random.set_state(state)  # noqa: NPY002
+    np.random.set_state(state)
 
 
 def test_every_function_is_called() -> None:
@@ -96,7 +96,7 @@ class Applied:
 
 def record(call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> list[Applied]:
     """Return every node that a call applies with a graph."""
-    np.random.seed(0)  # noqa: NPY002
+    np.random.seed(0)
     found: list[Applied] = []
     original = chainer.FunctionNode.apply
 
@@ -119,7 +119,7 @@ def bits(arrays: Any) -> list[Any]:
 
 
 def generators() -> tuple[Any, ...]:
-    name, key, *rest = np.random.get_state()  # noqa: NPY002
+    name, key, *rest = np.random.get_state()
     return name, key.tobytes(), *rest, random.getstate()
 
 
@@ -232,7 +232,7 @@ def test_what_a_function_does_beside_is_seen(fault: str, monkeypatch: pytest.Mon
                 inputs[0][0] += 1
                 return (inputs[0][1:] * 2,)
             if fault == "draws":
-                np.random.rand()  # noqa: NPY002
+                np.random.rand()
             if fault == "writes into what it keeps":
                 self.kept += 1
             if fault == "fails" and Faulty.calls > 1:

@@ -51,7 +51,7 @@ def plain(sequence: Any, x1: Any, x2: Any) -> tuple[Any, Any]:
 
 
 def stack(depth: int, dtype: Any = np.float64, make: Callable[[Any], Any] = Layer) -> Any:
-    np.random.seed(0)  # noqa: NPY002 (what Chainer draws from)
+    np.random.seed(0)
     return cleared(ReversibleSequence(*(Reversible(make(dtype), make(dtype)) for _ in range(depth))))
 
 
@@ -70,7 +70,7 @@ def gradients(
     run: Callable[..., Any], net: Any, dtype: Any, both: bool = True, seed: int = 7
 ) -> tuple[list[Any], dict[str, Any], Any]:
     """Return outputs and input gradients, the parameters' gradients and statistics, and what is drawn next."""
-    np.random.seed(seed)  # noqa: NPY002 (what Chainer draws from)
+    np.random.seed(seed)
     xs = inputs(dtype)
     y1, y2 = run(net, *xs)
     loss = F.sum(y1 * y1) + F.sum(F.sin(y2)) if both else F.sum(F.sin(y2))
@@ -81,7 +81,7 @@ def gradients(
     for name, link in net.namedlinks():
         if isinstance(link, L.BatchNormalization):
             named[name + "/mean"], named[name + "/var"] = link.avg_mean.copy(), link.avg_var.copy()
-    drawn = np.random.random()  # noqa: NPY002
+    drawn = np.random.random()
     return [*outputs, *(x.grad for x in xs)], named, drawn
 
 
@@ -130,7 +130,7 @@ def test_statistics_move_once_a_step() -> None:
     gradients(lambda net, *xs: net(*xs), net, np.float64)
     means = [link.avg_mean.copy() for link in net.links() if isinstance(link, L.BatchNormalization)]
     again = stack(2)
-    np.random.seed(7)  # noqa: NPY002 (what Chainer draws from)
+    np.random.seed(7)
     with chainer.no_backprop_mode():
         again(*inputs())
     expected = [link.avg_mean for link in again.links() if isinstance(link, L.BatchNormalization)]
@@ -154,7 +154,7 @@ def test_gradients_accumulate_as_chainers() -> None:
 
 def test_parameters_shared_by_blocks_and_within_a_block() -> None:
     def shared(dtype: Any) -> Any:
-        np.random.seed(0)  # noqa: NPY002 (what Chainer draws from)
+        np.random.seed(0)
         layer, other = Layer(dtype, normal=False), Layer(dtype, normal=False)
         blocks = Reversible(layer, layer), Reversible(other, layer), Reversible(layer, other)
         return cleared(ReversibleSequence(*blocks))
@@ -177,7 +177,7 @@ def test_sequences_in_sequences_and_inside_f() -> None:
             return F.tanh(self.sequence(x, 2 * x)[1])
 
     def nested() -> Any:
-        np.random.seed(0)  # noqa: NPY002 (what Chainer draws from)
+        np.random.seed(0)
         blocks = [Reversible(Inner(np.float64), Layer(np.float64)) for _ in range(2)]
         return cleared(ReversibleSequence(ReversibleSequence(*blocks), Reversible(F.tanh, lambda x: x)))
 
@@ -309,7 +309,7 @@ def test_the_layer_can_be_saved_and_copied(tmp_path: Any) -> None:
 
 
 def test_a_pyramid_of_two_resolutions_learns() -> None:
-    np.random.seed(0)  # noqa: NPY002 (what Chainer draws from)
+    np.random.seed(0)
     net = RevBiFPN(depth=3, fine=4, coarse=6, classes=3)
     optimizer = chainer.optimizers.Adam(alpha=0.01).setup(net)
     generator = np.random.default_rng(0)

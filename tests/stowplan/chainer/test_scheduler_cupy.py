@@ -88,7 +88,7 @@ def train(
     xp: Any, schedule: Callable[[Any], Any], optimizer: str = "MomentumSGD", network: Any = Network
 ) -> tuple[dict[str, bytes], Any]:
     """Train, and return all that was computed."""
-    np.random.seed(0)  # noqa: NPY002 (Chainer's initializers draw from it)
+    np.random.seed(0)
     net = network()
     if xp is cupy:
         net.to_device("@cupy:0")
@@ -208,7 +208,8 @@ def test_a_budget_is_kept_and_the_schedule_followed(upstream: HostUpstream) -> N
         for param in planned._parameters()  # with the momentum
     )
     assert pool.wait(60)
-    assert 0 < pool.plan().arena_bytes <= 1.1 * (budget - retained)  # units of 512 bytes
+    # In units of 512 bytes, of blocks of some KiB; what is kept depends on the seconds measured.
+    assert 0 < pool.plan().arena_bytes <= 1.25 * (budget - retained)
 
 
 class HostSwap:

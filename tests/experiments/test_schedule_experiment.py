@@ -1,0 +1,165 @@
+"""One quick cell of `experiments.schedule`, from the command to the tables and the picture, and what it is made of."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from experiments import data, schedule, scheduled
+from experiments.models import MODELS, Model
+from experiments.scheduled import CHAINER, LEAN, POOLED, SCHEDULED, Task
+from experiments.study import CannotRunError
+
+pytest.importorskip(
+    "matplotlib", reason="matplotlib is not installed; expected: pip install 'stowplan[plot]'"
+)
+pytestmark = pytest.mark.usefixtures("chainer")
+
+NETWORK = """
+import chainer
+import chainer.functions as F
+import chainer.links as L
+
+
+class Deep(chainer.ChainList):
+    insize = 4
+
+    def __init__(self):
+        # Products so small that no library divides them among threads.
+        hidden = [L.Linear(64, 64) for _ in range(24)]
+        super().__init__(L.Linear(48, 64), *hidden, L.Linear(64, 8), L.Linear(8, 1000))
+
+    def forward(self, x, t):
+        return F.softmax_cross_entropy(self.predict(x), t)
+
+    def predict(self, x):
+        for layer in list(self)[:-1]:
+            x = F.dropout(F.relu(layer(x)), 0.1)
+        return list(self)[-1](x)
+"""
+FILES = data.Files(images=None, source=None, target=None, seed=0)
+
+
+@pytest.fixture
+def deep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A network whose steps take no time, whose contestants run in this process."""
+    (tmp_path / "deep_network.py").write_text(NETWORK)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    model = Model("alexnet", "Deep", ("deep_network", "Deep"), "images", batches=(32,))
+    monkeypatch.setitem(MODELS, "alexnet", model)
+
+    def here(what: str, task: Task) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(json.dumps(scheduled.RUN[what](task)))
+        return found
+
+    monkeypatch.setattr(schedule, "apart", here)
+    return "alexnet"
+
+
+def run(out: Path, *options: str) -> None:
+    done = CliRunner().invoke(schedule.main, ["--out", str(out), "--device", "cpu", *options])
+    assert done.exit_code == 0, done.output
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_measured_cell(tmp_path: Path, deep: str) -> None:
+    options = ("--model", deep, "--batch", "32", "--quick", "--limit", "1000", "--budgets", "0.95,0.5,0")
+    run(tmp_path, *options)
+    (row,) = read(tmp_path / "schedule.csv")
+    assert row["recorded"] == "True"
+    assert float(row["ratio"]) < 0.8
+    assert float(row["ratio"]) < float(row["ratio_in_all"])
+    assert abs(float(row["deviation"])) < 0.01
+    assert int(row["arena"]) == pytest.approx(int(row["lean"]), rel=0.02)
+    assert float(row["time"]) > 0
+    assert float(row["pool"]) > 0
+    assert int(row["rounds"]) == schedule.QUICK_ROUNDS
+
+    large, half, least = read(tmp_path / "schedule_budgets.csv")
+    assert "lean steps keep to it" in large["note"]
+    assert int(least["peak"]) <= int(half["peak"]) <= 0.5 * 1.01 * int(row["plain"])
+    for one in (half, least):
+        assert abs(float(one["deviation"])) < 0.02
+        assert float(one["bound"]) <= float(one["ratio"])
+        assert float(one["predicted_time"]) > float(one["lean_time"])
+        assert int(one["recomputed"]) > 0
+
+    (bits,) = read(tmp_path / "schedule_bits.csv")
+    for optimizer in scheduled.OPTIMIZERS:
+        assert bits[f"{optimizer} {LEAN}"] == bits[f"{optimizer} {SCHEDULED}"] == "True"
+        assert int(bits[f"{optimizer} recomputed"]) > 0
+    assert "| equal | equal |" in (tmp_path / "schedule_bits.md").read_text(encoding="utf-8")
+    for suffix in ("png", "svg"):
+        assert (tmp_path / f"schedule.{suffix}").stat().st_size > 1000
+
+    # What is finished is not run again, other budgets are.
+    cell = tmp_path / "schedule" / "0.5" / "cells" / f"cpu-{deep}-training-32.json"
+    kept = json.loads(cell.read_text())
+    kept["row"]["peak"] = 12345
+    cell.write_text(json.dumps(kept))
+    run(tmp_path, *options[:-1], "0.5,0.01")
+    half, below = read(tmp_path / "schedule_budgets.csv")
+    assert half["peak"] == "12345"
+    assert "below the least found" in below["note"]
+
+
+def test_a_predicted_cell(tmp_path: Path, deep: str) -> None:
+    options = ("--model", deep, "--batch", "32", "--budgets", "0.5")
+    run(tmp_path / "predicted", *options, "--quick", "--limit", "0")
+    (guess,) = read(tmp_path / "predicted" / "schedule.csv")
+    assert guess["recorded"] == "False"
+    assert not guess.get("time")
+    assert abs(float(guess["deviation"])) < 0.02  # of 1 MB: blocks of some hundred bytes show
+    (half,) = read(tmp_path / "predicted" / "schedule_budgets.csv")
+    assert float(half["predicted_ratio"]) <= 0.5
+    assert float(half["predicted_time"]) > 1
+
+    work = Task("alexnet", 32, FILES, None).workload()
+    work.schedule()
+    work.step()
+    assert int(guess["lean"]) == pytest.approx(scheduled.record(work).live_peak, rel=0.01)
+
+
+def test_the_contestants_of_a_task(deep: str) -> None:
+    free = scheduled.take_turns(Task("alexnet", 32, FILES, None))
+    assert [set(turn) for turn in free["turns"]] == [{CHAINER, LEAN, POOLED}] * 3
+    # A budget that cannot be kept becomes the least that can.
+    found = scheduled.take_turns(Task("alexnet", 32, FILES, 1000))
+    assert [set(turn) for turn in found["turns"]] == [{CHAINER, LEAN, SCHEDULED}] * 3
+    assert 1000 < found["predicted"] <= found["budget"] < free["peak"]
+    assert found["peak"] == pytest.approx(found["predicted"], rel=0.02)
+    assert found["extra_seconds"] > 0
+
+
+def test_bits_that_differ_fail_the_command(
+    tmp_path: Path, deep: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduled, "OPTIMIZERS", ("SGD",))
+    monkeypatch.setattr(scheduled.ScheduledWorkload, "fingerprint", lambda self: str(self.scheduler is None))
+    options = ["--out", str(tmp_path), "--device", "cpu", "--model", deep, "--batch", "2", "--quick"]
+    done = CliRunner().invoke(schedule.main, [*options, "--limit", "1000", "--budgets", "1"])
+    assert done.exit_code == 1
+    assert "bits differ: Deep" in done.output
+    assert "DIFFERENT" in (tmp_path / "schedule_bits.md").read_text(encoding="utf-8")
+
+
+def test_a_process_that_fails_is_a_note() -> None:
+    with pytest.raises(CannotRunError, match="ended early: KeyError: 'lenet'"):
+        schedule.apart("turns", Task("lenet", 2, FILES, None))
+
+
+@pytest.mark.parametrize("budgets", ["half", "0.5,", "1.5", "-0.1", "nan"])
+def test_budgets_are_shares(tmp_path: Path, budgets: str) -> None:
+    done = CliRunner().invoke(schedule.main, ["--out", str(tmp_path), "--budgets", budgets])
+    assert done.exit_code == 2
+    assert "expected numbers from 0" in done.output
