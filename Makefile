@@ -75,7 +75,7 @@ test: $(VENV)/.development
 	$(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term --cov-fail-under=90 $(TEST)
 
 experiments: $(VENV)/.experiments
-	@for figure in memory heuristic growth time; do \
+	@for figure in memory heuristic growth schedule time; do \
 		$(BIN)/python -m experiments.$$figure $(if $(QUICK),--quick) $(EXPERIMENTS) || exit 1; \
 	done
 

@@ -47,4 +47,4 @@ class Simulator:
         """
 
     def swapped(self, way: IntArray) -> list[tuple[int, int, int]]:
-        """Storages of SWAPPED values, and the positions before which each leaves and is back, in the last evaluation."""
+        """Storages of SWAPPED values; the positions before which each leaves and is back. Of the last evaluation."""
