@@ -235,6 +235,9 @@ class RecordingStep(TimedStep):
         if value is not None:
             return int(value)
         value = self._own(x._data[0], x.name or ("parameter" if is_parameter(x.node) else "input"))
+        if self._recorded[value].storage == value:
+            # A slice of a data set that the program has: the rest of that is none of the step's.
+            self._recorded[value].size = self._recorded[value].packed = int(x._data[0].nbytes)
         if is_parameter(x.node):
             self._recorded[self._recorded[value].storage].resident = True
             self._of_node[id(x.node)] = value
