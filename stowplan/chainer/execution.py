@@ -12,6 +12,7 @@ is a loop of its own, with the same sums in the same order as Chainer's:
 from __future__ import annotations
 
 import collections
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +32,9 @@ from .gradients import Candidates, owned, reachable, read_by_backward, sum_gradi
 from .values import StepValues  # noqa: E402
 
 __all__ = ["ScheduledStep"]
+
+_tokens = itertools.count()
+"""One for each step: a function keeps that of the step that applied it."""
 
 
 class ScheduledStep:
@@ -55,6 +59,8 @@ class ScheduledStep:
         Backward passes so far.
     nested
         Whether an operator ran a backward pass of its own, which may reach parameters that no operator reads.
+    earlier
+        Whether a backward pass reached into the graph of an earlier step.
     before_backward, after_backward
         Called around each pass.
     """
@@ -65,11 +71,13 @@ class ScheduledStep:
         self._release = release
         self._follower = follower
         self._values = StepValues(follower, swap)
+        self._token = next(_tokens)
         self._early: EarlyUpdate | None = None
         self.count = 0
         self.passes = 0
         self.walked_twice = False
         self.nested = False
+        self.earlier = False
         self.before_backward: Callable[[], None] | None = None
         self.after_backward: Callable[[], None] | None = None
         self._in_backward = False
@@ -115,7 +123,7 @@ class ScheduledStep:
         outputs = self.apply(function, inputs)
         if function.inputs is None:
             return outputs
-        function._stowplan = self.count
+        function._stowplan, function._stowplan_step = self.count, self._token
         self.count += 1
         if isinstance(function, Forget):
             self.nested = True
@@ -146,7 +154,11 @@ class ScheduledStep:
             self.before_backward()
         self._in_backward = True
         try:
-            if retain_grad or chainer.config.enable_backprop or not self._release:
+            self.earlier |= any(
+                getattr(function, "_stowplan_step", self._token) != self._token
+                for function in reachable(outputs)
+            )
+            if retain_grad or chainer.config.enable_backprop or self.earlier or not self._release:
                 self._count_visits(outputs)
                 seams.backprop_to_all(outputs, retain_grad, loss_scale)
             else:
@@ -158,7 +170,7 @@ class ScheduledStep:
 
     def before_backward_step(self, function: Any) -> None:
         """Have there what the backward step of one function reads."""
-        if function.inputs is not None:
+        if function.inputs is not None and getattr(function, "_stowplan_step", None) == self._token:
             self._values.before_backward(function)
 
     def _count_visits(self, outputs: Any) -> None:

@@ -264,8 +264,13 @@ class Scheduler:
         if step.swap_failure is not None:
             self._stats = replace(self._stats, keeps_values=step.swap_failure)
             self._close_swap()
-        if step.walked_twice and self._stats.keeps_graph is None:
-            self._stats = replace(self._stats, keeps_graph="two backward passes come by one operator")
+        if (step.walked_twice or step.earlier) and self._stats.keeps_graph is None:
+            what = (
+                "a backward pass reaches into an earlier step"
+                if step.earlier
+                else "two backward passes come by one operator"
+            )
+            self._stats = replace(self._stats, keeps_graph=what)
         if step.nested:
             self.keep_gradients("an operator runs a backward pass of its own")
         if name == "watched":

@@ -108,6 +108,32 @@ def test_two_models_take_turns() -> None:
     assert run(True) == run(False)
 
 
+class Unending(chainer.Chain):
+    """A state that goes from step to step and is never cut off: each backward pass runs through all steps so far."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.first = L.Linear(None, 300)
+            self.state = L.Linear(300, 300)
+            self.last = L.Linear(300, 10)
+        self.h: Any = None
+
+    def forward(self, x: Any, t: Any) -> Any:
+        h = F.dropout(F.tanh(self.first(x)), 0.2)
+        self.h = h if self.h is None else F.tanh(self.state(self.h) + h)
+        return F.softmax_cross_entropy(self.last(self.h), t)
+
+
+@pytest.mark.parametrize("budget", [None, "1 GiB"])
+def test_a_graph_that_reaches_into_earlier_steps_is_left_to_chainer(budget: Any) -> None:
+    reference, _ = train(plain, network=Unending, steps=7)
+    found, scheduler = train(lambda opt: Scheduler(opt, budget=budget), network=Unending, steps=7)
+    assert found == reference
+    assert scheduler is not None
+    assert "an earlier step" in str(scheduler.stats.keeps_graph)
+
+
 def test_gradient_accumulation_is_left_to_chainer() -> None:
     def run(scheduled: bool) -> str:
         np.random.seed(0)
