@@ -61,7 +61,9 @@ setup(
             extension("profiler", "_recorder", []),
             extension("packing", "_search", packing_cores("best_fit", "greedy", "large*", "search*")),
             extension("scheduling", "_simulator", scheduling_cores("simulator*")),
-            extension("scheduling", "_descent", scheduling_cores("simulator*", "descent*", "descend", "rebuild")),
+            extension(
+                "scheduling", "_descent", scheduling_cores("simulator*", "descent*", "descend", "rebuild")
+            ),
             extension("scheduling", "_ordering", scheduling_cores("order_*")),
             extension("allocator", "_core", glob("allocator/core/*.cpp")),
         ],

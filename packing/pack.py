@@ -16,6 +16,7 @@ from . import (  # noqa: F401 (solvers register themselves)
     heuristics,
     large,
     mip,
+    nntrainer,
     outward,
     portfolio,
     search,

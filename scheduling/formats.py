@@ -1,4 +1,4 @@
-"""Step graphs from files: our own (`StepGraph.save`), and JSON of ``format: opgraph-1``, gzipped or not.
+"""Step graphs from files: our own (`StepGraph.save`), JSON of ``format: opgraph-1``, gzipped or not, and ONNX.
 
 An opgraph is an object with
 
@@ -30,16 +30,22 @@ _GZIP, _ZIP = b"\x1f\x8b", b"PK"
 
 
 def read_graph(path: str | os.PathLike[str]) -> StepGraph:
-    """Read a step graph; what the file is, its first bytes say, not its name.
+    """Read a step graph; what the file is, its first bytes say, not its name, except that ONNX ends in ``.onnx``.
 
     Raises
     ------
     FormatError
         The file is truncated, of another format, or contradicts itself: an unknown tensor, a tensor read before it is
         made (a cycle), a negative size. The message names it.
+    MissingDependencyError
+        The file's name ends in ``.onnx`` and onnx is not installed.
     OSError
         The file cannot be opened.
     """
+    if os.fspath(path).lower().endswith(".onnx"):
+        from .onnx_graph import read_onnx
+
+        return read_onnx(path)
     with open(path, "rb") as file:
         content = file.read()
     if content.startswith(_ZIP):
