@@ -5,6 +5,7 @@
 #   make experiments  the paper's figures, into build/experiments: hours, or minutes with QUICK=1; goes on where it
 #                     was interrupted                                            EXPERIMENTS="--device cpu" passes options
 #   make gpu-test   the tests that need a CUDA device: training through CupyPool, bit by bit
+#   make torch-test   graphs of PyTorch and their orders, in an environment of its own with a CPU build of torch
 #   make lint       ruff and mypy --strict
 #   make docs       the documentation; warnings are errors, examples are run
 #   make dist       a source distribution and a wheel, and the checks that an index would make
@@ -133,6 +134,38 @@ asan tsan:
 		TSAN_OPTIONS=halt_on_error=1 ASAN_OPTIONS=detect_leaks=1 $$program || exit 1; \
 	done
 
+TORCH ?= torch==2.13.0
+TORCH_VENV ?= .venv-torch
+TORCH_BIN := $(TORCH_VENV)/bin
+TORCH_PIP := $(TORCH_BIN)/python -m pip --quiet --disable-pip-version-check
+
+.PHONY: torch-test
+
+$(TORCH_VENV)/.made:
+	@echo "making $(TORCH_VENV)"
+	@$(PYTHON) -m venv $(TORCH_VENV)
+	@$(TORCH_PIP) install --upgrade pip
+	@touch $@
+
+# Only where pip finds a build for CPUs alone: those for CUDA bring several GB.
+torch-test: $(TORCH_VENV)/.made
+	@version=$$($(TORCH_PIP) install --dry-run --ignore-installed --no-deps --report - '$(TORCH)' \
+		| $(TORCH_BIN)/python -c 'import json, sys; print(json.load(sys.stdin)["install"][0]["metadata"]["version"])') \
+		|| version="not at all"; \
+	if [[ "$$version" != *+cpu ]]; then \
+		echo "stowplan: torch-test SKIPPED, nothing was tested: pip finds $(TORCH) $$version;" \
+			"expected a version ending in +cpu (choose one with make TORCH=...)" >&2; \
+	else \
+		$(MAKE) --no-print-directory $(TORCH_VENV)/.torch && \
+		OMP_NUM_THREADS=1 $(TORCH_BIN)/python -m pytest -p no:logging tests/torch $(TEST); \
+	fi
+
+$(TORCH_VENV)/.torch: $(TORCH_VENV)/.made $(BUILD_INPUTS)
+	@$(PYTHON) tools/preflight.py
+	@echo "installing stowplan and PyTorch for CPUs into $(TORCH_VENV)"
+	@$(TORCH_PIP) install --build-constraint build-constraints.txt --editable '.[torch-test]' '$(TORCH)'
+	@touch $@
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info docs/_build .coverage coverage.xml .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(TORCH_VENV) build dist *.egg-info docs/_build .coverage coverage.xml .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	rm -f profiler/*.so scheduling/*.so packing/*.so allocator/*.so demo-plan.png

@@ -1,0 +1,115 @@
+"""A graph module that runs the operators of another in the order with the least live peak.
+
+The code that `torch.fx` generates lets go of each result right after its last use, so that what is alive follows from
+the order alone. Nothing else changes: the same operators on the same arguments, writes in place and random numbers in
+an order that gives the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from ..scheduling import Schedule, Way, require_valid
+from ..scheduling.ordering import order
+from .step_graph import as_graph_module, graph, is_getitem, operators
+
+
+def reorder(
+    module: torch.nn.Module,
+    inputs: Sequence[Any] | None = None,
+    *,
+    solver: str = "auto",
+    time_limit: float | None = 10.0,
+) -> GraphModule:
+    """Return a graph module whose operators run in the order found by `stowplan.scheduling.ordering.order`.
+
+    Parameters
+    ----------
+    module
+        A graph module of ATen operators, as `trace` and `trace_training` give it; any other is traced, by `trace`.
+    inputs
+        As for `stowplan.torch.graph`.
+    solver, time_limit
+        As for `order`; seconds.
+
+    Returns
+    -------
+    GraphModule
+        It shares the parameters and buffers of `module`, takes the same arguments and gives the same results, bit by
+        bit. ``meta["order"]`` is the `OrderSolution`: its `peak` is the live peak of a run, in bytes, without
+        parameters, buffers and inputs, provided that autograd does not record the run (`torch.no_grad`, if the graph
+        was not made by `trace` or `trace_training`).
+
+    Raises
+    ------
+    GraphError
+        As `stowplan.torch.graph` does.
+    ScheduleError, UnknownSolverError, MissingDependencyError
+        As `order` does.
+    """
+    recorded = as_graph_module(module, inputs)
+    solution = order(graph(recorded, inputs), solver, time_limit)
+    reordered = GraphModule(recorded, _ordered(recorded, solution.order.tolist()), type(recorded).__name__)
+    reordered.graph.lint()
+    reordered.meta["order"] = solution
+    return reordered
+
+
+def in_order(module: GraphModule, numbers: npt.ArrayLike, inputs: Sequence[Any] | None = None) -> GraphModule:
+    """Return a graph module whose operators run in an order given, such as that of a `Schedule` from a file.
+
+    Parameters
+    ----------
+    module, inputs
+        As for `stowplan.torch.graph`, which numbers the operators; a graph module.
+    numbers
+        Of the n operators as they are to run, (n,).
+
+    Raises
+    ------
+    ScheduleError
+        Naming the first operator that would run before one that it depends on.
+    GraphError
+        As `stowplan.torch.graph` does.
+    """
+    step = graph(module, inputs)
+    schedule = Schedule(
+        np.asarray(numbers, dtype=np.int64), np.full(step.values, int(Way.KEPT), dtype=np.int64)
+    )
+    require_valid(step, schedule)
+    ordered = GraphModule(module, _ordered(module, schedule.order.tolist()), type(module).__name__)
+    ordered.graph.lint()
+    return ordered
+
+
+def _ordered(module: GraphModule, numbers: list[int]) -> Graph:
+    """Return a copy of the graph with its operators in this order, each followed by the nodes that name its results.
+
+    One result named late would keep the tuple of all, and so the others.
+    """
+    nodes = operators(module)
+    sequence = [node for node in module.graph.nodes if node.op in ("placeholder", "get_attr")]
+    for number in numbers:
+        sequence += [nodes[number], *_names(nodes[number])]
+    sequence += module.graph.find_nodes(op="output")
+    ordered = Graph()
+    ordered.set_codegen(module.graph._codegen)  # how arguments and results are packed
+    copies: dict[Node, Node] = {}
+    for node in sequence:
+        copies[node] = ordered.node_copy(node, copies.__getitem__)
+    return ordered
+
+
+def _names(node: Node) -> list[Node]:
+    """Return the nodes that name results of this one, or results of these."""
+    found = []
+    for user in node.users:
+        if is_getitem(user) and user.args[0] is node:
+            found += [user, *_names(user)]
+    return found

@@ -1,0 +1,276 @@
+"""From a graph module of ATen operators to the step graph.
+
+Every node that calls an operator becomes an operator, in the graph module's order; its label is the node's name.
+``operators(module)[i]`` is the node of operator i. Every tensor becomes a value, and tensors on one storage (views,
+results in place) share it, as one run on tensors without bytes shows::
+
+    node                                      operator        reads     writes
+    weight = self.weight                                                           a resident value
+    x                                                                              a resident value
+    pair = max_pool2d_with_indices(x, 2)      0               x         y, indices
+    y = pair[0]                                                                    no operator: it names the tensor
+    t = t(weight)                             1               weight    t          a view: on weight's storage
+    h = mm(y, t)                              2               y, t      h
+    relu_ = relu_(h)                          3               h         h          in place
+    add_ = add_(weight, g)                    4               weight, g weight     after 1 and 2, which read the storage
+
+An operator that writes in place comes after all that used the storage before it, through whatever view, and all that
+use it later come after it (``after``). Operators that draw random numbers keep their order. O(n + k) for n nodes and k
+arguments, and as many hazards as there are uses between writes.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx import GraphModule, Interpreter, Node
+from torch.utils import _pytree as pytree
+
+from ..errors import GraphError
+from ..scheduling.graph import Phase, StepGraph
+from .tracing import PHASE, trace
+
+# They write running mean and variance in training, and their schemas do not say so: arguments 3 and 4; 5 is `training`.
+_BATCH_NORMS = ("aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm")
+
+
+def graph(module: torch.nn.Module, inputs: Sequence[Any] | None = None) -> StepGraph:
+    """Return the step graph of a module.
+
+    Parameters
+    ----------
+    module
+        A graph module of ATen operators, as `trace`, `trace_training`, `make_fx` and `torch.export` give it; any
+        other module is traced first, by `trace`.
+    inputs
+        Its positional arguments. None: a graph module's placeholders say their shapes themselves
+        (``node.meta["val"]``), as those of the four named do.
+
+    Returns
+    -------
+    StepGraph
+        Parameters, buffers, constants and inputs are resident; results are kept. Operators' own workspaces are not
+        seen.
+
+    Raises
+    ------
+    GraphError
+        Naming the node that calls something other than an operator, or has a tensor without a storage; or the inputs
+        are missing.
+    """
+    return _Reader(as_graph_module(module, inputs), inputs).graph()
+
+
+def operators(module: GraphModule) -> list[Node]:
+    """Return the nodes that are operators, in the order in which `graph` numbers them."""
+    return [node for node in module.graph.nodes if _is_operator(node)]
+
+
+def as_graph_module(module: torch.nn.Module, inputs: Sequence[Any] | None) -> GraphModule:
+    """Return the module itself if it is a graph module of ATen operators, else trace it."""
+    if isinstance(module, GraphModule) and all(_is_aten(node) for node in module.graph.nodes):
+        return module
+    if inputs is None:
+        raise GraphError(f"{type(module).__name__} has to be traced; expected the inputs to trace it with")
+    return trace(module, inputs)
+
+
+def is_getitem(node: Node) -> bool:
+    """Whether a node names one of the results of another."""
+    return node.op == "call_function" and node.target is operator.getitem
+
+
+def _is_operator(node: Node) -> bool:
+    return node.op not in ("placeholder", "get_attr", "output") and not is_getitem(node)
+
+
+def _is_aten(node: Node) -> bool:
+    return not _is_operator(node) or isinstance(node.target, torch._ops.OpOverload)
+
+
+class _Reader:
+    """Numbers tensors as values while it goes through the nodes."""
+
+    def __init__(self, module: GraphModule, inputs: Sequence[Any] | None) -> None:
+        self.module = module
+        self.results = _run_without_bytes(module, inputs)
+        self.value: dict[int, int] = {}  # by a tensor's id; the results keep all tensors
+        self.token: dict[
+            Node, int
+        ] = {}  # of an operator with results other than tensors: a value without bytes
+        self.owner: dict[int, int] = {}  # the value that has a storage, by the storage's address
+        self.columns: dict[str, list[Any]] = {key: [] for key in ("size", "storage", "resident", "name")}
+        self.hazards = _Hazards()
+
+    def graph(self) -> StepGraph:
+        rows: dict[str, list[Any]] = {
+            key: [] for key in ("reads", "writes", "after", "phase", "repeatable", "label")
+        }
+        for node in self.module.graph.nodes:
+            if node.op in ("placeholder", "get_attr"):
+                for tensor in _tensors(self.results[node]):
+                    self.new(tensor, node, resident=True)
+            elif _is_operator(node):
+                for key, entry in self.operator(node, len(rows["reads"])).items():
+                    rows[key].append(entry)
+        kept = [False] * len(self.columns["size"])
+        for node in self.module.graph.find_nodes(op="output"):
+            for value in self.read(node):
+                kept[value] = True
+        return StepGraph(**rows, **self.columns, kept=kept)
+
+    def operator(self, node: Node, number: int) -> dict[str, Any]:
+        if not _is_aten(node):
+            raise GraphError(f"{node.name} calls {node.target}; expected an ATen operator")
+        reads, changed = self.read(node), self.changed(node)
+        writes = changed + [
+            self.new(tensor, node) for tensor in _tensors(self.results[node]) if id(tensor) not in self.value
+        ]
+        if any(leaf is not None and not isinstance(leaf, torch.Tensor) for leaf in self.leaves(node)):
+            self.token[node] = self.add(0, len(self.columns["size"]), node.name)
+            writes.append(self.token[node])
+        storage = self.columns["storage"]
+        is_random = torch.Tag.nondeterministic_seeded in node.target.tags
+        after = self.hazards.of(
+            number, {storage[v] for v in reads}, {storage[v] for v in changed}, is_random=is_random
+        )
+        phase = node.meta.get(PHASE, Phase.FORWARD)
+        if node.meta.get("partitioner_tag") == "is_backward":  # of a joint graph by AOTAutograd
+            phase = Phase.BACKWARD
+        if phase == Phase.BACKWARD and any(self.columns["resident"][storage[v]] for v in changed):
+            phase = Phase.UPDATE
+        return {
+            "reads": reads,
+            "writes": list(dict.fromkeys(writes)),
+            "after": sorted(after),
+            "phase": phase,
+            "repeatable": phase == Phase.FORWARD and not changed and not is_random,
+            "label": node.name,
+        }
+
+    def leaves(self, node: Node) -> list[Any]:
+        found: list[Any] = pytree.tree_leaves(self.results[node])
+        return found
+
+    def read(self, node: Node) -> list[int]:
+        """Return the values that a node takes."""
+        return list(dict.fromkeys(v for source in node.all_input_nodes for v in self.values_of(source)))
+
+    def values_of(self, node: Node) -> list[int]:
+        found = [self.value[id(tensor)] for tensor in _tensors(self.results[node])]
+        root = node
+        while is_getitem(root):
+            root = root.all_input_nodes[0]
+        if root in self.token and (root is node or not found):
+            found.append(self.token[root])
+        return found
+
+    def changed(self, node: Node) -> list[int]:
+        """Return the values that an operator writes in place."""
+        schema = node.target._schema
+        written = []
+        for position, argument in enumerate(schema.arguments):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                written.append(_argument(node, position, argument.name))
+        if schema.name in _BATCH_NORMS and _argument(node, 5, "training"):
+            written += [_argument(node, 3, "running_mean"), _argument(node, 4, "running_var")]
+        nodes = [leaf for leaf in pytree.tree_leaves(written) if isinstance(leaf, Node)]
+        return list(dict.fromkeys(v for source in nodes for v in self.values_of(source)))
+
+    def new(self, tensor: torch.Tensor, node: Node, *, resident: bool = False) -> int:
+        """Return the number of a tensor, a new one unless it has one."""
+        if id(tensor) in self.value:
+            return self.value[id(tensor)]
+        try:
+            storage = tensor.untyped_storage()
+        except NotImplementedError:
+            raise GraphError(f"{node.name} has a tensor without a storage; expected strided ones") from None
+        value = len(self.columns["size"])
+        owner = self.owner.setdefault(storage._cdata, value)
+        self.value[id(tensor)] = self.add(
+            int(storage.nbytes()) if owner == value else 0, owner, node.name, resident=resident
+        )
+        return value
+
+    def add(self, size: int, storage: int, name: str, *, resident: bool = False) -> int:
+        self.columns["size"].append(size)
+        self.columns["storage"].append(storage)
+        self.columns["resident"].append(resident)
+        self.columns["name"].append(name)
+        return len(self.columns["size"]) - 1
+
+
+class _Hazards:
+    """What an operator comes after, beside the makers of what it reads."""
+
+    def __init__(self) -> None:
+        self.written: dict[int, int] = {}  # by a storage: the operator that last changed it in place
+        self.used: dict[int, list[int]] = {}  # by a storage: the operators that have used it since
+        self.drew: int | None = None  # the operator that last drew random numbers
+
+    def of(self, number: int, used: set[int], changed: set[int], *, is_random: bool) -> set[int]:
+        after = {self.written[storage] for storage in used | changed if storage in self.written}
+        for storage in changed:
+            after.update(self.used.pop(storage, ()))
+            self.written[storage] = number
+        for storage in used - changed:
+            self.used.setdefault(storage, []).append(number)
+        if is_random:
+            if self.drew is not None:
+                after.add(self.drew)
+            self.drew = number
+        return after
+
+
+def _argument(node: Node, position: int, name: str) -> Any:
+    return node.args[position] if position < len(node.args) else node.kwargs.get(name)
+
+
+def _tensors(tree: Any) -> Iterator[torch.Tensor]:
+    return (leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor))
+
+
+def _run_without_bytes(module: GraphModule, inputs: Sequence[Any] | None) -> dict[Node, Any]:
+    """Run the graph module on tensors that have a shape and a storage but no bytes; return each node's result."""
+    if inputs is None:
+        flat = [_value_of(node) for node in module.graph.find_nodes(op="placeholder")]
+    else:
+        flat = list(module.graph.process_inputs(*inputs))
+    fakes = [tensor for tensor in _tensors(flat) if isinstance(tensor, FakeTensor)]
+    mode = fakes[0].fake_mode if fakes else FakeTensorMode(allow_non_fake_inputs=True)
+    interpreter = _Interpreter(module, mode)
+    with torch.no_grad(), mode:
+        interpreter.run(*interpreter.without_bytes(flat), enable_io_processing=False)
+    results: dict[Node, Any] = interpreter.env
+    return results
+
+
+def _value_of(placeholder: Node) -> Any:
+    if "val" not in placeholder.meta:
+        raise GraphError(
+            f"{placeholder.name}: neither inputs were given nor does the graph say its shape (meta['val'])"
+        )
+    return placeholder.meta["val"]
+
+
+class _Interpreter(Interpreter):  # type: ignore[misc]
+    """Keeps all results, so that no two storages have one address."""
+
+    def __init__(self, module: GraphModule, mode: FakeTensorMode) -> None:
+        super().__init__(module, garbage_collect_values=False)
+        self.mode = mode
+
+    def without_bytes(self, tree: Any) -> Any:
+        def convert(tensor: torch.Tensor) -> torch.Tensor:
+            if isinstance(tensor, FakeTensor):
+                return tensor
+            return self.mode.from_tensor(tensor, static_shapes=True)
+
+        return pytree.tree_map_only(torch.Tensor, convert, tree)
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return self.without_bytes(super().get_attr(target, args, kwargs))

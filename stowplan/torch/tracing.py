@@ -1,0 +1,175 @@
+"""From a module to a graph of ATen operators, by `torch.fx.experimental.proxy_tensor.make_fx`.
+
+The module runs once, on tensors that have shapes and no bytes (`FakeTensor`), so that nothing is computed and nothing
+is changed; each operator that reaches PyTorch's dispatcher becomes a node, views and writes in place as they are.
+`make_fx` serves inference and training alike, where `torch.export` ends at the loss. What runs in a training step is::
+
+    forward    the module, the loss
+    backward   the gradients of all parameters that the loss depends on (torch.autograd.grad)
+    update     parameter.add_(gradient, alpha=-learning_rate), where there is a learning rate
+
+Parameters and buffers are attributes of the graph module, the module's own tensors. They and the inputs are read
+through ``detach``: nothing that the graph module computes is recorded by autograd, which would hold on to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
+
+from ..errors import GraphError
+from ..scheduling.graph import Phase
+
+PHASE = "stowplan_phase"
+"""Key in a node's ``meta``: its `Phase`, where tracing knows it."""
+
+State = dict[str, torch.Tensor]
+
+
+def trace(module: torch.nn.Module, inputs: Sequence[Any]) -> GraphModule:
+    """Trace a module's forward without gradients: inference.
+
+    What PyTorch runs as one operator in evaluation mode (`torch.backends.mha`: layers of a Transformer's encoder) is
+    traced as the operators that it consists of, which may give other last bits.
+
+    Parameters
+    ----------
+    module
+        Traced as it is, in training or in evaluation mode.
+    inputs
+        Its positional arguments: tensors, or tuples, lists and dictionaries of them. Only shapes, types and numbers
+        other than tensors matter; these become part of the graph.
+
+    Returns
+    -------
+    GraphModule
+        Called with such inputs it returns what the module returns, and shares the module's parameters and buffers.
+    """
+
+    def step(tensors: State, args: tuple[Any, ...]) -> Any:
+        with torch.no_grad():
+            return torch.func.functional_call(module, tensors, args)
+
+    return _traced(step, _state(module), tuple(inputs))
+
+
+def trace_training(
+    module: torch.nn.Module,
+    inputs: Sequence[Any],
+    loss: Callable[..., torch.Tensor],
+    targets: Sequence[Any] = (),
+    *,
+    learning_rate: float | None = None,
+) -> GraphModule:
+    """Trace a training step: forward, backward and, with a learning rate, the update of gradient descent.
+
+    Parameters
+    ----------
+    module, inputs
+        As for `trace`.
+    loss
+        Called with what the module returns, and the targets; returns a tensor of one element.
+    targets
+        Further arguments of the loss, which the graph module takes after the inputs.
+    learning_rate
+        Of ``parameter.add_(gradient, alpha=-learning_rate)``, what `torch.optim.SGD` does without momentum. None: no
+        update.
+
+    Returns
+    -------
+    GraphModule
+        Called with inputs and targets it returns the loss and changes the module's parameters; or, without an update,
+        returns the loss and a dictionary of gradients by the parameters' names.
+
+    Raises
+    ------
+    GraphError
+        The loss depends on no parameter.
+    """
+    count = len(inputs)
+
+    def step(tensors: State, args: tuple[Any, ...]) -> Any:
+        leaves = {name: tensor for name, tensor in tensors.items() if tensor.requires_grad}
+        found = loss(torch.func.functional_call(module, tensors, args[:count]), *args[count:])
+        if not found.requires_grad:
+            raise GraphError("the loss depends on no parameter; expected one that requires a gradient")
+        every = torch.autograd.grad(found, list(leaves.values()), allow_unused=True)
+        gradients = {name: one for name, one in zip(leaves, every, strict=True) if one is not None}
+        if learning_rate is None:
+            return found, gradients
+        with torch.no_grad():
+            for name, gradient in gradients.items():
+                leaves[name].add_(gradient, alpha=-learning_rate)
+        return found
+
+    traced = _traced(step, _state(module), (*inputs, *targets))
+    _mark_phases(traced.graph)
+    return traced
+
+
+def _state(module: torch.nn.Module) -> State:
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def _traced(
+    step: Callable[[State, tuple[Any, ...]], Any], state: State, args: tuple[Any, ...]
+) -> GraphModule:
+    """Trace a function of a state, detached, and of arguments; the state becomes attributes of the graph module."""
+
+    def flat(tensors: list[torch.Tensor], args: tuple[Any, ...]) -> Any:
+        # Whether a tensor of the module requires a gradient is left as it is: which operators run may depend on it,
+        # even without gradients (`torch.matmul` asks).
+        own = (tensor.detach().requires_grad_(tensor.requires_grad) for tensor in tensors)
+        args = pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, args)
+        return step(dict(zip(state, own, strict=True)), args)
+
+    # Tensors that are in no state (a constant made in forward) become attributes as well.
+    traced = make_fx(flat, tracing_mode="fake", _allow_non_fake_inputs=True)(list(state.values()), args)
+    graph: Graph = traced.graph
+    placeholders = graph.find_nodes(op="placeholder")
+    attributes: dict[str, Any] = {
+        node.target: _attribute(traced, node.target) for node in graph.find_nodes(op="get_attr")
+    }
+    first = next((node for node in graph.nodes if node.op != "placeholder"), None)
+    for node, (name, tensor) in zip(placeholders, state.items(), strict=False):
+        attributes[name] = tensor
+        with graph.inserting_before(first):
+            replacement = graph.create_node("get_attr", name)
+        replacement.meta = node.meta
+        node.replace_all_uses_with(replacement)
+        graph.erase_node(node)
+    _take(graph, args)
+    module = GraphModule(attributes, graph, type(traced).__name__)
+    module.graph.lint()
+    return module
+
+
+def _attribute(module: torch.nn.Module, target: str) -> Any:
+    found: Any = module
+    for name in target.split("."):
+        found = getattr(found, name)
+    return found
+
+
+def _take(graph: Graph, args: tuple[Any, ...]) -> None:
+    """Have the generated code take these arguments alone, each of them a tree of tensors."""
+    codegen = graph._codegen
+    codegen.pytree_info = codegen.pytree_info._replace(
+        orig_args=[f"input_{i}" for i in range(len(args))], in_spec=pytree.tree_structure(args)
+    )
+
+
+def _mark_phases(graph: Graph) -> None:
+    """Say of each node whether it ran before the loss was there, the first of the results, or after."""
+    output = graph.find_nodes(op="output")[0]
+    results: list[Node] = pytree.tree_leaves(output.args)
+    phase = Phase.FORWARD
+    for node in graph.nodes:
+        node.meta[PHASE] = phase
+        if node is results[0]:
+            phase = Phase.BACKWARD

@@ -1,0 +1,210 @@
+"""What a reordered module computes and has alive: beside eager PyTorch, beside its own order, beside the prediction."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed; expected: make torch-test")
+
+import torch
+from torch import nn
+from torch.fx import GraphModule
+
+from stowplan.scheduling import StepGraph
+from stowplan.scheduling.joint import place
+from stowplan.torch import Measurement, graph, in_order, measure, reorder, trace, trace_training
+
+from .nets import BEYOND, MAIN, NETS, loss, make
+
+tree_leaves = torch.utils._pytree.tree_leaves
+TRAINED = [name for name in NETS if name != "decoder"]
+RATE = 0.1
+
+
+@pytest.fixture(autouse=True)
+def _operators_as_traced() -> Iterator[None]:
+    """Let eager PyTorch run one thread, and an encoder's layers as the operators that they consist of."""
+    torch.set_num_threads(1)
+    torch.backends.mha.set_fastpath_enabled(False)
+    yield
+    torch.backends.mha.set_fastpath_enabled(True)
+
+
+def run(
+    module: nn.Module, step: Callable[..., Any], inputs: tuple[Any, ...], training: bool
+) -> tuple[list[torch.Tensor], Measurement]:
+    """Run a step on copies of the inputs; return all that it returns, changes and draws, and what it had alive.
+
+    The module's parameters and buffers are put back.
+    """
+    before = copy.deepcopy(module.state_dict())
+    own = copy.deepcopy(inputs)
+    module.train(training)
+    torch.manual_seed(1)
+    measured = measure(step, *own)
+    left = [measured.result, copy.deepcopy(module.state_dict()), own, torch.get_rng_state()]
+    module.load_state_dict(before)
+    return [leaf for leaf in tree_leaves(left) if isinstance(leaf, torch.Tensor)], measured
+
+
+def eager_gradients(module: nn.Module) -> Callable[..., Any]:
+    def step(*inputs: Any) -> Any:
+        found = loss(module(*inputs))
+        parameters = dict(module.named_parameters())
+        gradients = torch.autograd.grad(found, list(parameters.values()))
+        return found.detach(), dict(zip(parameters, gradients, strict=True))
+
+    return step
+
+
+def eager_training(module: nn.Module) -> Callable[..., Any]:
+    optimizer = torch.optim.SGD(module.parameters(), lr=RATE, foreach=False)
+
+    def step(*inputs: Any) -> Any:
+        optimizer.zero_grad()
+        found = loss(module(*inputs))
+        found.backward()
+        optimizer.step()
+        return found.detach()
+
+    return step
+
+
+def eager_inference(module: nn.Module) -> Callable[..., Any]:
+    return torch.no_grad()(module)
+
+
+def traced(name: str, kind: str) -> tuple[nn.Module, tuple[Any, ...], GraphModule, Callable[..., Any]]:
+    """Return a network, its inputs, a step of it as a graph module, and the same step in eager PyTorch."""
+    module, inputs = make(name)
+    if kind == "inference":
+        return module, inputs, trace(module.eval(), inputs), eager_inference(module)
+    if kind == "gradients":
+        return module, inputs, trace_training(module, inputs, loss), eager_gradients(module)
+    step = trace_training(module, inputs, loss, learning_rate=RATE)
+    return module, inputs, step, eager_training(module)
+
+
+def assert_equal(found: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == other.dtype
+        assert torch.equal(one, other)
+
+
+CASES = [
+    *((name, kind) for name in MAIN for kind in ("inference", "gradients", "training")),
+    *((name, "inference") for name in BEYOND),
+    *((name, "training") for name in BEYOND if name in TRAINED),
+]
+
+
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_the_same_bits_in_the_bytes_predicted_and_in_an_arena_as_large(name: str, kind: str) -> None:
+    module, inputs, step, eager = traced(name, kind)
+    ordered = reorder(step)
+    solution = ordered.meta["order"]
+    expected, _ = run(module, eager, inputs, kind != "inference")
+    found_before, before = run(module, step, inputs, kind != "inference")
+    found_after, after = run(module, ordered, inputs, kind != "inference")
+    assert_equal(found_before, expected)
+    assert_equal(found_after, expected)
+    assert before.peak == solution.before
+    assert after.peak == solution.peak
+    assert solution.peak <= solution.before
+    assert solution.optimal
+    assert place(graph(step), solution.order).peak == solution.peak
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("googlenet", "inference"),
+        ("randomly_wired", "inference"),
+        ("resnet18", "training"),
+        ("encoder", "training"),
+    ],
+)
+def test_orders_that_save(name: str, kind: str) -> None:
+    solution = reorder(traced(name, kind)[2]).meta["order"]
+    assert solution.peak < solution.before
+
+
+def any_order(step: StepGraph, draw: random.Random) -> list[int]:
+    """One of the orders that a step graph allows."""
+    before = [set(row) for row in step.dependencies().rows()]
+    waiting, order = set(range(len(step))), []
+    while waiting:
+        ready = sorted(i for i in waiting if not before[i] & waiting)
+        order.append(draw.choice(ready))
+        waiting.discard(order[-1])
+    return order
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *((name, "training") for name in ("encoder", "randomly_wired", "regnet", "recurrent")),
+        ("decoder", "inference"),
+    ],
+)
+def test_whatever_order_the_step_graph_allows_gives_the_same_bits(name: str, kind: str) -> None:
+    module, inputs, step, eager = traced(name, kind)
+    step_graph = graph(step)
+    expected, _ = run(module, eager, inputs, kind != "inference")
+    for seed in range(4):
+        ordered = in_order(step, any_order(step_graph, random.Random(seed)))
+        found, _ = run(module, ordered, inputs, kind != "inference")
+        assert_equal(found, expected)
+
+
+def test_steps_that_follow_each_other_train_as_the_optimizer_does() -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 4))
+    twin = copy.deepcopy(module)
+    inputs, targets = torch.randn(8, 6), torch.randint(4, (8,))
+    step = reorder(trace_training(module, (inputs,), loss, (targets,), learning_rate=RATE))
+    optimizer = torch.optim.SGD(twin.parameters(), lr=RATE, foreach=False)
+    for _ in range(5):
+        optimizer.zero_grad()
+        expected = loss(twin(inputs), targets)
+        expected.backward()
+        optimizer.step()
+        assert torch.equal(step(inputs, targets), expected)
+    assert_equal(list(module.parameters()), list(twin.parameters()))
+    assert next(module.parameters()) is step.get_parameter("0.weight")
+
+
+def test_autograd_records_nothing_of_a_traced_step() -> None:
+    module, inputs = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 4)), torch.randn(8, 6)
+    inputs.requires_grad_()
+    for step in (trace(module, (inputs,)), trace_training(module, (inputs,), loss, learning_rate=RATE)):
+        ordered = reorder(step)
+        measured = measure(ordered, inputs)
+        assert not measured.result.requires_grad
+        assert measured.peak == ordered.meta["order"].peak
+
+
+def test_a_live_peak_counted_by_hand() -> None:
+    x = torch.ones(100)  # 400 bytes, older
+
+    def step() -> torch.Tensor:
+        a = x + 1  # 400
+        b = torch.cat([a, a])  # 400 + 800
+        c = b[:50]  # a view
+        del a, b
+        return c.sum() + x.sum()  # 800 + 4, 800 + 8: the view is still named; 800 + 12
+
+    measured = measure(step)
+    assert measured.live == (400, 1200, 1200, 804, 808, 812)
+    assert measured.peak == 1200
+
+
+def test_a_write_in_place_makes_no_storage() -> None:
+    x = torch.ones(100)
+    assert measure(lambda: x.add_(1).mul_(2)).live == (0, 0)

@@ -1,0 +1,197 @@
+"""The step graph of a graph module: storages, hazards, phases, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed; expected: make torch-test")
+
+import torch
+from torch import Tensor, nn
+from torch.fx import GraphModule, symbolic_trace
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from stowplan.errors import GraphError, ScheduleError
+from stowplan.scheduling import Phase, StepGraph
+from stowplan.torch import graph, in_order, operators, reorder, trace, trace_training
+
+from .nets import loss
+
+
+def of(function: Any, *inputs: Tensor) -> StepGraph:
+    return graph(make_fx(function, tracing_mode="fake")(*inputs))
+
+
+def number(step: StepGraph, label: str) -> int:
+    return step.label.index(label)
+
+
+def test_views_share_a_storage_and_have_no_bytes() -> None:
+    def function(x: Tensor) -> Tensor:
+        y = x + 1
+        return y.view(-1)[2:].sin()
+
+    step = of(function, torch.ones(3, 4))
+    assert step.label == ("add", "view", "slice_1", "sin")
+    assert step.size.tolist() == [48, 48, 0, 0, 40]
+    assert step.storage.tolist() == [0, 1, 1, 1, 4]
+    assert step.resident.tolist() == [True, False, False, False, False]
+    assert step.kept.tolist() == [False, False, False, False, True]
+    assert step.dependencies().rows() == [[], [0], [1], [2]]
+
+
+def test_a_write_in_place_comes_after_all_readers_of_the_storage_and_before_the_later_ones() -> None:
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x + 1
+        view = y.view(-1)
+        early = y.sin()
+        view.mul_(2)
+        return early, y.cos()
+
+    step = of(function, torch.ones(3, 4))
+    assert step.label == ("add", "view", "sin", "mul_", "cos")
+    assert step.dependencies().rows() == [[], [0], [0], [1, 2], [0, 3]]
+    assert not step.repeatable[3]
+
+
+def test_an_input_written_in_place_is_resident() -> None:
+    step = of(lambda x: x.sin() + x.add_(1), torch.ones(5))
+    assert step.size[step.storage[step.writes[number(step, "add_")][0]]] == 20
+    assert step.resident[step.writes[number(step, "add_")][0]]
+    assert number(step, "sin") in step.dependencies()[number(step, "add_")]
+
+
+def test_inputs_on_one_storage_are_one() -> None:
+    base = torch.ones(10)
+    module = make_fx(lambda x, y: x.add_(1).sum() + y.sum())(base[:5], base[5:])
+    step = graph(module, (base[:5], base[5:]))
+    assert step.storage[:2].tolist() == [0, 0]
+    assert step.size[:2].tolist() == [40, 0]
+    assert number(step, "add_") in step.after[number(step, "sum_2")]
+
+
+def test_random_operators_keep_their_order() -> None:
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.bernoulli(x), torch.rand_like(x)
+
+    step = of(function, torch.ones(4))
+    assert step.after.rows() == [[], [0]]
+    assert step.repeatable.tolist() == [False, False]
+
+
+def test_batch_normalization_writes_its_statistics_though_its_schema_does_not_say_so() -> None:
+    module = nn.BatchNorm2d(3)
+    step = graph(trace_training(module, (torch.ones(2, 3, 4, 4),), loss))
+    norm = number(step, "native_batch_norm")
+    written = [int(step.storage[v]) for v in step.writes[norm]]
+    resident = {step.name[v] for v in written if step.resident[v]}
+    assert resident == {"running_mean", "running_var"}
+    assert not step.repeatable[norm]
+    module.eval()
+    step = graph(module, (torch.ones(2, 3, 4, 4),))
+    assert not any(step.resident[step.storage[v]] for row in step.writes.rows() for v in row if step.size[v])
+    assert step.repeatable.all()
+
+
+def test_phases_of_a_training_step() -> None:
+    module = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    step = graph(trace_training(module, (torch.ones(3, 4),), loss, learning_rate=0.1))
+    assert (np.diff(step.phase) >= 0).all()
+    assert np.count_nonzero(step.phase == Phase.UPDATE) == 4
+    assert all(step.label[i].startswith("add_") for i in np.flatnonzero(step.phase == Phase.UPDATE))
+    assert step.phase[number(step, "relu")] == Phase.FORWARD
+    assert step.phase[number(step, "threshold_backward")] == Phase.BACKWARD
+    assert step.resident_bytes == sum(p.nbytes for p in module.parameters()) + 48
+    assert set(graph(trace(module, (torch.ones(3, 4),))).phase.tolist()) == {Phase.FORWARD}
+
+
+def test_phases_of_a_joint_graph_by_aot_autograd() -> None:
+    module = make_fx(lambda x: (x + 1).cos())(torch.ones(3))
+    operators(module)[1].meta["partitioner_tag"] = "is_backward"
+    assert graph(module, (torch.ones(3),)).phase.tolist() == [Phase.FORWARD, Phase.BACKWARD]
+
+
+def test_operators_are_the_nodes_by_number() -> None:
+    module = trace(nn.Sequential(nn.MaxPool2d(2), nn.ReLU()), (torch.ones(1, 1, 4, 4),))
+    step = graph(module)
+    assert [node.name for node in operators(module)] == list(step.label)
+    assert step.label == ("detach", "max_pool2d_with_indices", "relu")
+    assert sorted(step.size[step.writes[1]].tolist()) == [16, 32]
+
+
+def test_results_that_are_no_tensors_are_values_without_bytes() -> None:
+    module = make_fx(lambda x: x * 2)(torch.ones(2))
+    nodes = {node.op: node for node in module.graph.nodes}
+    with module.graph.inserting_before(nodes["output"]):
+        count = module.graph.call_function(torch.ops.aten.sym_size.int, (nodes["placeholder"], 0))
+        more = module.graph.call_function(torch.ops.aten.add.Tensor, (nodes["call_function"], count))
+    nodes["output"].args = (more,)
+    module.recompile()
+    step = graph(module, (torch.ones(2),))
+    assert step.dependencies().rows() == [[], [], [0, 1]]
+    assert step.size[step.writes[1][0]] == 0
+
+
+def test_a_constant_and_a_tied_parameter() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+            self.second.weight = self.first.weight
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.second(self.first(x)) * torch.tensor([1.0, 2.0, 3.0, 4.0])
+
+    module, x = Tied(), torch.ones(2, 4)
+    traced = trace(module, (x,))
+    assert graph(traced).resident_bytes == 64 + 16 + 16 + 32 + 16
+    assert torch.equal(reorder(traced)(x), module(x))
+
+
+def test_a_module_of_modules_is_traced() -> None:
+    module = symbolic_trace(nn.Sequential(nn.Linear(4, 4), nn.ReLU()))
+    x = torch.randn(2, 4)
+    assert graph(module, (x,)).label[-1] == "relu"
+    assert torch.equal(reorder(module, (x,))(x), module(x))
+
+
+def test_a_graph_by_export() -> None:
+    x = torch.randn(2, 4)
+    exported = torch.export.export(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), (x,)).graph_module
+    step = graph(exported)
+    assert step.resident.sum() == 3
+    assert step.label == ("linear", "relu")
+
+
+def test_what_is_refused() -> None:
+    x = torch.ones(3)
+    with pytest.raises(GraphError, match="Linear has to be traced; expected the inputs"):
+        graph(nn.Linear(3, 3))
+    module = make_fx(lambda x: x + 1)(x)
+    for node in module.graph.nodes:
+        node.meta.clear()
+    with pytest.raises(GraphError, match="x_1: neither inputs were given"):
+        graph(module)
+    with pytest.raises(GraphError, match="the loss depends on no parameter"):
+        trace_training(nn.ReLU(), (x,), loss)
+    with pytest.raises(GraphError, match=r"to_sparse.* has a tensor without a storage"):
+        graph(make_fx(lambda x: x.to_sparse())(x), (x,))
+
+
+def test_a_node_that_is_no_operator_of_atens_is_named() -> None:
+    class Branches(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+
+    with pytest.raises(GraphError, match="cond calls cond; expected an ATen operator"):
+        graph(Branches(), (torch.ones(3),))
+
+
+def test_an_order_that_breaks_a_dependency_is_refused() -> None:
+    module = make_fx(lambda x: (x + 1).cos())(torch.ones(3))
+    with pytest.raises(ScheduleError, match=r"cos \(operator 1\) runs before add"):
+        in_order(module, [1, 0], (torch.ones(3),))
+    assert isinstance(in_order(module, [0, 1], (torch.ones(3),)), GraphModule)
