@@ -224,14 +224,17 @@ def choices(graph: StepGraph) -> dict[int, tuple[Way, ...]]:
 
 
 def read_later(graph: StepGraph) -> dict[int, bool]:
-    """Return for each storage whether an operator of a later phase than its first writer's reads or writes it."""
+    """Return for each storage whether an operator of another phase than its first writer's reads or writes it.
+
+    Mostly that is a later phase; where a step has several backward passes, it may be an earlier one.
+    """
     storage = graph.storage.tolist()
     phase: dict[int, int] = {}
     later = dict.fromkeys(storage, False)
     for operator, (reads, writes) in enumerate(zip(graph.reads.rows(), graph.writes.rows(), strict=True)):
         for value in (*writes, *reads):
             own = int(graph.phase[operator])
-            if own > phase.setdefault(storage[value], own):
+            if own != phase.setdefault(storage[value], own):
                 later[storage[value]] = True
     return later
 
