@@ -26,11 +26,12 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --build-constraint build-constraints.txt --editable
 
-CORES := $(wildcard profiler/core/*.cpp scheduling/core/*.cpp packing/core/*.cpp allocator/core/*.cpp)
-HEADERS := $(wildcard profiler/*.hpp profiler/core/*.hpp scheduling/core/*.hpp packing/core/*.hpp allocator/core/*.hpp)
+ROOMS := $(shell cat tools/rooms.txt)
+CORES := $(shell find $(ROOMS) -name '*.cpp')
+HEADERS := $(shell find $(ROOMS) -name '*.hpp')
 # What an installation depends on: change one of these and the next command installs again.
-BUILD_INPUTS := setup.py setup.cfg pyproject.toml build-constraints.txt $(CORES) $(HEADERS) \
-	$(wildcard $(foreach package,profiler scheduling packing allocator,$(package)/*.pyx $(package)/*.pxi))
+BUILD_INPUTS := setup.py setup.cfg pyproject.toml build-constraints.txt tools/rooms.txt $(CORES) $(HEADERS) \
+	$(shell find $(ROOMS) -name '*.pyx' -o -name '*.pxi')
 
 .PHONY: help demo test experiments gpu-test lint docs dist asan tsan clean
 .DELETE_ON_ERROR:
@@ -104,7 +105,7 @@ dist: $(VENV)/.development
 
 STRESS := $(patsubst tests/core/%.cpp,%,$(wildcard tests/core/*_stress.cpp))
 COMPILE := $(CXX) -std=c++17 -O1 -g -Wall -Wextra -fno-omit-frame-pointer -pthread -DSTOWPLAN_DEBUG=1 \
-	-Iprofiler/core -Ischeduling/core -Ipacking/core -Iallocator/core
+	$(addprefix -I,$(sort $(dir $(HEADERS))))
 ASAN := $(COMPILE) -fsanitize=address,undefined -fno-sanitize-recover=all
 TSAN := $(COMPILE) -fsanitize=thread
 EVERY_HEADER := $(HEADERS) $(wildcard tests/core/*.hpp)
@@ -168,4 +169,5 @@ $(TORCH_VENV)/.torch: $(TORCH_VENV)/.made $(BUILD_INPUTS)
 
 clean:
 	rm -rf $(VENV) $(TORCH_VENV) build dist *.egg-info docs/_build .coverage coverage.xml .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	rm -f profiler/*.so scheduling/*.so packing/*.so allocator/*.so demo-plan.png
+	find $(ROOMS) -name '*.so' -delete
+	rm -f demo-plan.png

@@ -8,6 +8,7 @@ STOWPLAN_DEBUG
 
 import os
 from glob import glob
+from pathlib import Path
 
 import numpy
 from Cython.Build import cythonize
@@ -22,20 +23,46 @@ if os.environ.get("STOWPLAN_DEBUG") == "1":
 else:
     COMPILE_ARGS += ["-g0"]  # Python's own flags ask for debug symbols, ten times the code
 
-HEADERS = ("profiler/*.hpp", "profiler/core/*.hpp")  # the recorder's, which the allocator builds upon
+HERE = Path(__file__).parent
+ROOMS = (
+    (HERE / "tools" / "rooms.txt").read_text().split()
+)  # the packages that stand at the top of the repository
 
 
-def extension(package: str, name: str, cores: "list[str]") -> Extension:
-    """Build ``stowplan.<package>.<name>`` from ``<package>/<name>.pyx`` and the C++ files named."""
+def packages(room: str) -> "list[str]":
+    """Find a room's packages, by their paths."""
+    return sorted(path.parent.as_posix() for path in Path(room).rglob("__init__.py"))
+
+
+FOLDERS = {f"stowplan.{path.replace('/', '.')}": path for room in ROOMS for path in packages(room)}
+FACE = [
+    path.replace("/", ".")
+    for path in packages("stowplan")
+    if path.split("/")[1:2] not in [[room] for room in ROOMS]
+]
+
+
+def extension(name: str, *cores: str) -> Extension:
+    """Build an extension.
+
+    Parameters
+    ----------
+    name
+        As imported, without ``stowplan``; its source, ``.pyx``, has that path.
+    cores
+        Patterns of the C++ files that it is linked with.
+    """
+    room = name.split(".")[0]
+    headers = [path for folder in ("profiler", room) for path in Path(folder).rglob("*.hpp")]
+    path = Path(name.replace(".", "/"))
     return Extension(
-        f"stowplan.{package}.{name}",
-        sources=[f"{package}/{name}.pyx", *sorted(cores)],
-        depends=sorted(
-            path
-            for pattern in (*HEADERS, f"{package}/core/*.hpp", f"{package}/*.pxi")
-            for path in glob(pattern)
-        ),
-        include_dirs=[".", f"{package}/core", "profiler/core", numpy.get_include()],
+        f"stowplan.{name}",
+        sources=[
+            f"{path}.pyx",
+            *sorted({found for pattern in cores for found in glob(pattern, recursive=True)}),
+        ],
+        depends=sorted({header.as_posix() for header in [*headers, *path.parent.glob("*.pxi")]}),
+        include_dirs=sorted({".", numpy.get_include(), *(header.parent.as_posix() for header in headers)}),
         define_macros=MACROS,
         extra_compile_args=COMPILE_ARGS,
         extra_link_args=LINK_ARGS,
@@ -43,30 +70,30 @@ def extension(package: str, name: str, cores: "list[str]") -> Extension:
     )
 
 
-def packing_cores(*names: str) -> "list[str]":
-    """Find the cores of these names, each in ``packing/core``."""
-    return [path for name in names for path in glob(f"packing/core/{name}.cpp")]
-
-
-def scheduling_cores(*names: str) -> "list[str]":
-    """Find the cores of these names, each in ``scheduling/core``."""
-    return [path for name in names for path in glob(f"scheduling/core/{name}.cpp")]
-
+PACKING, SCHEDULING = "packing/core/**/", "scheduling/core/**/"
+EXTENSIONS = [
+    extension(
+        "packing._solvers", *(f"{PACKING}{name}.cpp" for name in ("best_fit", "greedy", "first_conflict"))
+    ),
+    extension("packing._exact", f"{PACKING}exact*.cpp"),
+    extension(
+        "packing._search", *(f"{PACKING}{name}.cpp" for name in ("best_fit", "greedy", "large*", "search*"))
+    ),
+    extension("profiler._recorder"),
+    extension("scheduling._simulator", f"{SCHEDULING}simulator*.cpp"),
+    extension(
+        "scheduling._descent",
+        *(f"{SCHEDULING}{name}.cpp" for name in ("simulator*", "descent*", "descend", "rebuild")),
+    ),
+    extension("scheduling._ordering", f"{SCHEDULING}order_*.cpp"),
+    extension("allocator._core", "allocator/core/**/*.cpp"),
+]
 
 setup(
+    packages=[*FACE, *FOLDERS],
+    package_dir={"stowplan": "stowplan", **FOLDERS},
     ext_modules=cythonize(
-        [
-            extension("packing", "_solvers", packing_cores("best_fit", "greedy", "first_conflict")),
-            extension("packing", "_exact", packing_cores("exact*")),
-            extension("profiler", "_recorder", []),
-            extension("packing", "_search", packing_cores("best_fit", "greedy", "large*", "search*")),
-            extension("scheduling", "_simulator", scheduling_cores("simulator*")),
-            extension(
-                "scheduling", "_descent", scheduling_cores("simulator*", "descent*", "descend", "rebuild")
-            ),
-            extension("scheduling", "_ordering", scheduling_cores("order_*")),
-            extension("allocator", "_core", glob("allocator/core/*.cpp")),
-        ],
+        EXTENSIONS,
         language_level=3,
         # What Cython writes depends on NumPy's declarations, and is kept apart for each version.
         build_dir=f"build/cython/numpy-{numpy.__version__}",
