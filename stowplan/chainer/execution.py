@@ -244,9 +244,9 @@ class ScheduledStep:
         self._values.before_backward(function)
         in_data = tuple(node.data for node in inputs)
         out_arrays = tuple(None if gradient is None else gradient.raw_array for gradient in out_grad)
-        hooks = collections.OrderedDict(chainer.get_function_hooks())
+        hooks = chainer.get_function_hooks()
         if function._n_local_function_hooks != 0:
-            hooks.update(function.local_function_hooks)
+            hooks = {**hooks, **function.local_function_hooks}
         with chainer.using_device(
             chainer.backend.get_device_from_array(*[a for a in (*in_data, *out_arrays) if a is not None])
         ):

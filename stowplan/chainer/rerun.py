@@ -101,6 +101,9 @@ NOT_HIDDEN = frozenset(
 )
 """Attributes whose arrays are the caller's, or are retained inputs and outputs."""
 
+_PLAIN = frozenset({bool, float, int, str, type(None)})
+"""Types of most attributes, none of which holds an array."""
+
 FUNCTION = "_function"
 """Where Chainer's adapter keeps an old-style function, which in turn keeps the hidden arrays."""
 
@@ -322,16 +325,19 @@ def held_arrays(function: Any) -> dict[str, Any]:
     What a function holds before it is applied is the caller's (class weights, a mask that was given): pass it on to
     `hidden_arrays` as `but`.
     """
-    found = {}
+    found: dict[str, Any] = {}
+    arrays = chainer.get_array_types()
     for holder, prefix in ((function, ""), (_old_style(function), FUNCTION + ".")):
-        for name, value in {} if holder is None else dict(holder.__dict__).items():
-            if name in NOT_HIDDEN:
+        for name, value in () if holder is None else list(holder.__dict__.items()):
+            if type(value) in _PLAIN or name in NOT_HIDDEN:
                 continue
-            if _is_array(value):
+            if isinstance(value, arrays):
                 found[prefix + name] = value
             elif type(value) in (tuple, list):
                 found.update(
-                    (f"{prefix}{name}.{index}", item) for index, item in enumerate(value) if _is_array(item)
+                    (f"{prefix}{name}.{index}", item)
+                    for index, item in enumerate(value)
+                    if isinstance(item, arrays)
                 )
     return found
 
@@ -354,14 +360,13 @@ def hidden_arrays(function: Any, but: Iterable[Any] = (), least: int = HIDDEN_BY
         From a name for `get_hidden` and `set_hidden` to the array: an attribute's, or ``attribute.index`` for an
         array in a tuple or list; an old-style function's start with ``_function.``.
     """
+    held = {name: array for name, array in held_arrays(function).items() if array.nbytes >= least}
+    if not held:
+        return held
     others = {id(_root(array)) for array in but if array is not None}
     for data in (function._retained_output_data or ()) + tuple(node.data for node in function.inputs or ()):
         others.add(id(_root(data)))
-    return {
-        name: array
-        for name, array in held_arrays(function).items()
-        if array.nbytes >= least and id(_root(array)) not in others
-    }
+    return {name: array for name, array in held.items() if id(_root(array)) not in others}
 
 
 def get_hidden(function: Any, name: str) -> Any:
