@@ -255,7 +255,7 @@ def test_the_step_of_googlenet_is_found(chainer: Any) -> None:
 
 
 def test_the_step_of_a_sequence_to_sequence_network_is_found(chainer: Any) -> None:
-    from experiments.data import synthetic_pairs
+    from experiments.measures.data import synthetic_pairs
     from experiments.models.seq2seq import Seq2seq
 
     def train(steps: int, after_step: Callable[[], object] = lambda: None) -> list[float]:

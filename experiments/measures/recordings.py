@@ -1,8 +1,8 @@
-"""Profiles of the networks' steps: recorded, or, where that would take too long or too much memory, predicted.
+"""Profiles of the networks' steps: recorded, or predicted if recording would take too long or too much memory.
 
 Batches of `SMALL` examples are always recorded. Each block's size is an affine function of the batch size, so two
-batches tell all others (`stowplan.profiler.fit_batches`); seconds and bytes follow in the same way, and decide what
-is recorded itself.
+batches predict all others (`stowplan.profiler.fit_batches`). Seconds and bytes are predicted in the same way, and
+decide whether a larger batch is recorded.
 
 Blocks below `LEAST` bytes are left out of every figure, for every contestant: NumPy has a cache for them, and on a
 device they are scalars that would not be there.
@@ -22,18 +22,18 @@ from stowplan import NumpyRecorder, Profile
 from stowplan.errors import ProfileError
 from stowplan.profiler import fit_batches
 
-from .study import CannotRunError, Cell, Study, available_bytes
+from .runner import CannotRunError, Cell, Runner, available_bytes
 from .workload import Workload
 
 SMALL = (2, 4)
 LEAST = 512
 WARMUP, MOST_STEPS = 1, 6
-"""Steps before the first that is recorded; steps until two in a row must have been equal."""
+"""Steps before the first recorded one; most steps to wait for two equal ones in a row."""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """The profile of a step that was recorded, and what else is known of it.
+    """The profile of a recorded step, its retained bytes and its time.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class Step:
-    """What a figure gets of a cell.
+    """A cell's step, as the figures use it.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Step:
     retained
         As in `Recording`.
     recorded, predicted
-        Whether the profile was recorded; and the one that the small batches predict, where there is one.
+        Whether the profile was recorded; and the profile that the small batches predict, if any.
     """
 
     profile: Profile
@@ -70,7 +70,7 @@ class Step:
     predicted: Profile | None
 
 
-def step_of(study: Study, cell: Cell) -> Step:
+def step_of(runner: Runner, cell: Cell) -> Step:
     """Record a cell's step, or predict it.
 
     Raises
@@ -79,58 +79,58 @@ def step_of(study: Study, cell: Cell) -> Step:
         No step was equal to the one before it, or small batches do not predict this one and it is too large.
     """
     if cell.phase == "inference" or cell.batch in SMALL:
-        recording = recorded(study, cell)
+        recording = recorded(runner, cell)
         return Step(without_small(recording.profile), recording.retained, True, None)
-    predicted = predict(study, cell)
-    if within_reach(study, cell):
-        recording = recorded(study, cell)
+    predicted = predict(runner, cell)
+    if within_reach(runner, cell):
+        recording = recorded(runner, cell)
         return Step(without_small(recording.profile), recording.retained, True, predicted)
     if predicted is None:
         raise CannotRunError("too large to be recorded here, and not predicted by small batches")
-    return Step(predicted, recorded(study, _with_batch(cell, SMALL[0])).retained, False, predicted)
+    return Step(predicted, recorded(runner, _with_batch(cell, SMALL[0])).retained, False, predicted)
 
 
-def predict(study: Study, cell: Cell) -> Profile | None:
-    """Predict a cell's step from small batches; None where their steps are of different kinds."""
+def predict(runner: Runner, cell: Cell) -> Profile | None:
+    """Predict a cell's step from small batches; None if their steps are of different kinds."""
     try:
-        model = fit_batches({batch: recorded(study, _with_batch(cell, batch)).profile for batch in SMALL})
+        model = fit_batches({batch: recorded(runner, _with_batch(cell, batch)).profile for batch in SMALL})
         return without_small(model.profile(cell.batch))
     except ProfileError:
         return None
 
 
-def within_reach(study: Study, cell: Cell) -> bool:
+def within_reach(runner: Runner, cell: Cell) -> bool:
     """Whether a cell's step is recorded already, or can be."""
-    return study.known(f"recordings/{cell.name}") is not None or affordable(study, cell)
+    return runner.known(f"recordings/{cell.name}") is not None or affordable(runner, cell)
 
 
-def affordable(study: Study, cell: Cell, steps: int = WARMUP + 3, share: float = 0.6) -> bool:
-    """Whether some steps of a cell take no longer than the limit, and no more than a share of the free memory."""
-    seconds, need = expected(study, cell)
-    return seconds * steps <= study.limit and need <= share * available_bytes(cell.device)
+def affordable(runner: Runner, cell: Cell, steps: int = WARMUP + 3, share: float = 0.6) -> bool:
+    """Whether so many steps of a cell take no longer than the limit, and no more than a share of the free memory."""
+    seconds, need = expected(runner, cell)
+    return seconds * steps <= runner.limit and need <= share * available_bytes(cell.device)
 
 
-def expected(study: Study, cell: Cell) -> tuple[float, int]:
+def expected(runner: Runner, cell: Cell) -> tuple[float, int]:
     """Seconds of a cell's step and the bytes that it needs, from those of small batches."""
     if cell.phase == "inference":
-        found = recorded(study, cell)
+        found = recorded(runner, cell)
         return found.seconds, found.retained + found.profile.live_peak
-    small = [recorded(study, _with_batch(cell, batch)) for batch in SMALL]
+    small = [recorded(runner, _with_batch(cell, batch)) for batch in SMALL]
     seconds = _affine([one.seconds for one in small], cell.batch)
     return seconds, int(_affine([one.retained + one.profile.live_peak for one in small], cell.batch))
 
 
-def recorded(study: Study, cell: Cell) -> Recording:
-    """Record a cell's step, or read what was recorded before."""
-    path = study.out / "recordings" / f"{cell.name}.npz"
+def recorded(runner: Runner, cell: Cell) -> Recording:
+    """Record a cell's step, or read the recording kept."""
+    path = runner.out / "recordings" / f"{cell.name}.npz"
 
     def record() -> dict[str, Any]:
-        found = _record(Workload(cell.model, cell.phase, cell.batch, study.data, cell.device == "gpu"), cell)
+        found = _record(Workload(cell.model, cell.phase, cell.batch, runner.data, cell.device == "gpu"), cell)
         path.parent.mkdir(parents=True, exist_ok=True)
         found.profile.save(path)
         return {"retained": found.retained, "seconds": found.seconds}
 
-    about = study.finished(f"recordings/{cell.name}", record)
+    about = runner.finished(f"recordings/{cell.name}", record)
     return Recording(Profile.load(path), about["retained"], about["seconds"])
 
 

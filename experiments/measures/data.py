@@ -5,8 +5,8 @@ words; about what news text has), images and tiles normally distributed pixels. 
 blanks and cut at `LONGEST`, as in Sekiyama et al. 2018, section 5; a word counts as the number of its place in the
 order of frequency.
 
-A batch of sentences in a step that repeats is made of the longest pair and the median pair in turns: batches of 2, 4,
-8 then differ in nothing but their number of rows. Where steps differ, sentences come as they come.
+In a step that repeats, a batch of sentences has the longest pair and the median pair in turns, so that batches of 2, 4
+and 8 differ in nothing but their number of rows. In steps that differ, sentences come in the order of the files.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ import numpy.typing as npt
 
 from stowplan.errors import FormatError, MissingDependencyError
 
-from .models import Model
+from ..models import Model
 
 MEDIAN, SIGMA, SHORTEST, LONGEST = 16.4, 0.6, 3, 50
 WORDS = 2000
-"""Of a vocabulary; rarer ones count as the last one."""
+"""Size of a vocabulary; rarer words count as its last one."""
 SAMPLE = 1000
-"""Synthetic pairs from which the longest and the median one are taken."""
+"""Number of synthetic pairs from which the longest and the median one are taken."""
 PHOTOGRAPHS = 16
-"""Images of a folder that are read; a larger batch repeats them."""
+"""Most images of a folder that are read; a larger batch repeats them."""
 
 Words = npt.NDArray[np.int32]
 Pair = tuple[Words, Words]
@@ -38,7 +38,7 @@ Example = tuple[npt.NDArray[Any], ...]
 
 @dataclass(frozen=True)
 class Data:
-    """Where examples come from; see `load`.
+    """Makes examples, from the user's files or synthetic; see `load`.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ def synthetic_pairs(rng: np.random.Generator, count: int) -> list[Pair]:
 
 
 class Files(TypedDict, total=False):
-    """What `load` is given, as JSON can hold it."""
+    """The arguments of `load`, as JSON can hold them."""
 
     images: str | None
     source: str | None

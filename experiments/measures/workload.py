@@ -1,4 +1,4 @@
-"""A network at work: one step of training or of inference, on the host or on a GPU.
+"""A network's step, to be run again and again: training or inference, on the host or on a GPU.
 
 A step does what Chainer's ``StandardUpdater`` does: it makes the batch out of examples, runs forward, clears the
 gradients of the step before, runs backward, drops the loss, and updates.
@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..models import Model
 from .data import Data, Example
-from .models import Model
 
 Phase = Literal["training", "inference"]
 PHASES: tuple[Phase, ...] = ("training", "inference")
@@ -25,9 +25,9 @@ class Workload:
     Parameters
     ----------
     model, phase, batch
-        What runs.
+        Of the step.
     data
-        Where its examples come from; its seed is that of the parameters, too.
+        Gives the examples; its seed is also that of the parameters.
     gpu
         Whether it runs on CuPy's current device.
     """
@@ -44,9 +44,9 @@ class Workload:
         self.examples = data.examples(model, batch)
 
     def twin(self) -> Workload:
-        """Return another one of the same examples and parameters, with gradients and an optimizer's state of its own.
+        """Return a workload of the same examples and parameters, with its own gradients and optimizer's state.
 
-        Parameters are shared from their first use on: run a step before.
+        Run a step before: parameters are shared only if they have been initialized.
         """
         twin = copy.copy(self)
         twin._network = self._network.copy()
@@ -54,7 +54,7 @@ class Workload:
         return twin
 
     def step(self, examples: Sequence[Example] | None = None) -> None:
-        """Run one step to its end, of these examples rather than of its own."""
+        """Run one step to its end, with these examples instead of its own if they are given."""
         import chainer
 
         arrays = self._convert(examples or self.examples)
@@ -68,7 +68,7 @@ class Workload:
 
     @property
     def retained_bytes(self) -> int:
-        """Bytes of parameters, statistics and the optimizer's state; gradients come and go with the steps."""
+        """Bytes of parameters, statistics and the optimizer's state; not of gradients, which each step makes anew."""
         from chainer.serializers import DictionarySerializer
 
         serializer = DictionarySerializer()

@@ -1,15 +1,15 @@
-"""A network whose steps are scheduled, in turns with Chainer's own: what `experiments.schedule` runs apart.
+"""Measure a network's scheduled steps beside Chainer's own: a process of `experiments.schedule`.
 
-What it runs is a JSON object on the command line, the fields of `Task` and the name of a function in `RUN`; what it
-prints is what that returns. As in `experiments.turns` the contestants share the parameters, and hand over to each other
-every twentieth of a second; gradients, and the optimizer's state, each has for itself::
+The command line has one argument, a JSON object of the fields of a `Task` and the name of a function in `RUN`; the
+output is what that function returns. As in `paired_timing` the contestants share the parameters and take turns within
+a step; each has its own gradients and optimizer's state::
 
     Chainer        the step as it is
     lean           the same under a scheduler without a budget
     lean, pool     ... through a pool                           where no budget is given
     scheduled      the same under a scheduler with the budget   where one is
 
-When the turns are over, one step of the last but the pool's is recorded: its live peak is what it was all for.
+After the turns one step is recorded for its live peak: a scheduled one if there is a budget, else a lean one.
 """
 
 from __future__ import annotations
@@ -30,23 +30,22 @@ from stowplan import NumpyPool, NumpyRecorder, Profile
 from stowplan.compat import enable_chainer
 from stowplan.errors import BudgetError, ProfileError
 
+from ..models import MODELS, Model
 from .data import Data, Files, load
-from .models import MODELS, Model
+from .paired_timing import LEAST_ROUNDS, TRUSTED_ROUNDS, is_clear
 from .recordings import without_small
-from .turns import LEAST_ROUNDS, TRUSTED_ROUNDS, is_clear
 from .workload import Phase, Workload
 
 CHAINER, LEAN, POOLED, SCHEDULED = "Chainer", "lean", "lean, pool", "scheduled"
 OPTIMIZERS = ("SGD", "MomentumSGD", "Adam")
 STEPS = 10
-"""Of each run whose bits are compared."""
+"""Number of steps in each run whose bits are compared."""
 WARMUP = 2
 """Steps of each contestant before the first round."""
 MOST_STEPS = 12
-"""Until a step is scheduled, served by the pool, or like the one before it."""
+"""Most steps to wait until one is scheduled, served by the pool, or equal to the one before it."""
 ATTEMPTS, SLACK = 4, 1.005
-"""A budget below the least that was found becomes so many times that least; the next recording's may be a little more.
-"""
+"""A budget below the least found is raised to `SLACK` times that least: the next recording may need a little more."""
 
 
 class CannotScheduleError(Exception):
@@ -55,18 +54,18 @@ class CannotScheduleError(Exception):
 
 @dataclass(frozen=True)
 class Task:
-    """What is measured.
+    """A comparison of scheduled steps with Chainer's.
 
     Attributes
     ----------
     model, batch
         The cell, of training on the host.
     files
-        The user's.
+        The user's paths and seed.
     budget
         Bytes that a step may have alive beside parameters and state; None: lean.
     rounds, seconds
-        At most so many rounds, and none that would begin later than this, but `LEAST_ROUNDS` in any case.
+        Most rounds, and the seconds after which no further round begins; `LEAST_ROUNDS` are run in any case.
     """
 
     model: str
@@ -77,14 +76,14 @@ class Task:
     seconds: float = 0.0
 
     def workload(self, optimizer: str | None = None) -> ScheduledWorkload:
-        """Return a workload of its own, with another optimizer if one is named."""
+        """Return a new workload, with another optimizer if one is named."""
         model = MODELS[self.model]
         model = model if optimizer is None else replace(model, optimizer=optimizer)
         return ScheduledWorkload(model, "training", self.batch, load(**self.files))
 
     @property
     def least_steps(self) -> int:
-        """Steps that are run in any case, about: warm-up, rounds and recordings of three contestants."""
+        """Least number of steps that are run, about: warm-up, rounds and recordings of three contestants."""
         return 3 * (WARMUP + LEAST_ROUNDS) + 12
 
 
@@ -117,7 +116,7 @@ class ScheduledWorkload(Workload):
         return twin
 
     def step(self, examples: Any = None) -> None:
-        """Run one step, which is the scheduler's."""
+        """Run one step, under the scheduler if there is one."""
         if self.scheduler is None:
             super().step(examples)
             return
@@ -150,15 +149,15 @@ class ScheduledWorkload(Workload):
 def within_reach(
     run: Callable[[int], ScheduledWorkload], budget: int, retained: int
 ) -> tuple[ScheduledWorkload, int]:
-    """Return what `run` returns for a budget, and the budget, retained bytes included.
+    """Call `run` with a budget that can be kept; return its result and that budget, retained bytes included.
 
     Parameters
     ----------
     run
         Runs steps that keep to a number of bytes.
     budget
-        Bytes beside the retained ones. Where no schedule that is found keeps to them, a little more than the least that
-        was found takes their place.
+        Bytes beside the retained ones. If no schedule found keeps to them, a little more than the least found replaces
+        them.
     retained
         Bytes of parameters and state.
     """
@@ -171,7 +170,7 @@ def within_reach(
 
 
 def _scheduled(work: ScheduledWorkload, budget: int) -> ScheduledWorkload:
-    """Return a twin whose steps follow a schedule by now."""
+    """Return a twin after the first of its steps that followed a schedule."""
     twin = work.twin()
     twin.schedule(budget)
     for _ in range(MOST_STEPS):
@@ -183,7 +182,7 @@ def _scheduled(work: ScheduledWorkload, budget: int) -> ScheduledWorkload:
 
 
 def record(work: Workload) -> Profile:
-    """Record a step, without the blocks that `experiments.recordings` leaves out."""
+    """Record a step, without the blocks that `recordings` leaves out."""
     recorder = NumpyRecorder()
     with recorder:
         for _ in range(MOST_STEPS):
@@ -197,17 +196,17 @@ def record(work: Workload) -> Profile:
 
 
 def take_turns(task: Task) -> dict[str, Any]:
-    """Run the contestants in turns, then record a step; return what it took.
+    """Run the contestants in turns, then record a step; return the measurements.
 
     Returns
     -------
     dict
-        ``turns``: seconds of a step by contestant, round for round. ``peak``: bytes alive in the recorded step at the
-        most, beside parameters and state. ``arena``: the pool's, or, under a budget, ``budget``, the one kept to;
-        ``predicted``: the peak as the schedule has it; ``extra_seconds``: that the schedule says it adds; ``seconds``:
-        of all operators once, as recorded; ``recomputed``: operators in a step.
+        ``turns``: for each round the seconds of a step, by contestant. ``peak``: most bytes alive in the recorded step,
+        beside parameters and state. Without a budget ``arena``: the pool's. With one ``budget``: the budget kept to;
+        ``predicted``: the schedule's own peak; ``extra_seconds``: the seconds that the schedule says it adds;
+        ``seconds``: of all operators once, as recorded; ``recomputed``: operators recomputed in a step.
     """
-    from .pieces import Runner, alternate
+    from .interleave import InterleavedStep, alternate
 
     work = task.workload()
     work.step()
@@ -230,12 +229,12 @@ def take_turns(task: Task) -> dict[str, Any]:
         last, whole = within_reach(run, task.budget, work.retained_bytes)
         found["budget"] = whole - last.scheduler.stats.retained_bytes
         contestants[SCHEDULED] = last
-    runners = {name: Runner(one.step) for name, one in contestants.items()}
+    steps = {name: InterleavedStep(contestant.step) for name, contestant in contestants.items()}
     for _ in range(WARMUP):
-        for runner in runners.values():
-            runner.step()
+        for step in steps.values():
+            step.run_step()
     rng = np.random.default_rng(task.files["seed"])
-    found["turns"] = _rounds(task, lambda: alternate(runners, rng, 1))
+    found["turns"] = _rounds(task, lambda: alternate(steps, rng, 1))
     profile = record(last)
     found["peak"] = profile.live_peak
     if task.budget is None:
@@ -257,12 +256,12 @@ def _rounds(task: Task, take: Callable[[], dict[str, float]]) -> list[dict[str, 
 
 
 def over_chainer(turns: list[dict[str, float]], name: str) -> list[float]:
-    """Return a contestant's seconds over Chainer's, round for round."""
+    """Return a contestant's seconds over Chainer's, for each round."""
     return [turn[name] / turn[CHAINER] for turn in turns]
 
 
 def _said(work: ScheduledWorkload) -> dict[str, Any]:
-    """Return what the schedule in use says of its step."""
+    """Return the schedule's own predictions of its step."""
     (solution,), (recording,) = work.scheduler.solutions, work.scheduler.recordings
     return {
         "predicted": int(solution.peak),
@@ -314,9 +313,9 @@ RUN: dict[str, Callable[[Task], dict[str, Any]]] = {"turns": take_turns, "bits":
 
 
 def main(argument: str) -> None:
-    """Run the task of a command line and print what it found."""
+    """Run the task of the command line and print its result."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # nothing else that is printed is taken for the answer
+    os.dup2(2, 1)  # so that nothing else that is printed reaches the answer
     enable_chainer()
     asked = json.loads(argument)
     print(json.dumps(RUN[asked.pop("run")](Task(**asked))), file=answers, flush=True)

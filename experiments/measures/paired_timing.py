@@ -1,12 +1,12 @@
-"""The processes of `experiments.time`: a network whose steps run in turns through the pool and without it.
+"""Time a network's steps through the pool beside its steps without it: a process of `experiments.time`.
 
-What it runs is a JSON object on the command line, the fields of `Task`; what it prints is a JSON list of rounds, each
-``{"stowplan": seconds, "NumPy": seconds}``: medians are taken by who asked.
+The command line has one argument, the fields of a `Task` as a JSON object. The output is a JSON list of rounds, each
+``{"stowplan": seconds, "NumPy": seconds}``; `experiments.time` takes the medians.
 
-On the host the two take turns within a step (`experiments.pieces`), on a GPU from step to step. Each has gradients
-and an optimizer's state of its own, from its own allocator; parameters they share, in one process: two processes of
-the same program can differ for as long as they live, by which of their pages are huge and where in the machine's
-memory they lie, and by more than what is to be measured.
+On the host the two take turns within a step (`interleave`), on a GPU from step to step. Each has its own gradients and
+optimizer's state, from its own allocator. They share the parameters, in one process: two processes of the same program
+can differ as long as they live, depending on which of their pages are huge and where in memory they lie, by more than
+the difference to be measured.
 """
 
 from __future__ import annotations
@@ -26,39 +26,39 @@ import numpy.typing as npt
 from stowplan import CupyPool, NumpyPool
 from stowplan.compat import enable_chainer
 
+from ..models import MODELS
 from .data import Files, load
-from .models import MODELS
 from .workload import Phase, Workload
 
 OURS = "stowplan"
 WARMUP = (5, 2)
-"""Steps before the first round: ours warms up, records, confirms, and replays twice; the other's."""
+"""Steps before the first round: of ours, which warms up, records, confirms and replays twice; and of the other."""
 LEAST_ROUNDS, TRUSTED_ROUNDS = 3, 12
-"""Rounds in any case, and before their spread says when to stop."""
+"""Rounds that are always run; rounds after which their spread decides when to stop."""
 SURE, CLEAR = 0.005, 5
-"""Standard error of the median ratio, and that many of them from 1, at which more rounds would tell nothing."""
+"""Stop when the standard error of the median ratio is below `SURE`, or the median is `CLEAR` of them away from 1."""
 Context = Callable[[], AbstractContextManager[object]]
-"""Makes what a step runs inside of."""
+"""Makes the context that a step runs in."""
 Step = Callable[[], None]
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is measured.
+    """A comparison of the pool with another allocator.
 
     Attributes
     ----------
     device, model, phase, batch
         The cell.
     other
-        Who else serves the steps.
+        Name of the other allocator.
     files
-        The user's.
+        The user's paths and seed.
     repeat
         Steps of a turn.
     rounds, seconds
-        At most so many rounds, and none that would begin later than this, but `LEAST_ROUNDS` in any case. Each has a
-        turn of the pool and one of the other, in an order that is drawn.
+        Most rounds, and the seconds after which no further round begins; `LEAST_ROUNDS` are run in any case. A round
+        has a turn of the pool and one of the other, in random order.
     """
 
     device: str
@@ -73,7 +73,7 @@ class Task:
 
     @property
     def least_steps(self) -> int:
-        """Steps that are run in any case."""
+        """Least number of steps that are run."""
         return sum(WARMUP) + LEAST_ROUNDS * 2 * self.repeat
 
 
@@ -84,13 +84,13 @@ def standard_error(values: npt.ArrayLike) -> float:
 
 
 def is_clear(found: Sequence[float]) -> bool:
-    """Whether these ratios tell where their median is, or at least on which side of 1."""
+    """Whether the median of these ratios is known well enough, or at least on which side of 1 it is."""
     error = standard_error(found)
     return error <= SURE or bool(abs(np.median(found) - 1) >= CLEAR * error)
 
 
 def run(task: Task) -> list[dict[str, float]]:
-    """Run a task; return the seconds of a step of each turn, round for round."""
+    """Run a task; return for each round the seconds of a step, by allocator."""
     gpu = task.device == "gpu"
     ours, ready, other = (_on_a_gpu if gpu else _on_the_host)(task.other)
     work = Workload(MODELS[task.model], task.phase, task.batch, load(**task.files), gpu)
@@ -101,11 +101,11 @@ def run(task: Task) -> list[dict[str, float]]:
     if gpu:
         take = partial(_one_after_the_other, steps, rng)
     else:
-        from .pieces import Runner, alternate
+        from .interleave import InterleavedStep, alternate
 
-        runners = {name: Runner(step) for name, step in steps.items()}
-        steps = {name: runner.step for name, runner in runners.items()}
-        take = partial(alternate, runners, rng)
+        interleaved = {name: InterleavedStep(step) for name, step in steps.items()}
+        steps = {name: step.run_step for name, step in interleaved.items()}
+        take = partial(alternate, interleaved, rng)
 
     for step, count in zip(steps.values(), WARMUP, strict=True):
         for _ in range(count):
@@ -138,7 +138,7 @@ def _within(context: Context, work: Workload) -> Step:
 def _one_after_the_other(
     steps: Mapping[str, Step], rng: np.random.Generator, repeat: int
 ) -> dict[str, float]:
-    """Run some steps of each, in an order that is drawn; return the seconds of a step of each."""
+    """Run `repeat` steps of each, in random order; return the seconds of a step of each."""
     turn = {}
     for name in map(str, rng.permutation(list(steps))):
         began = time.perf_counter()
@@ -149,7 +149,7 @@ def _one_after_the_other(
 
 
 def ratios(turns: Sequence[dict[str, float]], other: str) -> list[float]:
-    """Return the pool's seconds over the other's, round for round."""
+    """Return the pool's seconds over the other's, for each round."""
     return [turn[OURS] / turn[other] for turn in turns]
 
 
@@ -183,9 +183,9 @@ def _on_a_gpu(name: str) -> tuple[Context, Callable[[], object], Context]:
 
 
 def main(argument: str) -> None:
-    """Run the task of a command line and print what it took."""
+    """Run the task of the command line and print its rounds."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # nothing else that is printed is taken for the answer
+    os.dup2(2, 1)  # so that nothing else that is printed reaches the answer
     enable_chainer()
     print(json.dumps(run(Task(**json.loads(argument)))), file=answers, flush=True)
 

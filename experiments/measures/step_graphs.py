@@ -1,6 +1,6 @@
 """Step graphs and lean profiles of the networks' steps: recorded, or predicted from batches of 2 and 4.
 
-They are kept as files, as the cells are: what was recorded once is read by the next command.
+They are kept as files, as the cells are, and the next command reads them.
 """
 
 from __future__ import annotations
@@ -13,37 +13,37 @@ from stowplan.profiler import fit_batches
 from stowplan.scheduling import StepGraph, scaling, solve
 
 from .recordings import SMALL, affordable
-from .scheduled import CannotScheduleError, ScheduledWorkload, record
-from .study import CannotRunError, Cell, Row, Study
+from .runner import CannotRunError, Cell, Row, Runner
+from .scheduled_steps import CannotScheduleError, ScheduledWorkload, record
 
 POINTS = 12
-"""Of a curve."""
+"""Number of points of a curve."""
 LIMIT, QUICK_LIMIT = 120.0, 20.0
-"""Seconds for a curve at most."""
+"""Most seconds for a curve, without and with ``--quick``."""
 GRAPH_STEPS = 8
-"""Steps' time for a graph: one as Chainer's, one recorded with every function run once more, two timed."""
+"""Steps that recording a graph takes as long as: one of Chainer's, one that runs every function twice, two timed."""
 
 
-def recorded_graph(study: Study, cell: Cell) -> StepGraph:
-    """Record a cell's step graph, or read what was recorded before."""
-    path = study.out / "schedule" / "graphs" / f"{cell.name}.npz"
+def recorded_graph(runner: Runner, cell: Cell) -> StepGraph:
+    """Record a cell's step graph, or read the one kept."""
+    path = runner.out / "schedule" / "graphs" / f"{cell.name}.npz"
 
     def find() -> Row:
-        graph: StepGraph = _workload(study, cell).record_graph()
+        graph: StepGraph = _workload(runner, cell).record_graph()
         path.parent.mkdir(parents=True, exist_ok=True)
         graph.save(path)
         return {"operators": len(graph)}
 
-    study.finished(f"schedule/graphs/{cell.name}", find)
+    runner.finished(f"schedule/graphs/{cell.name}", find)
     return StepGraph.load(path)
 
 
-def recorded_profile(study: Study, cell: Cell) -> Profile:
-    """Record a cell's lean step, or read what was recorded before."""
-    path = study.out / "schedule" / "lean" / f"{cell.name}.npz"
+def recorded_profile(runner: Runner, cell: Cell) -> Profile:
+    """Record a cell's lean step, or read the recording kept."""
+    path = runner.out / "schedule" / "lean" / f"{cell.name}.npz"
 
     def find() -> Row:
-        work = _workload(study, cell)
+        work = _workload(runner, cell)
         work.schedule()
         work.step()
         try:
@@ -54,24 +54,24 @@ def recorded_profile(study: Study, cell: Cell) -> Profile:
         profile.save(path)
         return {"blocks": len(profile)}
 
-    study.finished(f"schedule/lean/{cell.name}", find)
+    runner.finished(f"schedule/lean/{cell.name}", find)
     return Profile.load(path)
 
 
-def _workload(study: Study, cell: Cell) -> ScheduledWorkload:
-    return ScheduledWorkload(cell.model, cell.phase, cell.batch, study.data)
+def _workload(runner: Runner, cell: Cell) -> ScheduledWorkload:
+    return ScheduledWorkload(cell.model, cell.phase, cell.batch, runner.data)
 
 
-def predicted_graph(study: Study, cell: Cell) -> StepGraph:
+def predicted_graph(runner: Runner, cell: Cell) -> StepGraph:
     """Predict a cell's step graph from those of small batches.
 
-    Arrays of a few hundred bytes are no values of a step graph. Where a network has such ones at a batch of 2, batches
+    Arrays of a few hundred bytes are not values of a step graph. If a network has such arrays at a batch of 2, batches
     twice and four times as large are recorded instead.
     """
     why = ""
     for times in (1, 2, 4):
         graphs = {
-            batch: recorded_graph(study, replace(cell, batch=batch)) for batch in (times * b for b in SMALL)
+            batch: recorded_graph(runner, replace(cell, batch=batch)) for batch in (times * b for b in SMALL)
         }
         try:
             return scaling.fit_graphs(graphs).at(cell.batch)
@@ -80,10 +80,10 @@ def predicted_graph(study: Study, cell: Cell) -> StepGraph:
     raise CannotRunError(f"too large to be run here, and not predicted by small batches: {why}")
 
 
-def predicted_profile(study: Study, cell: Cell) -> Profile:
+def predicted_profile(runner: Runner, cell: Cell) -> Profile:
     """Predict the profile of a cell's lean step from those of small batches."""
     try:
-        profiles = {batch: recorded_profile(study, replace(cell, batch=batch)) for batch in SMALL}
+        profiles = {batch: recorded_profile(runner, replace(cell, batch=batch)) for batch in SMALL}
         return fit_batches(profiles).profile(cell.batch)
     except ProfileError as error:
         raise CannotRunError(
@@ -91,15 +91,15 @@ def predicted_profile(study: Study, cell: Cell) -> Profile:
         ) from None
 
 
-def graph_of(study: Study, cell: Cell) -> StepGraph:
+def graph_of(runner: Runner, cell: Cell) -> StepGraph:
     """Record a cell's step graph, or predict it."""
-    if cell.batch in SMALL or affordable(study, cell, GRAPH_STEPS):
-        return recorded_graph(study, cell)
-    return predicted_graph(study, cell)
+    if cell.batch in SMALL or affordable(runner, cell, GRAPH_STEPS):
+        return recorded_graph(runner, cell)
+    return predicted_graph(runner, cell)
 
 
-def curve_of(study: Study, cell: Cell) -> Row:
-    """Find what schedules can reach at all.
+def curve_of(runner: Runner, cell: Cell) -> Row:
+    """Find how little memory schedules can reach, and at what cost in time.
 
     Returns
     -------
@@ -109,12 +109,12 @@ def curve_of(study: Study, cell: Cell) -> Row:
     """
 
     def find() -> Row:
-        graph = graph_of(study, cell)
-        found = solve.curve(graph, POINTS, time_limit=QUICK_LIMIT if study.quick else LIMIT)
+        graph = graph_of(runner, cell)
+        found = solve.curve(graph, POINTS, time_limit=QUICK_LIMIT if runner.quick else LIMIT)
         return {
             "points": [(int(one.peak), float(one.extra_seconds)) for one in found],
             "seconds": float(graph.seconds.sum()),
             "bound": int(found[-1].lower_bound or 0),
         }
 
-    return study.finished(f"schedule/curves/{cell.name}", find, quick=study.quick)
+    return runner.finished(f"schedule/curves/{cell.name}", find, quick=runner.quick)

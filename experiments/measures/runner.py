@@ -1,13 +1,13 @@
-"""What every figure's command shares: its options, its cells, and how they are run.
+"""Run a figure's command: its options, its cells, and the files that keep what they found.
 
-A cell is one entry of a figure: a device, a network, a phase and a batch size. What it found is one JSON file,
-written whole or not at all, so a command that was interrupted goes on where it stopped, and a finished cell is not
-run again::
+A cell is one entry of a figure: a device, a network, a phase and a batch size. Its result is one JSON file, written
+atomically, so a command that was interrupted goes on where it stopped, and a finished cell is not run again::
 
     build/experiments/memory/cells/cpu-googlenet-training-32.json      {"study": {...}, "row": {...}}
 
-A cell that was run with other options (other data, another limit) is run again. One that cannot be run here, for want
-of a GPU or of memory, says so in its row, and is tried again by the next command.
+The file names the options under ``"study"``; a cell that was run with other ones (other data, another limit) is run
+again. A cell that needs a GPU or memory that the machine does not have says so in its row, and is tried again by the
+next command.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from stowplan.compat import enable_chainer
 from stowplan.errors import StowplanError
 from stowplan.files import atomic_write
 
+from ..models import MODELS, Model
 from . import data
-from .models import MODELS, Model
 from .workload import PHASES, Phase
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 DEVICES = ("cpu", "gpu")
 NO_GPU = "no CUDA device on this machine"
 Row = dict[str, Any]
@@ -58,23 +58,23 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Study:
-    """What a command was asked for.
+class Runner:
+    """Runs the cells that a command was asked for.
 
     Attributes
     ----------
     models, phases, devices
-        What is run.
+        Of the cells.
     batches
-        Batch sizes for training, instead of the models' own; empty: these.
+        Batch sizes for training; if empty, the models' own.
     quick
-        The smallest batch sizes only.
+        Run the smallest batch sizes only.
     limit
-        Seconds that the steps of one cell may take; what would take longer is predicted, or left out.
+        Seconds that the steps of one cell may take; a cell that would take longer is predicted or left out.
     files, data
-        What the networks read, as it was given and loaded.
+        What the networks read: the user's paths and seed, and the data loaded from them.
     out
-        Folder for everything that is written.
+        Folder for all files written.
     """
 
     models: tuple[Model, ...]
@@ -130,7 +130,7 @@ class Study:
         return self.finished(name, lambda: measure(cell), quick=self.quick, limit=self.limit)
 
     def finished(self, name: str, find: Callable[[], Row], **options: Any) -> Row:
-        """Return what was found under this name with the same files and `options`, or find it and keep it."""
+        """Return the row kept under this name for the same files and `options`, or find it and keep it."""
         row = self.known(name, **options)
         if row is None:
             row = find()
@@ -141,7 +141,7 @@ class Study:
         return row
 
     def known(self, name: str, **options: Any) -> Row | None:
-        """Return what was found under this name with the same files and `options`; None where nothing was."""
+        """Return the row kept under this name for the same files and `options`; None if there is none."""
         try:
             kept = json.loads((self.out / f"{name}.json").read_text(encoding="utf-8"))
             return dict(kept["row"]) if kept["study"] == {**self.files, **options} else None
@@ -160,7 +160,7 @@ def has_gpu() -> bool:
 
 
 def available_bytes(device: str) -> int:
-    """Memory that is free now."""
+    """Bytes of memory that are free now."""
     if device == "gpu":
         import cupy
 
@@ -203,12 +203,12 @@ _OPTIONS = (
 
 
 def command(limit: float, quick_limit: float) -> Callable[[Callable[..., None]], click.Command]:
-    """Make a command of a function that gets a `Study`, and its other options by name.
+    """Make a command of a function that gets a `Runner`, and its other options by name.
 
     Parameters
     ----------
     limit, quick_limit
-        `Study.limit` where the user does not say, without and with ``--quick``.
+        Defaults of `Runner.limit`, without and with ``--quick``.
     """
 
     def decorate(figure: Callable[..., None]) -> click.Command:
@@ -217,7 +217,7 @@ def command(limit: float, quick_limit: float) -> Callable[[Callable[..., None]],
             if options["limit"] is None:
                 options["limit"] = quick_limit if quick else limit
             more = {name: value for name, value in options.items() if name not in _NAMES}
-            figure(_study(quick=quick, **{name: options[name] for name in _NAMES}), **more)
+            figure(_runner(quick=quick, **{name: options[name] for name in _NAMES}), **more)
 
         for option in reversed(_OPTIONS):
             run = option(run)
@@ -229,7 +229,7 @@ def command(limit: float, quick_limit: float) -> Callable[[Callable[..., None]],
 _NAMES = ("models", "phases", "devices", "batches", "limit", "images", "source", "target", "seed", "out")
 
 
-def _study(
+def _runner(
     models: tuple[str, ...],
     phases: tuple[Phase, ...],
     devices: tuple[str, ...],
@@ -241,8 +241,8 @@ def _study(
     target: str | None,
     seed: int,
     out: Path,
-) -> Study:
-    """Check everything that the user gave, before any long work."""
+) -> Runner:
+    """Check all options before any long work."""
     try:
         files = data.Files(images=images, source=source, target=target, seed=seed)
         loaded = data.load(**files)
@@ -252,7 +252,7 @@ def _study(
         out.mkdir(parents=True, exist_ok=True)
     except (StowplanError, OSError) as error:
         raise click.UsageError(str(error)) from error
-    return Study(chosen, phases or PHASES, devices or DEVICES, batches, quick, limit, files, loaded, out)
+    return Runner(chosen, phases or PHASES, devices or DEVICES, batches, quick, limit, files, loaded, out)
 
 
 def _refuse_what_cannot_fit(models: tuple[Model, ...], batches: tuple[int, ...]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from experiments import data
+from experiments.measures import data
 from experiments.models import MODELS
 from stowplan.errors import FormatError
 

@@ -1,4 +1,4 @@
-"""Tables (CSV and Markdown) and pictures (PNG and SVG) of rows."""
+"""Write rows as tables (CSV and Markdown) and pictures (PNG and SVG)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import numpy as np
 from stowplan import __version__
 from stowplan.files import atomic_write
 
-from .study import Row
+from .runner import Row
 
 INK, GRID = "#1b2a34", "#dfe5e8"
 TINTS = ("#1f5f7a", "#4593a8", "#d98e2b", "#efbd74", "#8a6fa8", "#b7b7b7", "#c8402f")
@@ -32,7 +32,7 @@ class Column(NamedTuple):
 
 
 def above(share: float) -> str:
-    """Write how far something is above a bound: 0 where it meets it to the byte."""
+    """Write a share above a bound: 0 if the bound is met to the byte."""
     return f"{share:.2%}" if share else "0"
 
 
@@ -42,7 +42,7 @@ def mib(count: float) -> str:
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """Write a change with its sign."""
+    """Write a share with its sign."""
     return f"{share:+.{digits}%}".replace("-", "\N{MINUS SIGN}")
 
 
@@ -59,10 +59,10 @@ def milliseconds(value: float) -> str:
 def write_table(
     rows: Sequence[Row], columns: Sequence[Column], path: Path, title: str, note: str = ""
 ) -> None:
-    """Write all of the rows as ``path.csv``, and the columns as ``path.md``; each file whole or not at all.
+    """Write all of the rows as ``path.csv``, and the columns as ``path.md``; each file atomically.
 
-    A row that has a ``note`` could not be run, and the note stands in place of what was not found. A device without a
-    row that was run gets one line instead of a table.
+    A row with a ``note`` could not be run; the table shows the note in its last column. A device on which no row could
+    be run gets one line instead of a table.
     """
     keys = list(dict.fromkeys(key for row in rows for key in row))
     text = io.StringIO()
@@ -93,7 +93,7 @@ def _cells(row: Row, columns: Sequence[Column]) -> list[str]:
 
 
 def made_by() -> str:
-    """Say by which command, with which versions, on what and when."""
+    """Return a line that names the command, the date, the machine and the versions."""
     from importlib.metadata import version
 
     command = " ".join(["python -m", _module(), *sys.argv[1:]])

@@ -1,4 +1,4 @@
-"""Steps that run piece by piece, in turns."""
+"""Steps that run slice by slice, in turns."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ except MissingDependencyError as error:
 
 import chainer.functions as F  # noqa: N812
 
-from experiments import pieces
+from experiments.measures import interleave
 
 FUNCTIONS = 5
 
 
 @pytest.fixture
 def at_each_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "PIECE", 0)
+    monkeypatch.setattr(interleave, "SLICE", 0)
 
 
 @pytest.fixture
@@ -35,32 +35,32 @@ def ran() -> list[str]:
 
 
 @pytest.fixture
-def runners(ran: list[str]) -> dict[str, pieces.Runner]:
+def steps(ran: list[str]) -> dict[str, interleave.InterleavedStep]:
     """Two steps; what they add to `ran` tells which of them ran when."""
 
-    def runner(name: str) -> pieces.Runner:
+    def step_named(name: str) -> interleave.InterleavedStep:
         def step() -> None:
             for _ in range(FUNCTIONS):
                 ran.append(name)
                 F.relu(np.ones(1, np.float32))
                 ran.append(name)
 
-        return pieces.Runner(step)
+        return interleave.InterleavedStep(step)
 
-    return {name: runner(name) for name in ("a", "b")}
+    return {name: step_named(name) for name in ("a", "b")}
 
 
 def test_steps_hand_over_between_functions(
-    at_each_function: None, runners: dict[str, pieces.Runner], ran: list[str]
+    at_each_function: None, steps: dict[str, interleave.InterleavedStep], ran: list[str]
 ) -> None:
-    pieces.alternate(runners, np.random.default_rng(0), 1)
+    interleave.alternate(steps, np.random.default_rng(0), 1)
     assert sorted(ran) == ["a"] * 2 * FUNCTIONS + ["b"] * 2 * FUNCTIONS
     changes = sum(one != other for one, other in itertools.pairwise(ran))
-    assert changes >= FUNCTIONS  # one for each piece, and more where the order stayed
+    assert changes >= FUNCTIONS  # one for each slice, and more where the order stayed
 
 
-def test_short_steps_run_whole(runners: dict[str, pieces.Runner], ran: list[str]) -> None:
-    pieces.alternate(runners, np.random.default_rng(0), 3)
+def test_short_steps_run_whole(steps: dict[str, interleave.InterleavedStep], ran: list[str]) -> None:
+    interleave.alternate(steps, np.random.default_rng(0), 3)
     for step in np.reshape(ran, (-1, 2 * FUNCTIONS)):
         assert len(set(step)) == 1
 
@@ -75,8 +75,8 @@ def test_each_has_its_own_seconds(at_each_function: None) -> None:
         for _ in range(3):
             F.relu(np.ones(1, np.float32))
 
-    runners = {"slow": pieces.Runner(slow), "quick": pieces.Runner(quick)}
-    seconds = pieces.alternate(runners, np.random.default_rng(0), 2)
+    steps = {"slow": interleave.InterleavedStep(slow), "quick": interleave.InterleavedStep(quick)}
+    seconds = interleave.alternate(steps, np.random.default_rng(0), 2)
     assert seconds["slow"] >= 0.15
     assert seconds["quick"] < seconds["slow"]
 
@@ -86,7 +86,7 @@ def test_what_a_step_raises_is_raised_to_who_waits() -> None:
         raise ValueError("of the step")
 
     with pytest.raises(ValueError, match="of the step"):
-        pieces.Runner(step).step()
+        interleave.InterleavedStep(step).run_step()
 
 
 def test_the_pool_replays_in_the_thread_of_a_step(at_each_function: None) -> None:
@@ -98,10 +98,10 @@ def test_the_pool_replays_in_the_thread_of_a_step(at_each_function: None) -> Non
             for _ in range(FUNCTIONS):
                 x = F.relu(x).array
 
-    runner = pieces.Runner(step)
+    step_in_thread = interleave.InterleavedStep(step)
     for _ in range(5):
-        runner.step()
+        step_in_thread.run_step()
         pool.wait()
     before = pool.stats.replayed
-    runner.step()
+    step_in_thread.run_step()
     assert pool.stats.replayed >= before + FUNCTIONS

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments import data
+from experiments.measures import data
+from experiments.measures.workload import Workload
 from experiments.models import MODELS, Model
-from experiments.workload import Workload
 
 
 def arrays(work: Workload, name: str) -> dict[str, Any]:
