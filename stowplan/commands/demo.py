@@ -52,14 +52,15 @@ def demo(model: str, batch: int, steps: int, seed: int, plot: Path, no_plot: boo
     for change in enable_chainer():
         notes.print(f"[dim]compat: {change}[/dim]", highlight=False, soft_wrap=True)
     if not no_plot:
-        from ..plot import require_matplotlib
+        from ..plots import require_matplotlib
 
         require_matplotlib()
 
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from ..demo import report
     from ..demo.compare import compare
+    from ..demo.tables import as_json as figures_of
+    from ..demo.tables import as_table
     from ..demo.training import Task
 
     columns = (TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -72,17 +73,17 @@ def demo(model: str, batch: int, steps: int, seed: int, plot: Path, no_plot: boo
 
         result = compare(Task(model, batch, steps, seed), advance)
     if not no_plot:
-        from ..plot import save_placement
+        from ..plots import save_placement
 
         title = f"One training step of {model}, batch {batch}"
         save_placement(plot, result.pool.plan.problem, result.pool.plan.placement, title=title)
     if as_json:
-        figures = report.as_json(result)
+        figures = figures_of(result)
         figures["plot"] = None if no_plot else str(plot)
         click.echo(json.dumps(figures))
     else:
         console = Console()
-        console.print(report.as_table(result))
+        console.print(as_table(result))
         if not no_plot:
             console.print(f"The plan's picture: {plot}", highlight=False)
     if result.differs_in is not None:

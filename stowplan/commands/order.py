@@ -65,7 +65,7 @@ def order(
     from ..scheduling.ordering import order as solve
 
     if plot is not None:
-        from ..plot import require_matplotlib
+        from ..plots import require_matplotlib
 
         require_matplotlib()
     step = read_graph(graph)
@@ -74,7 +74,7 @@ def order(
     if output is not None:
         Schedule(found.order, np.full(step.values, int(Way.KEPT), dtype=np.int64)).save(output)
     if plot is not None:
-        from ..order_plot import save_orders
+        from ..plots import save_orders
 
         save_orders(plot, step, found, title=graph.name)
     if as_json:

@@ -59,7 +59,7 @@ def pack(
     from .. import packing
 
     if plot is not None:
-        from ..plot import require_matplotlib
+        from ..plots import require_matplotlib
 
         require_matplotlib()
     blocks = packing.Problem.from_csv(problem)
@@ -77,7 +77,7 @@ def pack(
     if output is not None:
         blocks.to_csv(output, placement.offsets)
     if plot is not None:
-        from ..plot import save_placement
+        from ..plots import save_placement
 
         save_placement(plot, blocks, placement, title=problem.name)
     if as_json:

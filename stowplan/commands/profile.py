@@ -13,7 +13,6 @@ from ._options import (
     script_argument,
     step_function_option,
 )
-from .run import prepare
 
 _OF_PROFILES = ("step_function", "device", "output", "small", "no_sites")
 """Parameters that say something of a profile."""
@@ -78,16 +77,16 @@ def profile(
         _refuse_with_graph(context)
         raise click.exceptions.Exit(_record_graph(graph, script, arguments))
     from ..errors import ProfileError
-    from ..recording import recording
-    from ..script import Script
+    from ..scripts import Script
+    from ..scripts.auto_recorders import recording
 
     read = Script.read(script)
-    prepare(read.imports)
-    with recording(device, sites=not no_sites, small=small) as watching:
+    read.prepare()
+    with recording(device, sites=not no_sites, small=small) as recorders:
         if step_function is not None:
             read.mark(step_function)
         status = read.run(arguments)
-    seen = watching.seen()
+    seen = recorders.seen()
     if seen is None:
         click.echo(f"stowplan: {script} asked for no memory by CuPy; nothing was written", err=True)
         raise click.exceptions.Exit(status or 1)
@@ -115,9 +114,9 @@ def _refuse_with_graph(context: click.Context) -> None:
 
 def _record_graph(target: Path, script: str, arguments: tuple[str, ...]) -> int:
     """Run a script, and write the step graph of its training step; return the exit status."""
-    from ..graph_recording import recording_graph
     from ..scheduling import StepGraph
-    from ..script import Script
+    from ..scripts import Script
+    from ..scripts.auto_graph_recorder import recording_graph
 
     def write(graph: StepGraph) -> None:
         from ..scheduling import lean, simulate
@@ -131,7 +130,7 @@ def _record_graph(target: Path, script: str, arguments: tuple[str, ...]) -> int:
         )
 
     read = Script.read(script)
-    prepare(read.imports)
+    read.prepare()
     with recording_graph(write) as recorder:
         status = read.run(arguments)
     if recorder.graph is not None:

@@ -47,7 +47,7 @@ def report(
     if suffix not in (".html", ".htm", *_PICTURES):
         raise click.BadParameter(f"{output}: expected the suffix .html, .png or .svg", param_hint="--output")
     if suffix in _PICTURES:
-        from ..plot import require_matplotlib
+        from ..plots import require_matplotlib
 
         require_matplotlib()
     else:
@@ -58,7 +58,7 @@ def report(
     title = title or profile.name
     if suffix in _PICTURES:
         from ..allocator.plan import make_plan
-        from ..plot import save_placement
+        from ..plots import save_placement
 
         plan = make_plan(step, alignment=alignment, planner=solver)
         save_placement(output, plan.problem, plan.placement, title=title)

@@ -92,7 +92,7 @@ def schedule(
     if points is not None and budget is not None:
         raise click.UsageError("--points are those of the curve; expected them without --budget")
     if plot is not None:
-        from ..plot import require_matplotlib
+        from ..plots import require_matplotlib
 
         require_matplotlib()
     from ..scheduling import as_recorded, simulate
@@ -127,7 +127,7 @@ def schedule(
     if output is not None:
         found[-1].schedule.save(output)
     if plot is not None:
-        from ..schedule_plot import save_curve
+        from ..plots import save_curve
 
         save_curve(plot, step, found, lean=lean, lower_bound=told.bound, title=graph.name)
     if as_json:

@@ -14,7 +14,8 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from stowplan.packing import Placement, Problem, lower_bound, pack
-from stowplan.plot import draw_placement, human_bytes, save_placement
+from stowplan.plots.placement import draw_placement, save_placement
+from stowplan.units import human_bytes
 
 
 def drawn(problem: Problem, placement: Placement) -> tuple[list[tuple[float, ...]], list[str]]:

@@ -1,4 +1,4 @@
-"""Run a Python script as ``python SCRIPT`` does, with a function of it, or of a module, marked as the step."""
+"""Run a Python script as ``python SCRIPT`` does, with a function of it or of a module marked as the step."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import ScriptError
-from .marks import step
+from ..errors import ScriptError
+from .step_markers import step
 
 _MARK = "__stowplan_step__"
 _FAILED, _INTERRUPTED = 1, 130
@@ -31,7 +31,7 @@ class Script:
     tree
         Its syntax.
     imports
-        Top-level names of the modules that it imports somewhere itself.
+        Top-level names of the modules that its own code imports, anywhere in it.
     """
 
     path: str
@@ -95,8 +95,21 @@ class Script:
         for node in definitions:
             node.decorator_list.append(ast.copy_location(ast.Name(_MARK, ast.Load()), node))
 
+    def prepare(self) -> None:
+        """If the script imports Chainer, import it here first, with `enable_chainer`'s fixes for today's versions.
+
+        Raises
+        ------
+        MissingDependencyError
+            Chainer is not installed, or cannot be imported.
+        """
+        if "chainer" in self.imports:
+            from ..compat import enable_chainer
+
+            enable_chainer()
+
     def run(self, arguments: Sequence[str]) -> int:
-        """Run the script; return its exit status. What it raises is shown as Python shows it."""
+        """Run the script; return its exit status. An exception that it raises is printed as Python prints it."""
         module = types.ModuleType("__main__")
         module.__file__ = self.path
         module.__dict__.update({"__builtins__": builtins, _MARK: step()})
@@ -121,7 +134,7 @@ class Script:
 
 
 def _status(code: object) -> int:
-    """Return the exit status for what SystemExit holds, as Python does."""
+    """Return the exit status for the code of a SystemExit, as Python does."""
     if code is None or isinstance(code, int):
         return code or 0
     print(code, file=sys.stderr)

@@ -15,9 +15,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stowplan.cli import main
-from stowplan.graph_recording import recording_graph
 from stowplan.scheduling import StepGraph, lean, simulate
 from stowplan.scheduling.scaling import fit_graphs
+from stowplan.scripts.auto_graph_recorder import recording_graph
 
 
 def stowplan(*arguments: object) -> Result:

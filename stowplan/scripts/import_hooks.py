@@ -1,4 +1,4 @@
-"""Do something as soon as a program has imported a module, without importing it oneself."""
+"""Call a function as soon as a program has imported a module, without importing the module oneself."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from types import ModuleType
 
 @contextmanager
 def when_imported(name: str, action: Callable[[], object]) -> Iterator[None]:
-    """Call a function once right after a module has been imported, while entered; at once where it was before.
+    """Call a function once, right after a module is imported, while entered; at once if it is imported already.
 
     Parameters
     ----------
     name
-        Of a module that is in no package.
+        A top-level module.
     action
-        Called in the thread that imports. What it raises, the import raises.
+        Called in the thread that imports. Its exceptions are raised by the import.
     """
     if name in sys.modules:
         action()
@@ -35,7 +35,7 @@ def when_imported(name: str, action: Callable[[], object]) -> Iterator[None]:
 
 
 class _Finder(MetaPathFinder):
-    """Finds what the other finders find, and adds to its loader."""
+    """Finds a module by the other finders, and has its loader call the action."""
 
     def __init__(self, name: str, action: Callable[[], object]) -> None:
         self._name = name
@@ -61,7 +61,7 @@ class _Finder(MetaPathFinder):
 
             def execute_and_act(module: ModuleType) -> None:
                 execute(module)
-                self.leave()  # not before: who only looks for the module does not import it
+                self.leave()  # not earlier: find_spec is also called by programs that only look for the module
                 self._action()
 
             spec.loader.exec_module = execute_and_act  # type: ignore[method-assign]

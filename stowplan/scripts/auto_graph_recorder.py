@@ -1,13 +1,13 @@
-"""Record the step graph of a program that knows nothing of stowplan, while it trains with Chainer.
+"""Record the step graph of a program that does not mention stowplan, while it trains with Chainer.
 
-`chainer.GradientMethod.update`, the class's, is replaced while a recorder is entered. The first optimizer that comes by
-has a few steps run through a scheduler's phases: watched, recorded, timed. Where a step begins depends on the form::
+While a recorder is entered, it replaces the method `chainer.GradientMethod.update`. It records and times a few steps of
+the first optimizer that calls it. Where a step begins depends on how the program updates::
 
     optimizer.update(lossfun, x, t)         the call is the step: forward, backward and update
-    loss.backward(); optimizer.update()     a step is all from the end of one update to the end of the next: the first
+    loss.backward(); optimizer.update()     a step lasts from the end of one update to the end of the next: the first
                                             one is not seen
 
-Then the replaced function steps aside, and the program goes on as it would have.
+After these steps the replaced method only passes calls on.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .imports import when_imported
+from .import_hooks import when_imported
 
 if TYPE_CHECKING:
-    from .chainer.graph_recorder import GraphRecorder as Recorder
-    from .scheduling import StepGraph
+    from ..chainer.graph_recorder import GraphRecorder
+    from ..scheduling import StepGraph
 
-__all__ = ["GraphRecorder", "recording_graph"]
+__all__ = ["AutoGraphRecorder", "recording_graph"]
 
 
-class GraphRecorder:
+class AutoGraphRecorder:
     """Records the steps of the first optimizer that updates, in the thread that made it.
 
     Attributes
@@ -34,9 +34,9 @@ class GraphRecorder:
     graph
         The step graph, once it is known.
     updates
-        Calls of `chainer.GradientMethod.update` that were seen.
+        Number of calls of `chainer.GradientMethod.update` seen.
     reason
-        Why there is no graph though there were updates; None where not enough of them came.
+        Why the updates seen give no graph; None if there is one, or if only too few updates came.
     """
 
     def __init__(self, done: Callable[[StepGraph], object]) -> None:
@@ -46,14 +46,14 @@ class GraphRecorder:
         self._done = done
         self._thread = threading.get_ident()
         self._optimizer: Any = None
-        self._scheduler: Recorder | None = None
+        self._recorder: GraphRecorder | None = None
         self._steps_left = 0
         self._inside = False
         self._open: AbstractContextManager[None] | None = None  # a step that ends with the next update
 
     def install(self) -> Callable[[], None]:
-        """Replace Chainer's method; return what puts it back. Chainer is imported."""
-        from .compat import enable_chainer
+        """Replace Chainer's method; return a function that puts it back. Imports Chainer."""
+        from ..compat import enable_chainer
 
         enable_chainer()
         from chainer.optimizer import GradientMethod
@@ -92,21 +92,20 @@ class GraphRecorder:
         return True
 
     def _begin(self, optimizer: Any) -> None:
-        from .chainer.graph_recorder import STEPS
-        from .chainer.graph_recorder import GraphRecorder as Recorder
+        from ..chainer.graph_recorder import STEPS, GraphRecorder
 
         self._optimizer = optimizer
-        self._scheduler = Recorder(optimizer)
+        self._recorder = GraphRecorder(optimizer)
         self._steps_left = STEPS
 
     def _update(
         self, own: Callable[..., None], optimizer: Any, lossfun: Any, *args: Any, **named: Any
     ) -> None:
-        assert self._scheduler is not None
+        assert self._recorder is not None
         self._inside = True
         try:
             if lossfun is not None:
-                with self._scheduler.step():
+                with self._recorder.step():
                     optimizer.update(lossfun, *args, **named)  # the step's own now
             else:
                 own(optimizer, *args, **named)
@@ -120,9 +119,9 @@ class GraphRecorder:
     # --- steps that end with the next update --------------------------------------------------------------------------
 
     def _open_step(self) -> None:
-        """Begin a step here, and have the optimizer's next update end it."""
-        assert self._scheduler is not None
-        self._open = self._scheduler.step()
+        """Begin a step here, which the optimizer's next update ends."""
+        assert self._recorder is not None
+        self._open = self._recorder.step()
         self._open.__enter__()
         update: Callable[..., None] = (
             self._optimizer.update
@@ -148,39 +147,39 @@ class GraphRecorder:
         self._optimizer.update = update_and_leave
 
     def _leave_open_step(self) -> None:
-        """Give up a step that has not come to its end."""
+        """Abandon a step that has not ended."""
         step, self._open = self._open, None
         if step is not None:
             step.__exit__(_Abandoned, _Abandoned(), None)
 
     def _count(self) -> None:
-        """Take in a step that is over; the last one gives the graph."""
-        assert self._scheduler is not None
+        """Count a finished step; after the last one take its graph."""
+        assert self._recorder is not None
         self._steps_left -= 1
         if self._steps_left:
             return
-        self.graph = self._scheduler.graph
+        self.graph = self._recorder.graph
         if self.graph is None:
             self.reason = "its steps apply no function of Chainer's"
             return
-        self._scheduler = None
+        self._recorder = None
         self._done(self.graph)
 
 
 class _Abandoned(BaseException):
-    """Ends a step that the program has not brought to its end."""
+    """Passed to a step that is abandoned."""
 
 
 @contextmanager
-def recording_graph(done: Callable[[StepGraph], object]) -> Iterator[GraphRecorder]:
-    """Record, while entered, the step graph of the first optimizer of Chainer's that updates in this thread.
+def recording_graph(done: Callable[[StepGraph], object]) -> Iterator[AutoGraphRecorder]:
+    """Record, while entered, the step graph of the first Chainer optimizer that updates in this thread.
 
     Parameters
     ----------
     done
         Called with the graph as soon as it is known.
     """
-    recorder = GraphRecorder(done)
+    recorder = AutoGraphRecorder(done)
     put_back: list[Callable[[], None]] = []
     with when_imported("chainer", lambda: put_back.append(recorder.install())):
         try:

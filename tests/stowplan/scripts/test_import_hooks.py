@@ -1,4 +1,4 @@
-"""`stowplan.imports`: real imports of modules made for it."""
+"""`stowplan.scripts.import_hooks`: real imports of modules made for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stowplan.imports import when_imported
+from stowplan.scripts.import_hooks import when_imported
 
 NAME = "module_that_nobody_else_has"
 

@@ -1,7 +1,7 @@
-"""Pools for a program that knows nothing of them: NumPy's arrays in this thread, CuPy's in the process.
+"""Serve a program that does not mention stowplan: NumPy's arrays in this thread, CuPy's in the whole process.
 
-CuPy's are served from when the program imports CuPy. Where it chooses an allocator itself, that one stays, as the
-upstream of another pool::
+CuPy is served from the moment the program imports it. If the program sets an allocator itself, that allocator becomes
+the upstream of a new pool::
 
     program                                      CuPy's allocator
     import cupy                                  pool above cupy.get_default_memory_pool()
@@ -15,17 +15,17 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .imports import when_imported
-from .marks import steps_go_to
+from .import_hooks import when_imported
+from .step_markers import steps_go_to
 
 if TYPE_CHECKING:
-    from .allocator.pool import Pool
+    from ..allocator.pool import Pool
 
 
 @contextmanager
 def pools() -> Iterator[dict[str, Pool]]:
     """Serve this thread, and CuPy once it is imported, by pools that find steps; yield the pools by name."""
-    from .allocator import NumpyPool
+    from ..allocator import NumpyPool
 
     pool = NumpyPool(auto_step=True)
     serving: dict[str, Pool] = {"numpy": pool}
@@ -39,15 +39,15 @@ def pools() -> Iterator[dict[str, Pool]]:
 
 @contextmanager
 def _cupy_served(serving: dict[str, Pool]) -> Iterator[None]:
-    """Serve CuPy, by the pool "cupy", above whatever allocator it is given."""
+    """Put a pool, ``serving["cupy"]``, above whatever allocator CuPy has or is given."""
     import cupy
     from cupy.cuda import memory
 
-    from .allocator import CupyPool
+    from ..allocator import CupyPool
 
     install: Callable[[Any], None] = cupy.cuda.set_allocator
     before = cupy.cuda.get_allocator()
-    device = None if _has_device() else 0  # without a driver nobody can be asked which it is
+    device = None if _has_device() else 0  # without a driver CuPy cannot say which device is current
 
     def set_allocator(allocator: Any = None) -> None:
         install(allocator)

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..plot import human_bytes
+from ..units import human_bytes
 from .compare import Comparison, PooledRun
 from .training import Run
 

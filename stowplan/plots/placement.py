@@ -1,4 +1,4 @@
-r"""Pictures of placements: time to the right, address upwards, one rectangle per block.
+r"""The picture of a placement: time to the right, address upwards, one rectangle per block.
 
 ::
 
@@ -7,47 +7,31 @@ r"""Pictures of placements: time to the right, address upwards, one rectangle pe
        |   +-----------+ +----+        a rectangle's width: the block's lifetime on the logical clock
        |   |           | |    |        its height: its size
        |---+---+-------+-+----+--
-       |   :   |              |        wrapped blocks (freed in the following step) leave at the right edge and come in
-       +---+---+--------------+-->     again at the left one, at the same address
+       |   :   |              |        a wrapped block (freed in the following step) is drawn at both edges,
+       +---+---+--------------+-->     at the same address
                           clock
-
-Matplotlib is imported when a picture is made, and needs no display.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import MissingDependencyError
-from .files import atomic_write
-from .units import byte_unit, human_bytes
+from ..units import byte_unit, human_bytes
+from .style import AMBERS, BLUES, BOUND, DASHES, INK, save_figure, style_axes, write_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from .packing import Placement, Problem
+    from ..packing import Placement, Problem
 
-__all__ = ["draw_placement", "human_bytes", "require_matplotlib", "save_placement"]
+__all__ = ["draw_placement", "save_placement"]
 
-_INK = "#1b2a34"
-_GRID = "#dfe5e8"
-_BOUND = "#c8402f"
 # Tints alternate, so that blocks that lie on each other can be told apart without outlines, which would hide thin ones.
-_WITHIN = ["#1f5f7a", "#2f7f97", "#27708a", "#4593a8"]
-_WRAPPED = ["#d98e2b", "#e8ab55", "#dd9a3e", "#efbd74"]
-
-
-def require_matplotlib() -> None:
-    """Raise `MissingDependencyError` unless pictures can be drawn. Imports nothing."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise MissingDependencyError(
-            "matplotlib is not installed; expected for pictures: pip install 'stowplan[plot]'"
-        )
+_WITHIN, _WRAPPED = BLUES, AMBERS
 
 
 def draw_placement(
@@ -67,31 +51,27 @@ def draw_placement(
     above, below = figure.subplots(2, sharex=True, gridspec_kw={"height_ratios": [1, 5], "hspace": 0.03})
     unit, unit_name = byte_unit(placement.peak)
     for axes in (above, below):
-        axes.set_axisbelow(True)
-        axes.grid(color=_GRID, linewidth=0.6)
-        axes.tick_params(colors=_INK, length=3, labelsize=9)
+        style_axes(axes)
         axes.set_ylim(0, max(placement.peak / unit, 1e-9) * 1.04)
-        axes.spines[["top", "right"]].set_visible(False)
     _draw_live_bytes(above, problem, placement, unit)
     above.tick_params(labelbottom=False)
-    above.set_ylabel(f"live ({unit_name})", color=_INK)
+    above.set_ylabel(f"live ({unit_name})", color=INK)
     _draw_blocks(below, problem, placement, unit)
     if len(problem):
         below.set_xlim(int(problem.start.min()), int(problem.end.max()))
-    below.set_ylabel(f"address in the arena ({unit_name})", color=_INK)
-    below.set_xlabel("logical clock (allocations and frees)", color=_INK)
+    below.set_ylabel(f"address in the arena ({unit_name})", color=INK)
+    below.set_xlabel("logical clock (allocations and frees)", color=INK)
     below.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     figure.align_ylabels()
 
-    above.set_title(title, loc="left", color=_INK, fontsize=14, fontweight="bold", pad=26)
-    above.text(0, 1.1, _figures(problem, placement), transform=above.transAxes, color=_INK, fontsize=10)
+    write_title(above, title, _figures(problem, placement), 1.1)
     figure.legend(
         *_legend(problem),
         loc="outside lower right",
         ncols=4,
         frameon=False,
         fontsize=9,
-        labelcolor=_INK,
+        labelcolor=INK,
         handlelength=1.6,
     )
 
@@ -99,31 +79,23 @@ def draw_placement(
 def save_placement(
     path: str | os.PathLike[str], problem: Problem, placement: Placement, *, title: str = "Placement"
 ) -> None:
-    """Write the picture of a placement, whole or not at all.
+    """Write the picture of a placement, atomically.
 
     Parameters
     ----------
     path
-        The file; replaced if it exists. SVG where it ends in ``.svg``, else PNG.
+        The file; replaced if it exists. SVG if it ends in ``.svg``, else PNG.
     problem, placement, title
         As for `draw_placement`.
 
     Raises
     ------
     MissingDependencyError
-        Matplotlib is not installed.
+        matplotlib is not installed.
     OSError
         The file cannot be written.
     """
-    require_matplotlib()
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12, 7), dpi=130, layout="constrained")
-    FigureCanvasAgg(figure)
-    draw_placement(figure, problem, placement, title=title)
-    with atomic_write(path) as file:
-        figure.savefig(file, format="svg" if os.fspath(path).lower().endswith(".svg") else "png")
+    save_figure(path, (12, 7), lambda figure: draw_placement(figure, problem, placement, title=title))
 
 
 def _figures(problem: Problem, placement: Placement) -> str:
@@ -143,7 +115,7 @@ def _legend(problem: Problem) -> tuple[list[Any], list[str]]:
     if _wrapped(problem).any():
         handles.append(Patch(color=_WRAPPED[0]))
         labels.append("freed in the following step (both edges)")
-    handles.append(Line2D([], [], color=_BOUND, linewidth=1.2, linestyle=(0, (5, 2))))
+    handles.append(Line2D([], [], color=BOUND, linewidth=1.2, linestyle=DASHES))
     return handles, [*labels, "lower bound"]
 
 
@@ -165,13 +137,13 @@ def _draw_blocks(axes: Axes, problem: Problem, placement: Placement, unit: int) 
             list(np.stack(corners, axis=2)), facecolors=tint[block], edgecolors=tint[block], linewidths=0.25
         )
     )
-    axes.axhline(placement.lower_bound / unit, color=_BOUND, linewidth=1.2, linestyle=(0, (5, 2)))
+    axes.axhline(placement.lower_bound / unit, color=BOUND, linewidth=1.2, linestyle=DASHES)
 
 
 def _draw_live_bytes(axes: Axes, problem: Problem, placement: Placement, unit: int) -> None:
     clock, live = _live_bytes(problem)
-    axes.fill_between(clock, live / unit, step="post", color=_INK, alpha=0.75, linewidth=0)
-    axes.axhline(placement.lower_bound / unit, color=_BOUND, linewidth=1.2, linestyle=(0, (5, 2)))
+    axes.fill_between(clock, live / unit, step="post", color=INK, alpha=0.75, linewidth=0)
+    axes.axhline(placement.lower_bound / unit, color=BOUND, linewidth=1.2, linestyle=DASHES)
 
 
 def _wrapped(problem: Problem) -> Any:

@@ -11,8 +11,6 @@ r"""Pictures of schedules: what less memory costs in time, and what is alive whi
       |    ___/\                 the lean step: forward up, backward down
       | __/  .. \___             the tightest schedule drawn
       +---------------------------> operators, in the order in which they run
-
-Matplotlib is imported when a picture is made, and needs no display.
 """
 
 from __future__ import annotations
@@ -23,21 +21,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .files import atomic_write
-from .plot import _BOUND, _GRID, _INK, _WITHIN, _WRAPPED, require_matplotlib
-from .units import byte_unit, human_bytes
+from ..units import byte_unit, human_bytes
+from .style import AMBERS, BLUES, BOUND, DASHES, INK, save_figure, style_axes, write_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from .scheduling import StepGraph
-    from .scheduling.solve import Solution
+    from ..scheduling import StepGraph
+    from ..scheduling.solve import Solution
 
 __all__ = ["draw_curve", "save_curve"]
 
-_LEAN, _TIGHT = _WITHIN[1], _WRAPPED[0]
-_DASHES = (0, (5, 2))
+_LEAN, _TIGHT = BLUES[1], AMBERS[0]
 
 
 def draw_curve(
@@ -69,16 +65,10 @@ def draw_curve(
     above, below = figure.subplots(2, gridspec_kw={"height_ratios": [1, 1], "hspace": 0.08})
     unit, unit_name = byte_unit(max(lean.peak, 1))
     for axes in (above, below):
-        axes.set_axisbelow(True)
-        axes.grid(color=_GRID, linewidth=0.6)
-        axes.tick_params(colors=_INK, length=3, labelsize=9)
-        axes.spines[["top", "right"]].set_visible(False)
+        style_axes(axes)
     _draw_times(above, graph, solutions, lean, lower_bound / unit, unit, unit_name)
     _draw_live_bytes(below, graph, solutions[-1], lean, unit, unit_name)
-    above.set_title(title, loc="left", color=_INK, fontsize=14, fontweight="bold", pad=26)
-    above.text(
-        0, 1.06, _figures(graph, lean, lower_bound), transform=above.transAxes, color=_INK, fontsize=10
-    )
+    write_title(above, title, _figures(graph, lean, lower_bound), 1.06)
 
 
 def save_curve(
@@ -90,31 +80,27 @@ def save_curve(
     lower_bound: int,
     title: str = "Schedules",
 ) -> None:
-    """Write the picture of schedules, whole or not at all.
+    """Write the picture of schedules, atomically.
 
     Parameters
     ----------
     path
-        The file; replaced if it exists. SVG where it ends in ``.svg``, else PNG.
+        The file; replaced if it exists. SVG if it ends in ``.svg``, else PNG.
     graph, solutions, lean, lower_bound, title
         As for `draw_curve`.
 
     Raises
     ------
     MissingDependencyError
-        Matplotlib is not installed.
+        matplotlib is not installed.
     OSError
         The file cannot be written.
     """
-    require_matplotlib()
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12, 8), dpi=130, layout="constrained")
-    FigureCanvasAgg(figure)
-    draw_curve(figure, graph, solutions, lean=lean, lower_bound=lower_bound, title=title)
-    with atomic_write(path) as file:
-        figure.savefig(file, format="svg" if os.fspath(path).lower().endswith(".svg") else "png")
+    save_figure(
+        path,
+        (12, 8),
+        lambda figure: draw_curve(figure, graph, solutions, lean=lean, lower_bound=lower_bound, title=title),
+    )
 
 
 def _figures(graph: StepGraph, lean: Solution, lower_bound: int) -> str:
@@ -138,22 +124,22 @@ def _draw_times(
     scale = 100 / whole if whole else 1.0
     peaks = np.array([solution.peak for solution in solutions]) / unit
     extra = np.array([solution.extra_seconds for solution in solutions]) * scale
-    axes.axvline(bound, color=_BOUND, linewidth=1.2, linestyle=_DASHES, label="lower bound of all schedules")
+    axes.axvline(bound, color=BOUND, linewidth=1.2, linestyle=DASHES, label="lower bound of all schedules")
     # A schedule serves every budget from its peak up to that of the next, cheaper one; peaks fall.
     axes.step(peaks, extra, where="pre", color=_TIGHT, linewidth=1.4)
     axes.plot(peaks, extra, "o", color=_TIGHT, markersize=5, label="schedule", clip_on=False)
     axes.plot([lean.peak / unit], [0], "D", color=_LEAN, markersize=7, label="lean", clip_on=False, zorder=4)
     axes.set_xlim(0, max(lean.peak / unit, float(peaks.max()), 1e-9) * 1.06)
     axes.set_ylim(0, max(float(extra.max()), 1.0 if whole else 1e-9) * 1.12)
-    axes.set_xlabel(f"planned peak ({unit_name})", color=_INK)
-    axes.set_ylabel("extra time (% of the step)" if whole else "extra time (s)", color=_INK)
-    axes.legend(loc="upper right", frameon=False, fontsize=9, labelcolor=_INK)
+    axes.set_xlabel(f"planned peak ({unit_name})", color=INK)
+    axes.set_ylabel("extra time (% of the step)" if whole else "extra time (s)", color=INK)
+    axes.legend(loc="upper right", frameon=False, fontsize=9, labelcolor=INK)
 
 
 def _draw_live_bytes(
     axes: Axes, graph: StepGraph, tight: Solution, lean: Solution, unit: int, unit_name: str
 ) -> None:
-    from .scheduling import Phase
+    from ..scheduling import Phase
 
     place = np.arange(len(graph) + 1)
 
@@ -175,7 +161,7 @@ def _draw_live_bytes(
         axes.step(place, closed(tight), where="post", color=_TIGHT, linewidth=1.3, label=name)
     backward = np.flatnonzero(graph.phase[lean.schedule.order] == Phase.BACKWARD)
     if len(backward):
-        axes.axvline(int(backward[0]), color=_INK, linewidth=0.8, linestyle=(0, (2, 2)))
+        axes.axvline(int(backward[0]), color=INK, linewidth=0.8, linestyle=(0, (2, 2)))
         axes.annotate(
             "backward",
             (int(backward[0]), 1),
@@ -183,10 +169,10 @@ def _draw_live_bytes(
             xytext=(4, -10),
             textcoords="offset points",
             fontsize=9,
-            color=_INK,
+            color=INK,
         )
     axes.set_xlim(0, max(len(graph), 1))
     axes.set_ylim(0, max(lean.peak, tight.peak, 1) / unit * 1.08)
-    axes.set_xlabel("operators, in the order of each schedule", color=_INK)
-    axes.set_ylabel(f"live ({unit_name})", color=_INK)
-    axes.legend(loc="upper right", frameon=False, fontsize=9, labelcolor=_INK)
+    axes.set_xlabel("operators, in the order of each schedule", color=INK)
+    axes.set_ylabel(f"live ({unit_name})", color=INK)
+    axes.legend(loc="upper right", frameon=False, fontsize=9, labelcolor=INK)

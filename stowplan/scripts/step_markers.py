@@ -1,7 +1,7 @@
-"""``stowplan.step()``: where a step of a program is, for whoever is watching or serving it, if anybody is.
+"""``stowplan.step()``: marks a step of a program for the pools and recorders that are entered, if there are any.
 
-A program marked with it runs as before without stowplan's commands; under ``stowplan profile`` the marked steps are
-recorded, and under ``stowplan run`` they are served from plans.
+By itself a marked program runs as an unmarked one does. ``stowplan profile`` records the marked steps, and
+``stowplan run`` serves them from plans.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def step(key: Hashable = None) -> Iterator[None]:
     Parameters
     ----------
     key
-        Says which of several steps this is; see `NumpyPool.step`.
+        Tells several kinds of steps apart; see `NumpyPool.step`.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def step(key: Hashable = None) -> Iterator[None]:
 
 @contextmanager
 def steps_go_to(stepper: Stepper) -> Iterator[None]:
-    """Have marked steps be those of a pool, or of a recorder, for as long as the context manager is entered."""
+    """Enter `stepper(key)` around every marked step, while this context manager is entered."""
     _steppers.append(stepper)
     try:
         yield
