@@ -40,7 +40,7 @@ from .files import atomic_write
 
 IntArray = npt.NDArray[np.int64]
 
-_SPELLINGS = {
+SPELLINGS = {
     "id": "id",
     "buffer": "id",
     "buffer_id": "id",
@@ -55,6 +55,7 @@ _SPELLINGS = {
     "gaps": "gaps",
     "offset": "offset",
 }
+"""Names of columns, in any header: to the name used here."""
 _REQUIRED = ("id", "lower", "upper", "size")
 _EXPECTED = (
     "expected a header with the columns id (or buffer, buffer_id), lower (or start, begin), "
@@ -220,8 +221,8 @@ def _header(path: str | os.PathLike[str], row: list[str], line: int) -> tuple[di
     where: dict[str, int] = {}
     inclusive = False
     for k, cell in enumerate(row):
-        name = _SPELLINGS.get(cell.strip(), cell.strip())
-        if name in where and cell.strip() in _SPELLINGS:
+        name = SPELLINGS.get(cell.strip(), cell.strip())
+        if name in where and cell.strip() in SPELLINGS:
             raise FormatError(path, f"the column {cell.strip()!r} appears twice (as {name!r})", line)
         where[name] = k
         inclusive |= cell.strip() == "end"

@@ -38,7 +38,8 @@ from typing import Any
 from ...errors import FormatError
 from ..profile import UNKNOWN_NS, Profile
 from .event_log import EventLog
-from .text import lines_of
+from .registry import Format, register
+from .text import first_line, lines_of
 
 _HOOKS = ("alloc", "malloc", "free")
 
@@ -111,3 +112,13 @@ def _integer(log: EventLog, event: dict[str, Any], name: str) -> int:
     if type(value) is not int or not 0 <= value < 2**63:
         raise log.refusal(f"{name} is {reprlib.repr(value)}; expected an integer, 0 or more, of 64 bits")
     return value
+
+
+register(
+    Format(
+        "cupy",
+        "the log of a CuPy memory hook, JSON by line",
+        recognizes=lambda head: first_line(head).startswith("{"),
+        read=read,
+    )
+)

@@ -30,7 +30,8 @@ from decimal import Decimal
 from ...errors import FormatError
 from ..profile import Profile
 from .event_log import EventLog
-from .text import lines_of
+from .registry import Format, register
+from .text import first_line, lines_of
 
 HEADER = "Thread,Time,Action,Pointer,Size,Stream"
 _COLUMNS = HEADER.split(",")
@@ -99,3 +100,13 @@ def _nanoseconds(log: EventLog, text: str) -> int:
     if _SECONDS.fullmatch(text) is None:
         raise log.refusal(f"the time {text[:40]!r}; expected HH:MM:SS.ffffff")
     return int(Decimal(text) * 10**9)
+
+
+register(
+    Format(
+        "rmm",
+        "the log of RMM, a CSV",
+        recognizes=lambda head: "Action" in first_line(head),
+        read=lambda path, device: read(path),
+    )
+)

@@ -45,6 +45,7 @@ from ...errors import FormatError
 from ...files import atomic_write
 from ..profile import UNKNOWN_NS, UNKNOWN_SITE, Profile
 from .event_log import EventLog
+from .registry import Format, register
 from .safe_pickle import UnsafePickleError, loads
 
 IntArray = npt.NDArray[np.int64]
@@ -275,3 +276,18 @@ def _frames(site: str) -> list[Frame]:
     if match is None:
         return [{"filename": site, "line": 0, "name": ""}]
     return [{"filename": match[1], "line": int(match[2]), "name": match[3] or ""}]
+
+
+register(
+    Format(
+        "torch",
+        "PyTorch's memory snapshot, a pickle; for pytorch.org/memory_viz",
+        suffixes=(".pickle", ".pkl"),
+        recognizes=lambda head: head.startswith(
+            b"\x80"
+        ),  # PROTO, the first instruction of every pickle today
+        read=read,
+        write=write,
+        shows_plan=True,
+    )
+)
