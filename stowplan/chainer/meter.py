@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..profiler._recorder import CallSites
-from ..profiler.numpy_recorder import NumpyRecorder
+from ..profiler.recorders.numpy_recorder import NumpyRecorder
 from ..profiler.steps import ALLOCATE, FREE
 
 __all__ = ["CupyMeter", "HostMeter", "Meter", "clock_for", "meter_for"]
@@ -146,7 +146,7 @@ class CupyMeter(_RecordingMeter):
     """
 
     def __init__(self, device: int) -> None:
-        from ..profiler.cupy_recorder import CupyRecorder
+        from ..profiler.recorders.cupy_recorder import CupyRecorder
 
         sites = CallSites(_is_nobodys)
         super().__init__(sites, CupyRecorder(device, sites=sites))

@@ -5,27 +5,27 @@ from __future__ import annotations
 import contextvars
 from typing import Any
 
-from . import _recorder
+from .. import _recorder
 from .recorder import Recorder
 
 
 def default_handler() -> Any:
-    """Return NumPy's default memory handler (a capsule): what a fresh context has."""
+    """Return NumPy's default memory handler (a capsule), the one of a new context."""
     return contextvars.Context().run(_recorder.current_handler)
 
 
 class NumpyRecorder(Recorder):
     """Watch the NumPy allocations of this context, and make a `Profile` of a step that repeats.
 
-    Every request passes on to NumPy's default handler, so results and addresses are as without the recorder.
+    Every request is passed on to NumPy's default handler, so results and addresses are as without the recorder.
 
     Parameters
     ----------
     auto_step
-        Find the step that the program repeats, until one is marked. The profile is that of the largest one found.
+        Find the step that the program repeats, until a step is marked. The profile is that of the largest step found.
     sites
-        Note the call site of each block: the innermost line of the user's own code, and, where Chainer has been
-        imported when the recorder is entered, the link and the function that asked.
+        Record the call site of each block: the innermost line of the user's own code, and, if Chainer has been imported
+        when the recorder is entered, the link and the function that asked.
     small
         Requests below this many bytes are not recorded.
 

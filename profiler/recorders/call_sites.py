@@ -1,4 +1,4 @@
-"""Who asked for a block: the user's own code, that is, what belongs neither to Python nor to an installed package."""
+"""Which line of the user's own code asked for a block: code that is neither Python's nor of an installed package."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ import site
 import sysconfig
 from types import CodeType
 
-from ._recorder import CallSites
+from .._recorder import CallSites
 
-_OWN = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+# In a checkout the packages stand side by side at its top; installed, they are foreign as any package is.
+_TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+_OWN_FOLDERS = tuple(
+    os.path.join(_TOP, name, "")
+    for name in ("stowplan", "profiler", "scheduling", "packing", "planning", "allocator")
+)
 
 
 def call_sites() -> CallSites:
-    """Return what numbers the call sites of the user's code; `CallSites.sites` names them, ``"file:line function"``."""
+    """Return an object that numbers the call sites of the user's code, and names them: ``"file:line function"``."""
     paths = sysconfig.get_paths()
     foreign = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     foreign |= {*site.getsitepackages(), site.getusersitepackages(), os.path.dirname(os.__file__)}
@@ -27,8 +32,3 @@ def call_sites() -> CallSites:
         return not path.startswith(folders) and not path.startswith(_OWN_FOLDERS)
 
     return CallSites(is_user_code)
-
-
-_OWN_FOLDERS = tuple(
-    os.path.join(_OWN, name, "") for name in ("stowplan", "profiler", "allocator", "packing")
-)

@@ -1,17 +1,17 @@
-"""Name the link and the function of Chainer's that ask for blocks, in the blocks' call sites.
+"""Add the Chainer link and function that ask for a block to the block's call site.
 
 ::
 
-    train.py:30 update > /predictor/conv1                                    a link, for itself
+    train.py:30 update > /predictor/conv1                                    a link, outside of functions
     train.py:30 update > /predictor/conv1 > Convolution2DFunction (forward)  a function that the link calls
     train.py:31 update > /predictor/conv1 > Convolution2DFunction (backward) its gradient: the link that called it
     train.py:32 update > Sum (forward)                                       a function that no link calls
 
-Hooks of Chainer's say what runs. A link's path is put together from the names of the links that call each other, as
-in `Link.namedlinks`. What a function's backward computes by other functions is the former's. Where a call raises,
-Chainer tells of no end: the next call of the outermost link, or the next function, puts that right.
+Chainer's hooks tell which link and function run. The path of a link is made of the names of the links that call each
+other, as in `Link.namedlinks`. Functions that run within another one's backward count as that one. If a call raises,
+Chainer calls no hook at its end; the next call of the outermost link, or the next function, corrects the path.
 
-The hooks keep no array alive: the profile is as without them. This module imports Chainer.
+The hooks keep no array alive, so profiles are the same as without them. This module imports Chainer.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from typing import Any
 
 import chainer
 
-from ._recorder import CallSites
+from .._recorder import CallSites
 
 
 class ChainerNames:
-    """Have call sites name Chainer's links and functions, in this thread, while entered.
+    """While entered, add Chainer's links and functions to the call sites of this thread.
 
     Parameters
     ----------
     sites
-        Its `asker` is set.
+        Whose `asker` is set.
     """
 
     def __init__(self, sites: CallSites) -> None:
@@ -56,7 +56,7 @@ class ChainerNames:
     def link_begins(self, link: Any) -> None:
         """Note that a link is called."""
         number = id(link)
-        # Where it runs already, its call before has raised.
+        # If it is running already, its former call has raised.
         self._links = list(takewhile(lambda running: running[0] != number, self._links))
         path = self._links[-1][1] if self._links else ""
         self._links.append((number, f"{path}/{link.name}" if link.name else path))
@@ -84,17 +84,17 @@ class ChainerNames:
             self._back_to_link()
 
     def backward_begins(self, function: Any) -> None:
-        """Note that a function's gradient is asked for."""
+        """Note that a function's backward is called."""
         self._goes_back = True
         self._ask(self._link_of.get(function, ""), function, "backward")
 
     def backward_ends(self) -> None:
-        """Note that the gradient is there."""
+        """Note that a function's backward has returned."""
         self._goes_back = False
         self._back_to_link()
 
     def _ask(self, path: str, function: Any, direction: str) -> None:
-        # Not the label, which may hold a number that is another one in each step.
+        # Not the label, which may hold a number that changes from step to step.
         name = f"{function._impl_name} ({direction})"
         self._sites.asker = f"{path} > {name}" if path else name
 

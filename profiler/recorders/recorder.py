@@ -1,4 +1,4 @@
-"""What the recorders have in common: steps in pairs, marked or found, and the profile of one that the next repeated."""
+"""What the recorders have in common: pairs of equal steps, marked or found, and the profile of the first of a pair."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from types import TracebackType
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import PoolError, ProfileError
-from ._recorder import CallSites, StepWatch
+from ...errors import PoolError, ProfileError
+from .._recorder import CallSites, StepWatch
+from ..profile import Profile
+from ..steps import EVENT_DTYPE, StepLog, profile_step
 from .call_sites import call_sites
-from .profile import Profile
-from .steps import EVENT_DTYPE, StepLog, profile_step
 
 
 class Recorder:
-    """Make a `Profile` of a step that repeats. A subclass watches an allocator, and has `_watch` see its requests.
+    """Make a `Profile` of a step that repeats. A subclass passes an allocator's requests to its `_watch`.
 
     Parameters
     ----------
     auto_step
-        Find the step that the program repeats, until one is marked. The profile is that of the largest one found.
+        Find the step that the program repeats, until a step is marked. The profile is that of the largest step found.
     sites
-        Note the call site of each block. `CallSites`: number them there, and leave it to the caller to name askers.
+        Record the call site of each block. If it is a `CallSites`, use that one, whose `asker` the caller sets.
     """
 
     _watch: StepWatch
@@ -37,11 +37,11 @@ class Recorder:
         self._entered: ExitStack | None = None
         self._log: StepLog | None = None
         self._profile: Profile | None = None
-        # Of each request of the last step and of the one before.
+        # The site of each request of the last step and of the one before.
         self._site = self._site_before = np.empty(0, dtype=np.int32)
 
     def _enter(self) -> None:
-        """Start to watch: before the subclass does."""
+        """Begin to record. The subclass calls it before it begins to watch."""
         if self._entered is not None:
             raise PoolError("this recorder is entered already")
         self._entered = ExitStack()
@@ -64,20 +64,20 @@ class Recorder:
         Raises
         ------
         PoolError
-            On entry, where a step is running already.
+            On entry, if a step is running already.
         """
         return RecordedStep(self)
 
     def profile(self) -> Profile:
         """Return the profile of the last step that the following one repeated.
 
-        Of steps that were found, it is the largest one that was repeated; where none of them was, the largest that came
-        again after others.
+        If steps were found, it is the largest one that was repeated at once, or else the largest one that came again
+        after others.
 
         Raises
         ------
         ProfileError
-            There was no such step yet.
+            There has been no such step.
         """
         found = self._watch.found() if self._auto_step else None
         if found is not None:
@@ -88,7 +88,7 @@ class Recorder:
         return self._profile
 
     def whole(self) -> Profile:
-        """Return all that was recorded as one step; of marked steps the last."""
+        """Return the profile of everything recorded as one step; if steps were marked, of the last one."""
         if self._auto_step:
             events, _, self._site_before = self._watch.end_step()
             self._log = StepLog(events)
@@ -108,14 +108,14 @@ class Recorder:
         self._log, self._site_before = log, self._site
 
     def _end_step(self) -> tuple[npt.NDArray[np.void], bool]:
-        """Return the events of the step (see `profiler.steps`), and whether they are all of them."""
+        """Return the events of the step (see `profiler.steps`), and whether none was lost."""
         events, complete, self._site = self._watch.end_step()
         return events, complete
 
     def _with_sites(self, profile: Profile, site: npt.NDArray[np.int32]) -> Profile:
         if self._sites is None or len(site) != len(profile):
             return profile
-        # Of all sites of the program those of the step.
+        # The profile names only the sites of its own step.
         used, row = np.unique(site, return_inverse=True)
         unknown = int((used < 0).sum())  # -1 is the first of them, if any
         names = tuple(self._sites.sites[number] for number in used[unknown:].tolist())
@@ -123,7 +123,7 @@ class Recorder:
 
 
 class RecordedStep:
-    """Begin a step on entry, end it on exit; an exception passes on, and what the step did is no record."""
+    """Begin a step on entry, end it on exit. An exception passes through, and its step is not recorded."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder

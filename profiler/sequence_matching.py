@@ -1,7 +1,7 @@
-"""Which request of one step is which of another, where the two differ in a few.
+"""Pair the requests of two steps that differ in a few requests.
 
-The same program asks for slightly different blocks at different sizes: NumPy, for one, computes ``a * b + c`` in
-the place of ``a * b`` where that temporary has 256 KiB or more, and asks for another block where it has less::
+The same program asks for slightly different blocks at different batch sizes: NumPy, for one, computes ``a * b + c`` in
+the memory of ``a * b`` if that temporary has 256 KiB or more, and asks for another block if it has less::
 
     batch 2     2048   200704   200704   4   200704            200704
                  |       |        |      |      -                |
@@ -21,7 +21,7 @@ import numpy.typing as npt
 IntArray = npt.NDArray[np.int64]
 
 
-def align(n: int, m: int, same: Callable[[int, int], bool], most: int) -> IntArray | None:
+def match_sequences(n: int, m: int, same: Callable[[int, int], bool], most: int) -> IntArray | None:
     """Pair two sequences in order, leaving as few as possible without a partner.
 
     Parameters
@@ -35,7 +35,7 @@ def align(n: int, m: int, same: Callable[[int, int], bool], most: int) -> IntArr
 
     Returns
     -------
-    int64 (k, 2), the pairs i, j, both rising; None where more than ``most`` would be left.
+    int64 (k, 2), the pairs i, j, both rising; None if more than ``most`` would be left.
     """
     # reached[d][k] is the largest i that d single items lead to on the diagonal k = i - j.
     reached: list[dict[int, int]] = []
@@ -55,7 +55,7 @@ def align(n: int, m: int, same: Callable[[int, int], bool], most: int) -> IntArr
 
 
 def _entered(before: dict[int, int], k: int, n: int, m: int) -> int | None:
-    """Return the largest i at which one item without a partner leads to the diagonal k; None where none does."""
+    """Return the largest i at which one item without a partner leads to the diagonal k; None if none does."""
     first = before.get(k - 1, n) + 1  # skips one item of the first sequence
     second = before.get(k + 1, -1)  # skips one of the second
     first = -1 if first > n else first
@@ -68,7 +68,7 @@ def _pairs(reached: list[dict[int, int]], n: int, m: int) -> IntArray:
     i, k = n, n - m
     for d in range(len(reached) - 1, -1, -1):
         began = _entered(reached[d - 1], k, n, m) if d else 0
-        assert began is not None  # this is the way that was come
+        assert began is not None  # the search came this way
         pairs += [(x, x - k) for x in range(i - 1, began - 1, -1)]
         if d:
             i, k = (began - 1, k - 1) if reached[d - 1].get(k - 1, n) + 1 == began else (began, k + 1)

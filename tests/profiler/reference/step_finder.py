@@ -28,7 +28,7 @@ class Request:
 
 
 @dataclass
-class StepFinderTwin:
+class StepFinder:
     history: list[Request] = field(default_factory=list)  # since the search for the first step began
     begun: int = 0  # place at which the running step began
     searching_from: int | None = 0

@@ -1,9 +1,9 @@
 """Record the steps of a CuPy program under CuPy's own pool, without replacing it.
 
-CuPy tells a memory hook of every block that its pool hands out and takes back; the log is made of that (see
-profiler/core/told_blocks.hpp). Where CuPy does not tell, the log says what must have been: a block whose address is
-handed out again has been freed, on another thread (whose events go to that thread's hooks); and an empty block, or one
-that could not be had, has no address and ends at once.
+CuPy calls a memory hook for every block that its pool hands out and takes back; the log is made of these calls (see
+profiler/core/told_blocks.hpp). Two cases have no call, and are completed: if an address is handed out again, its block
+has been freed on another thread (whose events go to that thread's hooks); and an empty block, or a request that failed,
+has no address and ends at once.
 
 This module imports CuPy: `stowplan.profiler` imports it when `CupyRecorder` is first used.
 """
@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import MissingDependencyError
-from ._recorder import CallSites, ToldRecorder
+from ...errors import MissingDependencyError
+from .._recorder import CallSites, ToldRecorder
 from .recorder import Recorder
 
 try:
@@ -28,19 +28,19 @@ except ImportError as missing:
 class CupyRecorder(Recorder, cupy.cuda.MemoryHook):  # type: ignore[misc]
     """Watch this thread's CuPy allocations, and make a `Profile` of a step that repeats.
 
-    A `cupy.cuda.MemoryHook`: the allocator stays what it is, and addresses are as without the recorder. The wall clock
-    is read at every allocation and every free; the stream of a block is the current one of its allocation, or 0 where
-    there is no CUDA driver to ask.
+    A `cupy.cuda.MemoryHook`: it does not change the allocator, nor addresses. It reads the wall clock at every
+    allocation and every free. The stream of a block is the current one of its allocation, or 0 if there is no CUDA
+    driver to ask.
 
     Parameters
     ----------
     device
-        Blocks of this device only. None: of all.
+        Record blocks of this device only. None: of all.
     auto_step
-        Find the step that the program repeats, until one is marked. The profile is that of the largest one found.
+        Find the step that the program repeats, until a step is marked. The profile is that of the largest step found.
     sites
-        Note the call site of each block: the innermost line of the user's own code, and, where Chainer has been
-        imported when the recorder is entered, the link and the function that asked.
+        Record the call site of each block: the innermost line of the user's own code, and, if Chainer has been imported
+        when the recorder is entered, the link and the function that asked.
     small
         Requests below this many bytes are not recorded.
 
@@ -99,7 +99,7 @@ class CupyRecorder(Recorder, cupy.cuda.MemoryHook):  # type: ignore[misc]
 
 
 def _current_stream() -> Callable[[], int]:
-    """Return how to ask for the address of the current stream."""
+    """Return a function that returns the address of the current stream."""
     try:
         cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError:

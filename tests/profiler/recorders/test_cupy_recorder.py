@@ -15,7 +15,7 @@ from stowplan import CupyPool
 from stowplan.errors import PoolError, ProfileError
 from stowplan.profiler import ESCAPED, Profile
 
-from ..allocator.cupy_host import HostUpstream, cupy
+from ...allocator.cupy_host import HostUpstream, cupy
 
 from stowplan import CupyRecorder  # isort: skip (needs CuPy, and cupy_host skips where there is none)
 
