@@ -15,7 +15,7 @@ mem_ptr     address
 pmem_id     not used: an ``id()``, and ids recur
 ==========  ===========================================================================================
 
-Two keys that a hook of one's own may add are read where they are there: ``"time_ns"``, nanoseconds since the epoch,
+Two keys that a hook derived from it may add are read, too: ``"time_ns"``, nanoseconds since the epoch,
 and ``"site"``, the call site as ``"file:line function"``. For example::
 
     class Log(cupy.cuda.memory_hooks.DebugPrintHook):
@@ -45,7 +45,7 @@ _HOOKS = ("alloc", "malloc", "free")
 
 
 def read(path: str | os.PathLike[str], device: int | None = None) -> Profile:
-    """Read a log as the profile of one step; see `event_log` for what is made of its two ends.
+    """Read a log as the profile of one step; see `event_log` for blocks that cross its two ends.
 
     Parameters
     ----------

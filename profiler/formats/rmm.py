@@ -43,7 +43,7 @@ _DAY = 24 * 3600 * 10**9
 
 
 def read(path: str | os.PathLike[str]) -> Profile:
-    """Read a log as the profile of one step; see `event_log` for what is made of its two ends.
+    """Read a log as the profile of one step; see `event_log` for blocks that cross its two ends.
 
     Raises
     ------

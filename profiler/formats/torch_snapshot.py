@@ -59,7 +59,7 @@ _LONGEST_NAME = 256  # a pickle of n bytes can mention a name of n bytes n times
 
 
 def read(path: str | os.PathLike[str], device: int | None = None) -> Profile:
-    """Read the trace of one device as the profile of one step; see `event_log` for what is made of its two ends.
+    """Read the trace of one device as the profile of one step; see `event_log` for blocks that cross its two ends.
 
     Parameters
     ----------

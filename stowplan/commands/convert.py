@@ -56,7 +56,7 @@ def _how(form: Format) -> str:
 @click.argument("target", type=OutputFile())
 @click.option("--from", "read_as", type=_FormatName(), help="Format of SOURCE; else its content tells.")
 @click.option("--to", "write_as", type=_FormatName(), help="Format of TARGET; else its suffix tells.")
-@click.option("--device", type=click.IntRange(min=0), help="Which device, where SOURCE holds several.")
+@click.option("--device", type=click.IntRange(min=0), help="Which device, if SOURCE holds several.")
 @solver_option
 @alignment_option
 @json_option

@@ -16,7 +16,7 @@ _FEWEST_STEPS = 4  # a warm-up, one recorded, one that confirms, one replayed
 
 @click.command(epilog="Example: stowplan demo --model resnet50 --batch 4")
 @click.option(
-    "--model", type=click.Choice(MODELS), default=MODELS[0], show_default=True, help="What is trained."
+    "--model", type=click.Choice(MODELS), default=MODELS[0], show_default=True, help="The network to train."
 )
 @click.option("--batch", type=click.IntRange(min=1), default=2, show_default=True, help="Images in a step.")
 @click.option(
@@ -42,7 +42,7 @@ def demo(model: str, batch: int, steps: int, seed: int, plot: Path, no_plot: boo
     """Train a network of Chainer's with NumPy's allocator, through the pool, and lean, and compare.
 
     The lean run goes through a pool, too, and lets each array go when the step's last reader is done with it. The
-    images are synthetic. All runs start from the same seed. Exit status 1 where their results differ in any bit.
+    images are synthetic. All runs start from the same seed. Exit status 1 if their results differ in any bit.
     """
     from rich.console import Console
 

@@ -45,7 +45,7 @@ class _OrderSolver(click.ParamType):  # type: ignore[type-arg]
     type=click.FloatRange(min=0),
     default=10.0,
     show_default=True,
-    help="Seconds at most for what could go on.",
+    help="Most seconds for solvers that could go on.",
 )
 @click.option(
     "--plot", type=OutputFile(), help="Write a picture of the live bytes in both orders (PNG or SVG)."
@@ -106,7 +106,7 @@ def _print(graph: Path, n: int, resident: int, found: OrderSolution) -> None:
 
 @contextlib.contextmanager
 def _status(*, enabled: bool) -> Iterator[Callable[[Progress], object] | None]:
-    """Show the best peak so far on a terminal, where somebody can see it."""
+    """Show the best peak so far, if standard error is a terminal."""
     from rich.console import Console
 
     console = Console(stderr=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..packing import Placement, Problem, Progress
 
-# Seconds that --compare leaves each solver that could go on for ever, where --time-limit says nothing.
+# Seconds that --compare gives each solver that could go on for ever, without a --time-limit.
 _COMPARE_LIMIT = 10.0
 
 
@@ -54,7 +54,7 @@ def pack(
     """Place the blocks of PROBLEM, a CSV file in google/minimalloc's format.
 
     Columns, in any order: id, lower, upper (exclusive), size; alignment, gaps and offset (a fixed position) may follow.
-    Ctrl-C ends the search and keeps the best placement. Exit status 1 where no placement within the capacity is found.
+    Ctrl-C ends the search and keeps the best placement. Exit status 1 if no placement within the capacity is found.
     """
     from .. import packing
 

@@ -1,4 +1,4 @@
-"""``stowplan profile``: what a script, unchanged, asks for in each of its steps, and where."""
+"""``stowplan profile``: record what an unchanged script requests in the step that it repeats, and where."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ._options import (
 )
 
 _OF_PROFILES = ("step_function", "device", "output", "small", "no_sites")
-"""Parameters that say something of a profile."""
+"""Parameters that only a profile uses."""
 
 
 @click.command(
@@ -63,15 +63,15 @@ def profile(
 ) -> None:
     """Run SCRIPT with its ARGUMENTS as python does, find the step that it repeats, and write that step's profile.
 
-    NumPy's and CuPy's arrays in the main thread are watched, and served as ever. Steps are found, or marked: by
-    --step-function, or with stowplan.step() in the script. Each block has its call site: the innermost line of the
-    script's own code, outside of Python's library and installed packages; and the link and function of Chainer's that
-    asked. Ctrl-C ends the script and keeps what was seen. Where no step repeats, all requests are taken for one step.
-    The exit status is the script's; or 1, and nothing is written, where --device gpu finds no request of CuPy's.
+    The requests of NumPy and CuPy in the main thread are recorded, and served as without stowplan. Steps are found, or
+    marked: by --step-function, or with stowplan.step() in the script. Each block has its call site: the innermost line
+    of the script's own code, outside of Python's library and installed packages; and the Chainer link and function that
+    asked. Ctrl-C ends the script and keeps what was recorded. If no step repeats, all requests count as one step. The
+    exit status is the script's; or 1, and nothing is written, if --device gpu finds no request of CuPy's.
 
-    With --graph: the first optimizer of Chainer's that updates has a few steps recorded, operator by operator, with
-    bytes and seconds: four of optimizer.update(lossfun, ...), or five that end with optimizer.update(). No bit changes.
-    The graph is written at once, and the script goes on. Exit status 1 where it had no such steps.
+    With --graph, a few steps of the first Chainer optimizer that updates are recorded operator by operator, with bytes
+    and seconds: four of optimizer.update(lossfun, ...), or five that end with optimizer.update(). No bit changes. The
+    graph is written at once, and the script goes on. Exit status 1 if it had no such steps.
     """
     if graph is not None:
         _refuse_with_graph(context)
@@ -105,7 +105,7 @@ def profile(
 
 
 def _refuse_with_graph(context: click.Context) -> None:
-    """Raise where an option is given that says something of a profile."""
+    """Raise if an option is given that only a profile uses."""
     for parameter in context.command.get_params(context):
         given = context.get_parameter_source(parameter.name or "")
         if parameter.name in _OF_PROFILES and given is click.core.ParameterSource.COMMANDLINE:

@@ -1,4 +1,4 @@
-"""``stowplan report``: a profile as a page to look into, or as a picture."""
+"""``stowplan report``: show a profile on an HTML page, or in a picture."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PICTURES = (".png", ".svg")
 @click.option("--title", help="First line; else the name of the file.")
 @solver_option
 @alignment_option
-@click.option("--device", type=click.IntRange(min=0), help="Which device, where PROFILE holds several.")
+@click.option("--device", type=click.IntRange(min=0), help="Which device, if PROFILE holds several.")
 @json_option
 def report(
     profile: Path,
@@ -38,8 +38,8 @@ def report(
 ) -> None:
     """Show the memory of a step: PROFILE, or a trace that `stowplan convert` reads.
 
-    The page is one file that needs no network: the plan beside CuPy's pool on the same requests, live bytes, who is
-    alive at a moment, and the call sites that take most.
+    The page is one file that needs no network. It shows the plan beside CuPy's pool on the same requests, live bytes,
+    the blocks alive at a moment, and the call sites with most bytes.
     """
     from ..profiler import formats
 

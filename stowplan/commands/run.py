@@ -1,4 +1,4 @@
-"""``stowplan run``: a script, unchanged, through the pool."""
+"""``stowplan run``: run an unchanged script through a pool."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ _NEVER_PLANNED = ("no_plan", "outside", "thread", "interrupted")
 def run(step_function: str | None, stats: Path | None, script: str, arguments: tuple[str, ...]) -> None:
     """Run SCRIPT with its ARGUMENTS as python does, its arrays served by a pool that finds its steps.
 
-    NumPy's arrays in the main thread, and CuPy's, where it is imported, in all threads. An allocator that the script
-    gives CuPy serves what is not planned. Where it imports chainer, that is made to work with the installed versions
-    first. Statistics go to standard error at the end. The exit status is the script's.
+    The pool serves NumPy's arrays in the main thread and, if the script imports CuPy, CuPy's in all threads. If the
+    script gives CuPy an allocator, that one serves the requests that are not planned. If it imports Chainer, Chainer is
+    first made to work with the installed versions. Statistics go to standard error at the end. The exit status is the
+    script's.
     """
     from ..scripts import Script
     from ..scripts.auto_pools import pools

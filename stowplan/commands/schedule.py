@@ -26,7 +26,7 @@ _LISTED = 10  # values in the lists of the largest
 
 
 class _ScheduleSolver(Solver):
-    """A solver's name. Whether there is one of that name, `stowplan.scheduling` says."""
+    """A solver's name. `stowplan.scheduling`, which is slow to import, says if there is one of that name."""
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
@@ -85,7 +85,7 @@ def schedule(
 
     GRAPH is a step graph: what stowplan profile --graph wrote, or JSON of the format opgraph-1. Without --budget the
     curve of extra time over memory is printed, from lean, which costs nothing, down to the least. Exit status 1, and
-    nothing is written, where no schedule keeps to the budget.
+    nothing is written, if no schedule keeps to the budget.
     """
     if output is not None and budget is None:
         raise click.UsageError("-o writes one schedule; expected a --budget")
@@ -137,7 +137,7 @@ def schedule(
 
 
 class _Told:
-    """What is said of a graph and its schedules."""
+    """Prints a graph and its schedules."""
 
     def __init__(
         self,

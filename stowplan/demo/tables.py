@@ -1,4 +1,4 @@
-"""A comparison as a table and as JSON."""
+"""Write a comparison as a table, or as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``stowplan profile`` and ``stowplan run``: programs that know nothing of it."""
+"""``stowplan profile`` and ``stowplan run``: programs that do not mention it."""
 
 from __future__ import annotations
 
