@@ -87,7 +87,7 @@ def table(rows: Sequence[Row]) -> list[str]:
 
 
 def averages(rows: Sequence[Row]) -> list[str]:
-    """Write the means of training graphs by batch size, beside OLLA's; nothing where there are none."""
+    """Write the means of training graphs by batch size, beside OLLA's; nothing if there are none."""
     lines = []
     for batch, theirs in OLLA.items():
         mine = [row for row in rows if row["training"] and re.search(rf"_b{batch}_train$", row["graph"])]

@@ -6,8 +6,8 @@ a step; each has its own gradients and optimizer's state::
 
     Chainer        the step as it is
     lean           the same under a scheduler without a budget
-    lean, pool     ... through a pool                           where no budget is given
-    scheduled      the same under a scheduler with the budget   where one is
+    lean, pool     ... through a pool                           if no budget is given
+    scheduled      the same under a scheduler with the budget   if one is
 
 After the turns one step is recorded for its live peak: a scheduled one if there is a budget, else a lean one.
 """

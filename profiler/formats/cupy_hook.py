@@ -22,7 +22,7 @@ and ``"site"``, the call site as ``"file:line function"``. For example::
         def _print(self, message):
             super()._print(f'{message[:-1]},"time_ns":{time.time_ns()}}}')
 
-A hook is local to its thread: a block that another thread frees has no ``free``. It ends where its address is handed
+A hook is local to its thread: a block that another thread frees has no ``free``. It ends when its address is handed
 out again, or else it counts as escaped. Streams are not logged.
 
 Source: ``cupy/cuda/memory_hooks/debug_print.py`` and ``cupy.cuda.MemoryHook`` of CuPy 12 to 14.2.

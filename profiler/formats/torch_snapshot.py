@@ -151,7 +151,7 @@ def _integer(log: EventLog, entry: dict[str, Any], name: str) -> int:
 
 
 def _site(frames: Any) -> str | None:
-    """Return the call site that the frames, innermost first, stand for; None where they say nothing."""
+    """Return the call site that the frames, innermost first, stand for; None if they name no file."""
     innermost = None
     for frame in frames if isinstance(frames, (list, tuple)) else ():
         filename, line, name = (

@@ -102,7 +102,7 @@ class Scheduler:
     solver, time_limit
         As for `stowplan.scheduling.schedule`.
     swap
-        Whether values may also be evicted, where that costs less than recomputing them: to a file without a name in
+        Whether values may also be evicted, if that costs less than recomputing them: to a file without a name in
         this folder (True: one for temporary files that is no memory), or, on a device, to the host's pinned memory.
 
     Raises

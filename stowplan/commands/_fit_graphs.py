@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..scheduling.scaling import GraphModel
 
 DOUBLINGS = 4
-"""Of the largest recorded batch, where nothing else is asked."""
+"""How often the largest recorded batch is doubled for the batches predicted by default."""
 
 
 def fit_step_graphs(
