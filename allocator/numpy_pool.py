@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import PoolError
 from ..profiler import _recorder
-from ..profiler.numpy_recorder import default_handler
+from ..profiler.recorders.numpy_recorder import default_handler
 from ._core import HostPool
 from .forking import watch
 from .lanes import Lanes

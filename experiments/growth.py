@@ -1,14 +1,13 @@
 """Reserved memory over many steps that all differ: ``python -m experiments.growth``.
 
 The seq2seq network is trained on mini-batches of sentences of any length, so no two steps ask for the same blocks.
-Pools grow as sizes come that their free chunks do not fit; stowplan's arena is packed for what was seen, and what
-does not follow the plan is placed in its gaps. Shown after each step: bytes reserved by stowplan's pool as it runs,
-and by models of today's pools for the same requests (those of at least `LEAST` bytes, which the pool plans); and the
-most that was alive at once so far. On a GPU CuPy's own pool, which serves the steps that are recorded, stands beside
-its model.
+Pools grow when a request fits none of their free chunks. stowplan packs its arena for the requests it has seen, and
+places requests that do not follow the plan in its free ranges. The figure shows after each step the bytes reserved by
+stowplan's pool as it runs, and by models of today's pools for the same requests (those of at least `LEAST` bytes, which
+the pool plans), and the most bytes that were alive at once so far. On a GPU it also shows CuPy's own pool, which serves
+the recorded steps.
 
-The paper reports memory after 10 mini-batches (Sekiyama et al. 2018, section 5); that row stands in the table as
-well.
+The paper reports memory after 10 mini-batches (Sekiyama et al. 2018, section 5); the table has that row, too.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ from stowplan import CupyPool, NumpyPool, NumpyRecorder
 from stowplan.packing.pools import POOL_MODELS, Requests, replay
 from stowplan.profiler import ALLOCATE, FREE, StepLog
 
-from . import report
+from .measures import output
+from .measures.recordings import LEAST
+from .measures.runner import NO_GPU, Cell, Row, Runner, command, has_gpu
+from .measures.workload import Workload
 from .memory import POOLS
 from .models import MODELS
-from .recordings import LEAST
-from .study import NO_GPU, Cell, Row, Study, command, has_gpu
-from .workload import Workload
 
 MODEL = MODELS["seq2seq"]
 STEPS, QUICK_STEPS = 200, 20
@@ -42,8 +41,8 @@ REPORTED = 10
 """Mini-batches after which the paper reports memory."""
 REAL = "cupy-itself"
 LINES = {**POOLS, REAL: "CuPy itself", "stowplan": "stowplan"}
-"""What is shown, where it was measured: row key to title."""
-TINTS = dict(zip((*POOLS, "stowplan", REAL), (*report.TINTS, "#6f8f3a"), strict=True))
+"""Lines of the figure, if they were measured: row key to title."""
+TINTS = dict(zip((*POOLS, "stowplan", REAL), (*output.TINTS, "#6f8f3a"), strict=True))
 
 
 def recorder_of(device: str, logs: list[StepLog]) -> Any:
@@ -62,7 +61,7 @@ def recorder_of(device: str, logs: list[StepLog]) -> Any:
 def requests_of(logs: Sequence[StepLog]) -> tuple[Requests, list[int]]:
     """Put the requests of steps in a row; return them, and how many there are by the end of each step.
 
-    A block that is alive for longer than the step after its own is freed by no one.
+    A block that lives beyond the step after its own is never freed here.
     """
     block, allocate, size, ends = [], [], [], []
     first, before = 0, 0  # of this step's blocks, and of those of the step before
@@ -82,15 +81,15 @@ def requests_of(logs: Sequence[StepLog]) -> tuple[Requests, list[int]]:
     return Requests(blocks[keep], wanted[keep], sizes), until.tolist()
 
 
-def measure(study: Study, device: str, batch: int, steps: int) -> Row:
+def measure(runner: Runner, device: str, batch: int, steps: int) -> Row:
     """Train twice, recorded and through the pool; return bytes after each step, by pool."""
     cell = Cell(device, MODEL, "training", batch)
-    mini_batches = study.data.mini_batches(batch, steps)
+    mini_batches = runner.data.mini_batches(batch, steps)
 
     def train(
         what: str, serving: AbstractContextManager[Callable[[], object]], step: Callable[[], Any]
     ) -> None:
-        work = Workload(MODEL, cell.phase, batch, study.data, device == "gpu")
+        work = Workload(MODEL, cell.phase, batch, runner.data, device == "gpu")
         with serving as after_step:
             for examples in track(mini_batches, f"{device}, {what}", console=Console(stderr=True)):
                 with step():
@@ -116,7 +115,7 @@ def measure(study: Study, device: str, batch: int, steps: int) -> Row:
 
 @contextmanager
 def _recorded(device: str, recorder: Any, reserved: list[int]) -> Iterator[Callable[[], object]]:
-    """Watch, on a GPU over a pool of CuPy's own; yield what notes the bytes that it reserves."""
+    """Record, on a GPU over a pool of CuPy's own; yield a function that notes the bytes that it has reserved."""
     if device == "cpu":
         with recorder:
             yield lambda: None
@@ -130,7 +129,7 @@ def _recorded(device: str, recorder: Any, reserved: list[int]) -> Iterator[Calla
 
 @contextmanager
 def _served(pool: NumpyPool | CupyPool, reserved: list[int]) -> Iterator[Callable[[], object]]:
-    """Serve through stowplan's pool; yield what notes the bytes that it has reserved at most."""
+    """Serve through stowplan's pool; yield a function that notes the most bytes that it has reserved."""
     before = pool.stats.reserved_bytes  # nothing: the parameters were there before
 
     def note() -> None:
@@ -147,9 +146,9 @@ def draw(found: dict[str, Row], batch: int) -> Any:
     Parameters
     ----------
     found
-        What was measured, by device: a pair of panels for each.
+        Rows of `measure` by device; each gets a pair of panels.
     """
-    figure = report.new_figure(12, 4.5 * len(found))
+    figure = output.new_figure(12, 4.5 * len(found))
     panels = figure.subplots(len(found), 2, squeeze=False)
     for (device, row), pair in zip(found.items(), panels, strict=True):
         largest = max(POOLS, key=lambda name: row[name][-1])
@@ -157,14 +156,14 @@ def draw(found: dict[str, Row], batch: int) -> Any:
             for name in (*LINES, "live"):
                 if name == without or name not in row:
                     continue
-                label, tint = LINES.get(name, "alive at most"), TINTS.get(name, report.INK)
+                label, tint = LINES.get(name, "alive at most"), TINTS.get(name, output.INK)
                 steps, width = range(1, len(row[name]) + 1), 2.4 if name == "stowplan" else 1.4
                 style = ":" if name == "live" else "-"
                 axes.plot(steps, np.array(row[name]) / 2**20, style, color=tint, linewidth=width, label=label)
-            axes.set_xlabel("mini-batches", color=report.INK)
+            axes.set_xlabel("mini-batches", color=output.INK)
             where = "" if device == "cpu" else " (GPU)"
             title = f"{MODEL.title}, batch {batch}, sentences of any length{where}"
-            report.tidy(axes, title if without is None else f"... without {POOLS[without]}", "MiB reserved")
+            output.tidy(axes, title if without is None else f"... without {POOLS[without]}", "MiB reserved")
         pair[0].set_ylim(bottom=0)
     # The last device has all the lines that there are: a GPU's come after the host's.
     legend = panels[-1][0].get_legend_handles_labels()
@@ -178,18 +177,18 @@ def draw(found: dict[str, Row], batch: int) -> Any:
     type=click.IntRange(REPORTED),
     help=f"Mini-batches.  [default: {STEPS}; with --quick {QUICK_STEPS}]",
 )
-def main(study: Study, steps: int | None) -> None:
+def main(runner: Runner, steps: int | None) -> None:
     """Show how pools grow over steps that all differ."""
-    steps = steps or (QUICK_STEPS if study.quick else STEPS)
-    batch = (study.batches or MODEL.batches)[0]
+    steps = steps or (QUICK_STEPS if runner.quick else STEPS)
+    batch = (runner.batches or MODEL.batches)[0]
     rows: list[Row] = []
     found: dict[str, Row] = {}
-    for device in study.devices:
+    for device in runner.devices:
         if device == "gpu" and not has_gpu():
             rows.append({"device": device, "note": NO_GPU})
             continue
         name = f"growth/{device}-{batch}-{steps}"
-        row = found[device] = study.finished(name, functools.partial(measure, study, device, batch, steps))
+        row = found[device] = runner.finished(name, functools.partial(measure, runner, device, batch, steps))
         for pool in filter(row.__contains__, LINES):
             over = {count: row[pool][count - 1] / row["live"][count - 1] for count in (REPORTED, steps)}
             rows.append(
@@ -204,18 +203,18 @@ def main(study: Study, steps: int | None) -> None:
                 }
             )
     if found:
-        report.save(draw(found, batch), study.out / "growth")
-    column = report.Column
+        output.save(draw(found, batch), runner.out / "growth")
+    column = output.Column
     columns = [
         column("pool", "pool"),
-        column(f"after {REPORTED}: MiB", "reserved_10", report.mib),
+        column(f"after {REPORTED}: MiB", "reserved_10", output.mib),
         column("over live", "over_live_10", "{:.2f}".format),
-        column(f"after {steps}: MiB", "reserved", report.mib),
+        column(f"after {steps}: MiB", "reserved", output.mib),
         column("over live ", "over_live", "{:.2f}".format),
-        column("stowplan over it", "saved", report.percent),
+        column("stowplan over it", "saved", output.percent),
     ]
     title = f"Memory of {MODEL.title}, batch {batch}, over {steps} mini-batches"
-    report.write_table(rows, columns, study.out / "growth", title)
+    output.write_table(rows, columns, runner.out / "growth", title)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 For each network, training and inference, and each batch size: seconds that the paper's best-fit heuristic takes for
 the problem of one step, and those of stowplan's ``auto``, which goes on until it meets the lower bound; and how far
-above the bound they end. Best of `REPEAT` calls on one thread, validation included.
+above the bound their placements are. Best of `REPEAT` calls on one thread, validation included.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any
 from stowplan.allocator import make_plan
 from stowplan.packing import pack
 
-from . import report
+from .measures import output
+from .measures.recordings import step_of
+from .measures.runner import Cell, Row, Runner, command
 from .memory import ALIGNMENT
-from .recordings import step_of
-from .study import Cell, Row, Study, command
 
 SOLVERS = {"best_fit": "best fit (the paper's)", "auto": "auto"}
 REPEAT = 3
 
 
-def measure(study: Study, cell: Cell) -> Row:
+def measure(runner: Runner, cell: Cell) -> Row:
     """Find a cell's row; times in seconds."""
-    step = step_of(study, cell)
+    step = step_of(runner, cell)
     problem = make_plan(step.profile, alignment=ALIGNMENT, planner="best_fit").problem
     row: Row = {"recorded": step.recorded, "blocks": len(problem)}
     for solver in SOLVERS:
@@ -37,7 +37,7 @@ def measure(study: Study, cell: Cell) -> Row:
 def draw(rows: Sequence[Row]) -> Any:
     """Draw seconds over the number of blocks, a mark for each cell."""
     found = [row for row in rows if "note" not in row]
-    figure = report.new_figure(8, 4.5)
+    figure = output.new_figure(8, 4.5)
     axes = figure.subplots()
     for solver, shape in zip(SOLVERS, "ox", strict=True):
         for i, model in enumerate(dict.fromkeys(row["model"] for row in found)):
@@ -46,12 +46,12 @@ def draw(rows: Sequence[Row]) -> Any:
                 [row["blocks"] for row in mine],
                 [1e3 * row[f"{solver}_seconds"] for row in mine],
                 shape,
-                color=report.TINTS[i % len(report.TINTS)],
+                color=output.TINTS[i % len(output.TINTS)],
                 markersize=5,
                 label=f"{model}, {SOLVERS[solver]}",
             )
-    report.tidy(axes, "Time to pack one step", "milliseconds")
-    axes.set_xlabel("blocks", color=report.INK)
+    output.tidy(axes, "Time to pack one step", "milliseconds")
+    axes.set_xlabel("blocks", color=output.INK)
     if found:
         axes.set_xscale("log")
         axes.set_yscale("log")
@@ -59,9 +59,9 @@ def draw(rows: Sequence[Row]) -> Any:
     return figure
 
 
-def columns() -> list[report.Column]:
+def columns() -> list[output.Column]:
     """Columns of the Markdown table."""
-    column = report.Column
+    column = output.Column
     return [
         column("network", "model"),
         column("phase", "phase"),
@@ -69,22 +69,22 @@ def columns() -> list[report.Column]:
         column("", "recorded", lambda recorded: "" if recorded else "predicted"),
         column("blocks", "blocks", "{:,}".format),
         *(
-            column(f"{title}: ms", f"{solver}_seconds", report.milliseconds)
+            column(f"{title}: ms", f"{solver}_seconds", output.milliseconds)
             for solver, title in SOLVERS.items()
         ),
         *(
-            column(f"{title}: above the bound", f"{solver}_above_bound", report.above)
+            column(f"{title}: above the bound", f"{solver}_above_bound", output.above)
             for solver, title in SOLVERS.items()
         ),
     ]
 
 
 @command(limit=300, quick_limit=5)
-def main(study: Study) -> None:
+def main(runner: Runner) -> None:
     """Measure how long packing one step takes (Figure 4)."""
-    rows = study.run("heuristic", lambda cell: measure(study, cell))
-    report.write_table(rows, columns(), study.out / "heuristic", "Time to pack one step")
-    report.save(draw(rows), study.out / "heuristic")
+    rows = runner.run("heuristic", lambda cell: measure(runner, cell))
+    output.write_table(rows, columns(), runner.out / "heuristic", "Time to pack one step")
+    output.save(draw(rows), runner.out / "heuristic")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """Figure 2 of Sekiyama et al. 2018: memory of a step, ``python -m experiments.memory``.
 
 For each network, training and inference, and each batch size: the arena that stowplan packs for one step, its lower
-bound, and what models of today's pools (`stowplan.packing.pools`) reserve for the same requests. Beside them stands
-the retained part, which no pool can change: parameters, statistics and the optimizer's state. A step that is too
-large for the machine is predicted from batches of 2 and 4 (`experiments.recordings`), and marked ``~``; where a step
-was recorded as well, the prediction's error is given.
+bound, and what models of today's pools (`stowplan.packing.pools`) reserve for the same requests. The retained part,
+which no pool can change, has a column of its own: parameters, statistics and the optimizer's state. A step that is too
+large for the machine is predicted from batches of 2 and 4 (`measures.recordings`), and marked ``~``; if a step was
+recorded as well, the prediction's error is given.
 
-Sizes are rounded up to 512 bytes, as on a device. Pools grow during the first steps: they are driven until they stop.
+Sizes are rounded up to 512 bytes, as on a device. Pools grow during the first steps, so their models replay the step
+until they stop growing.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from stowplan.allocator import make_plan
 from stowplan.packing import Problem
 from stowplan.packing.pools import POOL_MODELS, replay, requests
 
-from . import report
-from .recordings import predict, recorded, step_of, within_reach, without_small
-from .study import CannotRunError, Cell, Row, Study, command
+from .measures import output
+from .measures.recordings import predict, recorded, step_of, within_reach, without_small
+from .measures.runner import CannotRunError, Cell, Row, Runner, command
 
 ALIGNMENT = 512
 CHECKED = 8
@@ -37,9 +38,9 @@ POOLS = {
 }
 
 
-def measure(study: Study, cell: Cell) -> Row:
+def measure(runner: Runner, cell: Cell) -> Row:
     """Find a cell's row; all sizes in bytes."""
-    step = step_of(study, cell)
+    step = step_of(runner, cell)
     placement = make_plan(step.profile, alignment=ALIGNMENT).placement
     predicted = make_plan(step.predicted, alignment=ALIGNMENT).arena_bytes if step.predicted else None
     row: Row = {
@@ -70,14 +71,14 @@ def reserved(profile: Profile) -> dict[str, int]:
     return {name: replay(script, POOL_MODELS[name]()).reserved_peak for name in POOLS}
 
 
-def check(study: Study, cell: Cell) -> Row:
+def check(runner: Runner, cell: Cell) -> Row:
     """Compare the arena that small batches predict with that of the recorded step."""
-    if not within_reach(study, cell):
+    if not within_reach(runner, cell):
         raise CannotRunError("takes longer than the limit, or more memory than there is")
-    guess = predict(study, cell)
+    guess = predict(runner, cell)
     if guess is None:
         raise CannotRunError("steps at small batches are of different kinds")
-    found = without_small(recorded(study, cell).profile)
+    found = without_small(recorded(runner, cell).profile)
     predicted, arena = (make_plan(profile, alignment=ALIGNMENT).arena_bytes for profile in (guess, found))
     return {"arena": arena, "predicted": predicted, "error": predicted / arena - 1}
 
@@ -88,7 +89,7 @@ def draw(rows: Sequence[Row]) -> Any:
     panels = list(dict.fromkeys((row["device"], row["model"], row["phase"]) for row in found))
     columns = 4
     lines = -(-len(panels) // columns)
-    figure = report.new_figure(3.6 * columns, 2.6 * lines)
+    figure = output.new_figure(3.6 * columns, 2.6 * lines)
     for axes, panel in zip(figure.subplots(lines, columns, squeeze=False).flat, panels, strict=False):
         mine = [row for row in found if (row["device"], row["model"], row["phase"]) == panel]
         contestants = [*(f"pool_{name}" for name in POOLS), "arena"]
@@ -96,14 +97,14 @@ def draw(rows: Sequence[Row]) -> Any:
         for k, key in enumerate(contestants):
             x = [i + (k - (len(contestants) - 1) / 2) * width for i in range(len(mine))]
             retained = [row["retained"] / 2**20 for row in mine]
-            axes.bar(x, retained, width, color=report.GRID)
+            axes.bar(x, retained, width, color=output.GRID)
             label = POOLS.get(key.removeprefix("pool_"), "stowplan")
             heights = [row[key] / 2**20 for row in mine]
-            axes.bar(x, heights, width, bottom=retained, color=report.TINTS[k], label=label)
+            axes.bar(x, heights, width, bottom=retained, color=output.TINTS[k], label=label)
         marks = [("" if row["recorded"] else "~") + str(row["batch"]) for row in mine]
         axes.set_xticks(range(len(mine)), marks)
         device = "" if panel[0] == "cpu" else " (GPU)"
-        report.tidy(axes, f"{panel[1]}, {panel[2]}{device}", "MiB")
+        output.tidy(axes, f"{panel[1]}, {panel[2]}{device}", "MiB")
     for axes in figure.axes[len(panels) :]:
         axes.set_visible(False)
     if panels:
@@ -113,55 +114,55 @@ def draw(rows: Sequence[Row]) -> Any:
     return figure
 
 
-def columns() -> list[report.Column]:
+def columns() -> list[output.Column]:
     """Columns of the Markdown table."""
-    column = report.Column
+    column = output.Column
     return [
         column("network", "model"),
         column("phase", "phase"),
         column("batch", "batch"),
         column("", "recorded", lambda recorded: "" if recorded else "predicted"),
-        column("retained", "retained", report.mib),
-        column("arena", "arena", report.mib),
-        column("of it gradients", "gradients", report.mib),
-        column("above the bound", "above_bound", report.above),
-        *(column(title, f"pool_{name}", report.mib) for name, title in POOLS.items()),
-        *(column(f"arena over {title}", f"saved_{name}", report.percent) for name, title in POOLS.items()),
+        column("retained", "retained", output.mib),
+        column("arena", "arena", output.mib),
+        column("of it gradients", "gradients", output.mib),
+        column("above the bound", "above_bound", output.above),
+        *(column(title, f"pool_{name}", output.mib) for name, title in POOLS.items()),
+        *(column(f"arena over {title}", f"saved_{name}", output.percent) for name, title in POOLS.items()),
         *(
-            column(f"with retained, over {POOLS[name]}", f"saved_in_all_{name}", report.percent)
+            column(f"with retained, over {POOLS[name]}", f"saved_in_all_{name}", output.percent)
             for name in ("free-lists", "cupy")
         ),
-        column("prediction's error", "prediction_error", lambda error: report.percent(error, 3)),
+        column("prediction's error", "prediction_error", lambda error: output.percent(error, 3)),
     ]
 
 
-def check_columns() -> list[report.Column]:
+def check_columns() -> list[output.Column]:
     """Columns of the table of predictions."""
-    column = report.Column
+    column = output.Column
     return [
         column("network", "model"),
-        column("predicted", "predicted", report.mib),
-        column("recorded", "arena", report.mib),
-        column("error", "error", lambda error: report.percent(error, 3)),
+        column("predicted", "predicted", output.mib),
+        column("recorded", "arena", output.mib),
+        column("error", "error", lambda error: output.percent(error, 3)),
         column("", "note"),
     ]
 
 
 @command(limit=300, quick_limit=5)
-def main(study: Study) -> None:
+def main(runner: Runner) -> None:
     """Compare the memory of one step with what today's pools reserve for it (Figure 2)."""
-    rows = study.run("memory", lambda cell: measure(study, cell))
+    rows = runner.run("memory", lambda cell: measure(runner, cell))
     note = (
         "MiB. Batch sizes of training are the paper's; a predicted row was profiled at batches of 2 and 4. Above the "
         "bound by 0: the arena equals its lower bound to the byte, so it is proved that no arena can be smaller."
     )
-    report.write_table(rows, columns(), study.out / "memory", "Memory of one step", note)
-    report.save(draw(rows), study.out / "memory")
-    if "training" in study.phases:
-        at_checked = replace(study, phases=("training",), batches=(CHECKED,))
-        checks = at_checked.run("prediction", lambda cell: check(study, cell))
+    output.write_table(rows, columns(), runner.out / "memory", "Memory of one step", note)
+    output.save(draw(rows), runner.out / "memory")
+    if "training" in runner.phases:
+        at_checked = replace(runner, phases=("training",), batches=(CHECKED,))
+        checks = at_checked.run("prediction", lambda cell: check(runner, cell))
         title = f"Arena of a step at batch {CHECKED}, predicted from batches 2 and 4"
-        report.write_table(checks, check_columns(), study.out / "prediction", title, "MiB.")
+        output.write_table(checks, check_columns(), runner.out / "prediction", title, "MiB.")
 
 
 if __name__ == "__main__":

@@ -3,9 +3,9 @@
 For each graph the live peak in the order recorded, by a greedy list schedule, and by stowplan's ``auto``; the lower
 bound, whether the two meet, and the median seconds of `REPEAT` calls. Bytes are without the resident tensors.
 
-Below the table, for training graphs whose names end in ``_b<batch>_train``: the mean share of the peak that is saved,
-beside OLLA's (Steiner et al. 2022, section 6: 22.5 % at batch 1, 10.1 % at batch 32). OLLA counts the resident tensors
-in, so the mean is given with them, too; its list of networks is another.
+Below the table, for training graphs whose names end in ``_b<batch>_train``, stands the mean share of the peak that is
+saved, beside OLLA's (Steiner et al. 2022, section 6: 22.5 % at batch 1, 10.1 % at batch 32). OLLA includes the resident
+tensors, so the mean is given with them, too; OLLA's networks are others.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def table(rows: Sequence[Row]) -> list[str]:
 
 
 def averages(rows: Sequence[Row]) -> list[str]:
-    """Write the means of training graphs by batch size, beside OLLA's; nothing where there are none."""
+    """Write the means of training graphs by batch size, beside OLLA's; nothing if there are none."""
     lines = []
     for batch, theirs in OLLA.items():
         mine = [row for row in rows if row["training"] and re.search(rf"_b{batch}_train$", row["graph"])]

@@ -1,7 +1,7 @@
-"""What it costs to be watched: ``python -m experiments.recording``.
+"""What recording costs: ``python -m experiments.recording``.
 
 Each program's step runs by itself, under a `NumpyRecorder`, and under one that notes call sites (with Chainer's links
-and functions), in turn, over and over. Shown: the median time of a step by itself, and the ratios' medians.
+and functions), in turns. The table shows the median time of a step by itself, and the medians of the ratios.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Step = Callable[[], object]
 
 @dataclass(frozen=True)
 class Row:
-    """The time of a program's step in seconds, and how many times as long it takes when watched.
+    """The time of a program's step in seconds, and how many times as long it takes when recorded.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Row:
 
 
 def arrays(side: int) -> Step:
-    """Nothing but operations on small arrays: the worst case."""
+    """Return a step of operations on small arrays and nothing else: the worst case."""
     a = np.ones((side, side))
 
     def step() -> None:
@@ -64,7 +64,7 @@ def arrays(side: int) -> Step:
 
 
 def perceptron(units: int = 100, batch: int = 50) -> Step:
-    """Chainer's MNIST example."""
+    """Return a training step of Chainer's MNIST example."""
     enable_chainer()
     import chainer
     from chainer import functions, links
@@ -77,7 +77,7 @@ def perceptron(units: int = 100, batch: int = 50) -> Step:
 
 
 def googlenet(batch: int = 2) -> Step:
-    """Train GoogLeNet."""
+    """Return a training step of GoogLeNet."""
     enable_chainer()
     import chainer
 
@@ -94,7 +94,7 @@ PROGRAMS: dict[str, tuple[Callable[[], Step], int]] = {
     "Chainer, perceptron": (perceptron, 60),
     "Chainer, GoogLeNet": (googlenet, 1),
 }
-"""What makes a step, and how many are timed together."""
+"""By title: a function that makes the step, and how many steps are timed together."""
 
 
 def measure(name: str, rounds: int = 15) -> Row:
@@ -124,9 +124,9 @@ def measure(name: str, rounds: int = 15) -> Row:
 @click.command()
 @click.option("--rounds", type=click.IntRange(min=1), default=15, show_default=True)
 def main(rounds: int) -> None:
-    """Measure, and show what came out."""
+    """Measure, and show the table."""
     console = Console()
-    table = Table(title="What it costs to be watched")
+    table = Table(title="What recording costs")
     table.add_column("program", no_wrap=True)
     for column in ("ms a step", "recorded", "with sites", "for the sites"):
         table.add_column(column, justify="right")

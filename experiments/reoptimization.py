@@ -1,8 +1,8 @@
-"""How long a new plan takes, and how long it keeps the program waiting: ``python -m experiments.reoptimization``.
+"""How long a new plan takes, and how long the program waits for it: ``python -m experiments.reoptimization``.
 
-A step of some thousand blocks is replayed; then every request doubles in size. Shown for each step: what entering and
-leaving it costs the caller, the slowest single request in it, and how long the plan that it brought was in the making
-on the planner's own thread.
+A step of some thousand blocks is replayed; then every request doubles in size. The table shows for each step the time
+that the caller spends on entering and leaving it, its slowest request, and how long the planner's thread took for the
+plan that followed from it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def run_step(sizes: list[int], lifetimes: list[int], scale: int) -> float:
 @click.option("--blocks", default=6000, show_default=True, type=click.IntRange(1), help="Requests of a step.")
 @click.option("--seed", default=0, show_default=True, type=int)
 def main(blocks: int, seed: int) -> None:
-    """Double every request of a replayed step, and watch the new plan come."""
+    """Double every request of a replayed step, and time the new plan."""
     rng = np.random.default_rng(seed)
     sizes = (512 * np.round(2 ** rng.uniform(2, 9, blocks))).astype(int).tolist()
     lifetimes = rng.integers(1, 100, blocks).tolist()

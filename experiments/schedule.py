@@ -3,7 +3,7 @@
 Three tables and a picture, for training on the host:
 
 ==================  ====================================================================================================
-schedule            lean steps: their live peak beside that of Chainer's own, the pool's arena, and what time they take
+schedule            lean steps: their live peak beside that of Chainer's steps, the pool's arena, and their time
 schedule_budgets    steps under budgets, shares of Chainer's live peak, down to the least: peak and time, predicted by
                     the schedule and measured
 schedule_bits       whether ten steps give the same parameters, statistics, optimizer's state and random stream
@@ -11,9 +11,9 @@ schedule_bits       whether ten steps give the same parameters, statistics, opti
 
 Live peaks are those of the planned part; the retained part (parameters, statistics, the optimizer's state) stands apart
 and has to be added. A step that is too large for the machine is predicted: its blocks from profiles of batches of 2 and
-4 (`experiments.recordings`), its schedules from step graphs of the same (`stowplan.scheduling.scaling`). Steps are
-measured in a process of their own, in turns with Chainer's own (`experiments.scheduled`): times are medians of ratios
-to Chainer's step in the same round, with their standard error.
+4 (`measures.recordings`), its schedules from step graphs of the same batches (`stowplan.scheduling.scaling`). Steps are
+measured in a process of their own, in turns with Chainer's steps (`measures.scheduled_steps`): times are medians of
+ratios to Chainer's step in the same round, with their standard error.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ import numpy as np
 from stowplan.allocator import make_plan
 from stowplan.scheduling import lean, simulate, solve
 
-from . import report
-from .recordings import affordable, step_of
-from .scheduled import CHAINER, LEAN, POOLED, SCHEDULED, Task, over_chainer
-from .step_graphs import curve_of, graph_of, predicted_graph, predicted_profile, recorded_graph
-from .study import CannotRunError, Cell, Row, Study, command
-from .turns import standard_error
+from .measures import output
+from .measures.paired_timing import standard_error
+from .measures.recordings import affordable, step_of
+from .measures.runner import CannotRunError, Cell, Row, Runner, command
+from .measures.scheduled_steps import CHAINER, LEAN, POOLED, SCHEDULED, Task, over_chainer
+from .measures.step_graphs import curve_of, graph_of, predicted_graph, predicted_profile, recorded_graph
 
 SHARES = (0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.06, 0.0)
 """Budgets, of Chainer's live peak; 0: the least that is found."""
 QUICK_SHARES = (0.4, 0.0)
 BITS_AT = 0.4
 BITS_STEPS = 3 * 4 * 10
-"""That compare bits: three optimizers; plain, lean, under the budget, and once more where that cannot be kept."""
+"""Steps that compare bits: three optimizers; plain, lean, under the budget, and again if that cannot be kept."""
 SMALLEST = 2
-"""A batch size that every machine should have time for, beside the paper's."""
+"""A batch size that every machine should have time for, run in addition to the paper's."""
 ROUNDS, QUICK_ROUNDS = 200, 3
 CONTESTANTS = 0.3
 """Share of the free memory that one of three contestants may take."""
@@ -56,7 +56,7 @@ ALIGNMENT = 64
 """Of addresses, as in a `stowplan.NumpyPool`."""
 
 
-def measure_lean(study: Study, cell: Cell) -> Row:
+def measure_lean(runner: Runner, cell: Cell) -> Row:
     """Find a row of the first table; bytes and ratios.
 
     Raises
@@ -64,19 +64,19 @@ def measure_lean(study: Study, cell: Cell) -> Row:
     CannotRunError
         The step can be neither run nor predicted.
     """
-    step = step_of(study, _on_the_host(cell))
+    step = step_of(runner, _on_the_host(cell))
     plain = step.profile.live_peak
-    task = _task(study, cell, None)
-    row: Row = {"recorded": affordable(study, cell, task.least_steps, CONTESTANTS)}
+    task = _task(runner, cell, None)
+    row: Row = {"recorded": affordable(runner, cell, task.least_steps, CONTESTANTS)}
     if row["recorded"]:
         found = apart("turns", task)
-        graph = recorded_graph(study, cell)
+        graph = recorded_graph(runner, cell)
         peak, arena = found["peak"], found["arena"]
         row |= _time(found["turns"], LEAN, "time") | _time(found["turns"], POOLED, "pool")
         row["rounds"], row["seconds"] = len(found["turns"]), _median(found["turns"], CHAINER)
     else:
-        graph = predicted_graph(study, cell)
-        profile = predicted_profile(study, cell)
+        graph = predicted_graph(runner, cell)
+        profile = predicted_profile(runner, cell)
         peak, arena = profile.live_peak, make_plan(profile, alignment=ALIGNMENT).arena_bytes
     predicted = simulate(graph, lean(graph)).peak
     return row | {
@@ -92,7 +92,7 @@ def measure_lean(study: Study, cell: Cell) -> Row:
     }
 
 
-def measure_budget(study: Study, cell: Cell, share: float) -> Row:
+def measure_budget(runner: Runner, cell: Cell, share: float) -> Row:
     """Find a row of the second table; bytes and ratios.
 
     Raises
@@ -100,9 +100,9 @@ def measure_budget(study: Study, cell: Cell, share: float) -> Row:
     CannotRunError
         Lean steps keep to the budget, or no schedule that is found does.
     """
-    step = step_of(study, _on_the_host(cell))
+    step = step_of(runner, _on_the_host(cell))
     plain = step.profile.live_peak
-    shape = curve_of(study, cell)
+    shape = curve_of(runner, cell)
     free, least = shape["points"][0], shape["points"][-1]
     budget = int(share * plain)
     if budget >= free[0]:
@@ -111,10 +111,10 @@ def measure_budget(study: Study, cell: Cell, share: float) -> Row:
         raise CannotRunError(f"below the least found: {least[0] / plain:.3f}")
     row: Row = {"share": share, "retained": step.retained, "plain": plain, "bound": shape["bound"] / plain}
     budget = max(budget, least[0])
-    task = _task(study, cell, budget)
-    row["recorded"] = affordable(study, cell, task.least_steps, CONTESTANTS)
+    task = _task(runner, cell, budget)
+    row["recorded"] = affordable(runner, cell, task.least_steps, CONTESTANTS)
     if not row["recorded"]:
-        graph = graph_of(study, cell)
+        graph = graph_of(runner, cell)
         solution = solve.schedule(graph, budget)
         extra = solution.extra_seconds / float(graph.seconds.sum())
         return row | {
@@ -145,11 +145,11 @@ def measure_budget(study: Study, cell: Cell, share: float) -> Row:
     }
 
 
-def measure_bits(study: Study, cell: Cell) -> Row:
+def measure_bits(runner: Runner, cell: Cell) -> Row:
     """Find a row of the third table."""
-    plain = step_of(study, _on_the_host(cell)).profile.live_peak
-    task = _task(study, cell, int(BITS_AT * plain))
-    patient = study if study.quick else replace(study, limit=math.inf)
+    plain = step_of(runner, _on_the_host(cell)).profile.live_peak
+    task = _task(runner, cell, int(BITS_AT * plain))
+    patient = runner if runner.quick else replace(runner, limit=math.inf)
     if not affordable(patient, cell, BITS_STEPS, CONTESTANTS):
         raise CannotRunError("takes longer than the limit, or more memory than there is")
     return {
@@ -159,9 +159,9 @@ def measure_bits(study: Study, cell: Cell) -> Row:
     }
 
 
-def _task(study: Study, cell: Cell, budget: int | None) -> Task:
-    rounds = QUICK_ROUNDS if study.quick else ROUNDS
-    return Task(cell.model.name, cell.batch, study.files, budget, rounds, study.limit)
+def _task(runner: Runner, cell: Cell, budget: int | None) -> Task:
+    rounds = QUICK_ROUNDS if runner.quick else ROUNDS
+    return Task(cell.model.name, cell.batch, runner.files, budget, rounds, runner.limit)
 
 
 def _on_the_host(cell: Cell) -> Cell:
@@ -180,7 +180,7 @@ def _median(turns: list[dict[str, float]], name: str) -> float:
 
 
 def apart(what: str, task: Task) -> dict[str, Any]:
-    """Run a function of `experiments.scheduled` in a process of its own; return what it returns.
+    """Run a function of `measures.scheduled_steps` in a process of its own; return what it returns.
 
     Raises
     ------
@@ -191,7 +191,7 @@ def apart(what: str, task: Task) -> dict[str, Any]:
     environment = {**os.environ, "MALLOC_ARENA_MAX": "1"}
     asked = json.dumps({"run": what, **asdict(task)})
     done = subprocess.run(
-        [sys.executable, "-m", "experiments.scheduled", asked],
+        [sys.executable, "-m", "experiments.measures.scheduled_steps", asked],
         env=environment,
         capture_output=True,
         text=True,
@@ -207,21 +207,21 @@ def apart(what: str, task: Task) -> dict[str, Any]:
 # --- tables and the picture -------------------------------------------------------------------------------------------
 
 
-def lean_columns() -> list[report.Column]:
+def lean_columns() -> list[output.Column]:
     """Columns of the first table."""
-    column = report.Column
+    column = output.Column
     return [
         column("network", "model"),
         column("batch", "batch"),
         column("", "recorded", _predicted),
-        column("retained", "retained", report.mib),
-        column("Chainer", "plain", report.mib),
-        column("lean", "lean", report.mib),
+        column("retained", "retained", output.mib),
+        column("Chainer", "plain", output.mib),
+        column("lean", "lean", output.mib),
         column("lean / Chainer", "ratio", "{:.3f}".format),
         column("with retained", "ratio_in_all", "{:.3f}".format),
-        column("arena", "arena", report.mib),
-        column("predicted", "predicted", report.mib),
-        column("deviation", "deviation", lambda share: report.percent(share, 2)),
+        column("arena", "arena", output.mib),
+        column("predicted", "predicted", output.mib),
+        column("deviation", "deviation", lambda share: output.percent(share, 2)),
         column("time / Chainer's", "time", "{:.3f}".format),
         column("standard error", "time_error", "{:.3f}".format),
         column("through the pool", "pool", "{:.3f}".format),
@@ -231,34 +231,34 @@ def lean_columns() -> list[report.Column]:
     ]
 
 
-def budget_columns() -> list[report.Column]:
+def budget_columns() -> list[output.Column]:
     """Columns of the second table."""
-    column = report.Column
+    column = output.Column
     return [
         column("network", "model"),
         column("batch", "batch"),
         column("", "recorded", _predicted),
         column("budget / Chainer's peak", "share", lambda share: f"{share:.2f}" if share else "the least"),
-        column("retained", "retained", report.mib),
-        column("peak", "peak", report.mib),
+        column("retained", "retained", output.mib),
+        column("peak", "peak", output.mib),
         column("peak / Chainer's", "ratio", "{:.3f}".format),
         column("with retained", "ratio_in_all", "{:.3f}".format),
         column("predicted", "predicted_ratio", "{:.3f}".format),
-        column("deviation", "deviation", lambda share: report.percent(share, 2)),
+        column("deviation", "deviation", lambda share: output.percent(share, 2)),
         column("no schedule below", "bound", "{:.3f}".format),
         column("time / Chainer's", "time", "{:.3f}".format),
         column("standard error", "time_error", "{:.3f}".format),
         column("predicted ", "predicted_time", "{:.3f}".format),
-        column("deviation ", "time_deviation", report.percent),
+        column("deviation ", "time_deviation", output.percent),
         column("operators again", "recomputed"),
         column("", "note"),
     ]
 
 
-def bits_columns(rows: Sequence[Row]) -> list[report.Column]:
+def bits_columns(rows: Sequence[Row]) -> list[output.Column]:
     """Columns of the third table."""
     keys = list(dict.fromkeys(key for row in rows for key in row))
-    column = report.Column
+    column = output.Column
     found = [column("network", "model"), column("batch", "batch")]
     for key in keys:
         if key.endswith((LEAN, SCHEDULED)):
@@ -285,10 +285,10 @@ def draw(curves: Sequence[tuple[Row, Row]], measured: Sequence[Row]) -> Any:
     names = list(dict.fromkeys(row["model"] for row, _ in curves))
     columns = min(4, max(len(names), 1))
     lines = max(-(-len(names) // columns), 1)
-    figure = report.new_figure(3.6 * columns, 2.9 * lines)
+    figure = output.new_figure(3.6 * columns, 2.9 * lines)
     for axes, name in zip(figure.subplots(lines, columns, squeeze=False).flat, names, strict=False):
         for tint, (row, shape) in zip(
-            report.TINTS, (one for one in curves if one[0]["model"] == name), strict=False
+            output.TINTS, (one for one in curves if one[0]["model"] == name), strict=False
         ):
             x = [peak / row["plain"] for peak, _ in shape["points"]]
             y = [1 + extra / shape["seconds"] for _, extra in shape["points"]]
@@ -301,11 +301,11 @@ def draw(curves: Sequence[tuple[Row, Row]], measured: Sequence[Row]) -> Any:
             if "time" in row:
                 points.append((row["ratio"], row["time"]))
             axes.plot([x for x, _ in points], [y for _, y in points], "o", color=tint, markersize=4)
-        axes.axhline(1, color=report.INK, linewidth=0.6)
+        axes.axhline(1, color=output.INK, linewidth=0.6)
         axes.set_xlim(0, 1)
-        axes.set_xlabel("live peak / Chainer's", color=report.INK)
+        axes.set_xlabel("live peak / Chainer's", color=output.INK)
         axes.legend(fontsize=7, frameon=False)
-        report.tidy(axes, name, "time / Chainer's")
+        output.tidy(axes, name, "time / Chainer's")
     for axes in figure.axes[len(names) :]:
         axes.set_visible(False)
     return figure
@@ -331,48 +331,48 @@ def shares(_: click.Context, __: click.Parameter, value: str | None) -> tuple[fl
     metavar="SHARE,...",
     help="Budgets as shares of the live peak of Chainer's own steps; 0: the least found.",
 )
-def main(study: Study, budgets: tuple[float, ...] | None) -> None:
+def main(runner: Runner, budgets: tuple[float, ...] | None) -> None:
     """Show the live peak and the time of scheduled steps beside those of Chainer's own."""
-    study = replace(study, phases=("training",))
-    smaller = () if study.batches else (SMALLEST,)
-    rows = study.run("schedule", partial(measure_lean, study), *smaller)
+    runner = replace(runner, phases=("training",))
+    smaller = () if runner.batches else (SMALLEST,)
+    rows = runner.run("schedule", partial(measure_lean, runner), *smaller)
     title = "Lean steps: live peak and time beside Chainer's own"
     note = (
         "MiB, of the planned part; with retained: of all that is alive. Batch sizes beside 2 are the paper's; a "
         "predicted row was recorded at batches of 2 and 4. Time: median ratio to Chainer's step in the same round."
     )
-    report.write_table(rows, lean_columns(), study.out / "schedule", title, note)
+    output.write_table(rows, lean_columns(), runner.out / "schedule", title, note)
 
     found: list[Row] = []
-    for share in budgets or (QUICK_SHARES if study.quick else SHARES):
+    for share in budgets or (QUICK_SHARES if runner.quick else SHARES):
         name = f"schedule/{share:g}"
         found += [
-            {"share": share, **row} for row in study.run(name, partial(_budget, study, share), *smaller)
+            {"share": share, **row} for row in runner.run(name, partial(_budget, runner, share), *smaller)
         ]
     order = {(row["device"], row["model"], row["batch"]): i for i, row in enumerate(rows)}
     found.sort(key=lambda row: (order[row["device"], row["model"], row["batch"]], -row["share"]))
     title = "Steps under a budget: live peak and time beside Chainer's own"
-    report.write_table(found, budget_columns(), study.out / "schedule_budgets", title, note)
+    output.write_table(found, budget_columns(), runner.out / "schedule_budgets", title, note)
 
-    smallest = replace(study, quick=True)
-    bits = smallest.run("schedule_bits", partial(measure_bits, study), *smaller)
+    smallest = replace(runner, quick=True)
+    bits = smallest.run("schedule_bits", partial(measure_bits, runner), *smaller)
     title = "Ten steps lean and under a budget, and ten of Chainer's own: bit by bit"
     note = (
         f"Parameters, statistics, the optimizer's state and the random stream. The budget is {BITS_AT} of Chainer's "
         "live peak, or the least that is found."
     )
-    report.write_table(bits, bits_columns(bits), study.out / "schedule_bits", title, note)
+    output.write_table(bits, bits_columns(bits), runner.out / "schedule_bits", title, note)
     run = [row for row in rows if "note" not in row]
-    cells = {(cell.model.title, cell.batch): cell for cell in study.cells(*smaller) if cell.device == "cpu"}
-    curves = [(row, curve_of(study, cells[row["model"], row["batch"]])) for row in run]
-    report.save(draw(curves, found), study.out / "schedule")
+    cells = {(cell.model.title, cell.batch): cell for cell in runner.cells(*smaller) if cell.device == "cpu"}
+    curves = [(row, curve_of(runner, cells[row["model"], row["batch"]])) for row in run]
+    output.save(draw(curves, found), runner.out / "schedule")
     wrong = [row["model"] for row in bits for key, value in row.items() if value is False and key != "note"]
     if wrong:
         raise click.ClickException(f"bits differ: {', '.join(dict.fromkeys(wrong))}")
 
 
-def _budget(study: Study, share: float, cell: Cell) -> Row:
-    return measure_budget(study, cell, share)
+def _budget(runner: Runner, share: float, cell: Cell) -> Row:
+    return measure_budget(runner, cell, share)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,10 @@
 
 Each batch has other lengths, so no two steps ask for the same blocks. Two networks with the same seed are trained on
 the same batches: one with NumPy's allocator and one through the pool, in turns of `TURN` steps, so that other programs
-on the machine slow both down alike. Shown: what was reserved at the most over what was alive at the most, how requests
+on the machine slow both down alike. The table shows the most bytes reserved over the most bytes alive, how requests
 were served in the second half of the steps, time per step, and whether the losses are bit-identical.
 
-Within a turn the pool's steps run beside the planner; before the other's turn, the pool is waited for.
+During the pool's turn its planner may be at work; the other turn begins when the planner is done.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from stowplan import NumpyPool
 from stowplan.compat import enable_chainer
 
 SMALL = 512
-"""Bytes; smaller requests are not planned. With the default, what is planned of an iteration depends on its size until
-the pool has seen that steps differ; and for good where it finds the steps itself."""
+"""Bytes; smaller requests are not planned. With `NumpyPool`'s default, which requests are planned depends on the batch:
+until the pool has seen that steps differ, or always if it finds the steps itself."""
 
 
 TURN = 5
@@ -50,7 +50,7 @@ class Training:
         self.losses: list[float] = []
 
     def run(self, step: Callable[[], AbstractContextManager[object]]) -> list[float]:
-        """Train for a turn, each step inside of what `step` makes; return the seconds of each."""
+        """Train for a turn, each step inside a context of `step()`; return the seconds of each."""
         np.random.set_state(self._drawn)  # noqa: NPY002
         seconds = []
         for _ in range(TURN):
@@ -63,7 +63,7 @@ class Training:
         return seconds
 
     def _next_batch(self) -> tuple[Any, Any]:
-        from experiments.data import synthetic_pairs
+        from experiments.measures.data import synthetic_pairs
 
         source, target = zip(*synthetic_pairs(self._rng, self._batch), strict=True)
         return list(source), list(target)
@@ -82,7 +82,7 @@ class Training:
 @click.option("--seed", default=0, show_default=True, type=int)
 @click.option("--auto-step", is_flag=True, help="Mark no steps: the pool finds them.")
 def main(steps: int, batch: int, seed: int, auto_step: bool) -> None:
-    """Train with sentences of 3 to 50 words, and show what the pool made of it."""
+    """Train with sentences of 3 to 50 words, and show how the pool served it."""
     enable_chainer()
     pool = NumpyPool(small=SMALL, auto_step=auto_step)
     plain, pooled = Training(batch, seed), Training(batch, seed)

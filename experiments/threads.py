@@ -1,16 +1,15 @@
-"""What threads that run steps at once get done: ``python -m experiments.threads``.
+"""How many requests threads make that run steps at once: ``python -m experiments.threads``.
 
 Each thread repeats a step of its own: blocks of 4 KiB to 256 KiB, four alive at a time, a byte written to each page.
 
-(a) ``numpy.empty``, through one NumpyPool that all threads have entered, over NumPy's default handler.
+(a) ``numpy.empty``, through one NumpyPool that all threads have entered, beside NumPy's default handler.
 
-(b) ``cupy.cuda.alloc``, through one CupyPool, over the cheapest allocator that Python can be (see hot_path); over host
-memory that nobody touches.
+(b) ``cupy.cuda.alloc``, through one CupyPool, beside the cheapest allocator that can be written in Python (see
+`hot_path`), over host memory that is never touched.
 
-The requests per second of all threads together, and the processor time that each request takes, which other programs
-on the machine disturb less. NumPy and CuPy call their allocators with the GIL held, so more threads
-do not make more requests; what counts is that they do not make fewer. The contestants take turns, and the best of all
-turns counts.
+The tables show the requests per second of all threads together, and the processor time of a request, which other
+programs on the machine disturb less. NumPy and CuPy call their allocators with the GIL held, so more threads do not
+make more requests; what counts is that they do not make fewer. The contestants take turns, and the best turn counts.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ Context = Callable[[], AbstractContextManager[Any]]
 
 @dataclass(frozen=True)
 class Contestant:
-    """Who serves: what a thread enters, what a step of its own is entered by, and how a block is asked for."""
+    """An allocator: the context that each thread enters, that of a step, and the function that asks for a block."""
 
     entered: Context
     step: Context
@@ -53,7 +52,7 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Row:
-    """How many threads of whose asked, how often a second, that over the first's, and processor time per request."""
+    """Requests per second of so many threads through an allocator, as a ratio to the first, and CPU time of one."""
 
     part: str
     threads: int
@@ -64,7 +63,7 @@ class Row:
 
 
 def one_step(contestant: Contestant) -> None:
-    """Ask for the step's blocks, in a step."""
+    """Ask for the blocks of one step."""
     with contestant.step():
         alive: deque[Any] = deque(maxlen=ALIVE)
         for size in SIZES:
@@ -72,14 +71,14 @@ def one_step(contestant: Contestant) -> None:
 
 
 class Team:
-    """Threads that wait for their turn, so that a turn has no thread to start.
+    """Threads that exist between their turns, so that no turn includes the start of a thread.
 
     Parameters
     ----------
     contestant
-        Who serves them all.
+        Serves all of them.
     count
-        Threads.
+        Number of threads.
     """
 
     def __init__(self, contestant: Contestant, count: int) -> None:
@@ -122,7 +121,7 @@ class Team:
 
 
 def touch(size: int) -> Any:
-    """Make a NumPy array, a byte written to each page."""
+    """Make a NumPy array, and write a byte to each of its pages."""
     array = np.empty(size, np.uint8)
     array[::PAGE] = ONE
     return array
@@ -138,7 +137,7 @@ def numpy_contestants() -> dict[str, Contestant]:
 
 
 def cupy_contestants() -> dict[str, Contestant]:
-    """Return (b); nobody where CuPy is not installed."""
+    """Return (b); none if CuPy is not installed."""
     try:
         from cupy.cuda import alloc, using_allocator
     except ImportError:
@@ -193,7 +192,7 @@ def show(found: list[Row]) -> None:
 @click.option("--quick", is_flag=True, help="Fewer steps and turns: seconds instead of a minute.")
 @click.option("--csv", "csv_path", type=click.Path(dir_okay=False), help="Write all rows to this file, too.")
 def main(quick: bool, csv_path: str | None) -> None:
-    """Measure how many requests threads get served that run steps at once."""
+    """Measure how many requests threads make that run steps at once."""
     steps, rounds = (QUICK_STEPS, QUICK_ROUNDS) if quick else (STEPS, ROUNDS)
     found = measure("numpy.empty", numpy_contestants, steps, rounds)
     found += measure("cupy.cuda.alloc", cupy_contestants, steps, rounds)

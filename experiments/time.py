@@ -5,11 +5,11 @@ the same step without it. On the host the others are NumPy's default handler, ov
 LD_PRELOAD, over jemalloc and mimalloc where these are installed (see `experiments.hot_path`); on a GPU CuPy's own
 pool, its asynchronous one and its pool over managed memory.
 
-For each of the others there is a process with one network, whose steps run through the pool and without it, in turns
-that are shorter than a step (`experiments.turns`): other programs on the machine slow both down alike, and both find
-the same parameters at the same addresses. Shown is the median over all rounds of pool / other in the same round, its
-standard error and the quartiles. Rounds go on until it is clear who is faster or that nobody is, or until the limit
-is reached.
+For each of the others a process trains one network, whose steps run through the pool and without it, in turns that
+are shorter than a step (`measures.paired_timing`): other programs on the machine slow both down alike, and both find
+the same parameters at the same addresses. The table shows the median over all rounds of pool / other in the same
+round, its standard error and the quartiles. Rounds go on until it is clear which is faster, or that neither is, or
+until the limit is reached.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from typing import Any
 
 import numpy as np
 
-from . import report
 from .hot_path import LIBRARIES, find_library
-from .recordings import affordable, expected
-from .study import CannotRunError, Cell, Row, Study, command
-from .turns import OURS, Task, ratios, standard_error
+from .measures import output
+from .measures.paired_timing import OURS, Task, ratios, standard_error
+from .measures.recordings import affordable, expected
+from .measures.runner import CannotRunError, Cell, Row, Runner, command
 
 HOST = ("NumPy", "jemalloc", "mimalloc")
 GPU = ("CuPy", "CuPy async", "CuPy managed")
 SMALLEST = 2
-"""A batch size that every machine should have time for, beside the paper's."""
+"""A batch size that every machine should have time for, run in addition to the paper's."""
 MOST_ROUNDS, QUICK_ROUNDS = 500, 5
 TURN = 0.3
 """Seconds."""
 
 
-def measure(study: Study, cell: Cell) -> Row:
+def measure(runner: Runner, cell: Cell) -> Row:
     """Find a cell's row; times in seconds.
 
     Raises
@@ -49,19 +49,19 @@ def measure(study: Study, cell: Cell) -> Row:
         The steps take longer than the limit, or more memory than there is.
     """
     others = others_of(cell.device)
-    seconds, need = expected(study, cell)
+    seconds, need = expected(runner, cell)
 
     def task(other: str) -> Task:
         # A turn of a short step is several steps: it should last longer than a time slice of the system.
         repeat = max(1, round(TURN / seconds))
-        rounds = QUICK_ROUNDS if study.quick else MOST_ROUNDS
-        share = study.limit / len(others)
-        about = (cell.device, cell.model.name, cell.phase, cell.batch, other, study.files)
+        rounds = QUICK_ROUNDS if runner.quick else MOST_ROUNDS
+        share = runner.limit / len(others)
+        about = (cell.device, cell.model.name, cell.phase, cell.batch, other, runner.files)
         return Task(*about, repeat, rounds, share)
 
     steps = sum(task(other).least_steps for other in others)
     # Both are in the middle of a step at once.
-    if not affordable(study, cell, steps, 0.4):
+    if not affordable(runner, cell, steps, 0.4):
         raise CannotRunError(
             f"left out: {steps} steps of about {seconds:.1f} s, twice {need / 2**30:.1f} GiB"
         )
@@ -78,7 +78,7 @@ def measure(study: Study, cell: Cell) -> Row:
 
 
 def others_of(device: str) -> dict[str, Path | None]:
-    """Return whom the pool is compared with, and which library each is run over."""
+    """Return the allocators that the pool is compared with, and the library that each runs over, if any."""
     if device == "gpu":
         return dict.fromkeys(GPU)
     found = {name: find_library(files) for name, files in LIBRARIES.items()}
@@ -86,7 +86,7 @@ def others_of(device: str) -> dict[str, Path | None]:
 
 
 def run(task: Task, library: Path | None) -> list[dict[str, float]]:
-    """Run a task in a process of its own, over a library for `malloc`; return what it took.
+    """Run a task in a process of its own, with `malloc` from a library; return the seconds of each round.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def run(task: Task, library: Path | None) -> list[dict[str, float]]:
     if library is not None:
         environment["LD_PRELOAD"] = str(library)
     done = subprocess.run(
-        [sys.executable, "-m", "experiments.turns", json.dumps(asdict(task))],
+        [sys.executable, "-m", "experiments.measures.paired_timing", json.dumps(asdict(task))],
         env=environment,
         capture_output=True,
         text=True,
@@ -116,25 +116,25 @@ def draw(rows: Sequence[Row]) -> Any:
     """Draw the ratios with their quartiles, one panel for each contestant."""
     found = [row for row in rows if "note" not in row]
     names = [name for name in (*HOST, *GPU) if any(f"ratio_{name}" in row for row in found)]
-    figure = report.new_figure(4.5 * max(len(names), 1), 0.28 * len(found) + 1.6)
+    figure = output.new_figure(4.5 * max(len(names), 1), 0.28 * len(found) + 1.6)
     panels = figure.subplots(1, max(len(names), 1), sharey=True, squeeze=False)[0]
     labels = [f"{row['model']}, {row['phase']}, {row['batch']}" for row in found]
     for axes, name in zip(panels, names, strict=False):
         mine = [(i, row[f"ratio_{name}"]) for i, row in enumerate(found) if f"ratio_{name}" in row]
         for i, (low, middle, high) in mine:
-            tint = report.TINTS[0] if round(middle, 2) <= 1 else report.TINTS[-1]
+            tint = output.TINTS[0] if round(middle, 2) <= 1 else output.TINTS[-1]
             axes.plot([low, high], [i, i], color=tint, linewidth=1.2)
             axes.plot([middle], [i], "o", color=tint, markersize=5)
-        axes.axvline(1, color=report.INK, linewidth=0.8)
+        axes.axvline(1, color=output.INK, linewidth=0.8)
         axes.set_yticks(range(len(labels)), labels)
         axes.set_ylim(len(labels) - 0.5, -0.5)
-        report.tidy(axes, f"stowplan / {name}", "")
+        output.tidy(axes, f"stowplan / {name}", "")
     return figure
 
 
-def columns(rows: Sequence[Row]) -> list[report.Column]:
+def columns(rows: Sequence[Row]) -> list[output.Column]:
     """Columns of the Markdown table."""
-    column = report.Column
+    column = output.Column
     names = [name for name in (*HOST, *GPU) if any(f"seconds_{name}" in row for row in rows)]
     return [
         column("network", "model"),
@@ -145,13 +145,13 @@ def columns(rows: Sequence[Row]) -> list[report.Column]:
     ]
 
 
-def _columns(name: str) -> tuple[report.Column, ...]:
+def _columns(name: str) -> tuple[output.Column, ...]:
     return (
-        report.Column(f"{name}: s", f"seconds_{name}", report.seconds),
-        report.Column("stowplan: s", f"seconds_{OURS}_{name}", report.seconds),
-        report.Column(f"stowplan / {name}", f"ratio_{name}", _spread),
-        report.Column("standard error", f"error_{name}", "{:.3f}".format),
-        report.Column("rounds", f"rounds_{name}"),
+        output.Column(f"{name}: s", f"seconds_{name}", output.seconds),
+        output.Column("stowplan: s", f"seconds_{OURS}_{name}", output.seconds),
+        output.Column(f"stowplan / {name}", f"ratio_{name}", _spread),
+        output.Column("standard error", f"error_{name}", "{:.3f}".format),
+        output.Column("rounds", f"rounds_{name}"),
     )
 
 
@@ -161,12 +161,12 @@ def _spread(quartiles: Sequence[float]) -> str:
 
 
 @command(limit=400, quick_limit=30)
-def main(study: Study) -> None:
+def main(runner: Runner) -> None:
     """Compare the time of one step through the pool with that through others (Figure 3)."""
-    rows = study.run("time", lambda cell: measure(study, cell), SMALLEST)
+    rows = runner.run("time", lambda cell: measure(runner, cell), SMALLEST)
     note = "Medians; the ratios are those of turns in the same round, with their quartiles."
-    report.write_table(rows, columns(rows), study.out / "time", "Time of one step", note)
-    report.save(draw(rows), study.out / "time")
+    output.write_table(rows, columns(rows), runner.out / "time", "Time of one step", note)
+    output.save(draw(rows), runner.out / "time")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Three programs that know nothing of stowplan, profiled and run: ``python -m experiments.unannotated``.
+"""Three programs that do not mention stowplan, profiled and run: ``python -m experiments.unannotated``.
 
 A Chainer training example, a solver of the wave equation and a scikit-image pipeline (`experiments/scripts`) run three
-times each: by themselves, under ``stowplan profile``, and under ``stowplan run``. Shown: the step that was found, the
-share of requests that the plan served once there was one, whether the program printed the same, and its minor page
-faults without and with the pool. Exit status 1 where a program printed something else.
+times each: by themselves, under ``stowplan profile``, and under ``stowplan run``. The table shows the step that was
+found, the share of requests that the plan served once there was one, whether the program printed the same, and its
+minor page faults without and with the pool. Exit status 1 if a program printed something else.
 """
 
 from __future__ import annotations
@@ -25,30 +25,17 @@ from stowplan import Profile
 SCRIPTS = Path(__file__).parent / "scripts"
 NAMES = ("digits", "wave_equation", "photographs")
 
-_PLAIN = """
-import json, resource, sys
-from stowplan.commands.run import minor_faults, prepare
-from stowplan.script import Script
-script = Script.read(sys.argv[1])
-prepare(script.imports)
-before = minor_faults()
-status = script.run(sys.argv[3:])
-open(sys.argv[2], "w").write(json.dumps({"minor_faults": minor_faults() - before}))
-sys.exit(status)
-"""
-"""The same launcher without a pool."""
-
 
 @dataclass(frozen=True)
 class Row:
-    """What one program did.
+    """The results of one program.
 
     Attributes
     ----------
     blocks, sites
-        Blocks of the step found, and call sites among them.
+        Number of blocks in the step found, and of their call sites.
     share
-        Of the requests since there was a plan, those that it served.
+        Share of the requests since the first plan that were served from a plan.
     identical
         Whether the program printed the same in all three runs.
     faults, faults_with_pool
@@ -65,14 +52,14 @@ class Row:
 
 
 def measure(name: str, arguments: tuple[str, ...] = ()) -> Row:
-    """Run a program the three ways."""
+    """Run a program in the three ways."""
     script = str(SCRIPTS / f"{name}.py")
     with tempfile.TemporaryDirectory() as folder:
         plain, stats, step = (
             str(Path(folder) / file) for file in ("plain.json", "stats.json", "step.profile")
         )
         outputs = [
-            _output("-c", _PLAIN, script, plain, *arguments),
+            _output("-m", "experiments.measures.plain_script", plain, script, *arguments),
             _output("-m", "stowplan", "profile", "-o", step, script, *arguments),
             _output("-m", "stowplan", "run", "--stats", stats, script, *arguments),
         ]
@@ -98,9 +85,9 @@ def _output(*arguments: str) -> bytes:
 
 @click.command()
 def main() -> None:
-    """Run the three programs, and show what became of them."""
+    """Run the three programs, and show the results."""
     rows = [measure(name) for name in track(NAMES, "running", console=Console(stderr=True))]
-    table = Table(title="Programs that know nothing of stowplan")
+    table = Table(title="Programs that do not mention stowplan")
     table.add_column("program")
     for column in (
         "blocks in its step",

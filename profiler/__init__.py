@@ -1,14 +1,20 @@
-"""What happened: recorders, and the profile of a step."""
+"""What happened: recorders, the profile of a step, and the formats of files that hold one.
+
+``recorders``          watch NumPy's or CuPy's allocations; ``steps``: the logs of two steps make a profile
+``profile``            the blocks of one step, in columns
+``scaling``            predicts profiles at other batch sizes, with ``sequence_matching``
+``formats``            one file a format, and the registry of them
+"""
 
 from typing import TYPE_CHECKING, Any
 
-from .numpy_recorder import NumpyRecorder
 from .profile import ESCAPED, Profile
+from .recorders.numpy_recorder import NumpyRecorder
 from .scaling import BatchModel, fit_batches
 from .steps import ALLOCATE, FREE, StepLog, profile_step
 
 if TYPE_CHECKING:
-    from .cupy_recorder import CupyRecorder
+    from .recorders.cupy_recorder import CupyRecorder
 
 __all__ = [
     "ALLOCATE",
@@ -27,6 +33,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name != "CupyRecorder":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .cupy_recorder import CupyRecorder  # a class derived from one of CuPy's
+    from .recorders.cupy_recorder import CupyRecorder  # a class derived from one of CuPy's
 
     return CupyRecorder

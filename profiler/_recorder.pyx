@@ -1,5 +1,5 @@
 # distutils: language = c++
-"""Binding of the passive recorder: a NumPy memory handler that watches and passes everything on, or what a hook tells."""
+"""Binding of the passive recorder: a NumPy memory handler that passes every request on, or a memory hook of CuPy's."""
 
 from cpython.ref cimport Py_DECREF, PyObject
 from cython.operator cimport dereference
@@ -112,7 +112,7 @@ def set_handler(handler):
 
 
 cdef class CallSites:
-    """Who asks: the innermost frame of the user's own code, and what it has ask in its place, as a number.
+    """Numbers call sites: the innermost frame of the user's own code, and the asker, if one is set.
 
     Parameters
     ----------
@@ -122,14 +122,14 @@ cdef class CallSites:
     Attributes
     ----------
     sites
-        ``"file:line function"``, or, where there was an asker, ``"file:line function > asker"``; by number.
+        By number: ``"file:line function"``, or ``"file:line function > asker"`` if there was an asker.
     asker
-        Who asks in place of the user's code from now on, a text (a framework's function, say); None: nobody.
+        Text that is added to the call sites from now on (a framework's function, say); None: nothing is added.
     """
 
     cdef object is_user_code
     cdef readonly list sites
-    cdef list codes  # kept alive, so that their addresses stay theirs
+    cdef list codes  # kept alive, so that no other code gets their addresses
     cdef unordered_map[void*, int32_t] number_of_code  # -1 for code that is not the user's
     cdef unordered_map[uint64_t, int32_t] number_of_place  # by code and place in it
     cdef dict numbers  # of sites
@@ -145,7 +145,7 @@ cdef class CallSites:
         self.asking = -1
 
     def ask(self):
-        """Return the number of the site of this call, -1 where there is none."""
+        """Return the number of the site of this call, -1 if there is none."""
         return self.here()
 
     @property
@@ -222,7 +222,7 @@ cdef class CallSites:
 
 
 cdef int32_t _who_asks(void* sites) noexcept:
-    # Between two lines of NumPy's: no garbage is collected here, and no error left.
+    # Called inside NumPy's C code: it must not collect garbage, nor leave an error set.
     if not PyGILState_Check():
         return -1
     cdef int collecting = PyGC_Disable()
@@ -236,7 +236,7 @@ cdef int32_t _who_asks(void* sites) noexcept:
 
 
 cdef class StepWatch:
-    """Steps, marked or found, of the requests that a subclass sees."""
+    """Records steps, marked or found, of the requests that a subclass sees."""
 
     cdef PassiveService* service
     cdef SpinLock* lock
@@ -248,7 +248,7 @@ cdef class StepWatch:
             self.service.set_who_asks(_who_asks, <void*>sites)
 
     def begin_step(self):
-        """Start a step in this thread; False where one is running."""
+        """Start a step in this thread; False if one is running."""
         self.lock.lock()
         try:
             return self.service.begin_step(current_thread())
@@ -274,7 +274,7 @@ cdef class StepWatch:
             self.lock.unlock()
 
     def found(self):
-        """Return the largest step found that was repeated, and the one after it, as end_step does; None for none."""
+        """Return the largest step found that was repeated and the one after it, as end_step does; None if none was."""
         cdef optional_pair steps
         self.lock.lock()
         try:
@@ -287,7 +287,7 @@ cdef class StepWatch:
 
 
 cdef class HostRecorder(StepWatch):
-    """Sees NumPy's requests. The capsule owns the recorder: arrays hold the capsule, so either may be dropped first."""
+    """Sees NumPy's requests. The capsule owns the recorder; arrays hold the capsule: either may be dropped first."""
 
     cdef readonly object handler
 
@@ -303,7 +303,7 @@ cdef class HostRecorder(StepWatch):
 
 
 cdef class ToldRecorder(StepWatch):
-    """Sees the requests that it is told of, by whoever watches another allocator; see profiler/core/told_blocks.hpp."""
+    """Sees the requests that its caller reports, which watches an allocator; see profiler/core/told_blocks.hpp."""
 
     cdef ToldBlocks* blocks
 
@@ -320,9 +320,9 @@ cdef class ToldRecorder(StepWatch):
         self.blocks.allocated(address, size, stream)
 
     def free_postprocess(self, *, uintptr_t mem_ptr, **_):
-        """Note the end of a block: as `cupy.cuda.MemoryHook`'s, which CuPy calls in finalizers.
+        """Note the end of a block: the method of `cupy.cuda.MemoryHook`, which CuPy calls in finalizers.
 
-        Python's own code would not do there: a Ctrl-C that came in the middle of it would be lost.
+        It is compiled because a Ctrl-C in the middle of Python code in a finalizer would be lost.
         """
         self.blocks.freed(mem_ptr)
 
@@ -351,7 +351,7 @@ cdef class StepFinder:
     cdef CStepFinder finder
 
     def observe(self, int64_t size, int64_t stream, int64_t live, begins=None):
-        """Take a request in, with the bytes alive before it; return None, "begins", "found" or "lost".
+        """Add a request, with the bytes alive before it; return None, "begins", "found" or "lost".
 
         `begins`: whether a step is known to begin with it, or None.
         """

@@ -1,4 +1,4 @@
-// Python's frames, as call_sites need them. Knows Python; included by the binding.
+// Access to Python's frames, for call sites. Depends on Python; included by the binding.
 #pragma once
 
 #include <Python.h>

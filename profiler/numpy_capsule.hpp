@@ -1,8 +1,8 @@
-// A NEP 49 handler capsule around a HostMemory. The only C++ here that knows Python and NumPy; included by the
-// bindings, after NumPy's headers.
+// A NEP 49 handler capsule around a HostMemory. This C++ depends on Python and NumPy, unlike the cores; the bindings
+// include it, after NumPy's headers.
 //
 // Every array holds a reference to the capsule that its memory came from, so the capsule, and the HostMemory that it
-// owns, live exactly as long as somebody may still free through it.
+// owns, live exactly as long as something may still be freed through it.
 #pragma once
 
 #include <Python.h>

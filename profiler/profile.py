@@ -51,13 +51,13 @@ class Profile:
         Tick of the free: above ``start``, at most ``start + period``. From ``period`` on: a wrapped block, freed at
         tick ``end - period`` of the following step. `ESCAPED` (-1): not freed by the end of the following step.
     stream
-        The stream that the block was asked for on; 0 on the host. Zeros where not given.
+        The stream that the block was asked for on; 0 on the host. Zeros if not given.
     alloc_ns, free_ns
-        Wall clock of the allocation and of the free, in nanoseconds since the epoch; `UNKNOWN_NS` (-1) where not known.
+        Wall clock of the allocation and of the free, in nanoseconds since the epoch; `UNKNOWN_NS` (-1) if not known.
     period
         Length of the step in ticks.
     site
-        Call site of each request, int32 (n,): a row of `sites`; `UNKNOWN_SITE` (-1) where not recorded.
+        Call site of each request, int32 (n,): a row of `sites`; `UNKNOWN_SITE` (-1) if not recorded.
     sites
         Call sites, each once: ``"file:line function"``.
 
@@ -282,7 +282,7 @@ class Profile:
     def from_csv(cls, path: str | os.PathLike[str]) -> Profile:
         """Read a problem in google/minimalloc's format as the profile of a step.
 
-        The clock is made anew: one tick per allocation and per free, frees before allocations of the same moment. A
+        The clock is rebuilt: one tick per allocation and per free, frees before allocations of the same moment. A
         block alive from the first tick to the last with one gap between is read as a wrapped block.
 
         Raises

@@ -1,4 +1,4 @@
-"""From the profiles of a step at two or three batch sizes to its profile at any other.
+"""Predict the profile of a step at any batch size from its profiles at two or three.
 
 Nearly all sizes that a step asks for are affine in the batch: activations grow with it, parameters and their gradients
 do not. So two profiles determine each block::
@@ -22,15 +22,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ProfileError
-from .alignment import align
 from .profile import Profile
+from .sequence_matching import match_sequences
 
 IntArray = npt.NDArray[np.int64]
 
 MOST_DIFFERENT = 0.02
 """Share of requests that may have no counterpart in the profile of another batch."""
 TOLERANCE = 0.005
-"""Share of bytes by which sizes may deviate from what is predicted for a profile that checks the fit."""
+"""Share of bytes by which the sizes of a profile that checks the fit may deviate from the prediction."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,12 +44,12 @@ class BatchModel:
     reference
         The profile at the largest of them.
     smallest
-        Size of each block at the smallest of them, int64 (n,), as far as it is known: a block that was not asked for
-        there is taken to grow in proportion to the batch.
+        Size of each block at the smallest of them, int64 (n,). A block that was not requested there is assumed to grow
+        in proportion to the batch.
     matched
-        Blocks that were asked for at both.
+        Number of blocks requested at both.
     deviation
-        By batch, for the profiles between: how far their sizes are from what is predicted, as a share of their bytes.
+        By batch, for the profiles between: how far their sizes are from the prediction, as a share of their bytes.
     """
 
     batches: tuple[int, ...]
@@ -145,7 +145,7 @@ def _counterparts(low: int, small: Profile, high: int, large: Profile) -> IntArr
         a, b = small_size[i], large_size[j]
         return a <= b and b * low <= a * high and small_site[i] == large_site[j]
 
-    pairs = align(len(small), n, same, int(MOST_DIFFERENT * (len(small) + n)))
+    pairs = match_sequences(len(small), n, same, int(MOST_DIFFERENT * (len(small) + n)))
     if pairs is None:
         k = next((k for k in range(min(len(small), n)) if not same(k, k)), min(len(small), n))
         sizes = [f"{size[k]} bytes" if k < len(size) else "none" for size in (small_size, large_size)]
@@ -157,7 +157,7 @@ def _counterparts(low: int, small: Profile, high: int, large: Profile) -> IntArr
 
 
 def _deviation(model: BatchModel, batch: int, between: Profile) -> float:
-    """How far sizes are from what the model predicts, as a share of all bytes; raises where that is too far."""
+    """Return how far sizes are from the prediction, as a share of all bytes; raise if that is more than `TOLERANCE`."""
     pairs = _counterparts(batch, between, model.batches[-1], model.reference)
     found = between.size[pairs[:, 0]]
     predicted = model.sizes(batch)[pairs[:, 1]]

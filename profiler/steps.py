@@ -1,4 +1,4 @@
-"""From the logs of two steps to the profile of the first.
+"""Make the profile of a step from its log and the log of the step after it.
 
 A step's log holds its requests in order, and the frees between them: of blocks of the same step, and of blocks of the
 step before. Two steps that ask for the same sizes in the same order are *equal*; the second one shows where the wrapped
@@ -103,12 +103,12 @@ class _Frees:
 def profile_step(log: StepLog, following: StepLog) -> Profile:
     """Build the profile of a step from its log and the log of the step that follows.
 
-    Where the following step repeats this one, it shows where wrapped blocks end, and which blocks escape. A block freed
-    within the step in both logs lives until the later of the two. One that is still alive when the following step asks
-    for its successor cannot have one place in a repeating plan: it counts as escaped.
+    If the following step repeats this one, it shows where wrapped blocks end, and which blocks escape. A block freed
+    within the step in both logs lives until the later of the two frees. A block that is still alive when the following
+    step asks for its successor cannot have one place in a repeating plan: it counts as escaped.
 
-    Where the following step is another one (evaluation after training), what is alive at the end of this step is taken
-    to live until its successor is asked for: it keeps its place round the whole circle.
+    If the following step is another one (evaluation after training), blocks alive at the end of this step are assumed
+    to live until their successors are requested: they keep their places round the whole circle.
 
     Parameters
     ----------

@@ -15,8 +15,8 @@ from .errors import StowplanError
 
 if TYPE_CHECKING:
     from .allocator import CupyPool, NumpyPool
-    from .marks import step
     from .profiler import CupyRecorder, NumpyRecorder, Profile
+    from .scripts.step_markers import step
 
 __all__ = [
     "CupyPool",
@@ -35,7 +35,7 @@ _LAZY = {
     "NumpyPool": "allocator",
     "NumpyRecorder": "profiler",
     "Profile": "profiler",
-    "step": "marks",
+    "step": "scripts.step_markers",
 }
 
 

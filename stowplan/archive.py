@@ -1,6 +1,6 @@
 """Versioned files of arrays: NumPy's .npz with a header, no pickle in it.
 
-A leaf below the packages, which share it. Reading trusts nothing: whatever is wrong with a file is one `FormatError`.
+A leaf below the packages, which share it. Reading trusts nothing: any damage to a file raises one `FormatError`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def write_archive(
     kind, version
         What the file is, for `read_archive` to check.
     header
-        What JSON can hold.
+        Whatever JSON can hold.
     columns
         Arrays by name; no objects.
 

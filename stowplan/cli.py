@@ -1,7 +1,7 @@
 """The command ``stowplan``. One module of `stowplan.commands` holds one command.
 
-Results go to standard output, everything else (progress, errors) to standard error. Exit status: 0; 1 where the
-command ran and its answer is bad news; 2 for bad input, with one line that says what, where and what was expected,
+Results go to standard output, everything else (progress, errors) to standard error. Exit status: 0; 1 if the command
+ran and its answer is bad news; 2 for bad input, with one line that says what is wrong, where, and what was expected,
 and nothing written.
 """
 

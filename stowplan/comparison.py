@@ -60,7 +60,7 @@ class Comparison:
             yield name, POOL_TITLES[name], use
 
     def saved(self, name: str) -> float:
-        """Share of a pool's reserved bytes that the plan does without; negative where the pool needs less."""
+        """Share of a pool's reserved bytes that the plan saves; negative if the pool needs less."""
         reserved = self.pools[name].reserved_peak
         return 1 - self.plan.arena_bytes / reserved if reserved else 0.0
 
@@ -82,7 +82,7 @@ class Peak:
 
 
 def peak_of(plan: Plan) -> Peak:
-    """Find the peak of a plan's blocks, and who makes it."""
+    """Find the peak of a plan's blocks, and the blocks alive at it."""
     profile, rows = plan.profile, plan.rows
     size, start, end = profile.size[rows], profile.start[rows], profile.end[rows]
     change = np.zeros(profile.period + 1, dtype=np.int64)

@@ -1,7 +1,7 @@
 """Chainer 7.8.1 on today's NumPy, Python and CuPy.
 
-Chainer's last release is of 2022. Its numerical code runs unchanged on NumPy 2 and Python 3.13; what stops it is
-at its edges, and :func:`enable_chainer` mends just that:
+Chainer's last release is of 2022. Its numerical code runs unchanged on NumPy 2 and Python 3.13. A few names that it
+uses are gone, and :func:`enable_chainer` replaces just these:
 
 ===============================  ======================  ===========================================================
 what Chainer uses                gone since              what it gets instead
@@ -13,9 +13,9 @@ what Chainer uses                gone since              what it gets instead
                                                          ``F.resize_images`` alone
 ===============================  ======================  ===========================================================
 
-No name is left behind in NumPy's namespace, where other libraries test for names to tell versions apart, and no
-value that Chainer computes changes. What NumPy 2 computes otherwise than NumPy 1 (NEP 50: a Python number no longer
-widens float16) Chainer computes otherwise, too.
+It leaves no name in NumPy's namespace, where other libraries test for names to tell versions apart, and it changes no
+value that Chainer computes. Where NumPy 2 computes otherwise than NumPy 1 (NEP 50: a Python number no longer widens
+float16), so does Chainer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["enable_chainer"]
 
 _CHECK = "chainer._environment_check"
 
-# What NumPy 1.x held under these names.
+# The objects of these names in NumPy 1.x.
 _REMOVED: dict[str, Any] = {
     "float": float,
     "sctypes": {
@@ -46,7 +46,7 @@ _REMOVED: dict[str, Any] = {
         "others": [bool, object, bytes, str, np.void],
     },
 }
-# (function of Chainer, what it calls NumPy, the name it wants there)
+# (module, function, its name for NumPy, the name that it needs there)
 _USERS = (
     ("chainer.functions.array.as_strided", "AsStridedGrad.forward", "np", "sctypes"),
     ("chainer.functions.array.resize_images", "compute_indices_and_weights", "numpy", "float"),
@@ -54,9 +54,9 @@ _USERS = (
 
 
 class _NumpyWith(types.ModuleType):
-    """NumPy with a name of old, for one function of Chainer's.
+    """NumPy with a name that it used to have, for one function of Chainer's.
 
-    For the function alone, not for its module: ``F.resize_images`` asks elsewhere whether ``xp is numpy``.
+    The function's module keeps NumPy itself: ``F.resize_images`` asks elsewhere whether ``xp is numpy``.
     """
 
     def __init__(self, name: str) -> None:
@@ -68,10 +68,10 @@ class _NumpyWith(types.ModuleType):
 
 
 def enable_chainer() -> tuple[str, ...]:
-    """Import Chainer, mending what keeps it from running on the versions installed.
+    """Import Chainer, and make it run on the versions of NumPy and Python that are installed.
 
-    Call it before the first ``import chainer``; from then on ``import chainer`` works as ever. Where nothing is in
-    the way nothing is changed, and a second call changes nothing.
+    Call it before the first ``import chainer``; after it ``import chainer`` works. If Chainer runs as it is, the call
+    changes nothing, and nor does a second call.
 
     Returns
     -------
@@ -82,7 +82,7 @@ def enable_chainer() -> tuple[str, ...]:
     ------
     MissingDependencyError
         Chainer is not installed, or was imported before this call and failed half-way (Python keeps the half that
-        succeeded, and a later import would build on it), or fails for a reason not known here.
+        succeeded, and a later import would build on it), or fails for another reason.
     """
     _require_importable()
     changes = []
@@ -94,7 +94,7 @@ def enable_chainer() -> tuple[str, ...]:
             "chainer._environment_check is left out: it needs numpy.distutils (gone in Python 3.12) "
             "and pkg_resources (gone in setuptools 81)"
         )
-    # as_strided's module reads its name once more while it is imported, so NumPy has it for that long.
+    # as_strided's module also reads its name while it is imported, so NumPy has the names during the import.
     removed = {name for *_, name in _USERS if not _numpy_has(name)}
     for name in removed:
         setattr(np, name, _REMOVED[name])
@@ -141,7 +141,7 @@ def _give(module_name: str, function_name: str, alias: str, name: str) -> str:
 
 
 def _require_importable() -> None:
-    """Raise where an import of Chainer cannot work whatever is mended."""
+    """Raise if Chainer cannot be imported whatever is replaced."""
     loaded = sys.modules.get("chainer")
     if loaded is None and importlib.util.find_spec("chainer") is None:
         raise MissingDependencyError(
@@ -159,7 +159,7 @@ def _require_importable() -> None:
 def _environment_check_runs() -> bool:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # both announce their own end
+            warnings.simplefilter("ignore")  # both are deprecated
             importlib.import_module("numpy.distutils.system_info")
             importlib.import_module("pkg_resources")
     except (

@@ -1,7 +1,7 @@
 """Every error that stowplan raises by itself, in one small tree.
 
-This module stands below the three packages: it imports nothing, and all of them import it. Each class also
-derives from the built-in exception that a caller would expect, so ``except ValueError`` works as well.
+A leaf below the packages: it imports nothing, and all of them import it. Each class also derives from the built-in
+exception that a caller would expect, so ``except ValueError`` works as well.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class UnknownSolverError(StowplanError, LookupError):
 
 
 class UnsupportedConstraintError(StowplanError, ValueError):
-    """The solver named cannot honour a constraint of the problem."""
+    """The solver named does not support a constraint of the problem."""
 
 
 class FormatError(StowplanError, ValueError):
@@ -53,7 +53,7 @@ class FormatError(StowplanError, ValueError):
     message
         What was found and what was expected.
     line
-        Line number, from 1, where the format has lines.
+        Line number, from 1, if the format has lines.
     """
 
     def __init__(self, path: str | os.PathLike[str], message: str, line: int | None = None) -> None:
@@ -76,7 +76,7 @@ class ScheduleError(StowplanError, ValueError):
 
 
 class BudgetError(StowplanError, ValueError):
-    """No schedule that was found keeps to the budget. The message says the least that can be reached.
+    """No schedule found keeps to the budget. The message names the smallest peak found.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Writing files so that they appear complete or not at all. A leaf below the packages: it imports nothing of ours."""
+"""Write files atomically: they appear complete or not at all. A leaf below the packages: it imports nothing of ours."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import BinaryIO
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a temporary file beside `path` for writing, and rename it to `path` when the block ends well.
 
-    When the block raises, the temporary file is removed and what stood at `path` is untouched. Permissions are those
-    that a plain ``open`` would give: the old file's, or the umask's.
+    If the block raises, the temporary file is removed and the old file at `path`, if any, is untouched. Permissions are
+    those that a plain ``open`` would give: the old file's, or the umask's.
 
     Raises
     ------

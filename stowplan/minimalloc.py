@@ -1,4 +1,4 @@
-"""google/minimalloc's CSV, the common tongue of memory planners, as plain columns.
+"""Read and write google/minimalloc's CSV, which memory planners exchange problems in, as plain columns.
 
 One row is one block. The header names the columns, in any order and in several spellings::
 
@@ -20,7 +20,7 @@ offset                        optional: a fixed position in a problem, the answe
 ============================  =========================================================================
 
 In memory every interval is half-open. Reading checks everything and names the file and the line; writing is
-atomic. This module stands below the packages, which share it; it imports nothing of ours but its fellow leaves.
+atomic. A leaf below the packages, which share it: it imports nothing of ours but other leaves.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .files import atomic_write
 
 IntArray = npt.NDArray[np.int64]
 
-_SPELLINGS = {
+SPELLINGS = {
     "id": "id",
     "buffer": "id",
     "buffer_id": "id",
@@ -55,6 +55,7 @@ _SPELLINGS = {
     "gaps": "gaps",
     "offset": "offset",
 }
+"""Names of columns, in any header: to the name used here."""
 _REQUIRED = ("id", "lower", "upper", "size")
 _EXPECTED = (
     "expected a header with the columns id (or buffer, buffer_id), lower (or start, begin), "
@@ -79,14 +80,14 @@ class Table:
     size
         Bytes, int64 (n,).
     alignment
-        Bytes, int64 (n,); 1 where the file says nothing.
+        Bytes, int64 (n,); 1 if the file does not say.
     hint
-        Bytes, int64 (n,); -1 where the file says nothing.
+        Bytes, int64 (n,); -1 if the file does not say.
     gaps
         int64 (m, 5): row, start, end, window lower, window upper; sorted by row and start. A window ``[0,
         0)``: absent.
     offset
-        Bytes, int64 (n,), -1 for none; or None where the file has no such column.
+        Bytes, int64 (n,), -1 for none; or None if the file has no such column.
     """
 
     id: tuple[str, ...]
@@ -171,10 +172,10 @@ def read(path: str | os.PathLike[str]) -> Table:
 
 
 def write(path: str | os.PathLike[str], table: Table) -> None:
-    """Write a problem or a solution, atomically: the file appears whole or not at all.
+    """Write a problem or a solution, atomically.
 
-    ``alignment``, ``hint`` and ``gaps`` are written only where some row needs them, ``offset`` where it is
-    not None.
+    ``alignment``, ``hint`` and ``gaps`` are written only if some row needs them, ``offset`` if it is not
+    None.
 
     Raises
     ------
@@ -220,8 +221,8 @@ def _header(path: str | os.PathLike[str], row: list[str], line: int) -> tuple[di
     where: dict[str, int] = {}
     inclusive = False
     for k, cell in enumerate(row):
-        name = _SPELLINGS.get(cell.strip(), cell.strip())
-        if name in where and cell.strip() in _SPELLINGS:
+        name = SPELLINGS.get(cell.strip(), cell.strip())
+        if name in where and cell.strip() in SPELLINGS:
             raise FormatError(path, f"the column {cell.strip()!r} appears twice (as {name!r})", line)
         where[name] = k
         inclusive |= cell.strip() == "end"

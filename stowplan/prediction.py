@@ -67,7 +67,7 @@ def largest_batch(
 ) -> tuple[int, Plan] | None:
     """Find the largest batch whose arena fits a memory.
 
-    Lower bounds, which are cheap, give the first candidate; where its plan does not fit, plans decide. O(log batch) of
+    Lower bounds, which are cheap, give the first candidate; if its plan does not fit, plans decide. O(log batch) of
     each.
 
     Parameters
@@ -79,7 +79,7 @@ def largest_batch(
 
     Returns
     -------
-    The batch and its plan; None where not even a batch of 1 fits.
+    The batch and its plan; None if not even a batch of 1 fits.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def largest_batch(
 
 
 def _last(fits: Callable[[int], bool], end: int) -> int:
-    """Return the largest batch below ``end`` that fits, by bisection; 0 where none does."""
+    """Return the largest batch below ``end`` that fits, by bisection; 0 if none does."""
     low = 0
     while end - low > 1:
         middle = (low + end) // 2
@@ -138,7 +138,7 @@ class ScheduledStep:
 
     @property
     def extra_share(self) -> float:
-        """Extra time of the schedule asked for, as a share of the step's; 0 where the graph has no seconds."""
+        """Extra time of the schedule asked for, as a share of the step's; 0 if the graph has no seconds."""
         step = float(self.graph.seconds.sum())
         return self.scheduled.extra_seconds / step if step else 0.0
 
@@ -194,8 +194,8 @@ def largest_scheduled_batch(
 ) -> ScheduledStep | None:
     """Find the largest batch for which a schedule within a memory is found.
 
-    No batch above the last whose lower bound fits is tried; no solver runs where the lean schedule fits, or one that
-    was found for another batch. O(log batch) calls of the solver.
+    No batch above the last whose lower bound fits is tried; no solver runs if the lean schedule fits, or a schedule
+    found for another batch. O(log batch) calls of the solver.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def largest_scheduled_batch(
 
     Returns
     -------
-    The batch with its schedules; None where not even a batch of 1 fits.
+    The batch with its schedules; None if not even a batch of 1 fits.
 
     Raises
     ------
@@ -255,7 +255,7 @@ def largest_scheduled_batch(
 
 
 def _left(graph: StepGraph, memory: int, retained: int | None) -> int:
-    """Bytes for all that is not retained; below 0 where there are none."""
+    """Return the bytes left beside what is retained; below 0 if there are none."""
     return memory - (graph.resident_bytes if retained is None else retained)
 
 

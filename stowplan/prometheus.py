@@ -1,4 +1,4 @@
-"""What a pool says of itself, for Prometheus, through its official client.
+"""Export a pool's statistics to Prometheus, through its official client.
 
 ::
 
@@ -17,7 +17,7 @@ stowplan_reoptimizations_total         counter  -
 stowplan_bytes                         gauge    ``of``: live, peak_live, arena, reserved, peak_reserved, lower_bound
 =====================================  =======  =======================================================================
 
-The figures are read when Prometheus asks, and cost a running step nothing.
+The statistics are read when Prometheus asks, and cost a running step nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = ["PoolCollector"]
 
 
 class PoolCollector(Collector):
-    """The metrics of one pool. Does not keep the pool alive; without it there are none.
+    """The metrics of one pool. It does not keep the pool alive; after the pool's end there are no metrics.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class PoolCollector(Collector):
         self._name = name
 
     def register(self, registry: CollectorRegistry = REGISTRY) -> None:
-        """Have a registry ask for the metrics; by default the one that ``start_http_server`` serves."""
+        """Add the metrics to a registry; by default to the one that ``start_http_server`` serves."""
         registry.register(self)
 
     def describe(self) -> list[Metric]:

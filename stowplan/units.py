@@ -1,4 +1,4 @@
-"""Bytes as people read them. A leaf below the packages: it imports nothing of ours."""
+"""Read and write numbers of bytes with units. A leaf below the packages: it imports nothing of ours."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def parse_bytes(text: int | str) -> int:
 
 
 def human_bytes(count: float) -> str:
-    """Bytes as people read them: ``12.3 MiB``."""
+    """Return bytes as text with a unit: ``12.3 MiB``."""
     unit, name = byte_unit(count)
     value = count / unit
     return f"{value:,.0f} {name}" if name == "B" or value >= 99.95 else f"{value:.1f} {name}"

@@ -6,7 +6,7 @@
     python -m experiments.packing.benchmark --largest 1000000
     python -m experiments.packing.benchmark --peer PATH/minimalloc   google/minimalloc beside `exact`, same capacity
 
-Every placement is validated. A solver that the size of a problem rules out is left out: see `FITS`. Times are
+Every placement is validated. Solvers that are too slow for the size of a problem are left out: see `FITS`. Times are
 wall-clock seconds of one call on one thread, the best of ``--repeat``.
 """
 

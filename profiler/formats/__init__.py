@@ -1,135 +1,124 @@
-"""Other tools' file formats: what each is, how it is read as a profile, how a plan is written in it. One module each.
+"""Read other tools' files as profiles, and write profiles and plans for other tools.
 
-=============  =======  =====================  =================================================================
-name           suffix   read, written          what
-=============  =======  =====================  =================================================================
-profile        .profile read and written       stowplan's own (`Profile.save`), nothing lost
-minimalloc     .csv     read and written       google/minimalloc's CSV (`stowplan.minimalloc`)
-rmm            .csv     read                   `rmm`: the log of RMM
-cupy           .jsonl   read                   `cupy_hook`: the log of a CuPy memory hook
-torch          .pickle  read and written       `torch_snapshot`: PyTorch's memory snapshot
-chrome         .json    written                `chrome_trace`: for Perfetto
-=============  =======  =====================  =================================================================
+Each format is a module of its own, which says what the format is, and registers it (see `registry`). All modules of
+this folder are imported here, so a new one needs no other line. ``stowplan convert --help`` lists the formats.
+
+`event_log` turns a log of allocations and frees into a profile; `text` and `safe_pickle` read files that nothing is
+known of.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import pkgutil
+from importlib import import_module
 from pathlib import Path
+
+import numpy as np
 
 from ...errors import FormatError
 from ..profile import IntArray, Profile
-from . import chrome_trace, cupy_hook, rmm, torch_snapshot
+from .registry import HEAD, Format, register, registered
 
-__all__ = ["READ", "SUFFIXES", "WRITTEN", "detect", "format_of", "read", "write"]
+__all__ = ["Format", "detect", "format_of", "needs_offsets", "read", "register", "registered", "write"]
 
-READ = ("profile", "minimalloc", "rmm", "cupy", "torch")
-WRITTEN = ("profile", "minimalloc", "torch", "chrome")
-SUFFIXES = {
-    ".profile": "profile",
-    ".npz": "profile",
-    ".csv": "minimalloc",
-    ".pickle": "torch",
-    ".pkl": "torch",
-    ".json": "chrome",
-}
-
-_PLANNED: dict[str, Callable[[str | os.PathLike[str], Profile, IntArray], None]] = {
-    "torch": torch_snapshot.write,
-    "chrome": chrome_trace.write,
-}
+for _module in pkgutil.iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
 
 
 def detect(path: str | os.PathLike[str]) -> str:
-    """Say which of `READ` a file seems to be, by its first bytes. Whether it is one, reading it will show.
+    """Return the name of the format that a file seems to have, by its first bytes; only reading it shows if it does.
 
     Raises
     ------
+    FormatError
+        No format recognizes it. The message lists those that are known.
     OSError
         The file cannot be opened.
     """
     with open(path, "rb") as file:
-        head = file.read(1 << 10)
-    line = head.removeprefix(b"\xef\xbb\xbf").lstrip().split(b"\n")[0]
-    if head.startswith(b"PK"):
-        return "profile"
-    if head.startswith(b"\x80"):
-        return "torch"
-    if line.startswith(b"{"):
-        return "cupy"
-    return "rmm" if b"Action" in line else "minimalloc"
+        head = file.read(HEAD)
+    for form in registered():
+        if form.recognizes is not None and form.recognizes(head):
+            return form.name
+    known = ", ".join(f"{form.name} ({form.what})" for form in registered() if form.read is not None)
+    raise FormatError(path, f"a file of no known format; expected {known}")
 
 
-def read(path: str | os.PathLike[str], form: str | None = None, device: int | None = None) -> Profile:
+def read(path: str | os.PathLike[str], name: str | None = None, device: int | None = None) -> Profile:
     """Read a file as a profile.
 
     Parameters
     ----------
     path
         The file.
-    form
-        One of `READ`; None: what `detect` says.
+    name
+        Of its format; None: what `detect` says.
     device
-        Which device, where the format tells devices apart; None: the only one.
+        Which device, if the format tells devices apart; None: the only one.
 
     Raises
     ------
     FormatError
-        The file is not what it should be. The message names file, line or entry, and what was expected.
+        The file is not what it should be; the message names file, line or entry, and what was expected. Or there is no
+        format of this name that can be read.
     OSError
         The file cannot be opened.
     """
-    form = form or detect(path)
-    if form == "torch":
-        return torch_snapshot.read(path, device)
-    if form == "cupy":
-        return cupy_hook.read(path, device)
-    return {"profile": Profile.load, "minimalloc": Profile.from_csv, "rmm": rmm.read}[form](path)
+    name = name or detect(path)
+    readers = {form.name: form.read for form in registered() if form.read is not None}
+    if name not in readers:
+        raise _unknown(path, name, "read", tuple(readers))
+    return readers[name](path, device)
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
-    """Return which of `WRITTEN` the suffix of a file to be written stands for.
+    """Return the name of the format that the suffix of a file to be written stands for.
 
     Raises
     ------
     FormatError
-        None of them.
+        It stands for none.
     """
+    names = {suffix: form.name for form in registered() for suffix in form.suffixes}
     suffix = Path(path).suffix.lower()
-    if suffix not in SUFFIXES:
-        raise FormatError(path, f"the suffix {suffix!r} names no format; expected {', '.join(SUFFIXES)}")
-    return SUFFIXES[suffix]
+    if suffix not in names:
+        raise FormatError(path, f"the suffix {suffix!r} names no format; expected {', '.join(sorted(names))}")
+    return names[suffix]
 
 
-def needs_offsets(form: str) -> bool:
+def needs_offsets(name: str) -> bool:
     """Whether a format shows where the blocks lie, so that a plan is needed to write it."""
-    return form in _PLANNED
+    return any(form.shows_plan for form in registered() if form.name == name)
 
 
-def write(path: str | os.PathLike[str], form: str, profile: Profile, offsets: IntArray | None = None) -> None:
+def write(path: str | os.PathLike[str], name: str, profile: Profile, offsets: IntArray | None = None) -> None:
     """Write a profile, atomically.
 
     Parameters
     ----------
     path
         The file; replaced if it exists.
-    form
-        One of `WRITTEN`.
+    name
+        Of a format.
     profile
         The step.
     offsets
-        Where each block lies in the arena, int64 (n,), -1 for none. Must be given where `needs_offsets`.
+        Where each block lies in the arena, int64 (n,), -1 for blocks that are not planned. Required if `needs_offsets`.
 
     Raises
     ------
+    FormatError
+        There is no format of this name that can be written.
     OSError
         The file cannot be written. The old one, if any, is untouched.
     """
-    if form in _PLANNED:
-        assert offsets is not None
-        _PLANNED[form](path, profile, offsets)
-    elif form == "minimalloc":
-        profile.to_csv(path)
-    else:
-        profile.save(path)
+    writers = {form.name: form.write for form in registered() if form.write is not None}
+    if name not in writers:
+        raise _unknown(path, name, "written", tuple(writers))
+    assert offsets is not None or not needs_offsets(name)
+    writers[name](path, profile, np.full(len(profile), -1) if offsets is None else offsets)
+
+
+def _unknown(path: str | os.PathLike[str], name: str, done: str, known: tuple[str, ...]) -> FormatError:
+    return FormatError(path, f"no format {name!r} that can be {done}; expected {', '.join(known)}")

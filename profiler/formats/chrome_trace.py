@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 from ...files import atomic_write
 from ..profile import UNKNOWN_NS, UNKNOWN_SITE, Profile
+from .registry import Format, register
 
 IntArray = npt.NDArray[np.int64]
 
@@ -126,3 +127,6 @@ def _arguments(profile: Profile, offsets: IntArray, block: int) -> dict[str, Any
     if profile.alloc_ns[block] != UNKNOWN_NS:
         figures["alloc_ns"] = int(profile.alloc_ns[block])
     return figures
+
+
+register(Format("chrome", "a trace for ui.perfetto.dev", suffixes=(".json",), write=write, shows_plan=True))

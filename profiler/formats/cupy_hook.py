@@ -15,14 +15,14 @@ mem_ptr     address
 pmem_id     not used: an ``id()``, and ids recur
 ==========  ===========================================================================================
 
-Two keys that a hook of one's own may add are read where they are there: ``"time_ns"``, nanoseconds since the epoch,
+Two keys that a hook derived from it may add are read, too: ``"time_ns"``, nanoseconds since the epoch,
 and ``"site"``, the call site as ``"file:line function"``. For example::
 
     class Log(cupy.cuda.memory_hooks.DebugPrintHook):
         def _print(self, message):
             super()._print(f'{message[:-1]},"time_ns":{time.time_ns()}}}')
 
-A hook is local to its thread: a block that another thread frees has no ``free``. It ends where its address is handed
+A hook is local to its thread: a block that another thread frees has no ``free``. It ends when its address is handed
 out again, or else it counts as escaped. Streams are not logged.
 
 Source: ``cupy/cuda/memory_hooks/debug_print.py`` and ``cupy.cuda.MemoryHook`` of CuPy 12 to 14.2.
@@ -38,13 +38,14 @@ from typing import Any
 from ...errors import FormatError
 from ..profile import UNKNOWN_NS, Profile
 from .event_log import EventLog
-from .text import lines_of
+from .registry import Format, register
+from .text import first_line, lines_of
 
 _HOOKS = ("alloc", "malloc", "free")
 
 
 def read(path: str | os.PathLike[str], device: int | None = None) -> Profile:
-    """Read a log as the profile of one step; see `event_log` for what is made of its two ends.
+    """Read a log as the profile of one step; see `event_log` for blocks that cross its two ends.
 
     Parameters
     ----------
@@ -111,3 +112,13 @@ def _integer(log: EventLog, event: dict[str, Any], name: str) -> int:
     if type(value) is not int or not 0 <= value < 2**63:
         raise log.refusal(f"{name} is {reprlib.repr(value)}; expected an integer, 0 or more, of 64 bits")
     return value
+
+
+register(
+    Format(
+        "cupy",
+        "the log of a CuPy memory hook, JSON by line",
+        recognizes=lambda head: first_line(head).startswith("{"),
+        read=read,
+    )
+)

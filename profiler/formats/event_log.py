@@ -1,17 +1,16 @@
-"""From a log of allocations and frees, as another tool wrote it, to a profile.
+"""Make a profile from another tool's log of allocations and frees.
 
-The whole log is read as one step: the clock advances by one at every allocation and at every free. At the two ends of
-the log stand blocks of which it tells only half::
+The whole log is read as one step: the clock advances by one at every allocation and at every free. Of blocks that cross
+an end of the log it has only one of the two events::
 
     log           a f  A        B        f   C         A, B, C: allocations    f: free
     A                  [========================       never freed: escaped
     B                           [============)         planned
     C             ==)                        [=====    freed before it was allocated: wrapped
 
-A free of an address that the log has not seen allocated belongs to a block from before the log. Where a block of the
-same size and stream stands at the same address at the end of the log, the two are read as one wrapped block: that is
-what a log of one step of a loop shows, and whatever the log shows, the bytes are occupied at exactly these times. Any
-other such free is left out.
+A free of an address that the log has not allocated belongs to a block from before the log. If a block of the same size
+lies at the same address at the end of the log, the two are read as one wrapped block: that is what a log of one step of
+a loop shows, and in any log the bytes are occupied at exactly these times. Any other such free is left out.
 
 Time and memory are linear in the number of events.
 """
@@ -37,7 +36,7 @@ class EventLog:
     path
         The file, for error messages.
     entry
-        How an error names the entry number `at`, with ``{}`` for the number; None where it is a line number.
+        How an error names the entry number `at`, with ``{}`` for the number; None if it is a line number.
     frees_may_be_missing
         Whether an allocation at the address of a live block means that the free of that block was not logged. Otherwise
         it is an error.
@@ -45,7 +44,7 @@ class EventLog:
     Attributes
     ----------
     at
-        Where the file is being read: set before each call.
+        The entry, or line, that is being read: set before each call.
     """
 
     def __init__(
@@ -108,7 +107,7 @@ class EventLog:
         self._site.append(UNKNOWN_SITE if site is None else self._sites.setdefault(site, len(self._sites)))
 
     def free(self, address: int, ns: int = UNKNOWN_NS, size: int = -1) -> None:
-        """Enter a free; ``size`` is that of the block, where the log says so."""
+        """Enter a free; ``size`` is that of the block, if the log has it."""
         block = self._live.pop(address, None)
         if block is not None:
             self._events.append(~block)

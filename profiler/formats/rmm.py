@@ -30,7 +30,8 @@ from decimal import Decimal
 from ...errors import FormatError
 from ..profile import Profile
 from .event_log import EventLog
-from .text import lines_of
+from .registry import Format, register
+from .text import first_line, lines_of
 
 HEADER = "Thread,Time,Action,Pointer,Size,Stream"
 _COLUMNS = HEADER.split(",")
@@ -42,7 +43,7 @@ _DAY = 24 * 3600 * 10**9
 
 
 def read(path: str | os.PathLike[str]) -> Profile:
-    """Read a log as the profile of one step; see `event_log` for what is made of its two ends.
+    """Read a log as the profile of one step; see `event_log` for blocks that cross its two ends.
 
     Raises
     ------
@@ -99,3 +100,13 @@ def _nanoseconds(log: EventLog, text: str) -> int:
     if _SECONDS.fullmatch(text) is None:
         raise log.refusal(f"the time {text[:40]!r}; expected HH:MM:SS.ffffff")
     return int(Decimal(text) * 10**9)
+
+
+register(
+    Format(
+        "rmm",
+        "the log of RMM, a CSV",
+        recognizes=lambda head: "Action" in first_line(head),
+        read=lambda path, device: read(path),
+    )
+)

@@ -2,8 +2,8 @@
 
 A pickle is a program for a small stack machine. Python's has instructions that import names and call them, so a pickle
 from elsewhere can run anything. This machine does not have those instructions: there is nothing to restrict or forget.
-Nor does it trust a length: each instruction is at least a byte and pushes at most one object, text is never longer than
-what is left of the file, and the memo is a dictionary (a file of ten bytes can make the memo of Python's own reader
+It trusts no length either: each instruction is at least a byte and pushes at most one object, text is never longer
+than the rest of the file, and the memo is a dictionary (a file of ten bytes can make the memo of Python's own reader
 fill the memory). So time and memory are linear in the size of the file.
 
 Keys of dictionaries must be text: integers could be chosen to collide.
@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 
 class UnsafePickleError(Exception):
-    """What is wrong with the pickle."""
+    """A pickle is malformed, or not safe to read. The message says what is wrong."""
 
 
 def loads(data: bytes) -> Any:

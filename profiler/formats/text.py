@@ -1,4 +1,4 @@
-"""Text files, line by line, none longer than a line of a log can be."""
+"""Read text files that nothing is known of, line by line; a line longer than any log's is refused."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from collections.abc import Iterator
 from ...errors import FormatError
 
 LONGEST_LINE = 1 << 16
+
+
+def first_line(head: bytes) -> str:
+    """Return the first line that is not empty of the beginning of a file, which may be of any encoding."""
+    return head.removeprefix(b"\xef\xbb\xbf").lstrip().split(b"\n")[0].decode("latin-1").rstrip()
 
 
 def lines_of(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:

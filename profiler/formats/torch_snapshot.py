@@ -45,6 +45,7 @@ from ...errors import FormatError
 from ...files import atomic_write
 from ..profile import UNKNOWN_NS, UNKNOWN_SITE, Profile
 from .event_log import EventLog
+from .registry import Format, register
 from .safe_pickle import UnsafePickleError, loads
 
 IntArray = npt.NDArray[np.int64]
@@ -58,7 +59,7 @@ _LONGEST_NAME = 256  # a pickle of n bytes can mention a name of n bytes n times
 
 
 def read(path: str | os.PathLike[str], device: int | None = None) -> Profile:
-    """Read the trace of one device as the profile of one step; see `event_log` for what is made of its two ends.
+    """Read the trace of one device as the profile of one step; see `event_log` for blocks that cross its two ends.
 
     Parameters
     ----------
@@ -150,7 +151,7 @@ def _integer(log: EventLog, entry: dict[str, Any], name: str) -> int:
 
 
 def _site(frames: Any) -> str | None:
-    """Return the call site that the frames, innermost first, stand for; None where they say nothing."""
+    """Return the call site that the frames, innermost first, stand for; None if they name no file."""
     innermost = None
     for frame in frames if isinstance(frames, (list, tuple)) else ():
         filename, line, name = (
@@ -275,3 +276,18 @@ def _frames(site: str) -> list[Frame]:
     if match is None:
         return [{"filename": site, "line": 0, "name": ""}]
     return [{"filename": match[1], "line": int(match[2]), "name": match[3] or ""}]
+
+
+register(
+    Format(
+        "torch",
+        "PyTorch's memory snapshot, a pickle; for pytorch.org/memory_viz",
+        suffixes=(".pickle", ".pkl"),
+        recognizes=lambda head: head.startswith(
+            b"\x80"
+        ),  # PROTO, the first instruction of every pickle today
+        read=read,
+        write=write,
+        shows_plan=True,
+    )
+)

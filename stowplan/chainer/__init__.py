@@ -4,15 +4,15 @@
 module               what it is
 ===================  ===================================================================================================
 ``training``         the updater, evaluators and report for `chainer.training`
-``scheduler``        steps that are lean, or keep to a budget: watched, recorded, scheduled
+``scheduler``        runs steps lean or within a budget: watches, records and schedules them
 ``execution``        one step under a schedule; enters Chainer at the ``seams``, and the optimizer's ``updating``
-``values``           what of a step's arrays is let go, when, and how it comes back; ``gradients`` are summed in place
-``capture``          from a step that runs to its step graph, its bytes by the ``meter``; ``graph_recorder``: that alone
-``directions``       a schedule in Chainer's terms, and whether a step is the one that it was made for
-``rerun``            running a function once more, and whether it may be
-``early``            updating a parameter as soon as its gradient is complete, in pieces (``updates``), unless the
+``values``           lets a step's arrays go, and brings them back; ``gradients`` are summed in place
+``capture``          records a running step as a step graph, its bytes by the ``meter``; ``graph_recorder``: only that
+``directions``       a schedule in Chainer's terms; finds the one that a running step follows
+``rerun``            runs a function once more, and finds out if it may be
+``early``            updates a parameter as soon as its gradient is complete, in pieces (``updates``), unless the
                      program itself reads gradients (``gradient_reads``)
-``masks``            packing masks to bits
+``masks``            packs masks to bits
 ``swapping``         values in a file, or in pinned memory (``pinned``); ``evictions``: which of them, and when
 ``links``            reversible layers
 ===================  ===================================================================================================

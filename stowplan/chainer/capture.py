@@ -1,15 +1,15 @@
-"""From a step that runs to its step graph: operators with what they read and write, bytes, seconds.
+"""Record a running step as a step graph: operators, the values they read and write, bytes, seconds.
 
-The step is lean: it releases as it goes, sums gradients in place, updates early where it may. What is recorded is what
-such a step does, so that the graph's lifetimes are those of the run::
+The step is lean: it releases arrays early, sums gradients in place, and updates early if it may. The graph records what
+such a step does, so that its lifetimes are those of the run::
 
     apply        F k   reads inputs, writes outputs and hidden arrays       forward
     backprop     B k   reads what F k retained, and its outputs' gradients;
                        writes its inputs' gradients, or adds to them        backward
     update       U p   reads the gradient of parameter p                    update
 
-What comes from outside of all operators (a batch, a mask that was drawn) is written by an operator of its own, which
-cannot run again. Variables that the program holds are watched until they go.
+An array from outside of all operators (a batch, a mask that was drawn) is written by an operator of its own, which
+cannot run again. The recording follows variables that the program holds until they go.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Seconds:
     update: dict[int, float] = field(default_factory=dict)
 
     def least(self, other: Seconds) -> Seconds:
-        """Return the smaller ones of two steps of one structure: what a noisy machine adds goes."""
+        """Return the smaller seconds of two steps of one structure: a noisy machine only adds."""
         return Seconds(
             [min(a, b) for a, b in zip(self.forward, other.forward, strict=True)],
             {k: min(s, other.backward.get(k, s)) for k, s in self.backward.items()},
@@ -52,12 +52,12 @@ class Seconds:
 
 
 class TimedStep(ScheduledStep):
-    """A lean step that notes how long each operator takes.
+    """A lean step that times each operator.
 
     Parameters
     ----------
     clock
-        Of seconds; on a device it waits for what runs there (`meter.clock_for`).
+        Returns seconds; on a device it waits for the kernels running there (`meter.clock_for`).
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.perf_counter, **options: Any) -> None:
@@ -66,7 +66,7 @@ class TimedStep(ScheduledStep):
         self._clock = clock
 
     def apply(self, function: Any, inputs: Any) -> Any:
-        """Apply a function, and note the seconds."""
+        """Apply a function, and time it."""
         began = self._clock()
         outputs = super().apply(function, inputs)
         if function.inputs is not None:
@@ -87,7 +87,7 @@ class TimedStep(ScheduledStep):
 
 @dataclass(frozen=True)
 class Recording:
-    """What a recorded step was.
+    """The recording of a step.
 
     Attributes
     ----------
@@ -96,8 +96,8 @@ class Recording:
     graph
         Its step graph, with the seconds of the recorded step itself.
     parts
-        What each operator of the graph is, for its seconds: ``"forward", number``; ``"backward", number``; ``"update",
-        id of the parameter's node``; ``"", 0``.
+        By operator of the graph, the key of its seconds: ``"forward", number``; ``"backward", number``; ``"update", id
+        of the parameter's node``; ``"", 0``.
     """
 
     structure: Structure
@@ -117,7 +117,7 @@ class Recording:
 
 @dataclass
 class _Call:
-    """A call that was recorded: an operator of the graph, and perhaps one before it for what came from outside."""
+    """A recorded call: an operator of the graph, and perhaps one before it for arrays from outside."""
 
     label: str
     phase: Phase
@@ -174,7 +174,7 @@ class RecordingStep(TimedStep):
         self._terms: dict[
             Any, list[int]
         ] = {}  # of each node's gradient, by call, one for each term of the sum
-        self._alive: set[int] = set()  # values whose variables somebody holds
+        self._alive: set[int] = set()  # values whose variables the program holds
         self._watched: dict[int, weakref.ref[Any]] = {}
         self._running = False
         for array in resident:
@@ -218,7 +218,7 @@ class RecordingStep(TimedStep):
         return outputs
 
     def _find_out(self, function: Any, call: _Call, xs: Any, ys: Any, hidden: dict[str, int]) -> None:
-        """See by running it whether the function may run again; what it cannot make again came from outside."""
+        """Run the function again to see if it may be; hidden arrays that it cannot make again count as from outside."""
         config = settings()
         call.repeatable = is_idempotent(function, xs, ys, config)
         if not call.repeatable or not hidden:
@@ -230,13 +230,13 @@ class RecordingStep(TimedStep):
         call.reads.update(dict.fromkeys(outside))
 
     def _input(self, call: _Call, x: Any) -> int:
-        """Return the value of an input; take it in where no operator wrote it."""
+        """Return the value of an input; a new one if no operator wrote it."""
         value = self._of_node.get(id(x.node), getattr(x.node, "_stowplan_value", None))
         if value is not None:
             return int(value)
         value = self._own(x._data[0], x.name or ("parameter" if is_parameter(x.node) else "input"))
         if self._recorded[value].storage == value:
-            # A slice of a data set that the program has: the rest of that is none of the step's.
+            # A slice of a data set that the program has: the rest of the set is not part of the step.
             self._recorded[value].size = self._recorded[value].packed = int(x._data[0].nbytes)
         if is_parameter(x.node):
             self._recorded[self._recorded[value].storage].resident = True
@@ -268,7 +268,7 @@ class RecordingStep(TimedStep):
         return value
 
     def _watch(self, x: Any, value: int) -> None:
-        """Note during which call the program lets go of a variable."""
+        """Record the call during which the program lets go of a variable."""
         self._alive.add(value)
         recording = weakref.ref(self)
 
@@ -317,7 +317,7 @@ class RecordingStep(TimedStep):
         return list(touched)
 
     def _take_gradient(self, call: _Call, node: Any, array: Any) -> None:
-        """Note what has become of a gradient: a first part, a sum in the same array, or one in an array of its own."""
+        """Record how a gradient was made: a first term, a sum in the same array, or a sum in a new array."""
         old = self._gradient.get(node)
         seen, owner = self._owner.get(id(_root(array)), (None, -1))
         same = seen is not None and seen() is _root(array)
@@ -346,7 +346,7 @@ class RecordingStep(TimedStep):
             self._recorded[value].held = _TO_THE_END
 
     def update_rest(self, update: Callable[[], None]) -> None:
-        """Run what updates the parameters that are left, and record it as one operator."""
+        """Update the remaining parameters, and record that as one operator."""
         call = _Call("update", Phase.UPDATE, ("update", 0))
         call.reads.update(
             dict.fromkeys(
@@ -371,7 +371,7 @@ class RecordingStep(TimedStep):
     # --- the graph ----------------------------------------------------------------------------------------------------
 
     def recording(self) -> Recording:
-        """Return what was recorded, once the step is over and the meter has been left."""
+        """Return the recording, after the step, when the meter has been left."""
         rises = self.meter.rises(len(self._calls)).tolist()
         rows: list[_Call] = []
         workspace = []
@@ -438,7 +438,7 @@ class RecordingStep(TimedStep):
 
 
 def _numbered(rows: list[_Call], calls: list[_Call]) -> list[tuple[int, _Call]]:
-    """Give each row the number of its call, -1 where it has none."""
+    """Give each row the number of its call, -1 if it has none."""
     numbers = {call.row: number for number, call in enumerate(calls)}
     return [(numbers.get(row, -1), one) for row, one in enumerate(rows)]
 

@@ -1,9 +1,9 @@
-"""What a schedule says, operator by operator, in Chainer's terms; and whether a step is the one that it was made for.
+"""A schedule as directions for each of Chainer's operators, and the search for the schedule of a running step.
 
-A *structure* is what a step's forward operators are: class by class, which values each reads and writes, in which
-shapes. Steps of one structure have one step graph, and one schedule. A step shows its structure as it goes: the
-follower keeps those that agree with all operators so far, and gives the directions of the first of them. Decisions that
-were made for another one were local, and stay right::
+A *structure* is the sequence of a step's forward operators: the class of each, the values that it reads and writes, and
+their shapes. Steps of one structure have one step graph, and one schedule. The structure of a running step is not known
+at its beginning: the follower keeps the structures that agree with all operators so far, and gives the directions of
+the first of them. Decisions taken for another structure are local, and stay valid::
 
     structures     a b c d e      a b c f g        two lengths of sentences, say
     operators      a b c          both agree: the first one's directions
@@ -58,7 +58,7 @@ class Structure:
     operators: tuple[Operator, ...]
 
     def same(self, other: Structure) -> bool:
-        """Whether steps of both are one kind of step."""
+        """Whether steps of both have the same structure."""
         return len(self.operators) == len(other.operators) and all(
             (a.kind, a.reads, a.writes, a.leaves) == (b.kind, b.reads, b.writes, b.leaves)
             for a, b in zip(self.operators, other.operators, strict=True)
@@ -74,13 +74,13 @@ class OperatorDirections:
     reads, writes
         Numbers of its values.
     clear, pack
-        Names of the hidden arrays to let go, and to pack.
+        Names of the hidden arrays to clear, and to pack.
     evict
         Names and values of the hidden arrays to evict.
     again
         Whether it runs again later.
     repeatable
-        Whether it may.
+        Whether it may run again.
     """
 
     reads: tuple[int, ...]
@@ -99,11 +99,11 @@ class Directions:
     Attributes
     ----------
     operators
-        Of each forward operator.
+        The directions for each forward operator.
     dropped
-        Values whose arrays go as soon as the program lets go of them.
+        Values whose arrays are freed as soon as the program lets go of them.
     kept
-        Values whose arrays stay for a backward step or a recomputation.
+        Values whose arrays are kept for a backward step or a recomputation.
     order
         Place of each forward operator's backward step among all backward steps.
     last_place
@@ -135,7 +135,7 @@ class Directions:
         structure, graph
             As they were recorded.
         schedule, outcome
-            For this graph: the schedule, and what `scheduling.simulate` says of it.
+            For this graph: the schedule, and the result of `scheduling.simulate`.
         """
         way = schedule.way.tolist()
         backward = [int(operator) for operator in schedule.order if graph.phase[operator] == Phase.BACKWARD]
@@ -225,7 +225,7 @@ class Follower:
     Attributes
     ----------
     directions
-        Of the first structure that agrees with all operators so far; None where none does.
+        Of the first structure that agrees with all operators so far; None if none does.
     signature
         The same for steps of the same operators, known or not.
     """
@@ -239,13 +239,13 @@ class Follower:
 
     @property
     def structure(self) -> Structure | None:
-        """The structure that the whole step has had; None where it departed, or has not come to its end."""
+        """The structure of the whole step; None if it departed from all, or has not ended."""
         if self._known and len(self._known[0][0].operators) == self._count:
             return self._known[0][0]
         return None
 
     def saw(self, function: Any, inputs: Any, outputs: Any) -> Directions | None:
-        """Take the next operator in; return the directions for it."""
+        """Add the next operator; return the directions for it."""
         kind = kind_of(function, outputs)
         self.signature = hash((self.signature, kind, *map(leaf_of, function.inputs)))
         number = self._count

@@ -1,15 +1,14 @@
-"""Early update: a parameter is updated as soon as its gradient is complete, and the gradient goes at once.
+"""Update a parameter as soon as its gradient is complete, and free the gradient at once.
 
 Chainer updates all parameters when the backward pass is over, and keeps their gradients until the next step's has
 begun. The update of one parameter reads and writes nothing of another's, so nothing changes, bit by bit, if it comes
 early, as long as
 
-- the parameter is read no more: the backward steps of all its readers are over;
-- nobody looks at several gradients at once (clipping by the global norm, loss scaling with its checks), or draws random
-  numbers in the order of parameters (gradient noise), or reads gradients after the update.
+- the parameter is not read any more: the backward steps of all its readers are over;
+- no hook looks at several gradients at once (clipping by the global norm, loss scaling with its checks) or draws random
+  numbers in the order of parameters (gradient noise), and the program does not read gradients after the update.
 
-`reason_against` says what of an optimizer speaks against it. It knows Chainer's own rules and hooks; what it does not
-know speaks against.
+`reason_against` finds such reasons in an optimizer. It knows Chainer's own rules and hooks; any other one is a reason.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ RULES = (
     rmsprop_graves.RMSpropGravesRule,
     sgd.SGDRule,
 )
-"""Update rules that look at their own parameter alone."""
+"""Update rules that look only at their own parameter."""
 
 HOOKS = (
     optimizer_hooks.WeightDecay,
@@ -63,7 +62,7 @@ HOOKS = (
 
 
 def reason_against(optimizer: Any) -> str | None:
-    """Say why an optimizer's parameters cannot be updated early; None if they can.
+    """Return why an optimizer's parameters cannot be updated early; None if they can.
 
     Parameters
     ----------
@@ -107,7 +106,7 @@ class EarlyUpdate:
     Parameters
     ----------
     optimizer
-        One that `reason_against` has nothing against.
+        One for which `reason_against` is None.
     """
 
     def __init__(self, optimizer: Any) -> None:
@@ -127,15 +126,15 @@ class EarlyUpdate:
         param
             One that this `takes`.
         owned
-            Whether nobody else sees the gradient's array. Hooks change it in place: one that two parameters share waits
-            for `finish`, as it would with Chainer.
+            Whether nothing else refers to the gradient's array. Hooks change it in place, so an array that two
+            parameters share waits for `finish`, as it would with Chainer.
         """
         if owned or not _hooks(self._optimizer):
             self._done.add(id(param))
             self._update([param])
 
     def finish(self) -> None:
-        """Update those that are left, by a gradient of zeros where there is none, as Chainer does; count the update."""
+        """Update the remaining parameters, by zeros if they have no gradient, as Chainer does; count the update."""
         for key in self._done:
             if self._parameters[key]._grad_var is not None:
                 raise ScheduleError(

@@ -39,17 +39,17 @@ class Swap(Protocol):
 
 
 class Evictions:
-    """What is out of memory in one step.
+    """The values that are out of memory in one step.
 
     Parameters
     ----------
     swap
-        Where to.
+        Where values are moved to.
 
     Attributes
     ----------
     failure
-        Why values stay in memory that were to be evicted; None: none did.
+        Why values that were to be evicted stayed in memory; None: none did.
     """
 
     def __init__(self, swap: Swap) -> None:
@@ -61,7 +61,7 @@ class Evictions:
         self.failure: str | None = None
 
     def begin(self, value: int, array: Any) -> bool:
-        """Start to write a value's array; return whether it could be. The ticket holds the array until it leaves."""
+        """Start to write a value's array; return whether there was room. The ticket holds the array until it leaves."""
         # A convolution's output is dense, with its axes in another order: that of its memory is written.
         axes = sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
         array = array.transpose(axes)
@@ -94,7 +94,7 @@ class Evictions:
                 ticket.start_fetch(self._coming[value])
 
     def take(self, value: int) -> Any:
-        """Return a value's array, waiting for it; None if it is not out. It is the caller's from then on."""
+        """Wait for a value's array, and return it; None if it is not out. It belongs to the caller from then on."""
         ticket = self._tickets.pop(value, None)
         if ticket is None:
             return None
@@ -110,7 +110,7 @@ class Evictions:
             ticket.close()
 
     def close(self) -> None:
-        """Give up what is out."""
+        """Discard the arrays that are out."""
         for ticket in self._tickets.values():
             ticket.close()
         self._tickets.clear()

@@ -1,12 +1,12 @@
-"""One step of Chainer's under a schedule: its forward operators, its backward passes, its updates.
+"""Run one step of Chainer's under a schedule: forward operators, backward passes, updates.
 
-The forward pass is Chainer's; `values` lets go, after each operator, what the directions do not keep. The backward pass
-is a loop of its own, with the same sums in the same order as Chainer's:
+The forward pass is Chainer's; after each operator `values` frees the arrays that the directions do not keep. The
+backward pass is a loop of its own, with the same sums in the same order as Chainer's:
 
-- before an operator's backward step what it reads is there, and what nobody reads any more goes after it: *release*,
-  where Chainer keeps everything until the loss goes;
-- a sum of gradients is formed in the array of the first one, if nobody else sees that array;
-- a parameter whose gradient is complete is updated at once, where nothing speaks against it (`early`).
+- before an operator's backward step all arrays that it reads are brought back, and after it those that are not read
+  again are freed (*release*), while Chainer keeps all of them until the loss is freed;
+- a sum of gradients is formed in the array of the first one, if nothing else refers to that array;
+- a parameter whose gradient is complete is updated at once, unless there is a reason against it (`early`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .values import StepValues  # noqa: E402
 __all__ = ["ScheduledStep"]
 
 _tokens = itertools.count()
-"""One for each step: a function keeps that of the step that applied it."""
+"""One for each step: a function keeps the one of the step that applied it."""
 
 
 class ScheduledStep:
@@ -43,7 +43,7 @@ class ScheduledStep:
     Parameters
     ----------
     release
-        Whether what a backward step was the last to read goes.
+        Whether arrays are freed after the last backward step that reads them.
     follower
         Finds the directions for the operators that come; None: there are none.
     swap
@@ -54,7 +54,7 @@ class ScheduledStep:
     count
         Forward operators so far.
     walked_twice
-        Whether two backward passes came by one operator.
+        Whether two backward passes visited one operator.
     passes
         Backward passes so far.
     nested
@@ -90,17 +90,17 @@ class ScheduledStep:
 
     @property
     def swap_failure(self) -> str | None:
-        """Why values stayed in memory that were to be evicted; None: none did."""
+        """Why values that were to be evicted stayed in memory; None: none did."""
         return self._values.swap_failure
 
     @property
     def releases(self) -> bool:
-        """Whether what a backward step was the last to read goes."""
+        """Whether arrays are freed after the last backward step that reads them."""
         return self._release
 
     @property
     def structure(self) -> Structure | None:
-        """The structure that the whole step has had, of those that the follower knows; None: another one."""
+        """The structure of the whole step, if the follower knows it; None: another one."""
         return None if self._follower is None else self._follower.structure
 
     @property
@@ -109,14 +109,14 @@ class ScheduledStep:
         return 0 if self._follower is None else self._follower.signature
 
     def close(self) -> None:
-        """Let go of the step's graph, without waiting for garbage collection."""
+        """Free the step's graph, without waiting for garbage collection."""
         self.before_backward = self.after_backward = self._early = None
         self._values.close()
 
     # --- forward ------------------------------------------------------------------------------------------------------
 
     def forward(self, function: Any, inputs: Any) -> Any:
-        """Apply a function; afterwards let go what the directions do not keep."""
+        """Apply a function; then free the arrays that the directions do not keep."""
         if self._in_backward or not chainer.config.enable_backprop:
             return seams.apply(function, inputs)
         self._values.before_forward(self.count)
@@ -140,11 +140,11 @@ class ScheduledStep:
     # --- backward -----------------------------------------------------------------------------------------------------
 
     def updates(self, early: EarlyUpdate | None) -> None:
-        """Have the coming backward pass update parameters; with None, have it not."""
+        """Let the next backward pass update parameters; None: do not."""
         self._early = early
 
     def backward(self, outputs: Any, retain_grad: bool, loss_scale: Any) -> None:
-        """Run a backward pass: Chainer's own, where arrays that are let go would be missed."""
+        """Run a backward pass: Chainer's own if it would read arrays that are freed here."""
         if self._in_backward:
             self.nested = True
             seams.backprop_to_all(outputs, retain_grad, loss_scale)
@@ -169,7 +169,7 @@ class ScheduledStep:
                 self.after_backward()
 
     def before_backward_step(self, function: Any) -> None:
-        """Have there what the backward step of one function reads."""
+        """Bring back the arrays that the backward step of one function reads."""
         if function.inputs is not None and getattr(function, "_stowplan_step", None) == self._token:
             self._values.before_backward(function)
 
@@ -237,7 +237,7 @@ class ScheduledStep:
         grads.assert_no_grads()
 
     def _backward_step(self, function: Any, grads: Any) -> list[Any]:
-        """Run one function's backward step; return the nodes that have got a gradient by it."""
+        """Run one function's backward step; return the nodes that it gave a gradient."""
         inputs = function.inputs
         targets = tuple(i for i, node in enumerate(inputs) if node.requires_grad)
         out_grad = take_out(function, grads)
@@ -276,7 +276,7 @@ class ScheduledStep:
         return touched
 
     def update_rest(self, update: Callable[[], None]) -> None:
-        """Run what updates the parameters that were not updated early."""
+        """Run the update of the parameters that were not updated early."""
         update()
 
     def _may_update(self, node: Any) -> bool:
@@ -284,7 +284,7 @@ class ScheduledStep:
         return self._early is not None and not self.nested and self._early.takes(param)
 
     def _finish_leaf(self, node: Any, grads: Any, loss_scale: Any) -> None:
-        """Hand a complete gradient to its variable; if it is a parameter's that may be updated early, do that."""
+        """Give a complete gradient to its variable; update it, if it is a parameter that may be updated early."""
         target = node.get_variable_or_none()
         gradient = grads.pop(node)
         if target is None:

@@ -1,8 +1,8 @@
-"""Does the program read gradients after the backward pass? Watched in the first step, and until the second one begins.
+"""Find out if the program reads gradients after the backward pass, from the first step until the second one begins.
 
-Whoever clips, logs or averages gradients by himself reads `Parameter.grad` or `grad_var` of parameters: then they have
-to be there, as Chainer leaves them. While a watch is on, these attributes of `chainer.Parameter` note each read that is
-not Chainer's own in a backward pass or an update.
+A program that clips, logs or averages gradients itself reads `Parameter.grad` or `grad_var`, so they have to be there,
+as Chainer leaves them. While a watch is on, these attributes of `chainer.Parameter` record each read that is not
+Chainer's own in a backward pass or an update.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class GradientReads:
                         delattr(chainer.Parameter, name)
 
     def pause(self) -> None:
-        """Count no reads from here on: they are Chainer's."""
+        """Stop counting: the next reads are Chainer's."""
         self._paused = True
 
     def go_on(self) -> None:
-        """Count reads again: they are the program's."""
+        """Count again: the next reads are the program's."""
         self._paused = False
 
     def _note(self, param: Any) -> None:

@@ -1,4 +1,4 @@
-"""Sums of gradients, and which function's backward step is next: as in Chainer's backward pass, bit by bit."""
+"""Sum gradients, and choose the next function's backward step, as Chainer's backward pass does, bit by bit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Candidates", "owned", "reachable", "read_by_backward", "sum_gradient
 
 
 class Candidates:
-    """Functions whose backward step may be next: by a schedule's order as long as that holds, else as Chainer's.
+    """Functions whose backward step may be next: in a schedule's order as long as that is possible, else in Chainer's.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Candidates:
         return bool(self._heap)
 
     def add(self, function: Any) -> None:
-        """Take in a function that has got a gradient; once only."""
+        """Add a function that has a gradient, if it has not been added."""
         if function not in self._seen:
             heapq.heappush(self._heap, (self._key(function), len(self._seen), function))
             self._seen.add(function)
@@ -64,7 +64,7 @@ class Candidates:
 
 
 def reachable(outputs: Any) -> list[Any]:
-    """Return all functions that a backward pass from these (node, gradient) may come by."""
+    """Return all functions that a backward pass from these (node, gradient) may visit."""
     found: dict[Any, None] = {}
     stack = [node.creator_node for node, _ in outputs if node.creator_node is not None]
     while stack:
@@ -83,7 +83,7 @@ def read_by_backward(function: Any) -> list[Any]:
 
 
 def take_out(function: Any, grads: Any) -> tuple[Any, ...]:
-    """Take the gradients of a function's outputs, None where there is none."""
+    """Remove and return the gradients of a function's outputs, None if there is none."""
     nodes = [output() for output in function.outputs]
     return tuple(
         grads.pop(node) if node is not None and node.creator_node is not None else None for node in nodes
@@ -91,9 +91,9 @@ def take_out(function: Any, grads: Any) -> tuple[Any, ...]:
 
 
 def sum_gradients(gradients: list[Any]) -> None:
-    """Sum the gradients of one node, in their order; in the first one's array where nobody else sees that.
+    """Sum the gradients of one node, in their order; in the first one's array if nothing else refers to that.
 
-    Bit by bit what Chainer's sum gives: it has the same operands in the same order, and as both arrays are contiguous
+    The result is Chainer's, bit by bit: it has the same operands in the same order, and as both arrays are contiguous
     in the same way so is the result.
     """
     if len(gradients) == 2:
@@ -119,7 +119,7 @@ def sum_gradients(gradients: list[Any]) -> None:
 
 
 def owned(gradient: Any, variables: int, arrays: int) -> bool:
-    """Whether a gradient's array is seen by nobody else, by the counts of references that its few holders make.
+    """Whether nothing else refers to a gradient's array: whether its holders account for all of its references.
 
     From Python 3.14 on counts leave out borrowed references, and prove nothing.
     """

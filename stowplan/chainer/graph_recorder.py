@@ -1,4 +1,4 @@
-"""The step graph of a training step, without a schedule for it."""
+"""Record the step graph of a training step, without making a schedule."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .scheduler import TIMED_STEPS, Scheduler
 __all__ = ["STEPS", "GraphRecorder", "record_graph"]
 
 STEPS = 2 + TIMED_STEPS
-"""Steps until the graph is known: one as Chainer would, one recorded, and the timed ones."""
+"""Steps until the graph is known: one of Chainer's own, one recorded, and the timed ones."""
 
 
 class GraphRecorder(Scheduler):
@@ -28,7 +28,7 @@ class GraphRecorder(Scheduler):
         super().__init__(optimizer, budget=0)
 
     def _solve(self, known: Any, budget: int) -> None:
-        """Leave it at the graph."""
+        """Make no schedule."""
 
     @property
     def graph(self) -> StepGraph | None:

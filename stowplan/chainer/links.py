@@ -1,4 +1,4 @@
-"""Reversible layers: what a network of any depth keeps for its backward pass is its last outputs.
+"""Reversible layers: for its backward pass a network of any depth keeps only its last outputs.
 
 ::
 
@@ -16,7 +16,7 @@ Chiley et al., "RevBiFPN: The Fully Reversible Bidirectional Feature Pyramid Net
 
 **Values are reconstructed by arithmetic, to rounding, and not bit by bit**: ``(x + f) - f`` is not always ``x`` in
 floating point. So gradients equal those of the same network kept whole to rounding only, and errors grow with depth.
-Everything else in stowplan that lowers a peak changes no bit; these layers are used where the program names them.
+Everything else in stowplan that lowers a peak changes no bit; these layers are used only if the program names them.
 
 A backward pass takes one forward pass more than usual. Memory: the outputs, the intermediate results of one F or G, and
 5 kB a block for the state of NumPy's random generator, so that what F and G draw is drawn again.
@@ -46,11 +46,11 @@ from chainer.functions.noise.zoneout import Zoneout  # noqa: E402
 __all__ = ["Reversible", "ReversibleError", "ReversibleSequence"]
 
 DRAWS = (Dropout, Gaussian, RReLU, SimplifiedDropconnect, Zoneout)
-"""Functions that draw at random; on a device, out of the reach of NumPy's state."""
+"""Functions that draw at random; on a device not from NumPy's generator."""
 
 
 class ReversibleError(StowplanError, RuntimeError):
-    """A reversible layer cannot give the gradients that are asked for."""
+    """A reversible layer cannot compute the gradients requested."""
 
 
 class Reversible(chainer.Chain):  # type: ignore[misc]
@@ -107,8 +107,8 @@ class ReversibleSequence(chainer.ChainList):  # type: ignore[misc]
     Notes
     -----
     While a parameter's shape is not known (``L.Linear(None, n)`` before its first call), the sequence runs as any other
-    network and keeps everything. Gradients through gradients (``enable_double_backprop``) are not to be had. The
-    parameters that F and G use are to be theirs: one that is not a child's is an error of the backward pass.
+    network and keeps everything. Gradients through gradients (``enable_double_backprop``) are not supported. F
+    and G may use only their own parameters: the backward pass raises for any other.
     """
 
     def __init__(self, *blocks: Reversible | ReversibleSequence) -> None:
@@ -140,7 +140,7 @@ class ReversibleSequence(chainer.ChainList):  # type: ignore[misc]
 
 
 def _apply(blocks: list[Reversible], x1: Any, x2: Any) -> tuple[Any, Any]:
-    """Run couplings, as one node of the graph where there is a graph and every parameter is there."""
+    """Run couplings, as one node of the graph if there is a graph and every parameter is initialized."""
     params = list({id(param): param for block in blocks for param in block.params()}.values())
     if not chainer.config.enable_backprop or any(not param.is_initialized for param in params):
         for block in blocks:
@@ -234,7 +234,7 @@ def _add(x: Any, y: Any, name: str) -> Any:
 
 
 def _check_leaves(y: Any, x: Any, params: Iterable[Any]) -> None:
-    """Raise where a gradient would be lost: F or G uses a variable that is neither its input nor its parameter."""
+    """Raise if a gradient would be lost: F or G uses a variable that is neither its input nor its parameter."""
     known = {id(x.node), *(id(param.node) for param in params)}
     seen, waiting = set(), [y.node]
     while waiting:
@@ -264,7 +264,7 @@ def _random_state_kept() -> Iterator[None]:
 
 
 class _NoDraws(chainer.FunctionHook):  # type: ignore[misc]
-    """Refuses functions that draw at random on a device, where what they draw cannot be had a second time."""
+    """Refuses functions that draw at random on a device, since they cannot draw the same again."""
 
     name = "stowplan.chainer.links"
 

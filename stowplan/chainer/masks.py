@@ -1,4 +1,4 @@
-"""Packing arrays that hold little, bit by bit the same again: masks to one bit an element, indexes to one byte.
+"""Pack arrays of few distinct values without loss: masks to one bit an element, indexes to one byte.
 
 ::
 
@@ -10,7 +10,7 @@ An array of at most two distinct bit patterns (so -0.0 is not 0.0, and NaNs diff
 an element and the two patterns; integers that all fit into a narrower type are kept in that. `unpack` gives the same
 type, shape, order and bits. The same with CuPy's arrays, where every piece waits for the device.
 
-Two passes over the array, O(n); an array that is neither is mostly known by its first piece. Temporaries: those of one
+Two passes over the array, O(n); the first piece mostly shows if an array is neither. Temporaries: those of one
 piece of `PIECE` elements.
 """
 
@@ -30,7 +30,7 @@ from chainer.backend import get_array_module  # noqa: E402 (mended first)
 __all__ = ["LEAST_BYTES", "Packed", "pack", "unpack"]
 
 PIECE = 1 << 18
-"""Elements that are looked at together; a multiple of 8."""
+"""Elements of a piece, which are packed together; a multiple of 8."""
 
 LEAST_BYTES = 1024
 """Smaller arrays are left as they are."""
@@ -41,7 +41,7 @@ _NARROW = (np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32)
 
 @dataclass(frozen=True)
 class Packed:
-    """What `pack` keeps of an array.
+    """A packed array.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Packed:
 
 
 def pack(array: Any, least: int = LEAST_BYTES) -> Packed | None:
-    """Pack an array, if it holds little.
+    """Pack an array, if that makes it smaller.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def pack(array: Any, least: int = LEAST_BYTES) -> Packed | None:
     Returns
     -------
     Packed or None
-        None where nothing is gained: the array is small or empty, holds more than two bit patterns and no small
+        None if nothing is gained: the array is small or empty, holds more than two bit patterns and no small
         integers, is not contiguous, or has elements that are not numbers of 1 to 8 bytes.
     """
     xp = get_array_module(array)
@@ -94,14 +94,14 @@ def pack(array: Any, least: int = LEAST_BYTES) -> Packed | None:
 
 
 def unpack(packed: Packed, out: Any = None) -> Any:
-    """Return the array again: same type, shape, order and bits.
+    """Unpack an array: same type, shape, order and bits as before.
 
     Parameters
     ----------
     packed
         From `pack`.
     out
-        Where to; an array of the same shape, type and order. A new one if not given.
+        Array of the same shape, type and order to unpack to. A new one if not given.
     """
     if out is None:
         out = packed.xp.empty(packed.shape, packed.dtype, packed.order)
@@ -159,7 +159,7 @@ def _pack_two(array: Any, xp: Any) -> Packed | None:
 
 
 def _pack_narrow(array: Any, xp: Any) -> Packed | None:
-    """Pack integers into the narrowest type that holds them all; None where that is no narrower."""
+    """Pack integers into the narrowest type that holds them all; None if that is no narrower."""
     if array.dtype.kind not in "iu" or array.itemsize == 1:
         return None
     flat = _flat(array)

@@ -1,14 +1,14 @@
-"""How many bytes each operator of a step has alive beside what it reads and writes: measured once, by a recorder.
+"""Measure by a recorder how many bytes each operator of a step has alive beside the values that it reads and writes.
 
-The recorder notes every request and free of the step in order, and who asks: the operator that runs. The bytes alive at
-an operator's fullest moment, less those at its first request, are what it writes and its *workspace*::
+The recorder logs every request and free of the step in order, with the operator that runs. The bytes alive at an
+operator's fullest moment, less those at its first request, are the values that it writes and its *workspace*::
 
     alive   |        _            conv asks for columns (workspace) and its output, and frees the columns
             |       | |___
             |  _____|    |__
             +-------|conv|--> events
 
-Seconds are read from a *clock*: on a device, whose kernels run on while the host goes ahead, one that waits for them.
+Seconds are read from a *clock*; on a device, where kernels run asynchronously, it waits for them.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ import numpy as np
 import numpy.typing as npt
 
 from ..profiler._recorder import CallSites
-from ..profiler.numpy_recorder import NumpyRecorder
+from ..profiler.recorders.numpy_recorder import NumpyRecorder
 from ..profiler.steps import ALLOCATE, FREE
 
 __all__ = ["CupyMeter", "HostMeter", "Meter", "clock_for", "meter_for"]
 
 
 class Meter(Protocol):
-    """What a recorded step needs of a meter, which is entered around it."""
+    """A meter, as a recorded step uses it: entered around the step."""
 
     def __enter__(self) -> object: ...
 
     def __exit__(self, *error: object) -> None: ...
 
     def runs(self, operator: int) -> None:
-        """Count what is asked for from now on as this operator's; -1: nobody's."""
+        """Count the next requests as this operator's; -1: as none's."""
 
     def rises(self, operators: int) -> npt.NDArray[np.int64]:
-        """Return by how many bytes each operator raised what is alive, at its fullest moment, (operators,)."""
+        """Return by how many bytes each operator raised the live bytes, at its fullest moment, (operators,)."""
 
 
 def meter_for(parameters: Iterable[Any], small: int) -> Meter:
@@ -57,7 +57,7 @@ def meter_for(parameters: Iterable[Any], small: int) -> Meter:
 
 
 def clock_for(parameters: Iterable[Any]) -> Callable[[], float]:
-    """Return a clock in seconds for a step that updates these parameters: when it is read, all before is done."""
+    """Return a clock in seconds for a step that updates these parameters; reading it waits for all work so far."""
     device = _device_of(parameters)
     if device is None:
         return time.perf_counter
@@ -70,7 +70,7 @@ def clock_for(parameters: Iterable[Any]) -> Callable[[], float]:
 
 
 def _device_of(parameters: Iterable[Any]) -> Any:
-    """Return the `cupy.cuda.Device` of the first parameter that has an array; None where that is NumPy's."""
+    """Return the `cupy.cuda.Device` of the first parameter that has an array; None if that is NumPy's."""
     arrays = (param.array for param in parameters)
     array = next((array for array in arrays if array is not None), None)
     device = chainer.backend.get_device_from_array(array)
@@ -78,7 +78,7 @@ def _device_of(parameters: Iterable[Any]) -> Any:
 
 
 class _RecordingMeter:
-    """Measure by a recorder that asks these sites who asks."""
+    """Measure by a recorder, with operators as its call sites."""
 
     def __init__(self, sites: CallSites, recorder: Any) -> None:
         self._sites, self._recorder = sites, recorder
@@ -95,11 +95,11 @@ class _RecordingMeter:
         self._recorder.__exit__(*error)
 
     def runs(self, operator: int) -> None:
-        """Count what is asked for from now on as this operator's; -1: nobody's."""
+        """Count the next requests as this operator's; -1: as none's."""
         self._sites.asker = None if operator < 0 else str(operator)
 
     def rises(self, operators: int) -> npt.NDArray[np.int64]:
-        """Return by how many bytes each operator raised what is alive, at its fullest moment, (operators,)."""
+        """Return by how many bytes each operator raised the live bytes, at its fullest moment, (operators,)."""
         rise = np.zeros(operators, dtype=np.int64)
         names = [int(site) for site in self._sites.sites]
         live = base = 0
@@ -137,7 +137,7 @@ class HostMeter(_RecordingMeter):
 class CupyMeter(_RecordingMeter):
     """Measure CuPy's requests in this thread, from entry to exit: those that its memory hooks are told of.
 
-    That are the requests to CuPy's own pools and to a `stowplan.CupyPool`. Small ones count, too: they are planned.
+    These are the requests to CuPy's own pools and to a `stowplan.CupyPool`. Small ones count, too: they are planned.
 
     Parameters
     ----------
@@ -146,12 +146,12 @@ class CupyMeter(_RecordingMeter):
     """
 
     def __init__(self, device: int) -> None:
-        from ..profiler.cupy_recorder import CupyRecorder
+        from ..profiler.recorders.cupy_recorder import CupyRecorder
 
         sites = CallSites(_is_nobodys)
         super().__init__(sites, CupyRecorder(device, sites=sites))
 
 
 def _is_nobodys(code: object) -> bool:
-    """Look for no call sites: the asker is the operator, and the user's own code does not matter."""
+    """Call no code the user's: the call site is the operator alone."""
     return False

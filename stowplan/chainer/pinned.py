@@ -1,4 +1,4 @@
-"""Arrays of a device out to pinned memory of the host and back, with the interface of `stowplan.chainer.swapping`.
+"""Swap a device's arrays to pinned memory of the host, with the interface of `stowplan.chainer.swapping`.
 
 ::
 
@@ -35,7 +35,7 @@ class PinnedTicket:
         return self._array
 
     def wait_evicted(self) -> None:
-        """Have the current stream wait until the array is copied, and let go of it."""
+        """Make the current stream wait until the array is copied, and let go of it."""
         self._swap._wait(self._done)
         if self._array is not None:
             self._array = None
@@ -51,15 +51,15 @@ class PinnedTicket:
         self._done = self._swap._copy(out.data.ptr, self._host.ptr, self.nbytes, to_host=False)
 
     def wait_fetched(self) -> None:
-        """Have the current stream wait until the array is filled."""
+        """Make the current stream wait until the array is filled."""
         self._swap._wait(self._done)
         self._swap.counts.fetched += 1
         self._swap.counts.bytes_in += self.nbytes
 
     def close(self) -> None:
-        """Give up the host's memory, after the last copy."""
+        """Release the host's memory, after the last copy."""
         if self._host is not None:
-            self._done.synchronize()  # CuPy's pool of pinned memory knows nothing of streams
+            self._done.synchronize()  # CuPy's pool of pinned memory does not order streams
             self._host = self._array = None
 
 
@@ -80,7 +80,7 @@ class PinnedSwap:
         return PinnedTicket(self, array)
 
     def close(self) -> None:
-        """Wait for the copies that are going on."""
+        """Wait for the copies in progress."""
         self._stream.synchronize()
 
     def _copy(self, to: int, source: int, size: int, *, to_host: bool) -> Any:

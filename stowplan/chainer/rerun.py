@@ -1,18 +1,18 @@
-"""Running a function of the graph once more: same outputs, bit by bit, and nothing else changed.
+"""Run a function of the graph once more: same outputs, bit by bit, and no other effect.
 
 ::
 
-    first   y = f.forward(x)      f keeps mask, indexes, ...        statistics and random state move on
-    later   y = rerun(f, x)       what was cleared of it is back    they stay where they are
+    first   y = f.forward(x)      f keeps mask, indexes, ...        statistics and random state change
+    later   y = rerun(f, x)       f makes cleared ones again        statistics and random state stay as they are
 
 A *hidden* array is one that a function keeps in its attributes for its backward pass, beside the inputs and outputs
 that it retains: max-pooling's ``indexes``, dropout's ``mask``, the scale of a local response normalization. A rerun
-leaves every attribute as it was, but for hidden arrays that had been cleared: these it makes again.
+leaves every attribute as it was, except that it makes cleared hidden arrays again.
 
-Whether that is so of a given call is seen by trying: `is_idempotent` for the outputs, `rebuildable` for hidden arrays.
+A trial shows if that holds for a given call: `is_idempotent` for the outputs, `rebuildable` for hidden arrays.
 Three kinds of functions are never tried: those that draw at random whatever they keep, those that run code which is
 not Chainer's (`chainer.functions.forget`, classes of the user; see `trust`), and batch renormalization while it moves
-the statistics that it reads. Of random functions that keep what they drew, that is never cleared.
+the statistics that it reads. Random numbers that a function has drawn and kept are never cleared.
 
 A rerun takes the seconds of a forward call; each check takes one or a few of them and a comparison of the outputs.
 """
@@ -70,7 +70,7 @@ PIECE_BYTES = 1 << 20
 """Arrays are compared in pieces of this many bytes."""
 
 NEVER_RUN_AGAIN = (Zoneout, NegativeSamplingFunction, Forget)
-"""They draw in every forward call, or call what is not known."""
+"""Functions that draw in every forward call, or call unknown code."""
 
 DRAWN: dict[type, frozenset[str]] = {
     Dropout: frozenset({"mask", "states"}),
@@ -78,13 +78,13 @@ DRAWN: dict[type, frozenset[str]] = {
     RReLU: frozenset({"r"}),
     SimplifiedDropconnect: frozenset({"mask"}),
 }
-"""What a random function drew. Kept, it makes a rerun exact; cleared, the rerun would draw again."""
+"""The attributes with what a random function drew. Kept, they make a rerun exact; cleared, it would draw again."""
 
 STATISTICS: dict[type, tuple[str, ...]] = {
     BatchNormalization: ("running_mean", "running_var"),
     DecorrelatedBatchNormalization: ("running_mean", "running_projection"),
 }
-"""Running statistics that a forward call moves and does not read: out of its sight in a rerun."""
+"""Running statistics that a forward call changes and does not read: hidden from it in a rerun."""
 
 NOT_HIDDEN = frozenset(
     {
@@ -111,7 +111,7 @@ _trusted: set[type] = set()
 
 
 def trust(function_class: type) -> type:
-    """Say that a class not of Chainer's may be run again: nothing happens in `forward` but what it returns and keeps.
+    """Declare that a class of the user's may be run again: its `forward` has no effects but its results and attributes.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def rerun(function: Any, inputs: Iterable[Any], config: Mapping[str, Any] | None
     Returns
     -------
     tuple of array
-        The outputs. The caller's to keep; the function retains none of them.
+        The outputs. They belong to the caller; the function retains none of them.
     """
     arrays = tuple(inputs)
     with contextlib.ExitStack() as stack:
@@ -170,7 +170,7 @@ def rerun(function: Any, inputs: Iterable[Any], config: Mapping[str, Any] | None
 
 @contextlib.contextmanager
 def _unchanged(function: Any) -> Iterator[None]:
-    """Put every attribute back afterwards, but for arrays that were cleared and have been made again."""
+    """Restore every attribute at the end, except for arrays that were cleared and have been made again."""
     holders = [function] if _old_style(function) is None else [function, _old_style(function)]
     before = [dict(holder.__dict__) for holder in holders]
     own = holders[-1]
@@ -195,7 +195,7 @@ def _unchanged(function: Any) -> Iterator[None]:
 
 
 def _fill(old: Any, new: Any) -> Any:
-    """Return the old value, with the new arrays where it has nothing."""
+    """Return the old value, with the new arrays in place of cleared ones."""
     if old is None:
         return new if _is_array(new) else None
     if type(old) in (tuple, list) and type(new) is type(old) and len(old) == len(new):
@@ -243,7 +243,7 @@ def rebuildable(
     Returns
     -------
     frozenset of str
-        All that may be cleared at once. Empty where the function may not be run again.
+        All that may be cleared together. Empty if the function may not be run again.
     """
     arguments = tuple(inputs), tuple(outputs)
     drawn = DRAWN.get(type(_old_style(function) or function), frozenset())
@@ -259,7 +259,7 @@ def rebuildable(
 
 
 def may_run_again(function: Any) -> bool:
-    """Tell what is known of the class, before anything is tried."""
+    """Return what is known of the class, before any trial."""
     own = _old_style(function) or function
     if isinstance(own, NEVER_RUN_AGAIN) or function._is_chainerx_fallback_mode:
         return False
@@ -304,7 +304,7 @@ def _repeats(
 
 @contextlib.contextmanager
 def _same_random() -> Iterator[Any]:
-    """Give a function that tells whether random numbers were drawn; put the generators back at the end."""
+    """Yield a function that tells whether random numbers were drawn; restore the generators at the end."""
     numpy_state, python_state = np.random.get_state(legacy=False), random.getstate()  # noqa: NPY002 (Chainer's)
     before = pickle.dumps(numpy_state)
 
@@ -370,7 +370,7 @@ def hidden_arrays(function: Any, but: Iterable[Any] = (), least: int = HIDDEN_BY
 
 
 def get_hidden(function: Any, name: str) -> Any:
-    """Return a hidden array by its name; None where it has been cleared."""
+    """Return a hidden array by its name; None if it has been cleared."""
     holder, attribute, index = _place(function, name)
     value = getattr(holder, attribute)
     return value if index is None or value is None else value[index]
@@ -437,14 +437,14 @@ def _digest(array: Any) -> bytes:
 
 
 def _strides(array: Any) -> tuple[int, ...]:
-    """Strides of the axes that are walked: NumPy gives those of length one anything."""
+    """Strides of the axes longer than one: the strides of the others mean nothing."""
     if array.size == 0:
         return ()
     return tuple(stride for stride, length in zip(array.strides, array.shape, strict=True) if length != 1)
 
 
 def _bytes_of(array: Any) -> Any:
-    """Return the elements' bytes in one dimension; a copy only where the array is not contiguous."""
+    """Return the elements' bytes in one dimension; a copy only if the array is not contiguous."""
     xp = chainer.backend.get_array_module(array)
     if array.flags.f_contiguous:
         array = array.T

@@ -1,8 +1,8 @@
-"""Training steps that have less alive: lean always, recomputing and swapping under a budget.
+"""Run training steps with a lower live peak: lean always, recomputing and swapping under a budget.
 
 The steps of a scheduler pass through these phases::
 
-    watched      Chainer's own step, its first: parameters and state are made. Does anything speak against what follows?
+    watched      the first step, as Chainer runs it: parameters and state are made, reasons against a schedule found
        |
        |  no budget                    budget
        v                               v
@@ -10,14 +10,14 @@ The steps of a scheduler pass through these phases::
        in the pool's steps             |
                                      timed       lean steps, for the seconds
                                        |
-                                     lean        until the schedule is there: it is made in a thread of its own
+                                     lean        until the schedule is ready: it is made in a thread of its own
                                        |
                                        v
                                    scheduled     in the pool's steps
 
-*Lean* costs no time: what an operator retained goes with its backward step, sums of gradients are formed in place,
-parameters are updated early and in pieces. The pool sees steps of one kind, the last in each column: it plans what the
-schedule leaves.
+*Lean* costs no time: the arrays that an operator retained are freed after its backward step, sums of gradients are
+formed in place, parameters are updated early and in pieces. The pool serves steps of one kind, the last in each column,
+and plans their remaining requests.
 
 Steps of other structures (a short last batch, other lengths) run lean; one that comes again is recorded, and gets a
 schedule of its own.
@@ -64,10 +64,10 @@ if TYPE_CHECKING:
 __all__ = ["TIMED_STEPS", "Scheduler"]
 
 TIMED_STEPS = 2
-"""Lean steps beside the recorded one, of whose seconds the least count."""
+"""Number of lean steps that are timed; the least seconds count."""
 
 RECORD_AT = 2
-"""A structure without a schedule is recorded after it has come so often."""
+"""Number of steps of a structure without a schedule before one is recorded."""
 
 SMALL = 1033
 """Bytes; smaller requests are not planned, and not measured."""
@@ -75,7 +75,7 @@ SMALL = 1033
 
 @dataclass
 class _Known:
-    """A structure with its schedule, or on the way to one."""
+    """A structure with its schedule, or the recording that it is made from."""
 
     recording: Recording
     seconds: Seconds
@@ -87,14 +87,14 @@ class _Known:
 
 
 class Scheduler:
-    """Run training steps by a schedule that lowers their live peak, and changes no bit.
+    """Run training steps by a schedule that lowers their live peak and changes no bit.
 
     Parameters
     ----------
     optimizer
         A `chainer.Optimizer` that has been set up, or several that the step updates.
     pool
-        A `stowplan.NumpyPool` or `stowplan.CupyPool`, which then serves the steps; None: nobody plans them.
+        A `stowplan.NumpyPool` or `stowplan.CupyPool`, which then serves the steps; None: the steps are not planned.
     budget
         Bytes, or a text like ``"600 MiB"``, for all that a step has alive, parameters and state included. None: lean.
     key
@@ -102,7 +102,7 @@ class Scheduler:
     solver, time_limit
         As for `stowplan.scheduling.schedule`.
     swap
-        Whether values may also be evicted, where that costs less than recomputing them: to a file without a name in
+        Whether values may also be evicted, if that costs less than recomputing them: to a file without a name in
         this folder (True: one for temporary files that is no memory), or, on a device, to the host's pinned memory.
 
     Raises
@@ -151,7 +151,7 @@ class Scheduler:
 
     @property
     def stats(self) -> SchedulerStats:
-        """What has been done so far."""
+        """Statistics of the steps so far."""
         return self._stats
 
     @property
@@ -165,14 +165,14 @@ class Scheduler:
         return [known.solution for known in self._known if known.solution is not None]
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the schedules that are being made are there; return whether they are."""
+        """Wait for the schedules that are being made; return whether they are ready."""
         for known in self._known:
             if known.thread is not None:
                 known.thread.join(timeout)
         return all(known.thread is None or not known.thread.is_alive() for known in self._known)
 
     def keep_gradients(self, reason: str) -> None:
-        """Have gradients kept until all parameters are updated, and after, as Chainer does.
+        """Keep gradients until after all parameters are updated, as Chainer does.
 
         Parameters
         ----------
@@ -184,12 +184,12 @@ class Scheduler:
 
     @contextmanager
     def step(self, schedule: bool = True) -> Iterator[None]:
-        """Run the code inside as one step, which is the pool's step, too.
+        """Run the code inside as one step, which is also the pool's step.
 
         Parameters
         ----------
         schedule
-            False: as Chainer would, without the pool.
+            False: run it as Chainer does, without the pool.
 
         Raises
         ------
@@ -229,7 +229,7 @@ class Scheduler:
         return "lean" if self._budget is None else "scheduled"
 
     def _next(self) -> tuple[str, ScheduledStep]:
-        """Return the phase of the coming step, and what runs it."""
+        """Return the phase of the next step, and the execution that runs it."""
         if self._stats.watched == 0:
             self.reads.start(self._parameters())
             step = ScheduledStep(release=False)
@@ -255,7 +255,7 @@ class Scheduler:
         return "lean", ScheduledStep(release=release)
 
     def _over(self, name: str, step: ScheduledStep) -> None:
-        """Take in how a step went that has come to its end."""
+        """Update phases and statistics after a step that has ended."""
         counts = {
             name: getattr(self._stats, name) + 1,
             "recomputed": self._stats.recomputed + step.recomputed,
@@ -314,7 +314,7 @@ class Scheduler:
     # --- schedules ----------------------------------------------------------------------------------------------------
 
     def _solve(self, known: _Known, budget: int) -> None:
-        """Begin to make a schedule, in a thread of its own."""
+        """Start to make a schedule, in a thread of its own."""
         known.error = None
         graph = known.recording.with_seconds(known.seconds)
 
@@ -348,7 +348,7 @@ class Scheduler:
             error = known.error
             if isinstance(error, BudgetError):
                 if any(one.directions is not None for one in self._known):
-                    # Others keep to it: this one comes as near as it can.
+                    # Other structures keep to the budget: this one comes as near as it can.
                     self._solve(known, error.least)
                     continue
                 least = error.least + self._stats.retained_bytes
@@ -370,7 +370,7 @@ class Scheduler:
     # --- swap ---------------------------------------------------------------------------------------------------------
 
     def _swap_file(self) -> Swap | None:
-        """Return where values are evicted to, made when it is first asked for."""
+        """Return the swap that values are evicted to; made at the first call."""
         if not self._swap_to or self._stats.keeps_values is not None:
             return None
         if self._swap is None:

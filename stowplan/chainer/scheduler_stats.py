@@ -1,4 +1,4 @@
-"""What a scheduler says of itself."""
+"""The statistics of a scheduler."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ["SchedulerStats"]
 
 @dataclass(frozen=True)
 class SchedulerStats:
-    """What a scheduler has done so far.
+    """Counts of a scheduler's steps, and its predictions.
 
     Attributes
     ----------
     watched, recorded, timed, lean, scheduled
-        Steps that ran so, to their end.
+        Steps that ran in this phase, to their end.
     departed
         Steps that began as scheduled, and turned out to have a structure without a schedule: they went on as lean ones.
     recomputed
@@ -24,15 +24,15 @@ class SchedulerStats:
     keeps_gradients
         Why gradients are kept until all parameters are updated, as Chainer does; None: parameters are updated early.
     keeps_graph
-        Why what a backward step has read is kept, as Chainer does; None: it goes.
+        Why arrays are kept after the last backward step that reads them, as Chainer does; None: they are freed.
     keeps_values
-        Why values stay in memory that were to be evicted; None: none did.
+        Why values that were to be evicted stayed in memory; None: none did.
     retained_bytes
         Of parameters, persistent values and the optimizer's state.
     planned_peak
-        Bytes that the last schedule's step has alive beside these, at the most, as predicted; 0 without a schedule.
+        Most bytes that the last schedule's step has alive beside these, as predicted; 0 without a schedule.
     extra_seconds
-        That the last schedule costs in a step, as predicted.
+        Seconds that the last schedule costs in a step, as predicted.
     """
 
     watched: int = 0

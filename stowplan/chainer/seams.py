@@ -1,16 +1,16 @@
-"""Where Chainer lets a schedule in: three functions of its, replaced while a scheduled step runs, in its thread alone.
+"""Three functions of Chainer's, replaced while a scheduled step runs, for its thread alone.
 
 =================================  =====================================================================================
 what is replaced                   what a step does there
 =================================  =====================================================================================
-``FunctionNode.apply``             numbers the operator, and lets go, after it, what the schedule does not keep
+``FunctionNode.apply``             numbers the operator, and frees, after it, the arrays that the schedule does not keep
 ``_backprop._backprop_to_all``     the backward pass of `Variable.backward` and `chainer.backward`: its own loop
 ``_backprop_utils.backprop_step``  one operator's backward step, that of `chainer.grad` and of double backprop, too:
-                                   what it reads is there, whoever calls
+                                   the arrays that it reads are brought back
 =================================  =====================================================================================
 
-Function hooks would not do: an operator's inputs are read before `backward_preprocess`, and nothing can be let go from
-a hook. The first step that begins replaces them, the last one that ends, in whatever thread, puts Chainer's back.
+Function hooks do not suffice: an operator's inputs are read before `backward_preprocess`, and a hook cannot free
+arrays. The first step that begins replaces the functions; the last one that ends, in any thread, restores Chainer's.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ __all__ = ["OperatorStep", "apply", "backprop_step", "backprop_to_all", "running
 apply = function_node.FunctionNode.apply
 backprop_to_all = _backprop._backprop_to_all
 backprop_step = _backprop_utils.backprop_step
-"""Chainer's own."""
+"""Chainer's own functions."""
 
 
 class OperatorStep(Protocol):
-    """What runs at the seams."""
+    """A step, as the replaced functions call it."""
 
     def forward(self, function: Any, inputs: Any) -> Any:
         """Apply a function, as `FunctionNode.apply`."""
@@ -44,7 +44,7 @@ class OperatorStep(Protocol):
         """Run a backward pass, as `_backprop_to_all`."""
 
     def before_backward_step(self, function: Any) -> None:
-        """Have everything there that one function's backward step reads."""
+        """Bring back all arrays that one function's backward step reads."""
 
 
 _here = threading.local()
@@ -54,7 +54,7 @@ _steps = 0
 
 @contextmanager
 def running(step: OperatorStep) -> Iterator[None]:
-    """Have a step run at the seams, in this thread; the one that did goes on afterwards."""
+    """While entered, pass this thread's calls to a step; afterwards to the one before it."""
     outer = getattr(_here, "step", None)
     _replace()
     _here.step = step

@@ -1,8 +1,8 @@
-"""Below a swap file: which ranges of it are free, and the one thread that writes and reads.
+"""The free ranges of a swap file, and the one thread that writes and reads it.
 
 ``Ranges``     sorted free ranges, first fit
 ``Transfer``   one write or read between bytes in memory and a range
-``Helper``     the thread: reads first, as somebody will wait for them; each kind in its order
+``Helper``     the thread: reads come first, since a caller waits for them; each kind in its order
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 __all__ = ["Helper", "Ranges", "Transfer"]
 
 IO_BYTES = 8 << 20
-"""Written or read in one call."""
+"""Most bytes written or read in one call."""
 
 
 class Ranges:
@@ -41,7 +41,7 @@ class Ranges:
         return self.free[-1][0] if self.free and self.free[-1][1] == self.end else self.end
 
     def grow(self, end: int) -> None:
-        """Add what lies between the old end and the new one."""
+        """Add the range between the old end and the new one."""
         start, self.end = self.end, end
         self.give(start, end)
 
@@ -69,7 +69,7 @@ class Transfer:
         self.error: Exception | None = None
 
     def run(self, file: int, keep_cache: bool) -> None:
-        """Do it; let go of the memory before anybody hears that it is done."""
+        """Do it; let go of the memory before it is reported as done."""
         data, source = self.data, self.source
         assert data is not None
         try:
@@ -79,7 +79,7 @@ class Transfer:
                 _write(file, data, self.offset, keep_cache)
             else:
                 _read(file, data, self.offset, keep_cache)
-        except Exception as error:  # told to whoever waits; the helper goes on
+        except Exception as error:  # raised again by the wait; the helper goes on
             self.error = error.with_traceback(None)  # whose frames would keep the memory alive
         finally:
             self.data = self.source = data = source = None
@@ -114,7 +114,7 @@ class Helper:
     file
         Descriptor; closed when the thread ends.
     keep_cache
-        Leave what was written and read in the kernel's page cache.
+        Leave written and read bytes in the kernel's page cache.
     """
 
     def __init__(self, file: int, keep_cache: bool) -> None:
@@ -127,13 +127,13 @@ class Helper:
         self.thread.start()
 
     def put(self, transfer: Transfer) -> None:
-        """Have it done."""
+        """Queue a transfer."""
         with self.changed:
             (self.writes if transfer.out else self.reads).append(transfer)
             self.changed.notify()
 
     def cancel(self, transfer: Transfer) -> bool:
-        """Take back a transfer that has not begun."""
+        """Cancel a transfer that has not begun."""
         with self.changed:
             if transfer.begun or transfer.done.is_set():
                 return False

@@ -1,4 +1,4 @@
-"""Arrays out of memory to a file, and back before they are needed.
+"""Swap arrays out of memory to a file, and back before they are needed.
 
 ::
 
@@ -9,12 +9,12 @@ A *ticket* stands for one evicted array. Memory is allocated and let go on the c
 so that a pool sees the same requests in the same order in every step: the ticket holds the array until `wait_evicted`,
 and `start_fetch` reads into an array that the caller has made.
 
-The file is private (0600), has no name, and goes with the process. Room in it is reserved before anything is written:
-a full disk is an error of `evict`, with nothing lost. A write or read that fails is an error of the wait; the ticket
-then still holds the array, if it was not yet written. Freed ranges are used again, the first that is large enough. What
-was written leaves the kernel's page cache, where it would take the memory that the eviction was to free.
+The file is private (0600), has no name, and ends with the process. Room in it is reserved before a write: if the disk
+is full, `evict` raises, and nothing is lost. If a write or read fails, the wait raises; the ticket then still holds the
+array, if it was not yet written. Freed ranges are used again, the first that is large enough. Written bytes are removed
+from the kernel's page cache, where they would take the memory that the eviction was to free.
 
-What is swapped out lies on the disk as it is: activations may tell of the data that they were computed from.
+The file is not encrypted: activations may reveal the data that they were computed from.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class SwapError(StowplanError, OSError):
 
 @dataclass
 class SwapCounts:
-    """What a swap has moved so far: arrays and bytes out and in, and seconds that the caller waited for it."""
+    """Arrays and bytes that a swap has moved out and in so far, and seconds that the caller waited for it."""
 
     evicted: int = 0
     fetched: int = 0
@@ -60,7 +60,7 @@ class SwapCounts:
 
 
 class Ticket:
-    """One evicted array, until `close`. Made by `SwapFile.evict`; to be used on one thread."""
+    """One evicted array, until `close`. Made by `SwapFile.evict`; used on one thread only."""
 
     def __init__(self, swap: SwapFile, array: Any, offset: int, reserved: int) -> None:
         self._swap = swap
@@ -75,7 +75,7 @@ class Ticket:
 
     @property
     def array(self) -> Any:
-        """The array, while the ticket holds it: until `wait_evicted`, and after an error of that."""
+        """The array, while the ticket holds it: until `wait_evicted`, and if that raises."""
         return self._array
 
     @property
@@ -128,7 +128,7 @@ class Ticket:
         Raises
         ------
         SwapError
-            It could not be read. What the array holds is not known; another `start_fetch` may be tried.
+            It could not be read. The content of the array is undefined; another `start_fetch` may be tried.
         """
         read, self._read = self._read, None
         if read is None:
@@ -138,7 +138,7 @@ class Ticket:
         self._swap.counts.bytes_in += self.nbytes
 
     def close(self) -> None:
-        """Give up the array's range in the file, after what is going on with it. A second call does nothing."""
+        """Release the array's range in the file, after the transfers in progress. A second call does nothing."""
         for transfer in self._give_up():
             transfer.done.wait()
         self._array = None
@@ -147,7 +147,7 @@ class Ticket:
         self._give_up()  # without waiting: this may run on any thread, on the helper's too
 
     def _give_up(self) -> list[Transfer]:
-        """Cancel what has not begun, and give back the range; return what is still going on with it."""
+        """Cancel the transfer that has not begun, and give back the range; return the one in progress, if any."""
         if getattr(self, "_closed", True):
             return []
         self._closed = True
@@ -229,7 +229,7 @@ class SwapFile:
         return Ticket(self, array, self._reserve(reserved), reserved)
 
     def close(self) -> None:
-        """Finish what is going on, and give the file back to the system. A second call does nothing."""
+        """Finish the transfers in progress, and release the file. A second call does nothing."""
         if self._is_open():
             self._finalize()
 
@@ -267,7 +267,7 @@ class SwapFile:
             return start
 
     def _take_back(self) -> None:
-        """Make free what tickets have returned, but for ranges that the helper is still at."""
+        """Free the ranges that tickets have returned, except those that the helper still uses."""
         for _ in range(len(self._returned)):
             start, size, going_on = self._returned.popleft()
             if all(transfer.done.is_set() for transfer in going_on):
@@ -300,7 +300,7 @@ class SwapFile:
             raise SwapError("the swap file is closed")
 
     def _after_fork(self) -> None:
-        """In the child: the helper is not there, and the file is the parent's."""
+        """In the child of a fork: there is no helper, and the file is the parent's."""
         if self._finalize.detach() is not None:
             os.close(self._file)
 
@@ -309,7 +309,7 @@ _files: weakref.WeakSet[SwapFile] | None = None
 
 
 def _watch(swap: SwapFile) -> None:
-    """Have a file closed in every child of a fork."""
+    """Close a file in every child of a fork."""
     global _files
     if _files is None:
         _files = weakref.WeakSet()
@@ -348,7 +348,7 @@ def _open(directory: str) -> int:
 
 
 def _file_system(file: int) -> str:
-    """Return the type of the file system that a file lies on; nothing where the kernel does not say."""
+    """Return the type of the file system that a file lies on; empty if the kernel does not say."""
     device = os.fstat(file).st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     try:

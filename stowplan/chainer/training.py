@@ -1,4 +1,4 @@
-"""Chainer's Trainer on a pool: the update is a step, each evaluated batch is a step, and the log says how it went.
+"""Run Chainer's Trainer on a pool: the update is a step, each evaluated batch is a step, the log has statistics.
 
 ::
 
@@ -8,18 +8,18 @@
            └─ extensions
                 ├─ Evaluator    per batch    step "evaluate": batch to the device, forward
                 ├─ MemoryReport              statistics into the reporter
-                └─ LogReport, snapshot, ...  not the pool's: they repeat only by chance
+                └─ LogReport, snapshot, ...  not served by the pool: they do not repeat
 
 Two lines of a script change::
 
     updater = stowplan.chainer.Updater(train_iter, optimizer, device=device, pool=pool)  # , budget="2 GiB"
     trainer.extend(stowplan.chainer.MemoryReport(pool))
 
-The update is lean (see `scheduler`), or keeps to a budget, and changes no bit. The pool serves the thread inside the
-steps alone; nothing has to be entered or set. A short last batch is a variant of
-its key. What Chainer keeps across steps is dropped before its successor is made, and so planned as a wrapped block: the
-gradients by Chainer; the loss that `L.Classifier` holds, and the graph behind it with the batch, by the step, a moment
-before `L.Classifier` would.
+The update is lean (see `scheduler`), or keeps to a budget, and changes no bit. The pool serves the thread only inside
+the steps; nothing has to be entered or set. A short last batch is a variant of its key. Arrays that Chainer keeps
+across steps are dropped before their successors are made, and so planned as wrapped blocks: Chainer drops the
+gradients; the step drops the loss that `L.Classifier` holds, and with it the graph and the batch, shortly before
+`L.Classifier` would.
 
 Importing this module imports Chainer, by `stowplan.compat.enable_chainer`: an ``import chainer`` after it works on
 today's NumPy and Python.
@@ -62,7 +62,7 @@ class Updater(StandardUpdater):  # type: ignore[misc]
         As for `chainer.training.updaters.StandardUpdater`.
     pool
         A `stowplan.NumpyPool` or `stowplan.CupyPool`. It serves the update, whether it is entered or not. None: only
-        the schedule lowers what is alive.
+        the schedule lowers the live peak.
     key
         Of the step.
     budget, swap
@@ -73,7 +73,7 @@ class Updater(StandardUpdater):  # type: ignore[misc]
     Attributes
     ----------
     scheduler
-        The `Scheduler`, whose `stats` say what it does; None without one.
+        The `Scheduler`, with its `stats`; None without one.
 
     Raises
     ------
@@ -106,7 +106,7 @@ class Updater(StandardUpdater):  # type: ignore[misc]
         self._key = key
 
     def connect_trainer(self, trainer: Trainer) -> None:
-        """Take in which extensions read gradients after the update; the trainer calls this."""
+        """Find the extensions that read gradients after the update; the trainer calls this."""
         super().connect_trainer(trainer)
         self._trainer = weakref.ref(trainer)
 
@@ -160,7 +160,7 @@ def _interrupt_shuffles(updater: Any, pool: Pool) -> None:
 
 
 def _drop_results(models: Iterable[Any]) -> None:
-    """Drop what classifiers hold of the step before; they would themselves, but only when the next batch is there."""
+    """Drop the results of the former step that classifiers hold; they drop them only when the next batch is there."""
     for model in models:
         for link in model.links():
             if isinstance(link, Classifier):
@@ -183,8 +183,8 @@ def evaluate_in_steps(evaluator: Any, pool: Pool, key: Hashable = EVALUATE) -> b
     Returns
     -------
     bool
-        False, and nothing changed, where the evaluator's class has an `evaluate` of its own: what that does with the
-        converter and the function is not known.
+        False, and nothing changed, if the evaluator's class has an `evaluate` of its own, which may use the converter
+        and the function in another way.
     """
     if type(evaluator).evaluate is not Evaluator.evaluate:
         return False
@@ -215,7 +215,7 @@ def _nobody() -> None:
 
 
 class _Unconverted:
-    """A batch on its way to the step that converts it; neither a tuple nor a dict, which would be taken apart."""
+    """A batch to be converted in the step; neither a tuple nor a dict, which Chainer would unpack."""
 
     def __init__(self, samples: Any) -> None:
         self.samples = samples
@@ -228,9 +228,9 @@ class MemoryReport(Extension):  # type: ignore[misc]
 
     ======================  ==========================================================================================
     ``pool/replayed``       share of the requests since the last report that were served from a plan, 0 to 1
-    ``pool/guests``         share that was not, but found room in the arena
+    ``pool/guests``         share that was not, but was placed in the arena
     ``pool/reserved``       bytes that the arena and upstream's live blocks take together
-    ``pool/live_peak``      bytes asked for and not freed, at the most since the pool was made
+    ``pool/live_peak``      most bytes asked for and not freed, since the pool was made
     ``pool/lower_bound``    bytes; the largest of the plans in use
     ``pool/plans``          plans made since the pool was made
     ======================  ==========================================================================================
@@ -244,7 +244,7 @@ class MemoryReport(Extension):  # type: ignore[misc]
     """
 
     trigger = (1, "iteration")
-    priority = extension.PRIORITY_WRITER - 1  # after the evaluators, before whoever reads
+    priority = extension.PRIORITY_WRITER - 1  # after the evaluators, before extensions that read
 
     def __init__(self, pool: Pool, *, evaluate: bool = True) -> None:
         self._pool = pool

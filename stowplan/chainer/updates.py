@@ -1,4 +1,4 @@
-"""An optimizer's update in pieces: the temporaries of a piece instead of a parameter's, and the same bits.
+"""Run an optimizer's update in pieces: with the temporaries of a piece instead of a parameter's, and the same bits.
 
 ::
 
@@ -16,7 +16,7 @@ AdaGrad, AdaDelta. Whole: MSVAG (changes a number in every call), SMORMS3 (puts 
 are not Chainer's, hyperparameters that are arrays, arrays that are not contiguous or not NumPy's. On CuPy a rule is one
 fused kernel without temporaries, and there is nothing to gain.
 
-Takes the time of the whole update, or less: a piece stays in the cache. Memory: the temporaries of one piece.
+Time: that of the whole update, or less, since a piece stays in the cache. Memory: the temporaries of one piece.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from chainer.optimizers.sgd import SGDRule  # noqa: E402
 __all__ = ["ELEMENTWISE", "ELEMENTWISE_HOOKS", "PIECE_BYTES", "call_hook_in_pieces", "update_in_pieces"]
 
 PIECE_BYTES = 512 << 10
-"""Of a parameter, in one piece: with gradient, state and temporaries it stays in a second-level cache, or nearly."""
+"""Bytes of a parameter in one piece: with gradient, state and temporaries about a second-level cache."""
 
 ELEMENTWISE: frozenset[type] = frozenset(
     {
@@ -64,11 +64,11 @@ ELEMENTWISE: frozenset[type] = frozenset(
 """Rules whose `update_core_cpu` is element-wise, writes into its state's arrays and changes no number; no subclass."""
 
 ELEMENTWISE_HOOKS: frozenset[type] = frozenset({WeightDecay, Lasso, GradientHardClipping})
-"""Hooks for each parameter that are so, too."""
+"""Hooks for each parameter that are element-wise, too."""
 
 
 def update_in_pieces(param: Any, piece_bytes: int = PIECE_BYTES) -> None:
-    """Update a parameter as `chainer.Parameter.update` does, in pieces where that gives the same bits.
+    """Update a parameter as `chainer.Parameter.update` does, in pieces if that gives the same bits.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def update_in_pieces(param: Any, piece_bytes: int = PIECE_BYTES) -> None:
         return
 
     def update_core(param: Any) -> None:
-        # The parameter that comes here is the float32 copy where the rule keeps one.
+        # The parameter is the float32 copy here, if the rule keeps one.
         if _can_be_cut(rule, param, piece_bytes):
             for piece in _pieces(param, piece_bytes):
                 with _state_cut(rule, piece.start, piece.stop):
@@ -98,7 +98,7 @@ def update_in_pieces(param: Any, piece_bytes: int = PIECE_BYTES) -> None:
 
 
 def call_hook_in_pieces(hook: Any, param: Any, piece_bytes: int = PIECE_BYTES) -> None:
-    """Call an optimizer's hook for one parameter, in pieces where that gives the same bits.
+    """Call an optimizer's hook for one parameter, in pieces if that gives the same bits.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def _pieces(param: Any, piece_bytes: int) -> Iterator[_Piece]:
 
 @contextlib.contextmanager
 def _state_cut(rule: Any, start: int, stop: int) -> Iterator[None]:
-    """Show the rule the stretch of its state only; the whole state comes back whatever happens."""
+    """Give the rule only this stretch of its state; restore the whole state at the end."""
     whole = rule._state
     rule._state = {
         name: _flat(value)[start:stop] if isinstance(value, np.ndarray) else value
@@ -145,7 +145,7 @@ def _state_cut(rule: Any, start: int, stop: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _instead(rule: Any, update_core: Callable[[Any], None]) -> Iterator[None]:
-    """Have the rule's `update` call this function in place of its own `update_core`."""
+    """While entered, the rule's `update` calls this function in place of its own `update_core`."""
     rule.update_core = update_core
     try:
         yield

@@ -1,12 +1,11 @@
-"""An optimizer's `update` while a scheduled step runs: it has parameters updated in the backward pass.
+"""Replace an optimizer's `update` while a scheduled step runs, so that parameters are updated in the backward pass.
 
 ::
 
     optimizer.update(loss, x, t)         forward, cleargrads, backward (updates early), the parameters that are left
     loss.backward(); optimizer.update()  the same, if the step watched was one backward pass, then one update
 
-What Chainer would do is done where anything speaks against an early update, and for an optimizer with an `update` of
-its own.
+If there is a reason against an early update, or the optimizer has an `update` of its own, Chainer's update runs.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ __all__ = ["Updates", "UpdatesOf"]
 
 
 class UpdatesOf(Protocol):
-    """What the updates of a step ask of its scheduler."""
+    """A scheduler, as the updates of its steps use it."""
 
     one_update: bool
     """Whether a step is one backward pass, then one update."""
@@ -39,7 +38,7 @@ class UpdatesOf(Protocol):
 
 
 class Updates:
-    """While a step runs: an optimizer's `update` that has parameters updated in the backward pass."""
+    """An optimizer's `update` while a step runs: it updates parameters in the backward pass."""
 
     def __init__(self, scheduler: UpdatesOf, step: ScheduledStep, optimizer: Any) -> None:
         self._scheduler, self._step, self._optimizer = scheduler, step, optimizer
@@ -62,7 +61,7 @@ class Updates:
         return update
 
     def _before_backward(self) -> None:
-        """Have the pass that is about to begin update parameters, since the program will when it is over."""
+        """Let the backward pass that is about to begin update parameters; the program updates them after it."""
         self._scheduler.reads.pause()
         if self._early is None and self._step.passes == 1:
             gradients = any(param._grad_var is not None for param in self._optimizer.target.params())

@@ -1,13 +1,13 @@
-"""The arrays of one step: what is let go, when, and how it comes back.
+"""Free the arrays of one step early, and bring them back when they are read.
 
-Each decision to let an array go is local, and whatever an operator's backward step reads is there when it runs:
-fetched, unpacked, or rebuilt along the real graph, whatever the directions said::
+Each decision to free an array is local, and all arrays that an operator's backward step reads are brought back before
+it: fetched, unpacked, or rebuilt along the real graph, even against the directions::
 
-    after a forward operator     arrays that the directions drop are let go, masks packed, values evicted
-    before a backward step       what it reads is there: its makers run again, in order, where it is gone
-    after a backward step        what no backward step, and no recomputation, reads any more is let go
+    after a forward operator     free the arrays that the directions drop, pack masks, evict values
+    before a backward step       bring back the arrays that it reads; run their makers again, in order, if need be
+    after a backward step        free the arrays that no other backward step and no recomputation reads
 
-A function runs again only if it was seen to give the same bits, and while its parameters are what they were.
+A function runs again only if it was seen to give the same bits, and only until its parameters are updated.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _LEAVE_OUT = (
 
 
 class StepValues:
-    """What of a step's values is there.
+    """The values of a step: which of them are in memory.
 
     Parameters
     ----------
     follower
-        Finds the directions; None: there are none, and nothing goes but what no backward step reads any more.
+        Finds the directions; None: there are none, and only arrays that no backward step reads any more are freed.
     swap
         Where values are evicted to; None: they stay.
 
@@ -72,11 +72,11 @@ class StepValues:
 
     @property
     def swap_failure(self) -> str | None:
-        """Why values stayed in memory that were to be evicted; None: none did."""
+        """Why values that were to be evicted stayed in memory; None: none did."""
         return None if self._evictions is None else self._evictions.failure
 
     def close(self) -> None:
-        """Let go of everything, without waiting for garbage collection."""
+        """Free everything, without waiting for garbage collection."""
         self._uses.clear()
         self._nodes.clear()
         self._packed.clear()
@@ -86,14 +86,14 @@ class StepValues:
     # --- after a forward operator -------------------------------------------------------------------------------------
 
     def before_forward(self, number: int) -> None:
-        """Have leave, or come back, what does before this forward operator."""
+        """Evict and fetch the values that are due before this forward operator."""
         directions = self._directions
         if directions is not None and self._evictions is not None:
             self._evictions.leave(directions.leaves.get((FORWARD, number), ()))
             self._evictions.fetch(directions.fetched.get((FORWARD, number), ()))
 
     def after_forward(self, directions: Directions, function: Any, inputs: Any, outputs: Any) -> None:
-        """Let go what the directions do not keep."""
+        """Free the arrays that the directions do not keep."""
         operator = directions.operators[function._stowplan]
         for value, node, array in [
             *zip(operator.reads, function.inputs, map(_array_of, inputs), strict=True),
@@ -143,11 +143,11 @@ class StepValues:
     # --- before a backward step ---------------------------------------------------------------------------------------
 
     def begin_backward(self, uses: collections.Counter[Any]) -> None:
-        """Take in how many backward steps of the coming pass read each node."""
+        """Count how many backward steps of the next pass read each node."""
         self._uses = uses
 
     def before_backward(self, function: Any) -> None:
-        """Have there all that a function's backward step reads."""
+        """Bring back all arrays that a function's backward step reads."""
         if getattr(function, "_stowplan", None) is None:
             return
         directions = self._directions
@@ -170,7 +170,7 @@ class StepValues:
             self._unpack(function)
 
     def _there(self, node: Any) -> Any:
-        """Return a node's array: retained, that of a variable somebody holds, or fetched; None where it is gone."""
+        """Return a node's array: retained, that of a variable the program holds, or fetched; None if it is gone."""
         array = _array(node)
         if array is None and self._evictions is not None:
             array = self._evictions.take(getattr(node, "_stowplan_value", -1))
@@ -179,7 +179,7 @@ class StepValues:
         return array
 
     def _cleared(self, function: Any) -> bool:
-        """Whether a hidden array is gone, by the directions or as a backward step before this one was over."""
+        """Whether a hidden array is gone, by the directions or after a former backward step."""
         names = getattr(function, "_stowplan_released", ())
         directions = self._directions
         if directions is not None:
@@ -207,7 +207,7 @@ class StepValues:
         return any(array is None for array in filled)
 
     def _unpack(self, function: Any) -> None:
-        """Have packed and swapped hidden arrays of a function there."""
+        """Bring back the packed and swapped hidden arrays of a function."""
         directions = self._directions
         if directions is None:
             return
@@ -227,9 +227,9 @@ class StepValues:
                 set_hidden(function, name, None)
 
     def _rebuild(self, makers: list[Any], wanted: set[Any]) -> None:
-        """Run functions again, and before them those whose outputs they read and find gone.
+        """Run functions again, and before them those whose outputs they read, if these are gone.
 
-        Arrays stay of the nodes that are wanted, and of those that backward steps to come will read.
+        The arrays of the nodes that are wanted are kept, and of those that later backward steps read.
         """
         again: dict[Any, None] = {}
         stack = list(makers)
@@ -298,7 +298,7 @@ class StepValues:
     # --- after a backward step ----------------------------------------------------------------------------------------
 
     def after_backward(self, function: Any) -> None:
-        """Let go what the backward step of this function was the last to read."""
+        """Free the arrays that the backward step of this function was the last to read."""
         self._place += 1
         for node in read_by_backward(function):
             self._uses[node] -= 1
@@ -330,7 +330,7 @@ class StepValues:
 
 
 def _array(node: Any) -> Any:
-    """Return a node's array: retained, or that of a variable somebody holds; None where it is gone."""
+    """Return a node's array: retained, or that of a variable the program holds; None if it is gone."""
     if node._data is not None:
         return node._data
     holder = node._variable()

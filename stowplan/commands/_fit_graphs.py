@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..scheduling.scaling import GraphModel
 
 DOUBLINGS = 4
-"""Of the largest recorded batch, where nothing else is asked."""
+"""How often the largest recorded batch is doubled for the batches predicted by default."""
 
 
 def fit_step_graphs(
@@ -71,7 +71,7 @@ def fit_step_graphs(
 
 @contextlib.contextmanager
 def _solving(*, enabled: bool) -> Iterator[Callable[[int], object]]:
-    """Show on a terminal, where somebody can see it, for which batch a solver runs."""
+    """Show for which batch a solver runs, if standard error is a terminal."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -83,7 +83,7 @@ def _solving(*, enabled: bool) -> Iterator[Callable[[int], object]]:
 
 
 class _Told:
-    """What is said of a model and its predictions."""
+    """Prints a model and its predictions."""
 
     def __init__(self, model: GraphModel, retained: int | None) -> None:
         self.model, self.retained = model, retained

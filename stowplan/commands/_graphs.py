@@ -1,4 +1,4 @@
-"""What the commands that schedule share: reading step graphs, what a schedule does with values, progress."""
+"""What commands on step graphs share: reading graphs, counting what a schedule does with values, showing progress."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from ..scheduling.solve import Progress, Solution
 
 BYTES_A_SECOND = 10e9
-"""Of operators whose seconds a graph does not say: they are taken to move what they read and write at this rate."""
+"""Assumed speed of operators if a graph has no seconds: they read and write their values at this rate."""
 
 _PROFILE = "profile"  # `Profile.save`
 _GZIP, _ZIP = b"\x1f\x8b", b"PK"
 
 
 class Totals(NamedTuple):
-    """How many values a schedule treats in a way, and their bytes."""
+    """Number of values that a schedule treats in one way, and their bytes."""
 
     values: int
     bytes: int
 
 
 def is_graph(path: Path) -> bool:
-    """Whether a file is a step graph, by its content; False for whatever is damaged or foreign.
+    """Whether a file is a step graph, by its content; False for damaged and foreign files.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def read_graph(path: Path) -> StepGraph:
     Raises
     ------
     FormatError
-        The file is none; where it is a profile, saying how to record a graph.
+        The file is no step graph. If it is a profile, the message says how to record a graph.
     OSError
         The file cannot be opened.
     """
@@ -67,7 +67,7 @@ def read_graph(path: Path) -> StepGraph:
 
 
 def _kind(path: Path) -> str | None:
-    """Return the format that a file says it has."""
+    """Return the format that a file names itself; None if it names none."""
     import numpy as np
 
     with open(path, "rb") as file:
@@ -91,7 +91,7 @@ def _kind(path: Path) -> str | None:
 
 
 def with_seconds(graph: StepGraph) -> tuple[StepGraph, bool]:
-    """Return the graph, with assumed seconds where it has none at all; and whether they are assumed."""
+    """Return the graph, with assumed seconds if it has none at all; and whether they are assumed."""
     if graph.seconds.any() or not len(graph):
         return graph, False
     size = graph.size[graph.storage].tolist()
@@ -105,7 +105,7 @@ def with_seconds(graph: StepGraph) -> tuple[StepGraph, bool]:
 def treated(graph: StepGraph, schedule: Schedule) -> dict[str, list[int]]:
     """Return the storages that a schedule drops, packs and swaps, most bytes first, by the value that has each.
 
-    Values that go because no operator of a later phase reads them are not among those dropped.
+    Values that end because no operator of a later phase reads them do not count as dropped.
     """
     import numpy as np
 
@@ -128,7 +128,7 @@ def totals(graph: StepGraph, schedule: Schedule) -> dict[str, Totals]:
 
 
 def figures(graph: StepGraph, solution: Solution, lean_peak: int, retained: int) -> dict[str, Any]:
-    """Return what is to be said of a schedule, for programs."""
+    """Return the figures of a schedule, for ``--json``."""
     step = float(graph.seconds.sum())
     return {
         "budget": solution.peak + retained,
@@ -144,7 +144,7 @@ def figures(graph: StepGraph, solution: Solution, lean_peak: int, retained: int)
 
 @contextlib.contextmanager
 def scheduling_status(*, enabled: bool) -> Iterator[Callable[[Progress], object] | None]:
-    """Show the best schedule so far on a terminal, where somebody can see it."""
+    """Show the best schedule so far, if standard error is a terminal."""
     from rich.console import Console
 
     console = Console(stderr=True)

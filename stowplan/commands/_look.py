@@ -1,4 +1,4 @@
-"""The look that the commands share: tables for people, one line of progress, figures for programs."""
+"""Output that the commands share: tables, figures for ``--json``, one line of progress."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def table(title: str, *columns: str, left: tuple[str, ...] = ()) -> Table:
 
 
 def size(count: int) -> tuple[str, str]:
-    """Bytes in two cells: exact, and as people read them."""
+    """Return bytes in two cells: exact, and in a unit."""
     return f"{count:,}", human_bytes(count)
 
 
@@ -63,7 +63,7 @@ def memory_table(found: Comparison) -> Table:
 
 
 def memory_figures(found: Comparison) -> dict[str, Any]:
-    """`memory_table` for programs."""
+    """Return the content of `memory_table` for ``--json``."""
     plan = found.plan
     return {
         "blocks": len(plan.rows),
@@ -87,7 +87,7 @@ def memory_figures(found: Comparison) -> dict[str, Any]:
 
 
 def counts(plan: Plan) -> str:
-    """How many blocks the step has, of each kind, in words."""
+    """Return a sentence with the number of blocks of each kind."""
     profile = plan.profile
     left_out = len(profile) - len(plan.rows)
     kinds = [f"{int(profile.wrapped.sum()):,} wrapped", f"{int(profile.escaped.sum()):,} escaped"]
@@ -97,7 +97,7 @@ def counts(plan: Plan) -> str:
 
 @contextlib.contextmanager
 def packing_status(*, enabled: bool) -> Iterator[Callable[[Progress], object] | None]:
-    """Show the best peak so far on a terminal, where somebody can see it."""
+    """Show the best peak so far, if standard error is a terminal."""
     from rich.console import Console
 
     console = Console(stderr=True)

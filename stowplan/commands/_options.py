@@ -21,7 +21,7 @@ Exit status:
 
 
 class OutputFile(click.Path):
-    """A file to be written. Refused before any work is done where its folder does not exist."""
+    """A file to be written. Refused before any work is done if its folder does not exist."""
 
     name = "file"
 
@@ -29,7 +29,7 @@ class OutputFile(click.Path):
         super().__init__(dir_okay=False, path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path; fail where it could not be written."""
+        """Return the path; fail if its folder does not exist."""
         path = Path(str(super().convert(value, param, ctx)))
         if not path.parent.is_dir():
             self.fail(f"{path}: there is no folder {path.parent}", param, ctx)
@@ -50,7 +50,7 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]  # generic in newer vers
 
 
 class Solver(click.ParamType):  # type: ignore[type-arg]
-    """A solver's name. Whether there is one of that name, `stowplan.packing` says."""
+    """A solver's name. `stowplan.packing`, which is slow to import, says if there is one of that name."""
 
     name = "solver"
 
@@ -72,7 +72,7 @@ solver_option = click.option(
     "--solver", type=Solver(), default="auto", show_default=True, help="A solver's name; auto takes the best."
 )
 time_limit_option = click.option(
-    "--time-limit", type=click.FloatRange(min=0), help="Seconds at most for what could go on."
+    "--time-limit", type=click.FloatRange(min=0), help="Most seconds for solvers that could go on."
 )
 threads_option = click.option(
     "--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads at most."
@@ -88,14 +88,14 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 
 def planning_options(command: F) -> F:
-    """Add what commands that plan have in common."""
+    """Add the options that all commands that plan have."""
     for option in (json_option, threads_option, time_limit_option, solver_option, alignment_option):
         command = option(command)
     return command
 
 
 SCRIPT_CONTEXT = {"ignore_unknown_options": True, "allow_interspersed_args": False}
-"""Of a command that runs a script: all that follows the script's name is the script's."""
+"""Settings of a command that runs a script: all arguments after the script's name are the script's."""
 
 script_argument = click.argument("script", type=click.Path(exists=True, dir_okay=False))
 arguments_argument = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)

@@ -4,24 +4,59 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import CompletionItem
 
 from ._options import OutputFile, alignment_option, json_option, solver_option
 
-# `stowplan.profiler.formats.READ` and `WRITTEN`, which to import takes longer than to ask for help.
-READ = ("profile", "minimalloc", "rmm", "cupy", "torch")
-WRITTEN = ("profile", "minimalloc", "torch", "chrome")
+if TYPE_CHECKING:
+    from ..profiler.formats import Format
 
 
-@click.command(epilog="Example: stowplan convert snapshot.pickle step.profile")
+class _FormatName(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of Click only
+    """A format's name. `stowplan.profiler.formats`, which is slow to import, says if there is one of that name."""
+
+    name = "format"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Offer the names of the formats that can be read, or written."""
+        from ..profiler import formats
+
+        done = "read" if param.name == "read_as" else "write"
+        names = [form.name for form in formats.registered() if getattr(form, done) is not None]
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+class _Convert(click.Command):
+    """Lists the registered formats in its help."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, then the formats."""
+        from ..profiler import formats
+
+        super().format_options(ctx, formatter)
+        with formatter.section("Formats"):
+            formatter.write_dl([(_how(form), form.what) for form in formats.registered()])
+
+
+def _how(form: Format) -> str:
+    """Return a format's name, and whether it is read or written."""
+    done = ["read"] if form.read is not None else []
+    if form.write is not None:
+        done.append(f"written ({', '.join(form.suffixes)})")
+    return f"{form.name}: {', '.join(done)}"
+
+
+@click.command(cls=_Convert, epilog="Example: stowplan convert snapshot.pickle step.profile")
 @click.argument("source", type=click.Path(path_type=Path))
 @click.argument("target", type=OutputFile())
-@click.option("--from", "read_as", type=click.Choice(READ), help="What SOURCE is; else its content tells.")
-@click.option(
-    "--to", "write_as", type=click.Choice(WRITTEN), help="What TARGET shall be; else its suffix tells."
-)
-@click.option("--device", type=click.IntRange(min=0), help="Which device, where SOURCE holds several.")
+@click.option("--from", "read_as", type=_FormatName(), help="Format of SOURCE; else its content tells.")
+@click.option("--to", "write_as", type=_FormatName(), help="Format of TARGET; else its suffix tells.")
+@click.option("--device", type=click.IntRange(min=0), help="Which device, if SOURCE holds several.")
 @solver_option
 @alignment_option
 @json_option
@@ -35,15 +70,10 @@ def convert(
     alignment: int,
     as_json: bool,
 ) -> None:
-    r"""Read SOURCE as the profile of one step, and write it to TARGET.
+    """Read SOURCE as the profile of one step, and write it to TARGET.
 
-    \b
-    Read:    profile, minimalloc (CSV), rmm (log), cupy (memory hook), torch (snapshot)
-    Written: profile (.profile), minimalloc (.csv), torch (.pickle, for pytorch.org/memory_viz),
-             chrome (.json, for ui.perfetto.dev)
-
-    The last two show the plan: where each block lies. Exit status 2, and nothing written, where SOURCE is not what it
-    should be.
+    The formats torch and chrome show the plan: where each block lies. Exit status 2, and nothing written, if SOURCE is
+    not what it should be.
     """
     from ..profiler import formats
 

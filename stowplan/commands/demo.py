@@ -16,7 +16,7 @@ _FEWEST_STEPS = 4  # a warm-up, one recorded, one that confirms, one replayed
 
 @click.command(epilog="Example: stowplan demo --model resnet50 --batch 4")
 @click.option(
-    "--model", type=click.Choice(MODELS), default=MODELS[0], show_default=True, help="What is trained."
+    "--model", type=click.Choice(MODELS), default=MODELS[0], show_default=True, help="The network to train."
 )
 @click.option("--batch", type=click.IntRange(min=1), default=2, show_default=True, help="Images in a step.")
 @click.option(
@@ -42,7 +42,7 @@ def demo(model: str, batch: int, steps: int, seed: int, plot: Path, no_plot: boo
     """Train a network of Chainer's with NumPy's allocator, through the pool, and lean, and compare.
 
     The lean run goes through a pool, too, and lets each array go when the step's last reader is done with it. The
-    images are synthetic. All runs start from the same seed. Exit status 1 where their results differ in any bit.
+    images are synthetic. All runs start from the same seed. Exit status 1 if their results differ in any bit.
     """
     from rich.console import Console
 
@@ -52,14 +52,15 @@ def demo(model: str, batch: int, steps: int, seed: int, plot: Path, no_plot: boo
     for change in enable_chainer():
         notes.print(f"[dim]compat: {change}[/dim]", highlight=False, soft_wrap=True)
     if not no_plot:
-        from ..plot import require_matplotlib
+        from ..plots import require_matplotlib
 
         require_matplotlib()
 
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from ..demo import report
     from ..demo.compare import compare
+    from ..demo.tables import as_json as figures_of
+    from ..demo.tables import as_table
     from ..demo.training import Task
 
     columns = (TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -72,17 +73,17 @@ def demo(model: str, batch: int, steps: int, seed: int, plot: Path, no_plot: boo
 
         result = compare(Task(model, batch, steps, seed), advance)
     if not no_plot:
-        from ..plot import save_placement
+        from ..plots import save_placement
 
         title = f"One training step of {model}, batch {batch}"
         save_placement(plot, result.pool.plan.problem, result.pool.plan.placement, title=title)
     if as_json:
-        figures = report.as_json(result)
+        figures = figures_of(result)
         figures["plot"] = None if no_plot else str(plot)
         click.echo(json.dumps(figures))
     else:
         console = Console()
-        console.print(report.as_table(result))
+        console.print(as_table(result))
         if not no_plot:
             console.print(f"The plan's picture: {plot}", highlight=False)
     if result.differs_in is not None:

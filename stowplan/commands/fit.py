@@ -1,4 +1,4 @@
-"""``stowplan fit``: from small recorded steps to the memory of any batch size, without the target device."""
+"""``stowplan fit``: predict the memory of any batch size from small recorded steps, without the target device."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def fit(
     """Predict a step's memory at any batch size from profiles of two or more small ones.
 
     The size of each block is fitted as affine in the batch, with the smallest and the largest profile; those between
-    check the fit. Take 2 rather than 1 for the smallest. Exit status 1 where not even a batch of 1 fits the memory.
+    check the fit. Take 2 rather than 1 for the smallest. Exit status 1 if not even a batch of 1 fits the memory.
 
     With step graphs, of stowplan profile --graph, in place of profiles: the peak of the lean step, and the least that
     recomputation reaches; within a memory, the largest batch of each; and what recomputation costs in time.
@@ -132,7 +132,7 @@ def fit(
 
 
 def _are_graphs(files: tuple[tuple[int, Path], ...]) -> bool:
-    """Whether the files are step graphs; raises where only some are."""
+    """Whether the files are step graphs; raise if only some are."""
     from ._graphs import is_graph
 
     graphs = [path for _, path in files if is_graph(path)]

@@ -45,7 +45,7 @@ class _OrderSolver(click.ParamType):  # type: ignore[type-arg]
     type=click.FloatRange(min=0),
     default=10.0,
     show_default=True,
-    help="Seconds at most for what could go on.",
+    help="Most seconds for solvers that could go on.",
 )
 @click.option(
     "--plot", type=OutputFile(), help="Write a picture of the live bytes in both orders (PNG or SVG)."
@@ -65,7 +65,7 @@ def order(
     from ..scheduling.ordering import order as solve
 
     if plot is not None:
-        from ..plot import require_matplotlib
+        from ..plots import require_matplotlib
 
         require_matplotlib()
     step = read_graph(graph)
@@ -74,7 +74,7 @@ def order(
     if output is not None:
         Schedule(found.order, np.full(step.values, int(Way.KEPT), dtype=np.int64)).save(output)
     if plot is not None:
-        from ..order_plot import save_orders
+        from ..plots import save_orders
 
         save_orders(plot, step, found, title=graph.name)
     if as_json:
@@ -106,7 +106,7 @@ def _print(graph: Path, n: int, resident: int, found: OrderSolution) -> None:
 
 @contextlib.contextmanager
 def _status(*, enabled: bool) -> Iterator[Callable[[Progress], object] | None]:
-    """Show the best peak so far on a terminal, where somebody can see it."""
+    """Show the best peak so far, if standard error is a terminal."""
     from rich.console import Console
 
     console = Console(stderr=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..packing import Placement, Problem, Progress
 
-# Seconds that --compare leaves each solver that could go on for ever, where --time-limit says nothing.
+# Seconds that --compare gives each solver that could go on for ever, without a --time-limit.
 _COMPARE_LIMIT = 10.0
 
 
@@ -54,12 +54,12 @@ def pack(
     """Place the blocks of PROBLEM, a CSV file in google/minimalloc's format.
 
     Columns, in any order: id, lower, upper (exclusive), size; alignment, gaps and offset (a fixed position) may follow.
-    Ctrl-C ends the search and keeps the best placement. Exit status 1 where no placement within the capacity is found.
+    Ctrl-C ends the search and keeps the best placement. Exit status 1 if no placement within the capacity is found.
     """
     from .. import packing
 
     if plot is not None:
-        from ..plot import require_matplotlib
+        from ..plots import require_matplotlib
 
         require_matplotlib()
     blocks = packing.Problem.from_csv(problem)
@@ -77,7 +77,7 @@ def pack(
     if output is not None:
         blocks.to_csv(output, placement.offsets)
     if plot is not None:
-        from ..plot import save_placement
+        from ..plots import save_placement
 
         save_placement(plot, blocks, placement, title=problem.name)
     if as_json:

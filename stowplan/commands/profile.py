@@ -1,4 +1,4 @@
-"""``stowplan profile``: what a script, unchanged, asks for in each of its steps, and where."""
+"""``stowplan profile``: record what an unchanged script requests in the step that it repeats, and where."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from ._options import (
     script_argument,
     step_function_option,
 )
-from .run import prepare
 
 _OF_PROFILES = ("step_function", "device", "output", "small", "no_sites")
-"""Parameters that say something of a profile."""
+"""Parameters that only a profile uses."""
 
 
 @click.command(
@@ -64,30 +63,30 @@ def profile(
 ) -> None:
     """Run SCRIPT with its ARGUMENTS as python does, find the step that it repeats, and write that step's profile.
 
-    NumPy's and CuPy's arrays in the main thread are watched, and served as ever. Steps are found, or marked: by
-    --step-function, or with stowplan.step() in the script. Each block has its call site: the innermost line of the
-    script's own code, outside of Python's library and installed packages; and the link and function of Chainer's that
-    asked. Ctrl-C ends the script and keeps what was seen. Where no step repeats, all requests are taken for one step.
-    The exit status is the script's; or 1, and nothing is written, where --device gpu finds no request of CuPy's.
+    The requests of NumPy and CuPy in the main thread are recorded, and served as without stowplan. Steps are found, or
+    marked: by --step-function, or with stowplan.step() in the script. Each block has its call site: the innermost line
+    of the script's own code, outside of Python's library and installed packages; and the Chainer link and function that
+    asked. Ctrl-C ends the script and keeps what was recorded. If no step repeats, all requests count as one step. The
+    exit status is the script's; or 1, and nothing is written, if --device gpu finds no request of CuPy's.
 
-    With --graph: the first optimizer of Chainer's that updates has a few steps recorded, operator by operator, with
-    bytes and seconds: four of optimizer.update(lossfun, ...), or five that end with optimizer.update(). No bit changes.
-    The graph is written at once, and the script goes on. Exit status 1 where it had no such steps.
+    With --graph, a few steps of the first Chainer optimizer that updates are recorded operator by operator, with bytes
+    and seconds: four of optimizer.update(lossfun, ...), or five that end with optimizer.update(). No bit changes. The
+    graph is written at once, and the script goes on. Exit status 1 if it had no such steps.
     """
     if graph is not None:
         _refuse_with_graph(context)
         raise click.exceptions.Exit(_record_graph(graph, script, arguments))
     from ..errors import ProfileError
-    from ..recording import recording
-    from ..script import Script
+    from ..scripts import Script
+    from ..scripts.auto_recorders import recording
 
     read = Script.read(script)
-    prepare(read.imports)
-    with recording(device, sites=not no_sites, small=small) as watching:
+    read.prepare()
+    with recording(device, sites=not no_sites, small=small) as recorders:
         if step_function is not None:
             read.mark(step_function)
         status = read.run(arguments)
-    seen = watching.seen()
+    seen = recorders.seen()
     if seen is None:
         click.echo(f"stowplan: {script} asked for no memory by CuPy; nothing was written", err=True)
         raise click.exceptions.Exit(status or 1)
@@ -106,7 +105,7 @@ def profile(
 
 
 def _refuse_with_graph(context: click.Context) -> None:
-    """Raise where an option is given that says something of a profile."""
+    """Raise if an option is given that only a profile uses."""
     for parameter in context.command.get_params(context):
         given = context.get_parameter_source(parameter.name or "")
         if parameter.name in _OF_PROFILES and given is click.core.ParameterSource.COMMANDLINE:
@@ -115,9 +114,9 @@ def _refuse_with_graph(context: click.Context) -> None:
 
 def _record_graph(target: Path, script: str, arguments: tuple[str, ...]) -> int:
     """Run a script, and write the step graph of its training step; return the exit status."""
-    from ..graph_recording import recording_graph
     from ..scheduling import StepGraph
-    from ..script import Script
+    from ..scripts import Script
+    from ..scripts.auto_graph_recorder import recording_graph
 
     def write(graph: StepGraph) -> None:
         from ..scheduling import lean, simulate
@@ -131,7 +130,7 @@ def _record_graph(target: Path, script: str, arguments: tuple[str, ...]) -> int:
         )
 
     read = Script.read(script)
-    prepare(read.imports)
+    read.prepare()
     with recording_graph(write) as recorder:
         status = read.run(arguments)
     if recorder.graph is not None:

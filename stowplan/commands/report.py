@@ -1,4 +1,4 @@
-"""``stowplan report``: a profile as a page to look into, or as a picture."""
+"""``stowplan report``: show a profile on an HTML page, or in a picture."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PICTURES = (".png", ".svg")
 @click.option("--title", help="First line; else the name of the file.")
 @solver_option
 @alignment_option
-@click.option("--device", type=click.IntRange(min=0), help="Which device, where PROFILE holds several.")
+@click.option("--device", type=click.IntRange(min=0), help="Which device, if PROFILE holds several.")
 @json_option
 def report(
     profile: Path,
@@ -38,8 +38,8 @@ def report(
 ) -> None:
     """Show the memory of a step: PROFILE, or a trace that `stowplan convert` reads.
 
-    The page is one file that needs no network: the plan beside CuPy's pool on the same requests, live bytes, who is
-    alive at a moment, and the call sites that take most.
+    The page is one file that needs no network. It shows the plan beside CuPy's pool on the same requests, live bytes,
+    the blocks alive at a moment, and the call sites with most bytes.
     """
     from ..profiler import formats
 
@@ -47,7 +47,7 @@ def report(
     if suffix not in (".html", ".htm", *_PICTURES):
         raise click.BadParameter(f"{output}: expected the suffix .html, .png or .svg", param_hint="--output")
     if suffix in _PICTURES:
-        from ..plot import require_matplotlib
+        from ..plots import require_matplotlib
 
         require_matplotlib()
     else:
@@ -58,7 +58,7 @@ def report(
     title = title or profile.name
     if suffix in _PICTURES:
         from ..allocator.plan import make_plan
-        from ..plot import save_placement
+        from ..plots import save_placement
 
         plan = make_plan(step, alignment=alignment, planner=solver)
         save_placement(output, plan.problem, plan.placement, title=title)

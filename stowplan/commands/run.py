@@ -1,4 +1,4 @@
-"""``stowplan run``: a script, unchanged, through the pool."""
+"""``stowplan run``: run an unchanged script through a pool."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..allocator import Stats
 
 _NEVER_PLANNED = ("no_plan", "outside", "thread", "interrupted")
-"""Reasons of requests that came before there was a plan, or outside of what plans are for."""
+"""Reasons of requests that no plan was meant to serve."""
 
 
 @click.command(context_settings=SCRIPT_CONTEXT, epilog="Example: stowplan run train.py --epochs 20")
@@ -33,46 +33,39 @@ _NEVER_PLANNED = ("no_plan", "outside", "thread", "interrupted")
 def run(step_function: str | None, stats: Path | None, script: str, arguments: tuple[str, ...]) -> None:
     """Run SCRIPT with its ARGUMENTS as python does, its arrays served by a pool that finds its steps.
 
-    NumPy's arrays in the main thread, and CuPy's, where it is imported, in all threads. An allocator that the script
-    gives CuPy serves what is not planned. Where it imports chainer, that is made to work with the installed versions
-    first. Statistics go to standard error at the end. The exit status is the script's.
+    The pool serves NumPy's arrays in the main thread and, if the script imports CuPy, CuPy's in all threads. If the
+    script gives CuPy an allocator, that one serves the requests that are not planned. If it imports Chainer, Chainer is
+    first made to work with the installed versions. Statistics go to standard error at the end. The exit status is the
+    script's.
     """
-    from ..script import Script
-    from ..serving import pools
+    from ..scripts import Script
+    from ..scripts.auto_pools import pools
 
     read = Script.read(script)
-    prepare(read.imports)
+    read.prepare()
     with pools() as serving:
         if step_function is not None:
             read.mark(step_function)
-        faults = -minor_faults()
+        faults = -_minor_faults()
         status = read.run(arguments)
-        faults += minor_faults()
-        figures = {name: as_figures(pool.stats) for name, pool in serving.items()}
+        faults += _minor_faults()
+        figures = {name: _as_figures(pool.stats) for name, pool in serving.items()}
     asked = {name: served for name, served in figures.items() if served["requests"]}
     for name, served in (asked or figures).items():
-        click.echo(as_text(name, served), err=True)
+        click.echo(_as_text(name, served), err=True)
     click.echo(f"  minor page faults while the script ran: {faults:,}", err=True)
     if stats is not None:
         stats.write_text(json.dumps({**figures, "minor_faults": faults, "exit_status": status}) + "\n")
     raise click.exceptions.Exit(status)
 
 
-def prepare(imports: frozenset[str]) -> None:
-    """Have Chainer imported, mended, where a script imports it."""
-    if "chainer" in imports:
-        from ..compat import enable_chainer
-
-        enable_chainer()
-
-
-def minor_faults() -> int:
+def _minor_faults() -> int:
     """Return the minor page faults of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
-def as_figures(stats: Stats) -> dict[str, Any]:
-    """Return what is to be said of a pool."""
+def _as_figures(stats: Stats) -> dict[str, Any]:
+    """Return a pool's statistics, as ``--stats`` writes them."""
     requests = stats.replayed + stats.upstream + stats.guests
     planned = requests - sum(stats.reasons.get(name, 0) for name in _NEVER_PLANNED)
     return {
@@ -92,8 +85,8 @@ def as_figures(stats: Stats) -> dict[str, Any]:
     }
 
 
-def as_text(name: str, figures: dict[str, Any]) -> str:
-    """Return the figures for people."""
+def _as_text(name: str, figures: dict[str, Any]) -> str:
+    """Return these figures as the lines that are printed at the end."""
     if not figures["with_a_plan"]:
         return f"stowplan: {name}: no step was found in {figures['requests']:,} requests"
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in figures["reasons"].items())

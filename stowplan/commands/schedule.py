@@ -26,7 +26,7 @@ _LISTED = 10  # values in the lists of the largest
 
 
 class _ScheduleSolver(Solver):
-    """A solver's name. Whether there is one of that name, `stowplan.scheduling` says."""
+    """A solver's name. `stowplan.scheduling`, which is slow to import, says if there is one of that name."""
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
@@ -85,14 +85,14 @@ def schedule(
 
     GRAPH is a step graph: what stowplan profile --graph wrote, or JSON of the format opgraph-1. Without --budget the
     curve of extra time over memory is printed, from lean, which costs nothing, down to the least. Exit status 1, and
-    nothing is written, where no schedule keeps to the budget.
+    nothing is written, if no schedule keeps to the budget.
     """
     if output is not None and budget is None:
         raise click.UsageError("-o writes one schedule; expected a --budget")
     if points is not None and budget is not None:
         raise click.UsageError("--points are those of the curve; expected them without --budget")
     if plot is not None:
-        from ..plot import require_matplotlib
+        from ..plots import require_matplotlib
 
         require_matplotlib()
     from ..scheduling import as_recorded, simulate
@@ -127,7 +127,7 @@ def schedule(
     if output is not None:
         found[-1].schedule.save(output)
     if plot is not None:
-        from ..schedule_plot import save_curve
+        from ..plots import save_curve
 
         save_curve(plot, step, found, lean=lean, lower_bound=told.bound, title=graph.name)
     if as_json:
@@ -137,7 +137,7 @@ def schedule(
 
 
 class _Told:
-    """What is said of a graph and its schedules."""
+    """Prints a graph and its schedules."""
 
     def __init__(
         self,

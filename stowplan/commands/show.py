@@ -1,4 +1,4 @@
-"""``stowplan show``: what a profile holds, in a terminal."""
+"""``stowplan show``: summarize a profile in the terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OTHER_COLUMNS = 48  # characters that a table has beside the call site
 
 
 class _Group(NamedTuple):
-    """Blocks alive at the peak that have something in common."""
+    """Blocks alive at the peak that have the same call site, or size."""
 
     name: str
     blocks: int
@@ -42,10 +42,10 @@ def show(
     threads: int,
     as_json: bool,
 ) -> None:
-    """Summarize PROFILE: the live peak and who makes it, and what the plan and other pools would reserve.
+    """Summarize PROFILE: the live peak and its blocks, and what the plan and other pools would reserve.
 
-    PROFILE is any file that stowplan convert reads. Blocks alive at the peak are listed by call site, or by size where
-    the profile has no call sites.
+    PROFILE is any file that stowplan convert reads. Blocks alive at the peak are listed by call site, or by size if the
+    profile has no call sites.
     """
     from ..comparison import compare, peak_of
     from ..profiler import formats
@@ -82,7 +82,7 @@ def show(
 
 
 def _groups(step: Profile, peak: Peak) -> Iterator[_Group]:
-    """Blocks by call site, or by size where there are no call sites."""
+    """Yield the blocks by call site, or by size if there are no call sites."""
     import numpy as np
 
     sizes = step.size[peak.rows]
@@ -94,9 +94,9 @@ def _groups(step: Profile, peak: Peak) -> Iterator[_Group]:
 
 
 def _on_lines(site: str) -> str:
-    """Return a call site in as many columns as there are: the frame, and below it who asked in its place.
+    """Return a call site on lines as wide as the terminal: the frame, and below it Chainer's link and function.
 
-    What is too long is cut at its beginning: the end tells more.
+    A line that is too long is cut at its beginning, since its end tells more.
     """
     from rich.console import Console
 

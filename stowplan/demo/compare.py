@@ -1,4 +1,4 @@
-"""All three runs, and what follows from them."""
+"""Run a task in three ways, and compare the results."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class PooledRun(Run):
 
     @property
     def cupy_pool_bytes(self) -> int:
-        """What the same requests, in as many steps, make CuPy's pool reserve: a model of its algorithm."""
+        """Bytes that a model of CuPy's pool reserves for the same requests, in as many steps."""
         return replay(requests(self.plan.problem), CupyPoolModel(), len(self.steps)).reserved_peak
 
     @property
     def first_replayed(self) -> int:
-        """Number of the first step that was served from the plan; that of the last one where none was."""
+        """Number of the first step that was served from the plan, or of the last step if none was."""
         numbers = range(len(self.steps))
         replayed = (n for n in numbers if self.stats[n + 1].replayed > self.stats[n].replayed)
         return next(replayed, numbers[-1])
@@ -75,7 +75,7 @@ class Comparison:
     default, pool, lean
         The three runs.
     differs_in
-        The first thing in which a run differs from the first one; None where losses, parameters and optimizer state
+        The first thing in which a run differs from the first one; None if losses, parameters and optimizer state
         agree in all bits.
     """
 
@@ -138,7 +138,7 @@ def _train_through(
     steps: Callable[[Any], Callable[[], AbstractContextManager[Any]]],
     counted: Callable[[], None],
 ) -> PooledRun:
-    gc.collect()  # the network before is a knot of cycles; it must not count among this run's memory
+    gc.collect()  # the former network has reference cycles; it must not count in this run's memory
     stats = [pool.stats]
 
     def after_step() -> None:

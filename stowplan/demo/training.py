@@ -1,4 +1,4 @@
-"""One training run: a network, momentum SGD, synthetic images, and what each step cost."""
+"""One training run: a network, momentum SGD, synthetic images; the time and page faults of each step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Task:
-    """What is trained. The same task gives the same run, bit by bit.
+    """A training run's parameters. The same task gives the same run, bit by bit.
 
     Attributes
     ----------
@@ -63,10 +63,10 @@ def train(
     task
         What is trained.
     steps
-        Called once, with the optimizer; returns what is called for each step, which runs inside what that returns (and
-        its time counts).
+        Called once, with the optimizer. Returns a function that makes the context of each step; entering and leaving it
+        counts in the step's time.
     after_step
-        Called after each step, outside of what is measured.
+        Called after each step, and not timed.
 
     Notes
     -----
@@ -106,7 +106,7 @@ def train(
 
 
 def difference(one: Run, other: Run) -> str | None:
-    """Return the first thing in which two runs of one task differ, or None where all bits agree."""
+    """Return the first thing in which two runs of one task differ, or None if all bits agree."""
     for number, (a, b) in enumerate(zip(one.steps, other.steps, strict=True)):
         if np.float64(a.loss).tobytes() != np.float64(b.loss).tobytes():
             return f"the loss of step {number}: {a.loss!r} and {b.loss!r}"

@@ -1,12 +1,12 @@
-"""PyTorch: from a module to the step graph of its ATen operators, and a module that runs them in a better order.
+"""PyTorch: make the step graph of a module's ATen operators, and a module that runs them in a better order.
 
 ================  ======================================================================================================
 module            what it is
 ================  ======================================================================================================
-``tracing``       from a module and inputs to a `torch.fx.GraphModule` of ATen operators: inference, or a training step
-``step_graph``    from such a graph module to a `stowplan.scheduling.StepGraph`: storages, hazards, phases
+``tracing``       makes a `torch.fx.GraphModule` of ATen operators of a module and inputs: inference, or a training step
+``step_graph``    makes a `stowplan.scheduling.StepGraph` of such a graph module: storages, hazards, phases
 ``reordering``    the same operators in the order that `stowplan.scheduling.ordering` finds
-``meter``         the live peak of what really ran: storages, counted at every operator
+``meter``         measures the live peak of a real run: storages, counted at every operator
 ================  ======================================================================================================
 
 ::

@@ -1,7 +1,7 @@
-"""The live peak of what really ran: every storage that an operator made, from that operator on until nobody has it.
+"""Measure the live peak of a real run: each storage counts from the operator that made it until it is freed.
 
-A dispatch mode sees each operator's arguments and results. What comes in as an argument without having been made there
-is older, and not counted. A weak reference to each storage tells when it is gone::
+A dispatch mode sees each operator's arguments and results. An argument that no operator made is older, and does not
+count. A weak reference to each storage tells when it is freed::
 
     operator      its arguments and results are alive         live = storages made and not gone, in bytes
     between two   Python lets go of what is no longer named
@@ -21,16 +21,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a run had alive, in bytes, without what was there before it.
+    """The bytes that a run had alive, without those that were there before it.
 
     Attributes
     ----------
     result
-        What was returned.
+        The result of the call.
     peak
-        The most that was alive at any operator.
+        Most bytes alive at any operator.
     live
-        At each operator that ran, what was alive when it had just returned.
+        Bytes alive right after each operator that ran.
     """
 
     result: Any

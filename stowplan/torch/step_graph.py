@@ -1,4 +1,4 @@
-"""From a graph module of ATen operators to the step graph.
+"""Make the step graph of a graph module of ATen operators.
 
 Every node that calls an operator becomes an operator, in the graph module's order; its label is the node's name.
 ``operators(module)[i]`` is the node of operator i. Every tensor becomes a value, and tensors on one storage (views,
@@ -54,7 +54,7 @@ def graph(module: torch.nn.Module, inputs: Sequence[Any] | None = None) -> StepG
     -------
     StepGraph
         Parameters, buffers, constants and inputs are resident; results are kept. Operators' own workspaces are not
-        seen.
+        counted.
 
     Raises
     ------
@@ -205,7 +205,7 @@ class _Reader:
 
 
 class _Hazards:
-    """What an operator comes after, beside the makers of what it reads."""
+    """The operators that an operator comes after, beside those that write the values that it reads."""
 
     def __init__(self) -> None:
         self.written: dict[int, int] = {}  # by a storage: the operator that last changed it in place

@@ -1,4 +1,4 @@
-"""From a module to a graph of ATen operators, by `torch.fx.experimental.proxy_tensor.make_fx`.
+"""Trace a module to a graph of ATen operators, by `torch.fx.experimental.proxy_tensor.make_fx`.
 
 The module runs once, on tensors that have shapes and no bytes (`FakeTensor`), so that nothing is computed and nothing
 is changed; each operator that reaches PyTorch's dispatcher becomes a node, views and writes in place as they are.
@@ -6,7 +6,7 @@ is changed; each operator that reaches PyTorch's dispatcher becomes a node, view
 
     forward    the module, the loss
     backward   the gradients of all parameters that the loss depends on (torch.autograd.grad)
-    update     parameter.add_(gradient, alpha=-learning_rate), where there is a learning rate
+    update     parameter.add_(gradient, alpha=-learning_rate), if there is a learning rate
 
 Parameters and buffers are attributes of the graph module, the module's own tensors. They and the inputs are read
 through ``detach``: nothing that the graph module computes is recorded by autograd, which would hold on to it.
@@ -26,7 +26,7 @@ from ..errors import GraphError
 from ..scheduling.graph import Phase
 
 PHASE = "stowplan_phase"
-"""Key in a node's ``meta``: its `Phase`, where tracing knows it."""
+"""Key in a node's ``meta`` of its `Phase`, if tracing knows it."""
 
 State = dict[str, torch.Tensor]
 
@@ -128,7 +128,7 @@ def _traced(
         args = pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, args)
         return step(dict(zip(state, own, strict=True)), args)
 
-    # Tensors that are in no state (a constant made in forward) become attributes as well.
+    # Tensors outside of the state (a constant made in forward) become attributes as well.
     traced = make_fx(flat, tracing_mode="fake", _allow_non_fake_inputs=True)(list(state.values()), args)
     graph: Graph = traced.graph
     placeholders = graph.find_nodes(op="placeholder")
@@ -157,7 +157,7 @@ def _attribute(module: torch.nn.Module, target: str) -> Any:
 
 
 def _take(graph: Graph, args: tuple[Any, ...]) -> None:
-    """Have the generated code take these arguments alone, each of them a tree of tensors."""
+    """Make the generated code take only these arguments, each of them a tree of tensors."""
     codegen = graph._codegen
     codegen.pytree_info = codegen.pytree_info._replace(
         orig_args=[f"input_{i}" for i in range(len(args))], in_spec=pytree.tree_structure(args)
@@ -165,7 +165,7 @@ def _take(graph: Graph, args: tuple[Any, ...]) -> None:
 
 
 def _mark_phases(graph: Graph) -> None:
-    """Say of each node whether it ran before the loss was there, the first of the results, or after."""
+    """Set each node's phase: before the loss, the first of the results, or after it."""
     output = graph.find_nodes(op="output")[0]
     results: list[Node] = pytree.tree_leaves(output.args)
     phase = Phase.FORWARD

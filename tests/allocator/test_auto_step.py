@@ -16,7 +16,7 @@ import pytest
 from stowplan import NumpyPool
 from stowplan.allocator._core import HostPool
 from stowplan.profiler import NumpyRecorder, StepLog, profile_step
-from stowplan.profiler.numpy_recorder import default_handler
+from stowplan.profiler.recorders.numpy_recorder import default_handler
 
 
 def heat(steps: int, after_step: Callable[[], object] = lambda: None) -> np.ndarray:
@@ -255,7 +255,7 @@ def test_the_step_of_googlenet_is_found(chainer: Any) -> None:
 
 
 def test_the_step_of_a_sequence_to_sequence_network_is_found(chainer: Any) -> None:
-    from experiments.data import synthetic_pairs
+    from experiments.measures.data import synthetic_pairs
     from experiments.models.seq2seq import Seq2seq
 
     def train(steps: int, after_step: Callable[[], object] = lambda: None) -> list[float]:

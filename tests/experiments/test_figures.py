@@ -13,10 +13,11 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from experiments import data, growth, heuristic, hot_path, memory, recordings, study, turns
+from experiments import growth, heuristic, hot_path, memory
 from experiments import time as step_time
+from experiments.measures import data, paired_timing, recordings, runner
+from experiments.measures.workload import PHASES, Phase
 from experiments.models import MODELS, Model
-from experiments.workload import PHASES, Phase
 from stowplan.packing.pools import replay
 from stowplan.profiler import Profile, StepLog
 from stowplan.profiler.steps import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS
@@ -122,7 +123,7 @@ def test_an_interrupted_run_keeps_the_cells_that_are_finished(
 ) -> None:
     measured: list[str] = []
 
-    def measure(_: study.Study, cell: study.Cell) -> study.Row:
+    def measure(_: runner.Runner, cell: runner.Cell) -> runner.Row:
         measured.append(cell.name)
         if len(measured) == 2:
             raise KeyboardInterrupt
@@ -141,13 +142,13 @@ def test_an_interrupted_run_keeps_the_cells_that_are_finished(
 def test_seconds_of_a_batch_follow_from_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = {2: 1.0, 4: 3.0}
 
-    def recorded(_: object, cell: study.Cell) -> recordings.Recording:
+    def recorded(_: object, cell: runner.Cell) -> recordings.Recording:
         profile = Profile(np.array([100]), np.array([0]), np.array([1]), period=2)
         return recordings.Recording(profile, 0, seconds[cell.batch])
 
     monkeypatch.setattr(recordings, "recorded", recorded)
     for batch, expected in ((2, 1.0), (4, 3.0), (8, 7.0)):
-        cell = study.Cell("cpu", MODELS["googlenet"], "training", batch)
+        cell = runner.Cell("cpu", MODELS["googlenet"], "training", batch)
         assert recordings.expected(None, cell)[0] == pytest.approx(expected)
 
 
@@ -180,31 +181,31 @@ def test_time_of_a_step_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(("rounds", "seconds", "done"), [(5, 1000, 5), (1, 1000, 3), (500, 0, 3)])
 def test_rounds_of_turns_have_limits(tiny: str, rounds: int, seconds: float, done: int) -> None:
     files = data.Files(images=None, source=None, target=None, seed=0)
-    task = turns.Task("cpu", tiny, "inference", 1, "NumPy", files, 1, rounds, seconds)
-    assert len(turns.run(task)) == done
+    task = paired_timing.Task("cpu", tiny, "inference", 1, "NumPy", files, 1, rounds, seconds)
+    assert len(paired_timing.run(task)) == done
 
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_rounds_of_turns_end_when_they_agree(
     tiny: str, phase: Phase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "SURE", np.inf)
+    monkeypatch.setattr(paired_timing, "SURE", np.inf)
     files = data.Files(images=None, source=None, target=None, seed=0)
-    task = turns.Task("cpu", tiny, phase, 1, "NumPy", files, 1, 500, 1000)
-    assert len(turns.run(task)) == turns.TRUSTED_ROUNDS
+    task = paired_timing.Task("cpu", tiny, phase, 1, "NumPy", files, 1, 500, 1000)
+    assert len(paired_timing.run(task)) == paired_timing.TRUSTED_ROUNDS
 
 
 def test_the_standard_error_of_a_median() -> None:
     rng = np.random.default_rng(0)
     medians = [np.median(rng.normal(size=100)) for _ in range(2000)]
-    estimates = [turns.standard_error(rng.normal(size=100)) for _ in range(2000)]
+    estimates = [paired_timing.standard_error(rng.normal(size=100)) for _ in range(2000)]
     assert np.mean(estimates) == pytest.approx(np.std(medians), rel=0.05)
 
 
 @pytest.mark.parametrize(("ratio", "spread", "clear"), [(1, 0.01, True), (1, 0.2, False), (0.8, 0.2, True)])
 def test_when_more_rounds_would_tell_nothing(ratio: float, spread: float, clear: bool) -> None:
     found = ratio + spread * np.linspace(-1, 1, 41)
-    assert turns.is_clear(found.tolist()) == clear
+    assert paired_timing.is_clear(found.tolist()) == clear
 
 
 def test_a_contestant_that_fails_is_named(tmp_path: Path, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,12 +244,12 @@ def test_requests_of_steps_in_a_row() -> None:
 
 
 def test_without_a_gpu_its_cells_say_so(tmp_path: Path, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study, "has_gpu", lambda: False)
+    monkeypatch.setattr(runner, "has_gpu", lambda: False)
     run(heuristic.main, tmp_path, "--model", tiny, "--phase", "inference")
     rows = {row["device"]: row for row in read(tmp_path / "heuristic.csv")}
     assert rows["cpu"]["note"] == ""
-    assert rows["gpu"]["note"] == study.NO_GPU
-    assert study.NO_GPU in (tmp_path / "heuristic.md").read_text(encoding="utf-8")
+    assert rows["gpu"]["note"] == runner.NO_GPU
+    assert runner.NO_GPU in (tmp_path / "heuristic.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

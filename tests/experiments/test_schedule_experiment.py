@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from experiments import data, schedule, scheduled, step_graphs
+from experiments import schedule
+from experiments.measures import data, scheduled_steps, step_graphs
+from experiments.measures.runner import CannotRunError
+from experiments.measures.scheduled_steps import CHAINER, LEAN, POOLED, SCHEDULED, Task
 from experiments.models import MODELS, Model
-from experiments.scheduled import CHAINER, LEAN, POOLED, SCHEDULED, Task
-from experiments.study import CannotRunError
 
 pytest.importorskip(
     "matplotlib", reason="matplotlib is not installed; expected: pip install 'stowplan[plot]'"
@@ -55,7 +56,7 @@ def deep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setitem(MODELS, "alexnet", model)
 
     def here(what: str, task: Task) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(json.dumps(scheduled.RUN[what](task)))
+        found: dict[str, Any] = json.loads(json.dumps(scheduled_steps.RUN[what](task)))
         return found
 
     monkeypatch.setattr(schedule, "apart", here)
@@ -96,7 +97,7 @@ def test_a_measured_cell(tmp_path: Path, deep: str) -> None:
         assert int(one["recomputed"]) > 0
 
     (bits,) = read(tmp_path / "schedule_bits.csv")
-    for optimizer in scheduled.OPTIMIZERS:
+    for optimizer in scheduled_steps.OPTIMIZERS:
         assert bits[f"{optimizer} {LEAN}"] == bits[f"{optimizer} {SCHEDULED}"] == "True"
         assert int(bits[f"{optimizer} recomputed"]) > 0
     assert "| equal | equal |" in (tmp_path / "schedule_bits.md").read_text(encoding="utf-8")
@@ -128,14 +129,14 @@ def test_a_predicted_cell(tmp_path: Path, deep: str) -> None:
     work = Task("alexnet", 32, FILES, None).workload()
     work.schedule()
     work.step()
-    assert int(guess["lean"]) == pytest.approx(scheduled.record(work).live_peak, rel=0.02)
+    assert int(guess["lean"]) == pytest.approx(scheduled_steps.record(work).live_peak, rel=0.02)
 
 
 def test_the_contestants_of_a_task(deep: str) -> None:
-    free = scheduled.take_turns(Task("alexnet", 32, FILES, None))
+    free = scheduled_steps.take_turns(Task("alexnet", 32, FILES, None))
     assert [set(turn) for turn in free["turns"]] == [{CHAINER, LEAN, POOLED}] * 3
     # A budget that cannot be kept becomes the least that can.
-    found = scheduled.take_turns(Task("alexnet", 32, FILES, 1000))
+    found = scheduled_steps.take_turns(Task("alexnet", 32, FILES, 1000))
     assert [set(turn) for turn in found["turns"]] == [{CHAINER, LEAN, SCHEDULED}] * 3
     assert 1000 < found["predicted"] <= found["budget"] < free["peak"]
     assert found["peak"] == pytest.approx(found["predicted"], rel=0.02)
@@ -145,8 +146,10 @@ def test_the_contestants_of_a_task(deep: str) -> None:
 def test_bits_that_differ_fail_the_command(
     tmp_path: Path, deep: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduled, "OPTIMIZERS", ("SGD",))
-    monkeypatch.setattr(scheduled.ScheduledWorkload, "fingerprint", lambda self: str(self.scheduler is None))
+    monkeypatch.setattr(scheduled_steps, "OPTIMIZERS", ("SGD",))
+    monkeypatch.setattr(
+        scheduled_steps.ScheduledWorkload, "fingerprint", lambda self: str(self.scheduler is None)
+    )
     options = ["--out", str(tmp_path), "--device", "cpu", "--model", deep, "--batch", "2", "--quick"]
     done = CliRunner().invoke(schedule.main, [*options, "--limit", "1000", "--budgets", "1"])
     assert done.exit_code == 1

@@ -1,4 +1,4 @@
-"""The step finder: equal to its twin on any requests, and finds what repeats."""
+"""The step finder: equal to its reference on any requests, and finds what repeats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stowplan.profiler._recorder import StepFinder
 
-from .twins import step_finder as twin
+from .reference import step_finder as reference
 
 Script = list[tuple[int, int]]
 """Of each request the bytes, and before how many requests from it the block is freed."""
@@ -44,10 +44,10 @@ def beginnings(script: Iterable[tuple[int, int]]) -> list[int]:
     noise=st.dictionaries(st.integers(0, 150), requests, max_size=4),
     hints=st.dictionaries(st.integers(0, 200), st.booleans(), max_size=6),
 )
-def test_equals_its_twin(
+def test_equals_its_reference(
     prefix: Script, script: Script, other: Script, noise: dict[int, tuple[int, int]], hints: dict[int, bool]
 ) -> None:
-    finder, expected = StepFinder(), twin.StepFinderTwin()
+    finder, expected = StepFinder(), reference.StepFinder()
     program = list(chain(prefix, islice(cycle(script), 60), islice(cycle(other), 60), prefix))
     for number, request in noise.items():
         program.insert(number, request)
@@ -64,9 +64,9 @@ def test_equals_its_twin(
         max_size=120,
     )
 )
-def test_equals_its_twin_where_nothing_adds_up(calls: list[tuple[int, int, int]]) -> None:
+def test_equals_its_reference_where_nothing_adds_up(calls: list[tuple[int, int, int]]) -> None:
     """Frees on other threads, other streams, a caller that counts wrongly."""
-    finder, expected = StepFinder(), twin.StepFinderTwin()
+    finder, expected = StepFinder(), reference.StepFinder()
     for size, stream, live in calls:
         assert finder.observe(size, stream, live) == expected.observe(size, stream, live)
 
@@ -158,5 +158,5 @@ def test_another_loop_is_found_in_its_turn() -> None:
 
 def test_too_long_a_step_is_given_up() -> None:
     finder = StepFinder()
-    cues = [finder.observe(number, 0, 0) for number in range(twin.LONGEST + 1)]
-    assert cues == [None] * twin.LONGEST + ["lost"]
+    cues = [finder.observe(number, 0, 0) for number in range(reference.LONGEST + 1)]
+    assert cues == [None] * reference.LONGEST + ["lost"]

@@ -109,7 +109,7 @@ def test_the_picture_has_both_orders(graph: Path, tmp_path: Path) -> None:
 def test_the_lines_are_the_live_bytes_at_each_operator() -> None:
     from matplotlib.figure import Figure
 
-    from stowplan.order_plot import draw_orders
+    from stowplan.plots.orders import draw_orders
     from stowplan.scheduling.ordering import order
 
     step, figure = StepGraph([[], [], [0], [1]], [[0], [1], [], []], [10, 20]), Figure()

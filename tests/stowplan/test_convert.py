@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stowplan.cli import main
-from stowplan.commands.convert import READ, WRITTEN
 from stowplan.profiler import Profile, formats
 
 PROBLEM = "id,lower,upper,size\na,0,4,4000\nb,2,6,8000\nc,4,8,4000\n"
@@ -49,8 +48,31 @@ def test_figures_for_programs(problem: Path, tmp_path: Path) -> None:
     assert figures == {"target": str(target), "format": "profile", "blocks": 3, "live_peak": 12000}
 
 
-def test_the_choices_are_the_formats() -> None:
-    assert (READ, WRITTEN) == (formats.READ, formats.WRITTEN)
+def test_the_help_lists_the_formats() -> None:
+    shown = convert("--help").output
+    for form in formats.registered():
+        assert f"{form.name}: " in shown
+        assert all(suffix in shown for suffix in form.suffixes)
+
+
+def test_an_unknown_format_is_refused_with_those_known(problem: Path, tmp_path: Path) -> None:
+    result = convert(problem, tmp_path / "step.profile", "--from", "chrome")
+    assert (
+        result.exit_code,
+        "no format 'chrome' that can be read; expected cupy, minimalloc" in result.output,
+    ) == (2, True)
+    result = convert(problem, tmp_path / "step.profile", "--to", "rmm")
+    assert (
+        result.exit_code,
+        "no format 'rmm' that can be written; expected chrome, minimalloc" in result.output,
+    ) == (2, True)
+    problem.write_text("Dear diary\n")
+    result = convert(problem, tmp_path / "step.profile")
+    assert (result.exit_code, "problem.csv: a file of no known format; expected cupy (" in result.output) == (
+        2,
+        True,
+    )
+    assert not (tmp_path / "step.profile").exists()
 
 
 def test_bad_input_writes_nothing(problem: Path, tmp_path: Path) -> None:

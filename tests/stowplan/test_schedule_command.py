@@ -218,7 +218,7 @@ def test_pictures(arguments: list[str], graph: Path, tmp_path: Path) -> None:
 def test_what_a_picture_shows() -> None:
     from matplotlib.figure import Figure
 
-    from stowplan.schedule_plot import draw_curve
+    from stowplan.plots.schedules import draw_curve
 
     figure = Figure()
     found = curve(STEP, 4)

@@ -1,4 +1,4 @@
-"""``stowplan profile`` and ``stowplan run``: programs that know nothing of it."""
+"""``stowplan profile`` and ``stowplan run``: programs that do not mention it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import pytest
 import stowplan
 from stowplan import NumpyPool, NumpyRecorder, Profile
 from stowplan.errors import ScriptError
-from stowplan.marks import steps_go_to
-from stowplan.script import Script
+from stowplan.scripts import Script
+from stowplan.scripts.step_markers import steps_go_to
 
 LOOP = """
 import sys

@@ -206,9 +206,12 @@ def test_a_bad_snapshot_is_named(tmp_path: Path, what: Any, message: str) -> Non
 
 @pytest.mark.parametrize("suffix", [".profile", ".npz", ".csv", ".pickle", ".pkl", ".json"])
 def test_suffixes_name_what_is_written(suffix: str) -> None:
-    assert formats.format_of(f"x{suffix.upper()}") in formats.WRITTEN
+    name = formats.format_of(f"x{suffix.upper()}")
+    assert [form.write is not None for form in formats.registered() if form.name == name] == [True]
 
 
 def test_an_unknown_suffix_is_refused() -> None:
-    with pytest.raises(FormatError, match=r"x\.tar: the suffix '\.tar' names no format; expected \.profile"):
+    with pytest.raises(
+        FormatError, match=r"x\.tar: the suffix '\.tar' names no format; expected \.csv, .*\.profile"
+    ):
         formats.format_of("x.tar")

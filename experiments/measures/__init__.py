@@ -1,0 +1,12 @@
+"""What the figures measure with: their data and networks' steps, recordings, timing, and the tables they are shown in.
+
+======================  ================================================================================================
+``runner``              a figure's command: its options; runs its cells, and keeps what they found
+``data``                what the networks read; ``workload``: a network's step, to be run again and again
+``recordings``          profiles of steps, recorded or predicted; ``step_graphs``: the same for step graphs
+``interleave``          runs several steps slice by slice; ``paired_timing``: times steps beside each other with it
+``scheduled_steps``     steps under a scheduler beside Chainer's own: time, live peak, bits
+``plain_script``        runs a script as ``stowplan run`` does, without a pool
+``output``              tables (CSV, Markdown) and pictures (PNG, SVG)
+======================  ================================================================================================
+"""

@@ -1,0 +1,140 @@
+"""Write rows as tables (CSV and Markdown) and pictures (PNG and SVG)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stowplan import __version__
+from stowplan.files import atomic_write
+
+from .runner import Row
+
+INK, GRID = "#1b2a34", "#dfe5e8"
+TINTS = ("#1f5f7a", "#4593a8", "#d98e2b", "#efbd74", "#8a6fa8", "#b7b7b7", "#c8402f")
+
+
+class Column(NamedTuple):
+    """A column of the Markdown table: its heading, the row's key, and how a value is written."""
+
+    heading: str
+    key: str
+    write: Callable[[Any], str] = str
+
+
+def above(share: float) -> str:
+    """Write a share above a bound: 0 if the bound is met to the byte."""
+    return f"{share:.2%}" if share else "0"
+
+
+def mib(count: float) -> str:
+    """Write bytes in MiB."""
+    return f"{count / 2**20:,.1f}"
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """Write a share with its sign."""
+    return f"{share:+.{digits}%}".replace("-", "\N{MINUS SIGN}")
+
+
+def seconds(value: float) -> str:
+    """Write seconds with three digits."""
+    return f"{value:.3g}"
+
+
+def milliseconds(value: float) -> str:
+    """Write seconds as milliseconds."""
+    return f"{1e3 * value:,.2f}"
+
+
+def write_table(
+    rows: Sequence[Row], columns: Sequence[Column], path: Path, title: str, note: str = ""
+) -> None:
+    """Write all of the rows as ``path.csv``, and the columns as ``path.md``; each file atomically.
+
+    A row with a ``note`` could not be run; the table shows the note in its last column. A device on which no row could
+    be run gets one line instead of a table.
+    """
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, keys, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    lines = [f"# {title}", "", made_by(), "", *([note, ""] if note else [])]
+    for device in dict.fromkeys(row["device"] for row in rows):
+        mine = [row for row in rows if row["device"] == device]
+        lines += [f"## {device.upper()}", ""]
+        notes = {row.get("note") for row in mine}
+        if len(notes) == 1 and None not in notes:
+            lines += [f"{notes.pop()}: the same command fills this table where there is one.", ""]
+            continue
+        lines += ["| " + " | ".join(column.heading for column in columns) + " |", "|---" * len(columns) + "|"]
+        lines += ["| " + " | ".join(_cells(row, columns)) + " |" for row in mine]
+        lines.append("")
+    for suffix, content in ((".csv", text.getvalue()), (".md", "\n".join(lines))):
+        with atomic_write(path.with_suffix(suffix)) as file:
+            file.write(content.encode())
+
+
+def _cells(row: Row, columns: Sequence[Column]) -> list[str]:
+    cells = [column.write(row[column.key]) if row.get(column.key) is not None else "" for column in columns]
+    if "note" in row:
+        cells[-1] = row["note"]
+    return cells
+
+
+def made_by() -> str:
+    """Return a line that names the command, the date, the machine and the versions."""
+    from importlib.metadata import version
+
+    command = " ".join(["python -m", _module(), *sys.argv[1:]])
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return (
+        f"`{command}`, {date.today().isoformat()}, on {cores} cores ({platform.machine()}); stowplan {__version__}, "
+        f"Chainer {version('chainer')}, NumPy {np.__version__}, Python {platform.python_version()}."
+    )
+
+
+def _module() -> str:
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return spec.name if spec is not None else "experiments"
+
+
+def new_figure(width: float, height: float) -> Any:
+    """Return an empty figure that needs no display."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=110, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def tidy(axes: Any, title: str, label: str) -> None:
+    """Give axes the look of all pictures."""
+    axes.set_title(title, loc="left", color=INK, fontsize=11, fontweight="bold")
+    axes.set_ylabel(label, color=INK)
+    axes.set_axisbelow(True)
+    axes.grid(axis="y", color=GRID, linewidth=0.6)
+    axes.tick_params(colors=INK, length=3, labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write a picture as ``path.png`` and ``path.svg``."""
+    import matplotlib as mpl
+
+    # Text stays text, and names inside the file do not change from run to run.
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "stowplan"}):
+        for kind in ("png", "svg"):
+            with atomic_write(path.with_suffix(f".{kind}")) as file:
+                figure.savefig(file, format=kind, metadata={"Date": None} if kind == "svg" else None)

@@ -1,0 +1,194 @@
+"""Time a network's steps through the pool beside its steps without it: a process of `experiments.time`.
+
+The command line has one argument, the fields of a `Task` as a JSON object. The output is a JSON list of rounds, each
+``{"stowplan": seconds, "NumPy": seconds}``; `experiments.time` takes the medians.
+
+On the host the two take turns within a step (`interleave`), on a GPU from step to step. Each has its own gradients and
+optimizer's state, from its own allocator. They share the parameters, in one process: two processes of the same program
+can differ as long as they live, depending on which of their pages are huge and where in memory they lie, by more than
+the difference to be measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from stowplan import CupyPool, NumpyPool
+from stowplan.compat import enable_chainer
+
+from ..models import MODELS
+from .data import Files, load
+from .workload import Phase, Workload
+
+OURS = "stowplan"
+WARMUP = (5, 2)
+"""Steps before the first round: of ours, which warms up, records, confirms and replays twice; and of the other."""
+LEAST_ROUNDS, TRUSTED_ROUNDS = 3, 12
+"""Rounds that are always run; rounds after which their spread decides when to stop."""
+SURE, CLEAR = 0.005, 5
+"""Stop when the standard error of the median ratio is below `SURE`, or the median is `CLEAR` of them away from 1."""
+Context = Callable[[], AbstractContextManager[object]]
+"""Makes the context that a step runs in."""
+Step = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A comparison of the pool with another allocator.
+
+    Attributes
+    ----------
+    device, model, phase, batch
+        The cell.
+    other
+        Name of the other allocator.
+    files
+        The user's paths and seed.
+    repeat
+        Steps of a turn.
+    rounds, seconds
+        Most rounds, and the seconds after which no further round begins; `LEAST_ROUNDS` are run in any case. A round
+        has a turn of the pool and one of the other, in random order.
+    """
+
+    device: str
+    model: str
+    phase: Phase
+    batch: int
+    other: str
+    files: Files
+    repeat: int
+    rounds: int
+    seconds: float
+
+    @property
+    def least_steps(self) -> int:
+        """Least number of steps that are run."""
+        return sum(WARMUP) + LEAST_ROUNDS * 2 * self.repeat
+
+
+def standard_error(values: npt.ArrayLike) -> float:
+    """Estimate the standard error of the median of values (n,), normal but for outliers, by their quartiles."""
+    low, high = np.quantile(values, (0.25, 0.75))
+    return float(0.93 * (high - low) / np.sqrt(np.size(values)))  # 0.93: sqrt(pi / 2) / 1.349
+
+
+def is_clear(found: Sequence[float]) -> bool:
+    """Whether the median of these ratios is known well enough, or at least on which side of 1 it is."""
+    error = standard_error(found)
+    return error <= SURE or bool(abs(np.median(found) - 1) >= CLEAR * error)
+
+
+def run(task: Task) -> list[dict[str, float]]:
+    """Run a task; return for each round the seconds of a step, by allocator."""
+    gpu = task.device == "gpu"
+    ours, ready, other = (_on_a_gpu if gpu else _on_the_host)(task.other)
+    work = Workload(MODELS[task.model], task.phase, task.batch, load(**task.files), gpu)
+    theirs = _within(other, work)
+    theirs()
+    steps = {OURS: _within(ours, work.twin()), task.other: theirs}
+    rng = np.random.default_rng(task.files["seed"])
+    if gpu:
+        take = partial(_one_after_the_other, steps, rng)
+    else:
+        from .interleave import InterleavedStep, alternate
+
+        interleaved = {name: InterleavedStep(step) for name, step in steps.items()}
+        steps = {name: step.run_step for name, step in interleaved.items()}
+        take = partial(alternate, interleaved, rng)
+
+    for step, count in zip(steps.values(), WARMUP, strict=True):
+        for _ in range(count):
+            step()
+            ready()
+    turns: list[dict[str, float]] = []
+    until = time.perf_counter() + task.seconds
+
+    def enough() -> bool:
+        done = len(turns)
+        if done < LEAST_ROUNDS:
+            return False
+        if done >= task.rounds or time.perf_counter() > until:
+            return True
+        return done >= TRUSTED_ROUNDS and is_clear(ratios(turns, task.other))
+
+    while not enough():
+        turns.append(take(task.repeat))
+    return turns
+
+
+def _within(context: Context, work: Workload) -> Step:
+    def step() -> None:
+        with context():
+            work.step()
+
+    return step
+
+
+def _one_after_the_other(
+    steps: Mapping[str, Step], rng: np.random.Generator, repeat: int
+) -> dict[str, float]:
+    """Run `repeat` steps of each, in random order; return the seconds of a step of each."""
+    turn = {}
+    for name in map(str, rng.permutation(list(steps))):
+        began = time.perf_counter()
+        for _ in range(repeat):
+            steps[name]()
+        turn[name] = (time.perf_counter() - began) / repeat
+    return turn
+
+
+def ratios(turns: Sequence[dict[str, float]], other: str) -> list[float]:
+    """Return the pool's seconds over the other's, for each round."""
+    return [turn[OURS] / turn[other] for turn in turns]
+
+
+def _on_the_host(_: str) -> tuple[Context, Callable[[], object], Context]:
+    pool = NumpyPool()
+
+    @contextmanager
+    def ours() -> Iterator[None]:
+        with pool, pool.step():
+            yield
+
+    return ours, pool.wait, nullcontext
+
+
+def _on_a_gpu(name: str) -> tuple[Context, Callable[[], object], Context]:
+    from cupy import cuda
+
+    pool = CupyPool()
+    other = {
+        "CuPy": cuda.MemoryPool,
+        "CuPy async": cuda.MemoryAsyncPool,
+        "CuPy managed": lambda: cuda.MemoryPool(cuda.malloc_managed),
+    }[name]()
+
+    @contextmanager
+    def ours() -> Iterator[None]:
+        with cuda.using_allocator(pool.malloc), pool.step():
+            yield
+
+    return ours, pool.wait, lambda: cuda.using_allocator(other.malloc)
+
+
+def main(argument: str) -> None:
+    """Run the task of the command line and print its rounds."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # so that nothing else that is printed reaches the answer
+    enable_chainer()
+    print(json.dumps(run(Task(**json.loads(argument)))), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

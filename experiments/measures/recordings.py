@@ -1,0 +1,177 @@
+"""Profiles of the networks' steps: recorded, or predicted if recording would take too long or too much memory.
+
+Batches of `SMALL` examples are always recorded. Each block's size is an affine function of the batch size, so two
+batches predict all others (`stowplan.profiler.fit_batches`). Seconds and bytes are predicted in the same way, and
+decide whether a larger batch is recorded.
+
+Blocks below `LEAST` bytes are left out of every figure, for every contestant: NumPy has a cache for them, and on a
+device they are scalars that would not be there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import stowplan
+from stowplan import NumpyRecorder, Profile
+from stowplan.errors import ProfileError
+from stowplan.profiler import fit_batches
+
+from .runner import CannotRunError, Cell, Runner, available_bytes
+from .workload import Workload
+
+SMALL = (2, 4)
+LEAST = 512
+WARMUP, MOST_STEPS = 1, 6
+"""Steps before the first recorded one; most steps to wait for two equal ones in a row."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The profile of a recorded step, its retained bytes and its time.
+
+    Attributes
+    ----------
+    profile
+        All its blocks.
+    retained
+        Bytes of parameters, statistics and the optimizer's state.
+    seconds
+        Of the fastest step.
+    """
+
+    profile: Profile
+    retained: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """A cell's step, as the figures use it.
+
+    Attributes
+    ----------
+    profile
+        Its blocks of `LEAST` bytes and more.
+    retained
+        As in `Recording`.
+    recorded, predicted
+        Whether the profile was recorded; and the profile that the small batches predict, if any.
+    """
+
+    profile: Profile
+    retained: int
+    recorded: bool
+    predicted: Profile | None
+
+
+def step_of(runner: Runner, cell: Cell) -> Step:
+    """Record a cell's step, or predict it.
+
+    Raises
+    ------
+    CannotRunError
+        No step was equal to the one before it, or small batches do not predict this one and it is too large.
+    """
+    if cell.phase == "inference" or cell.batch in SMALL:
+        recording = recorded(runner, cell)
+        return Step(without_small(recording.profile), recording.retained, True, None)
+    predicted = predict(runner, cell)
+    if within_reach(runner, cell):
+        recording = recorded(runner, cell)
+        return Step(without_small(recording.profile), recording.retained, True, predicted)
+    if predicted is None:
+        raise CannotRunError("too large to be recorded here, and not predicted by small batches")
+    return Step(predicted, recorded(runner, _with_batch(cell, SMALL[0])).retained, False, predicted)
+
+
+def predict(runner: Runner, cell: Cell) -> Profile | None:
+    """Predict a cell's step from small batches; None if their steps are of different kinds."""
+    try:
+        model = fit_batches({batch: recorded(runner, _with_batch(cell, batch)).profile for batch in SMALL})
+        return without_small(model.profile(cell.batch))
+    except ProfileError:
+        return None
+
+
+def within_reach(runner: Runner, cell: Cell) -> bool:
+    """Whether a cell's step is recorded already, or can be."""
+    return runner.known(f"recordings/{cell.name}") is not None or affordable(runner, cell)
+
+
+def affordable(runner: Runner, cell: Cell, steps: int = WARMUP + 3, share: float = 0.6) -> bool:
+    """Whether so many steps of a cell take no longer than the limit, and no more than a share of the free memory."""
+    seconds, need = expected(runner, cell)
+    return seconds * steps <= runner.limit and need <= share * available_bytes(cell.device)
+
+
+def expected(runner: Runner, cell: Cell) -> tuple[float, int]:
+    """Seconds of a cell's step and the bytes that it needs, from those of small batches."""
+    if cell.phase == "inference":
+        found = recorded(runner, cell)
+        return found.seconds, found.retained + found.profile.live_peak
+    small = [recorded(runner, _with_batch(cell, batch)) for batch in SMALL]
+    seconds = _affine([one.seconds for one in small], cell.batch)
+    return seconds, int(_affine([one.retained + one.profile.live_peak for one in small], cell.batch))
+
+
+def recorded(runner: Runner, cell: Cell) -> Recording:
+    """Record a cell's step, or read the recording kept."""
+    path = runner.out / "recordings" / f"{cell.name}.npz"
+
+    def record() -> dict[str, Any]:
+        found = _record(Workload(cell.model, cell.phase, cell.batch, runner.data, cell.device == "gpu"), cell)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        found.profile.save(path)
+        return {"retained": found.retained, "seconds": found.seconds}
+
+    about = runner.finished(f"recordings/{cell.name}", record)
+    return Recording(Profile.load(path), about["retained"], about["seconds"])
+
+
+def without_small(profile: Profile, least: int = LEAST) -> Profile:
+    """Return the profile without blocks below `least` bytes, on the same clock."""
+    keep = profile.size >= least
+    return Profile(
+        profile.size[keep],
+        profile.start[keep],
+        profile.end[keep],
+        stream=profile.stream[keep],
+        period=profile.period,
+    )
+
+
+def _record(workload: Workload, cell: Cell) -> Recording:
+    for _ in range(WARMUP):
+        workload.step()
+    seconds = []
+    recorder = NumpyRecorder() if cell.device == "cpu" else stowplan.CupyRecorder()  # which imports CuPy
+    with recorder:
+        for _ in range(MOST_STEPS):
+            began = time.perf_counter()
+            with recorder.step():
+                workload.step()
+            seconds.append(time.perf_counter() - began)
+            try:
+                profile = recorder.profile()
+            except ProfileError:
+                continue  # no two equal steps yet
+            return Recording(profile, workload.retained_bytes, min(seconds))
+    raise CannotRunError(f"no step of {MOST_STEPS} was equal to the one before it")
+
+
+def _with_batch(cell: Cell, batch: int) -> Cell:
+    return Cell(cell.device, cell.model, cell.phase, batch)
+
+
+def _affine(at_small: Sequence[float], batch: int) -> float:
+    """Continue a straight line through the values at `SMALL`, and never below them."""
+    if batch in SMALL:
+        return at_small[SMALL.index(batch)]
+    slope, value = np.polyfit(SMALL, at_small, 1)
+    return max(float(slope * batch + value), max(at_small))

@@ -1,0 +1,267 @@
+"""Run a figure's command: its options, its cells, and the files that keep what they found.
+
+A cell is one entry of a figure: a device, a network, a phase and a batch size. Its result is one JSON file, written
+atomically, so a command that was interrupted goes on where it stopped, and a finished cell is not run again::
+
+    build/experiments/memory/cells/cpu-googlenet-training-32.json      {"study": {...}, "row": {...}}
+
+The file names the options under ``"study"``; a cell that was run with other ones (other data, another limit) is run
+again. A cell that needs a GPU or memory that the machine does not have says so in its row, and is tried again by the
+next command.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from stowplan.compat import enable_chainer
+from stowplan.errors import StowplanError
+from stowplan.files import atomic_write
+
+from ..models import MODELS, Model
+from . import data
+from .workload import PHASES, Phase
+
+ROOT = Path(__file__).resolve().parents[2]
+DEVICES = ("cpu", "gpu")
+NO_GPU = "no CUDA device on this machine"
+Row = dict[str, Any]
+
+
+class CannotRunError(Exception):
+    """A cell cannot be run on this machine; the message says why."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One entry of a figure."""
+
+    device: str
+    model: Model
+    phase: Phase
+    batch: int
+
+    @property
+    def name(self) -> str:
+        """For files and messages."""
+        return f"{self.device}-{self.model.name}-{self.phase}-{self.batch}"
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Runs the cells that a command was asked for.
+
+    Attributes
+    ----------
+    models, phases, devices
+        Of the cells.
+    batches
+        Batch sizes for training; if empty, the models' own.
+    quick
+        Run the smallest batch sizes only.
+    limit
+        Seconds that the steps of one cell may take; a cell that would take longer is predicted or left out.
+    files, data
+        What the networks read: the user's paths and seed, and the data loaded from them.
+    out
+        Folder for all files written.
+    """
+
+    models: tuple[Model, ...]
+    phases: tuple[Phase, ...]
+    devices: tuple[str, ...]
+    batches: tuple[int, ...]
+    quick: bool
+    limit: float
+    files: data.Files
+    data: data.Data
+    out: Path
+
+    def cells(self, *smaller: int) -> Iterator[Cell]:
+        """Yield the cells of a figure; for training also with batches that are smaller than the paper's."""
+        for device in self.devices:
+            for phase in self.phases:
+                for model in self.models:
+                    sizes = (1,) if phase == "inference" else self.batches or (*smaller, *model.batches)
+                    for batch in sizes[:1] if self.quick else sizes:
+                        yield Cell(device, model, phase, batch)
+
+    def run(self, figure: str, measure: Callable[[Cell], Row], *smaller: int) -> list[Row]:
+        """Run the cells of a figure that are not finished; return the rows of all."""
+        rows = []
+        columns = (
+            TextColumn("{task.description:<44}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=Console(stderr=True)) as progress:
+            cells = list(self.cells(*smaller))
+            bar = progress.add_task(figure, total=len(cells))
+            for cell in cells:
+                progress.update(bar, description=f"{figure}: {cell.name}")
+                about = {
+                    "device": cell.device,
+                    "model": cell.model.title,
+                    "phase": cell.phase,
+                    "batch": cell.batch,
+                }
+                try:
+                    if cell.device == "gpu" and not has_gpu():
+                        raise CannotRunError(NO_GPU)
+                    rows.append(about | self._cell(figure, cell, measure))
+                except (CannotRunError, MemoryError) as why:
+                    rows.append(about | {"note": str(why) or "does not fit this machine's memory"})
+                progress.advance(bar)
+        return rows
+
+    def _cell(self, figure: str, cell: Cell, measure: Callable[[Cell], Row]) -> Row:
+        name = f"{figure}/cells/{cell.name}"
+        return self.finished(name, lambda: measure(cell), quick=self.quick, limit=self.limit)
+
+    def finished(self, name: str, find: Callable[[], Row], **options: Any) -> Row:
+        """Return the row kept under this name for the same files and `options`, or find it and keep it."""
+        row = self.known(name, **options)
+        if row is None:
+            row = find()
+            path = self.out / f"{name}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(path) as file:
+                file.write(json.dumps({"study": {**self.files, **options}, "row": row}, indent=1).encode())
+        return row
+
+    def known(self, name: str, **options: Any) -> Row | None:
+        """Return the row kept under this name for the same files and `options`; None if there is none."""
+        try:
+            kept = json.loads((self.out / f"{name}.json").read_text(encoding="utf-8"))
+            return dict(kept["row"]) if kept["study"] == {**self.files, **options} else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None  # not there, or not one of ours
+
+
+def has_gpu() -> bool:
+    """Whether Chainer can run on a CUDA device."""
+    from chainer.backends import cuda
+
+    try:
+        return bool(cuda.available) and cuda.cupy.cuda.runtime.getDeviceCount() > 0
+    except cuda.cupy.cuda.runtime.CUDARuntimeError:
+        return False
+
+
+def available_bytes(device: str) -> int:
+    """Bytes of memory that are free now."""
+    if device == "gpu":
+        import cupy
+
+        return int(cupy.cuda.runtime.memGetInfo()[0])
+    if hasattr(os, "sysconf") and "SC_AVPHYS_PAGES" in os.sysconf_names:
+        try:
+            with open("/proc/meminfo", encoding="ascii") as file:
+                return next(1024 * int(line.split()[1]) for line in file if line.startswith("MemAvailable"))
+        except (OSError, StopIteration):
+            return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return 2**62
+
+
+_OPTIONS = (
+    click.option(
+        "--model", "models", multiple=True, type=click.Choice([*MODELS]), help="Only this one; repeatable."
+    ),
+    click.option("--phase", "phases", multiple=True, type=click.Choice(PHASES), help="Only this one."),
+    click.option("--device", "devices", multiple=True, type=click.Choice(DEVICES), help="Only this one."),
+    click.option(
+        "--batch", "batches", multiple=True, type=click.IntRange(1), help="For training; repeatable."
+    ),
+    click.option("--quick", is_flag=True, help="The smallest sizes: minutes instead of hours."),
+    click.option(
+        "--limit",
+        type=click.FloatRange(min=0),
+        help="Seconds for the steps of one cell; what takes longer is predicted, or left out.",
+    ),
+    click.option("--images", type=click.Path(), help="A folder of images instead of noise."),
+    click.option("--source", type=click.Path(), help="Sentences, one on each line (UTF-8) ..."),
+    click.option("--target", type=click.Path(), help="... and their translations."),
+    click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True),
+    click.option(
+        "--out",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=ROOT / "build" / "experiments",
+        help="Folder for cells, tables and pictures.  [default: build/experiments]",
+    ),
+)
+
+
+def command(limit: float, quick_limit: float) -> Callable[[Callable[..., None]], click.Command]:
+    """Make a command of a function that gets a `Runner`, and its other options by name.
+
+    Parameters
+    ----------
+    limit, quick_limit
+        Defaults of `Runner.limit`, without and with ``--quick``.
+    """
+
+    def decorate(figure: Callable[..., None]) -> click.Command:
+        @functools.wraps(figure)
+        def run(quick: bool, **options: Any) -> None:
+            if options["limit"] is None:
+                options["limit"] = quick_limit if quick else limit
+            more = {name: value for name, value in options.items() if name not in _NAMES}
+            figure(_runner(quick=quick, **{name: options[name] for name in _NAMES}), **more)
+
+        for option in reversed(_OPTIONS):
+            run = option(run)
+        return click.command(help=(figure.__doc__ or "").split("\n", maxsplit=1)[0])(run)
+
+    return decorate
+
+
+_NAMES = ("models", "phases", "devices", "batches", "limit", "images", "source", "target", "seed", "out")
+
+
+def _runner(
+    models: tuple[str, ...],
+    phases: tuple[Phase, ...],
+    devices: tuple[str, ...],
+    batches: tuple[int, ...],
+    quick: bool,
+    limit: float,
+    images: str | None,
+    source: str | None,
+    target: str | None,
+    seed: int,
+    out: Path,
+) -> Runner:
+    """Check all options before any long work."""
+    try:
+        files = data.Files(images=images, source=source, target=target, seed=seed)
+        loaded = data.load(**files)
+        enable_chainer()
+        chosen = tuple(MODELS[name] for name in models or MODELS)
+        _refuse_what_cannot_fit(chosen, batches)
+        out.mkdir(parents=True, exist_ok=True)
+    except (StowplanError, OSError) as error:
+        raise click.UsageError(str(error)) from error
+    return Runner(chosen, phases or PHASES, devices or DEVICES, batches, quick, limit, files, loaded, out)
+
+
+def _refuse_what_cannot_fit(models: tuple[Model, ...], batches: tuple[int, ...]) -> None:
+    """Refuse a batch whose examples alone are more than the machine has."""
+    room = available_bytes("cpu")
+    for model in models:
+        need = max(batches, default=0) * model.example_bytes
+        if need > room:
+            raise StowplanError(
+                f"--batch {max(batches)}: the examples of {model.title} alone take {need:,} bytes, "
+                f"and {room:,} are available; expected a batch of at most {room // model.example_bytes:,}"
+            )

@@ -1,0 +1,325 @@
+"""Measure a network's scheduled steps beside Chainer's own: a process of `experiments.schedule`.
+
+The command line has one argument, a JSON object of the fields of a `Task` and the name of a function in `RUN`; the
+output is what that function returns. As in `paired_timing` the contestants share the parameters and take turns within
+a step; each has its own gradients and optimizer's state::
+
+    Chainer        the step as it is
+    lean           the same under a scheduler without a budget
+    lean, pool     ... through a pool                           if no budget is given
+    scheduled      the same under a scheduler with the budget   if one is
+
+After the turns one step is recorded for its live peak: a scheduled one if there is a budget, else a lean one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from stowplan import NumpyPool, NumpyRecorder, Profile
+from stowplan.compat import enable_chainer
+from stowplan.errors import BudgetError, ProfileError
+
+from ..models import MODELS, Model
+from .data import Data, Files, load
+from .paired_timing import LEAST_ROUNDS, TRUSTED_ROUNDS, is_clear
+from .recordings import without_small
+from .workload import Phase, Workload
+
+CHAINER, LEAN, POOLED, SCHEDULED = "Chainer", "lean", "lean, pool", "scheduled"
+OPTIMIZERS = ("SGD", "MomentumSGD", "Adam")
+STEPS = 10
+"""Number of steps in each run whose bits are compared."""
+WARMUP = 2
+"""Steps of each contestant before the first round."""
+MOST_STEPS = 12
+"""Most steps to wait until one is scheduled, served by the pool, or equal to the one before it."""
+ATTEMPTS, SLACK = 4, 1.005
+"""A budget below the least found is raised to `SLACK` times that least: the next recording may need a little more."""
+
+
+class CannotScheduleError(Exception):
+    """The steps of a network cannot be run under a schedule; the message says why."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A comparison of scheduled steps with Chainer's.
+
+    Attributes
+    ----------
+    model, batch
+        The cell, of training on the host.
+    files
+        The user's paths and seed.
+    budget
+        Bytes that a step may have alive beside parameters and state; None: lean.
+    rounds, seconds
+        Most rounds, and the seconds after which no further round begins; `LEAST_ROUNDS` are run in any case.
+    """
+
+    model: str
+    batch: int
+    files: Files
+    budget: int | None
+    rounds: int = 1
+    seconds: float = 0.0
+
+    def workload(self, optimizer: str | None = None) -> ScheduledWorkload:
+        """Return a new workload, with another optimizer if one is named."""
+        model = MODELS[self.model]
+        model = model if optimizer is None else replace(model, optimizer=optimizer)
+        return ScheduledWorkload(model, "training", self.batch, load(**self.files))
+
+    @property
+    def least_steps(self) -> int:
+        """Least number of steps that are run, about: warm-up, rounds and recordings of three contestants."""
+        return 3 * (WARMUP + LEAST_ROUNDS) + 12
+
+
+class ScheduledWorkload(Workload):
+    """A workload whose steps run under a scheduler from `schedule` on."""
+
+    def __init__(self, model: Model, phase: Phase, batch: int, data: Data, gpu: bool = False) -> None:
+        super().__init__(model, phase, batch, data, gpu)
+        self.scheduler: Any = None
+
+    def schedule(self, budget: int | None = None, pool: NumpyPool | None = None) -> None:
+        """Make a scheduler.
+
+        Parameters
+        ----------
+        budget
+            Bytes, parameters and state included; None: lean.
+        pool
+            Serves the steps.
+        """
+        from stowplan.chainer import Scheduler
+
+        self.scheduler = Scheduler(self._optimizer, pool=pool, budget=budget)
+
+    def twin(self) -> ScheduledWorkload:
+        """Return another one that shares the parameters, and has no scheduler."""
+        twin = super().twin()
+        assert isinstance(twin, ScheduledWorkload)
+        twin.scheduler = None
+        return twin
+
+    def step(self, examples: Any = None) -> None:
+        """Run one step, under the scheduler if there is one."""
+        if self.scheduler is None:
+            super().step(examples)
+            return
+        with self.scheduler.step():
+            super().step(examples)
+
+    def record_graph(self) -> Any:
+        """Run four steps, and return their step graph; see `stowplan.chainer.record_graph`."""
+        from stowplan.chainer import record_graph
+
+        return record_graph(self._optimizer, super().step)
+
+    def fingerprint(self) -> str:
+        """Return a digest of parameters, statistics, the optimizer's state, and where the random stream stands."""
+        from chainer.serializers import DictionarySerializer
+
+        digest = hashlib.sha256()
+        for target in (self._network, self._optimizer):
+            serializer = DictionarySerializer()
+            serializer.save(target)
+            for name in sorted(serializer.target):
+                value = serializer.target[name]
+                if value is not None:
+                    digest.update(name.encode() + np.ascontiguousarray(value).tobytes())
+        stream = np.random.get_state(legacy=False)  # noqa: NPY002 (Chainer draws from it)
+        digest.update(stream["state"]["key"].tobytes() + str(stream["state"]["pos"]).encode())
+        return digest.hexdigest()
+
+
+def within_reach(
+    run: Callable[[int], ScheduledWorkload], budget: int, retained: int
+) -> tuple[ScheduledWorkload, int]:
+    """Call `run` with a budget that can be kept; return its result and that budget, retained bytes included.
+
+    Parameters
+    ----------
+    run
+        Runs steps that keep to a number of bytes.
+    budget
+        Bytes beside the retained ones. If no schedule found keeps to them, a little more than the least found replaces
+        them.
+    retained
+        Bytes of parameters and state.
+    """
+    for _ in range(ATTEMPTS):
+        try:
+            return run(budget + retained), budget + retained
+        except BudgetError as error:
+            budget = int(SLACK * (error.least - retained)) + 1
+    raise CannotScheduleError(f"no schedule kept to {budget:,} bytes, a little more than the least found")
+
+
+def _scheduled(work: ScheduledWorkload, budget: int) -> ScheduledWorkload:
+    """Return a twin after the first of its steps that followed a schedule."""
+    twin = work.twin()
+    twin.schedule(budget)
+    for _ in range(MOST_STEPS):
+        twin.step()
+        twin.scheduler.wait()
+        if twin.scheduler.stats.scheduled:
+            return twin
+    raise CannotScheduleError(f"none of {MOST_STEPS} steps could follow a schedule")
+
+
+def record(work: Workload) -> Profile:
+    """Record a step, without the blocks that `recordings` leaves out."""
+    recorder = NumpyRecorder()
+    with recorder:
+        for _ in range(MOST_STEPS):
+            with recorder.step():
+                work.step()
+            try:
+                return without_small(recorder.profile())
+            except ProfileError:
+                continue  # no two equal steps yet
+    raise CannotScheduleError(f"no step of {MOST_STEPS} was equal to the one before it")
+
+
+def take_turns(task: Task) -> dict[str, Any]:
+    """Run the contestants in turns, then record a step; return the measurements.
+
+    Returns
+    -------
+    dict
+        ``turns``: for each round the seconds of a step, by contestant. ``peak``: most bytes alive in the recorded step,
+        beside parameters and state. Without a budget ``arena``: the pool's. With one ``budget``: the budget kept to;
+        ``predicted``: the schedule's own peak; ``extra_seconds``: the seconds that the schedule says it adds;
+        ``seconds``: of all operators once, as recorded; ``recomputed``: operators recomputed in a step.
+    """
+    from .interleave import InterleavedStep, alternate
+
+    work = task.workload()
+    work.step()
+    lean = work.twin()
+    lean.schedule()
+    contestants = {CHAINER: work, LEAN: lean}
+    found: dict[str, Any] = {}
+    pool = NumpyPool()
+    if task.budget is None:
+        contestants[POOLED] = work.twin()
+        contestants[POOLED].schedule(pool=pool)
+        for _ in range(MOST_STEPS):
+            contestants[POOLED].step()
+            pool.wait()
+            if pool.stats.replayed:
+                break
+        last = lean
+    else:
+        run = partial(_scheduled, work)
+        last, whole = within_reach(run, task.budget, work.retained_bytes)
+        found["budget"] = whole - last.scheduler.stats.retained_bytes
+        contestants[SCHEDULED] = last
+    steps = {name: InterleavedStep(contestant.step) for name, contestant in contestants.items()}
+    for _ in range(WARMUP):
+        for step in steps.values():
+            step.run_step()
+    rng = np.random.default_rng(task.files["seed"])
+    found["turns"] = _rounds(task, lambda: alternate(steps, rng, 1))
+    profile = record(last)
+    found["peak"] = profile.live_peak
+    if task.budget is None:
+        found["arena"] = pool.plan().arena_bytes
+    else:
+        found |= _said(last)
+    return found
+
+
+def _rounds(task: Task, take: Callable[[], dict[str, float]]) -> list[dict[str, float]]:
+    turns: list[dict[str, float]] = []
+    until = time.perf_counter() + task.seconds
+    while len(turns) < LEAST_ROUNDS or (len(turns) < task.rounds and time.perf_counter() < until):
+        turns.append(take())
+        others = [name for name in turns[0] if name != CHAINER]
+        if len(turns) >= TRUSTED_ROUNDS and all(is_clear(over_chainer(turns, name)) for name in others):
+            break
+    return turns
+
+
+def over_chainer(turns: list[dict[str, float]], name: str) -> list[float]:
+    """Return a contestant's seconds over Chainer's, for each round."""
+    return [turn[name] / turn[CHAINER] for turn in turns]
+
+
+def _said(work: ScheduledWorkload) -> dict[str, Any]:
+    """Return the schedule's own predictions of its step."""
+    (solution,), (recording,) = work.scheduler.solutions, work.scheduler.recordings
+    return {
+        "predicted": int(solution.peak),
+        "extra_seconds": float(solution.extra_seconds),
+        "seconds": float(recording.graph.seconds.sum()),
+        "recomputed": sum(len(operators) for _, operators in solution.outcome.recomputed),
+        "solver": solution.solver,
+        "solving_seconds": float(solution.seconds),
+    }
+
+
+def compare_bits(task: Task) -> dict[str, Any]:
+    """Train `STEPS` steps with each optimizer: as Chainer does, lean, and under the budget.
+
+    Returns
+    -------
+    dict
+        By optimizer: ``lean`` and ``scheduled``, whether parameters, statistics, state and random stream are
+        Chainer's, bit by bit; ``followed`` and ``recomputed``, how many steps followed a schedule, and operators ran
+        again in them.
+    """
+    found = {}
+    for optimizer in OPTIMIZERS:
+        plain = task.workload(optimizer)
+        for _ in range(STEPS):
+            plain.step()
+        retained, expected = plain.retained_bytes, plain.fingerprint()
+        del plain
+        row: dict[str, Any] = {LEAN: _trained(task, optimizer, None).fingerprint() == expected}
+        if task.budget is not None:
+            work, _ = within_reach(partial(_trained, task, optimizer), task.budget, retained)
+            row[SCHEDULED] = work.fingerprint() == expected
+            row["followed"] = work.scheduler.stats.scheduled
+            row["recomputed"] = work.scheduler.stats.recomputed
+        found[optimizer] = row
+    return found
+
+
+def _trained(task: Task, optimizer: str, budget: int | None) -> ScheduledWorkload:
+    work = task.workload(optimizer)
+    work.schedule(budget)
+    for _ in range(STEPS):
+        work.step()
+        work.scheduler.wait()
+    return work
+
+
+RUN: dict[str, Callable[[Task], dict[str, Any]]] = {"turns": take_turns, "bits": compare_bits}
+
+
+def main(argument: str) -> None:
+    """Run the task of the command line and print its result."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # so that nothing else that is printed reaches the answer
+    enable_chainer()
+    asked = json.loads(argument)
+    print(json.dumps(RUN[asked.pop("run")](Task(**asked))), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,120 @@
+"""Step graphs and lean profiles of the networks' steps: recorded, or predicted from batches of 2 and 4.
+
+They are kept as files, as the cells are, and the next command reads them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from stowplan import Profile
+from stowplan.errors import GraphError, ProfileError
+from stowplan.profiler import fit_batches
+from stowplan.scheduling import StepGraph, scaling, solve
+
+from .recordings import SMALL, affordable
+from .runner import CannotRunError, Cell, Row, Runner
+from .scheduled_steps import CannotScheduleError, ScheduledWorkload, record
+
+POINTS = 12
+"""Number of points of a curve."""
+LIMIT, QUICK_LIMIT = 120.0, 20.0
+"""Most seconds for a curve, without and with ``--quick``."""
+GRAPH_STEPS = 8
+"""Steps that recording a graph takes as long as: one of Chainer's, one that runs every function twice, two timed."""
+
+
+def recorded_graph(runner: Runner, cell: Cell) -> StepGraph:
+    """Record a cell's step graph, or read the one kept."""
+    path = runner.out / "schedule" / "graphs" / f"{cell.name}.npz"
+
+    def find() -> Row:
+        graph: StepGraph = _workload(runner, cell).record_graph()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        graph.save(path)
+        return {"operators": len(graph)}
+
+    runner.finished(f"schedule/graphs/{cell.name}", find)
+    return StepGraph.load(path)
+
+
+def recorded_profile(runner: Runner, cell: Cell) -> Profile:
+    """Record a cell's lean step, or read the recording kept."""
+    path = runner.out / "schedule" / "lean" / f"{cell.name}.npz"
+
+    def find() -> Row:
+        work = _workload(runner, cell)
+        work.schedule()
+        work.step()
+        try:
+            profile = record(work)
+        except CannotScheduleError as error:
+            raise CannotRunError(str(error)) from None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        profile.save(path)
+        return {"blocks": len(profile)}
+
+    runner.finished(f"schedule/lean/{cell.name}", find)
+    return Profile.load(path)
+
+
+def _workload(runner: Runner, cell: Cell) -> ScheduledWorkload:
+    return ScheduledWorkload(cell.model, cell.phase, cell.batch, runner.data)
+
+
+def predicted_graph(runner: Runner, cell: Cell) -> StepGraph:
+    """Predict a cell's step graph from those of small batches.
+
+    Arrays of a few hundred bytes are not values of a step graph. If a network has such arrays at a batch of 2, batches
+    twice and four times as large are recorded instead.
+    """
+    why = ""
+    for times in (1, 2, 4):
+        graphs = {
+            batch: recorded_graph(runner, replace(cell, batch=batch)) for batch in (times * b for b in SMALL)
+        }
+        try:
+            return scaling.fit_graphs(graphs).at(cell.batch)
+        except GraphError as error:
+            why = str(error)
+    raise CannotRunError(f"too large to be run here, and not predicted by small batches: {why}")
+
+
+def predicted_profile(runner: Runner, cell: Cell) -> Profile:
+    """Predict the profile of a cell's lean step from those of small batches."""
+    try:
+        profiles = {batch: recorded_profile(runner, replace(cell, batch=batch)) for batch in SMALL}
+        return fit_batches(profiles).profile(cell.batch)
+    except ProfileError as error:
+        raise CannotRunError(
+            f"too large to be run here, and not predicted by small batches: {error}"
+        ) from None
+
+
+def graph_of(runner: Runner, cell: Cell) -> StepGraph:
+    """Record a cell's step graph, or predict it."""
+    if cell.batch in SMALL or affordable(runner, cell, GRAPH_STEPS):
+        return recorded_graph(runner, cell)
+    return predicted_graph(runner, cell)
+
+
+def curve_of(runner: Runner, cell: Cell) -> Row:
+    """Find how little memory schedules can reach, and at what cost in time.
+
+    Returns
+    -------
+    dict
+        ``points``: (bytes, extra seconds), from lean to the least peak that is found. ``seconds``: of all operators.
+        ``bound``: no schedule has a smaller peak.
+    """
+
+    def find() -> Row:
+        graph = graph_of(runner, cell)
+        found = solve.curve(graph, POINTS, time_limit=QUICK_LIMIT if runner.quick else LIMIT)
+        return {
+            "points": [(int(one.peak), float(one.extra_seconds)) for one in found],
+            "seconds": float(graph.seconds.sum()),
+            "bound": int(found[-1].lower_bound or 0),
+        }
+
+    return runner.finished(f"schedule/curves/{cell.name}", find, quick=runner.quick)

@@ -1,0 +1,93 @@
+"""A network's step, to be run again and again: training or inference, on the host or on a GPU.
+
+A step does what Chainer's ``StandardUpdater`` does: it makes the batch out of examples, runs forward, clears the
+gradients of the step before, runs backward, drops the loss, and updates.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from ..models import Model
+from .data import Data, Example
+
+Phase = Literal["training", "inference"]
+PHASES: tuple[Phase, ...] = ("training", "inference")
+
+
+class Workload:
+    """A step that can be run again and again.
+
+    Parameters
+    ----------
+    model, phase, batch
+        Of the step.
+    data
+        Gives the examples; its seed is also that of the parameters.
+    gpu
+        Whether it runs on CuPy's current device.
+    """
+
+    def __init__(self, model: Model, phase: Phase, batch: int, data: Data, gpu: bool = False) -> None:
+        import chainer
+
+        np.random.seed(data.seed)  # noqa: NPY002 (Chainer draws from it)
+        self._model, self._phase = model, phase
+        self._device = chainer.get_device("@cupy:0" if gpu else "@numpy")
+        self._network = model.network()
+        self._network.to_device(self._device)
+        self._set_up()
+        self.examples = data.examples(model, batch)
+
+    def twin(self) -> Workload:
+        """Return a workload of the same examples and parameters, with its own gradients and optimizer's state.
+
+        Run a step before: parameters are shared only if they have been initialized.
+        """
+        twin = copy.copy(self)
+        twin._network = self._network.copy()
+        twin._set_up()
+        return twin
+
+    def step(self, examples: Sequence[Example] | None = None) -> None:
+        """Run one step to its end, with these examples instead of its own if they are given."""
+        import chainer
+
+        arrays = self._convert(examples or self.examples)
+        if self._phase == "training":
+            self._optimizer.update(self._network, *arrays)
+        else:
+            with chainer.using_config("train", False), chainer.no_backprop_mode():
+                self._network.predict(arrays[0])
+        if self._device.xp is not np:
+            chainer.backends.cuda.Stream.null.synchronize()
+
+    @property
+    def retained_bytes(self) -> int:
+        """Bytes of parameters, statistics and the optimizer's state; not of gradients, which each step makes anew."""
+        from chainer.serializers import DictionarySerializer
+
+        serializer = DictionarySerializer()
+        serializer.save(self._network)
+        if self._optimizer is not None:
+            serializer.save(self._optimizer)
+        return sum(np.asarray(value).nbytes for value in serializer.target.values() if value is not None)
+
+    def _set_up(self) -> None:
+        import chainer
+
+        self._optimizer: Any = None
+        if self._phase == "training":
+            self._optimizer = getattr(chainer.optimizers, self._model.optimizer)().setup(self._network)
+
+    def _convert(self, examples: Sequence[Example]) -> tuple[Any, ...]:
+        from chainer.dataset import concat_examples
+
+        if self._model.kind == "sentences":
+            return tuple([self._device.send(a) for a in column] for column in zip(*examples, strict=True))
+        padding = -1 if self._model.kind == "padded" else None
+        return tuple(concat_examples(examples, self._device, padding))

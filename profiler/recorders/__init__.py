@@ -1,0 +1,9 @@
+"""Recorders: they watch an allocator without replacing it, and make a `Profile` of a step that repeats.
+
+====================  ==================================================================================================
+``recorder``          what both have in common: pairs of equal steps, marked or found, and their profile
+``numpy_recorder``    sees NumPy's requests through a memory handler that passes everything on
+``cupy_recorder``     is told of CuPy's by a memory hook
+``call_sites``        which line of the user's code asked; ``chainer_names``: for which of Chainer's links and functions
+====================  ==================================================================================================
+"""

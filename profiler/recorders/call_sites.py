@@ -1,0 +1,34 @@
+"""Which line of the user's own code asked for a block: code that is neither Python's nor of an installed package."""
+
+from __future__ import annotations
+
+import os
+import site
+import sysconfig
+from types import CodeType
+
+from .._recorder import CallSites
+
+# In a checkout the packages stand side by side at its top; installed, they are foreign as any package is.
+_TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+_OWN_FOLDERS = tuple(
+    os.path.join(_TOP, name, "")
+    for name in ("stowplan", "profiler", "scheduling", "packing", "planning", "allocator")
+)
+
+
+def call_sites() -> CallSites:
+    """Return an object that numbers the call sites of the user's code, and names them: ``"file:line function"``."""
+    paths = sysconfig.get_paths()
+    foreign = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    foreign |= {*site.getsitepackages(), site.getusersitepackages(), os.path.dirname(os.__file__)}
+    folders = tuple(os.path.join(os.path.realpath(folder), "") for folder in foreign)
+
+    def is_user_code(code: CodeType) -> bool:
+        name = code.co_filename
+        if name.startswith("<"):
+            return name == "<stdin>" or name.startswith("<ipython")  # not <frozen importlib>, nor <string>
+        path = os.path.realpath(name)
+        return not path.startswith(folders) and not path.startswith(_OWN_FOLDERS)
+
+    return CallSites(is_user_code)

@@ -1,0 +1,65 @@
+"""Record the steps of a NumPy program under NumPy's own allocator, without replacing it."""
+
+from __future__ import annotations
+
+import contextvars
+from typing import Any
+
+from .. import _recorder
+from .recorder import Recorder
+
+
+def default_handler() -> Any:
+    """Return NumPy's default memory handler (a capsule), the one of a new context."""
+    return contextvars.Context().run(_recorder.current_handler)
+
+
+class NumpyRecorder(Recorder):
+    """Watch the NumPy allocations of this context, and make a `Profile` of a step that repeats.
+
+    Every request is passed on to NumPy's default handler, so results and addresses are as without the recorder.
+
+    Parameters
+    ----------
+    auto_step
+        Find the step that the program repeats, until a step is marked. The profile is that of the largest step found.
+    sites
+        Record the call site of each block: the innermost line of the user's own code, and, if Chainer has been imported
+        when the recorder is entered, the link and the function that asked.
+    small
+        Requests below this many bytes are not recorded.
+
+    Raises
+    ------
+    PoolError
+        The recorder is entered twice.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stowplan import NumpyRecorder
+    >>> recorder = NumpyRecorder()
+    >>> with recorder:
+    ...     for _ in range(3):
+    ...         with recorder.step():
+    ...             total = float(np.ones(1000).sum())
+    >>> int(recorder.profile().size.max())
+    8000
+    """
+
+    def __init__(
+        self, *, auto_step: bool = False, sites: bool | _recorder.CallSites = False, small: int = 0
+    ) -> None:
+        super().__init__(auto_step, sites)
+        self._watch = self._host = _recorder.HostRecorder(default_handler(), small, self._sites)
+        self._outer: Any = None
+
+    def __enter__(self) -> NumpyRecorder:
+        self._enter()
+        self._outer = _recorder.set_handler(self._host.handler)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _recorder.set_handler(self._outer)
+        self._outer = None
+        self._exit()

@@ -1,0 +1,17 @@
+"""Running a user's script unchanged, and watching or serving its arrays: what ``stowplan run`` and ``profile`` do.
+
+=======================  ===============================================================================================
+``script``               reads a script, marks its step function, runs it as ``python SCRIPT`` does
+``step_markers``         ``stowplan.step()``: passes the steps that a program marks to the pools or recorders entered
+``auto_pools``           serves NumPy, and CuPy once the script imports it, by pools
+``auto_recorders``       records the requests of both in the same way
+``auto_graph_recorder``  records the step graph of the first Chainer optimizer that updates
+``import_hooks``         calls a function when the script has imported a module
+=======================  ===============================================================================================
+"""
+
+from __future__ import annotations
+
+from .script import Script
+
+__all__ = ["Script"]

@@ -1,0 +1,68 @@
+"""Call a function as soon as a program has imported a module, without importing the module oneself."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+
+@contextmanager
+def when_imported(name: str, action: Callable[[], object]) -> Iterator[None]:
+    """Call a function once, right after a module is imported, while entered; at once if it is imported already.
+
+    Parameters
+    ----------
+    name
+        A top-level module.
+    action
+        Called in the thread that imports. Its exceptions are raised by the import.
+    """
+    if name in sys.modules:
+        action()
+        yield
+        return
+    finder = _Finder(name, action)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        finder.leave()
+
+
+class _Finder(MetaPathFinder):
+    """Finds a module by the other finders, and has its loader call the action."""
+
+    def __init__(self, name: str, action: Callable[[], object]) -> None:
+        self._name = name
+        self._action = action
+        self._asks_others = False
+
+    def leave(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self._name or self._asks_others:
+            return None
+        self._asks_others = True
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self._asks_others = False
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_act(module: ModuleType) -> None:
+                execute(module)
+                self.leave()  # not earlier: find_spec is also called by programs that only look for the module
+                self._action()
+
+            spec.loader.exec_module = execute_and_act  # type: ignore[method-assign]
+        return spec

@@ -1,0 +1,93 @@
+"""Reading the user's images and sentences, and what stands in for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from experiments.measures import data
+from experiments.models import MODELS
+from stowplan.errors import FormatError
+
+
+def write(path: Path, *lines: str) -> str:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return str(path)
+
+
+def test_synthetic_lengths_are_log_normal_and_cut() -> None:
+    pairs = data.synthetic_pairs(np.random.default_rng(0), 5000)
+    lengths = np.array([len(side) for pair in pairs for side in pair])
+    assert (lengths.min(), lengths.max()) == (data.SHORTEST, data.LONGEST)
+    within = lengths[(lengths > data.SHORTEST) & (lengths < data.LONGEST)]
+    assert abs(np.median(lengths + 0.5) - data.MEDIAN) < 0.7
+    assert 0.5 < np.log(within).std() < data.SIGMA
+
+
+def test_a_repeated_step_has_the_longest_and_the_median_pair_in_turns() -> None:
+    lengths = [tuple(map(len, pair)) for pair in data.Data().examples(MODELS["seq2seq"], 5)]
+    assert lengths[0] == lengths[2] == lengths[4]
+    assert lengths[1] == lengths[3]
+    assert sum(lengths[0]) > sum(lengths[1])
+
+
+def test_the_users_sentences_are_used_with_their_lengths(tmp_path: Path) -> None:
+    source = write(tmp_path / "a", "the cat", " ".join(["long"] * 80), "", "the dog barks")
+    target = write(tmp_path / "b", "le chat", "un deux", "vide", "le chien aboie ici")
+    found = data.load(source=source, target=target)
+    assert [tuple(map(len, pair)) for pair in found.pairs] == [(2, 2), (50, 2), (3, 4)]
+    assert found.pairs[0][0][0] == found.pairs[2][0][0]  # the same word has the same number
+    batches = found.mini_batches(2, 2)
+    assert [[len(pair[0]) for pair in batch] for batch in batches] == [[2, 50], [3, 2]]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "message"),
+    [
+        ("one\ntwo\n", "un\n", "1 lines, but .*a has 2"),
+        ("\n", "\n", "no sentence"),
+        (None, "un\n", "--source and --target together"),
+    ],
+)
+def test_bad_text_is_refused(tmp_path: Path, source: str | None, target: str, message: str) -> None:
+    paths = []
+    for name, text in (("a", source), ("b", target)):
+        if text is not None:
+            (tmp_path / name).write_text(text, encoding="utf-8")
+        paths.append(str(tmp_path / name) if text is not None else None)
+    with pytest.raises(FormatError, match=message):
+        data.load(source=paths[0], target=paths[1])
+
+
+def test_text_in_another_encoding_is_refused_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"fine\nna\xefve\n")
+    with pytest.raises(FormatError, match=r"a, line 2: not UTF-8"):
+        data.load(source=str(tmp_path / "a"), target=str(tmp_path / "a"))
+
+
+@pytest.mark.usefixtures("chainer")
+def test_the_users_images_are_read_and_repeated(tmp_path: Path) -> None:
+    for i, side in enumerate((40, 300)):
+        Image.fromarray(np.full((side, side), 255 * i, np.uint8)).save(tmp_path / f"{i}.png")
+    (tmp_path / "notes.txt").write_text("no image")
+    examples = data.load(images=str(tmp_path)).examples(MODELS["alexnet"], 3)
+    assert [x.shape for x, _ in examples] == [(3, 227, 227)] * 3
+    assert [float(x.mean()) for x, _ in examples] == pytest.approx([-1, 255 / 128 - 1, -1])
+    tile, classes = data.load(images=str(tmp_path)).examples(MODELS["unet"], 1)[0]
+    assert (tile.shape, classes.shape) == ((1, 284, 284), (100, 100))
+
+
+def test_a_folder_without_images_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="no image in this folder"):
+        data.load(images=str(tmp_path))
+    with pytest.raises(FormatError, match="no folder"):
+        data.load(images=str(tmp_path / "missing"))
+
+
+def test_an_image_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n and then nothing")
+    with pytest.raises(FormatError, match=r"broken\.png: not an image"):
+        data.load(images=str(tmp_path))

@@ -1,0 +1,83 @@
+"""The registry: a new format is one module, and formats do not claim each other's files."""
+
+from __future__ import annotations
+
+import pickle
+import pkgutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from stowplan.errors import FormatError
+from stowplan.profiler import Profile, formats
+from stowplan.profiler.formats import registry
+
+from .snapshots import snapshot
+
+DATA = Path(__file__).resolve().parents[2] / "data"
+
+
+@pytest.fixture
+def samples(tmp_path: Path) -> dict[str, Path]:
+    """A file of each format that is read."""
+    found = {"rmm": DATA / "rmm.csv", "cupy": DATA / "cupy_hook.jsonl"}
+    profile = Profile([64, 8], [0, 1], [2, 5], period=4)
+    for name, suffix in (("profile", ".profile"), ("minimalloc", ".csv")):
+        found[name] = tmp_path / f"sample{suffix}"
+        formats.write(found[name], name, profile)
+    found["torch"] = tmp_path / "sample.pickle"
+    found["torch"].write_bytes(pickle.dumps(snapshot()))
+    return found
+
+
+def test_each_sample_is_recognized_by_its_own_format_alone(samples: dict[str, Path]) -> None:
+    readable = {form.name: form for form in formats.registered() if form.read is not None}
+    assert readable.keys() == samples.keys()
+    for name, path in samples.items():
+        head = path.read_bytes()[: registry.HEAD]
+        claims = [form.name for form in readable.values() if form.recognizes and form.recognizes(head)]
+        assert claims == [name] == [formats.detect(path)]
+
+
+def test_a_format_says_how_it_is_recognized_and_written() -> None:
+    for form in formats.registered():
+        assert (form.read is None) == (form.recognizes is None)
+        assert (form.write is None) == (not form.suffixes)
+        assert form.what
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00\x01\x02", b"Dear diary,\n", b"\n\n"])
+def test_a_file_that_no_format_recognizes_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "unknown"
+    path.write_bytes(content)
+    with pytest.raises(
+        FormatError, match=r"unknown: a file of no known format; expected cupy \(.*\), .*torch"
+    ):
+        formats.read(path)
+
+
+def test_all_modules_of_the_folder_are_imported() -> None:
+    modules = {module.name for module in pkgutil.iter_modules(formats.__path__)}
+    assert {"rmm", "torch_snapshot", "registry"} <= modules
+    assert {f"{formats.__name__}.{name}" for name in modules} <= sys.modules.keys()
+
+
+def test_a_registered_format_is_read_and_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_formats", dict(registry._formats))
+    formats.register(
+        formats.Format(
+            "sizes",
+            "blocks of so many bytes",
+            suffixes=(".sizes",),
+            recognizes=lambda head: head.startswith(b"SIZES"),
+            read=lambda path, device: Profile([int(Path(path).read_text().split()[1])], [0], [1], period=2),
+            write=lambda path, profile, offsets: Path(path).write_text(f"SIZES {profile.size[0]}"),
+        )
+    )
+    path = tmp_path / "one.sizes"
+    formats.write(path, formats.format_of(path), Profile([4096], [0], [1], period=2))
+    assert formats.read(path).size.tolist() == [4096]
+    path.write_text("4096")
+    with pytest.raises(FormatError, match=r"sizes \(blocks of so many bytes\)"):
+        formats.read(path)

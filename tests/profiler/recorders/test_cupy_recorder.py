@@ -1,0 +1,253 @@
+"""CupyRecorder on hand-made events, and on those of CupyPool over host memory: the pool's own profile."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stowplan import CupyPool
+from stowplan.errors import PoolError, ProfileError
+from stowplan.profiler import ESCAPED, Profile
+
+from ...allocator.cupy_host import HostUpstream, cupy
+
+from stowplan import CupyRecorder  # isort: skip (needs CuPy, and cupy_host skips where there is none)
+
+
+class Teller:
+    """Tell a recorder of events as CuPy's pool does."""
+
+    def __init__(self, recorder: CupyRecorder) -> None:
+        self.recorder = recorder
+
+    def malloc(self, address: int, size: int, device: int = 0) -> None:
+        event = {"device_id": device, "size": size, "mem_size": -(-size // 512) * 512}
+        self.recorder.malloc_preprocess(**event)
+        self.recorder.malloc_postprocess(**event, mem_ptr=address, pmem_id=1 if address else 0)
+
+    def free(self, address: int, device: int = 0) -> None:
+        event = {"device_id": device, "mem_size": 512, "mem_ptr": address, "pmem_id": 1}
+        self.recorder.free_preprocess(**event)
+        self.recorder.free_postprocess(**event)
+
+
+@pytest.fixture
+def recorder() -> CupyRecorder:
+    return CupyRecorder()
+
+
+@pytest.fixture
+def tell(recorder: CupyRecorder) -> Teller:
+    return Teller(recorder)
+
+
+def test_wrapped_escaped_and_ordinary_blocks(recorder: CupyRecorder, tell: Teller) -> None:
+    for step in range(3):
+        with recorder.step():
+            tell.malloc(4096, 700)
+            if step:
+                tell.free(8192)  # of the step before
+            tell.malloc(100_000 + step, 40)  # never freed
+            tell.free(4096)
+            tell.malloc(8192, 1000)
+    profile = recorder.profile()
+    assert profile.size.tolist() == [700, 40, 1000]
+    assert profile.end.tolist() == [3, ESCAPED, 6]
+    assert profile.start.tolist() == [0, 2, 4]
+    assert profile.wrapped.tolist() == [False, False, True]
+
+
+def test_frees_between_steps_belong_to_the_next(recorder: CupyRecorder, tell: Teller) -> None:
+    for _ in range(3):
+        with recorder.step():
+            tell.malloc(512, 1)
+        tell.free(512)
+        tell.malloc(1024, 999)  # outside of every step
+    profile = recorder.profile()
+    assert len(profile) == 1
+    assert profile.wrapped.all()
+
+
+def test_an_address_that_comes_again_was_freed_elsewhere(recorder: CupyRecorder, tell: Teller) -> None:
+    for _ in range(2):
+        with recorder.step():
+            tell.malloc(512, 1)
+            tell.malloc(512, 2)
+            tell.malloc(1024, 3)
+            tell.free(1024)
+    profile = recorder.profile()
+    assert profile.end[0] < profile.start[1]
+    assert profile.wrapped.tolist() == [False, True, False]
+
+
+def test_blocks_without_an_address_end_at_once(recorder: CupyRecorder, tell: Teller) -> None:
+    for _ in range(2):
+        with recorder.step():
+            tell.malloc(0, 0)  # an empty one: CuPy tells of no end
+            tell.malloc(512, 5)
+            tell.malloc(0, 10**15)  # one that could not be had
+            tell.malloc(0, 0)
+            tell.free(512)
+    profile = recorder.profile()
+    assert profile.size.tolist() == [0, 5, 10**15, 0]
+    assert (profile.end - profile.start).tolist() == [1, 5, 1, 1]
+
+
+def test_one_device_of_several(tell: Teller) -> None:
+    recorder = CupyRecorder(device=1)
+    tell.recorder = recorder
+    for _ in range(2):
+        with recorder.step():
+            tell.malloc(512, 1, device=0)
+            tell.malloc(1024, 2, device=1)
+            tell.free(512, device=0)
+            tell.free(1024, device=1)
+    assert recorder.profile().size.tolist() == [2]
+
+
+class Program:
+    """A step with temporaries, a wrapped block, one that stays for good, and an empty one."""
+
+    def __init__(self) -> None:
+        self.gradient: Any = None
+        self.kept: list[Any] = []
+
+    def step(self) -> None:
+        activation = cupy.empty(1000)
+        self.gradient = None
+        self.gradient = cupy.empty(7777, cupy.uint8)
+        self.kept.append(cupy.empty(3))
+        del activation
+        for size in (10, 2000, 30_000):
+            cupy.empty(size)
+
+
+def same_blocks(a: Profile, b: Profile) -> bool:
+    """Whether two profiles are the same but for the wall clock."""
+    return a.period == b.period and all(
+        np.array_equal(getattr(a, column), getattr(b, column))
+        for column in ("size", "start", "end", "stream")
+    )
+
+
+def test_recorder_and_pool_see_the_same_profile() -> None:
+    pool, recorder, program = CupyPool(HostUpstream(), device=0), CupyRecorder(), Program()
+    with cupy.cuda.using_allocator(pool.malloc), recorder:
+        for _ in range(6):
+            with recorder.step(), pool.step():
+                program.step()
+            pool.wait()
+    assert pool.stats.replayed > 0
+    profile = recorder.profile()
+    assert same_blocks(profile, pool.profile())
+    assert (profile.wrapped.sum(), profile.escaped.sum()) == (1, 1)
+
+
+def test_wall_clock_rises_along_the_step() -> None:
+    pool, recorder, program = CupyPool(HostUpstream(), device=0), CupyRecorder(), Program()
+    with cupy.cuda.using_allocator(pool.malloc), recorder:
+        for _ in range(3):
+            with recorder.step():
+                program.step()
+    profile = recorder.profile()
+    kept = ~profile.escaped
+    assert (np.diff(profile.alloc_ns) >= 0).all()
+    assert (profile.free_ns[kept] >= profile.alloc_ns[kept]).all()
+    assert (profile.free_ns[~kept] == -1).all()
+    assert profile.alloc_ns.min() > 1_600_000_000 * 10**9
+
+
+def test_a_thread_s_blocks_only() -> None:
+    pool, recorder = CupyPool(HostUpstream(), device=0), CupyRecorder()
+
+    def elsewhere() -> None:
+        with cupy.cuda.using_allocator(pool.malloc):
+            cupy.empty(999)
+
+    with cupy.cuda.using_allocator(pool.malloc), recorder:
+        for _ in range(2):
+            with recorder.step():
+                cupy.empty(10, cupy.uint8)
+                thread = threading.Thread(target=elsewhere)
+                thread.start()
+                thread.join()
+    assert recorder.profile().size.tolist() == [10]
+
+
+def test_arrays_in_cycles_are_told_of_by_the_garbage_collector() -> None:
+    pool, recorder = CupyPool(HostUpstream(), device=0), CupyRecorder()
+    with cupy.cuda.using_allocator(pool.malloc), recorder:
+        for _ in range(2):
+            with recorder.step():
+                ring: list[Any] = [cupy.empty(10, cupy.uint8)]
+                ring.append(ring)
+                del ring
+                gc.collect()
+                cupy.empty(20, cupy.uint8)
+    profile = recorder.profile()
+    assert profile.end[0] < profile.start[1]
+
+
+def test_a_failed_step_breaks_the_pair(recorder: CupyRecorder, tell: Teller) -> None:
+    def a_step(error: Exception | None = None) -> None:
+        with recorder.step():
+            tell.malloc(512, 1)
+            tell.free(512)
+            if error is not None:
+                raise error
+
+    a_step()
+    with pytest.raises(KeyError):
+        a_step(KeyError())
+    a_step()
+    with pytest.raises(ProfileError, match="no profile yet"):
+        recorder.profile()
+    a_step()
+    assert len(recorder.profile()) == 1
+
+
+def test_misuse_is_refused(recorder: CupyRecorder) -> None:
+    with recorder:
+        with pytest.raises(PoolError, match="entered already"):
+            recorder.__enter__()
+        with recorder.step(), pytest.raises(PoolError, match="running already"), recorder.step():
+            pass
+        with CupyRecorder():  # two at a time see the same
+            pass
+    with recorder:
+        pass
+    assert not cupy.cuda.memory_hook.get_memory_hooks()
+
+
+def test_it_is_a_memory_hook_and_cupy_waits_for_its_first_use() -> None:
+    assert issubclass(CupyRecorder, cupy.cuda.MemoryHook)
+    program = """
+import sys
+import stowplan, stowplan.profiler, stowplan.allocator
+assert "cupy" not in sys.modules
+assert stowplan.CupyRecorder is stowplan.profiler.CupyRecorder
+assert "cupy" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_without_cupy_the_error_says_how_to_get_it() -> None:
+    program = """
+import sys
+sys.modules["cupy"] = None
+import stowplan
+from stowplan.errors import MissingDependencyError
+try:
+    stowplan.CupyRecorder
+except MissingDependencyError as error:
+    assert "pip install 'stowplan[cupy]'" in str(error), error
+else:
+    raise AssertionError
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,0 +1,133 @@
+"""The step finder in plain Python: the executable specification of profiler/core/step_finder.hpp.
+
+Everything is looked up afresh at each request in the whole history: no hashes, no stacks, no tables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+GRAMS = (4, 32)
+TOLERANCE = 64
+IRREGULAR = 4
+SHARE = 8
+FLAT = 4
+LEVEL = 8
+DOUBT = 2
+SHORT = 64
+LONGEST = 1 << 19
+
+Symbol = tuple[int, int, int]
+
+
+@dataclass
+class Request:
+    symbol: Symbol  # bytes, stream, bytes freed since the request before
+    live: int  # before it
+    after: int
+
+
+@dataclass
+class StepFinder:
+    history: list[Request] = field(default_factory=list)  # since the search for the first step began
+    begun: int = 0  # place at which the running step began
+    searching_from: int | None = 0
+    usual: int = 0
+    level: int = 0
+    doubt: int = 0
+    anchor: tuple[Symbol, ...] | None = None
+    periods: tuple[int, int] = (0, 0)
+
+    def observe(self, size: int, stream: int, live: int, begins: bool | None = None) -> str | None:
+        here = len(self.history)
+        after = self.history[-1].after if self.history else 0
+        cue = "begins" if begins or (begins is None and self.at_anchor(live)) else None
+        if cue == "begins":
+            self.note_beginning(live)
+        elif here - self.begun >= LONGEST:
+            self.__init__()  # type: ignore[misc]
+            here, after, cue = 0, 0, "lost"
+        else:
+            if self.searching_from is None and here - self.begun > 2 * self.usual + SHORT:
+                self.searching_from = here
+            if self.searching_from is not None and self.search(live):
+                first, second = self.periods
+                self.usual = max(here - self.begun - second, second - first)
+                cue = "found"
+        if cue in ("begins", "found"):
+            self.begun, self.level = here, live
+            self.searching_from = here if self.anchor is None else None
+        self.history.append(Request((size, stream, after - live), live, live + size))
+        return cue
+
+    def gram(self, place: int, k: int) -> tuple[Symbol, ...]:
+        return tuple(request.symbol for request in self.history[max(place - k, 0) : place])
+
+    def extremes(self, since: int, live: int) -> tuple[int, int]:
+        """Least and most alive from a place up to now."""
+        requests = self.history[since:]
+        return min([live, *(r.live for r in requests)]), max([live, *(r.after for r in requests)])
+
+    def at_anchor(self, live: int) -> bool:
+        if self.anchor is None or self.gram(len(self.history), len(self.anchor)) != self.anchor:
+            return False
+        low, high = self.extremes(self.begun, live)
+        return abs(live - self.level) * LEVEL <= high - low
+
+    def note_beginning(self, live: int) -> None:
+        length = len(self.history) - self.begun
+        self.usual = max(length, self.usual - self.usual // 4 + length // 4)
+        low, high = self.extremes(self.begun, live)
+        valley = (live - low) * 4 <= high - low
+        self.doubt = max(self.doubt - length, 0) if valley else self.doubt + length
+        if self.doubt >= DOUBT * self.usual:
+            self.anchor, self.doubt = None, 0
+
+    def search(self, live: int) -> bool:
+        assert self.searching_from is not None
+        here = len(self.history)
+        for k in GRAMS:
+            if here - self.searching_from < k:
+                continue
+            run = self.run(self.searching_from, k, live)
+            if len(run) < 3:
+                continue
+            low, high = self.extremes(run[-2], live)
+            below = [
+                place
+                for place in range(self.searching_from, here)
+                if self.history[place].live < low - (high - low) // TOLERANCE
+            ]
+            floor = below[-1] + 1 if below else self.searching_from
+            span, searched = here - run[0], here - self.searching_from
+            top = self.extremes(self.searching_from, live)[1]
+            much = (
+                span >= searched / SHARE and span >= (here - floor) / 2 and (high - low) * FLAT >= top - low
+            )
+            if span >= self.usual and (span >= searched / 2 or much):
+                self.anchor, self.doubt = self.gram(here, k), 0
+                self.periods = run[-3] - self.begun, run[-2] - self.begun
+                return True
+        return False
+
+    def run(self, since: int, k: int, live: int) -> list[int]:
+        """Return the places of the gram before this request that are a run of regular valleys, up to now."""
+        here = len(self.history)
+        gram = self.gram(here, k)
+        places = [place for place in range(since + k, here) if self.gram(place, k) == gram] + [here]
+        levels = [request.live for request in self.history] + [live]
+        run = places[-1:]
+        for i in range(len(places) - 1, 0, -1):
+            one, other = places[i - 1], places[i]
+            low = min(levels[one : other + 1])
+            high = max(request.after for request in self.history[one:other])
+            if max(levels[one], levels[other]) > low + (high - low) // TOLERANCE:
+                break
+            run.insert(0, one)
+            if i == 1 or not similar(other - one, one - places[i - 2]):
+                break
+        return run
+
+
+def similar(distance: int, other: int) -> bool:
+    return distance // IRREGULAR <= other and other // IRREGULAR <= distance
