@@ -18,8 +18,8 @@ from stowplan.planning.merging.requests import NEVER
 from stowplan.profiler import StepLog
 from stowplan.profiler.steps import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS, profile_step
 
-from .twins.matching import PlannedRow, StepColumn
-from .twins.matching import match as reference
+from .reference.matching import PlannedRow, StepColumn
+from .reference.matching import match as reference
 
 SIZES = st.sampled_from([1, 3, 7])  # the logarithm of one more is exact
 
