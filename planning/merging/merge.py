@@ -69,6 +69,7 @@ def merge(
     plan, step = Requests.of_profile(profile), Requests.of_log(log)
     if known is None:
         known = Merged.of_one_step(plan)
+    step_aside()
     match = match_step(plan, known, step, Frees.of_log(log, FREE), step_aside)
     if match is None or match.found < ALIKE * min(len(plan), len(step)):
         return None
@@ -76,6 +77,7 @@ def merge(
     slots = _Slots.of(match, len(plan))
     lives = _Lives.of_plan(plan, known, slots)
     lives.contain_step(step, slots)
+    step_aside()
     if plan.end_unknown.any():
         later = Requests.of_log(following)
         ends = match_step(plan, known, later, Frees.of_log(following, FREE), step_aside)
@@ -83,6 +85,7 @@ def merge(
         if ends is not None:
             lives.contain_ends(Frees.of_log(following, FREE_PREVIOUS), ends, slots)
     lives.close()
+    step_aside()
     both = _known_of_both(known, step, slots, lives.trust)
     keep = both.idle <= FORGET
     return _profile(slots.largest(plan, step), lives, keep, int(streams[0])), both.rows(keep)
