@@ -149,7 +149,8 @@ class _Lives:
     Attributes
     ----------
     low, high
-        The block is freed after request `low` - 1 and before request `high` at the latest, int64; -1 if unknown.
+        Before which request the block is freed, the first and the last that agree with all steps, int64; -1 if
+        unknown. The first is taken.
     trust
         As in `Merged`.
     wrapped, escaped
@@ -216,9 +217,8 @@ class _Lives:
 
 def _profile(size: IntArray, lives: _Lives, keep: BoolArray, stream: int) -> Profile:
     """Make a profile of the requests that are kept, bool (total,)."""
-    due = np.concatenate([[0], np.cumsum(keep)])[lives.low][
-        keep
-    ]  # before which of those kept each block is freed
+    kept_before = np.concatenate([[0], np.cumsum(keep)])
+    due = kept_before[lives.low[keep]]
     escaped = lives.escaped[keep]
     n, planned = len(due), np.flatnonzero(~escaped)
     where = np.concatenate([np.arange(n), due[planned]])
