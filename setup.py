@@ -86,6 +86,7 @@ EXTENSIONS = [
         *(f"{SCHEDULING}{name}.cpp" for name in ("simulator*", "descent*", "descend", "rebuild")),
     ),
     extension("scheduling._ordering", f"{SCHEDULING}order_*.cpp"),
+    extension("planning.merging._merging", "planning/merging/core/*.cpp"),
     extension("allocator._core", "allocator/core/**/*.cpp"),
 ]
 

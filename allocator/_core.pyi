@@ -22,17 +22,6 @@ class CorePlan:
     ) -> None: ...
     def merge(self, least: _Column, landmark: npt.NDArray[np.bool_], sign: _Column) -> None: ...
 
-def realign(
-    least: _Column,
-    most: _Column,
-    kind: _Column,
-    size: _Column,
-    step_kind: _Column,
-    vote: _Column,
-    first: _Column,
-    last: _Column,
-) -> _Column: ...
-
 class PlanSet:
     def __init__(self, plans: Iterable[CorePlan] = ()) -> None: ...
 

@@ -87,34 +87,6 @@ cdef class CorePlan:
             plan.merge(smallest, marks, signs)
 
 
-def realign(least, most, kind, size, step_kind, vote, first, last):
-    """Return each request's number in a plan, int64 (m,), -1 for none; see allocator/core/realign.hpp.
-
-    All columns are int64: `least`, `most`, `kind` (n,) of the plan, `size`, `step_kind`, `vote` (m,) of the step, and the
-    band `first`, `last` (n + 1,).
-    """
-    n, m = len(kind), len(size)
-    if not (len(least) == len(most) == n and len(step_kind) == len(vote) == m and len(first) == len(last) == n + 1):
-        raise ValueError("the columns disagree in length")
-    if first[0] != 0 or last[n] != m or (np.diff(first) < 0).any() or (np.diff(last) < 0).any() or (first[1:] > last[:n]).any():
-        raise ValueError("this is no band from one corner to the other")
-    cdef AlignedPlan plan
-    cdef AlignedStep step
-    cdef Band band
-    cdef vector[int64_t] number
-    _copy_column(plan.least, least)
-    _copy_column(plan.most, most)
-    _copy_column(plan.kind, kind)
-    _copy_column(step.size, size)
-    _copy_column(step.kind, step_kind)
-    _copy_column(step.vote, vote)
-    _copy_column(band.first, first)
-    _copy_column(band.last, last)
-    with nogil:
-        number = c_realign(plan, step, band)
-    return np.asarray(<int64_t[:m]>number.data()).copy() if m else np.empty(0, dtype=np.int64)
-
-
 cdef class PlanSet:
     """Plans in the core's form, most likely first."""
 

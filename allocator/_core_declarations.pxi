@@ -17,25 +17,6 @@ cdef extern from "plan.hpp" namespace "stowplan::allocator" nogil:
     ctypedef shared_ptr[const CPlan] PlanPtr
 
 
-cdef extern from "realign.hpp" namespace "stowplan::allocator" nogil:
-    cdef cppclass AlignedPlan:
-        vector[int64_t] least
-        vector[int64_t] most
-        vector[int64_t] kind
-
-    cdef cppclass AlignedStep:
-        vector[int64_t] size
-        vector[int64_t] kind
-        vector[int64_t] vote
-
-    cdef cppclass Band:
-        vector[int64_t] first
-        vector[int64_t] last
-
-    vector[int64_t] c_realign "stowplan::allocator::realign" (
-        const AlignedPlan&, const AlignedStep&, const Band&) except +
-
-
 cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
     const size_t kReasons
 

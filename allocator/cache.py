@@ -11,8 +11,9 @@ import itertools
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+from ..planning import Plan
 from ._core import CorePlan, PlanSet
-from .plan import Plan
+from .core_plan import core_plan
 
 
 @dataclass
@@ -104,7 +105,7 @@ class PlanCache:
     def entry(self, key: Hashable, plan: Plan) -> Entry:
         """Make an entry, to be added; on any thread."""
         tag = next(self._tags)
-        return Entry(key, tag, plan, plan.core(tag))
+        return Entry(key, tag, plan, core_plan(plan, tag))
 
     def add(self, entry: Entry, *, replaces: Entry | None = None) -> None:
         """Take a plan in, and throw out what it replaces, or the least recently used if there are too many."""

@@ -21,7 +21,7 @@ A new record becomes, by its structure (what is asked for and freed, in which or
 
 A program that never repeats would bring a new plan with every step. So, as long as the last plans made were never
 replayed in full, a record has to be seen twice before it is planned; until then it is *merged* with the plan that it
-departed from (realign.py), one record at a time and as far as the memory is worth it. Before the first time, the
+departed from (planning/merging), one record at a time and as far as the memory is worth it. Before the first time, the
 backend is asked for smaller requests as well, which say where in a loop a step is; then all begins anew. A plan that
 is succeeded again and again is given twice as many steps each time, a merged one every `PATIENCE` times.
 
@@ -41,13 +41,14 @@ import numpy.typing as npt
 
 from ..errors import PoolError
 from ..packing.registry import find
+from ..planning import Plan
+from ..planning.making import overlap_matters
+from ..planning.shared import SharedPlans
 from ..profiler import StepLog
 from ._core import CorePlan, PlanSet
 from .cache import Entry, PlanCache
-from .plan import Plan
-from .plan_maker import Memory, PlanMaker, Record, Solved, overlap_matters
+from .plan_maker import Memory, PlanMaker, Record, Solved
 from .planner import Planner
-from .shared_plans import SharedPlans
 
 UNPROVEN = 2
 """Plans that may be made without having been replayed in full, before a record has to be seen twice."""
@@ -154,7 +155,7 @@ class Controller:
         self._backend = backend
         self.lane = lane
         self._cache = PlanCache(_count("max_plans", max_plans, 1, "a number of plans"))
-        self._maker = PlanMaker(backend, lane, self._cache.entry, shared, alignment=alignment, solver=planner)
+        self._maker = PlanMaker(backend, lane, self._cache, shared, alignment=alignment, solver=planner)
         self._planner: Planner[Solved] = Planner()
         self._mutex = threading.Lock()
         self.key: Hashable = None
@@ -261,16 +262,11 @@ class Controller:
                     self._start_over()
                     return
                 self._in_work.add(sequence)
-                self._planner.submit(lambda: self._maker.merge(sequence, old, record, following))
+                self._planner.submit(self._maker.merging(sequence, old, record, following))
             return
-        neighbours = [entry.plan for entry in self._cache.entries()]
-        arena_bytes = self._backend.arena_bytes(self.lane)
         self._unproven += 1
         self._in_work.add(sequence)
-        variants, found = self._cache.variants(record.key), self._auto_step
-        self._planner.submit(
-            lambda: self._maker.solve(sequence, record, following, variants, neighbours, arena_bytes, found)
-        )
+        self._planner.submit(self._maker.solving(sequence, record, following, found=self._auto_step))
 
     def _start_over(self) -> None:
         """Forget the plans: from now on, steps have other requests than they know of."""

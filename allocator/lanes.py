@@ -14,12 +14,12 @@ from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
 from ..errors import PoolError, ProfileError
+from ..planning import Plan
+from ..planning.saved import SavedPlan, load_plans, save_plans
+from ..planning.shared import SharedPlans
 from .collector import start_collector
 from .controller import Backend, Controller, Outcome
-from .plan import Plan
 from .report import Diagnosis, InUse
-from .saved import SavedPlan, load_plans, save_plans
-from .shared_plans import SharedPlans
 from .stats import Stats
 
 

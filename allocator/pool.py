@@ -8,9 +8,9 @@ from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
+from ..planning import Plan
 from ..profiler import Profile
 from .lanes import Lanes
-from .plan import Plan
 from .report import report_text
 from .stats import Stats
 from .step import Step, interrupt

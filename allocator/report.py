@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from .plan import Plan
+from ..planning import Plan
 from .stats import Stats
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stowplan.allocator import make_plan
 from stowplan.packing import pack
+from stowplan.planning import make_plan
 
 from .measures import output
 from .measures.recordings import step_of

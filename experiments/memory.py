@@ -17,9 +17,9 @@ from dataclasses import replace
 from typing import Any
 
 from stowplan import Profile
-from stowplan.allocator import make_plan
 from stowplan.packing import Problem
 from stowplan.packing.pools import POOL_MODELS, replay, requests
+from stowplan.planning import make_plan
 
 from .measures import output
 from .measures.recordings import predict, recorded, step_of, within_reach, without_small

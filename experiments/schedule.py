@@ -31,7 +31,7 @@ from typing import Any
 import click
 import numpy as np
 
-from stowplan.allocator import make_plan
+from stowplan.planning import make_plan
 from stowplan.scheduling import lean, simulate, solve
 
 from .measures import output

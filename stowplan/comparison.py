@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from .allocator import Plan, make_plan
 from .packing import Problem, lower_bound
 from .packing.pools import POOL_MODELS, PoolUse, replay, requests
+from .planning import Plan, make_plan
 
 if TYPE_CHECKING:
     from .packing import Progress

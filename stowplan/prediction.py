@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from .allocator import Plan, make_plan
-from .allocator.plan import problem_of
 from .errors import BudgetError, GraphError, ProfileError, ScheduleError
 from .packing import lower_bound
+from .planning import Plan, make_plan, problem_of
 from .profiler.scaling import BatchModel
 from .scheduling import StepGraph, simulate
 from .scheduling import lean as lean_schedule

@@ -11,9 +11,9 @@ from ..units import human_bytes
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..allocator import Plan
     from ..comparison import Comparison
     from ..packing import Progress
+    from ..planning import Plan
 
 
 def table(title: str, *columns: str, left: tuple[str, ...] = ()) -> Table:

@@ -81,13 +81,9 @@ def convert(
     profile = formats.read(source, read_as, device)
     offsets = None
     if formats.needs_offsets(form):
-        import numpy as np
+        from ..planning import make_plan
 
-        from ..allocator.plan import UNPLANNED, make_plan
-
-        plan = make_plan(profile, alignment=alignment, planner=solver)
-        offsets = np.full(len(profile), UNPLANNED, dtype=np.int64)
-        offsets[plan.rows] = plan.placement.offsets
+        offsets = make_plan(profile, alignment=alignment, planner=solver).offset
     formats.write(target, form, profile, offsets)
     if as_json:
         figures = {

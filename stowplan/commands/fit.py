@@ -13,7 +13,7 @@ from ._fit_graphs import DOUBLINGS, fit_step_graphs
 from ._options import Bytes, OutputFile, planning_options
 
 if TYPE_CHECKING:
-    from ..allocator import Plan
+    from ..planning import Plan
 
 
 class _BatchProfile(click.Path):

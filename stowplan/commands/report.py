@@ -57,7 +57,7 @@ def report(
     step = formats.read(profile, device=device)
     title = title or profile.name
     if suffix in _PICTURES:
-        from ..allocator.plan import make_plan
+        from ..planning import make_plan
         from ..plots import save_placement
 
         plan = make_plan(step, alignment=alignment, planner=solver)

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import NumpyPool
-from ..allocator import Plan, Stats
+from ..allocator import Stats
 from ..packing.pools import CupyPoolModel, replay, requests
+from ..planning import Plan
 from .training import Run, Task, difference, train
 
 FIRST_REPLAYED = 3

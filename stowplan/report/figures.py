@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..allocator.plan import Plan
 from ..packing.pools import CupyPoolModel, replay, requests
+from ..planning import Plan
 from ..profiler import Profile
 from ..profiler.profile import UNKNOWN_SITE
 from ..units import human_bytes

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..allocator.plan import Plan, make_plan
 from ..errors import MissingDependencyError
 from ..files import atomic_write
+from ..planning import Plan, make_plan
 from ..profiler import Profile
 from ..units import human_bytes
 from .figures import AddressMap, Site, plan_map, pool_map, raster, top_sites

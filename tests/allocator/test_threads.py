@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from stowplan import CupyPool, NumpyPool, Profile
-from stowplan.allocator import make_plan, plan_maker
-from stowplan.allocator.plan import Plan
 from stowplan.errors import PoolError
+from stowplan.planning import Plan, make_plan, making
 
 from .cupy_host import HostUpstream, address, cupy, fill, holds
 
@@ -170,7 +169,7 @@ def test_a_step_that_all_threads_run_is_packed_once(arrays: Any, monkeypatch: py
         packed.append(profile)
         return make_plan(profile, **options)
 
-    monkeypatch.setattr(plan_maker, "make_plan", counted)
+    monkeypatch.setattr(making, "make_plan", counted)
     run_at_once(arrays, 5)
     assert arrays.pool.stats.plans == THREADS
     assert len(packed) == 1

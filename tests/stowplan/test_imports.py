@@ -7,9 +7,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from stowplan import Profile
 
 ROOT = Path(__file__).resolve().parents[2]
 LEAVES = {
@@ -22,21 +26,23 @@ LEAVES = {
 }
 FRAMEWORKS = ("chainer", "cupy", "torch", "matplotlib", "pulp", "highspy", "rich", "click")
 
-# folder, its name as a package, what of the project it may import beside itself
-RULES = [
-    ("packing", "stowplan.packing", LEAVES),
-    ("profiler", "stowplan.profiler", LEAVES),
-    ("scheduling", "stowplan.scheduling", LEAVES | {"stowplan.packing"}),
-    ("allocator", "stowplan.allocator", LEAVES | {"stowplan.packing", "stowplan.profiler"}),
-]
+ROOMS = (ROOT / "tools" / "rooms.txt").read_text().split()
+MAY_IMPORT = {
+    "profiler": set(),
+    "packing": set(),
+    "scheduling": {"packing"},
+    "planning": {"profiler", "packing", "scheduling"},
+    "allocator": {"profiler", "packing", "planning"},
+}
+"""Which rooms a room may import, beside the leaves."""
 PUBLIC = {
     "stowplan",
-    "stowplan.allocator",
     "stowplan.chainer.links",
     "stowplan.compat",
     "stowplan.errors",
     "stowplan.packing",
     "stowplan.packing.pools",
+    "stowplan.planning",
     "stowplan.profiler",
     "stowplan.scheduling",
     "stowplan.scheduling.ordering",
@@ -69,19 +75,23 @@ def within(module: str, allowed: set[str]) -> bool:
     return any(module == name or module.startswith(f"{name}.") for name in allowed)
 
 
-@pytest.mark.parametrize(("folder", "package", "allowed"), RULES)
-def test_no_arrow_runs_back(folder: str, package: str, allowed: set[str]) -> None:
-    files = sorted((ROOT / folder).rglob("*.py"))
+def test_the_picture_of_imports_is_of_all_rooms_and_has_no_circle() -> None:
+    assert set(MAY_IMPORT) == set(ROOMS)
+    TopologicalSorter(MAY_IMPORT).prepare()
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_arrow_runs_back(room: str) -> None:
+    allowed = LEAVES | {f"stowplan.{other}" for other in MAY_IMPORT[room] | {room}}
+    files = sorted((ROOT / room).rglob("*.py"))
     assert files
     for file in files:
-        own = ".".join([package, *file.relative_to(ROOT / folder).parts[:-1]])
+        own = ".".join(["stowplan", *file.relative_to(ROOT).parts[:-1]])
         for line, module in imports(file, own):
             top = module.split(".")[0]
             where = f"{file.relative_to(ROOT)}, line {line}: {module}"
-            assert top not in {"packing", "profiler", "scheduling", "allocator", "experiments"}, (
-                f"{where}: a second copy"
-            )
-            assert top != "stowplan" or within(module, allowed | {package}), where
+            assert top not in {*ROOMS, "experiments"}, f"{where}: a second copy"
+            assert top != "stowplan" or within(module, allowed), where
 
 
 def test_leaves_import_leaves_only() -> None:
@@ -122,25 +132,53 @@ def modules_after(code: str) -> set[str]:
 
 def test_importing_stowplan_loads_no_framework_and_no_compiled_code() -> None:
     loaded = modules_after("import stowplan")
-    assert not loaded & {
-        *FRAMEWORKS,
-        "numpy",
-        "stowplan.packing",
-        "stowplan.allocator",
-        "stowplan.profiler",
-        "stowplan.scheduling",
-    }
+    assert not loaded & {*FRAMEWORKS, "numpy", *(f"stowplan.{room}" for room in ROOMS)}
 
 
 def test_using_stowplan_loads_no_framework_and_no_second_copy() -> None:
     loaded = modules_after(
-        "import stowplan, stowplan.packing, stowplan.profiler, stowplan.scheduling, stowplan.compat\n"
+        "import stowplan, stowplan.packing, stowplan.profiler, stowplan.scheduling, stowplan.planning\n"
+        "import stowplan.compat\n"
         "stowplan.NumpyPool()"
     )
     assert "stowplan.allocator" in loaded
-    assert not loaded & {*FRAMEWORKS, "profiler", "packing", "scheduling", "allocator"}
+    assert not loaded & {*FRAMEWORKS, *ROOMS}
 
 
 def test_the_command_line_loads_no_framework_before_it_is_needed() -> None:
     loaded = modules_after("import stowplan.cli")
     assert not loaded & (set(FRAMEWORKS) - {"click"})
+
+
+ALLOCATOR = {"stowplan.allocator"}
+
+
+@pytest.mark.parametrize(
+    "module", ["planning", "planning.making", "planning.saved", "comparison", "prediction", "report.page"]
+)
+def test_what_plans_without_serving_loads_no_allocator(module: str) -> None:
+    loaded = modules_after(f"import stowplan.{module}")
+    assert f"stowplan.{module}" in loaded
+    assert not [name for name in loaded if within(name, ALLOCATOR)]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["compare", "{0}/1.profile"],
+        ["convert", "{0}/1.profile", "{0}/plan.json"],
+        ["fit", "1={0}/1.profile", "2={0}/2.profile", "--batch", "4"],
+    ],
+)
+def test_commands_that_plan_load_no_allocator(command: list[str], tmp_path: Path) -> None:
+    for batch in (1, 2):
+        size = np.array([1000, 2000 * batch])
+        profile = Profile(size, np.array([0, 1]), np.array([2, 3]), period=4)
+        profile.save(tmp_path / f"{batch}.profile")
+    words = [word.format(tmp_path) for word in command]
+    loaded = modules_after(
+        "import contextlib, io\nfrom stowplan.cli import main\n"
+        f"with contextlib.redirect_stdout(io.StringIO()):\n    main({words!r}, standalone_mode=False)"
+    )
+    assert "stowplan.planning" in loaded
+    assert not [name for name in loaded if within(name, ALLOCATOR)]

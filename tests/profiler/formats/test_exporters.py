@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.allocator import make_plan
+from stowplan.planning import make_plan
 from stowplan.profiler import ESCAPED, Profile
 from stowplan.profiler.formats import chrome_trace, torch_snapshot
 

@@ -1,4 +1,4 @@
-"""The alignment of a step with a plan in plain Python: the executable specification of allocator/core/realign.hpp.
+"""The match of a step with a plan in plain Python: the executable specification of planning/merging/core/match.hpp.
 
 All cells are looked at.
 """
@@ -44,7 +44,7 @@ def best(scores: list[int]) -> int:
     return scores.index(max(scores))  # the first of equals
 
 
-def realign(plan: list[PlannedRow], step: list[StepColumn]) -> list[int]:
+def match(plan: list[PlannedRow], step: list[StepColumn]) -> list[int]:
     """Return each request's number in the plan, or -1."""
     n, m = len(plan), len(step)
     scores = [[[NEVER] * 3 for _ in range(m + 1)] for _ in range(n + 1)]

@@ -22,12 +22,12 @@ from ..packing.check import check_fast
 from ..packing.placement import peak_of
 from ..profiler import Profile
 from ..profiler.profile import COLUMNS
+from .merging import Merged
 from .plan import Plan, problem_of
-from .realign import Merged
 
 _FORMAT = "plans"
 _VERSION = 6
-
+_MERGED_COLUMNS = {f.name: f"merged.{f.name}" for f in fields(Merged)} | {"free_signature": "merged.sign"}
 
 MOST_LANES = 8
 """Of a berth (allocator/core/lanes.hpp)."""
@@ -83,8 +83,8 @@ def save_plans(
         for name in COLUMNS:
             columns[f"{i}.{name}"] = getattr(plan.profile, name)
         if plan.merged is not None:
-            for field in fields(Merged):
-                columns[f"{i}.merged.{field.name}"] = getattr(plan.merged, field.name).astype(np.int64)
+            for name, column in _MERGED_COLUMNS.items():
+                columns[f"{i}.{column}"] = getattr(plan.merged, name).astype(np.int64)
     header = {"backend": backend, "alignment": alignment, "small": small, "plans": entries, "lanes": lanes}
     write_archive(path, _FORMAT, _VERSION, header, columns)
 
@@ -148,7 +148,7 @@ def _in_lane(entry: dict[str, Any], plans: list[Plan]) -> SavedPlan:
 
 def _merged(columns: dict[str, npt.NDArray[Any]], n: int) -> Merged | None:
     """Return what is known of the steps of a merged plan; it says where a step is, not what is safe."""
-    own = {f.name: columns[f"merged.{f.name}"] for f in fields(Merged) if f"merged.{f.name}" in columns}
+    own = {name: columns[column] for name, column in _MERGED_COLUMNS.items() if column in columns}
     if not own:
         return None
     if any(column.dtype != np.int64 or column.shape != (n,) for column in own.values()):

@@ -1,14 +1,13 @@
-"""From a profile to a plan in the core's form."""
+"""From a profile to a plan."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from stowplan.allocator import make_plan
-from stowplan.allocator._core import Replay
-from stowplan.allocator.plan import largest, problem_of, same_structure
 from stowplan.errors import UnknownSolverError
+from stowplan.planning import UNPLANNED, make_plan, problem_of
+from stowplan.planning.plan import largest, same_structure
 from stowplan.profiler import ESCAPED, Profile
 
 
@@ -35,14 +34,18 @@ def test_escaped_blocks_and_other_streams_are_not_planned() -> None:
 def test_an_empty_profile() -> None:
     plan = make_plan(profile([], [], [], 0), alignment=64)
     assert (plan.arena_bytes, len(plan.rows), plan.residents.shape) == (0, 0, (0, 2))
-    core = Replay()
-    assert core.begin_step(plan.core(tag=1))
-    assert core.end_step()[2]
+    assert plan.offset.shape == (0,)
 
 
 def test_residents_are_the_places_of_wrapped_blocks() -> None:
     plan = make_plan(profile([10, 20], [0, 2], [3, 1 + 4], 4), alignment=1)
     assert plan.residents.tolist() == [[int(plan.placement.offsets[1]), int(plan.placement.offsets[1]) + 20]]
+
+
+def test_blocks_that_are_not_planned_have_no_offset() -> None:
+    plan = make_plan(profile([1, 2, 3], [0, 1, 2], [3, ESCAPED, 4], 5), alignment=1)
+    assert plan.offset[1] == UNPLANNED
+    assert plan.offset[plan.rows].tolist() == plan.placement.offsets.tolist()
 
 
 def test_structure_and_maximum() -> None:

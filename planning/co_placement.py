@@ -1,4 +1,4 @@
-"""Planning a step so that it gets on with the other steps in the same arena.
+"""Co-placement: a plan in agreement with the other plans in the same arena.
 
 A training step leaves its gradients behind, and an evaluation step, a short last batch or another length bucket runs
 while they stand. The plans of a pool therefore agree on three things, in this order of importance::
@@ -9,8 +9,10 @@ while they stand. The plans of a pool therefore agree on three things, in this o
     beginnings     [a][bb][c]...     [a][bb][x]...    requests that two steps have in common from the first one on get
                                                       the same offsets: it does not matter which of them is running
 
-Each is a wish, not a need: the replay core serves upstream what does not fit. So where agreeing would cost memory, the
+Each is a wish, not a need: the replay core serves upstream what does not fit. So if agreeing would cost memory, the
 last wish is given up first. A wish is a fixed offset to the packer, and a resident a fixed block that lives throughout.
+
+Up to three packings; the wishes take O(b log b + r c) for b blocks in all plans, r resident ranges, c of them matched.
 """
 
 from __future__ import annotations
@@ -29,10 +31,10 @@ from .plan import Plan
 
 FREE = -1
 TOLERANCE = 1.02
-"""How much larger than alone a plan may be for the sake of its neighbours, where the arena must grow for it."""
+"""How much larger than alone a plan may be for the sake of its neighbours, if the arena must grow for it."""
 
 
-def settle(plan: Plan, neighbours: Sequence[Plan], *, arena_bytes: int, planner: str = "auto") -> Plan:
+def place_beside(plan: Plan, neighbours: Sequence[Plan], *, arena_bytes: int, planner: str = "auto") -> Plan:
     """Place a plan's blocks again, in agreement with other plans as far as that costs nothing to speak of.
 
     Parameters
@@ -64,8 +66,7 @@ def settle(plan: Plan, neighbours: Sequence[Plan], *, arena_bytes: int, planner:
         if peak <= limit:
             alone = plan.placement
             status: Literal["optimal", "feasible"] = "optimal" if peak == alone.lower_bound else "feasible"
-            settled = replace(alone, offsets=offsets, peak=peak, status=status)
-            return replace(plan, placement=settled)
+            return replace(plan, placement=replace(alone, offsets=offsets, peak=peak, status=status))
     return plan
 
 
@@ -106,7 +107,7 @@ def _match_wrapped(plan: Plan, other: Plan, offsets: IntArray) -> None:
 
 
 def _match_beginning(plan: Plan, other: Plan, offsets: IntArray) -> None:
-    """Give the requests that both plans begin with the other's offsets, where nobody has given them any."""
+    """Give the requests that both plans begin with the other's offsets, if no plan before has given them any."""
     n = min(len(plan.profile), len(other.profile))
     differ = np.flatnonzero(plan.profile.size[:n] != other.profile.size[:n])
     common = int(differ[0]) if len(differ) else n
@@ -129,10 +130,10 @@ def _union(ranges: IntArray) -> IntArray:
     return np.array(merged, dtype=np.int64).reshape(-1, 2)
 
 
-def _outside(ranges: IntArray, holes: IntArray) -> IntArray:
-    """Return what is left of disjoint ranges when the holes are cut out, int64 (m, 2)."""
+def _outside(ranges: IntArray, others: IntArray) -> IntArray:
+    """Return what is left of disjoint ranges when others are cut out, int64 (m, 2)."""
     left: list[tuple[int, int]] = []
-    cuts = _union(holes).tolist()
+    cuts = _union(others).tolist()
     for begin, end in ranges.tolist():
         at = begin
         for cut_begin, cut_end in cuts:

@@ -1,34 +1,33 @@
-"""Merging a plan with a step of another structure: the alignment against its twin, the merged plan, and a program."""
+"""Merging a plan with a step of another structure: the match against its reference, and the merged plan."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan import NumpyPool
-from stowplan.allocator._core import realign
-from stowplan.allocator.numpy_pool import FINE, SMALL
-from stowplan.allocator.plan import problem_of
-from stowplan.allocator.realign import FORGET, NEVER, ROOM, merge
+from stowplan.planning import problem_of
+from stowplan.planning.merging import merge
+from stowplan.planning.merging._merging import match
+from stowplan.planning.merging.merge import FORGET
+from stowplan.planning.merging.merged import ROOM
+from stowplan.planning.merging.requests import NEVER
 from stowplan.profiler import StepLog
 from stowplan.profiler.steps import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS, profile_step
 
-from .twins.realign import PlannedRow, StepColumn
-from .twins.realign import realign as realign_twin
+from .reference.matching import PlannedRow, StepColumn
+from .reference.matching import match as reference
 
 SIZES = st.sampled_from([1, 3, 7])  # the logarithm of one more is exact
 
 
-def aligned(plan: list[PlannedRow], step: list[StepColumn]) -> list[int]:
+def matched(plan: list[PlannedRow], step: list[StepColumn]) -> list[int]:
     column = lambda values: np.array(list(values), dtype=np.int64)  # noqa: E731
     n, m = len(plan), len(step)
-    number = realign(
+    number = match(
         column(p.least for p in plan),
         column(p.most for p in plan),
         column(p.kind for p in plan),
@@ -46,22 +45,20 @@ def aligned(plan: list[PlannedRow], step: list[StepColumn]) -> list[int]:
     st.lists(st.tuples(SIZES, SIZES, st.integers(0, 2)), max_size=8),
     st.lists(st.tuples(SIZES, st.integers(0, 2), st.integers(-1, 7)), max_size=8),
 )
-def test_the_alignment_is_its_twin_s(
+def test_the_match_is_the_reference_s(
     planned: list[tuple[int, int, int]], asked: list[tuple[int, int, int]]
 ) -> None:
     plan = [PlannedRow(min(a, b), max(a, b), kind) for a, b, kind in planned]
     step = [StepColumn(*column) for column in asked]
-    assert aligned(plan, step) == realign_twin(plan, step)
+    assert matched(plan, step) == reference(plan, step)
 
 
 def test_a_band_must_lead_from_corner_to_corner() -> None:
     column = np.zeros(2, dtype=np.int64)
     with pytest.raises(ValueError, match="no band"):
-        realign(column, column, column, column, column, column, np.zeros(3, np.int64), np.ones(3, np.int64))
+        match(column, column, column, column, column, column, np.zeros(3, np.int64), np.ones(3, np.int64))
     with pytest.raises(ValueError, match="disagree"):
-        realign(
-            column, column, column[:1], column, column, column, np.zeros(3, np.int64), np.ones(3, np.int64)
-        )
+        match(column, column, column[:1], column, column, column, np.zeros(3, np.int64), np.ones(3, np.int64))
 
 
 # ------------------------------------------------------------------------------------------------- the merged plan
@@ -155,85 +152,3 @@ def test_what_steps_do_not_ask_for_any_more_is_forgotten() -> None:
     assert result is not None
     assert np.array_equal(result[0].size, shorter.requested)
     assert result[0].live_peak == profile_step(shorter, longer).live_peak
-
-
-def run_loops(running: Sequence[int]) -> None:
-    """Run such a step; and an update of parameters in the end, which is always the same."""
-    kept = []
-    for i, n in enumerate(running):
-        kept.append(np.full(20_000, i, dtype=np.int32))
-        for _ in range(6):
-            np.ones(512 * n) + 1
-    for n in reversed(running):
-        block = kept.pop()
-        assert (block == len(kept)).all()
-        for _ in range(6):
-            np.ones(512 * n) + 1
-    for n in (3, 5, 7, 11, 13):
-        np.ones(1000 * n) + 1
-
-
-@pytest.mark.parametrize("marked", [True, False])
-def test_a_program_that_never_repeats_is_replayed_from_a_merged_plan(tmp_path: Path, marked: bool) -> None:
-    pool = NumpyPool(warmup=0, auto_step=not marked)
-    rng = np.random.default_rng(0)
-    steps = 30
-    with pool:
-        for i in range(steps):
-            if i == steps // 2:
-                before = pool.stats
-            with pool.step() if marked else nullcontext():
-                run_loops(np.sort(rng.integers(1, 9, rng.integers(20, 40)))[::-1].tolist())
-            pool.wait()
-    after = pool.stats
-    replayed = after.replayed - before.replayed
-    assert after.reoptimizations > 0
-    share = 0.8 if marked else 0.6  # which steps found were merged is a matter of time
-    assert replayed > share * (replayed + after.guests - before.guests + after.upstream - before.upstream)
-    pool.save(tmp_path / "plans")
-    loaded = NumpyPool.load(tmp_path / "plans")
-    with loaded, loaded.step():
-        run_loops(sorted([*range(1, 9)] * 4, reverse=True))
-    assert loaded.stats.replayed > loaded.stats.guests + loaded.stats.upstream
-
-
-def run_small_loops(running: Sequence[int]) -> None:
-    """Run a step whose loop asks for blocks to both sides of the size from which they are planned in a regular one."""
-    kept = [np.full(70 * n, n, dtype=np.int64) for n in running]  # 560 to 2,240 bytes
-    for n in reversed(running):
-        np.ones(1000 * n) + 1
-        assert (kept.pop() == n).all()
-
-
-@pytest.mark.parametrize("small", [None, SMALL])
-def test_where_steps_differ_smaller_requests_are_planned_too(tmp_path: Path, small: int | None) -> None:
-    pool = NumpyPool(warmup=0, small=small)
-    rng = np.random.default_rng(1)
-    with pool:
-        before = np.full(
-            75, 7.0
-        )  # asked for while it is too small for a plan, and freed when it would not be
-        for _ in range(24):
-            with pool.step():
-                run_small_loops(np.sort(rng.integers(1, 5, rng.integers(20, 40)))[::-1].tolist())
-            pool.wait()
-        assert (before == 7).all()
-        del before
-    sizes = pool.profile().size
-    assert (sizes < SMALL).any() == (small is None)
-    assert sizes.min() >= (FINE if small is None else SMALL)
-    pool.save(tmp_path / "plans")
-    loaded = NumpyPool.load(tmp_path / "plans")
-    with loaded, loaded.step():
-        np.empty(FINE, np.uint8)
-    assert loaded.stats.requests == (small is None)
-
-
-def test_a_program_that_repeats_leaves_small_blocks_to_numpy() -> None:
-    pool = NumpyPool(warmup=0)
-    with pool:
-        for _ in range(6):
-            with pool.step():
-                run_small_loops([4, 4, 3, 2, 1])
-            pool.wait()
-    assert pool.profile().size.min() >= SMALL

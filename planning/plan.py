@@ -1,4 +1,4 @@
-"""The plan: a profile, where its blocks go, and the form in which the replay core reads it."""
+"""The plan: a profile, and where its blocks go."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 from ..packing import Placement, Problem, Progress, pack
 from ..profiler import Profile
-from ._core import CorePlan
-from .realign import Merged
+from .merging import Merged
 
 IntArray = npt.NDArray[np.int64]
 
 UNPLANNED = -1
+"""The offset of a block that is not planned."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class Plan:
     placement
         Their offsets. Checked: no two conflict.
     merged
-        What is known of the steps that a merged plan stands for (realign.py); None for others.
+        What is known of the steps that a merged plan stands for (planning/merging); None for others.
     steps
         Steps of the program that the profile is of: 2 where they take turns on the plan, else 1.
     """
@@ -51,38 +51,18 @@ class Plan:
         return self.placement.peak
 
     @property
+    def offset(self) -> IntArray:
+        """Offset of each block of the profile, `UNPLANNED` if it has none, int64 (n,)."""
+        offset = np.full(len(self.profile), UNPLANNED, dtype=np.int64)
+        offset[self.rows] = self.placement.offsets
+        return offset
+
+    @property
     def residents(self) -> IntArray:
         """Address ranges of the wrapped blocks, which stand between steps too: int64 (m, 2), begin and end."""
         wrapped = self.profile.wrapped[self.rows]
         begin = self.placement.offsets[wrapped]
         return np.column_stack([begin, begin + self.problem.size[wrapped]])
-
-    def core(self, tag: int) -> CorePlan:
-        """Return the plan in the replay core's form (allocator/core/plan.hpp), under this name."""
-        profile, n = self.profile, len(self.profile)
-        offset = np.full(n, UNPLANNED, dtype=np.int64)
-        offset[self.rows] = self.placement.offsets
-        capacity = profile.size.copy()
-        capacity[self.rows] = self.problem.size
-        # A block is due at the number of requests that come before its free.
-        freed_at = profile.end[self.rows] % max(profile.period, 1)
-        due_at = np.searchsorted(profile.start, freed_at)
-        due = self.rows[np.argsort(due_at, kind="stable")]
-        due_begin = np.searchsorted(np.sort(due_at), np.arange(n + 2)).astype(np.int64)
-        core = CorePlan(
-            offset,
-            profile.size,
-            capacity,
-            profile.stream,
-            due_begin,
-            due,
-            self.arena_bytes,
-            tag,
-            self.steps,
-        )
-        if self.merged is not None:
-            core.merge(self.merged.least, self.merged.trust > 0, self.merged.sign)
-        return core
 
 
 def problem_of(profile: Profile, alignment: int, merged: Merged | None = None) -> tuple[Problem, IntArray]:

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan import NumpyPool, Profile
-from stowplan.allocator import make_plan
-from stowplan.allocator.saved import SavedPlan, load_plans, save_plans
 from stowplan.errors import FormatError, PoolError
+from stowplan.planning import make_plan
+from stowplan.planning.saved import SavedPlan, load_plans, save_plans
 
 
 def work(scale: int = 1) -> float:

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from stowplan import Profile
-from stowplan.allocator import make_plan
-from stowplan.allocator.plan import Plan
-from stowplan.allocator.shared_plans import SharedPlans, fingerprint
+from stowplan.planning import Plan, make_plan
+from stowplan.planning.shared import SharedPlans, fingerprint
 
 
 def a_plan() -> Plan:

@@ -1,8 +1,8 @@
 """Plans that several lanes need: threads that run the same step have it packed once.
 
-Every lane decides for itself (controller.py), so eight threads that run one step ask for eight plans at about the same
-time. A plan is known by what it was made of; the first who asks makes it, and the planners of the others wait for it.
-It is kept while it is among the last `capacity` that were asked for.
+Every lane of a pool decides for itself, so eight threads that run one step ask for eight plans at about the same time.
+A plan is known by what it was made of; the first thread that asks makes it, and the others wait for it. It is kept
+while it is among the last `capacity` that were asked for.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-// Which requests of a plan a step's requests are, where the step has another structure than the plan.
+// Which requests of a plan a step's requests are, if the step has another structure than the plan.
 //
 //   plan   a  b  b  b  b  c        loops run longer in one of the two, some requests stand in one of them only
 //   step   a  b  b  x  c           -> 0 1 2 - 5
 //
-// The best alignment in the sense of O. Gotoh, An improved algorithm for matching biological sequences, J. Mol. Biol.
-// 162 (1982): a pair of the same kind scores, sizes that differ cost a little, and a gap costs once, however long it is, so
-// that what is missing is missing in one piece: whole iterations of a loop. Requests may be told where to go (`vote`).
+// The best match in the sense of O. Gotoh, An improved algorithm for matching biological sequences, J. Mol. Biol. 162
+// (1982): a pair of the same kind scores, sizes that differ cost a little, and a gap costs once, however long it is, so that
+// what is missing is missing in one piece: whole iterations of a loop. Requests may be told where to go (`vote`).
 //
 // Only cells in a band are looked at: O(cells) time, one byte each.
 #pragma once
@@ -13,14 +13,14 @@
 #include <cstdint>
 #include <vector>
 
-namespace stowplan::allocator {
+namespace stowplan::planning {
 
-struct AlignedPlan {
+struct PlanRequests {
   std::vector<std::int64_t> least, most;  // bytes asked for
   std::vector<std::int64_t> kind;
 };
 
-struct AlignedStep {
+struct StepRequests {
   std::vector<std::int64_t> size;
   std::vector<std::int64_t> kind;
   std::vector<std::int64_t> vote;  // number in the plan, or -1
@@ -33,6 +33,6 @@ struct Band {
 };
 
 // Per request of the step its number in the plan, or -1; increasing.
-std::vector<std::int64_t> realign(const AlignedPlan& plan, const AlignedStep& step, const Band& band);
+std::vector<std::int64_t> match(const PlanRequests& plan, const StepRequests& step, const Band& band);
 
-}  // namespace stowplan::allocator
+}  // namespace stowplan::planning

@@ -1,0 +1,136 @@
+"""Jobs of the planner: what they know, entries of what was made, and that they never raise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stowplan.allocator import plan_maker
+from stowplan.allocator.cache import Entry, PlanCache
+from stowplan.allocator.plan_maker import WORTH, PlanMaker, Record
+from stowplan.planning.shared import SharedPlans
+from stowplan.profiler import ALLOCATE, FREE, StepLog
+from stowplan.profiler.steps import EVENT_DTYPE
+
+SEQUENCE = 42
+
+
+class Memory:
+    """Counters of a pool of one lane."""
+
+    def __init__(self, peak_live_bytes: int = 1 << 30) -> None:
+        self.peak_live_bytes = peak_live_bytes
+
+    def arena_bytes(self, lane: int) -> int:
+        return 1000
+
+    def counters(self) -> dict[str, Any]:
+        # 1000 bytes of the arenas are another lane's.
+        return {"arena_bytes": 2000, "upstream_bytes": 500, "peak_live_bytes": self.peak_live_bytes}
+
+
+class Bench:
+    """A plan maker and its cache."""
+
+    def __init__(self, memory: Memory | None = None, solver: str = "auto") -> None:
+        self.cache = PlanCache(4)
+        memory = memory or Memory()
+        self.maker = PlanMaker(memory, 0, self.cache, SharedPlans(4), alignment=64, solver=solver)
+
+    def solved(self, log: StepLog, departed_from: Entry | None = None) -> Any:
+        record = Record("train", log, departed_from)
+        return self.maker.solving(SEQUENCE, record, log, found=False)()
+
+    def merged(self, old: Entry, log: StepLog) -> Any:
+        return self.maker.merging(SEQUENCE, old, Record("train", log, old), log)()
+
+
+def loop(iterations: int, size: int = 64) -> StepLog:
+    """A loop that keeps a block of every iteration, and has one that it does not keep."""
+    log = np.zeros(4 * iterations, dtype=EVENT_DTYPE)
+    forth, back = log[: 3 * iterations], log[3 * iterations :]
+    number = np.arange(iterations)
+    for at, kind, sizes, request in (
+        (0, ALLOCATE, 5000, 2 * number),
+        (1, ALLOCATE, size, 2 * number + 1),
+        (2, FREE, 0, 2 * number + 1),
+    ):
+        forth["kind"][at::3], forth["size"][at::3], forth["request"][at::3] = kind, sizes, request
+    back["kind"], back["request"] = FREE, 2 * number[::-1]
+    return StepLog(log)
+
+
+def test_a_record_becomes_an_entry_under_its_key() -> None:
+    bench = Bench()
+    solved = bench.solved(loop(5))
+    assert (solved.sequence, solved.replaces) == (SEQUENCE, None)
+    assert (solved.entry.key, len(solved.entry.plan.profile)) == ("train", 10)
+
+
+def test_a_successor_says_whose_place_it_takes() -> None:
+    bench = Bench()
+    old = bench.solved(loop(5)).entry
+    bench.cache.add(old)
+    solved = bench.solved(loop(5, size=640), departed_from=old)
+    assert solved.replaces is old
+    assert solved.entry.tag != old.tag
+
+
+def test_a_record_that_teaches_nothing_leaves_the_entry_in_its_own_place() -> None:
+    bench = Bench()
+    old = bench.solved(loop(5)).entry
+    bench.cache.add(old)
+    solved = bench.solved(loop(5), departed_from=old)
+    assert solved.entry is solved.replaces is old
+
+
+def test_what_is_known_is_what_was_known_when_the_job_was_submitted() -> None:
+    bench = Bench()
+    record = Record("train", loop(5), None)
+    late, later = (bench.maker.solving(SEQUENCE, record, loop(5), found=False) for _ in range(2))
+    bench.cache.add(late().entry)
+    assert later().entry is not None
+    assert bench.solved(loop(5)).entry is None  # it is planned by now
+
+
+def test_a_merged_plan_takes_the_place_of_the_old_one() -> None:
+    bench = Bench()
+    old = bench.solved(loop(20)).entry
+    solved = bench.merged(old, loop(30))
+    assert solved.replaces is old
+    assert len(solved.entry.plan.profile) == 60
+
+
+def test_a_merged_plan_must_be_worth_its_memory() -> None:
+    arena = 30 * 5056 + 64  # in units of 64 bytes
+    reserved = arena + 1000 + 500
+    for peak, is_worth in ((int(reserved / WORTH) + 1, True), (int(reserved / WORTH) - 1, False)):
+        bench = Bench(Memory(peak))
+        old = bench.solved(loop(20)).entry
+        solved = bench.merged(old, loop(30))
+        assert solved.replaces is old
+        assert (solved.entry is not old) == is_worth
+        assert not is_worth or solved.entry.plan.arena_bytes == arena
+
+
+def test_steps_that_cannot_be_merged_teach_nothing() -> None:
+    bench = Bench()
+    old = bench.solved(loop(20)).entry
+    log = np.zeros(1, dtype=EVENT_DTYPE)
+    log["size"] = 1
+    solved = bench.merged(old, StepLog(log))
+    assert solved.entry is solved.replaces is old
+
+
+def test_whatever_fails_makes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        raise MemoryError
+
+    old = Bench().solved(loop(20)).entry
+    for name in ("plan_record", "plan_merged"):
+        monkeypatch.setattr(plan_maker, name, fail)
+    bench = Bench()
+    for solved in (bench.solved(loop(5)), bench.merged(old, loop(30))):
+        assert (solved.sequence, solved.entry, solved.replaces) == (SEQUENCE, None, None)

@@ -1,0 +1,27 @@
+"""Step logs and profiles, written down as short as they can be."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stowplan import Profile
+from stowplan.profiler import StepLog
+from stowplan.profiler.steps import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS, profile_step
+
+
+def log(text: str) -> StepLog:
+    """Return a step's log: ``300`` asks for 300 bytes, ``-0`` frees request 0, ``~1`` request 1 of the step before."""
+    events = np.zeros(len(text.split()), dtype=EVENT_DTYPE)
+    requests = 0
+    for event, word in zip(events, text.split(), strict=True):
+        if word[0] in "-~":
+            event["kind"], event["request"] = (FREE if word[0] == "-" else FREE_PREVIOUS), int(word[1:])
+        else:
+            event["kind"], event["size"], event["request"] = ALLOCATE, int(word), requests
+            requests += 1
+    return StepLog(events)
+
+
+def profile(text: str) -> Profile:
+    """Return the profile of a step that repeats."""
+    return profile_step(log(text), log(text))
