@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import weakref
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,21 +11,7 @@ from ..contracts.backend import BackendContract
 from ..contracts.order_solver import OrderSolverContract
 from ..contracts.packing_solver import PackingSolverContract
 from ..contracts.schedule_solver import ScheduleSolverContract
-
-EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples" / "extending"
-
-
-def example(name: str) -> ModuleType:
-    """An example as a module; what it registers is registered for this process."""
-    full = f"docs_examples_extending_{name}"
-    if full not in sys.modules:
-        spec = importlib.util.spec_from_file_location(full, EXAMPLES / f"{name}.py")
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[full] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[full])
-    return sys.modules[full]
-
+from .examples import example
 
 example("packing_solver")
 example("schedule_solver")

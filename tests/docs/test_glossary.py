@@ -1,4 +1,4 @@
-"""docs/glossary.rst: the names of the code that it mentions exist. That pages refer to words that it has, Sphinx checks."""
+"""docs/glossary.rst: the names of the code that it mentions exist. Sphinx checks that it has every word referred to."""
 
 from __future__ import annotations
 
