@@ -14,8 +14,8 @@ class TestBestFit(PackingSolverContract):
     solver = "best_fit"
 
 
-class TestChain(ScheduleSolverContract):
-    solver = "chain"
+class TestLean(ScheduleSolverContract):
+    solver = "lean"
 
 
 class TestExactOrder(OrderSolverContract):
