@@ -5,9 +5,11 @@ from .check import check, check_fast
 from .pack import Progress, pack
 from .placement import Placement
 from .problem import Problem
-from .registry import solvers
+from .registry import Answer, Options, register, solvers
 
 __all__ = [
+    "Answer",
+    "Options",
     "Placement",
     "Problem",
     "Progress",
@@ -16,5 +18,6 @@ __all__ = [
     "lower_bound",
     "lower_bound_moment",
     "pack",
+    "register",
     "solvers",
 ]

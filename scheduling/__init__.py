@@ -4,11 +4,15 @@ from .bounds import bound_orders, bound_schedules
 from .check import check
 from .formats import read_graph
 from .graph import Phase, Relation, StepGraph
+from .registry import Answer, NotApplicable, Options, register
 from .schedule import Rates, Schedule, Way, as_recorded, choices, lean, require_valid
 from .simulate import Outcome, simulate, simulator
 from .solve import Solution, curve, least, schedule
 
 __all__ = [
+    "Answer",
+    "NotApplicable",
+    "Options",
     "Outcome",
     "Phase",
     "Rates",
@@ -26,6 +30,7 @@ __all__ = [
     "lean",
     "least",
     "read_graph",
+    "register",
     "require_valid",
     "schedule",
     "simulate",

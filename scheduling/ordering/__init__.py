@@ -1,6 +1,7 @@
 """In which order? From a step graph to the order of its operators with the least live peak, without recomputation."""
 
 from .order import OrderSolution, Progress, order
-from .registry import solvers
+from .problem import OrderProblem
+from .registry import Answer, Options, register, solvers
 
-__all__ = ["OrderSolution", "Progress", "order", "solvers"]
+__all__ = ["Answer", "Options", "OrderProblem", "OrderSolution", "Progress", "order", "register", "solvers"]

@@ -1,4 +1,7 @@
-"""The examples of the documentation run as they stand there. The one that needs a CUDA device: tests/gpu."""
+"""The examples of the documentation run as they stand there. The one that needs a CUDA device: tests/gpu.
+
+Those of docs/extending.rst, which register something, are in tests/docs.
+"""
 
 from __future__ import annotations
 
@@ -41,5 +44,6 @@ def test_each_example_is_on_a_page() -> None:
         for page in DOCS.glob("*.rst")
         for name in re.findall(r"literalinclude:: examples/(\S+)", page.read_text(encoding="utf-8"))
     }
-    assert shown == {path.name for path in (DOCS / "examples").glob("*.py")}
+    examples = DOCS / "examples"
+    assert shown == {path.relative_to(examples).as_posix() for path in examples.rglob("*.py")}
     assert shown >= NEEDS_A_DEVICE

@@ -1,0 +1,22 @@
+"""Solvers that come with the library keep to the contracts that docs/extending.rst demands of others.
+
+One quick solver of each kind: the solvers' own tests hold each to its plain Python reference.
+"""
+
+from __future__ import annotations
+
+from .order_solver import OrderSolverContract
+from .packing_solver import PackingSolverContract
+from .schedule_solver import ScheduleSolverContract
+
+
+class TestBestFit(PackingSolverContract):
+    solver = "best_fit"
+
+
+class TestLean(ScheduleSolverContract):
+    solver = "lean"
+
+
+class TestExactOrder(OrderSolverContract):
+    solver = "exact"

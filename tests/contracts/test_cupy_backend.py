@@ -1,0 +1,11 @@
+"""CupyPool keeps to the contract of backends."""
+
+from __future__ import annotations
+
+from ..properties.cupy_backend import CupyBackend
+from .backend import BackendContract
+
+
+class TestCupyPool(BackendContract):
+    backend = CupyBackend
+    test_arbitrary_programs = None  # tests/properties/test_cupy_pool_program.py runs more of them

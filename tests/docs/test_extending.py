@@ -1,0 +1,85 @@
+"""The examples of docs/extending.rst pass the contract suites that their page names."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from ..contracts.backend import BackendContract
+from ..contracts.order_solver import OrderSolverContract
+from ..contracts.packing_solver import PackingSolverContract
+from ..contracts.schedule_solver import ScheduleSolverContract
+from .examples import example
+
+example("packing_solver")
+example("schedule_solver")
+example("order_solver")
+
+
+class TestLargestArea(PackingSolverContract):
+    solver = "largest_area"
+
+
+class TestLargestDropped(ScheduleSolverContract):
+    solver = "largest_dropped"
+
+
+class TestFewestAdded(OrderSolverContract):
+    solver = "fewest_added"
+
+
+class Buffers:
+    """Buffers of `host_backend.BufferPool` for arbitrary programs, over an upstream that can be made to fail."""
+
+    resizes = False
+    zeroes = False
+    marks = True
+
+    def __init__(self) -> None:
+        self.host = example("host_backend")
+        self.given = self.failures = 0
+        self.pool = self.host.BufferPool(self.upstream, warmup=0)
+
+    def upstream(self, size: int) -> Any:
+        self.failures -= 1
+        if self.failures >= 0:
+            raise MemoryError(size)
+        pointer = self.host.from_the_heap(size)
+        self.given += size
+        weakref.finalize(pointer.mem, self.given_back, size)
+        return pointer
+
+    def given_back(self, size: int) -> None:
+        self.given -= size
+
+    def allocate(self, size: int, zeroed: bool) -> Any:
+        return self.pool.buffer(size)
+
+    def address(self, array: Any) -> int:
+        return int(array.ptr)
+
+    def asked(self, size: int) -> int:
+        return size
+
+    def resize(self, array: Any, size: int) -> None:
+        raise NotImplementedError
+
+    def fail(self, times: int) -> bool:
+        self.failures = times
+        return True
+
+    def check(self) -> None:
+        assert self.given == self.pool.stats.reserved_bytes
+
+
+class TestBufferPool(BackendContract):
+    backend = Buffers
+
+
+def test_numpy_sees_a_buffer() -> None:
+    host = example("host_backend")
+    array = np.asarray(host.BufferPool().buffer(1000))
+    array[:] = 7
+    assert array.sum() == 7000
