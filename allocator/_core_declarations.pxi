@@ -36,33 +36,28 @@ cdef extern from "realign.hpp" namespace "stowplan::allocator" nogil:
         const AlignedPlan&, const AlignedStep&, const Band&) except +
 
 
-cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
-    const size_t kReasons
-
-    cdef cppclass Event:
-        pass
-
+cdef extern from "counts.hpp" namespace "stowplan::allocator" nogil:
     cdef enum class Reason(uint8_t):
         no_plan
+
+    cdef cppclass NamedCount:
+        const char* name
+        int64_t value
+
+    cdef cppclass Counters:
+        vector[NamedCount] named_requests() except +
+        vector[NamedCount] named() except +
+
+
+cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass Event:
+        pass
 
     cdef cppclass Grant:
         uintptr_t address
         uint32_t id
         uint8_t reason
         cbool waits
-
-    cdef cppclass Counters:
-        uint64_t requests[9]
-        uint64_t smaller
-        uint64_t elsewhere
-        uint64_t missing
-        uint64_t guests
-        uint64_t steps
-        int64_t live_bytes
-        int64_t peak_live_bytes
-        int64_t upstream_bytes
-        int64_t arena_bytes
-        int64_t peak_reserved_bytes
 
     cdef cppclass StepOutcome:
         vector[Event] log
