@@ -4,7 +4,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-REASONS: tuple[str, ...]
 _Column = npt.NDArray[np.int64]
 
 class CorePlan:

@@ -7,6 +7,8 @@ Thin: the decisions are in C++ and in Python. No framework is imported here: CuP
 import sys
 
 cimport cython
+from cpython.exc cimport PyErr_Clear, PyErr_Fetch, PyErr_Restore
+from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
 
 from libc.stdint cimport int64_t, intptr_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
@@ -25,11 +27,6 @@ from ..profiler.steps import EVENT_DTYPE
 cnp.import_array()
 
 include "_core_declarations.pxi"
-
-REASONS = (
-    "replayed", "outside", "thread", "interrupted", "no_plan", "escaped", "stream", "late", "mismatch"
-)
-assert len(REASONS) == kReasons
 
 
 cdef void _copy_column(vector[int64_t]& to, const int64_t[::1] column):
@@ -117,20 +114,13 @@ cdef tuple _outcome(StepOutcome& outcome):
     return _log(outcome.log), outcome.complete, outcome.clean, outcome.tag
 
 
+cdef dict _by_name(const vector[NamedCount]& counts):
+    return {counts[i].name.decode(): counts[i].value for i in range(counts.size())}
+
+
 cdef dict _counters(const Counters& counters):
-    return {
-        "requests": {name: counters.requests[i] for i, name in enumerate(REASONS)},
-        "smaller": counters.smaller,
-        "elsewhere": counters.elsewhere,
-        "missing": counters.missing,
-        "guests": counters.guests,
-        "steps": counters.steps,
-        "live_bytes": counters.live_bytes,
-        "peak_live_bytes": counters.peak_live_bytes,
-        "upstream_bytes": counters.upstream_bytes,
-        "arena_bytes": counters.arena_bytes,
-        "peak_reserved_bytes": counters.peak_reserved_bytes,
-    }
+    """Return the counts by name, and under "requests" those of requests by reason; see core/counts.hpp."""
+    return {"requests": _by_name(counters.named_requests()), **_by_name(counters.named())}
 
 
 _PLACES = ("upstream", "planned", "late", "held")

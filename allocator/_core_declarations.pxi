@@ -17,33 +17,28 @@ cdef extern from "plan.hpp" namespace "stowplan::allocator" nogil:
     ctypedef shared_ptr[const CPlan] PlanPtr
 
 
-cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
-    const size_t kReasons
-
-    cdef cppclass Event:
-        pass
-
+cdef extern from "counts.hpp" namespace "stowplan::allocator" nogil:
     cdef enum class Reason(uint8_t):
         no_plan
+
+    cdef cppclass NamedCount:
+        const char* name
+        int64_t value
+
+    cdef cppclass Counters:
+        vector[NamedCount] named_requests() except +
+        vector[NamedCount] named() except +
+
+
+cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass Event:
+        pass
 
     cdef cppclass Grant:
         uintptr_t address
         uint32_t id
         uint8_t reason
         cbool waits
-
-    cdef cppclass Counters:
-        uint64_t requests[9]
-        uint64_t smaller
-        uint64_t elsewhere
-        uint64_t missing
-        uint64_t guests
-        uint64_t steps
-        int64_t live_bytes
-        int64_t peak_live_bytes
-        int64_t upstream_bytes
-        int64_t arena_bytes
-        int64_t peak_reserved_bytes
 
     cdef cppclass StepOutcome:
         vector[Event] log
@@ -183,16 +178,42 @@ cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
     cbool host_reserve(HostMemory&, uint16_t, int64_t) except +
 
 
-cdef extern from "device_pool.hpp" namespace "stowplan::allocator" nogil:
+cdef extern from "device.hpp" namespace "stowplan::allocator":
+    cdef enum class Purpose(uint8_t):
+        sample
+        arena
+
+    cdef cppclass Answer:
+        uintptr_t address
+        uint64_t memory
+        uint64_t error
+
+    cdef cppclass Device:
+        void* owner
+        int (*ask)(void*, int64_t, Purpose, Answer*) except -1
+        int (*capturing)(void*) except -1
+        int (*synchronize)(void*) except -1
+        int (*record)(void*, uint64_t, uint64_t*) except -1
+        int (*done)(void*, uint64_t) except -1
+        int (*wait)(void*, int64_t, uint64_t) except -1
+        void (*unguard)(void*, uint64_t) noexcept
+        void (*drop)(void*, uint64_t) noexcept
+        void (*forget_error)(void*) noexcept
+
+
+cdef extern from "device_pool.hpp" namespace "stowplan::allocator":  # with the GIL: it calls its owner
     cdef cppclass CDevicePool "stowplan::allocator::DevicePool":
+        void connect(const Device&)
+        void close()
         Grant request(int64_t, int64_t) except +
-        void adopt(uint32_t, uintptr_t)
+        Answer ask_upstream(uint32_t, int64_t, Reason) except +
         void release(uint32_t)
-        void hold(uint32_t, cbool) except +
-        void let_go(uint32_t)
-        vector[uint32_t] awaited(uint32_t) except +
-        void drop_awaited(uint32_t)
+        void hold(uint32_t, const vector[uint64_t]&, uint64_t) except +
+        size_t settle() except +
         int64_t stream_of(uint32_t)
+        cbool reserve(uint16_t, int64_t) except +
+        size_t drop_dead_arenas() except +
+        size_t give_back() except +
         LockedLanes* lanes()
 
 

@@ -1,5 +1,4 @@
-# The replay core as a CuPy allocator: leases, held blocks, the pool of a device, the pools of several. Included by
-# _core.pyx.
+# The replay core as a CuPy allocator: leases, the pool of a device, the pools of several. Included by _core.pyx.
 
 cdef const char* STREAM_SIGNATURE = "intptr_t (void)"
 cdef const char* DEVICE_SIGNATURE = "int (int __pyx_skip_dispatch)"
@@ -39,7 +38,7 @@ cdef class Lease:
 
 @cython.final
 @cython.no_gc_clear  # its streams must still be there when it dies in a cycle
-cdef class Busy:
+cdef class Guard:
     """Upstream's memory that streams may still use: whenever it goes back, the device is waited for, unless `idle`."""
 
     cdef object memory, streams
@@ -56,19 +55,71 @@ cdef class Busy:
                 pass  # nothing runs on a device that cannot be waited for
 
 
+# What the core asks of its owner; see core/device.hpp.
+
+
+cdef int _ask(void* owner, int64_t size, Purpose purpose, Answer* answer) except -1:
+    cdef DevicePool pool = <DevicePool>owner
+    allocator = pool.sampling if purpose == Purpose.sample else pool.upstream
+    try:
+        memory = allocator(size)
+        if not isinstance(memory, pool.memory_pointer):
+            raise PoolError(f"upstream returned {memory!r}; expected a cupy.cuda.MemoryPointer")
+    except Exception as error:
+        answer.error = pool.keep(error)
+        return 0
+    answer.address = memory.ptr
+    answer.memory = pool.keep(Guard.__new__(Guard, memory, pool.streams) if purpose == Purpose.arena else memory)
+    return 0
+
+
+cdef int _capturing(void* owner) except -1:
+    return <bint>(<DevicePool>owner).streams.capturing()
+
+
+cdef int _synchronize(void* owner) except -1:
+    (<DevicePool>owner).make_idle()
+    return 0
+
+
+cdef int _record(void* owner, uint64_t stream, uint64_t* event) except -1:
+    cdef DevicePool pool = <DevicePool>owner
+    recorded = pool.streams.record(pool.kept[stream])
+    if recorded is not None:
+        event[0] = pool.keep(recorded)
+    return 0
+
+
+cdef int _done(void* owner, uint64_t event) except -1:
+    cdef DevicePool pool = <DevicePool>owner
+    return <bint>pool.streams.done(pool.kept[event])
+
+
+cdef int _wait(void* owner, int64_t stream, uint64_t event) except -1:
+    cdef DevicePool pool = <DevicePool>owner
+    pool.streams.wait(stream, pool.kept[event])
+    return 0
+
+
+cdef void _unguard(void* owner, uint64_t memory) noexcept:
+    (<Guard>(<DevicePool>owner).kept[memory]).idle = True
+
+
+cdef void _drop(void* owner, uint64_t token) noexcept:
+    cdef PyObject* type
+    cdef PyObject* value
+    cdef PyObject* traceback
+    PyErr_Fetch(&type, &value, &traceback)  # of who is being told that something failed
+    (<DevicePool>owner).kept.pop(token, None)  # where all die in a cycle, it may be empty already
+    PyErr_Restore(type, value, traceback)
+
+
+cdef void _forget_error(void* owner) noexcept:
+    PyErr_Clear()
+
+
 @cython.final
-cdef class Held:
-    """A block that is free, but for other streams that may still use it."""
-
-    cdef list streams  # the objects: a stream must not go before an event is recorded on it
-    cdef list events  # recorded there after the free; None where that was not possible yet
-    cdef Busy memory  # upstream's, None for a block in an arena
-
-    def __cinit__(self, list streams, list events, Busy memory):
-        self.streams, self.events, self.memory = streams, events, memory
-
-
-@cython.final
+@cython.no_gc_clear  # what the core keeps is dropped by it
 cdef class DevicePool(Backend):
     """The replay core of one device as a CuPy allocator.
 
@@ -99,8 +150,8 @@ cdef class DevicePool(Backend):
     cdef stream_function stream_pointer
     cdef object hooks  # of the thread `hooks_thread`
     cdef uint64_t hooks_thread  # Python's number for a thread, which never comes again; 0 for none
-    cdef dict arenas  # address -> Busy
-    cdef dict held  # block -> Held
+    cdef dict kept  # token -> what the core keeps: here, so that the garbage collector sees it
+    cdef uint64_t last_token
 
     def __cinit__(
         self,
@@ -123,9 +174,23 @@ cdef class DevicePool(Backend):
             self.current_stream = streams.current
         if PyCapsule_IsValid(self.current_stream, STREAM_SIGNATURE):
             self.stream_pointer = <stream_function>PyCapsule_GetPointer(self.current_stream, STREAM_SIGNATURE)
-        self.arenas = {}
-        self.held = {}
+        self.kept = {}
+        cdef Device owner
+        owner.owner = <void*>self
+        owner.ask = _ask
+        owner.capturing = _capturing
+        owner.synchronize = _synchronize
+        owner.record = _record
+        owner.done = _done
+        owner.wait = _wait
+        owner.unguard = _unguard
+        owner.drop = _drop
+        owner.forget_error = _forget_error
+        self.core.connect(owner)
         self.lanes = self.core.lanes()
+
+    def __dealloc__(self):
+        self.core.close()
 
     def malloc(self, size):
         """Serve a request of `size` bytes: a `cupy.cuda.MemoryPointer`. Errors are upstream's own."""
@@ -160,6 +225,7 @@ cdef class DevicePool(Backend):
     cdef serve(self, size, Lease lease):
         cdef int64_t stream = 0
         cdef Grant grant
+        cdef Answer answer
         if self.stream_pointer != NULL:
             stream = self.stream_pointer()
         elif self.current_stream is not None:
@@ -168,39 +234,25 @@ cdef class DevicePool(Backend):
         lease.block = grant.id
         lease.pool = self
         if grant.address == 0:
-            self.ask_upstream(lease, size, grant.reason)
-            grant.address = lease.memory.ptr
-            self.core.adopt(grant.id, grant.address)
-        elif grant.waits:
-            self.wait_for_uses(grant.id, stream)
+            answer = self.core.ask_upstream(grant.id, size, <Reason>grant.reason)
+            if answer.error != 0:
+                self.fail(self.kept.pop(answer.error))
+            lease.memory = self.kept.pop(answer.memory)
+            grant.address = answer.address
         return self.memory_pointer(self.unowned_memory(grant.address, size, lease, self.device_number), 0)
 
-    cdef ask_upstream(self, Lease lease, size, uint8_t reason):
-        allocator = self.sampling if reason == <uint8_t>Reason.no_plan else self.upstream
-        self.settle()
-        try:
-            lease.memory = self.ask(allocator, size)
-        except Exception:
-            if not self.give_back():
-                self.fail(lease)
-                raise
-            try:
-                lease.memory = self.ask(allocator, size)
-            except Exception:
-                self.fail(lease)
-                raise
-
-    cdef fail(self, Lease lease):
-        """Note what the failing request found, and have the error that is on its way say so."""
-        self.lanes.note_failure(lease.block)
+    cdef fail(self, error):
+        """Raise an error of upstream's, and have it say what the request found."""
         if self.failed is not None:
-            self.failed(sys.exc_info()[1])
+            self.failed(error)
+        raise error
 
-    cdef ask(self, allocator, size):
-        memory = allocator(size)
-        if not isinstance(memory, self.memory_pointer):
-            raise PoolError(f"upstream returned {memory!r}; expected a cupy.cuda.MemoryPointer")
-        return memory
+    cdef uint64_t keep(self, thing) except 0:
+        """Keep an object until the core drops it."""
+        cdef uint64_t token = self.last_token + 1
+        self.last_token = token
+        self.kept[token] = thing
+        return token
 
     # ------------------------------------------------------------------------------------------------------ arenas
 
@@ -210,33 +262,15 @@ cdef class DevicePool(Backend):
 
     def reserve(self, uint16_t lane, int64_t size):
         """Make a lane's arena at least this large; False where upstream has no memory for it."""
-        if size <= self.lanes.arena_size(lane):
-            return True
-        try:
-            memory = self.ask(self.upstream, size)
-        except Exception:
-            return False
-        self.make_idle()  # what streams still do with its memory is over then
-        self.arenas[memory.ptr] = Busy.__new__(Busy, memory, self.streams)
-        self.lanes.reserve(lane, memory.ptr, size)
-        self.drop_dead_arenas()
-        return True
+        return self.core.reserve(lane, size)
 
     def drop_dead_arenas(self):
         """Give back retired arenas in which nothing lives; return how many."""
-        dead = list(self.lanes.take_dead_arenas())
-        for base in dead:
-            del self.arenas[base]
-        return len(dead)
+        return self.core.drop_dead_arenas()
 
     def give_back(self):
         """Give back what is held, and every arena in which nothing lives; return how many."""
-        cdef size_t held = len(self.held)
-        if held:
-            self.make_idle()
-            self.settle()
-        self.lanes.retire_idle_arenas()
-        return self.drop_dead_arenas() + held - len(self.held)
+        return self.core.give_back()
 
     # ------------------------------------------------------------------------------------------------------- steps
 
@@ -275,52 +309,17 @@ cdef class DevicePool(Backend):
 
     cdef hold(self, uint32_t block, list streams, memory):
         """Free a block that other streams may still use. Runs in finalizers: nothing is raised."""
+        cdef vector[uint64_t] tokens
         if sys.is_finalizing():
             self.core.release(block)
             return
-        try:
-            events = [self.streams.record(stream) for stream in streams]
-        except Exception:
-            # A stream that takes no event has ended badly, or its context has.
-            try:
-                self.make_idle()
-            except Exception:
-                pass
-            self.core.release(block)
-            return
-        busy = None if memory is None else Busy.__new__(Busy, memory, self.streams)
-        self.held[block] = Held.__new__(Held, streams, events, busy)
-        self.core.hold(block, None not in events)
-
-    cdef wait_for_uses(self, uint32_t granted, int64_t stream):
-        """Have a stream wait for what other streams do with the blocks whose place it is given."""
-        awaited = self.core.awaited(granted)
-        events = []
-        for block in awaited:
-            held = <Held>self.held.pop(block, None)
-            if held is not None:
-                events += held.events
-        self.core.drop_awaited(granted)
-        for event in events:
-            self.streams.wait(stream, event)
+        for stream in streams:
+            tokens.push_back(self.keep(stream))
+        self.core.hold(block, tokens, 0 if memory is None else self.keep(Guard.__new__(Guard, memory, self.streams)))
 
     def settle(self):
         """Let go of the held blocks that no stream uses any more. Not while the current stream is being captured."""
-        cdef Held held
-        if not self.held or self.streams.capturing():
-            return
-        for block in list(self.held):
-            held = self.held.get(block)
-            if held is None:
-                continue
-            for i, event in enumerate(held.events):
-                if event is None:
-                    held.events[i] = self.streams.record(held.streams[i])
-            if all(event is not None and self.streams.done(event) for event in held.events):
-                if self.held.pop(block, None) is not None:
-                    self.core.let_go(block)
-                    if held.memory is not None:
-                        held.memory.idle = True
+        self.core.settle()
 
 
 @cython.final

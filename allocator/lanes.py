@@ -20,7 +20,7 @@ from ..planning.shared import SharedPlans
 from .collector import start_collector
 from .controller import Backend, Controller, Outcome
 from .report import Diagnosis, InUse
-from .stats import Stats
+from .stats import Stats, snapshot
 
 
 class Lanes:
@@ -274,19 +274,12 @@ class Lanes:
 
     def stats(self) -> Stats:
         """Return a snapshot of the pool's counts."""
-        counters = self._backend.counters()
         controllers = self._all()
-        requests = dict(counters["requests"])
-        replayed = requests.pop("replayed")
-        return Stats(
-            replayed=replayed,
-            upstream=sum(requests.values()) - counters["guests"],
-            reasons={name: n for name, n in requests.items() if n},
+        return snapshot(
+            self._backend.counters(),
             plans=sum(controller.plans for controller in controllers),
             reoptimizations=sum(controller.reoptimizations for controller in controllers),
-            reserved_bytes=counters["arena_bytes"] + counters["upstream_bytes"],
             lower_bound=sum(controller.lower_bound for controller in controllers),
-            **{name: counters[name] for name in _PASSED_ON},
         )
 
     def report(self) -> dict[str, Any]:
@@ -310,19 +303,6 @@ class Lanes:
         berth = self._backend.situation()["berth"]
         controllers = self._berths[berth] if berth < len(self._berths) else []
         return controllers[0].key if controllers else None
-
-
-_PASSED_ON = (
-    "guests",
-    "steps",
-    "smaller",
-    "elsewhere",
-    "missing",
-    "arena_bytes",
-    "live_bytes",
-    "peak_live_bytes",
-    "peak_reserved_bytes",
-)
 
 
 class BerthBackend(Backend, Protocol):

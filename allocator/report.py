@@ -20,7 +20,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ..planning import Plan
-from .stats import Stats
+from .counts import REASONS, Kind
+from .stats import Stats, of_kind
 
 
 class InUse(NamedTuple):
@@ -30,43 +31,6 @@ class InUse(NamedTuple):
     key: Hashable
     tag: int
     plan: Plan
-
-
-REASONS: dict[str, tuple[str, str]] = {
-    "outside": (
-        "asked for outside of all steps",
-        "put the code that repeats into `with pool.step():`",
-    ),
-    "thread": (
-        "asked for by a thread without a step, while another one ran a step",
-        "nothing, for a thread that loads data; a thread that repeats a step runs it in `with pool.step():`",
-    ),
-    "interrupted": (
-        "asked for between interrupt and resume",
-        "nothing: it was asked for",
-    ),
-    "no_plan": (
-        "there was no plan: warm-up, record and confirm",
-        "nothing, unless it goes on growing: then steps do not repeat, and a key for each kind of step may help",
-    ),
-    "escaped": (
-        "the block is kept beyond the following step, or until its successor is there",
-        "drop results (losses, outputs, batches) before the next step makes its own; parameters are meant to stay",
-    ),
-    "stream": (
-        "asked for on a stream that had no lane: new, or one of too many",
-        "nothing, for a stream's first step; else use the same few streams in every step",
-    ),
-    "late": (
-        "a block that had outlived its plan stood in the planned place",
-        "drop what is kept from some steps only, or make it in `with pool.interrupt():`",
-    ),
-    "mismatch": (
-        "not planned, or larger than planned",
-        "give each kind of step a key, and put what differs each time into `with pool.interrupt():`",
-    ),
-}
-"""Of requests that were not served from a plan: why, and what a user can do."""
 
 
 class Source(Protocol):
@@ -98,23 +62,16 @@ class Diagnosis:
                 "requests": now["requests"],
                 "planned_requests": now["planned_requests"] or None,
             },
-            "live_bytes": stats.live_bytes,
-            "peak_live_bytes": stats.peak_live_bytes,
+            **of_kind(stats, Kind.BYTES),
             "planned_bytes": sum(
                 max(used.plan.arena_bytes for used in plans if used.lane == lane)
                 for lane in {used.lane for used in plans}
             ),
-            "reserved_bytes": stats.reserved_bytes,
-            "peak_reserved_bytes": stats.peak_reserved_bytes,
-            "arena_bytes": stats.arena_bytes,
             "upstream_bytes": now["upstream_bytes"],
-            "lower_bound": stats.lower_bound,
             "fragmentation": stats.fragmentation,
-            "replayed": stats.replayed,
-            "guests": stats.guests,
-            "upstream": stats.upstream,
+            **of_kind(stats, Kind.SERVED),
             "reasons": {
-                name: {"requests": n, "why": REASONS[name][0], "action": REASONS[name][1]}
+                name: {"requests": n, "why": REASONS[name].why, "action": REASONS[name].action}
                 for name, n in stats.reasons.items()
             },
             "largest": _largest(now, plans),

@@ -1,71 +1,78 @@
-"""What a pool says of itself."""
+"""A snapshot of a pool's counts, and how it shows itself."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from html import escape
+from typing import Any
 
 from ..units import human_bytes
+from .counts import REASONS, Count, Kind
+
+
+def _count(kind: Kind, text: str, *, metric: bool = False) -> dict[str, Count]:
+    return {"count": Count(kind, text, metric)}
 
 
 @dataclass(frozen=True)
 class Stats:
-    """Counts since the pool was made, and bytes.
+    """Counts since the pool was made, and bytes."""
 
-    Attributes
-    ----------
-    replayed
-        Requests served from a plan.
-    guests
-        Unplanned requests served in a hole of the arena.
-    upstream
-        Requests served by upstream.
-    reasons
-        Why requests were not served from a plan, `guests` and `upstream` together: ``outside`` (not in a step),
-        ``thread`` (not in a step, while another thread runs one), ``interrupted`` (between interrupt and resume),
-        ``no_plan`` (warm-up, record, confirm, or the plan is still being made), ``escaped`` (the block is known to
-        outlive the step), ``stream`` (on a stream that has no lane), ``late`` (a late block stood in the way),
-        ``mismatch`` (an extra request, one larger than planned, or one not recognised).
-    smaller
-        Of the replayed requests, those that asked for less than planned.
-    elsewhere
-        Of the replayed requests, those that got the planned place of the same line of a loop in another iteration,
-        because their own one was taken or too small; where steps differ and are merged into one plan.
-    missing
-        Planned requests that did not come.
-    steps
-        Steps that have ended, those found by `auto_step` included.
-    plans
-        Plans made.
-    reoptimizations
-        Of these, those that took another's place, because requests had changed.
-    arena_bytes
-        Bytes reserved in arenas, retired ones that still hold live blocks included.
-    live_bytes, peak_live_bytes
-        Bytes asked for and not freed, now and at the most.
-    reserved_bytes, peak_reserved_bytes
-        What arenas and upstream's live blocks take together, now and at the most.
-    lower_bound
-        Largest lower bound of the plans in use, in bytes (of several arenas, the sum): no arena in which all of them
-        can be replayed is smaller. 0 before the first plan.
-    """
-
-    replayed: int
-    guests: int
-    upstream: int
-    reasons: dict[str, int]
-    smaller: int
-    missing: int
-    plans: int
-    reoptimizations: int
-    arena_bytes: int
-    live_bytes: int
-    peak_live_bytes: int
-    reserved_bytes: int
-    peak_reserved_bytes: int
-    lower_bound: int
-    steps: int = 0
-    elsewhere: int = 0
+    replayed: int = field(metadata=_count(Kind.SERVED, "Requests served from a plan."))
+    guests: int = field(metadata=_count(Kind.SERVED, "Unplanned requests served in a hole of the arena."))
+    upstream: int = field(metadata=_count(Kind.SERVED, "Requests served by upstream."))
+    reasons: dict[str, int] = field(
+        metadata=_count(
+            Kind.REASONS,
+            "Why requests were not served from a plan, `guests` and `upstream` together: "
+            + "; ".join(f"``{name}``, {reason.why}" for name, reason in REASONS.items())
+            + ".",
+        )
+    )
+    smaller: int = field(
+        metadata=_count(Kind.EVENTS, "Of the replayed requests, those that asked for less than planned.")
+    )
+    missing: int = field(metadata=_count(Kind.EVENTS, "Planned requests that did not come."))
+    plans: int = field(metadata=_count(Kind.EVENTS, "Plans made.", metric=True))
+    reoptimizations: int = field(
+        metadata=_count(
+            Kind.EVENTS, "Plans that took another's place, because requests had changed.", metric=True
+        )
+    )
+    arena_bytes: int = field(
+        metadata=_count(
+            Kind.BYTES, "Bytes reserved in arenas, retired ones that still hold live blocks included."
+        )
+    )
+    live_bytes: int = field(metadata=_count(Kind.BYTES, "Bytes asked for and not freed."))
+    peak_live_bytes: int = field(metadata=_count(Kind.BYTES, "The most bytes that were live at a time."))
+    reserved_bytes: int = field(
+        metadata=_count(Kind.BYTES, "What arenas and upstream's live blocks take together.")
+    )
+    peak_reserved_bytes: int = field(
+        metadata=_count(Kind.BYTES, "The most bytes that were reserved at a time.")
+    )
+    lower_bound: int = field(
+        metadata=_count(
+            Kind.BYTES,
+            "Largest lower bound of the plans in use, in bytes (of several arenas, the sum): no arena in which all of "
+            "them can be replayed is smaller. 0 before the first plan.",
+        )
+    )
+    steps: int = field(
+        default=0,
+        metadata=_count(Kind.EVENTS, "Steps that have ended, those found by `auto_step` included."),
+    )
+    elsewhere: int = field(
+        default=0,
+        metadata=_count(
+            Kind.EVENTS,
+            "Of the replayed requests, those that got the planned place of the same line of a loop in another "
+            "iteration, because their own one was taken or too small; where steps differ and are merged into one plan.",
+        ),
+    )
 
     @property
     def fragmentation(self) -> float:
@@ -134,3 +141,48 @@ class Stats:
             f'<div style="display:flex;height:8px;max-width:32em">{bar}</div>'
             f"<table><caption>{self.requests:,} requests</caption>{cells}</table>"
         )
+
+
+COUNTS: dict[str, Count] = {entry.name: entry.metadata["count"] for entry in fields(Stats)}
+"""What each field of `Stats` is."""
+
+
+def _attributes() -> str:
+    """Return what is said of each field as a section of a docstring."""
+    lines = ["Attributes", "----------"]
+    for name, count in COUNTS.items():
+        text = textwrap.fill(count.text, 100, break_on_hyphens=False)
+        lines += [name, textwrap.indent(text, "    ")]
+    return "\n".join(lines)
+
+
+Stats.__doc__ = f"{Stats.__doc__}\n\n{_attributes()}"
+
+
+def snapshot(counters: Mapping[str, Any], *, plans: int, reoptimizations: int, lower_bound: int) -> Stats:
+    """Return the counts of a pool.
+
+    Parameters
+    ----------
+    counters
+        As the core has them (core/counts.hpp).
+    plans, reoptimizations, lower_bound
+        What it does not know.
+    """
+    requests = dict(counters["requests"])
+    replayed = requests.pop("replayed")
+    return Stats(
+        replayed=replayed,
+        upstream=sum(requests.values()) - counters["guests"],
+        reasons={name: n for name, n in requests.items() if n},
+        plans=plans,
+        reoptimizations=reoptimizations,
+        reserved_bytes=counters["arena_bytes"] + counters["upstream_bytes"],
+        lower_bound=lower_bound,
+        **{name: counters[name] for name in COUNTS.keys() & counters.keys()},
+    )
+
+
+def of_kind(stats: Stats, kind: Kind) -> dict[str, int]:
+    """Return the counts of a kind, by name; not `Kind.REASONS`, which are no numbers."""
+    return {name: getattr(stats, name) for name, count in COUNTS.items() if count.kind is kind}

@@ -14,7 +14,7 @@ metric                                 kind     labels beside ``pool``
 stowplan_requests_total                counter  ``served``: plan, or why not: a reason of `Stats.reasons`
 stowplan_plans_total                   counter  -
 stowplan_reoptimizations_total         counter  -
-stowplan_bytes                         gauge    ``of``: live, peak_live, arena, reserved, peak_reserved, lower_bound
+stowplan_bytes                         gauge    ``of``: a size in `Stats`, without ``_bytes``: live, peak_live, ...
 =====================================  =======  =======================================================================
 
 The statistics are read when Prometheus asks, and cost a running step nothing.
@@ -26,6 +26,8 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from .allocator.counts import Kind
+from .allocator.stats import COUNTS, of_kind
 from .errors import MissingDependencyError
 
 try:
@@ -75,24 +77,15 @@ class PoolCollector(Collector):
         requests = CounterMetricFamily(
             "stowplan_requests", "Requests, by what served them.", labels=["pool", "served"]
         )
-        for served, count in {"plan": stats.replayed, **stats.reasons}.items():
-            requests.add_metric([self._name, served], count)
+        for served, requested in {"plan": stats.replayed, **stats.reasons}.items():
+            requests.add_metric([self._name, served], requested)
         yield requests
-        for name, text, count in (
-            ("stowplan_plans", "Plans made.", stats.plans),
-            ("stowplan_reoptimizations", "Plans that took another's place.", stats.reoptimizations),
-        ):
-            counter = CounterMetricFamily(name, text, labels=["pool"])
-            counter.add_metric([self._name], count)
-            yield counter
+        for name, count in COUNTS.items():
+            if count.metric:
+                counter = CounterMetricFamily(f"stowplan_{name}", count.text, labels=["pool"])
+                counter.add_metric([self._name], getattr(stats, name))
+                yield counter
         sizes = GaugeMetricFamily("stowplan_bytes", "Memory in bytes.", labels=["pool", "of"])
-        for of, count in (
-            ("live", stats.live_bytes),
-            ("peak_live", stats.peak_live_bytes),
-            ("arena", stats.arena_bytes),
-            ("reserved", stats.reserved_bytes),
-            ("peak_reserved", stats.peak_reserved_bytes),
-            ("lower_bound", stats.lower_bound),
-        ):
-            sizes.add_metric([self._name, of], count)
+        for name, size in of_kind(stats, Kind.BYTES).items():
+            sizes.add_metric([self._name, name.removesuffix("_bytes")], size)
         yield sizes

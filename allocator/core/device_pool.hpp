@@ -1,13 +1,27 @@
 // The lanes behind a device allocator: one lock around them, and nothing that knows Python inside.
 //
-// Streams may use a block in other places than the one that it was asked for on. Then its free is a hold() (replay.hpp),
-// and the owner of the streams says when it is over.
+// Other streams than its own may use a block. Then its free is a *hold* (replay.hpp): an event is recorded on each of them,
+// and the block's range stays taken until
+//     settle()    sees all of its events done, or
+//     request()   is served in its place, once the stream that asks has been told to wait for all of its events.
+// A stream that is being captured takes no event: its one is recorded by the first settle() after the capture.
+//
+// Upstream is asked after a settle(); where it has no memory, once more if anything could be given back. The memory of an
+// arena, or of a held block, is guarded by the owner: if it must go while streams may use it, the device is waited for.
+//
+// Any thread, at any time; finalizers, too. The lock guards lanes, held blocks and arenas. The owner (device.hpp) is
+// never called under it, so a call of it finds all in order, and what was looked at before must be looked at again.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "device.hpp"
 #include "locked_lanes.hpp"
 
 namespace stowplan::allocator {
@@ -17,50 +31,77 @@ class DevicePool {
   // CUDA's name for the calling thread's own default stream: many streams, that is, under one handle.
   static constexpr Stream kPerThread = 2;
 
+  // Once, before all else.
+  void connect(const Device& device) { device_ = device; }
+  // Drops all that it keeps of the owner's; nothing but the destructor comes after it.
+  void close();
+
+  // Address 0: upstream's turn, see ask_upstream().
   Grant request(Bytes size, Stream stream) {
     const ThreadId thread = profiler::current_thread();
-    if (stream == kPerThread) stream = -static_cast<Stream>(thread);
-    std::lock_guard<profiler::SpinLock> lock(lock_);
-    return lanes_.request(size, stream, thread);
+    const Stream own = stream == kPerThread ? -static_cast<Stream>(thread) : stream;
+    std::vector<HeldPtr> awaited;
+    Grant grant;
+    {
+      std::lock_guard<profiler::SpinLock> lock(lock_);
+      grant = lanes_.request(size, own, thread);
+      if (grant.waits) awaited = take_awaited(grant.id);
+    }
+    if (grant.waits) wait_for(awaited, grant.id, stream);
+    return grant;
   }
-  void adopt(BlockId id, std::uintptr_t address) {
-    std::lock_guard<profiler::SpinLock> lock(lock_);
-    lanes_.adopt(id, address);
-  }
+  // Serves a block by upstream. Where the answer is an error, that has been noted, and the block is the caller's to release.
+  Answer ask_upstream(BlockId id, Bytes size, Reason reason);
   void release(BlockId id) {
     std::lock_guard<profiler::SpinLock> lock(lock_);
     lanes_.release(id);
   }
 
-  void hold(BlockId id, bool may_wait) {
-    std::lock_guard<profiler::SpinLock> lock(lock_);
-    lanes_.hold(id, may_wait);
-  }
-  void let_go(BlockId id) {
-    std::lock_guard<profiler::SpinLock> lock(lock_);
-    lanes_.let_go(id);
-  }
-  std::vector<BlockId> awaited(BlockId granted) {
-    std::lock_guard<profiler::SpinLock> lock(lock_);
-    return lanes_.awaited(granted);
-  }
-  void drop_awaited(BlockId granted) {
-    std::lock_guard<profiler::SpinLock> lock(lock_);
-    lanes_.drop_awaited(granted);
-  }
+  // A free of a block that `streams` may still use; they, and its memory (0 for a block in an arena), are the pool's now.
+  void hold(BlockId id, const std::vector<Token>& streams, Token memory);
+  // Lets go of the held blocks that no stream uses any more; returns how many. Not while the current stream is captured.
+  std::size_t settle();
   Stream stream_of(BlockId id) {
     std::lock_guard<profiler::SpinLock> lock(lock_);
     return lanes_.stream_of(id);
   }
+
+  // Makes a lane's arena at least this large; false where upstream has no memory for it.
+  bool reserve(LaneNumber lane, Bytes size);
+  // Gives back retired arenas in which nothing lives; returns how many.
+  std::size_t drop_dead_arenas();
+  // Gives back what is held, and every arena in which nothing lives; returns how many.
+  std::size_t give_back();
 
   LockedLanes* lanes() { return &locked_; }
 
  private:
   static constexpr Bytes kUnit = 512;  // what CuPy's own pool rounds to, and what CUDA aligns to
 
+  struct Use {
+    Kept stream;  // it must not go before an event is recorded on it
+    Kept event;   // none: it could not be recorded yet
+  };
+  struct Held {
+    std::vector<Use> uses;
+    Kept memory;
+  };
+  using HeldPtr = std::shared_ptr<Held>;
+
+  std::vector<HeldPtr> take_awaited(BlockId granted);
+  void wait_for(const std::vector<HeldPtr>& awaited, BlockId granted, Stream stream);
+  bool is_done(Held& held);
+  Token event_of(const Use& use);
+  Answer ask(Bytes size, Purpose purpose);
+  void assert_invariants() const;
+  void synchronize() { Device::checked(device_.synchronize(device_.owner)); }
+
+  Device device_;
   profiler::SpinLock lock_;
   AutoLanes lanes_{kUnit};
   LockedLanes locked_{lock_, lanes_};
+  std::unordered_map<BlockId, HeldPtr> held_;
+  std::unordered_map<std::uintptr_t, Kept> arenas_;  // base -> memory
 };
 
 }  // namespace stowplan::allocator

@@ -145,11 +145,7 @@ std::vector<std::uintptr_t> Lanes::take_dead_arenas() {
   return dead;
 }
 
-void Lanes::reset_peaks() {
-  Counters& counters = shared_.counters;
-  counters.peak_live_bytes = counters.live_bytes;
-  counters.peak_reserved_bytes = counters.arena_bytes + counters.upstream_bytes;
-}
+void Lanes::reset_peaks() { shared_.counters.reset_peaks(); }
 
 // --------------------------------------------------------------------------------------------------- diagnosis
 

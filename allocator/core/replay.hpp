@@ -64,7 +64,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -72,6 +71,7 @@
 #include <vector>
 
 #include "block_table.hpp"
+#include "counts.hpp"
 #include "diagnosis.hpp"
 #include "holes.hpp"
 #include "host_memory.hpp"
@@ -90,45 +90,10 @@ using profiler::StepRecorder;
 using profiler::Stream;
 using profiler::ThreadId;
 
-// Why a request was not served from the plan. `replayed` is the one that was.
-enum class Reason : std::uint8_t {
-  replayed,
-  outside,      // not in a step
-  thread,       // not in a step, while another thread runs one
-  interrupted,  // between interrupt and resume
-  no_plan,      // warm-up, record and confirm
-  escaped,      // the plan knows that the block outlives the step
-  stream,       // on a stream that has no lane
-  late,         // a late block stood in the planned range
-  mismatch,     // extra, or larger than planned, or not recognised
-  count_
-};
-constexpr std::size_t kReasons = static_cast<std::size_t>(Reason::count_);
-
 struct Arena {
   std::uintptr_t base = 0;
   Bytes size = 0;
   std::uint32_t live = 0;  // blocks alive in it
-};
-
-struct Counters {
-  std::array<std::uint64_t, kReasons> requests{};  // by reason
-  std::uint64_t smaller = 0;                       // replayed in a slot larger than asked for
-  std::uint64_t elsewhere = 0;                     // replayed in the slot of another iteration
-  std::uint64_t missing = 0;                       // planned requests that did not come
-  std::uint64_t guests = 0;                        // not served from the plan, but from the arena
-  std::uint64_t steps = 0;                         // that have ended
-  Bytes live_bytes = 0;                            // asked for and not freed
-  Bytes peak_live_bytes = 0;
-  Bytes upstream_bytes = 0;  // of which upstream serves
-  Bytes arena_bytes = 0;     // all arenas, retired ones too
-  Bytes peak_reserved_bytes = 0;
-
-  std::uint64_t& of(Reason reason) { return requests[static_cast<std::size_t>(reason)]; }
-  void note_peaks() {
-    peak_live_bytes = std::max(peak_live_bytes, live_bytes);
-    peak_reserved_bytes = std::max(peak_reserved_bytes, arena_bytes + upstream_bytes);
-  }
 };
 
 enum class Where : std::uint8_t { nowhere, upstream, slot, late };

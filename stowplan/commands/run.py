@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,6 @@ from ._options import (
 
 if TYPE_CHECKING:
     from ..allocator import Stats
-
-_NEVER_PLANNED = ("no_plan", "outside", "thread", "interrupted")
-"""Reasons of requests that no plan was meant to serve."""
 
 
 @click.command(context_settings=SCRIPT_CONTEXT, epilog="Example: stowplan run train.py --epochs 20")
@@ -49,7 +47,7 @@ def run(step_function: str | None, stats: Path | None, script: str, arguments: t
         faults = -_minor_faults()
         status = read.run(arguments)
         faults += _minor_faults()
-        figures = {name: _as_figures(pool.stats) for name, pool in serving.items()}
+        figures = {name: as_figures(pool.stats) for name, pool in serving.items()}
     asked = {name: served for name, served in figures.items() if served["requests"]}
     for name, served in (asked or figures).items():
         click.echo(_as_text(name, served), err=True)
@@ -64,24 +62,16 @@ def _minor_faults() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
-def _as_figures(stats: Stats) -> dict[str, Any]:
-    """Return a pool's statistics, as ``--stats`` writes them."""
-    requests = stats.replayed + stats.upstream + stats.guests
-    planned = requests - sum(stats.reasons.get(name, 0) for name in _NEVER_PLANNED)
+def as_figures(stats: Stats) -> dict[str, Any]:
+    """Return what is to be said of a pool: all its counts, and the share of what a plan might have served."""
+    from ..allocator.counts import REASONS
+
+    planned = stats.requests - sum(n for name, n in stats.reasons.items() if not REASONS[name].had_plan)
     return {
-        "requests": requests,
-        "replayed": stats.replayed,
-        "guests": stats.guests,
-        "upstream": stats.upstream,
-        "reasons": stats.reasons,
+        "requests": stats.requests,
+        **asdict(stats),
         "with_a_plan": planned,
         "share": stats.replayed / planned if planned else 0.0,
-        "steps": stats.steps,
-        "plans": stats.plans,
-        "arena_bytes": stats.arena_bytes,
-        "lower_bound": stats.lower_bound,
-        "peak_live_bytes": stats.peak_live_bytes,
-        "peak_reserved_bytes": stats.peak_reserved_bytes,
     }
 
 

@@ -116,6 +116,31 @@ def test_prometheus_reads_a_pool() -> None:
     assert registry.get_sample_value("stowplan_plans_total", {"pool": "eval"}) == 0
 
 
+def test_prometheus_has_the_metrics_that_dashboards_ask_for() -> None:
+    pytest.importorskip("prometheus_client")
+    from stowplan.prometheus import PoolCollector
+
+    pool = trained()
+    metrics = {metric.name: metric for metric in PoolCollector(pool).collect()}
+    assert {name: metric.type for name, metric in metrics.items()} == {
+        "stowplan_requests": "counter",
+        "stowplan_plans": "counter",
+        "stowplan_reoptimizations": "counter",
+        "stowplan_bytes": "gauge",
+    }
+    assert all(metric.documentation.endswith(".") for metric in metrics.values())
+    sizes = {sample.labels["of"]: sample.value for sample in metrics["stowplan_bytes"].samples}
+    stats = pool.stats
+    assert sizes == {
+        "live": stats.live_bytes,
+        "peak_live": stats.peak_live_bytes,
+        "arena": stats.arena_bytes,
+        "reserved": stats.reserved_bytes,
+        "peak_reserved": stats.peak_reserved_bytes,
+        "lower_bound": stats.lower_bound,
+    }
+
+
 def test_prometheus_does_not_keep_a_pool_alive() -> None:
     pytest.importorskip("prometheus_client")
     from stowplan.prometheus import PoolCollector

@@ -1,0 +1,88 @@
+// What a pool counts: the one list of names in the compiled half.
+//
+// `STOWPLAN_REASONS` and `STOWPLAN_COUNTS` declare the members and their names at once, so a count that is added here is
+// in Python, too. What each means to a user stands in Python's list, allocator/counts.py and allocator/stats.py;
+// tests/allocator/test_counts.py holds the names together.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "plan.hpp"
+
+namespace stowplan::allocator {
+
+#define STOWPLAN_REASONS(reason)                                                \
+  reason(replayed)    /* served from the plan: the one that needs no reason */  \
+  reason(outside)     /* not in a step */                                       \
+  reason(thread)      /* not in a step, while another thread runs one */        \
+  reason(interrupted) /* between interrupt and resume */                        \
+  reason(no_plan)     /* warm-up, record and confirm */                         \
+  reason(escaped)     /* the plan knows that the block outlives the step */     \
+  reason(stream)      /* on a stream that has no lane */                        \
+  reason(late)        /* a late block stood in the planned range */             \
+  reason(mismatch)    /* extra, or larger than planned, or not recognised */
+
+#define STOWPLAN_COUNTS(count)                                                         \
+  count(std::uint64_t, smaller)   /* replayed in a slot larger than asked for */       \
+  count(std::uint64_t, elsewhere) /* replayed in the slot of another iteration */      \
+  count(std::uint64_t, missing)   /* planned requests that did not come */             \
+  count(std::uint64_t, guests)    /* not served from the plan, but from the arena */   \
+  count(std::uint64_t, steps)     /* that have ended */                                \
+  count(Bytes, live_bytes)        /* asked for and not freed */                        \
+  count(Bytes, peak_live_bytes)                                                        \
+  count(Bytes, upstream_bytes)    /* live, and served by upstream */                   \
+  count(Bytes, arena_bytes)       /* all arenas, retired ones too */                   \
+  count(Bytes, peak_reserved_bytes)
+
+// Why a request was not served from the plan. `replayed` is the one that was.
+enum class Reason : std::uint8_t {
+#define STOWPLAN_ENUMERATOR(name) name,
+  STOWPLAN_REASONS(STOWPLAN_ENUMERATOR)
+#undef STOWPLAN_ENUMERATOR
+      count_
+};
+constexpr std::size_t kReasons = static_cast<std::size_t>(Reason::count_);
+
+struct NamedCount {
+  const char* name;
+  std::int64_t value;
+};
+
+struct Counters {
+  std::array<std::uint64_t, kReasons> requests{};  // by reason
+#define STOWPLAN_MEMBER(type, name) type name = 0;
+  STOWPLAN_COUNTS(STOWPLAN_MEMBER)
+#undef STOWPLAN_MEMBER
+
+  std::uint64_t& of(Reason reason) { return requests[static_cast<std::size_t>(reason)]; }
+  std::uint64_t of(Reason reason) const { return requests[static_cast<std::size_t>(reason)]; }
+
+  Bytes reserved_bytes() const { return arena_bytes + upstream_bytes; }
+  void note_peaks() {
+    peak_live_bytes = std::max(peak_live_bytes, live_bytes);
+    peak_reserved_bytes = std::max(peak_reserved_bytes, reserved_bytes());
+  }
+  // What is held now is the most.
+  void reset_peaks() {
+    peak_live_bytes = live_bytes;
+    peak_reserved_bytes = reserved_bytes();
+  }
+
+  // Requests by reason, and all other counts: under their names, in the order of the lists.
+  std::vector<NamedCount> named_requests() const {
+#define STOWPLAN_NAMED(name) {#name, static_cast<std::int64_t>(of(Reason::name))},
+    return {STOWPLAN_REASONS(STOWPLAN_NAMED)};
+#undef STOWPLAN_NAMED
+  }
+  std::vector<NamedCount> named() const {
+#define STOWPLAN_NAMED(type, name) {#name, static_cast<std::int64_t>(name)},
+    return {STOWPLAN_COUNTS(STOWPLAN_NAMED)};
+#undef STOWPLAN_NAMED
+  }
+};
+
+}  // namespace stowplan::allocator

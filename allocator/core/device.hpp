@@ -1,0 +1,76 @@
+// What a device pool asks of its owner: upstream's memory, events, streams. Its owner is Python, or a test.
+//
+// All of it is foreign code. It may raise errors of its own kind, let other threads run, and run finalizers, which free
+// blocks of this very pool. So it is never called, and nothing of the owner's is ever dropped, under the pool's lock.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "plan.hpp"
+
+namespace stowplan::allocator {
+
+// Names an object that the owner keeps until it is dropped: a stream, an event, memory, an error. 0: none.
+using Token = std::uint64_t;
+
+// The owner has an error pending, which its caller is to hear of.
+struct OwnersError {};
+
+// Who asks upstream: a request, one in a step without a plan, or an arena.
+enum class Purpose : std::uint8_t { block, sample, arena };
+
+// Upstream's answer: memory and its address, or an error.
+struct Answer {
+  std::uintptr_t address = 0;
+  Token memory = 0;
+  Token error = 0;
+};
+
+// C functions of the owner's, with `owner` as their first argument. Those that return int return -1 where an error is
+// pending; the others do not fail.
+struct Device {
+  void* owner = nullptr;
+  int (*ask)(void* owner, Bytes size, Purpose purpose, Answer* answer) = nullptr;  // what upstream raises is an answer
+  int (*capturing)(void* owner) = nullptr;                                         // the current stream, into a graph
+  int (*synchronize)(void* owner) = nullptr;
+  int (*record)(void* owner, Token stream, Token* event) = nullptr;  // no event while the stream is being captured
+  int (*done)(void* owner, Token event) = nullptr;
+  int (*wait)(void* owner, Stream stream, Token event) = nullptr;
+  void (*unguard)(void* owner, Token memory) = nullptr;  // no stream uses it any more: it may go back at once
+  void (*drop)(void* owner, Token token) = nullptr;
+  void (*forget_error)(void* owner) = nullptr;  // the one that is pending
+
+  static int checked(int result) {
+    if (result < 0) throw OwnersError();
+    return result;
+  }
+};
+
+// A token that is dropped when this goes.
+class Kept {
+ public:
+  Kept() = default;
+  Kept(const Device& device, Token token) : device_(&device), token_(token) {}
+  Kept(Kept&& other) noexcept { swap(other); }
+  Kept& operator=(Kept&& other) noexcept {
+    Kept(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~Kept() {
+    if (token_ != 0) device_->drop(device_->owner, token_);
+  }
+
+  Token token() const { return token_; }
+  Token release() { return std::exchange(token_, 0); }  // it is the caller's now
+  void swap(Kept& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(token_, other.token_);
+  }
+
+ private:
+  const Device* device_ = nullptr;
+  Token token_ = 0;
+};
+
+}  // namespace stowplan::allocator

@@ -1,0 +1,120 @@
+"""What a pool counts, and what each count means to a user: texts and kinds, from which all that shows counts is made.
+
+Two lists. `REASONS` says why a request was not served from a plan. The fields of `stats.Stats` are the counts; each has
+a `Count` as its metadata, with its kind and its text::
+
+    core/counts.hpp --names--> _core --Replay.counters()--> Stats --+--> Pool.report      a dict, and text
+    (reasons, counts)                                     + texts   +--> Prometheus       metrics, and their help
+                                                                    +--> stowplan run     the summary
+                                                                    +--> documentation    attributes, table of reasons
+
+A new count is a line in core/counts.hpp and one in `Stats`; a new reason, one there and one here. The tests compare.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import NamedTuple
+
+
+class Reason(NamedTuple):
+    """Why a request was not served from a plan.
+
+    Attributes
+    ----------
+    why
+        What happened.
+    action
+        What a user can do.
+    had_plan
+        Whether there was a plan for the step that it was asked for in.
+    """
+
+    why: str
+    action: str
+    had_plan: bool = True
+
+
+REASONS: dict[str, Reason] = {
+    "outside": Reason(
+        "asked for outside of all steps",
+        "put the code that repeats into `with pool.step():`",
+        had_plan=False,
+    ),
+    "thread": Reason(
+        "asked for by a thread without a step, while another one ran a step",
+        "nothing, for a thread that loads data; a thread that repeats a step runs it in `with pool.step():`",
+        had_plan=False,
+    ),
+    "interrupted": Reason(
+        "asked for between interrupt and resume",
+        "nothing: it was asked for",
+        had_plan=False,
+    ),
+    "no_plan": Reason(
+        "there was no plan: warm-up, record and confirm, or it was still being made",
+        "nothing, unless it goes on growing: then steps do not repeat, and a key for each kind of step may help",
+        had_plan=False,
+    ),
+    "escaped": Reason(
+        "the block is kept beyond the following step, or until its successor is there",
+        "drop results (losses, outputs, batches) before the next step makes its own; parameters are meant to stay",
+    ),
+    "stream": Reason(
+        "asked for on a stream that had no lane: new, or one of too many",
+        "nothing, for a stream's first step; else use the same few streams in every step",
+    ),
+    "late": Reason(
+        "a block that had outlived its plan stood in the planned place",
+        "drop what is kept from some steps only, or make it in `with pool.interrupt():`",
+    ),
+    "mismatch": Reason(
+        "not planned, or larger than planned",
+        "give each kind of step a key, and put what differs each time into `with pool.interrupt():`",
+    ),
+}
+
+
+class Kind(Enum):
+    """What a count counts."""
+
+    SERVED = "requests, by what served them"
+    REASONS = "requests, by reason"
+    EVENTS = "how often something happened"
+    BYTES = "bytes"
+
+
+class Count(NamedTuple):
+    """What one count is.
+
+    Attributes
+    ----------
+    kind
+        What it counts.
+    text
+        What it means: a sentence.
+    metric
+        Whether it is a metric of its own for Prometheus.
+    """
+
+    kind: Kind
+    text: str
+    metric: bool = False
+
+
+def reasons_table() -> str:
+    """Return `REASONS` as a table for the documentation, in reStructuredText."""
+    rows = [("reason", "meaning", "what to do about it")]
+    rows += [
+        (f"``{name}``", _sentence(reason.why), _sentence(reason.action)) for name, reason in REASONS.items()
+    ]
+    lines = [".. list-table::", "   :header-rows: 1", "   :widths: 12 40 48", ""]
+    for first, *others in rows:
+        lines.append(f"   * - {first}")
+        lines += [f"     - {cell}" for cell in others]
+    return "\n".join(lines) + "\n"
+
+
+def _sentence(text: str) -> str:
+    return re.sub("`([^`]+)`", r"``\1``", f"{text[0].upper()}{text[1:]}.")
