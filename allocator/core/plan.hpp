@@ -10,7 +10,7 @@
 // of two places. A step then begins at request 0 or at `half`.
 //
 // A *merged* plan stands for steps that differ: its requests are those of all of them, with their largest sizes, and each
-// step asks for some of them. What it knows beside that helps to find out where a step is (tracker.hpp).
+// step asks for some of them. What it knows beside that helps to find out where a step is (step_locator.hpp).
 #pragma once
 
 #include <algorithm>

@@ -72,7 +72,7 @@ Grant Replay::serve_planned(RequestNumber k, Block& block) {
     }
     waits = true;
   }
-  if (holes_) holes_->take(range);
+  if (free_) free_->take(range);
   block.where = Where::slot;
   block.slot = k;
   block.arena = static_cast<std::uint32_t>(arenas_.size() - 1);
@@ -85,7 +85,7 @@ Grant Replay::serve_planned(RequestNumber k, Block& block) {
 
 // Whether what the plan does not know of, or knew to be gone by now, stands there.
 inline bool Replay::is_in_the_way(Range r) const {
-  return holes_ ? !holes_->contains(r) : !late_.empty() && late_.intersects(r);
+  return free_ ? !free_->contains(r) : !late_.empty() && late_.intersects(r);
 }
 
 // Whether nothing but held blocks stands in the way; then it is let go of, and awaited.
@@ -94,12 +94,12 @@ bool Replay::take_held(Range r) {
                                                 [&](BlockId id) { return !range_of(id).intersects(r); });
   for (auto at = in_the_way; at != held_.end(); ++at) {
     const Range held = range_of(*at);
-    holes_ ? holes_->give(held) : late_.erase(held.begin);
+    free_ ? free_->give(held) : late_.erase(held.begin);
   }
   const bool only_held = !is_in_the_way(r);
   for (auto at = in_the_way; at != held_.end(); ++at) {
     const Range held = range_of(*at);
-    holes_ ? holes_->take(held) : late_.insert(held);
+    free_ ? free_->take(held) : late_.insert(held);
   }
   if (!only_held) return false;
   awaited_.insert(awaited_.end(), in_the_way, held_.end());
@@ -126,11 +126,11 @@ inline bool Replay::displace(BlockId id, Block& block) {
   }
   if (where == Where::slot) {
     in_slot_[block.slot] = kNoBlock;
-  } else if (!holes_) {
+  } else if (!free_) {
     late_.erase(block.address);
   }
   --arenas_[block.arena].live;
-  if (holes_ && in_current_arena(block)) holes_->give(range_of(id));
+  if (free_ && in_current_arena(block)) free_->give(range_of(id));
   return false;
 }
 
@@ -139,7 +139,7 @@ inline void Replay::note_free(const Block& block) {
   recorder_.free(block.birth, block.size);
   counters_.live_bytes -= block.size;
   if (plan_ != nullptr && plan_->merged() && recorder_.is_current(block.birth)) {
-    tracker_.freed(*plan_, block.located, recorder_.requests() - block.birth.request);
+    locator_.freed(*plan_, block.located, recorder_.requests() - block.birth.request);
   }
 }
 
@@ -193,10 +193,10 @@ void Replay::begin_step(PlanPtr plan, std::vector<PlanPtr> others) {
   cursor_ = began_ = second ? plan_->half : 0;
   unknown_ = 0;
   lost_in_a_row_ = 0;
-  if (plan_ == nullptr || !plan_->merged()) drop_holes();
+  if (plan_ == nullptr || !plan_->merged()) drop_free_ranges();
   exact_so_far_ = plan_ == nullptr || !plan_->merged();
   travelled_ = 0;
-  tracker_.begin();
+  locator_.begin();
   alignment_ = Alignment::exact;
   clean_ = plan_ != nullptr && !plan_->merged();
   recorder_.begin_step();
@@ -264,7 +264,7 @@ void Replay::reserve(std::uintptr_t base, Bytes size) {
     counters_.arena_bytes += size;
     held_.clear();  // of another arena now: late to nobody who asks
   }
-  drop_holes();
+  drop_free_ranges();
   counters_.note_peaks();
 }
 
@@ -274,7 +274,7 @@ bool Replay::retire_idle_arena() {
   held_.clear();
   others_.clear();
   follow(nullptr);
-  drop_holes();
+  drop_free_ranges();
   clean_ = false;
   return true;
 }
@@ -334,15 +334,15 @@ void Replay::assert_invariants() const {
       require(in_slot_[block.slot] == id, "a slot knows its block");
     } else {
       ++late;
-      require(holes_ || late_.intersects(range_of(id)), "a late block stands in the late set");
+      require(free_ || late_.intersects(range_of(id)), "a late block stands in the late set");
     }
-    if (!holes_ || !in_current_arena(block)) continue;
+    if (!free_ || !in_current_arena(block)) continue;
     taken += static_cast<std::uintptr_t>(block.capacity);
-    require(holes_->is_taken(range_of(id)), "there is no hole where a block lives");
+    require(free_->is_taken(range_of(id)), "no range in which a block lives is free");
   }
-  require(late_.size() == (holes_ ? 0 : late), "the late set holds the late blocks and no others, unless holes tell");
-  require(!holes_ || holes_->taken() == taken, "everything else is a hole");
-  require(!holes_ || holes_->are_consistent(), "the holes in order are those that the bits tell of");
+  require(late_.size() == (free_ ? 0 : late), "the late set holds the late blocks and no others, unless the free ranges tell");
+  require(!free_ || free_->taken() == taken, "everything else is free");
+  require(!free_ || free_->are_consistent(), "the free ranges in order are those that the bits tell of");
   for (std::size_t i = 0; i < arenas_.size(); ++i) {
     require(live_in[i] == arenas_[i].live, "an arena counts its live blocks");
   }

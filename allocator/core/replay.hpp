@@ -22,7 +22,7 @@
 //                    upstream, and the cursor is right where it is
 //   after lost       fits k + 1: as if it were equal, but tentatively
 //
-// A merged plan (plan.hpp) is followed in another way, as its steps depart from it all the time: tracker.hpp. There the
+// A merged plan (plan.hpp) is followed in another way, as its steps depart from it all the time: step_locator.hpp. There the
 // cursor may also move back. Blocks in the slots that it moves back over, which the plan does not know of then, join the
 // late set. A request larger than its slot has its planned address all the same where nothing lives in the range that it
 // needs, and stands in the late set as well: the plan does not know that it reaches beyond its slot. Where its own slot is
@@ -38,8 +38,8 @@
 // Two steps in turn (plan.hpp): a step that began at 0 ends at `half`, and the next one goes on there, if it is expected to
 // follow the same plan; what is alive stays on schedule.
 //
-// Guests. A request that the plan does not know (or has no room for) looks for a hole in the arena before it goes
-// upstream, so that memory is not reserved twice: best fit, in a hole that the plan will not need for the next kHorizon
+// Guests. A request that the plan does not know (or has no room for) looks for a free range in the arena before it goes
+// upstream, so that memory is not reserved twice: best fit, in one that the plan will not need for the next kHorizon
 // requests (a long-lived one that a merged plan knows but has no room for: a high one that the plan will not need before
 // its end, so as to be out of the way of those that come and go); or, when kLost requests in a row were not recognised,
 // in any. A guest stands in the late set, like everything that the plan does not know to be there. One that stayed on for
@@ -48,7 +48,7 @@
 // kShare was not recognised (and more than kFew were), the plan is given up for the rest of the step, and the whole arena
 // serves as a best-fit pool: blocks placed by a plan that does not fit only break it up.
 //
-// From its first guest on, a step asks the arena's holes (holes.hpp) what is in the way rather than the late set: they know
+// From its first guest on, a step asks the arena's free ranges (free_ranges.hpp) what is in the way rather than the late set: they know
 // of all that lives in the arena. They stay for as long as merged plans are followed.
 //
 // Streams. All requests are of one stream, and so is the arena (lanes.hpp sees to it). A block that other streams use as
@@ -73,12 +73,12 @@
 
 #include "block_table.hpp"
 #include "diagnosis.hpp"
-#include "holes.hpp"
+#include "free_ranges.hpp"
 #include "host_memory.hpp"
 #include "plan.hpp"
 #include "range_set.hpp"
 #include "step_recorder.hpp"
-#include "tracker.hpp"
+#include "step_locator.hpp"
 
 namespace stowplan::allocator {
 
@@ -170,7 +170,7 @@ class Replay {
   static constexpr int kLost = 32;
   static constexpr std::uint32_t kFew = 64;
   static constexpr std::uint32_t kShare = 4;
-  static constexpr int kHoleTries = 8;
+  static constexpr int kRangeTries = 8;
   static constexpr int kSlotTries = 512;
   static constexpr Bytes kSlotSpan = 8;  // times
   static constexpr std::uint64_t kTravel = 8;
@@ -249,8 +249,8 @@ class Replay {
            travelled_ > kTravel * (recorder_.requests() + in_slot_.size());
   }
   bool wanted(Range r, RequestNumber until) const;
-  void find_holes();
-  void drop_holes();
+  void find_free_ranges();
+  void drop_free_ranges();
   bool is_in_the_way(Range r) const;
   bool in_current_arena(const Block& block) const { return block.arena + 1 == arenas_.size(); }
   RequestNumber align(Bytes size);
@@ -279,16 +279,16 @@ class Replay {
   PlanPtr plan_;                 // valid: its placement was checked
   std::vector<PlanPtr> others_;  // what the step may follow instead
   std::vector<BlockId> in_slot_;  // per request number: the block on schedule there
-  RangeSet late_;                 // ranges of what lives in the arena and is not in a slot; empty where there are holes_
+  RangeSet late_;                 // ranges of what lives in the arena and is not in a slot; empty where there are free_
   std::vector<Arena> arenas_;     // the last one is current
-  std::optional<Holes> holes_;    // of the current arena, from a step's first guest on
+  std::optional<FreeRanges> free_;  // of the current arena, from a step's first guest on
   std::vector<BlockId> held_;     // in the arena, where a stream may wait for them
   std::vector<Bytes> stayed_;     // sizes of blocks that stood in the way of whole steps
   std::vector<BlockId> awaited_;  // of these, the ones that a request has taken the place of
 
   const Bytes unit_;
   const LaneNumber lane_;
-  Tracker tracker_;
+  StepLocator locator_;
   RequestNumber located_ = kNoRequest;  // where it saw the present request
   std::uint64_t travelled_ = 0;         // requests that the cursor has passed over in this step, or gone back over
   RequestNumber cursor_ = 0;  // the request that the plan expects

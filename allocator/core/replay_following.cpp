@@ -20,7 +20,7 @@ RequestNumber Replay::align(Bytes size) {
 
 // The same for a merged plan.
 RequestNumber Replay::track(Bytes size) {
-  located_ = tracker_.locate(*plan_, size);
+  located_ = locator_.locate(*plan_, size);
   if (located_ == kNoRequest) return kNoRequest;
   if (located_ < cursor_) {
     go_back_to(located_);
@@ -138,7 +138,7 @@ void Replay::process_due(RequestNumber k) {
 
 void Replay::make_late(BlockId id) {
   Block& block = blocks_[id];
-  if (!holes_) late_.insert(range_of(id));
+  if (!free_) late_.insert(range_of(id));
   in_slot_[block.slot] = kNoBlock;
   block.slot = kNoRequest;
   block.where = Where::late;

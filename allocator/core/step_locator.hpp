@@ -30,7 +30,7 @@
 
 namespace stowplan::allocator {
 
-class Tracker {
+class StepLocator {
  public:
   static constexpr std::size_t kGuesses = 8;
   static constexpr int kHopeless = 48;  // points behind the best
@@ -39,7 +39,7 @@ class Tracker {
   static constexpr int kCandidates = 64;      // places looked at in either direction
   static constexpr int kFound = 3;            // of which as many become guesses
 
-  void begin() { *this = Tracker(); }
+  void begin() { *this = StepLocator(); }
 
   // A block is freed that the step asked for `age` requests ago, and that was taken for `slot`, or kNoRequest.
   void freed(const Plan& plan, RequestNumber slot, std::uint32_t age);
