@@ -8,7 +8,7 @@
 namespace stowplan::allocator {
 
 Replay::Replay(Bytes unit, Shared& shared, LaneNumber lane)
-    : blocks_(shared.blocks), counters_(shared.counters), arenas_(1), unit_(unit), lane_(lane) {}
+    : blocks_(shared.blocks), counters_(shared.counters), space_(unit, *this, shared.blocks, shared.counters), lane_(lane) {}
 
 // ---------------------------------------------------------------------------------------------------- requests
 
@@ -57,13 +57,11 @@ Grant Replay::pass_upstream(Bytes size, Stream stream, Reason reason) {
 Grant Replay::serve_planned(RequestNumber k, Block& block) {
   const Bytes offset = plan_->offset[k];
   if (offset == kUnplanned) return send_upstream(block, Reason::escaped);
-  Arena& arena = arenas_.back();
-  block.address = arena.base + static_cast<std::uintptr_t>(offset);
+  block.address = space_.address_at(offset);
   block.capacity = plan_->capacity[k];
   bool waits = false;
-  const Range range{block.address, block.address + static_cast<std::uintptr_t>(block.capacity)};
-  if (is_in_the_way(range)) {
-    if (!may_wait_ || !take_held(range)) {
+  if (const Range range = allocator::range_of(block); !space_.is_clear(range)) {
+    if (!may_wait_ || !space_.take_held(range)) {
       clean_ = false;
       // A block that stands between steps would stand in another one's place in the next step, and so on for ever.
       if (plan_->wraps[k]) return send_upstream(block, Reason::late);
@@ -72,40 +70,10 @@ Grant Replay::serve_planned(RequestNumber k, Block& block) {
     }
     waits = true;
   }
-  if (free_) free_->take(range);
-  block.where = Where::slot;
-  block.slot = k;
-  block.arena = static_cast<std::uint32_t>(arenas_.size() - 1);
-  ++arena.live;
+  const BlockId id = space_.put_in_slot(block, k);
   ++counters_.of(Reason::replayed);
-  const BlockId id = blocks_.insert(block);
   in_slot_[k] = id;
   return {block.address, id, static_cast<std::uint8_t>(Reason::replayed), waits};
-}
-
-// Whether what the plan does not know of, or knew to be gone by now, stands there.
-inline bool Replay::is_in_the_way(Range r) const {
-  return free_ ? !free_->contains(r) : !late_.empty() && late_.intersects(r);
-}
-
-// Whether nothing but held blocks stands in the way; then it is let go of, and awaited.
-bool Replay::take_held(Range r) {
-  const auto in_the_way = std::stable_partition(held_.begin(), held_.end(),
-                                                [&](BlockId id) { return !range_of(id).intersects(r); });
-  for (auto at = in_the_way; at != held_.end(); ++at) {
-    const Range held = range_of(*at);
-    free_ ? free_->give(held) : late_.erase(held.begin);
-  }
-  const bool only_held = !is_in_the_way(r);
-  for (auto at = in_the_way; at != held_.end(); ++at) {
-    const Range held = range_of(*at);
-    free_ ? free_->take(held) : late_.insert(held);
-  }
-  if (!only_held) return false;
-  awaited_.insert(awaited_.end(), in_the_way, held_.end());
-  for (auto at = in_the_way; at != held_.end(); ++at) displace(*at, blocks_[*at]);
-  held_.erase(in_the_way, held_.end());
-  return true;
 }
 
 Grant Replay::send_upstream(Block& block, Reason reason) {
@@ -117,21 +85,18 @@ Grant Replay::send_upstream(Block& block, Reason reason) {
   return {0, blocks_.insert(block), static_cast<std::uint8_t>(reason)};
 }
 
-// Takes a block out of everything but the table; whether it was upstream's.
-inline bool Replay::displace(BlockId id, Block& block) {
-  const Where where = std::exchange(block.where, Where::nowhere);
-  if (where == Where::upstream) {
+// Takes a block out of everything, the table included; whether it was upstream's.
+inline bool Replay::forget(BlockId id, Block& block) {
+  const bool upstream = block.where == Where::upstream;
+  if (upstream) {
+    block.where = Where::nowhere;
     counters_.upstream_bytes -= block.size;
-    return true;
+  } else {
+    if (block.where == Where::slot) in_slot_[block.slot] = kNoBlock;
+    space_.remove(block);
   }
-  if (where == Where::slot) {
-    in_slot_[block.slot] = kNoBlock;
-  } else if (!free_) {
-    late_.erase(block.address);
-  }
-  --arenas_[block.arena].live;
-  if (free_ && in_current_arena(block)) free_->give(range_of(id));
-  return false;
+  blocks_.erase(id);
+  return upstream;
 }
 
 // The program is rid of a block.
@@ -147,9 +112,7 @@ bool Replay::release(BlockId id) {
   Block& block = blocks_[id];
   if (block.where == Where::late && recorder_.age(block.birth) > 1) note_stay(block.size);
   note_free(block);
-  const bool upstream = displace(id, block);
-  blocks_.erase(id);
-  return upstream;
+  return forget(id, block);
 }
 
 // Remembers the last few sizes of blocks that stood in the way of a whole step.
@@ -163,22 +126,14 @@ void Replay::hold(BlockId id, bool may_wait) {
   Block& block = blocks_[id];
   note_free(block);
   if (block.where == Where::slot) make_late(id);
-  block.held = true;
-  if (may_wait && block.where == Where::late && in_current_arena(block)) held_.push_back(id);
+  space_.hold(id, may_wait);
 }
 
 bool Replay::let_go(BlockId id) {
   Block& block = blocks_[id];
   if (block.where == Where::nowhere) return false;  // awaited
-  held_.erase(std::remove(held_.begin(), held_.end(), id), held_.end());
-  const bool upstream = displace(id, block);
-  blocks_.erase(id);
-  return upstream;
-}
-
-void Replay::drop_awaited() {
-  for (const BlockId id : awaited_) blocks_.erase(id);
-  awaited_.clear();
+  space_.forget_held(id);
+  return forget(id, block);
 }
 
 // ------------------------------------------------------------------------------------------------------- steps
@@ -193,7 +148,7 @@ void Replay::begin_step(PlanPtr plan, std::vector<PlanPtr> others) {
   cursor_ = began_ = second ? plan_->half : 0;
   unknown_ = 0;
   lost_in_a_row_ = 0;
-  if (plan_ == nullptr || !plan_->merged()) drop_free_ranges();
+  if (plan_ == nullptr || !plan_->merged()) space_.drop_free_ranges();
   exact_so_far_ = plan_ == nullptr || !plan_->merged();
   travelled_ = 0;
   locator_.begin();
@@ -255,45 +210,12 @@ StepOutcome Replay::leave_plan() {
   return outcome;
 }
 
-void Replay::reserve(std::uintptr_t base, Bytes size) {
-  if (Arena& arena = arenas_.back(); arena.base == base) {
-    counters_.arena_bytes += size - arena.size;
-    arena.size = size;
-  } else {
-    arenas_.push_back({base, size, 0});
-    counters_.arena_bytes += size;
-    held_.clear();  // of another arena now: late to nobody who asks
-  }
-  drop_free_ranges();
-  counters_.note_peaks();
-}
-
 bool Replay::retire_idle_arena() {
-  if (arenas_.back().base == 0 || arenas_.back().live != 0) return false;
-  arenas_.push_back(Arena{});
-  held_.clear();
+  if (!space_.retire_idle()) return false;
   others_.clear();
   follow(nullptr);
-  drop_free_ranges();
   clean_ = false;
   return true;
-}
-
-std::vector<std::uintptr_t> Replay::take_dead_arenas() {
-  std::vector<std::uintptr_t> dead;
-  // Blocks name their arena by index, so entries stay; a dead one has base 0.
-  for (std::size_t i = 0; i + 1 < arenas_.size(); ++i) {
-    Arena& arena = arenas_[i];
-    if (arena.base == 0 || arena.live != 0) continue;
-    dead.push_back(arena.base);
-    counters_.arena_bytes -= arena.size;
-    arena = Arena{};
-  }
-  return dead;
-}
-
-bool Replay::has_retired_arenas() const {
-  return std::any_of(arenas_.begin(), arenas_.end() - 1, [](const Arena& arena) { return arena.base != 0; });
 }
 
 // --------------------------------------------------------------------------------------------------- diagnosis
@@ -314,40 +236,11 @@ LiveBlock Replay::describe(const Block& block) const {
 
 // -------------------------------------------------------------------------------------------------- invariants
 
-Range Replay::range_of(BlockId id) const {
-  const Block& block = blocks_[id];
-  return {block.address, block.address + static_cast<std::uintptr_t>(block.capacity)};
-}
-
 void Replay::assert_invariants() const {
-  std::vector<std::uint32_t> live_in(arenas_.size());
-  std::size_t late = 0;
-  std::uintptr_t taken = 0;
+  space_.assert_invariants();
   for (BlockId id = 0; id < blocks_.extent(); ++id) {
     const Block& block = blocks_[id];
-    if (block.lane != this || block.where == Where::nowhere || block.where == Where::upstream) continue;
-    const Arena& arena = arenas_[block.arena];
-    ++live_in[block.arena];
-    require(arena.base <= block.address && range_of(id).end <= arena.base + static_cast<std::uintptr_t>(arena.size),
-            "a block served from the plan lies in its arena");
-    if (block.where == Where::slot) {
-      require(in_slot_[block.slot] == id, "a slot knows its block");
-    } else {
-      ++late;
-      require(free_ || late_.intersects(range_of(id)), "a late block stands in the late set");
-    }
-    if (!free_ || !in_current_arena(block)) continue;
-    taken += static_cast<std::uintptr_t>(block.capacity);
-    require(free_->is_taken(range_of(id)), "no range in which a block lives is free");
-  }
-  require(late_.size() == (free_ ? 0 : late), "the late set holds the late blocks and no others, unless the free ranges tell");
-  require(!free_ || free_->taken() == taken, "everything else is free");
-  require(!free_ || free_->are_consistent(), "the free ranges in order are those that the bits tell of");
-  for (std::size_t i = 0; i < arenas_.size(); ++i) {
-    require(live_in[i] == arenas_[i].live, "an arena counts its live blocks");
-  }
-  for (const BlockId id : held_) {
-    require(blocks_[id].held && blocks_[id].where == Where::late, "what may be waited for is held, in the arena");
+    if (block.lane == this && block.where == Where::slot) require(in_slot_[block.slot] == id, "a slot knows its block");
   }
 }
 

@@ -67,25 +67,21 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
-#include "block_table.hpp"
+#include "arena_space.hpp"
+#include "block.hpp"
 #include "diagnosis.hpp"
-#include "free_ranges.hpp"
 #include "host_memory.hpp"
 #include "plan.hpp"
-#include "range_set.hpp"
 #include "step_recorder.hpp"
 #include "step_locator.hpp"
 
 namespace stowplan::allocator {
 
-using profiler::BlockId;
 using profiler::Event;
 using profiler::Grant;
-using profiler::kNoBlock;
 using profiler::StepRecorder;
 using profiler::Stream;
 using profiler::ThreadId;
@@ -104,12 +100,6 @@ enum class Reason : std::uint8_t {
   count_
 };
 constexpr std::size_t kReasons = static_cast<std::size_t>(Reason::count_);
-
-struct Arena {
-  std::uintptr_t base = 0;
-  Bytes size = 0;
-  std::uint32_t live = 0;  // blocks alive in it
-};
 
 struct Counters {
   std::array<std::uint64_t, kReasons> requests{};  // by reason
@@ -131,27 +121,9 @@ struct Counters {
   }
 };
 
-enum class Where : std::uint8_t { nowhere, upstream, slot, late };
-
-class Replay;
-
-struct Block {
-  std::uintptr_t address = 0;
-  Bytes size = 0;
-  Bytes capacity = 0;
-  Stream stream = 0;
-  profiler::Birth birth;
-  RequestNumber slot = kNoRequest;
-  RequestNumber located = kNoRequest;  // in a merged plan: the request that it was taken for, wherever it is
-  std::uint32_t arena = 0;
-  Replay* lane = nullptr;  // that it came from
-  Where where = Where::nowhere;
-  bool held = false;  // free, but for other streams that may still use it
-};
-
 // What all lanes have in common.
 struct Shared {
-  profiler::BlockTable<Block> blocks;
+  Blocks blocks;
   Counters counters;
 };
 
@@ -170,7 +142,6 @@ class Replay {
   static constexpr int kLost = 32;
   static constexpr std::uint32_t kFew = 64;
   static constexpr std::uint32_t kShare = 4;
-  static constexpr int kRangeTries = 8;
   static constexpr int kSlotTries = 512;
   static constexpr Bytes kSlotSpan = 8;  // times
   static constexpr std::uint64_t kTravel = 8;
@@ -191,8 +162,8 @@ class Replay {
   // is in awaited(). These numbers are not given to other blocks before drop_awaited(), and to let go of them is nothing.
   void hold(BlockId id, bool may_wait);
   bool let_go(BlockId id);  // true: upstream's
-  const std::vector<BlockId>& awaited() const { return awaited_; }
-  void drop_awaited();
+  const std::vector<BlockId>& awaited() const { return space_.awaited(); }
+  void drop_awaited() { space_.drop_awaited(); }
 
   // Starts a step that is expected to follow `plan` (null: none), or else one of `others`. Plans for which the arena is
   // too small are left out. Precondition: none is running.
@@ -204,14 +175,14 @@ class Replay {
 
   // Makes [base, base + size) the arena. It may grow the present one; else that is retired: it goes when its last block
   // has gone.
-  void reserve(std::uintptr_t base, Bytes size);
-  const Arena& arena() const { return arenas_.back(); }
+  void reserve(std::uintptr_t base, Bytes size) { space_.reserve(base, size); }
+  const Arena& arena() const { return space_.arena(); }
 
   // Retires the arena if nothing lives in it; the running step, if any, goes on without a plan.
   bool retire_idle_arena();
 
   // Bases of retired arenas in which nothing lives any more; the caller gives them back.
-  std::vector<std::uintptr_t> take_dead_arenas();
+  std::vector<std::uintptr_t> take_dead_arenas() { return space_.take_dead(); }
 
   // For reports.
   LiveBlock describe(const Block& block) const;
@@ -220,7 +191,7 @@ class Replay {
   // For steps that are found (auto_lanes.hpp).
   const StepRecorder& recorder() const { return recorder_; }
 
-  bool has_retired_arenas() const;
+  bool has_retired_arenas() const { return space_.has_retired(); }
 
   // Whether a step that has followed its plan exactly is to go on with this request, by that plan or another.
   enum class Course : std::uint8_t { unknown, goes_on, is_over };
@@ -232,7 +203,7 @@ class Replay {
   // Ends what turns out to have been several steps; returns the last two, which began at these requests.
   std::pair<StepOutcome, StepOutcome> end_two_steps(RequestNumber first, RequestNumber second);
 
-  Range range_of(BlockId id) const;
+  Range range_of(BlockId id) const { return allocator::range_of(blocks_[id]); }
   void assert_invariants() const;
 
  private:
@@ -243,16 +214,11 @@ class Replay {
   std::uintptr_t place_beyond(RequestNumber k, Bytes size);
   std::uintptr_t place_elsewhere(RequestNumber k, Bytes size);
   Grant take_in(Block& block, std::uintptr_t address, Reason reason);
-  Bytes rounded(Bytes size) const { return (std::max<Bytes>(size, 1) + unit_ - 1) / unit_ * unit_; }
   bool given_up() const {
     return (unknown_ > kFew && unknown_ * kShare > recorder_.requests()) ||
            travelled_ > kTravel * (recorder_.requests() + in_slot_.size());
   }
   bool wanted(Range r, RequestNumber until) const;
-  void find_free_ranges();
-  void drop_free_ranges();
-  bool is_in_the_way(Range r) const;
-  bool in_current_arena(const Block& block) const { return block.arena + 1 == arenas_.size(); }
   RequestNumber align(Bytes size);
   RequestNumber track(Bytes size);
   bool goes_on(const Plan& other, Bytes size) const;
@@ -268,25 +234,19 @@ class Replay {
   void process_due(RequestNumber k);
   void make_late(BlockId id);
   void note_free(const Block& block);
-  bool take_held(Range r);
-  bool displace(BlockId id, Block& block);
+  bool forget(BlockId id, Block& block);
   void note_stay(Bytes size);
   StepOutcome leave_plan();
 
   StepRecorder recorder_;
-  profiler::BlockTable<Block>& blocks_;  // of all lanes
+  Blocks& blocks_;  // of all lanes
   Counters& counters_;                   // of all lanes
   PlanPtr plan_;                 // valid: its placement was checked
   std::vector<PlanPtr> others_;  // what the step may follow instead
   std::vector<BlockId> in_slot_;  // per request number: the block on schedule there
-  RangeSet late_;                 // ranges of what lives in the arena and is not in a slot; empty where there are free_
-  std::vector<Arena> arenas_;     // the last one is current
-  std::optional<FreeRanges> free_;  // of the current arena, from a step's first guest on
-  std::vector<BlockId> held_;     // in the arena, where a stream may wait for them
   std::vector<Bytes> stayed_;     // sizes of blocks that stood in the way of whole steps
-  std::vector<BlockId> awaited_;  // of these, the ones that a request has taken the place of
 
-  const Bytes unit_;
+  ArenaSpace space_;
   const LaneNumber lane_;
   StepLocator locator_;
   RequestNumber located_ = kNoRequest;  // where it saw the present request

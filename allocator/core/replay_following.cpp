@@ -137,11 +137,9 @@ void Replay::process_due(RequestNumber k) {
 }
 
 void Replay::make_late(BlockId id) {
-  Block& block = blocks_[id];
-  if (!free_) late_.insert(range_of(id));
-  in_slot_[block.slot] = kNoBlock;
-  block.slot = kNoRequest;
-  block.where = Where::late;
+  const RequestNumber slot = blocks_[id].slot;
+  space_.make_late(id);
+  in_slot_[slot] = kNoBlock;
 }
 
 }  // namespace stowplan::allocator
