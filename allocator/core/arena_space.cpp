@@ -60,6 +60,28 @@ std::vector<std::uintptr_t> ArenaSpace::take_dead() {
   return dead;
 }
 
+// ------------------------------------------------------------------------------------------------- late blocks
+// The named slow paths: something is late, or was.
+
+bool ArenaSpace::is_clear_of_late(Range r) const { return free_ ? free_->contains(r) : !late_.intersects(r); }
+
+void ArenaSpace::make_late(BlockId id) {
+  Block& block = blocks_[id];
+  if (!free_) late_.insert(range_of(block));
+  block.slot = kNoRequest;
+  block.where = Where::late;
+}
+
+void ArenaSpace::take(const Block& block) { free_->take(range_of(block)); }
+
+void ArenaSpace::free(const Block& block) {
+  if (!free_) {
+    late_.erase(block.address);
+  } else if (is_current(block)) {
+    free_->give(range_of(block));
+  }
+}
+
 // ------------------------------------------------------------------------------------------------- free ranges
 
 FreeRanges& ArenaSpace::find_free_ranges() {
@@ -120,6 +142,12 @@ void ArenaSpace::drop_awaited() {
 
 // -------------------------------------------------------------------------------------------------- invariants
 
+std::size_t ArenaSpace::count(Where where) const {
+  std::size_t count = 0;
+  each_block([&](const Block& block) { count += block.where == where; });
+  return count;
+}
+
 void ArenaSpace::assert_invariants() const {
   assert_arenas_count_their_blocks();
   assert_late_blocks_are_known();
@@ -135,17 +163,17 @@ void ArenaSpace::assert_arenas_count_their_blocks() const {
     require(arena.base <= block.address && range_of(block).end <= arena.base + static_cast<std::uintptr_t>(arena.size),
             "a block of an arena lies in it");
   });
-  for (std::size_t i = 0; i < arenas_.size(); ++i) require(live[i] == arenas_[i].live, "an arena counts its live blocks");
+  for (std::size_t i = 0; i < arenas_.size(); ++i) {
+    require(live[i] == arenas_[i].live, "an arena counts its live blocks");
+  }
 }
 
 void ArenaSpace::assert_late_blocks_are_known() const {
-  std::size_t late = 0;
   each_block([&](const Block& block) {
-    if (block.where != Where::late) return;
-    ++late;
-    require(free_ || late_.intersects(range_of(block)), "a late block stands in the late set");
+    const bool known = block.where != Where::late || free_ || late_.intersects(range_of(block));
+    require(known, "a late block is in the late set, unless the free ranges tell");
   });
-  require(late_.size() == (free_ ? 0 : late), "the late set holds the late blocks and no others, unless the free ranges tell");
+  require(late_.size() == (free_ ? 0 : count(Where::late)), "no other is in it");
 }
 
 void ArenaSpace::assert_the_rest_is_free() const {

@@ -4,20 +4,22 @@
 //             \_________/ \________/ \________/ \____________________/
 //              planned        late    planned            late
 //
-// A block is in its slot, where the plan knows of it, or it is *late*: alive beyond its planned end, of another plan, or a
-// guest. Blocks in slots are disjoint from any planned address that is asked for, because the placement was checked. So
-// whether a planned address is free is a question to the late blocks alone:
+// A block is in its slot, where the plan knows of it, or it is *late*: alive beyond its planned end, of another plan, or
+// a guest. Blocks in slots are disjoint from any planned address that is asked for, because the placement was checked.
+// So only late blocks can be in the way of one:
 //
 //   late set      the ranges of all late blocks. O(1) while it is empty, else O(log late)
-//   free ranges   from a step's first guest on (free_ranges.hpp), what nothing at all lives in; they stand in for the late
-//                 set then, which is left empty. They stay for as long as merged plans are followed
-//   held blocks   late ones that the program is rid of, but other streams may still use. They stay until their owner knows
-//                 that the streams are done with them, or until a request is served in their place whose owner sees to it
-//                 that its stream waits for them first: they are *awaited* then
-//   arenas        a new arena retires the one before, which goes when its last block has gone. Whoever reserves one sees
-//                 to it that nobody uses its memory any more
+//   free ranges   what nothing at all lives in, from a step's first guest on (free_ranges.hpp): they stand in for the
+//                 late set then, which is left empty. They stay for as long as merged plans are followed
+//   held blocks   late ones that the program is rid of, but that other streams may still use. They stay until their
+//                 owner knows that the streams are done with them, or until a request is served in their place whose
+//                 owner sees to it that its stream waits for them first: they are *awaited* then
+//   arenas        a new arena retires the one before, which goes when its last block has gone. Whoever reserves an arena
+//                 sees to it that nobody uses its memory any more
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -57,7 +59,7 @@ class ArenaSpace {
   Bytes rounded(Bytes size) const { return (std::max<Bytes>(size, 1) + unit_ - 1) / unit_ * unit_; }
 
   // Whether no late block is in the way of a planned range.
-  bool is_clear(Range r) const { return free_ ? free_->contains(r) : late_.empty() || !late_.intersects(r); }
+  bool is_clear(Range r) const { return nothing_is_late() || is_clear_of_late(r); }
 
   // Whether only held blocks are in the way. If so, they leave the arena, and are awaited.
   bool take_held(Range r);
@@ -77,31 +79,20 @@ class ArenaSpace {
     return free_ranges().highest(static_cast<std::uintptr_t>(rounded(size)), kRangeTries, suits);
   }
 
-  // Takes in a block that has its planned address. Precondition: that is clear.
-  BlockId put_in_slot(Block& block, RequestNumber slot) {
-    block.slot = slot;
-    return put(block, Where::slot);
-  }
+  // Takes in a block that has its planned range. Precondition: that is clear.
+  BlockId put_in_slot(const Block& block, Range r, RequestNumber slot) { return put(block, r, Where::slot, slot); }
   // Takes in a block that the plan does not know to be here. Precondition: is_free() or one of the searches said so.
-  BlockId put_beside(Block& block, std::uintptr_t address) {
-    block.address = address;
-    block.capacity = rounded(block.size);
-    block.slot = kNoRequest;
-    return put(block, Where::late);
+  BlockId put_beside(const Block& block, std::uintptr_t address) {
+    const auto capacity = static_cast<std::uintptr_t>(rounded(block.size));
+    return put(block, {address, address + capacity}, Where::late, kNoRequest);
   }
   // The plan does not know any more that this block is in its slot.
-  void make_late(BlockId id) {
-    Block& block = blocks_[id];
-    if (!free_) late_.insert(range_of(block));
-    block.slot = kNoRequest;
-    block.where = Where::late;
-  }
+  void make_late(BlockId id);
   // Takes a block out of everything but the table.
   void remove(Block& block) {
-    const Where where = std::exchange(block.where, Where::nowhere);
-    if (where == Where::late && !free_) late_.erase(block.address);
+    if (block.where == Where::late || free_) free(block);
+    block.where = Where::nowhere;
     --arenas_[block.arena].live;
-    if (free_ && is_current(block)) free_->give(range_of(block));
   }
 
   // Held blocks; see Replay. Precondition of hold(): the block is not in a slot.
@@ -113,17 +104,28 @@ class ArenaSpace {
   // Back to the late set.
   void drop_free_ranges();
 
+  // For invariants.
+  const Block& block(BlockId id) const { return blocks_[id]; }
+  std::size_t count(Where where) const;
   void assert_invariants() const;
 
  private:
-  BlockId put(Block& block, Where where) {
-    block.where = where;
-    block.arena = static_cast<std::uint32_t>(arenas_.size() - 1);
+  BlockId put(const Block& block, Range r, Where where, RequestNumber slot) {
     const BlockId id = blocks_.insert(block);
+    Block& placed = blocks_[id];  // written to after the copy, which would wait for what was written just before it
+    placed.address = r.begin;
+    placed.capacity = static_cast<Bytes>(r.end - r.begin);
+    placed.where = where;
+    placed.slot = slot;
+    placed.arena = static_cast<std::uint32_t>(arenas_.size() - 1);
     ++arenas_.back().live;
-    if (free_) free_->take(range_of(block));
+    if (free_) take(placed);
     return id;
   }
+  bool nothing_is_late() const { return !free_ && late_.empty(); }
+  bool is_clear_of_late(Range r) const;
+  void take(const Block& block);
+  void free(const Block& block);
   bool is_current(const Block& block) const { return block.arena + 1 == arenas_.size(); }
   FreeRanges& free_ranges() { return free_ ? *free_ : find_free_ranges(); }
   FreeRanges& find_free_ranges();

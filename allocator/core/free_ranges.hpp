@@ -3,13 +3,13 @@
 //     arena          |####....##......####..|      # taken
 //     free ranges         4       6       2
 //
-// A bit for each unit of the arena says whether it is taken: that answers whether a given range is free. Whoever looks for
-// a free range needs them in order. Most blocks come and go between two such looks and cancel out, so changes are only
-// noted until then. If there are more notes than it costs to read all bits, the order is made from the bits again.
+// A bit for each unit of the arena says whether it is taken: that answers whether a given range is free. Whoever looks
+// for a free range needs them in order. Most blocks come and go between two such looks and cancel out, so changes are
+// only noted until then. If there are more notes than it costs to read all bits, the order is made from the bits again.
 //
-// O(bytes / (64 units)) per change and per range asked about; O(log ranges) at the next look for each change that did not
-// cancel out; O(arena / (64 units)) to make the order from the bits. Built only for a step that has left its plan: a
-// regular one needs no such thing.
+// O(bytes / (64 units)) per change and per range asked about; O(log ranges) at the next look for each change that did
+// not cancel out; O(arena / (64 units)) to make the order from the bits. Built only for a step that has left its plan:
+// a regular one needs no such thing.
 #pragma once
 
 #include <algorithm>
@@ -74,7 +74,8 @@ class FreeRanges {
     return units * unit_;
   }
 
-  // Whether the free ranges in order, if no change is noted beside them, are those that the bits tell of. For invariants.
+  // Whether the free ranges in order, if no change is noted beside them, are those that the bits tell of. For
+  // invariants.
   bool are_consistent() const {
     if (!in_order_ || !changes_.empty()) return true;
     std::size_t count = 0;
@@ -88,8 +89,8 @@ class FreeRanges {
     return agree && by_address_.size() == count && by_size_.size() == count;
   }
 
-  // An address for `size` bytes that `suits(range)` accepts, in the smallest free range that holds them: its lowest address,
-  // or else its highest. At most `tries` free ranges are looked at; 0 if none will do.
+  // An address for `size` bytes that `suits(range)` accepts, in the smallest free range that holds them: its lowest
+  // address, or else its highest. At most `tries` free ranges are looked at; 0 if none will do.
   template <class Suits>
   std::uintptr_t best_fit(std::uintptr_t size, int tries, Suits&& suits) {
     settle();
@@ -102,8 +103,8 @@ class FreeRanges {
     return 0;
   }
 
-  // The highest address for `size` bytes in one of the `tries` highest free ranges that hold them, if `suits(range)` accepts
-  // it; or else in the highest of them; 0 if there is none.
+  // The highest address for `size` bytes in one of the `tries` highest free ranges that hold them, if `suits(range)`
+  // accepts it; or else in the highest of them; 0 if there is none.
   template <class Suits>
   std::uintptr_t highest(std::uintptr_t size, int tries, Suits&& suits) {
     settle();

@@ -8,7 +8,11 @@
 namespace stowplan::allocator {
 
 Replay::Replay(Bytes unit, Shared& shared, LaneNumber lane)
-    : blocks_(shared.blocks), counters_(shared.counters), space_(unit, *this, shared.blocks, shared.counters), lane_(lane) {}
+    : blocks_(shared.blocks),
+      counters_(shared.counters),
+      lane_(lane),
+      space_(unit, *this, shared.blocks, shared.counters),
+      follower_(std::in_place_type<ExactFollower>, cursor_, space_, counters_, std::vector<PlanPtr>()) {}
 
 // ---------------------------------------------------------------------------------------------------- requests
 
@@ -19,28 +23,7 @@ Grant Replay::request(Bytes size, Stream stream) {
   block.lane = this;
   counters_.live_bytes += size;
   block.birth = recorder_.allocate(size, stream);
-  located_ = kNoRequest;
-  Grant grant;
-  if (plan_ == nullptr) {
-    grant = invite(block, Reason::no_plan);
-  } else if (const RequestNumber k = align(size); block.located = located_, k == kNoRequest) {
-    clean_ = false;
-    if (located_ == kNoRequest) {
-      ++unknown_;
-      ++lost_in_a_row_;
-    }
-    const bool stays = std::find(stayed_.begin(), stayed_.end(), size) != stayed_.end() && !given_up();
-    if (const std::uintptr_t address = place_beyond(located_, size); address != 0) {
-      grant = take_in(block, address, Reason::replayed);
-    } else if (const std::uintptr_t other = place_elsewhere(located_, size); other != 0) {
-      grant = take_in(block, other, Reason::replayed);
-    } else {
-      grant = stays ? send_upstream(block, Reason::mismatch) : invite(block, Reason::mismatch);
-    }
-  } else {
-    lost_in_a_row_ = 0;
-    grant = serve_planned(k, block);
-  }
+  const Grant grant = std::visit([&](auto& follower) { return serve(follower, block); }, follower_);
   if (grant.address != 0) counters_.note_peaks();  // else adopt() does, if there is memory for it
   return grant;
 }
@@ -54,26 +37,64 @@ Grant Replay::pass_upstream(Bytes size, Stream stream, Reason reason) {
   return send_upstream(block, reason);
 }
 
-Grant Replay::serve_planned(RequestNumber k, Block& block) {
-  const Bytes offset = plan_->offset[k];
-  if (offset == kUnplanned) return send_upstream(block, Reason::escaped);
-  block.address = space_.address_at(offset);
-  block.capacity = plan_->capacity[k];
-  bool waits = false;
-  if (const Range range = allocator::range_of(block); !space_.is_clear(range)) {
-    if (!may_wait_ || !space_.take_held(range)) {
-      clean_ = false;
-      // A block that stands between steps would stand in another one's place in the next step, and so on for ever.
-      if (plan_->wraps[k]) return send_upstream(block, Reason::late);
-      const std::uintptr_t other = place_elsewhere(k, block.size);
-      return other != 0 ? take_in(block, other, Reason::replayed) : invite(block, Reason::late);
-    }
-    waits = true;
+template <class Follower>
+inline Grant Replay::serve(Follower& follower, Block& block) {
+  if (!cursor_.has_plan()) return invite(follower, block, Reason::no_plan);
+  if (!has_given_up(follower)) block.located = follower.find(block.size);
+  const bool known = block.located != kNoRequest;
+  if (known && follower.fits(block.located, block.size)) {
+    guests_.note_planned();
+    return serve_planned(follower, block);
   }
-  const BlockId id = space_.put_in_slot(block, k);
+  clean_ = false;
+  if (!known) guests_.note_unknown();
+  if (!has_given_up(follower)) {
+    const std::uintptr_t other = known ? follower.place_elsewhere(block.located, block.size) : 0;
+    if (other != 0) return take_in(block, other, Reason::replayed);
+    if (guests_.stay(block.size)) return send_upstream(block, Reason::mismatch);
+  }
+  return invite(follower, block, Reason::mismatch);
+}
+
+// Serves a request that can have its slot, if nothing is in the way.
+template <class Follower>
+inline Grant Replay::serve_planned(Follower& follower, Block& block) {
+  const Plan& plan = cursor_.plan();
+  const RequestNumber k = block.located;
+  if (plan.offset[k] == kUnplanned) return send_upstream(block, Reason::escaped);
+  const std::uintptr_t address = space_.address_at(plan.offset[k]);
+  const Range range{address, address + static_cast<std::uintptr_t>(plan.capacity[k])};
+  const bool waits = !space_.is_clear(range);
+  if (waits && !(may_wait_ && space_.take_held(range))) {
+    clean_ = false;
+    // A block that stands between steps would stand in another one's place in the next step, and so on for ever.
+    if (plan.wraps[k]) return send_upstream(block, Reason::late);
+    const std::uintptr_t other = has_given_up(follower) ? 0 : follower.place_elsewhere(k, block.size);
+    return other != 0 ? take_in(block, other, Reason::replayed) : invite(follower, block, Reason::late);
+  }
+  const BlockId id = space_.put_in_slot(block, range, k);
+  cursor_.put(k, id);
   ++counters_.of(Reason::replayed);
-  in_slot_[k] = id;
-  return {block.address, id, static_cast<std::uint8_t>(Reason::replayed), waits};
+  return {address, id, static_cast<std::uint8_t>(Reason::replayed), waits};
+}
+
+// Serves as a guest of the arena, or upstream if there is no room.
+template <class Follower>
+Grant Replay::invite(const Follower& follower, Block& block, Reason reason) {
+  if (arena().size == 0) return send_upstream(block, reason);
+  const bool anywhere = !cursor_.has_plan() || guests_.are_lost() || has_given_up(follower);
+  const std::uintptr_t address =
+      anywhere ? space_.best_fit(block.size, [](Range) { return true; }) : follower.place_guest(block);
+  if (address == 0) return send_upstream(block, reason);
+  ++counters_.guests;
+  return take_in(block, address, reason);
+}
+
+// Places a block of which the plan does not know that it is there.
+Grant Replay::take_in(Block& block, std::uintptr_t address, Reason reason) {
+  const BlockId id = space_.put_beside(block, address);
+  ++counters_.of(reason);
+  return {address, id, static_cast<std::uint8_t>(reason)};
 }
 
 Grant Replay::send_upstream(Block& block, Reason reason) {
@@ -85,6 +106,15 @@ Grant Replay::send_upstream(Block& block, Reason reason) {
   return {0, blocks_.insert(block), static_cast<std::uint8_t>(reason)};
 }
 
+// ------------------------------------------------------------------------------------------------------- frees
+
+// The program is rid of a block.
+inline void Replay::note_free(const Block& block) {
+  recorder_.free(block.birth, block.size);
+  counters_.live_bytes -= block.size;
+  std::visit([&](auto& follower) { follower.note_free(block, recorder_); }, follower_);
+}
+
 // Takes a block out of everything, the table included; whether it was upstream's.
 inline bool Replay::forget(BlockId id, Block& block) {
   const bool upstream = block.where == Where::upstream;
@@ -92,40 +122,24 @@ inline bool Replay::forget(BlockId id, Block& block) {
     block.where = Where::nowhere;
     counters_.upstream_bytes -= block.size;
   } else {
-    if (block.where == Where::slot) in_slot_[block.slot] = kNoBlock;
+    if (block.where == Where::slot) cursor_.clear(block.slot);
     space_.remove(block);
   }
   blocks_.erase(id);
   return upstream;
 }
 
-// The program is rid of a block.
-inline void Replay::note_free(const Block& block) {
-  recorder_.free(block.birth, block.size);
-  counters_.live_bytes -= block.size;
-  if (plan_ != nullptr && plan_->merged() && recorder_.is_current(block.birth)) {
-    locator_.freed(*plan_, block.located, recorder_.requests() - block.birth.request);
-  }
-}
-
 bool Replay::release(BlockId id) {
   Block& block = blocks_[id];
-  if (block.where == Where::late && recorder_.age(block.birth) > 1) note_stay(block.size);
+  if (block.where == Where::late && recorder_.age(block.birth) > 1) guests_.note_stay(block.size);
   note_free(block);
   return forget(id, block);
 }
 
-// Remembers the last few sizes of blocks that stood in the way of a whole step.
-void Replay::note_stay(Bytes size) {
-  if (std::find(stayed_.begin(), stayed_.end(), size) != stayed_.end()) return;
-  if (stayed_.size() >= kStayed) stayed_.erase(stayed_.begin());
-  stayed_.push_back(size);
-}
-
 void Replay::hold(BlockId id, bool may_wait) {
-  Block& block = blocks_[id];
+  const Block& block = blocks_[id];
   note_free(block);
-  if (block.where == Where::slot) make_late(id);
+  if (block.where == Where::slot) cursor_.make_late(block.slot);
   space_.hold(id, may_wait);
 }
 
@@ -139,29 +153,31 @@ bool Replay::let_go(BlockId id) {
 // ------------------------------------------------------------------------------------------------------- steps
 
 void Replay::begin_step(PlanPtr plan, std::vector<PlanPtr> others) {
-  const auto too_large = [this](const PlanPtr& p) { return p->arena_bytes > arena().size; };
-  others.erase(std::remove_if(others.begin(), others.end(), too_large), others.end());
-  if (plan != nullptr && too_large(plan)) plan = nullptr;
-  others_ = std::move(others);
-  const bool second = std::exchange(halfway_, false) && plan != nullptr && plan == plan_;
-  follow(std::move(plan));
-  cursor_ = began_ = second ? plan_->half : 0;
-  unknown_ = 0;
-  lost_in_a_row_ = 0;
-  if (plan_ == nullptr || !plan_->merged()) space_.drop_free_ranges();
-  exact_so_far_ = plan_ == nullptr || !plan_->merged();
-  travelled_ = 0;
-  locator_.begin();
-  alignment_ = Alignment::exact;
-  clean_ = plan_ != nullptr && !plan_->merged();
+  if (plan != nullptr && is_too_large(*plan)) plan = nullptr;
+  cursor_.begin_step(std::move(plan));
+  if (cursor_.has_plan() && MergedFollower::follows(cursor_.plan())) {
+    follower_.emplace<MergedFollower>(cursor_, space_, counters_);
+    clean_ = false;
+  } else {
+    const auto unfit = [this](const PlanPtr& other) { return !may_join(*other); };
+    others.erase(std::remove_if(others.begin(), others.end(), unfit), others.end());
+    follower_.emplace<ExactFollower>(cursor_, space_, counters_, std::move(others));
+    space_.drop_free_ranges();
+    clean_ = cursor_.has_plan();
+  }
+  guests_.begin_step();
   recorder_.begin_step();
 }
 
-Replay::Course Replay::course(Bytes next) const {
-  if (!in_step() || plan_ == nullptr || !exact_so_far_ || cursor_ == began_) return Course::unknown;
-  const auto other = [&](const PlanPtr& plan) { return goes_on(*plan, next); };
-  if (equals(cursor_, next) || std::any_of(others_.begin(), others_.end(), other)) return Course::goes_on;
-  return cursor_ == plan_->size() ? Course::is_over : Course::unknown;
+Course Replay::course(Bytes next) const {
+  if (!in_step() || !cursor_.has_plan()) return Course::unknown;
+  return std::visit([next](const auto& follower) { return follower.course(next); }, follower_);
+}
+
+void Replay::join(const PlanPtr& plan) {
+  if (!in_step() || cursor_.has_plan() || !may_join(*plan) || !recorder_.has_requested(plan->requested)) return;
+  cursor_.join(plan, recorder_.requests());
+  clean_ = true;
 }
 
 StepOutcome Replay::end_step() {
@@ -175,14 +191,6 @@ StepOutcome Replay::end_step() {
   return outcome;
 }
 
-void Replay::join(const PlanPtr& plan) {
-  if (!in_step() || plan_ != nullptr || plan->merged() || plan->arena_bytes > arena().size) return;
-  if (!recorder_.has_requested(plan->requested)) return;
-  follow(plan);
-  cursor_ = recorder_.requests();
-  clean_ = true;
-}
-
 std::pair<StepOutcome, StepOutcome> Replay::end_two_steps(RequestNumber first, RequestNumber second) {
   leave_plan();
   const bool complete = !recorder_.truncated();
@@ -193,27 +201,20 @@ std::pair<StepOutcome, StepOutcome> Replay::end_two_steps(RequestNumber first, R
 // The outcome of the running step, but for its log.
 StepOutcome Replay::leave_plan() {
   StepOutcome outcome;
-  if (plan_ != nullptr) {
-    if (cursor_ < plan_->size() && exact_so_far_) follow_shorter();
-    const auto n = static_cast<RequestNumber>(plan_->size());
-    halfway_ = cursor_ <= plan_->half && began_ < plan_->half;
-    const RequestNumber end = halfway_ ? plan_->half : n;
-    if (cursor_ < end) {
-      counters_.missing += end - cursor_;
-      clean_ = false;
-    }
-    skip_to(end);
-    if (!halfway_) process_due(n);  // freed after the last request
+  if (cursor_.has_plan()) {
+    std::visit([](auto& follower) { follower.end_step(); }, follower_);
+    counters_.missing += cursor_.end_step();
+    if (cursor_.has_skipped()) clean_ = false;
+    outcome.tag = cursor_.plan().tag;
   }
   outcome.clean = clean_;
-  outcome.tag = plan_ == nullptr ? 0 : plan_->tag;
   return outcome;
 }
 
 bool Replay::retire_idle_arena() {
   if (!space_.retire_idle()) return false;
-  others_.clear();
-  follow(nullptr);
+  cursor_.follow(nullptr);
+  follower_.emplace<ExactFollower>(cursor_, space_, counters_, std::vector<PlanPtr>());
   clean_ = false;
   return true;
 }
@@ -229,7 +230,7 @@ LiveBlock Replay::describe(const Block& block) const {
   } else if (block.where == Where::slot) {
     described.place = Place::planned;
     described.slot = block.slot;
-    described.tag = plan_->tag;
+    described.tag = cursor_.plan().tag;
   }
   return described;
 }
@@ -238,10 +239,7 @@ LiveBlock Replay::describe(const Block& block) const {
 
 void Replay::assert_invariants() const {
   space_.assert_invariants();
-  for (BlockId id = 0; id < blocks_.extent(); ++id) {
-    const Block& block = blocks_[id];
-    if (block.lane == this && block.where == Where::slot) require(in_slot_[block.slot] == id, "a slot knows its block");
-  }
+  cursor_.assert_invariants();
 }
 
 }  // namespace stowplan::allocator

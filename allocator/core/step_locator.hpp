@@ -1,8 +1,8 @@
 // Where in a merged plan (plan.hpp) a step is.
 //
-// The steps that a merged plan stands for differ: a loop runs longer or shorter, optional requests are missing, sizes lie
-// between the smallest and the largest that were seen. So a few *guesses* of the place are kept, each with the points that
-// it has earned, and the best one names the planned request that each request is:
+// The steps that a merged plan stands for differ: a loop runs longer or shorter, optional requests are missing, sizes
+// lie between the smallest and the largest that were seen. So a few *guesses* of the place are kept, each with the
+// points that it has earned, and the best one names the planned request that each request is:
 //
 //     guess        a b c c c c d e        matching   its request is the plan's: points for what is freed before it, for
 //     plan         a b c c c c d e ...               its size, and for the landmark
@@ -14,12 +14,13 @@
 // This is the alignment of realign.hpp as requests come in: what a guess may do, and what it costs, is in its terms the
 // score of a pair and of a gap. A guess that turns out to be wrong is overtaken by one that was right.
 //
-// Landmarks: a block that lived long was freed, and the plan knows where such a block is always due: a backward loop frees
-// what the forward loop kept, and so says in which of its iterations it is.
+// Landmarks: a block that lived long was freed, and the plan knows where such a block is always due: a backward loop
+// frees what the forward loop kept, and so says in which of its iterations it is.
 //
 // A wrong place costs a planned address, never an overlap: the replay core sees to that.
 //
-// O(1) per request: kGuesses guesses, kSkips numbers each, and where the best one is in doubt, kCandidates other places.
+// O(1) per request: kGuesses guesses, kSkips numbers each, and where the best one is in doubt, kCandidates other
+// places.
 #pragma once
 
 #include <array>
@@ -38,8 +39,6 @@ class StepLocator {
   static constexpr RequestNumber kAfter = 8;  // how far after a landmark the request may stand
   static constexpr int kCandidates = 64;      // places looked at in either direction
   static constexpr int kFound = 3;            // of which as many become guesses
-
-  void begin() { *this = StepLocator(); }
 
   // A block is freed that the step asked for `age` requests ago, and that was taken for `slot`, or kNoRequest.
   void freed(const Plan& plan, RequestNumber slot, std::uint32_t age);
