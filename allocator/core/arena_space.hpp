@@ -4,9 +4,9 @@
 //             \_________/ \________/ \________/ \____________________/
 //              planned        late    planned            late
 //
-// A block is in its slot, where the plan knows of it, or it is *late*: alive beyond its planned end, of another plan, or
-// a guest. Blocks in slots are disjoint from any planned address that is asked for, because the placement was checked.
-// So only late blocks can be in the way of one:
+// A block is in its slot, where the plan knows of it, or it is *late*: alive beyond its planned end, of another plan,
+// or a guest. Blocks in slots are disjoint from any planned address that is asked for, because the placement was
+// checked. So only late blocks can be in the way of one:
 //
 //   late set      the ranges of all late blocks. O(1) while it is empty, else O(log late)
 //   free ranges   what nothing at all lives in, from a step's first guest on (free_ranges.hpp): they stand in for the
@@ -14,8 +14,8 @@
 //   held blocks   late ones that the program is rid of, but that other streams may still use. They stay until their
 //                 owner knows that the streams are done with them, or until a request is served in their place whose
 //                 owner sees to it that its stream waits for them first: they are *awaited* then
-//   arenas        a new arena retires the one before, which goes when its last block has gone. Whoever reserves an arena
-//                 sees to it that nobody uses its memory any more
+//   arenas        a new arena retires the one before, which goes when its last block has gone. Whoever reserves an
+//                 arena sees to it that nobody uses its memory any more
 #pragma once
 
 #include <algorithm>

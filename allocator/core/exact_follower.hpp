@@ -8,8 +8,8 @@
 //   after lost       equals k + 1: another size had come in the place of k; the cursor moves on
 //   after both       the two stand side by side a little ahead in the plan (at most kWindow): requests are missing;
 //                    the cursor moves there
-//   after tentative  it does not fit, but equals the slot just taken: the smaller one was an extra request; this one has
-//                    no slot, and the cursor is right where it is
+//   after tentative  it does not fit, but equals the slot just taken: the smaller one was an extra request; this one
+//                    has no slot, and the cursor is right where it is
 //   after lost       fits k + 1: as if it were equal, but tentatively
 // The cursor never goes back. A wrong guess costs requests their planned address, never an overlap.
 //

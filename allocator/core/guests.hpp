@@ -1,13 +1,13 @@
 // Which requests become guests of the arena, and when the plan is given up for them.
 //
-// A request that the plan does not know, or has no room for, looks for a free range in the arena before it goes upstream,
-// so that memory is not reserved twice. A guest must not be in the plan's way:
+// A request that the plan does not know, or has no room for, looks for a free range in the arena before it goes
+// upstream, so that memory is not reserved twice. A guest must not be in the plan's way:
 //
 //   requests are recognised   it takes the best fit that the plan does not need for the next kHorizon requests
 //   kLost in a row are not    it takes any: nobody knows what the plan will need
-//   the plan is given up      all requests take any, for the rest of the step, planned or not: blocks placed by a plan that
-//                             does not fit only break the arena up. That is so when more than one request in kShare was
-//                             not recognised, and more than kFew were
+//   the plan is given up      all requests take any, for the rest of the step, planned or not: blocks placed by a plan
+//                             that does not fit only break the arena up. That is so when more than one request in
+//                             kShare was not recognised, and more than kFew were
 //
 // A guest that stayed on for more than a step has shown what blocks of its size do: the next one of that size goes
 // upstream.

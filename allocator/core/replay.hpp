@@ -13,8 +13,9 @@
 //     arena space   what lives in the arena, and what is in the way of an address? (arena_space.hpp)
 //     guests        may a request that the plan has no place for be a guest? (guests.hpp)
 //
-// What the plan knows to be alive at request k cannot overlap the planned range of k, because the placement was checked;
-// what is alive beyond its plan is late, and is asked. So the planned address is free, whatever the program does:
+// What the plan knows to be alive at request k cannot overlap the planned range of k, because the placement was
+// checked; what is alive beyond its plan is late, and is asked. So the planned address is free, whatever the program
+// does:
 //
 //     live blocks in the arena  =  in their slots (disjoint from k by the plan)  +  late (asked)
 //

@@ -8,8 +8,9 @@
 //     plan         a b c c c c d e ...               its size, and for the landmark
 //                            ^ next       skipping   up to kSkips requests are missing: points off
 //                                         extra      the plan does not know the request: points off
-//                                         jumping    the last requests stand elsewhere in the plan, before the same frees:
-//                                                    points off, the more the further, and off again for going back
+//                                         jumping    the last requests stand elsewhere in the plan, before the same
+//                                                    frees: points off, the more the further, and off again for going
+//                                                    back
 //
 // This is the alignment of realign.hpp as requests come in: what a guess may do, and what it costs, is in its terms the
 // score of a pair and of a gap. A guess that turns out to be wrong is overtaken by one that was right.
