@@ -88,17 +88,15 @@ void Plan::find_users() {
 }
 
 bool Plan::needs(Bytes low, Bytes high, RequestNumber from, RequestNumber until) const {
-  const auto needed_by = [&](RequestNumber k) {
-    return offset[k] != kUnplanned && offset[k] < high && low < offset[k] + capacity[k];
-  };
-  if (!merged()) {
-    while (from < until && !needed_by(from)) ++from;
-    return from < until;
-  }
+  while (from < until && !is_within(from, low, high)) ++from;
+  return from < until;
+}
+
+bool Plan::needs_by_part(Bytes low, Bytes high, RequestNumber from, RequestNumber until) const {
   for (Bytes part = low / part_bytes; part < kParts && part * part_bytes < high; ++part) {
     const auto last = users.begin() + users_begin[part + 1];
     for (auto at = std::lower_bound(users.begin() + users_begin[part], last, from); at != last && *at < until; ++at) {
-      if (needed_by(*at)) return true;
+      if (is_within(*at, low, high)) return true;
     }
   }
   return false;

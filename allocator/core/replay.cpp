@@ -8,7 +8,11 @@
 namespace stowplan::allocator {
 
 Replay::Replay(Bytes unit, Shared& shared, LaneNumber lane)
-    : blocks_(shared.blocks), counters_(shared.counters), arenas_(1), unit_(unit), lane_(lane) {}
+    : blocks_(shared.blocks),
+      counters_(shared.counters),
+      lane_(lane),
+      space_(unit, *this, shared.blocks, shared.counters),
+      follower_(std::in_place_type<ExactFollower>, cursor_, space_, counters_, std::vector<PlanPtr>()) {}
 
 // ---------------------------------------------------------------------------------------------------- requests
 
@@ -19,28 +23,7 @@ Grant Replay::request(Bytes size, Stream stream) {
   block.lane = this;
   counters_.live_bytes += size;
   block.birth = recorder_.allocate(size, stream);
-  located_ = kNoRequest;
-  Grant grant;
-  if (plan_ == nullptr) {
-    grant = invite(block, Reason::no_plan);
-  } else if (const RequestNumber k = align(size); block.located = located_, k == kNoRequest) {
-    clean_ = false;
-    if (located_ == kNoRequest) {
-      ++unknown_;
-      ++lost_in_a_row_;
-    }
-    const bool stays = std::find(stayed_.begin(), stayed_.end(), size) != stayed_.end() && !given_up();
-    if (const std::uintptr_t address = place_beyond(located_, size); address != 0) {
-      grant = take_in(block, address, Reason::replayed);
-    } else if (const std::uintptr_t other = place_elsewhere(located_, size); other != 0) {
-      grant = take_in(block, other, Reason::replayed);
-    } else {
-      grant = stays ? send_upstream(block, Reason::mismatch) : invite(block, Reason::mismatch);
-    }
-  } else {
-    lost_in_a_row_ = 0;
-    grant = serve_planned(k, block);
-  }
+  const Grant grant = std::visit([&](auto& follower) { return serve(follower, block); }, follower_);
   if (grant.address != 0) counters_.note_peaks();  // else adopt() does, if there is memory for it
   return grant;
 }
@@ -54,58 +37,64 @@ Grant Replay::pass_upstream(Bytes size, Stream stream, Reason reason) {
   return send_upstream(block, reason);
 }
 
-Grant Replay::serve_planned(RequestNumber k, Block& block) {
-  const Bytes offset = plan_->offset[k];
-  if (offset == kUnplanned) return send_upstream(block, Reason::escaped);
-  Arena& arena = arenas_.back();
-  block.address = arena.base + static_cast<std::uintptr_t>(offset);
-  block.capacity = plan_->capacity[k];
-  bool waits = false;
-  const Range range{block.address, block.address + static_cast<std::uintptr_t>(block.capacity)};
-  if (is_in_the_way(range)) {
-    if (!may_wait_ || !take_held(range)) {
-      clean_ = false;
-      // A block that stands between steps would stand in another one's place in the next step, and so on for ever.
-      if (plan_->wraps[k]) return send_upstream(block, Reason::late);
-      const std::uintptr_t other = place_elsewhere(k, block.size);
-      return other != 0 ? take_in(block, other, Reason::replayed) : invite(block, Reason::late);
-    }
-    waits = true;
+template <class Follower>
+inline Grant Replay::serve(Follower& follower, Block& block) {
+  if (!cursor_.has_plan()) return invite(follower, block, Reason::no_plan);
+  if (!has_given_up(follower)) block.located = follower.find(block.size);
+  const bool known = block.located != kNoRequest;
+  if (known && follower.fits(block.located, block.size)) {
+    guests_.note_planned();
+    return serve_planned(follower, block);
   }
-  if (holes_) holes_->take(range);
-  block.where = Where::slot;
-  block.slot = k;
-  block.arena = static_cast<std::uint32_t>(arenas_.size() - 1);
-  ++arena.live;
+  clean_ = false;
+  if (!known) guests_.note_unknown();
+  if (!has_given_up(follower)) {
+    const std::uintptr_t other = known ? follower.place_elsewhere(block.located, block.size) : 0;
+    if (other != 0) return take_in(block, other, Reason::replayed);
+    if (guests_.stay(block.size)) return send_upstream(block, Reason::mismatch);
+  }
+  return invite(follower, block, Reason::mismatch);
+}
+
+// Serves a request that can have its slot, if nothing is in the way.
+template <class Follower>
+inline Grant Replay::serve_planned(Follower& follower, Block& block) {
+  const Plan& plan = cursor_.plan();
+  const RequestNumber k = block.located;
+  if (plan.offset[k] == kUnplanned) return send_upstream(block, Reason::escaped);
+  const std::uintptr_t address = space_.address_at(plan.offset[k]);
+  const Range range{address, address + static_cast<std::uintptr_t>(plan.capacity[k])};
+  const bool waits = !space_.is_clear(range);
+  if (waits && !(may_wait_ && space_.take_held(range))) {
+    clean_ = false;
+    // A block that stands between steps would stand in another one's place in the next step, and so on for ever.
+    if (plan.wraps[k]) return send_upstream(block, Reason::late);
+    const std::uintptr_t other = has_given_up(follower) ? 0 : follower.place_elsewhere(k, block.size);
+    return other != 0 ? take_in(block, other, Reason::replayed) : invite(follower, block, Reason::late);
+  }
+  const BlockId id = space_.put_in_slot(block, range, k);
+  cursor_.put(k, id);
   ++counters_.of(Reason::replayed);
-  const BlockId id = blocks_.insert(block);
-  in_slot_[k] = id;
-  return {block.address, id, static_cast<std::uint8_t>(Reason::replayed), waits};
+  return {address, id, static_cast<std::uint8_t>(Reason::replayed), waits};
 }
 
-// Whether what the plan does not know of, or knew to be gone by now, stands there.
-inline bool Replay::is_in_the_way(Range r) const {
-  return holes_ ? !holes_->contains(r) : !late_.empty() && late_.intersects(r);
+// Serves as a guest of the arena, or upstream if there is no room.
+template <class Follower>
+Grant Replay::invite(const Follower& follower, Block& block, Reason reason) {
+  if (arena().size == 0) return send_upstream(block, reason);
+  const bool anywhere = !cursor_.has_plan() || guests_.are_lost() || has_given_up(follower);
+  const std::uintptr_t address =
+      anywhere ? space_.best_fit(block.size, [](Range) { return true; }) : follower.place_guest(block);
+  if (address == 0) return send_upstream(block, reason);
+  ++counters_.guests;
+  return take_in(block, address, reason);
 }
 
-// Whether nothing but held blocks stands in the way; then it is let go of, and awaited.
-bool Replay::take_held(Range r) {
-  const auto in_the_way = std::stable_partition(held_.begin(), held_.end(),
-                                                [&](BlockId id) { return !range_of(id).intersects(r); });
-  for (auto at = in_the_way; at != held_.end(); ++at) {
-    const Range held = range_of(*at);
-    holes_ ? holes_->give(held) : late_.erase(held.begin);
-  }
-  const bool only_held = !is_in_the_way(r);
-  for (auto at = in_the_way; at != held_.end(); ++at) {
-    const Range held = range_of(*at);
-    holes_ ? holes_->take(held) : late_.insert(held);
-  }
-  if (!only_held) return false;
-  awaited_.insert(awaited_.end(), in_the_way, held_.end());
-  for (auto at = in_the_way; at != held_.end(); ++at) displace(*at, blocks_[*at]);
-  held_.erase(in_the_way, held_.end());
-  return true;
+// Places a block of which the plan does not know that it is there.
+Grant Replay::take_in(Block& block, std::uintptr_t address, Reason reason) {
+  const BlockId id = space_.put_beside(block, address);
+  ++counters_.of(reason);
+  return {address, id, static_cast<std::uint8_t>(reason)};
 }
 
 Grant Replay::send_upstream(Block& block, Reason reason) {
@@ -117,96 +106,78 @@ Grant Replay::send_upstream(Block& block, Reason reason) {
   return {0, blocks_.insert(block), static_cast<std::uint8_t>(reason)};
 }
 
-// Takes a block out of everything but the table; whether it was upstream's.
-inline bool Replay::displace(BlockId id, Block& block) {
-  const Where where = std::exchange(block.where, Where::nowhere);
-  if (where == Where::upstream) {
-    counters_.upstream_bytes -= block.size;
-    return true;
-  }
-  if (where == Where::slot) {
-    in_slot_[block.slot] = kNoBlock;
-  } else if (!holes_) {
-    late_.erase(block.address);
-  }
-  --arenas_[block.arena].live;
-  if (holes_ && in_current_arena(block)) holes_->give(range_of(id));
-  return false;
-}
+// ------------------------------------------------------------------------------------------------------- frees
 
 // The program is rid of a block.
 inline void Replay::note_free(const Block& block) {
   recorder_.free(block.birth, block.size);
   counters_.live_bytes -= block.size;
-  if (plan_ != nullptr && plan_->merged() && recorder_.is_current(block.birth)) {
-    tracker_.freed(*plan_, block.located, recorder_.requests() - block.birth.request);
-  }
+  std::visit([&](auto& follower) { follower.note_free(block, recorder_); }, follower_);
 }
 
-bool Replay::release(BlockId id) {
-  Block& block = blocks_[id];
-  if (block.where == Where::late && recorder_.age(block.birth) > 1) note_stay(block.size);
-  note_free(block);
-  const bool upstream = displace(id, block);
+// Takes a block out of everything, the table included; whether it was upstream's.
+inline bool Replay::forget(BlockId id, Block& block) {
+  const bool upstream = block.where == Where::upstream;
+  if (upstream) {
+    block.where = Where::nowhere;
+    counters_.upstream_bytes -= block.size;
+  } else {
+    if (block.where == Where::slot) cursor_.clear(block.slot);
+    space_.remove(block);
+  }
   blocks_.erase(id);
   return upstream;
 }
 
-// Remembers the last few sizes of blocks that stood in the way of a whole step.
-void Replay::note_stay(Bytes size) {
-  if (std::find(stayed_.begin(), stayed_.end(), size) != stayed_.end()) return;
-  if (stayed_.size() >= kStayed) stayed_.erase(stayed_.begin());
-  stayed_.push_back(size);
+bool Replay::release(BlockId id) {
+  Block& block = blocks_[id];
+  if (block.where == Where::late && recorder_.age(block.birth) > 1) guests_.note_stay(block.size);
+  note_free(block);
+  return forget(id, block);
 }
 
 void Replay::hold(BlockId id, bool may_wait) {
-  Block& block = blocks_[id];
+  const Block& block = blocks_[id];
   note_free(block);
-  if (block.where == Where::slot) make_late(id);
-  block.held = true;
-  if (may_wait && block.where == Where::late && in_current_arena(block)) held_.push_back(id);
+  if (block.where == Where::slot) cursor_.make_late(block.slot);
+  space_.hold(id, may_wait);
 }
 
 bool Replay::let_go(BlockId id) {
   Block& block = blocks_[id];
   if (block.where == Where::nowhere) return false;  // awaited
-  held_.erase(std::remove(held_.begin(), held_.end(), id), held_.end());
-  const bool upstream = displace(id, block);
-  blocks_.erase(id);
-  return upstream;
-}
-
-void Replay::drop_awaited() {
-  for (const BlockId id : awaited_) blocks_.erase(id);
-  awaited_.clear();
+  space_.forget_held(id);
+  return forget(id, block);
 }
 
 // ------------------------------------------------------------------------------------------------------- steps
 
 void Replay::begin_step(PlanPtr plan, std::vector<PlanPtr> others) {
-  const auto too_large = [this](const PlanPtr& p) { return p->arena_bytes > arena().size; };
-  others.erase(std::remove_if(others.begin(), others.end(), too_large), others.end());
-  if (plan != nullptr && too_large(plan)) plan = nullptr;
-  others_ = std::move(others);
-  const bool second = std::exchange(halfway_, false) && plan != nullptr && plan == plan_;
-  follow(std::move(plan));
-  cursor_ = began_ = second ? plan_->half : 0;
-  unknown_ = 0;
-  lost_in_a_row_ = 0;
-  if (plan_ == nullptr || !plan_->merged()) drop_holes();
-  exact_so_far_ = plan_ == nullptr || !plan_->merged();
-  travelled_ = 0;
-  tracker_.begin();
-  alignment_ = Alignment::exact;
-  clean_ = plan_ != nullptr && !plan_->merged();
+  if (plan != nullptr && is_too_large(*plan)) plan = nullptr;
+  cursor_.begin_step(std::move(plan));
+  if (cursor_.has_plan() && MergedFollower::follows(cursor_.plan())) {
+    follower_.emplace<MergedFollower>(cursor_, space_, counters_);
+    clean_ = false;
+  } else {
+    const auto unfit = [this](const PlanPtr& other) { return !may_join(*other); };
+    others.erase(std::remove_if(others.begin(), others.end(), unfit), others.end());
+    follower_.emplace<ExactFollower>(cursor_, space_, counters_, std::move(others));
+    space_.drop_free_ranges();
+    clean_ = cursor_.has_plan();
+  }
+  guests_.begin_step();
   recorder_.begin_step();
 }
 
-Replay::Course Replay::course(Bytes next) const {
-  if (!in_step() || plan_ == nullptr || !exact_so_far_ || cursor_ == began_) return Course::unknown;
-  const auto other = [&](const PlanPtr& plan) { return goes_on(*plan, next); };
-  if (equals(cursor_, next) || std::any_of(others_.begin(), others_.end(), other)) return Course::goes_on;
-  return cursor_ == plan_->size() ? Course::is_over : Course::unknown;
+Course Replay::course(Bytes next) const {
+  if (!in_step() || !cursor_.has_plan()) return Course::unknown;
+  return std::visit([next](const auto& follower) { return follower.course(next); }, follower_);
+}
+
+void Replay::join(const PlanPtr& plan) {
+  if (!in_step() || cursor_.has_plan() || !may_join(*plan) || !recorder_.has_requested(plan->requested)) return;
+  cursor_.join(plan, recorder_.requests());
+  clean_ = true;
 }
 
 StepOutcome Replay::end_step() {
@@ -220,14 +191,6 @@ StepOutcome Replay::end_step() {
   return outcome;
 }
 
-void Replay::join(const PlanPtr& plan) {
-  if (!in_step() || plan_ != nullptr || plan->merged() || plan->arena_bytes > arena().size) return;
-  if (!recorder_.has_requested(plan->requested)) return;
-  follow(plan);
-  cursor_ = recorder_.requests();
-  clean_ = true;
-}
-
 std::pair<StepOutcome, StepOutcome> Replay::end_two_steps(RequestNumber first, RequestNumber second) {
   leave_plan();
   const bool complete = !recorder_.truncated();
@@ -238,62 +201,22 @@ std::pair<StepOutcome, StepOutcome> Replay::end_two_steps(RequestNumber first, R
 // The outcome of the running step, but for its log.
 StepOutcome Replay::leave_plan() {
   StepOutcome outcome;
-  if (plan_ != nullptr) {
-    if (cursor_ < plan_->size() && exact_so_far_) follow_shorter();
-    const auto n = static_cast<RequestNumber>(plan_->size());
-    halfway_ = cursor_ <= plan_->half && began_ < plan_->half;
-    const RequestNumber end = halfway_ ? plan_->half : n;
-    if (cursor_ < end) {
-      counters_.missing += end - cursor_;
-      clean_ = false;
-    }
-    skip_to(end);
-    if (!halfway_) process_due(n);  // freed after the last request
+  if (cursor_.has_plan()) {
+    std::visit([](auto& follower) { follower.end_step(); }, follower_);
+    counters_.missing += cursor_.end_step();
+    if (cursor_.has_skipped()) clean_ = false;
+    outcome.tag = cursor_.plan().tag;
   }
   outcome.clean = clean_;
-  outcome.tag = plan_ == nullptr ? 0 : plan_->tag;
   return outcome;
 }
 
-void Replay::reserve(std::uintptr_t base, Bytes size) {
-  if (Arena& arena = arenas_.back(); arena.base == base) {
-    counters_.arena_bytes += size - arena.size;
-    arena.size = size;
-  } else {
-    arenas_.push_back({base, size, 0});
-    counters_.arena_bytes += size;
-    held_.clear();  // of another arena now: late to nobody who asks
-  }
-  drop_holes();
-  counters_.note_peaks();
-}
-
 bool Replay::retire_idle_arena() {
-  if (arenas_.back().base == 0 || arenas_.back().live != 0) return false;
-  arenas_.push_back(Arena{});
-  held_.clear();
-  others_.clear();
-  follow(nullptr);
-  drop_holes();
+  if (!space_.retire_idle()) return false;
+  cursor_.follow(nullptr);
+  follower_.emplace<ExactFollower>(cursor_, space_, counters_, std::vector<PlanPtr>());
   clean_ = false;
   return true;
-}
-
-std::vector<std::uintptr_t> Replay::take_dead_arenas() {
-  std::vector<std::uintptr_t> dead;
-  // Blocks name their arena by index, so entries stay; a dead one has base 0.
-  for (std::size_t i = 0; i + 1 < arenas_.size(); ++i) {
-    Arena& arena = arenas_[i];
-    if (arena.base == 0 || arena.live != 0) continue;
-    dead.push_back(arena.base);
-    counters_.arena_bytes -= arena.size;
-    arena = Arena{};
-  }
-  return dead;
-}
-
-bool Replay::has_retired_arenas() const {
-  return std::any_of(arenas_.begin(), arenas_.end() - 1, [](const Arena& arena) { return arena.base != 0; });
 }
 
 // --------------------------------------------------------------------------------------------------- diagnosis
@@ -307,48 +230,16 @@ LiveBlock Replay::describe(const Block& block) const {
   } else if (block.where == Where::slot) {
     described.place = Place::planned;
     described.slot = block.slot;
-    described.tag = plan_->tag;
+    described.tag = cursor_.plan().tag;
   }
   return described;
 }
 
 // -------------------------------------------------------------------------------------------------- invariants
 
-Range Replay::range_of(BlockId id) const {
-  const Block& block = blocks_[id];
-  return {block.address, block.address + static_cast<std::uintptr_t>(block.capacity)};
-}
-
 void Replay::assert_invariants() const {
-  std::vector<std::uint32_t> live_in(arenas_.size());
-  std::size_t late = 0;
-  std::uintptr_t taken = 0;
-  for (BlockId id = 0; id < blocks_.extent(); ++id) {
-    const Block& block = blocks_[id];
-    if (block.lane != this || block.where == Where::nowhere || block.where == Where::upstream) continue;
-    const Arena& arena = arenas_[block.arena];
-    ++live_in[block.arena];
-    require(arena.base <= block.address && range_of(id).end <= arena.base + static_cast<std::uintptr_t>(arena.size),
-            "a block served from the plan lies in its arena");
-    if (block.where == Where::slot) {
-      require(in_slot_[block.slot] == id, "a slot knows its block");
-    } else {
-      ++late;
-      require(holes_ || late_.intersects(range_of(id)), "a late block stands in the late set");
-    }
-    if (!holes_ || !in_current_arena(block)) continue;
-    taken += static_cast<std::uintptr_t>(block.capacity);
-    require(holes_->is_taken(range_of(id)), "there is no hole where a block lives");
-  }
-  require(late_.size() == (holes_ ? 0 : late), "the late set holds the late blocks and no others, unless holes tell");
-  require(!holes_ || holes_->taken() == taken, "everything else is a hole");
-  require(!holes_ || holes_->are_consistent(), "the holes in order are those that the bits tell of");
-  for (std::size_t i = 0; i < arenas_.size(); ++i) {
-    require(live_in[i] == arenas_[i].live, "an arena counts its live blocks");
-  }
-  for (const BlockId id : held_) {
-    require(blocks_[id].held && blocks_[id].where == Where::late, "what may be waited for is held, in the arena");
-  }
+  space_.assert_invariants();
+  cursor_.assert_invariants();
 }
 
 }  // namespace stowplan::allocator

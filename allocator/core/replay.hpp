@@ -1,64 +1,26 @@
-// The replay core: answers each request with the address that the plan precomputed, or sends it upstream.
+// The replay core: answers each request of a lane with the address that the plan precomputed, or sends it upstream.
 //
-// A cursor numbers the requests of a step. Before request k is served, the blocks *due* at k (plan.hpp) are looked at;
-// one that is still alive moves to the *late set*. What the plan knows to be alive at k cannot overlap the planned
-// range of k, because the placement was checked; what is alive beyond its plan stands in the late set and is asked.
-// So the planned address is free, whatever the program does:
+//     request ──> follower ──> in its slot      the planned address, unless a late block is in the way
+//                    |         elsewhere        another planned address, for a merged plan
+//                    v         as a guest       where the plan has no use for the range
+//                 cursor       upstream         where there is room
+//                    |
+//                    v
+//               arena space
 //
-//     live blocks in the arena  =  on schedule (disjoint from k by the plan)  +  late set (asked)
+//     follower      which request of the plan is this? (exact_follower.hpp; for a merged plan merged_follower.hpp)
+//     cursor        where in the plan is the step, and which blocks are in their slots? (plan_cursor.hpp)
+//     arena space   what lives in the arena, and what is in the way of an address? (arena_space.hpp)
+//     guests        may a request that the plan has no place for be a guest? (guests.hpp)
 //
-// Every block enters the due list once a step and the late set at most once in its life: O(1) per request, amortized,
-// while the late set is empty, and O(log late) when it is not.
+// What the plan knows to be alive at request k cannot overlap the planned range of k, because the placement was
+// checked; what is alive beyond its plan is late, and is asked. So the planned address is free, whatever the program
+// does:
 //
-// Resynchronization. A request that equals the plan's is *exact*. Otherwise, with the cursor at k:
-//   it fits          (smaller) it takes the slot of k, *tentatively*; the cursor moves on
-//   it does not fit  it goes upstream: *lost*; the cursor stays. So does one of less than half the planned size, where
-//                    the request before it was exact: it is more likely an extra one
-// and the request after it, where that is not exact either, decides what had happened:
-//   after lost       equals k + 1: another size had come in the place of k; the cursor moves on
-//   after both       the two stand side by side a little ahead in the plan (at most kWindow): requests are missing;
-//                    the cursor moves there
-//   after tentative  it does not fit, but equals the slot just taken: the smaller one was an extra request; this one goes
-//                    upstream, and the cursor is right where it is
-//   after lost       fits k + 1: as if it were equal, but tentatively
+//     live blocks in the arena  =  in their slots (disjoint from k by the plan)  +  late (asked)
 //
-// A merged plan (plan.hpp) is followed in another way, as its steps depart from it all the time: tracker.hpp. There the
-// cursor may also move back. Blocks in the slots that it moves back over, which the plan does not know of then, join the
-// late set. A request larger than its slot has its planned address all the same where nothing lives in the range that it
-// needs, and stands in the late set as well: the plan does not know that it reaches beyond its slot. Where its own slot is
-// taken or too small, it has the smallest free one of the same line in *another iteration* (at most kSlotSpan times as
-// large, and as lasting), and stands in the late set too.
-//
-// Several plans. A step may be one of many (training, the short last batch, a length bucket). It begins with the plan
-// that it is expected to follow; where it departs from that plan, after requests that were all exact, and another plan
-// has the same beginning and goes on with this request, the step follows the other plan from there. Whatever lives in
-// the slots of the plan that is left joins the late set: always safe, and free of conflicts where the packer gave the
-// common beginning the same offsets.
-//
-// Two steps in turn (plan.hpp): a step that began at 0 ends at `half`, and the next one goes on there, if it is expected to
-// follow the same plan; what is alive stays on schedule.
-//
-// Guests. A request that the plan does not know (or has no room for) looks for a hole in the arena before it goes
-// upstream, so that memory is not reserved twice: best fit, in a hole that the plan will not need for the next kHorizon
-// requests (a long-lived one that a merged plan knows but has no room for: a high one that the plan will not need before
-// its end, so as to be out of the way of those that come and go); or, when kLost requests in a row were not recognised,
-// in any. A guest stands in the late set, like everything that the plan does not know to be there. One that stayed on for
-// more than a step has shown what its size does: the next of that size goes upstream; and so does a wrapped block whose
-// place is taken, which would take another one's in the next step, and so on for ever. When more than one request in
-// kShare was not recognised (and more than kFew were), the plan is given up for the rest of the step, and the whole arena
-// serves as a best-fit pool: blocks placed by a plan that does not fit only break it up.
-//
-// From its first guest on, a step asks the arena's holes (holes.hpp) what is in the way rather than the late set: they know
-// of all that lives in the arena. They stay for as long as merged plans are followed.
-//
-// Streams. All requests are of one stream, and so is the arena (lanes.hpp sees to it). A block that other streams use as
-// well is *held* after its free: it stands in the late set until its owner knows that they are done with it, or until a
-// request is served in its place whose owner sees to it that the stream waits for them first. Whoever reserves an arena
-// sees to it that nobody uses its memory any more.
-//
-// A wrong guess costs requests their planned address, never an overlap. The cursor does not move back, but in a merged
-// plan, and there it travels kTravel times the plan's length and the step's at the most: the due lists cost O(1) per
-// request, amortized.
+// A follower that guesses wrong costs requests their planned address, never an overlap. O(1) per request, amortized, as
+// long as nothing is late. All requests are of one stream, and so is the arena (lanes.hpp sees to it).
 //
 // Not synchronized: the owner holds a lock.
 #pragma once
@@ -66,57 +28,33 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <utility>
+#include <variant>
 #include <vector>
 
-#include "block_table.hpp"
+#include "arena_space.hpp"
+#include "block.hpp"
 #include "counts.hpp"
 #include "diagnosis.hpp"
-#include "holes.hpp"
+#include "exact_follower.hpp"
+#include "guests.hpp"
 #include "host_memory.hpp"
+#include "merged_follower.hpp"
 #include "plan.hpp"
-#include "range_set.hpp"
+#include "plan_cursor.hpp"
 #include "step_recorder.hpp"
-#include "tracker.hpp"
 
 namespace stowplan::allocator {
 
-using profiler::BlockId;
 using profiler::Event;
 using profiler::Grant;
-using profiler::kNoBlock;
 using profiler::StepRecorder;
 using profiler::Stream;
 using profiler::ThreadId;
 
-struct Arena {
-  std::uintptr_t base = 0;
-  Bytes size = 0;
-  std::uint32_t live = 0;  // blocks alive in it
-};
-
-enum class Where : std::uint8_t { nowhere, upstream, slot, late };
-
-class Replay;
-
-struct Block {
-  std::uintptr_t address = 0;
-  Bytes size = 0;
-  Bytes capacity = 0;
-  Stream stream = 0;
-  profiler::Birth birth;
-  RequestNumber slot = kNoRequest;
-  RequestNumber located = kNoRequest;  // in a merged plan: the request that it was taken for, wherever it is
-  std::uint32_t arena = 0;
-  Replay* lane = nullptr;  // that it came from
-  Where where = Where::nowhere;
-  bool held = false;  // free, but for other streams that may still use it
-};
-
 // What all lanes have in common.
 struct Shared {
-  profiler::BlockTable<Block> blocks;
+  Blocks blocks;
   Counters counters;
 };
 
@@ -130,18 +68,8 @@ struct StepOutcome {
 
 class Replay {
  public:
-  static constexpr RequestNumber kWindow = 64;
-  static constexpr RequestNumber kHorizon = 64;
-  static constexpr int kLost = 32;
-  static constexpr std::uint32_t kFew = 64;
-  static constexpr std::uint32_t kShare = 4;
-  static constexpr int kHoleTries = 8;
-  static constexpr int kSlotTries = 512;
-  static constexpr Bytes kSlotSpan = 8;  // times
-  static constexpr std::uint64_t kTravel = 8;
-  static constexpr std::size_t kStayed = 16;
-
-  // `unit`: bytes to which guests are rounded up and aligned, relative to the arena. `lane`: its number among the lanes.
+  // `unit`: bytes to which guests are rounded up and aligned, relative to the arena. `lane`: its number among the
+  // lanes.
   Replay(Bytes unit, Shared& shared, LaneNumber lane);
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
@@ -153,11 +81,12 @@ class Replay {
 
   // A free of a block that other streams may still use: the program is rid of it, its range stays taken until let_go().
   // Where `may_wait`, a request may be served there before: then its Grant says `waits`, and what it took the place of
-  // is in awaited(). These numbers are not given to other blocks before drop_awaited(), and to let go of them is nothing.
+  // is in awaited(). These numbers are not given to other blocks before drop_awaited(), and to let go of them is
+  // nothing.
   void hold(BlockId id, bool may_wait);
   bool let_go(BlockId id);  // true: upstream's
-  const std::vector<BlockId>& awaited() const { return awaited_; }
-  void drop_awaited();
+  const std::vector<BlockId>& awaited() const { return space_.awaited(); }
+  void drop_awaited() { space_.drop_awaited(); }
 
   // Starts a step that is expected to follow `plan` (null: none), or else one of `others`. Plans for which the arena is
   // too small are left out. Precondition: none is running.
@@ -169,26 +98,26 @@ class Replay {
 
   // Makes [base, base + size) the arena. It may grow the present one; else that is retired: it goes when its last block
   // has gone.
-  void reserve(std::uintptr_t base, Bytes size);
-  const Arena& arena() const { return arenas_.back(); }
+  void reserve(std::uintptr_t base, Bytes size) { space_.reserve(base, size); }
+  const Arena& arena() const { return space_.arena(); }
 
   // Retires the arena if nothing lives in it; the running step, if any, goes on without a plan.
   bool retire_idle_arena();
 
   // Bases of retired arenas in which nothing lives any more; the caller gives them back.
-  std::vector<std::uintptr_t> take_dead_arenas();
+  std::vector<std::uintptr_t> take_dead_arenas() { return space_.take_dead(); }
 
   // For reports.
   LiveBlock describe(const Block& block) const;
   std::uint32_t requests() const { return recorder_.requests(); }  // of the step so far
-  std::size_t planned_requests() const { return plan_ == nullptr ? 0 : plan_->half != 0 ? plan_->half : plan_->size(); }
+  std::size_t planned_requests() const { return cursor_.planned_requests(); }
   // For steps that are found (auto_lanes.hpp).
   const StepRecorder& recorder() const { return recorder_; }
 
-  bool has_retired_arenas() const;
+  bool has_retired_arenas() const { return space_.has_retired(); }
 
-  // Whether a step that has followed its plan exactly is to go on with this request, by that plan or another.
-  enum class Course : std::uint8_t { unknown, goes_on, is_over };
+  // For steps that are found: what a request would be to the running step.
+  using Course = allocator::Course;
   Course course(Bytes next) const;
 
   // Lets a step without a plan follow this one from here on, if it has begun as the plan does.
@@ -197,74 +126,37 @@ class Replay {
   // Ends what turns out to have been several steps; returns the last two, which began at these requests.
   std::pair<StepOutcome, StepOutcome> end_two_steps(RequestNumber first, RequestNumber second);
 
-  Range range_of(BlockId id) const;
+  Range range_of(BlockId id) const { return allocator::range_of(blocks_[id]); }
   void assert_invariants() const;
 
  private:
-  enum class Alignment : std::uint8_t { exact, tentative, lost };
-  Grant serve_planned(RequestNumber k, Block& block);
-  Grant send_upstream(Block& block, Reason reason);
-  Grant invite(Block& block, Reason reason);
-  std::uintptr_t place_beyond(RequestNumber k, Bytes size);
-  std::uintptr_t place_elsewhere(RequestNumber k, Bytes size);
+  template <class Follower>
+  Grant serve(Follower& follower, Block& block);
+  template <class Follower>
+  Grant serve_planned(Follower& follower, Block& block);
+  template <class Follower>
+  Grant invite(const Follower& follower, Block& block, Reason reason);
   Grant take_in(Block& block, std::uintptr_t address, Reason reason);
-  Bytes rounded(Bytes size) const { return (std::max<Bytes>(size, 1) + unit_ - 1) / unit_ * unit_; }
-  bool given_up() const {
-    return (unknown_ > kFew && unknown_ * kShare > recorder_.requests()) ||
-           travelled_ > kTravel * (recorder_.requests() + in_slot_.size());
+  Grant send_upstream(Block& block, Reason reason);
+  template <class Follower>
+  bool has_given_up(const Follower& follower) const {
+    return guests_.are_too_many(recorder_.requests()) || follower.is_adrift(recorder_.requests());
   }
-  bool wanted(Range r, RequestNumber until) const;
-  void find_holes();
-  void drop_holes();
-  bool is_in_the_way(Range r) const;
-  bool in_current_arena(const Block& block) const { return block.arena + 1 == arenas_.size(); }
-  RequestNumber align(Bytes size);
-  RequestNumber track(Bytes size);
-  bool goes_on(const Plan& other, Bytes size) const;
-  bool follow_another(Bytes size);
-  bool follow_shorter();
-  void follow(PlanPtr plan);
-  RequestNumber resynchronize(Bytes size);
-  RequestNumber realign(Bytes size, Bytes previous, Alignment before) const;
-  bool equals(RequestNumber k, Bytes size) const { return k < plan_->size() && plan_->requested[k] == size; }
-  bool fits(RequestNumber k, Bytes size) const { return k < plan_->size() && size <= plan_->capacity[k]; }
-  void skip_to(RequestNumber k);
-  void go_back_to(RequestNumber k);
-  void process_due(RequestNumber k);
-  void make_late(BlockId id);
+  bool is_too_large(const Plan& plan) const { return plan.arena_bytes > arena().size; }
+  bool may_join(const Plan& plan) const { return !MergedFollower::follows(plan) && !is_too_large(plan); }
   void note_free(const Block& block);
-  bool take_held(Range r);
-  bool displace(BlockId id, Block& block);
-  void note_stay(Bytes size);
+  bool forget(BlockId id, Block& block);
   StepOutcome leave_plan();
 
-  StepRecorder recorder_;
-  profiler::BlockTable<Block>& blocks_;  // of all lanes
-  Counters& counters_;                   // of all lanes
-  PlanPtr plan_;                 // valid: its placement was checked
-  std::vector<PlanPtr> others_;  // what the step may follow instead
-  std::vector<BlockId> in_slot_;  // per request number: the block on schedule there
-  RangeSet late_;                 // ranges of what lives in the arena and is not in a slot; empty where there are holes_
-  std::vector<Arena> arenas_;     // the last one is current
-  std::optional<Holes> holes_;    // of the current arena, from a step's first guest on
-  std::vector<BlockId> held_;     // in the arena, where a stream may wait for them
-  std::vector<Bytes> stayed_;     // sizes of blocks that stood in the way of whole steps
-  std::vector<BlockId> awaited_;  // of these, the ones that a request has taken the place of
-
-  const Bytes unit_;
+  Blocks& blocks_;      // of all lanes
+  Counters& counters_;  // of all lanes
   const LaneNumber lane_;
-  Tracker tracker_;
-  RequestNumber located_ = kNoRequest;  // where it saw the present request
-  std::uint64_t travelled_ = 0;         // requests that the cursor has passed over in this step, or gone back over
-  RequestNumber cursor_ = 0;  // the request that the plan expects
-  RequestNumber began_ = 0;   // the one at which the step began
-  bool halfway_ = false;      // the last step was the first of a plan of two
-  Alignment alignment_ = Alignment::exact;  // of the previous request
-  Bytes previous_ = 0;                      // its size, where it was not exact
-  std::uint32_t unknown_ = 0;               // requests of the step that were not recognised
-  int lost_in_a_row_ = 0;                   // the last of them, without one in between that was
-  bool exact_so_far_ = true;                // every request of the step was
-  bool clean_ = true;
+  StepRecorder recorder_;
+  ArenaSpace space_;
+  PlanCursor cursor_{space_};
+  std::variant<ExactFollower, MergedFollower> follower_;  // of the step; the exact one if there is no plan
+  Guests guests_;
+  bool clean_ = true;  // every request of the step was served from its slot
   bool may_wait_ = true;
 };
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .tracker import TrackerTwin
+from .step_locator import StepLocatorTwin
 
 WINDOW = 64
 SLOT_TRIES = 512
@@ -70,7 +70,7 @@ class ReplayTwin:
     interrupted: bool = False
     cursor: int = 0
     previous: tuple[str, int] | None = None  # ("tentative" or "lost", size)
-    tracker: TrackerTwin | None = None
+    locator: StepLocatorTwin | None = None
     located: int | None = None
     travelled: int = 0
     awaited: set[int] = field(default_factory=set)  # held blocks that the last request took the place of
@@ -88,7 +88,7 @@ class ReplayTwin:
         self.began = half if second else 0
         self.halfway = False
         self.in_step, self.cursor, self.previous = True, self.began, None
-        self.tracker = TrackerTwin(plan) if plan[0].least is not None else None
+        self.locator = StepLocatorTwin(plan) if plan[0].least is not None else None
         self.travelled = 0
 
     def end_step(self) -> None:
@@ -143,8 +143,8 @@ class ReplayTwin:
         self.note_free(self.blocks.pop(block))
 
     def note_free(self, gone: Block) -> None:
-        if self.tracker and self.in_step and gone.step == self.step and gone.request is not None:
-            self.tracker.freed(gone.located, self.requests - gone.request)
+        if self.locator and self.in_step and gone.step == self.step and gone.request is not None:
+            self.locator.freed(gone.located, self.requests - gone.request)
 
     def lasting(self, number: int) -> bool:
         due = self.plan[number].due
@@ -203,7 +203,7 @@ class ReplayTwin:
 
     def elsewhere(self, number: int | None, size: int) -> tuple[str, int, None, int] | None:
         """Serve in the smallest slot of the same line in another iteration that is free."""
-        if self.tracker is None or number is None or self.given_up():
+        if self.locator is None or number is None or self.given_up():
             return None
         if self.plan[number].offset == UNPLANNED:
             return None
@@ -238,9 +238,9 @@ class ReplayTwin:
             self.travelled > TRAVEL * (self.requests + len(self.plan))
         )
 
-    def track(self, tracker: TrackerTwin, size: int) -> int | None:
+    def track(self, locator: StepLocatorTwin, size: int) -> int | None:
         """Follow a merged plan."""
-        self.located = at = tracker.locate(size)
+        self.located = at = locator.locate(size)
         if at is None:
             return None
         self.travelled += abs(at - self.cursor)
@@ -257,8 +257,8 @@ class ReplayTwin:
     def align(self, size: int) -> int | None:
         if self.given_up():
             return None
-        if self.tracker is not None:
-            return self.track(self.tracker, size)
+        if self.locator is not None:
+            return self.track(self.locator, size)
         plan, cursor = self.plan, self.cursor
 
         def equals(k: int) -> bool:

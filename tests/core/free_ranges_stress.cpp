@@ -1,6 +1,6 @@
-// The holes of an arena beside an array of bytes: what is free, the best fit and the highest, after changes one by one and
-// after so many that the holes are found anew.
-#include "holes.hpp"
+// The free ranges of an arena beside an array of bytes: what is free, the best fit and the highest, after changes one by one
+// and after so many that the order is made from the bits again.
+#include "free_ranges.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -10,7 +10,7 @@
 
 namespace {
 
-using stowplan::allocator::Holes;
+using stowplan::allocator::FreeRanges;
 using stowplan::allocator::Range;
 
 constexpr std::uintptr_t kBegin = 4096, kUnit = 64, kUnits = 1000;
@@ -22,12 +22,12 @@ Range range(std::uintptr_t first, std::uintptr_t units) {
 
 void require(bool holds, const char* what) {
   if (holds) return;
-  std::fprintf(stderr, "holes_stress: not so: %s\n", what);
+  std::fprintf(stderr, "free_ranges_stress: not so: %s\n", what);
   std::exit(1);
 }
 
 struct Arena {
-  Holes holes{range(0, kUnits), kUnit};
+  FreeRanges ranges{range(0, kUnits), kUnit};
   std::vector<bool> taken = std::vector<bool>(kUnits);
   std::vector<Range> live;
 
@@ -38,7 +38,7 @@ struct Arena {
     std::fill(taken.begin() + (r.begin - kBegin) / kUnit, taken.begin() + (r.end - kBegin) / kUnit, bit);
   }
 
-  // The holes from the lowest on.
+  // The free ranges, the lowest first.
   std::vector<Range> all() const {
     std::vector<Range> found;
     for (std::uintptr_t begin = 0; begin < kUnits; ++begin) {
@@ -52,16 +52,16 @@ struct Arena {
 
   void look(std::uintptr_t bytes) {
     std::uintptr_t best = 0, room = UINTPTR_MAX, highest = 0;
-    for (const Range hole : all()) {
-      const std::uintptr_t size = hole.end - hole.begin;
+    for (const Range free : all()) {
+      const std::uintptr_t size = free.end - free.begin;
       if (size < bytes) continue;
-      if (size < room) best = hole.begin, room = size;
-      highest = hole.end - bytes;
+      if (size < room) best = free.begin, room = size;
+      highest = free.end - bytes;
     }
     const auto any = [](Range) { return true; };
-    require(holes.best_fit(bytes, 1, any) == best, "the best fit is the lowest of the smallest holes");
-    require(holes.highest(bytes, 1, any) == highest, "the highest hole is found");
-    require(holes.are_consistent(), "the holes in order are those that the bits tell of");
+    require(ranges.best_fit(bytes, 1, any) == best, "the best fit is the lowest of the smallest free ranges");
+    require(ranges.highest(bytes, 1, any) == highest, "the highest free range is found");
+    require(ranges.are_consistent(), "the free ranges in order are those that the bits tell of");
   }
 };
 
@@ -76,16 +76,16 @@ int main() {
     const unsigned most = random() % 8 == 0 ? 60 : 6;
     const std::uintptr_t units = again ? 10 : 1 + random() % most;
     const std::uintptr_t first = again ? random() % 20 * 20 : random() % (kUnits - units);
-    require(arena.holes.contains(range(first, units)) == arena.is_free(first, units), "what is free is known");
+    require(arena.ranges.contains(range(first, units)) == arena.is_free(first, units), "what is free is known");
     if (!arena.live.empty() && random() % 4 == 0) {
       std::swap(arena.live[random() % arena.live.size()], arena.live.back());
       arena.mark(arena.live.back(), false);
-      arena.holes.give(arena.live.back());
+      arena.ranges.give(arena.live.back());
       arena.live.pop_back();
     } else if (arena.is_free(first, units)) {
       arena.live.push_back(range(first, units));
       arena.mark(arena.live.back(), true);
-      arena.holes.take(arena.live.back());
+      arena.ranges.take(arena.live.back());
     }
     const bool busy = change / 2000 % 2 == 0;  // or else so seldom that more changes than can be noted lie in between
     if (random() % (busy ? 10 : 1500) == 0) {
@@ -95,9 +95,9 @@ int main() {
   }
   std::size_t bytes = 0;
   for (const Range r : arena.live) {
-    require(arena.holes.is_taken(r), "what is taken is known");
+    require(arena.ranges.is_taken(r), "what is taken is known");
     bytes += r.end - r.begin;
   }
-  require(arena.holes.taken() == bytes, "nothing else is taken");
-  std::printf("holes_stress: %d changes, %d looks for a hole, all as in an array of bytes\n", kChanges, looks);
+  require(arena.ranges.taken() == bytes, "nothing else is taken");
+  std::printf("free_ranges_stress: %d changes, %d looks for a range, all as in an array of bytes\n", kChanges, looks);
 }

@@ -1,4 +1,4 @@
-"""The tracker in plain Python: the executable specification of allocator/core/tracker.hpp."""
+"""The step locator in plain Python: the executable specification of allocator/core/step_locator.hpp."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def youngest(signs: Sequence[int]) -> list[int]:
 
 
 @dataclass
-class TrackerTwin:
+class StepLocatorTwin:
     plan: Sequence[Planned]
     guesses: list[Guess] = field(default_factory=lambda: [Guess(0, None, 0)])  # the best first
     asked: list[Asked] = field(default_factory=list)

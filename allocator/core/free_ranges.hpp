@@ -1,15 +1,15 @@
 // The free ranges of an arena, by address and by size: what a best-fit allocator keeps.
 //
-//     arena    |####....##......####..|      # taken
-//     holes         4       6       2
+//     arena          |####....##......####..|      # taken
+//     free ranges         4       6       2
 //
-// A bit for each unit says whether a range is free. The holes in order are for those who look for one: what is taken and
-// given is only noted until then, and most blocks come and go in between, and cancel out. Where more was noted than it
-// takes to find all holes anew, they are, when somebody looks for one.
+// A bit for each unit of the arena says whether it is taken: that answers whether a given range is free. Whoever looks
+// for a free range needs them in order. Most blocks come and go between two such looks and cancel out, so changes are
+// only noted until then. If there are more notes than it costs to read all bits, the order is made from the bits again.
 //
-// O(bytes / (64 units)) per change and per range asked about, O(log holes) per change that does not cancel out at the next
-// look for a hole, O(arena / (64 units)) to find all anew. Built only for a step that has left its plan; a regular one needs
-// no such thing.
+// O(bytes / (64 units)) per change and per range asked about; O(log ranges) at the next look for each change that did
+// not cancel out; O(arena / (64 units)) to make the order from the bits. Built only for a step that has left its plan:
+// a regular one needs no such thing.
 #pragma once
 
 #include <algorithm>
@@ -27,10 +27,10 @@
 
 namespace stowplan::allocator {
 
-class Holes {
+class FreeRanges {
  public:
   // All ranges begin and end at multiples of `unit` from the arena's begin.
-  Holes(Range arena, std::uintptr_t unit)
+  FreeRanges(Range arena, std::uintptr_t unit)
       : begin_(arena.begin), unit_(unit), units_((arena.end - arena.begin) / unit), taken_(units_ / 64 + 1) {
     changes_.reserve(kFew + taken_.size() / 64);
   }
@@ -74,22 +74,23 @@ class Holes {
     return units * unit_;
   }
 
-  // Whether the holes in order, where nothing is noted beside them, are those that the bits tell of. For invariants.
+  // Whether the free ranges in order, if no change is noted beside them, are those that the bits tell of. For
+  // invariants.
   bool are_consistent() const {
     if (!in_order_ || !changes_.empty()) return true;
-    std::size_t holes = 0;
+    std::size_t count = 0;
     bool agree = true;
-    each_hole([&](Range hole) {
-      const auto at = by_address_.find(hole.begin);
-      agree &= at != by_address_.end() && at->second == hole.end;
-      agree &= by_size_.count({hole.end - hole.begin, hole.begin}) == 1;
-      ++holes;
+    each_free_range([&](Range free) {
+      const auto at = by_address_.find(free.begin);
+      agree &= at != by_address_.end() && at->second == free.end;
+      agree &= by_size_.count({free.end - free.begin, free.begin}) == 1;
+      ++count;
     });
-    return agree && by_address_.size() == holes && by_size_.size() == holes;
+    return agree && by_address_.size() == count && by_size_.size() == count;
   }
 
-  // An address in the smallest hole that takes `size` bytes where `suits(range)` accepts it: the hole's lowest, or else
-  // its highest. At most `tries` holes are looked at; 0 where none will do.
+  // An address for `size` bytes that `suits(range)` accepts, in the smallest free range that holds them: its lowest
+  // address, or else its highest. At most `tries` free ranges are looked at; 0 if none will do.
   template <class Suits>
   std::uintptr_t best_fit(std::uintptr_t size, int tries, Suits&& suits) {
     settle();
@@ -102,8 +103,8 @@ class Holes {
     return 0;
   }
 
-  // The highest address in one of the `tries` highest holes that take `size` bytes where `suits(range)` accepts it; or else
-  // in the highest of them; 0 where there is none.
+  // The highest address for `size` bytes in one of the `tries` highest free ranges that hold them, if `suits(range)`
+  // accepts it; or else in the highest of them; 0 if there is none.
   template <class Suits>
   std::uintptr_t highest(std::uintptr_t size, int tries, Suits&& suits) {
     settle();
@@ -120,7 +121,7 @@ class Holes {
 
  private:
   using ByAddress = std::pmr::map<std::uintptr_t, std::uintptr_t>;  // begin -> end
-  static constexpr std::ptrdiff_t kNear = 16;  // changes among which one that cancels out is looked for
+  static constexpr std::ptrdiff_t kNear = 16;  // the last changes, among which one that cancels out is looked for
   static constexpr std::size_t kFew = 256;     // changes that are always noted, and one more for 64 words of bits
   struct Change {
     Range range;
@@ -162,12 +163,12 @@ class Holes {
   void find_all() {
     by_address_.clear();
     by_size_.clear();
-    each_hole([this](Range hole) { add(hole); });
+    each_free_range([this](Range free) { add(free); });
   }
 
-  // Hands over the holes that the bits tell of, the lowest first.
+  // Hands over the free ranges that the bits tell of, the lowest first.
   template <class Visit>
-  void each_hole(Visit&& visit) const {
+  void each_free_range(Visit&& visit) const {
     for (std::size_t begin = next(0, false); begin < units_;) {
       const std::size_t end = next(begin, true);
       visit(Range{begin_ + begin * unit_, begin_ + end * unit_});
@@ -186,10 +187,10 @@ class Holes {
 
   void remove(Range r) {
     const auto at = std::prev(by_address_.upper_bound(r.begin));
-    const Range hole{at->first, at->second};
+    const Range free{at->first, at->second};
     remove(at);
-    add({hole.begin, r.begin});
-    add({r.end, hole.end});
+    add({free.begin, r.begin});
+    add({r.end, free.end});
   }
   void merge(Range r) {
     const auto after = by_address_.lower_bound(r.begin);
@@ -226,7 +227,7 @@ class Holes {
   ByAddress by_address_{nodes_.get()};
   std::pmr::set<std::pair<std::uintptr_t, std::uintptr_t>> by_size_{nodes_.get()};  // (size, begin)
   std::vector<Change> changes_;  // that neither of these knows of yet; never more than there is room for
-  bool in_order_ = false;        // with these changes, they are all holes
+  bool in_order_ = false;        // with these changes, they are all the free ranges
 };
 
 }  // namespace stowplan::allocator

@@ -1,4 +1,4 @@
-#include "tracker.hpp"
+#include "step_locator.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -37,12 +37,12 @@ int way(RequestNumber from, RequestNumber to) {
 
 }  // namespace
 
-void Tracker::freed(const Plan& plan, RequestNumber slot, std::uint32_t age) {
+void StepLocator::freed(const Plan& plan, RequestNumber slot, std::uint32_t age) {
   if (age >= 1 && age <= Plan::kYoung) sign_ |= std::uint64_t{1} << (age - 1);
   if (slot != kNoRequest && plan.landmark[slot] != kNoRequest) landmark_ = plan.landmark[slot];
 }
 
-RequestNumber Tracker::locate(const Plan& plan, Bytes size) {
+RequestNumber StepLocator::locate(const Plan& plan, Bytes size) {
   const Asked asked{size, std::exchange(sign_, 0), guesses_[0].points};
   asked_[requests_++ % Plan::kSigns] = asked;
   std::swap(guesses_, former_);
@@ -56,7 +56,7 @@ RequestNumber Tracker::locate(const Plan& plan, Bytes size) {
   return guesses_[0].at;
 }
 
-int Tracker::match(const Plan& plan, std::size_t k, const Asked& asked) {
+int StepLocator::match(const Plan& plan, std::size_t k, const Asked& asked) {
   if (k >= plan.size()) return 10 * kFarOff;
   const Bytes least = plan.least[k];
   const Bytes most = plan.requested[k];
@@ -67,12 +67,12 @@ int Tracker::match(const Plan& plan, std::size_t k, const Asked& asked) {
   return points + (asked.size == most ? kConstant : kOtherSize);
 }
 
-int Tracker::landmark(RequestNumber k) const {
+int StepLocator::landmark(RequestNumber k) const {
   if (landmark_ == kNoRequest) return 0;
   return k >= landmark_ && k - landmark_ < kAfter ? kMarked : kUnmarked;
 }
 
-void Tracker::follow(const Plan& plan, const Guess& guess, const Asked& asked) {
+void StepLocator::follow(const Plan& plan, const Guess& guess, const Asked& asked) {
   const RequestNumber next = guess.next;
   const int points = match(plan, next, asked);
   consider({next + 1, next, guess.points + points + landmark(next)});
@@ -86,7 +86,7 @@ void Tracker::follow(const Plan& plan, const Guess& guess, const Asked& asked) {
   }
 }
 
-void Tracker::jump_to_landmark(const Plan& plan, RequestNumber from, const Asked& asked) {
+void StepLocator::jump_to_landmark(const Plan& plan, RequestNumber from, const Asked& asked) {
   for (RequestNumber k = landmark_; k < landmark_ + kAfter; ++k) {
     const int points = match(plan, k, asked);
     if (points >= kClose) consider({k + 1, k, asked.before + points + kMarked + way(from, k)});
@@ -94,7 +94,7 @@ void Tracker::jump_to_landmark(const Plan& plan, RequestNumber from, const Asked
 }
 
 // To the places nearest to the cursor where the last requests stand, as if they had been followed from there on.
-void Tracker::jump(const Plan& plan, RequestNumber from) {
+void StepLocator::jump(const Plan& plan, RequestNumber from) {
   std::uint64_t signs = 0;
   for (std::uint32_t i = 0; i < Plan::kSigns; ++i) {
     signs = Plan::append(signs, asked_[(requests_ + i) % Plan::kSigns].sign & Plan::kYoungest);
@@ -113,7 +113,7 @@ void Tracker::jump(const Plan& plan, RequestNumber from) {
   }
 }
 
-bool Tracker::stands_at(const Plan& plan, RequestNumber from, RequestNumber k) {
+bool StepLocator::stands_at(const Plan& plan, RequestNumber from, RequestNumber k) {
   const std::uint32_t first = requests_ - Plan::kSigns;
   int points = asked_[first % Plan::kSigns].before + way(from, k);
   for (std::uint32_t i = 0; i < Plan::kSigns; ++i) {
@@ -126,13 +126,13 @@ bool Tracker::stands_at(const Plan& plan, RequestNumber from, RequestNumber k) {
 }
 
 // Whether there are better guesses than one with so many points.
-bool Tracker::is_beaten(int points) const {
+bool StepLocator::is_beaten(int points) const {
   if (count_ == 0) return false;
   return points < guesses_[0].points - kHopeless || (count_ == kGuesses && points <= guesses_[kGuesses - 1].points);
 }
 
 // Keeps a guess, the best first, unless there are better ones, or one of the same place that is as good.
-void Tracker::consider(Guess guess) {
+void StepLocator::consider(Guess guess) {
   if (is_beaten(guess.points)) return;
   const auto begin = guesses_.begin();
   const auto same = std::find_if(begin, begin + count_, [&](const Guess& other) { return other.next == guess.next; });

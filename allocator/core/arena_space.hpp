@@ -1,0 +1,151 @@
+// What lives in a lane's arena, and what is in the way of an address.
+//
+//     arena   |  slot 3  |  overdue |  slot 9  |   held   |  guest  |         |
+//             \_________/ \________/ \________/ \____________________/
+//              planned        late    planned            late
+//
+// A block is in its slot, where the plan knows of it, or it is *late*: alive beyond its planned end, of another plan,
+// or a guest. Blocks in slots are disjoint from any planned address that is asked for, because the placement was
+// checked. So only late blocks can be in the way of one:
+//
+//   late set      the ranges of all late blocks. O(1) while it is empty, else O(log late)
+//   free ranges   what nothing at all lives in, from a step's first guest on (free_ranges.hpp): they stand in for the
+//                 late set then, which is left empty. They stay for as long as merged plans are followed
+//   held blocks   late ones that the program is rid of, but that other streams may still use. They stay until their
+//                 owner knows that the streams are done with them, or until a request is served in their place whose
+//                 owner sees to it that its stream waits for them first: they are *awaited* then
+//   arenas        a new arena retires the one before, which goes when its last block has gone. Whoever reserves an
+//                 arena sees to it that nobody uses its memory any more
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "block.hpp"
+#include "free_ranges.hpp"
+#include "range_set.hpp"
+
+namespace stowplan::allocator {
+
+struct Counters;
+
+struct Arena {
+  std::uintptr_t base = 0;
+  Bytes size = 0;
+  std::uint32_t live = 0;  // blocks alive in it
+};
+
+class ArenaSpace {
+ public:
+  static constexpr int kRangeTries = 8;  // free ranges that a search looks at
+
+  // `unit`: bytes to which sizes beside the plan are rounded up and aligned, relative to the arena. `blocks`: of all
+  // lanes; those of `lane` live here.
+  ArenaSpace(Bytes unit, const Replay& lane, Blocks& blocks, Counters& counters);
+
+  // Arenas; see Replay.
+  const Arena& arena() const { return arenas_.back(); }
+  void reserve(std::uintptr_t base, Bytes size);
+  bool retire_idle();
+  bool has_retired() const;
+  std::vector<std::uintptr_t> take_dead();
+
+  std::uintptr_t address_at(Bytes offset) const { return arenas_.back().base + static_cast<std::uintptr_t>(offset); }
+  Bytes offset_of(std::uintptr_t address) const { return static_cast<Bytes>(address - arenas_.back().base); }
+  Bytes rounded(Bytes size) const { return (std::max<Bytes>(size, 1) + unit_ - 1) / unit_ * unit_; }
+
+  // Whether no late block is in the way of a planned range.
+  bool is_clear(Range r) const { return nothing_is_late() || is_clear_of_late(r); }
+
+  // Whether only held blocks are in the way. If so, they leave the arena, and are awaited.
+  bool take_held(Range r);
+
+  // Whether nothing at all lives where `size` bytes from an address on would be.
+  bool is_free(std::uintptr_t address, Bytes size) {
+    return free_ranges().contains({address, address + static_cast<std::uintptr_t>(rounded(size))});
+  }
+
+  // A free address for `size` bytes where `suits(range)` accepts it, or 0: see FreeRanges.
+  template <class Suits>
+  std::uintptr_t best_fit(Bytes size, Suits&& suits) {
+    return free_ranges().best_fit(static_cast<std::uintptr_t>(rounded(size)), kRangeTries, suits);
+  }
+  template <class Suits>
+  std::uintptr_t highest(Bytes size, Suits&& suits) {
+    return free_ranges().highest(static_cast<std::uintptr_t>(rounded(size)), kRangeTries, suits);
+  }
+
+  // Takes in a block that has its planned range. Precondition: that is clear.
+  BlockId put_in_slot(const Block& block, Range r, RequestNumber slot) { return put(block, r, Where::slot, slot); }
+  // Takes in a block that the plan does not know to be here. Precondition: is_free() or one of the searches said so.
+  BlockId put_beside(const Block& block, std::uintptr_t address) {
+    const auto capacity = static_cast<std::uintptr_t>(rounded(block.size));
+    return put(block, {address, address + capacity}, Where::late, kNoRequest);
+  }
+  // The plan does not know any more that this block is in its slot.
+  void make_late(BlockId id);
+  // Takes a block out of everything but the table.
+  void remove(Block& block) {
+    if (block.where == Where::late || free_) free(block);
+    block.where = Where::nowhere;
+    --arenas_[block.arena].live;
+  }
+
+  // Held blocks; see Replay. Precondition of hold(): the block is not in a slot.
+  void hold(BlockId id, bool may_wait);
+  void forget_held(BlockId id);
+  const std::vector<BlockId>& awaited() const { return awaited_; }
+  void drop_awaited();
+
+  // Back to the late set.
+  void drop_free_ranges();
+
+  // For invariants.
+  const Block& block(BlockId id) const { return blocks_[id]; }
+  std::size_t count(Where where) const;
+  void assert_invariants() const;
+
+ private:
+  BlockId put(const Block& block, Range r, Where where, RequestNumber slot) {
+    const BlockId id = blocks_.insert(block);
+    Block& placed = blocks_[id];  // written to after the copy, which would wait for what was written just before it
+    placed.address = r.begin;
+    placed.capacity = static_cast<Bytes>(r.end - r.begin);
+    placed.where = where;
+    placed.slot = slot;
+    placed.arena = static_cast<std::uint32_t>(arenas_.size() - 1);
+    ++arenas_.back().live;
+    if (free_) take(placed);
+    return id;
+  }
+  bool nothing_is_late() const { return !free_ && late_.empty(); }
+  bool is_clear_of_late(Range r) const;
+  void take(const Block& block);
+  void free(const Block& block);
+  bool is_current(const Block& block) const { return block.arena + 1 == arenas_.size(); }
+  FreeRanges& free_ranges() { return free_ ? *free_ : find_free_ranges(); }
+  FreeRanges& find_free_ranges();
+
+  template <class Visit>
+  void each_block(Visit&& visit) const;
+  void assert_arenas_count_their_blocks() const;
+  void assert_late_blocks_are_known() const;
+  void assert_the_rest_is_free() const;
+  void assert_held_blocks_are_late() const;
+
+  const Bytes unit_;
+  const Replay& lane_;
+  Blocks& blocks_;
+  Counters& counters_;
+  std::vector<Arena> arenas_;       // the last one is current
+  RangeSet late_;                   // of all arenas; empty while there are free ranges
+  std::optional<FreeRanges> free_;  // of the current arena
+  std::vector<BlockId> held_;       // in the current arena, if a stream may wait for them
+  std::vector<BlockId> awaited_;    // numbers that are not given to other blocks yet
+};
+
+}  // namespace stowplan::allocator

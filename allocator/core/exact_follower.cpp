@@ -1,0 +1,93 @@
+#include "exact_follower.hpp"
+
+#include <algorithm>
+
+#include "guests.hpp"
+#include "replay.hpp"
+
+namespace stowplan::allocator {
+
+// --------------------------------------------------------------------------------------------- resynchronization
+
+// The named slow path of find(): the request is not the one that the cursor expects.
+RequestNumber ExactFollower::resynchronize(Bytes size) {
+  exact_so_far_ = false;
+  const RequestNumber next = at_.next();
+  const Bytes previous = std::exchange(previous_, size);
+  const Match before = std::exchange(last_, Match::lost);
+  RequestNumber found = find_both(previous, size, before);
+  if (found != kNoRequest) {
+    counters_.missing += found - next - (before == Match::lost ? 1 : 0);
+    last_ = Match::exact;
+  } else if (before == Match::tentative && !at_.fits(next, size) && at_.equals(next - 1, size)) {
+    last_ = Match::exact;  // the previous one was extra, and sits in this one's slot
+  } else if (before == Match::lost && at_.fits(next + 1, size)) {
+    found = next + 1;  // most likely the previous one had come in the place of k
+  } else if (at_.fits(next, size) && !(before == Match::exact && 2 * size < at_.plan().requested[next])) {
+    found = next;
+  }
+  if (found == kNoRequest) return kNoRequest;
+  if (last_ == Match::lost) {
+    ++counters_.smaller;
+    last_ = Match::tentative;
+  }
+  at_.skip_to(found);
+  return at_.pass();
+}
+
+// Where two requests in a row, the previous one and this, stand next to each other in the plan a little ahead.
+RequestNumber ExactFollower::find_both(Bytes previous, Bytes size, Match before) const {
+  if (before == Match::exact) return kNoRequest;
+  const RequestNumber next = at_.next();
+  if (before == Match::lost && at_.equals(next + 1, size)) return next + 1;
+  const RequestNumber base = before == Match::lost ? next : next - 1;
+  for (RequestNumber d = 1; d <= kWindow; ++d) {
+    if (at_.equals(base + d, previous) && at_.equals(base + d + 1, size)) return base + d + 1;
+  }
+  return kNoRequest;
+}
+
+// ------------------------------------------------------------------------------------------------- several plans
+
+// Whether another plan begins as this step did, and goes on with this request.
+bool ExactFollower::goes_on(const Plan& other, Bytes size) const {
+  const RequestNumber passed = at_.passed();
+  return passed < other.size() && other.requested[passed] == size && other.prefix[passed] == at_.prefix();
+}
+
+// Follows such a plan from here, if there is one.
+bool ExactFollower::follow_another(Bytes size) {
+  for (const PlanPtr& other : others_) {
+    if (!goes_on(*other, size)) continue;
+    at_.follow(other);
+    return true;
+  }
+  return false;
+}
+
+Course ExactFollower::course(Bytes next) const {
+  if (!exact_so_far_ || at_.passed() == 0) return Course::unknown;
+  const auto goes_on = [&](const PlanPtr& other) { return this->goes_on(*other, next); };
+  if (at_.equals(at_.next(), next) || std::any_of(others_.begin(), others_.end(), goes_on)) return Course::goes_on;
+  return at_.next() == at_.end() ? Course::is_over : Course::unknown;
+}
+
+// If a plan ends here that begins as this step did, then that is the plan that the step has followed.
+void ExactFollower::end_step() {
+  if (!exact_so_far_ || at_.next() == at_.end()) return;
+  for (const PlanPtr& other : others_) {
+    const RequestNumber passed = at_.passed();
+    if (other->size() == passed && other->prefix[passed] == at_.prefix()) return at_.follow(other);
+  }
+}
+
+// -------------------------------------------------------------------------------------------------------- guests
+
+std::uintptr_t ExactFollower::place_guest(const Block& guest) const {
+  const RequestNumber soon = std::min(at_.end(), at_.next() + Guests::kHorizon);
+  return space_.best_fit(guest.size, [&](Range r) {
+    return !at_.plan().needs(space_.offset_of(r.begin), space_.offset_of(r.end), at_.next(), soon);
+  });
+}
+
+}  // namespace stowplan::allocator

@@ -1,0 +1,81 @@
+// Which request of its plan each request of a step is, as long as steps are what the plan says, but for a few.
+//
+// A request of the size that the plan expects is *exact*. Otherwise, with the cursor at k:
+//   it fits          (smaller) it takes the slot of k, *tentatively*; the cursor moves on
+//   it does not fit  it has no slot: *lost*; the cursor stays. So does one of less than half the planned size, if the
+//                    request before it was exact: it is more likely an extra one
+// and the request after it, if that is not exact either, decides what had happened:
+//   after lost       equals k + 1: another size had come in the place of k; the cursor moves on
+//   after both       the two stand side by side a little ahead in the plan (at most kWindow): requests are missing;
+//                    the cursor moves there
+//   after tentative  it does not fit, but equals the slot just taken: the smaller one was an extra request; this one
+//                    has no slot, and the cursor is right where it is
+//   after lost       fits k + 1: as if it were equal, but tentatively
+// The cursor never goes back. A wrong guess costs requests their planned address, never an overlap.
+//
+// Several plans. A step may be one of many (training, the short last batch, a length bucket). It begins with the plan
+// that it is expected to follow. If it departs from that plan, after requests that were all exact, and another plan has
+// the same beginning and goes on with this request, the step follows the other plan from there: always safe, and free
+// of conflicts if the packer gave the common beginning the same offsets.
+//
+// O(1) per exact request; O(kWindow + plans) for another.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "arena_space.hpp"
+#include "plan.hpp"
+#include "plan_cursor.hpp"
+#include "step_recorder.hpp"
+
+namespace stowplan::allocator {
+
+// Whether a step that has followed its plan exactly is to go on with a request, by that plan or another.
+enum class Course : std::uint8_t { unknown, goes_on, is_over };
+
+class ExactFollower {
+ public:
+  static constexpr RequestNumber kWindow = 64;
+
+  // Follows the cursor's plan, or one of `others`, from the beginning of a step. Without a plan it waits for one.
+  ExactFollower(PlanCursor& at, ArenaSpace& space, Counters& counters, std::vector<PlanPtr> others) noexcept
+      : at_(at), space_(space), counters_(counters), others_(std::move(others)) {}
+
+  // The plan's request that this one is, which the cursor passes, or kNoRequest.
+  RequestNumber find(Bytes size) {
+    if (!at_.equals(at_.next(), size) && !(exact_so_far_ && follow_another(size))) return resynchronize(size);
+    last_ = Match::exact;
+    return at_.pass();
+  }
+  // Whether a request can have the slot of the one that find() said.
+  bool fits(RequestNumber, Bytes) const { return true; }
+  // Another planned address for it.
+  std::uintptr_t place_elsewhere(RequestNumber, Bytes) const { return 0; }
+  // An address for a guest; 0 if there is none.
+  std::uintptr_t place_guest(const Block& guest) const;
+
+  void note_free(const Block&, const profiler::StepRecorder&) {}
+  bool is_adrift(std::uint32_t) const { return false; }
+  Course course(Bytes next) const;
+  void end_step();
+
+ private:
+  enum class Match : std::uint8_t { exact, tentative, lost };
+
+  bool goes_on(const Plan& other, Bytes size) const;
+  bool follow_another(Bytes size);
+  RequestNumber resynchronize(Bytes size);
+  RequestNumber find_both(Bytes previous, Bytes size, Match before) const;
+
+  PlanCursor& at_;
+  ArenaSpace& space_;
+  Counters& counters_;
+  std::vector<PlanPtr> others_;  // what the step may follow instead
+  Bytes previous_ = 0;           // size of the previous request, if it was not exact
+  Match last_ = Match::exact;    // how the previous request was found
+  bool exact_so_far_ = true;     // every request of the step was
+};
+
+}  // namespace stowplan::allocator

@@ -1,0 +1,57 @@
+#include "plan_cursor.hpp"
+
+#include "invariants.hpp"
+
+namespace stowplan::allocator {
+
+void PlanCursor::begin_step(PlanPtr plan) {
+  const bool second = std::exchange(halfway_, false) && plan != nullptr && plan == plan_;
+  follow(std::move(plan));
+  next_ = began_ = second ? plan_->half : 0;
+  skipped_ = false;
+}
+
+void PlanCursor::follow(PlanPtr plan) {
+  if (plan == plan_) return;
+  for (RequestNumber k = 0; k < in_slot_.size(); ++k) make_late(k);
+  plan_ = std::move(plan);
+  next_ -= std::exchange(began_, 0);
+  in_slot_.assign(plan_ == nullptr ? 0 : plan_->size(), kNoBlock);
+}
+
+void PlanCursor::join(PlanPtr plan, RequestNumber requests) {
+  follow(std::move(plan));
+  next_ = requests;
+  skipped_ = false;
+}
+
+RequestNumber PlanCursor::end_step() {
+  halfway_ = next_ <= plan_->half && began_ < plan_->half;
+  const RequestNumber last = halfway_ ? plan_->half : end();
+  const RequestNumber missing = last - next_;
+  skip_to(last);
+  if (!halfway_) make_due_late(last);  // freed after the last request
+  return missing;
+}
+
+void PlanCursor::skip_to(RequestNumber k) {
+  if (next_ < k) skipped_ = true;
+  for (; next_ < k; ++next_) make_due_late(next_);
+}
+
+void PlanCursor::go_back_to(RequestNumber k) {
+  while (next_ > k) make_late(--next_);
+}
+
+void PlanCursor::assert_invariants() const {
+  std::size_t occupied = 0;
+  for (RequestNumber k = 0; k < in_slot_.size(); ++k) {
+    if (in_slot_[k] == kNoBlock) continue;
+    const Block& block = space_.block(in_slot_[k]);
+    require(block.where == Where::slot && block.slot == k, "the block in a slot knows that it is there");
+    ++occupied;
+  }
+  require(occupied == space_.count(Where::slot), "no other block is in a slot");
+}
+
+}  // namespace stowplan::allocator
