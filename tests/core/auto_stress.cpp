@@ -89,7 +89,7 @@ void collect(HostMemory& memory, LockedLanes& lanes) {
       const PlanPtr plan = plan_of(lane.outcome, ++tag);
       if (plan == nullptr) continue;
       if (!host_reserve(memory, lane.lane, plan->arena_bytes)) fail("no memory for an arena");
-      lanes.expect(lane.lane, plan, {}, tag % 2 == 0);
+      lanes.expect({lane.lane, plan, {}, plan->arena_bytes, true}, tag % 2 == 0);
     }
   }
 }
@@ -161,9 +161,9 @@ int main(int argc, char** argv) {
   run_loop(memory, exchange, 2000 * scale);
   running = false;
   for (std::thread& thread : beside) thread.join();
-  const int berth = lanes.enter();
-  if (berth < 0) fail("a marked step does not end the search");
-  lanes.leave(static_cast<BerthNumber>(berth));
+  const int berth = lanes.enter().berth;
+  if (berth < 0 || lanes.finds_steps()) fail("a marked step does not end the search");
+  lanes.end(static_cast<BerthNumber>(berth));
   lanes.signal().close();
   collector.join();
   for (Held block{}; exchange.take(block);) drop(memory, block);

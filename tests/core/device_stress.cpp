@@ -122,13 +122,18 @@ void run(Owner& owner, unsigned seed, int steps) {
   const PlanPtr plan = make_plan();
   LockedLanes& lanes = *owner.pool.lanes();
   for (int step = 0; step < steps; ++step) {
-    const int berth = lanes.enter();
-    if (berth < 0) fail("this thread runs a step already");
-    const auto mine = static_cast<BerthNumber>(berth);
-    lanes.welcome(mine);
-    for (const LaneNumber lane : lanes.lanes_of(mine)) {
-      if (lanes.arena_size(lane) == 0) lanes.reserve(lane, owner.new_arena(), kArena);
-      lanes.begin_step(lane, plan, {}, random() % 8 != 0);
+    Entered entered = lanes.enter();
+    if (entered.berth < 0) fail("this thread runs a step already");
+    const auto mine = static_cast<BerthNumber>(entered.berth);
+    if (entered.takes_over) entered.lanes = lanes.welcome(mine);
+    std::vector<LaneStart> starts;
+    for (const LaneNumber lane : entered.lanes) starts.push_back({lane, plan, {}, plan->arena_bytes, true});
+    const bool may_wait = random() % 8 != 0;
+    if (!lanes.begin(starts, may_wait, true)) {
+      for (const LaneNumber lane : entered.lanes) {
+        if (lanes.arena_size(lane) == 0) lanes.reserve(lane, owner.new_arena(), kArena);
+      }
+      lanes.begin(starts, may_wait, false);
     }
     for (RequestNumber i = 0; i < kRequests; ++i) {
       for (const Stream stream : kStreams) {
@@ -143,8 +148,7 @@ void run(Owner& owner, unsigned seed, int steps) {
       BlockId theirs = 0;
       if (random() % 2 == 0 && owner.take(theirs)) owner.free(theirs, random());
     }
-    for (const LaneNumber lane : lanes.lanes_of(mine)) lanes.end_step(lane);
-    lanes.leave(mine);
+    if (lanes.end(mine).size() != entered.lanes.size()) fail("a step has one outcome a lane");
     owner.put(owner.allocate(static_cast<Bytes>(random() % 2000), kStreams[random() % 3]));
     if (random() % 4 == 0) owner.settle(random);
   }
