@@ -33,6 +33,12 @@ class Berth:
         self.lanes: list[LanePlans] = []
 
 
+class Interrupted(threading.local):
+    """How many interrupted parts a thread is in."""
+
+    depth = 0
+
+
 class Lanes:
     """A pool's steps on one device.
 
@@ -74,7 +80,7 @@ class Lanes:
         self._mutex = threading.Lock()  # of the list of berths
         self._berths: list[Berth] = []
         self._berth(0, backend.lanes_of(0))
-        self._interruptions = threading.local()
+        self._interrupted = Interrupted()
         self._diagnosis = Diagnosis(backend)
         self._refusal: str | None = None
         self._collecting = threading.Lock()
@@ -123,7 +129,7 @@ class Lanes:
         """
         if self._refusal is not None:
             raise PoolError(self._refusal)
-        if self._interrupted:
+        if self._interrupted.depth:
             raise PoolError("a step cannot begin in an interrupted part: resume first")
         entered = self._backend.enter()
         if entered is None:
@@ -182,13 +188,9 @@ class Lanes:
 
     # ----------------------------------------------------------------------------------------------- interruptions
 
-    @property
-    def _interrupted(self) -> int:
-        return getattr(self._interruptions, "depth", 0)
-
     def interrupt(self) -> None:
         """Enter a part of the program, in this thread, whose requests go upstream and stay out of the record."""
-        self._interruptions.depth = self._interrupted + 1
+        self._interrupted.depth += 1
         self._backend.set_interrupted(True)
 
     def resume(self) -> None:
@@ -199,10 +201,10 @@ class Lanes:
         PoolError
             This thread is not in one.
         """
-        if not self._interrupted:
+        if not self._interrupted.depth:
             raise PoolError("resume without interrupt: this thread is not in an interrupted part")
-        self._interruptions.depth -= 1
-        if not self._interrupted:
+        self._interrupted.depth -= 1
+        if not self._interrupted.depth:
             self._backend.set_interrupted(False)
 
     # ------------------------------------------------------------------------------------------------------- forks
