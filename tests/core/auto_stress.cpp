@@ -1,6 +1,6 @@
 // A pool that finds its steps by itself, with everybody at it at once, for sanitizer builds (make asan, make tsan).
 //
-// One thread repeats a loop and tells nobody; now and then it asks for something else. A collector, as the Python one
+// One thread repeats a loop and tells nobody; now and then it asks for something else. An outcome thread, as the Python one
 // does it, waits for outcomes, makes a plan of them and says what to expect; others allocate beside, free the loop's
 // blocks, and interrupt themselves. Every block carries a byte pattern that is checked when it dies.
 
@@ -155,7 +155,7 @@ int main(int argc, char** argv) {
   lanes.find_steps();
   Exchange exchange;
   std::atomic<bool> running{true};
-  std::thread collector([&] { collect(memory, lanes); });
+  std::thread outcome_thread([&] { collect(memory, lanes); });
   std::vector<std::thread> beside;
   for (int i = 0; i < 2; ++i) beside.emplace_back([&] { run_beside(memory, lanes, exchange, running); });
   run_loop(memory, exchange, 2000 * scale);
@@ -165,7 +165,7 @@ int main(int argc, char** argv) {
   if (berth < 0 || lanes.finds_steps()) fail("a marked step does not end the search");
   lanes.end(static_cast<BerthNumber>(berth));
   lanes.signal().close();
-  collector.join();
+  outcome_thread.join();
   for (Held block{}; exchange.take(block);) drop(memory, block);
 
   const Counters counters = lanes.counters();
