@@ -254,35 +254,77 @@ cdef class Replay:
         self.core.assert_invariants()
 
 
+cdef LaneStart _lane_start(step):
+    """Take (lane, plan or None, PlanSet, bytes of an arena, timestamps)."""
+    cdef LaneStart start
+    cdef CorePlan plan
+    cdef PlanSet others
+    start.lane, plan, others, start.arena_bytes, start.timestamps = step
+    start.plan = _pointer(plan)
+    start.others = others.plans
+    return start
+
+
+cdef list _lane_outcomes(vector[LaneOutcome]& outcomes):
+    """Return [(lane, (log, complete, clean, tag))]."""
+    cdef size_t i
+    return [(outcomes[i].lane, _outcome(outcomes[i].outcome)) for i in range(outcomes.size())]
+
+
 cdef class Backend:
-    """What steps need of a pool's core: berths for threads, and in each a lane for every stream (core/lanes.hpp)."""
+    """What steps need of a pool's core: berths for threads, and in each a lane for every stream (core/lanes.hpp).
+
+    A step is `enter`, `begin` and `end`: what its lanes may follow depends on which they are.
+    """
 
     cdef LockedLanes* lanes  # the subclass's own
 
     def enter(self):
-        """Take a berth for a step of this thread; None where it runs one."""
-        cdef int berth = self.lanes.enter()
-        if berth < 0:
+        """Take a berth for a step of this thread; return its number and its lanes', or None where it runs a step."""
+        cdef Entered entered = self.lanes.enter()
+        if entered.berth < 0:
             return None
-        if self.lanes.takes_over(berth):
-            self.make_idle()
-        self.lanes.welcome(berth)
-        return berth
+        if entered.takes_over:
+            try:
+                self.make_idle()
+            except BaseException:
+                self.lanes.end(entered.berth)
+                raise
+            entered.lanes = self.lanes.welcome(entered.berth)
+        return entered.berth, entered.lanes
+
+    def begin(self, starts):
+        """Begin the step in each lane of its berth: [(lane, plan or None, PlanSet, bytes of an arena, timestamps)].
+
+        An arena that is too small is made larger, if upstream has the memory; else the lane goes without its plans.
+        """
+        cdef vector[LaneStart] lanes
+        for start in starts:
+            lanes.push_back(_lane_start(start))
+        cdef cbool may_wait = self.may_wait()
+        if not self.lanes.begin(lanes, may_wait, True):
+            for lane, _, _, arena_bytes, _ in starts:
+                self.reserve(lane, arena_bytes)
+            self.lanes.begin(lanes, may_wait, False)
+
+    def end(self, uint16_t berth):
+        """End a step, and leave its berth; return [(lane, (log, complete, clean, tag))] of the lanes that it began in."""
+        cdef vector[LaneOutcome] outcomes = self.lanes.end(berth)
+        return _lane_outcomes(outcomes)
+
+    def end_steps_of_others(self):
+        """End the marked steps of all threads but this one: a fork has left them behind. Return their berths."""
+        return list(self.lanes.end_steps_of_others())
 
     cdef make_idle(self):
         """Return when nobody uses the memory of blocks that are free."""
 
+    cdef bint may_wait(self) except -1:
+        """Whether the current stream may be made to wait for work of others."""
+        return True
+
     def settle(self):
         """Let go of blocks whose end was waiting for other streams, where these are done."""
-
-    def berth(self):
-        """Return the berth of the step that this thread runs, or None."""
-        cdef int berth = self.lanes.berth()
-        return None if berth < 0 else berth
-
-    def leave(self, uint16_t berth):
-        """Give a berth up. No step is running in its lanes."""
-        self.lanes.leave(berth)
 
     def lanes_of(self, uint16_t berth):
         """Return the numbers of a berth's lanes; there may be more of them with every step."""
@@ -292,15 +334,6 @@ cdef class Backend:
         """Make a lane for a stream that is not known yet; return its number."""
         return self.lanes.add_lane(berth)
 
-    def begin_step(self, uint16_t lane, CorePlan plan, PlanSet others):
-        """Start a lane's part of a step that is expected to follow `plan` (or None)."""
-        self.lanes.begin_step(lane, _pointer(plan), others.plans, True)
-
-    def end_step(self, uint16_t lane):
-        """Return (log, complete, clean, tag)."""
-        cdef StepOutcome outcome = self.lanes.end_step(lane)
-        return _outcome(outcome)
-
     def set_interrupted(self, cbool interrupted):
         """Send this thread's requests upstream, if it runs a step."""
         self.lanes.set_interrupted(interrupted)
@@ -309,15 +342,19 @@ cdef class Backend:
         """Find steps without being told, from now on; the first `enter` ends it."""
         self.lanes.find_steps()
 
-    def expect(self, uint16_t lane, CorePlan plan, PlanSet others, cbool wanted):
-        """Say what a lane's steps that are found may follow, and whether those that do so are to be heard of."""
-        self.lanes.expect(lane, _pointer(plan), others.plans, wanted)
+    @property
+    def finds_steps(self):
+        """Whether steps are found."""
+        return self.lanes.finds_steps()
+
+    def expect(self, start, cbool wanted):
+        """Say how a lane's steps that are found begin, as `begin` has it; `wanted`: whether each is to be heard of."""
+        self.lanes.expect(_lane_start(start), wanted)
 
     def take_outcomes(self):
         """Return [(lane, (log, complete, clean, tag))] of steps found that have ended."""
         cdef vector[LaneOutcome] outcomes = self.lanes.take_outcomes()
-        cdef size_t i
-        return [(outcomes[i].lane, _outcome(outcomes[i].outcome)) for i in range(outcomes.size())]
+        return _lane_outcomes(outcomes)
 
     def wait_for_outcomes(self):
         """Wait for the next ones; False after close()."""
@@ -329,10 +366,6 @@ cdef class Backend:
     def close(self):
         """End all waits, now and to come."""
         self.lanes.signal().close()
-
-    def set_timestamps(self, uint16_t lane, cbool on):
-        """Note the wall clock of a lane's events, or not."""
-        self.lanes.set_timestamps(lane, on)
 
     def arena_bytes(self, uint16_t lane):
         """Return the size of a lane's arena."""
@@ -362,9 +395,17 @@ cdef class Backend:
         """Requests below this many bytes are not planned."""
         return 0
 
-    def refine(self):
-        """Have smaller requests planned as well; whether there are any that are not."""
+    @property
+    def refinable(self):
+        """Whether smaller requests can be planned as well."""
         return False
+
+    def refine(self):
+        """Have smaller requests planned as well, where they can be."""
+
+    def reserve(self, uint16_t lane, int64_t size):
+        """Make a lane's arena at least this large; False where upstream has no memory for it."""
+        raise NotImplementedError
 
     def reset_peaks(self):
         """Forget peaks: what is held now is the most."""
@@ -395,9 +436,14 @@ cdef class HostPool(Backend):
         """Requests below this many bytes are not planned."""
         return self.memory.small()
 
+    @property
+    def refinable(self):
+        """Whether requests from `least` bytes on can be planned, rather than from `small` on."""
+        return self.least < self.memory.small()
+
     def refine(self):
-        """Have requests from `least` bytes on planned, rather than from `small` on; whether that is new."""
-        return self.memory.lower_small(self.least)
+        """Have them planned."""
+        self.memory.lower_small(self.least)
 
     def reserve(self, uint16_t lane, int64_t size):
         """Make a lane's arena at least this large; False where upstream has no memory for it."""

@@ -123,13 +123,21 @@ cdef extern from "lanes.hpp" namespace "stowplan::allocator" nogil:
         void assert_invariants() except +
 
 
-cdef extern from "auto_lanes.hpp" namespace "stowplan::allocator" nogil:
-    cdef cppclass AutoLanes:
-        pass
+    cdef cppclass LaneStart:
+        uint16_t lane
+        PlanPtr plan
+        vector[PlanPtr] others
+        int64_t arena_bytes
+        cbool timestamps
 
     cdef cppclass LaneOutcome:
         uint16_t lane
         StepOutcome outcome
+
+
+cdef extern from "auto_lanes.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass AutoLanes:
+        pass
 
     cdef cppclass Signal:
         void close() except +
@@ -137,23 +145,26 @@ cdef extern from "auto_lanes.hpp" namespace "stowplan::allocator" nogil:
 
 
 cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass Entered:
+        int berth
+        cbool takes_over
+        vector[uint16_t] lanes
+
     cdef cppclass LockedLanes:
         LockedLanes(SpinLock&, AutoLanes&)
-        int enter() except +
-        int berth()
-        void leave(uint16_t)
+        Entered enter() except +
+        vector[uint16_t] welcome(uint16_t) except +
+        cbool begin(vector[LaneStart]&, cbool, cbool) except +
+        vector[LaneOutcome] end(uint16_t) except +
+        vector[uint16_t] end_steps_of_others() except +
         vector[uint16_t] lanes_of(uint16_t) except +
         uint16_t add_lane(uint16_t) except +
-        cbool takes_over(uint16_t) except +
-        void welcome(uint16_t) except +
         void set_interrupted(cbool) except +
         void find_steps() except +
-        void expect(uint16_t, PlanPtr, vector[PlanPtr], cbool) except +
+        cbool finds_steps()
+        void expect(const LaneStart&, cbool) except +
         vector[LaneOutcome] take_outcomes() except +
         Signal& signal()
-        void begin_step(uint16_t, PlanPtr, vector[PlanPtr], cbool) except +
-        StepOutcome end_step(uint16_t) except +
-        void set_timestamps(uint16_t, cbool)
         int64_t arena_size(uint16_t)
         void reserve(uint16_t, uintptr_t, int64_t) except +
         void retire_idle_arenas() except +

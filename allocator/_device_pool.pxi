@@ -275,21 +275,19 @@ cdef class DevicePool(Backend):
     # ------------------------------------------------------------------------------------------------------- steps
 
     def enter(self):
-        """Take a berth for a step of this thread; None where it runs one."""
+        """See `Backend`."""
         self.settle()
         return Backend.enter(self)
 
-    def begin_step(self, uint16_t lane, CorePlan plan, PlanSet others):
-        """Start a lane's part of a step that is expected to follow `plan` (or None)."""
-        # A stream that is being captured cannot wait for work from before the capture.
-        may_wait = self.streams is None or not self.streams.capturing()
-        self.lanes.begin_step(lane, _pointer(plan), others.plans, may_wait)
+    cdef bint may_wait(self) except -1:
+        """Whether the current stream may be made to wait: not for work from before its capture, while it is captured."""
+        return self.streams is None or not self.streams.capturing()
 
-    def end_step(self, uint16_t lane):
-        """Return (log, complete, clean, tag)."""
-        outcome = Backend.end_step(self, lane)
+    def end(self, uint16_t berth):
+        """See `Backend`."""
+        outcomes = Backend.end(self, berth)
         self.drop_dead_arenas()
-        return outcome
+        return outcomes
 
     def take_outcomes(self):
         """Return [(lane, (log, complete, clean, tag))] of steps found that have ended."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ..planning import Plan
 from ._core import CorePlan, PlanSet
 from .core_plan import core_plan
+from .lane_policy import Standing
 
 
 @dataclass
@@ -28,12 +29,12 @@ class Entry:
         The core's name for the plan; not 0.
     plan, core
         The plan, and its form in the core.
+    standing
+        What the lane's policy asks about it.
     used
         When it was last followed; larger is later.
     successor
         Tag of the plan that was followed after it, the last time.
-    revisions
-        How often it was succeeded in a row without having been replayed in full.
     proven
         Whether it was ever replayed in full.
     """
@@ -42,10 +43,14 @@ class Entry:
     tag: int
     plan: Plan
     core: CorePlan
+    standing: Standing
     used: int = 0
     successor: int = 0
-    revisions: int = 0
     proven: bool = False
+
+    def revise(self, old: Entry) -> None:
+        """Note that it takes the place of another plan, or of itself."""
+        self.standing = self.standing._replace(revisions=old.standing.revisions + 1)
 
 
 class PlanCache:
@@ -64,14 +69,11 @@ class PlanCache:
         self._clock = 0
         self._tags = itertools.count(1)
         self._last_followed = 0
+        self.arena_bytes = 0
+        """Bytes of an arena in which every plan can be replayed."""
 
     def __len__(self) -> int:
         return len(self._entries)
-
-    @property
-    def arena_bytes(self) -> int:
-        """Bytes of an arena in which every plan can be replayed."""
-        return max((entry.plan.arena_bytes for entry in self._entries.values()), default=0)
 
     @property
     def lower_bound(self) -> int:
@@ -95,17 +97,20 @@ class PlanCache:
 
         Expected is what came after the last step's plan the last time; else the variant used most recently.
         """
-        variants = self.variants(key)
         last = self._entries.get(self._last_followed)
-        variants.sort(key=lambda entry: last is None or entry.tag != last.successor)
-        if key not in self._sets:
-            self._sets[key] = PlanSet([entry.core for entry in variants])
-        return (variants[0].core if variants else None), self._sets[key]
+        expected = None if last is None else self._entries.get(last.successor)
+        if expected is None or expected.key != key or key not in self._sets:
+            variants = self.variants(key)
+            variants.sort(key=lambda entry: last is None or entry.tag != last.successor)
+            expected = variants[0] if variants else None
+            if key not in self._sets:
+                self._sets[key] = PlanSet([entry.core for entry in variants])
+        return (None if expected is None else expected.core), self._sets[key]
 
     def entry(self, key: Hashable, plan: Plan) -> Entry:
         """Make an entry, to be added; on any thread."""
         tag = next(self._tags)
-        return Entry(key, tag, plan, core_plan(plan, tag))
+        return Entry(key, tag, plan, core_plan(plan, tag), Standing(plan.steps, plan.merged is not None))
 
     def add(self, entry: Entry, *, replaces: Entry | None = None) -> None:
         """Take a plan in, and throw out what it replaces, or the least recently used if there are too many."""
@@ -114,7 +119,7 @@ class PlanCache:
         while len(self._entries) >= self._capacity:
             self._remove(self.entries()[-1])
         self._entries[entry.tag] = entry
-        self._sets.pop(entry.key, None)
+        self._plans_changed(entry.key)
         self._clock += 1
         entry.used = self._clock
 
@@ -122,6 +127,7 @@ class PlanCache:
         """Throw out all plans."""
         self._entries.clear()
         self._sets.clear()
+        self.arena_bytes = 0
 
     def drop_unproven(self, merged: Entry) -> None:
         """Throw out the variants of a merged plan's key that no step was replayed from in full: it stands for them."""
@@ -129,7 +135,13 @@ class PlanCache:
             if entry is not merged and not entry.proven:
                 self._remove(entry)
 
-    def follow(self, entry: Entry) -> None:
+    def in_its_place(self, entry: Entry | None) -> Entry | None:
+        """Return an entry, or, where it was succeeded in the meantime, the merged plan that stands for its key."""
+        if entry is None or self._entries.get(entry.tag) is entry:
+            return entry
+        return next((other for other in self.variants(entry.key) if other.standing.merged), None)
+
+    def follow(self, entry: Entry, *, in_full: bool) -> None:
         """Note that a step has followed this plan: it is the most recently used, and the last one's successor."""
         self._clock += 1
         entry.used = self._clock
@@ -137,7 +149,15 @@ class PlanCache:
         if last is not None:
             last.successor = entry.tag
         self._last_followed = entry.tag
+        if in_full:
+            entry.proven = True
+            if entry.standing.revisions:
+                entry.standing = entry.standing._replace(revisions=0)
 
     def _remove(self, entry: Entry) -> None:
         if self._entries.pop(entry.tag, None) is not None:
-            self._sets.pop(entry.key, None)
+            self._plans_changed(entry.key)
+
+    def _plans_changed(self, key: Hashable) -> None:
+        self._sets.pop(key, None)
+        self.arena_bytes = max((entry.plan.arena_bytes for entry in self._entries.values()), default=0)

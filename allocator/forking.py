@@ -16,27 +16,16 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from typing import Protocol
 
 from .lanes import Lanes
+from .pool import Pool
 
-
-class Forked(Protocol):
-    """What has to be told of forks."""
-
-    def _all_lanes(self) -> list[Lanes]:
-        """Return what holds the locks."""
-
-    def _begin_anew(self) -> None:
-        """Forget, in the child, what threads were doing that are not there."""
-
-
-_watched: weakref.WeakSet[Forked] | None = None
+_watched: weakref.WeakSet[Pool] | None = None
 _one_at_a_time = threading.Lock()
 _locked: list[Lanes] = []
 
 
-def watch(pool: Forked) -> None:
+def watch(pool: Pool) -> None:
     """Have a pool told of forks, as long as it lives."""
     global _watched
     if _watched is None:

@@ -1,7 +1,7 @@
 """The steps of a pool on one device: who runs them, and who decides in each of their lanes.
 
 A step takes a berth, and in it every stream has a lane (allocator/core/lanes.hpp): requests, a plan and an arena of its
-own. So a `Controller` decides for each lane, as if there were no other.
+own. So each lane has its own policy and plans (`LanePlans`), as if there were no other.
 """
 
 from __future__ import annotations
@@ -10,17 +10,33 @@ import contextvars
 import os
 import threading
 import time
-from collections.abc import Callable, Hashable
-from typing import Any, Protocol
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
 
 from ..errors import PoolError, ProfileError
 from ..planning import Plan
 from ..planning.saved import SavedPlan, load_plans, save_plans
 from ..planning.shared import SharedPlans
-from .collector import start_collector
-from .controller import Backend, Controller, Outcome
+from ._core import Backend
+from .cache import Entry
+from .lane_plans import LanePlans, Outcome
+from .outcome_thread import start_outcome_thread
 from .report import Diagnosis, InUse
 from .stats import Stats, snapshot
+
+
+class Berth:
+    """What one running step takes: its lanes, in the backend's order, and the mutex that guards their plans."""
+
+    def __init__(self) -> None:
+        self.mutex = threading.Lock()
+        self.lanes: list[LanePlans] = []
+
+
+class Interrupted(threading.local):
+    """How many interrupted parts a thread is in."""
+
+    depth = 0
 
 
 class Lanes:
@@ -35,19 +51,19 @@ class Lanes:
     auto_step
         Find steps without being told, until the first `begin_step`.
     enter
-        Called first on the thread that collects the steps found.
+        Called first on the thread that takes the outcomes of the steps found.
     options
-        As for `Controller`: `warmup`, `planner`, `max_plans`.
+        As for `LanePlans`: `warmup`, `planner`, `max_plans`.
 
     Raises
     ------
     PoolError, UnknownSolverError
-        As for `Controller`.
+        As for `LanePlans`.
     """
 
     def __init__(
         self,
-        backend: BerthBackend,
+        backend: Backend,
         *,
         alignment: int,
         auto_step: bool = False,
@@ -57,48 +73,49 @@ class Lanes:
         self._backend = backend
         self._alignment = alignment
         self._shared = shared = SharedPlans(options["max_plans"])
-        self._make: Callable[[int], Controller] = lambda lane: Controller(
+        self._make: Callable[[int], LanePlans] = lambda lane: LanePlans(
             backend, lane, shared, alignment=alignment, auto_step=auto_step, **options
         )
         self._loaded: list[SavedPlan] = []
-        self._mutex = threading.Lock()
-        self._berths: list[list[Controller]] = [[]]  # the controllers of each berth's lanes
-        self._controllers(0)
-        self._running: dict[int, int] = {}  # berth -> thread, of the steps that run
-        self._interruptions = threading.local()
+        self._mutex = threading.Lock()  # of the list of berths
+        self._berths: list[Berth] = []
+        self._berth(0, backend.lanes_of(0))
+        self._interrupted = Interrupted()
         self._diagnosis = Diagnosis(backend)
         self._refusal: str | None = None
         self._collecting = threading.Lock()
         self._enter = enter
-        self._auto_step = auto_step
         if auto_step:
             backend.find_steps()
-            self._start_collector()
+            self._start_outcome_thread()
 
-    def _start_collector(self) -> None:
-        start_collector(self._backend, self.collect, self._enter)
+    def _start_outcome_thread(self) -> None:
+        start_outcome_thread(self._backend.wait_for_outcomes, self._backend.close, self.collect, self._enter)
 
-    def _controllers(self, berth: int) -> list[Controller]:
-        """Return who decides in a berth's lanes; there may be new ones."""
+    def _berth(self, number: int, lanes: list[int]) -> Berth:
+        """Return a berth that has these lanes; some of them may be new."""
+        if number < len(self._berths) and len(self._berths[number].lanes) == len(lanes):
+            return self._berths[number]
         with self._mutex:
-            while len(self._berths) <= berth:
-                self._berths.append([])
-            controllers = self._berths[berth]
-            known = len(controllers)
-            controllers += [self._make(lane) for lane in self._backend.lanes_of(berth)[known:]]
-        for place, controller in enumerate(controllers[known:], known):
-            self._take_loaded(berth, place, controller)
-        return controllers
+            while len(self._berths) <= number:
+                self._berths.append(Berth())
+            berth = self._berths[number]
+            with berth.mutex:
+                known = len(berth.lanes)
+                berth.lanes += [self._make(lane) for lane in lanes[known:]]
+                for place in range(known, len(berth.lanes)):
+                    self._load(number, place)
+        return berth
 
-    def _take_loaded(self, berth: int, place: int, controller: Controller) -> bool:
+    def _load(self, number: int, place: int) -> bool:
         """Give a lane what a file had for it; False where there is no memory for the arena."""
         plans = [
-            (saved.key, saved.plan) for saved in self._loaded if (saved.berth, saved.lane) == (berth, place)
+            (saved.key, saved.plan) for saved in self._loaded if (saved.berth, saved.lane) == (number, place)
         ]
-        return not plans or contextvars.Context().run(controller.take, plans)
+        return not plans or contextvars.Context().run(self._berths[number].lanes[place].load, plans)
 
-    def _all(self) -> list[Controller]:
-        return [controller for controllers in self._berths for controller in controllers]
+    def _all(self) -> list[LanePlans]:
+        return [lane for berth in self._berths for lane in berth.lanes]
 
     # ------------------------------------------------------------------------------------------------------- steps
 
@@ -112,46 +129,49 @@ class Lanes:
         """
         if self._refusal is not None:
             raise PoolError(self._refusal)
-        if self._interrupted:
+        if self._interrupted.depth:
             raise PoolError("a step cannot begin in an interrupted part: resume first")
-        with self._mutex:
-            berth = self._backend.enter()
-            if berth is None:
-                raise PoolError("this thread runs a step already: steps do not nest")
-            self._running[berth] = threading.get_ident()
-        begun: list[Controller] = []
+        entered = self._backend.enter()
+        if entered is None:
+            raise PoolError("this thread runs a step already: steps do not nest")
+        number, lanes = entered
         try:
-            for controller in self._controllers(berth):
-                controller.begin_step(key)
-                begun.append(controller)
+            contextvars.Context().run(self._begin, self._berth(number, lanes), key)
         except BaseException:
-            self._leave(berth, begun, failed=True)
+            self._backend.end(number)
             raise
-        return berth
+        return number
 
-    def end_step(self, berth: int, failed: bool) -> None:
+    def _begin(self, berth: Berth, key: Hashable) -> None:
+        with berth.mutex:
+            self._backend.begin([lane.next_step(key) for lane in berth.lanes])
+
+    def end_step(self, number: int, failed: bool) -> None:
         """End a step; `failed` where an exception left it, so that it says nothing about the next."""
-        self._leave(berth, self._berths[berth], failed)
+        contextvars.Context().run(self._end, number, failed)
 
-    def _leave(self, berth: int, controllers: list[Controller], failed: bool) -> None:
-        try:
-            for controller in controllers:
-                controller.end_step(failed)
-        finally:
-            with self._mutex:
-                del self._running[berth]
-                self._backend.leave(berth)
+    def _end(self, number: int, failed: bool) -> None:
+        berth = self._berths[number]
+        with berth.mutex:  # who has the berth next waits until this step is judged
+            outcomes = self._backend.end(number)
+            for lane, (_, outcome) in zip(berth.lanes, outcomes, strict=False):
+                lane.step_ended(outcome, failed)
 
     def collect(self) -> None:
         """Learn from the steps that were found and have ended; on any thread."""
         with self._collecting:  # outcomes come in their order
-            outcomes: dict[int, list[Outcome]] = {}
-            for lane, outcome in contextvars.Context().run(self._backend.take_outcomes):
-                outcomes.setdefault(lane, []).append(outcome)
-            for berth in range(len(self._berths)):
-                for controller in self._controllers(berth):
-                    if controller.lane in outcomes:
-                        controller.collect(outcomes[controller.lane])
+            contextvars.Context().run(self._collect)
+
+    def _collect(self) -> None:
+        outcomes: dict[int, list[Outcome]] = {}
+        for lane, outcome in self._backend.take_outcomes():
+            outcomes.setdefault(lane, []).append(outcome)
+        for number in range(len(self._berths)):
+            berth = self._berth(number, self._backend.lanes_of(number))
+            with berth.mutex:
+                for plans in berth.lanes:
+                    if plans.lane in outcomes:
+                        plans.steps_found(outcomes[plans.lane])
 
     def wait(self, timeout: float | None) -> bool:
         """Wait until the plans being made are ready for the next step; return whether they are."""
@@ -159,19 +179,18 @@ class Lanes:
         self.collect()
         until = None if timeout is None else time.monotonic() + timeout
         ready = True
-        for controller in self._all():
-            ready &= controller.wait(None if until is None else max(until - time.monotonic(), 0))
+        for berth in list(self._berths):
+            for lane in list(berth.lanes):
+                ready &= lane.wait(None if until is None else max(until - time.monotonic(), 0))
+                with berth.mutex:
+                    contextvars.Context().run(lane.take_up)
         return ready
 
     # ----------------------------------------------------------------------------------------------- interruptions
 
-    @property
-    def _interrupted(self) -> int:
-        return getattr(self._interruptions, "depth", 0)
-
     def interrupt(self) -> None:
         """Enter a part of the program, in this thread, whose requests go upstream and stay out of the record."""
-        self._interruptions.depth = self._interrupted + 1
+        self._interrupted.depth += 1
         self._backend.set_interrupted(True)
 
     def resume(self) -> None:
@@ -182,40 +201,42 @@ class Lanes:
         PoolError
             This thread is not in one.
         """
-        if not self._interrupted:
+        if not self._interrupted.depth:
             raise PoolError("resume without interrupt: this thread is not in an interrupted part")
-        self._interruptions.depth -= 1
-        if not self._interrupted:
+        self._interrupted.depth -= 1
+        if not self._interrupted.depth:
             self._backend.set_interrupted(False)
 
     # ------------------------------------------------------------------------------------------------------- forks
 
     def lock(self) -> None:
-        """Keep other threads out, until `unlock`: nobody takes or leaves a berth, makes a lane or takes up a plan."""
+        """Keep other threads out, until `unlock`: nobody begins or ends a step, makes a lane or takes up a plan."""
         self._collecting.acquire()
         self._mutex.acquire()
-        for controller in self._all():
-            controller.lock()
+        for berth in self._berths:
+            berth.mutex.acquire()
 
     def unlock(self) -> None:
         """Let other threads in again."""
-        for controller in self._all():
-            controller.unlock()
+        for berth in self._berths:
+            berth.mutex.release()
         self._mutex.release()
         self._collecting.release()
 
     def begin_anew(self) -> None:
         """Forget what threads were doing that a fork has left behind; see `forking`. The locks are held."""
-        for berth, controllers in enumerate(self._berths):
-            gone = self._running.get(berth, threading.get_ident()) != threading.get_ident()
-            for controller in controllers:
-                controller.begin_anew(in_step=gone)
-            if gone:
-                del self._running[berth]
-                self._backend.leave(berth)
+        contextvars.Context().run(self._begin_anew)
+
+    def _begin_anew(self) -> None:
+        gone = self._backend.end_steps_of_others()
+        for number, berth in enumerate(self._berths):
+            for lane in berth.lanes:
+                lane.planner_lost()
+                if number in gone:
+                    lane.drop_record()
         self._shared.begin_anew()
-        if self._auto_step:
-            self._start_collector()
+        if self._backend.finds_steps:
+            self._start_outcome_thread()
 
     def refuse(self, why: str) -> None:
         """Let no further step begin."""
@@ -226,12 +247,19 @@ class Lanes:
     def save(self, path: str | os.PathLike[str], backend: str) -> None:
         """Write the plans of all lanes; see `save_plans`."""
         plans = [
-            SavedPlan(berth, lane, entry.key, entry.plan)
-            for berth in range(len(self._berths))
-            for lane, controller in enumerate(self._controllers(berth))
-            for entry in controller.in_use()
+            SavedPlan(number, lane, entry.key, entry.plan)
+            for number, lane, entries in self._entries()
+            for entry in entries
         ]
         contextvars.Context().run(save_plans, path, plans, backend, self._alignment, self._backend.small)
+
+    def _entries(self) -> Iterator[tuple[int, int, list[Entry]]]:
+        """Yield each lane's plans in use, with the numbers of its berth and of its place there."""
+        for number, berth in enumerate(self._berths):
+            with berth.mutex:
+                found = [lane.in_use() for lane in berth.lanes]
+            for place, entries in enumerate(found):
+                yield number, place, entries
 
     def load(self, path: str | os.PathLike[str], backend: str) -> None:
         """Take plans from a file into use, in place of a warm-up; see `load_plans`.
@@ -247,13 +275,14 @@ class Lanes:
         if small < self._backend.small:
             self._backend.refine()
         lanes = max((saved.lane + 1 for saved in plans if saved.berth == 0), default=1)
-        for _ in range(len(self._controllers(0)), lanes):
+        while len(self._backend.lanes_of(0)) < lanes:
             self._backend.add_lane(0)
-        controllers = self._controllers(0)
+        berth = self._berth(0, self._backend.lanes_of(0))
         self._loaded = plans
-        for place, controller in enumerate(controllers):
-            if not self._take_loaded(0, place, controller):
-                raise PoolError(f"no memory for the arena that the plans of {os.fspath(path)} need")
+        for place in range(len(berth.lanes)):
+            with berth.mutex:
+                if not self._load(0, place):
+                    raise PoolError(f"no memory for the arena that the plans of {os.fspath(path)} need")
 
     # ------------------------------------------------------------------------------------------------------ answers
 
@@ -265,7 +294,7 @@ class Lanes:
         ProfileError
             There is no plan yet.
         """
-        plans = [controller.latest for controller in self._all() if controller.latest is not None]
+        plans = [lane.latest for lane in self._all() if lane.latest is not None]
         if not plans:
             raise ProfileError(
                 "no plan yet: no step has passed after the warm-up and been followed by another"
@@ -292,54 +321,15 @@ class Lanes:
 
     def _in_use(self) -> list[InUse]:
         return [
-            InUse(lane, entry.key, entry.tag, entry.plan)
-            for berth, controllers in enumerate(self._berths)
-            for lane, controller in zip(self._backend.lanes_of(berth), controllers, strict=False)
-            for entry in controller.in_use()
+            InUse(self._berths[number].lanes[place].lane, entry.key, entry.tag, entry.plan)
+            for number, place, entries in self._entries()
+            for entry in entries
         ]
 
     def _key(self) -> Hashable:
         """Return the key of this thread's step, or of its last one."""
-        berth = self._backend.situation()["berth"]
-        controllers = self._berths[berth] if berth < len(self._berths) else []
-        return controllers[0].key if controllers else None
+        number = self._backend.situation()["berth"]
+        lanes = self._berths[number].lanes if number < len(self._berths) else []
+        return lanes[0].key if lanes else None
 
 
-class BerthBackend(Backend, Protocol):
-    """A backend whose steps take berths, with lanes in them (allocator/core/lanes.hpp)."""
-
-    def enter(self) -> int | None:
-        """Take a berth for a step of this thread; None where it runs one."""
-
-    def leave(self, berth: int) -> None:
-        """Give a berth up. No step is running in its lanes."""
-
-    def lanes_of(self, berth: int) -> list[int]:
-        """Return the numbers of a berth's lanes; there may be more of them with every step."""
-
-    def add_lane(self, berth: int) -> int:
-        """Make a lane for a stream that is not known yet; return its number."""
-
-    def find_steps(self) -> None:
-        """Find steps without being told, until the first `enter`."""
-
-    def take_outcomes(self) -> list[tuple[int, Outcome]]:
-        """Return the outcomes, with their lanes, of steps found that have ended."""
-
-    def wait_for_outcomes(self) -> bool:
-        """Wait for the next ones; False after close()."""
-
-    def close(self) -> None:
-        """End all waits, now and to come."""
-
-    def set_interrupted(self, interrupted: bool) -> None:
-        """Send this thread's requests upstream, if it runs a step."""
-
-    def settle(self) -> None:
-        """Let go of blocks whose end was waiting for other streams, where these are done."""
-
-    def situation(self) -> dict[str, Any]:
-        """Return what fills the memory, as this thread sees it."""
-
-    def failure(self) -> dict[str, Any] | None:
-        """Return the last request that upstream had no memory for, and what it found; None where there is none."""

@@ -1,4 +1,4 @@
-"""What one request costs: ``python -m experiments.hot_path``.
+"""What one request costs, and a step: ``python -m experiments.hot_path``.
 
 (a) ``cupy.cuda.alloc(n)`` and the drop of what it returns, through a CupyPool that replays, over the cheapest allocator
 that Python can be: one that returns ``MemoryPointer(UnownedMemory(address, n, owner, 0), 0)`` and nothing else. Without
@@ -9,6 +9,9 @@ default handler. One block at a time, which every allocator recycles while it is
 before the first of them is dropped, as a step holds them. Beside them NumPy's default handler, by LD_PRELOAD, over
 jemalloc and mimalloc where these are installed (Debian: libjemalloc2, libmimalloc2.0) or LD_LIBRARY_PATH leads to them.
 
+(c) ``with pool.step(): pass`` once the pool has a plan for it, over ``with nullcontext(): pass``: what a step costs
+beside its requests.
+
 Contestants of one process take turns, and the best of all turns counts: other programs on the machine can only make a
 turn slower.
 """
@@ -16,6 +19,7 @@ turn slower.
 from __future__ import annotations
 
 import csv
+import importlib.util
 import json
 import os
 import platform
@@ -244,6 +248,35 @@ def find_library(files: Iterable[str]) -> Path | None:
     return None
 
 
+# ---------------------------------------------------------------------------------------------------------- (c) a step
+
+
+def step_turn(step: Callable[[], AbstractContextManager[Any]]) -> Turn:
+    """Measure a step around nothing."""
+    count = 1000
+
+    def turn() -> float:
+        began = time.perf_counter_ns()
+        for _ in range(count):
+            with step():
+                pass
+        return (time.perf_counter_ns() - began) / count
+
+    return turn
+
+
+def step_rows(rounds: int) -> list[Row]:
+    """Measure (c); without CupyPool where CuPy is not installed."""
+    pools: dict[str, Any] = {"NumpyPool": NumpyPool()}
+    if importlib.util.find_spec("cupy") is not None:
+        pools["CupyPool"] = CupyPool(host_allocator, device=0)
+    turns = {"nothing": step_turn(nullcontext)}
+    for name, pool in pools.items():
+        turns[name] = step_turn(pool.step)
+        warm_up(pool, turns[name])
+    return rows("with pool.step(): pass", 0, best_of(rounds, turns))
+
+
 # ------------------------------------------------------------------------------------------------------------- output
 
 
@@ -252,7 +285,8 @@ def show(found: list[Row]) -> None:
     for part in dict.fromkeys(row.part for row in found):
         here = [row for row in found if row.part == part]
         contestants = list(dict.fromkeys(row.contestant for row in here))
-        table = Table(title=f"{part}: nanoseconds for a block of n bytes, and times the first contestant")
+        what = "a block of n bytes" if any(row.size for row in here) else "each"
+        table = Table(title=f"{part}: nanoseconds for {what}, and times the first contestant")
         table.add_column("n", justify="right")
         for contestant in contestants:
             table.add_column(contestant, justify="right")
@@ -265,7 +299,7 @@ def show(found: list[Row]) -> None:
 def human(size: int) -> str:
     """Write a size in the largest unit that divides it."""
     for unit, name in ((2**20, "MiB"), (2**10, "KiB")):
-        if size % unit == 0:
+        if size and size % unit == 0:
             return f"{size // unit} {name}"
     return f"{size} B"
 
@@ -276,12 +310,12 @@ def human(size: int) -> str:
 @click.option("--child", is_flag=True, hidden=True)
 @click.argument("numbers", nargs=-1, type=int)
 def main(quick: bool, csv_path: str | None, child: bool, numbers: tuple[int, ...]) -> None:
-    """Measure what one request costs, in ratios."""
+    """Measure what one request costs, and a step, in ratios."""
     if child:
         answer(*numbers)
         return
     rounds = QUICK_ROUNDS if quick else ROUNDS
-    found = cupy_rows(10 * rounds)
+    found = [*step_rows(10 * rounds), *cupy_rows(10 * rounds)]
     for held, sizes in ((False, NUMPY_SIZES), (True, HELD_SIZES)):
         chosen = sizes[::3] if quick else sizes
         turns = max(2, rounds // 8) if held else rounds

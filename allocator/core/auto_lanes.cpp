@@ -15,18 +15,11 @@ std::optional<BerthNumber> AutoLanes::enter(ThreadId thread) {
   return Lanes::enter(thread);
 }
 
-void AutoLanes::set_interrupted(ThreadId thread, bool interrupted) {
-  if (finder_ != nullptr) {
-    const auto at = std::find(interrupted_threads_.begin(), interrupted_threads_.end(), thread);
-    if (interrupted && at == interrupted_threads_.end()) interrupted_threads_.push_back(thread);
-    if (!interrupted && at != interrupted_threads_.end()) interrupted_threads_.erase(at);
-  }
-  Lanes::set_interrupted(thread, interrupted);
-}
-
-bool AutoLanes::is_interrupted(ThreadId thread) const {
-  return !interrupted_threads_.empty() &&
-         std::find(interrupted_threads_.begin(), interrupted_threads_.end(), thread) != interrupted_threads_.end();
+std::vector<BerthNumber> AutoLanes::end_steps_of_others(ThreadId thread) {
+  std::vector<BerthNumber> theirs = berths_of_others(thread);
+  theirs.erase(std::remove(theirs.begin(), theirs.end(), berth_), theirs.end());  // it ends when nobody asks any more
+  for (const BerthNumber berth : theirs) end(berth);
+  return theirs;
 }
 
 bool AutoLanes::is_watched(ThreadId thread) {
@@ -89,7 +82,7 @@ void AutoLanes::keep_steps(Bytes size, Stream stream, ThreadId thread) {
 void AutoLanes::begin_lanes() {
   if (!takes_over(*berth_)) welcome(*berth_);  // else somebody would have to wait for the device
   for (const LaneNumber number : lanes_of(*berth_)) {
-    const Expected& next = expected(number);
+    const LaneStart& next = expected(number).start;
     lane(number).set_may_wait(false);  // nobody has looked whether its stream can wait
     lane(number).begin_step(next.plan, next.others);
   }
@@ -117,7 +110,8 @@ AutoLanes::Expected& AutoLanes::expected(LaneNumber lane) {
 
 void AutoLanes::deliver(LaneNumber number, StepOutcome outcome) {
   const Expected& expected = this->expected(number);
-  const bool as_expected = outcome.clean && expected.plan != nullptr && outcome.tag == expected.plan->tag;
+  const PlanPtr& plan = expected.start.plan;
+  const bool as_expected = outcome.clean && plan != nullptr && outcome.tag == plan->tag;
   if (as_expected && !expected.wanted && !lane(number).has_retired_arenas()) return;
   if (outcomes_.size() >= kMostWaiting) {  // nobody takes them
     outcomes_.clear();
@@ -127,10 +121,13 @@ void AutoLanes::deliver(LaneNumber number, StepOutcome outcome) {
   signal_.give();
 }
 
-void AutoLanes::expect(LaneNumber number, PlanPtr plan, std::vector<PlanPtr> others, bool wanted) {
+void AutoLanes::expect(LaneStart start, bool wanted) {
   if (finder_ == nullptr) return;
-  if (plan != nullptr) lane(number).join(plan);
-  expected(number) = {std::move(plan), std::move(others), wanted};
+  Replay& replay = lane(start.lane);
+  if (start.plan != nullptr) replay.join(start.plan);
+  replay.set_timestamps(start.timestamps);
+  Expected& next = expected(start.lane);
+  next = {std::move(start), wanted};
 }
 
 }  // namespace stowplan::allocator

@@ -26,11 +26,6 @@
 
 namespace stowplan::allocator {
 
-struct LaneOutcome {
-  LaneNumber lane;
-  StepOutcome outcome;
-};
-
 class AutoLanes : public Lanes {
  public:
   using Lanes::Lanes;
@@ -46,24 +41,25 @@ class AutoLanes : public Lanes {
     return Lanes::request(size, stream, thread);
   }
 
+  bool finds_steps() const { return finder_ != nullptr; }
   std::optional<BerthNumber> enter(ThreadId thread);
-  void set_interrupted(ThreadId thread, bool interrupted);
 
-  // What the lane's next steps may follow, as Replay::begin_step() has it, and the running one if it follows no plan.
-  // `wanted`: the outcome of every step is.
-  void expect(LaneNumber lane, PlanPtr plan, std::vector<PlanPtr> others, bool wanted);
+  // How the lane's next steps begin; the running one takes part, too, if it follows no plan. `wanted`: the outcome of
+  // every step is. Nothing where the search has ended.
+  void expect(LaneStart start, bool wanted);
+
+  // Ends the marked steps of all other threads, and returns their berths: a fork has left these threads behind.
+  std::vector<BerthNumber> end_steps_of_others(ThreadId thread);
 
   std::vector<LaneOutcome> take_outcomes() { return std::exchange(outcomes_, {}); }
   Signal& signal() { return signal_; }
 
  private:
   struct Expected {
-    PlanPtr plan;
-    std::vector<PlanPtr> others;
+    LaneStart start;
     bool wanted = true;
   };
 
-  bool is_interrupted(ThreadId thread) const;
   bool is_watched(ThreadId thread);
   void keep_steps(Bytes size, Stream stream, ThreadId thread);
   void begin_lanes();
@@ -76,7 +72,6 @@ class AutoLanes : public Lanes {
   std::optional<BerthNumber> berth_;  // of the step that is running
   ThreadId watched_ = 0;
   std::uint32_t votes_ = 0;
-  std::vector<ThreadId> interrupted_threads_;
 
   std::vector<Expected> expected_;  // by lane
   std::vector<LaneOutcome> outcomes_;

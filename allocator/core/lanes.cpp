@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 namespace stowplan::allocator {
 
@@ -15,7 +16,7 @@ Grant Lanes::find_lane_and_request(Bytes size, Stream stream, ThreadId thread) {
   Replay& any = lanes_.front()->replay;
   if (!number) return any.pass_upstream(size, stream, steps_running_ == 0 ? Reason::outside : Reason::thread);
   Berth& berth = berths_[*number];
-  if (berth.interrupted) return any.pass_upstream(size, stream, Reason::interrupted);
+  if (is_interrupted(thread)) return any.pass_upstream(size, stream, Reason::interrupted);
   Lane* lane = lane_of(berth, stream);
   if (lane == nullptr) {
     std::vector<Stream>& strangers = berth.strangers;
@@ -70,11 +71,34 @@ std::optional<BerthNumber> Lanes::enter(ThreadId thread) {
     add_lane(static_cast<BerthNumber>(berths_.size() - 1));
     at = std::prev(berths_.end());
   }
+  set_interrupted(thread, false);  // a thread that ended while it was: its number has come again
   at->thread = at->last_thread = thread;
-  at->interrupted = false;
   ++at->steps;
   ++steps_running_;
   return static_cast<BerthNumber>(at - berths_.begin());
+}
+
+void Lanes::begin(std::vector<LaneStart> starts, bool may_wait) {
+  for (LaneStart& start : starts) {
+    Replay& replay = lane(start.lane);
+    replay.set_may_wait(may_wait);
+    replay.begin_step(std::move(start.plan), std::move(start.others));
+    replay.set_timestamps(start.timestamps);
+  }
+}
+
+std::vector<LaneOutcome> Lanes::end(BerthNumber berth) {
+  struct Leave {  // whatever happens
+    Lanes& lanes;
+    BerthNumber berth;
+    ~Leave() { lanes.leave(berth); }
+  } leave{*this, berth};
+  std::vector<LaneOutcome> outcomes;
+  outcomes.reserve(lanes_of(berth).size());
+  for (const LaneNumber number : lanes_of(berth)) {
+    if (lane(number).in_step()) outcomes.push_back({number, lane(number).end_step()});
+  }
+  return outcomes;
 }
 
 void Lanes::count_step(BerthNumber number) {
@@ -92,7 +116,17 @@ void Lanes::leave(BerthNumber number) {
 
 void Lanes::set_interrupted(ThreadId thread, bool interrupted) {
   forget_last();
-  if (const auto number = berth_of(thread)) berths_[*number].interrupted = interrupted;
+  const auto at = std::find(interrupted_.begin(), interrupted_.end(), thread);
+  if (interrupted && at == interrupted_.end()) interrupted_.push_back(thread);
+  if (!interrupted && at != interrupted_.end()) interrupted_.erase(at);
+}
+
+std::vector<BerthNumber> Lanes::berths_of_others(ThreadId thread) const {
+  std::vector<BerthNumber> theirs;
+  for (std::size_t i = 0; i < berths_.size(); ++i) {
+    if (berths_[i].thread != 0 && berths_[i].thread != thread) theirs.push_back(static_cast<BerthNumber>(i));
+  }
+  return theirs;
 }
 
 // ------------------------------------------------------------------------------------------------------- lanes

@@ -24,6 +24,7 @@
 // Not synchronized: the owner holds a lock.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -36,6 +37,20 @@
 namespace stowplan::allocator {
 
 using BerthNumber = std::uint16_t;
+
+// How a lane's part of a step begins: what it is expected to follow (null: no plan), and all that it may.
+struct LaneStart {
+  LaneNumber lane = 0;
+  PlanPtr plan;
+  std::vector<PlanPtr> others;
+  Bytes arena_bytes = 0;   // of an arena in which each of them can be replayed
+  bool timestamps = true;  // note the wall clock of its events, and keep the log even of a clean step
+};
+
+struct LaneOutcome {
+  LaneNumber lane;
+  StepOutcome outcome;
+};
 
 class Lanes {
  public:
@@ -75,10 +90,15 @@ class Lanes {
   void drop_awaited(BlockId granted) { of(granted).drop_awaited(); }
   Stream stream_of(BlockId id) const { return shared_.blocks[id].stream; }
 
-  // Takes a berth for a step of this thread; none where the thread has one already.
+  // Takes a berth for a step of this thread, which is not interrupted; none where the thread has one already.
   std::optional<BerthNumber> enter(ThreadId thread);
   // The berth that this thread's step has taken.
   std::optional<BerthNumber> berth_of(ThreadId thread) const;
+  // Begins the step in lanes of its berth. Where the arena is smaller than `arena_bytes`, the plans that do not fit are
+  // left out. `may_wait`: see Replay.
+  void begin(std::vector<LaneStart> starts, bool may_wait);
+  // Ends the step in those of the berth's lanes in which it began, in their order, and leaves the berth.
+  std::vector<LaneOutcome> end(BerthNumber berth);
   // Precondition: no lane of the berth is in a step.
   void leave(BerthNumber berth);
 
@@ -90,7 +110,7 @@ class Lanes {
   // Gives lanes to the streams that asked in vain.
   void welcome(BerthNumber berth);
 
-  // Requests of the thread's step go upstream unlogged while it is interrupted. Threads without one change nothing.
+  // Requests of the thread's step go upstream unlogged while it is interrupted.
   void set_interrupted(ThreadId thread, bool interrupted);
 
   Replay& lane(LaneNumber number) { return lanes_[number]->replay; }
@@ -113,6 +133,11 @@ class Lanes {
  protected:
   // Whether the stream's requests go to the berth's first lane.
   bool is_first_lane(BerthNumber berth, Stream stream) const;
+  bool is_interrupted(ThreadId thread) const {
+    return !interrupted_.empty() && std::find(interrupted_.begin(), interrupted_.end(), thread) != interrupted_.end();
+  }
+  // Of the steps that other threads run.
+  std::vector<BerthNumber> berths_of_others(ThreadId thread) const;
   // One step of the berth has ended.
   void count_step(BerthNumber berth);
 
@@ -126,7 +151,6 @@ class Lanes {
   struct Berth {
     ThreadId thread = 0;  // whose step has it; 0 while it is free
     ThreadId last_thread = 0;
-    bool interrupted = false;
     std::uint64_t steps = 0;
     std::vector<LaneNumber> lanes;
     std::vector<Stream> strangers;  // streams that asked in vain
@@ -146,6 +170,7 @@ class Lanes {
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<Berth> berths_;
   std::size_t steps_running_ = 0;
+  std::vector<ThreadId> interrupted_;
   Failure failure_;
 
   // The last request's lane, as long as its step is running and not interrupted. No thread is 0.

@@ -4,6 +4,7 @@
 // allocated from Python while the lock is held, and a free needs nothing but the lock.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <mutex>
 #include <utility>
@@ -14,6 +15,12 @@
 
 namespace stowplan::allocator {
 
+struct Entered {
+  int berth = -1;           // none: the thread runs a step already
+  bool takes_over = false;  // wait for the device, then welcome()
+  std::vector<LaneNumber> lanes;
+};
+
 class LockedLanes {
   template <class F>
   auto locked(F&& f) {
@@ -21,35 +28,48 @@ class LockedLanes {
     if (kDebug) lanes_.assert_invariants();
     return std::forward<F>(f)();
   }
-  template <class Optional>
-  static int number(const Optional& berth) {
-    return berth ? static_cast<int>(*berth) : -1;
-  }
 
  public:
   LockedLanes(profiler::SpinLock& lock, AutoLanes& lanes) : lock_(lock), lanes_(lanes) {}
 
-  // Berths: -1 for none.
-  int enter() {
-    return locked([&] { return number(lanes_.enter(profiler::current_thread())); });
+  // A step of this thread: enter(), begin(), end(), one lock each. What its lanes may follow is asked in between, as there
+  // may be new lanes; and where a lane passes to another stream, the owner waits for the device first, and says welcome().
+  Entered enter() {
+    return locked([&]() -> Entered {
+      const auto berth = lanes_.enter(profiler::current_thread());
+      if (!berth) return {};
+      const bool waits = lanes_.takes_over(*berth);
+      if (!waits) lanes_.welcome(*berth);
+      return {static_cast<int>(*berth), waits, lanes_.lanes_of(*berth)};
+    });
   }
-  int berth() {
-    return locked([&] { return number(lanes_.berth_of(profiler::current_thread())); });
+  std::vector<LaneNumber> welcome(BerthNumber berth) {
+    return locked([&] {
+      lanes_.welcome(berth);
+      return lanes_.lanes_of(berth);
+    });
   }
-  void leave(BerthNumber berth) {
-    locked([&] { lanes_.leave(berth); });
+  // False, and nothing has begun, where `all_fit` is asked for and an arena is too small for what is to be replayed in it.
+  bool begin(std::vector<LaneStart>& starts, bool may_wait, bool all_fit) {
+    return locked([&] {
+      const auto fits = [&](const LaneStart& start) { return start.arena_bytes <= lanes_.lane(start.lane).arena().size; };
+      if (all_fit && !std::all_of(starts.begin(), starts.end(), fits)) return false;
+      lanes_.begin(std::move(starts), may_wait);
+      return true;
+    });
   }
+  std::vector<LaneOutcome> end(BerthNumber berth) {
+    return locked([&] { return lanes_.end(berth); });
+  }
+  std::vector<BerthNumber> end_steps_of_others() {
+    return locked([&] { return lanes_.end_steps_of_others(profiler::current_thread()); });
+  }
+
   std::vector<LaneNumber> lanes_of(BerthNumber berth) {
     return locked([&] { return lanes_.lanes_of(berth); });
   }
   LaneNumber add_lane(BerthNumber berth) {
     return locked([&] { return lanes_.add_lane(berth); });
-  }
-  bool takes_over(BerthNumber berth) {
-    return locked([&] { return lanes_.takes_over(berth); });
-  }
-  void welcome(BerthNumber berth) {
-    locked([&] { lanes_.welcome(berth); });
   }
   void set_interrupted(bool interrupted) {
     locked([&] { lanes_.set_interrupted(profiler::current_thread(), interrupted); });
@@ -59,8 +79,11 @@ class LockedLanes {
   void find_steps() {
     locked([&] { lanes_.find_steps(); });
   }
-  void expect(LaneNumber lane, const PlanPtr& plan, const std::vector<PlanPtr>& others, bool wanted) {
-    locked([&] { lanes_.expect(lane, plan, others, wanted); });
+  bool finds_steps() {
+    return locked([&] { return lanes_.finds_steps(); });
+  }
+  void expect(const LaneStart& start, bool wanted) {
+    locked([&] { lanes_.expect(start, wanted); });
   }
   std::vector<LaneOutcome> take_outcomes() {
     return locked([&] { return lanes_.take_outcomes(); });
@@ -68,18 +91,6 @@ class LockedLanes {
   Signal& signal() { return lanes_.signal(); }
 
   // Of one lane.
-  void begin_step(LaneNumber lane, const PlanPtr& plan, const std::vector<PlanPtr>& others, bool may_wait) {
-    locked([&] {
-      lanes_.lane(lane).set_may_wait(may_wait);
-      lanes_.lane(lane).begin_step(plan, others);
-    });
-  }
-  StepOutcome end_step(LaneNumber lane) {
-    return locked([&] { return lanes_.lane(lane).end_step(); });
-  }
-  void set_timestamps(LaneNumber lane, bool on) {
-    locked([&] { lanes_.lane(lane).set_timestamps(on); });
-  }
   Bytes arena_size(LaneNumber lane) {
     return locked([&] { return lanes_.lane(lane).arena().size; });
   }

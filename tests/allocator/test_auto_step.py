@@ -227,13 +227,13 @@ for i in range(300):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_collector_s_thread_ends_with_its_pool() -> None:
-    def collectors() -> list[threading.Thread]:
-        return [thread for thread in threading.enumerate() if thread.name == "stowplan-collector"]
+def test_the_outcome_thread_ends_with_its_pool() -> None:
+    def outcome_threads() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name == "stowplan-outcomes"]
 
-    before = collectors()
+    before = outcome_threads()
     pool = NumpyPool(auto_step=True)
-    (own,) = set(collectors()) - set(before)
+    (own,) = set(outcome_threads()) - set(before)
     del pool
     own.join(30)
     assert not own.is_alive()

@@ -1,6 +1,6 @@
 // A pool that finds its steps by itself, with everybody at it at once, for sanitizer builds (make asan, make tsan).
 //
-// One thread repeats a loop and tells nobody; now and then it asks for something else. A collector, as the Python one
+// One thread repeats a loop and tells nobody; now and then it asks for something else. An outcome thread, as the Python one
 // does it, waits for outcomes, makes a plan of them and says what to expect; others allocate beside, free the loop's
 // blocks, and interrupt themselves. Every block carries a byte pattern that is checked when it dies.
 
@@ -89,7 +89,7 @@ void collect(HostMemory& memory, LockedLanes& lanes) {
       const PlanPtr plan = plan_of(lane.outcome, ++tag);
       if (plan == nullptr) continue;
       if (!host_reserve(memory, lane.lane, plan->arena_bytes)) fail("no memory for an arena");
-      lanes.expect(lane.lane, plan, {}, tag % 2 == 0);
+      lanes.expect({lane.lane, plan, {}, plan->arena_bytes, true}, tag % 2 == 0);
     }
   }
 }
@@ -155,17 +155,17 @@ int main(int argc, char** argv) {
   lanes.find_steps();
   Exchange exchange;
   std::atomic<bool> running{true};
-  std::thread collector([&] { collect(memory, lanes); });
+  std::thread outcome_thread([&] { collect(memory, lanes); });
   std::vector<std::thread> beside;
   for (int i = 0; i < 2; ++i) beside.emplace_back([&] { run_beside(memory, lanes, exchange, running); });
   run_loop(memory, exchange, 2000 * scale);
   running = false;
   for (std::thread& thread : beside) thread.join();
-  const int berth = lanes.enter();
-  if (berth < 0) fail("a marked step does not end the search");
-  lanes.leave(static_cast<BerthNumber>(berth));
+  const int berth = lanes.enter().berth;
+  if (berth < 0 || lanes.finds_steps()) fail("a marked step does not end the search");
+  lanes.end(static_cast<BerthNumber>(berth));
   lanes.signal().close();
-  collector.join();
+  outcome_thread.join();
   for (Held block{}; exchange.take(block);) drop(memory, block);
 
   const Counters counters = lanes.counters();

@@ -246,14 +246,21 @@ class Program {
     for (int step = 0; step < steps; ++step) {
       if (alone_) owner_.captured = random_() % 8 == 0;
       survives([&] { owner_.pool.settle(); });
-      const int berth = lanes.enter();
-      if (berth < 0) fail("this thread runs a step already");
-      const auto mine = static_cast<BerthNumber>(berth);
-      if (lanes.takes_over(mine)) owner_.see_all();
-      lanes.welcome(mine);
-      for (const LaneNumber lane : lanes.lanes_of(mine)) {
+      Entered entered = lanes.enter();
+      if (entered.berth < 0) fail("this thread runs a step already");
+      const auto mine = static_cast<BerthNumber>(entered.berth);
+      if (entered.takes_over) {
+        owner_.see_all();
+        entered.lanes = lanes.welcome(mine);
+      }
+      std::vector<LaneStart> starts;
+      for (const LaneNumber lane : entered.lanes) {
         if (!owner_.captured) survives([&] { owner_.pool.reserve(lane, random_() % 8 == 0 ? kArena + 512 * step : kArena); });
-        lanes.begin_step(lane, plan_, {}, !owner_.captured);
+        starts.push_back({lane, plan_, {}, plan_->arena_bytes, true});
+      }
+      const bool all_fit = random_() % 2 == 0;
+      if (!lanes.begin(starts, !owner_.captured, all_fit) && (!all_fit || !lanes.begin(starts, !owner_.captured, false))) {
+        fail("a step did not begin");
       }
       for (RequestNumber i = 0; i < kRequests; ++i) {
         for (const Stream stream : kStreams) {
@@ -264,8 +271,7 @@ class Program {
         if (random_() % 4 == 0) free_any();
         if (alone_) owner_.run_some(random_);
       }
-      for (const LaneNumber lane : lanes.lanes_of(mine)) lanes.end_step(lane);
-      lanes.leave(mine);
+      if (lanes.end(mine).size() != entered.lanes.size()) fail("a step has one outcome a lane");
       owner_.pool.drop_dead_arenas();
       owner_.captured = false;
       allocate(static_cast<Bytes>(random_() % 2000), kStreams[random_() % 3]);

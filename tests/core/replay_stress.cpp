@@ -113,12 +113,13 @@ void run_steps(HostMemory& memory, Exchange& exchange, unsigned seed, int steps)
   int clock = 0;
   PlanPtr plan;
   for (int step = 0; step < steps; ++step) {
-    const int berth = lanes.enter();
-    if (berth < 0) fail("this thread runs a step already");
-    const LaneNumber lane = lanes.lanes_of(static_cast<BerthNumber>(berth)).front();
+    const Entered entered = lanes.enter();
+    if (entered.berth < 0) fail("this thread runs a step already");
+    const LaneNumber lane = entered.lanes.front();
     if (step % 20 == 5) plan = make_plan(1024 + 64 * static_cast<Bytes>(random() % 4), random() % 2 == 0);
     if (plan && !host_reserve(memory, lane, plan->arena_bytes)) fail("no memory for an arena");
-    lanes.begin_step(lane, plan, {}, true);
+    std::vector<LaneStart> starts{{lane, plan, {}, plan ? plan->arena_bytes : 0, step % 3 != 0}};
+    if (!lanes.begin(starts, true, true)) fail("an arena is too small");
     for (int i = 0; i < kRequests; ++i, ++clock) {
       alive.erase(std::remove_if(alive.begin(), alive.end(),
                                  [&](const auto& x) {
@@ -145,8 +146,7 @@ void run_steps(HostMemory& memory, Exchange& exchange, unsigned seed, int steps)
       const int keep = random() % 25 == 0 ? 60 : kLifetime;  // late
       alive.emplace_back(clock + keep, allocate(memory, size, random));
     }
-    lanes.end_step(lane);
-    lanes.leave(static_cast<BerthNumber>(berth));
+    if (lanes.end(static_cast<BerthNumber>(entered.berth)).size() != 1) fail("a step has one outcome a lane");
     exchange.put(allocate(memory, random() % 2000, random));  // in no step
   }
   for (const auto& x : alive) drop(memory, x.second);

@@ -1,0 +1,262 @@
+"""The plans of one lane: what its next step may follow, what is being made of its records, what takes whose place.
+
+Carries out what the lane's policy decides (lane_policy.py): keeps the record, has the planner make plans of it, and
+puts these into use at the next step boundary. Nothing here raises because of what the program did: a plan is an
+optimization.
+
+Not synchronized: whoever calls holds the mutex of the lane's berth, and runs in an empty context, in which NumPy's
+handler is the default one, as the arrays that planning needs are no business of the pool's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import PoolError
+from ..packing.registry import find
+from ..planning import Plan
+from ..planning.making import overlap_matters
+from ..planning.shared import SharedPlans
+from ..profiler import StepLog
+from ._core import Backend, CorePlan, PlanSet
+from .cache import Entry, PlanCache
+from .lane_policy import Action, Confirmation, LanePolicy
+from .plan_maker import PlanMaker, Record, Solved
+from .planner import Planner
+
+Outcome = tuple[npt.NDArray[np.void], bool, bool, int]
+"""Of a lane's part of a step: (events, complete, clean, tag of the plan followed)."""
+
+LaneStart = tuple[int, CorePlan | None, PlanSet, int, bool]
+"""Of a lane's part of a step: (lane, plan expected, all that it may follow, bytes of an arena for them, timestamps)."""
+
+
+class LanePlans:
+    """The plans of one lane.
+
+    Parameters
+    ----------
+    backend
+        What serves the requests.
+    lane
+        Its number for the lane.
+    shared
+        Plans of all lanes.
+    warmup
+        Steps to let pass before recording.
+    alignment
+        Bytes; of every planned offset.
+    planner
+        Name of the packing solver.
+    max_plans
+        Plans to keep.
+    auto_step
+        Whether steps are found, until one is marked.
+
+    Raises
+    ------
+    PoolError
+        `warmup` is negative, `max_plans` is not positive, or either is not an integer.
+    UnknownSolverError
+        There is no such solver.
+
+    Attributes
+    ----------
+    key
+        Of the running step, or of the last one.
+    lane
+        The backend's number for the lane.
+    latest
+        The plan that was made last, or None.
+    plans, reoptimizations
+        Plans made, and of these the ones that took another's place.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        lane: int,
+        shared: SharedPlans,
+        *,
+        warmup: int,
+        alignment: int,
+        planner: str,
+        max_plans: int,
+        auto_step: bool = False,
+    ) -> None:
+        self._policy = LanePolicy(_count("warmup", warmup, 0, "a number of steps"), found=auto_step)
+        if planner != "auto":
+            find(planner)
+        self._backend = backend
+        self.lane = lane
+        self._cache = PlanCache(_count("max_plans", max_plans, 1, "a number of plans"))
+        self._maker = PlanMaker(backend, lane, self._cache, shared, alignment=alignment, solver=planner)
+        self._planner: Planner[Solved] = Planner()
+        self._record: Record | None = None  # where the policy has one
+        self.key: Hashable = None
+        self.latest: Plan | None = None
+        self.plans = self.reoptimizations = 0
+
+    # ------------------------------------------------------------------------------------------------------- steps
+
+    def next_step(self, key: Hashable) -> LaneStart:
+        """Take up what is ready, and return how a marked step begins in this lane."""
+        if self._policy.found:
+            self._policy.steps_are_marked()
+            self._record = None
+        start = self._start(key)
+        self.key = key
+        return start
+
+    def _start(self, key: Hashable) -> LaneStart:
+        self._take_up()
+        likely, variants = self._cache.likely(key)
+        timestamps = self._policy.wants_log(has_plan=likely is not None)
+        return self.lane, likely, variants, self._cache.arena_bytes, timestamps
+
+    def step_ended(self, outcome: Outcome, failed: bool) -> None:
+        """Learn from a step; `failed` where an exception left it, so that it says nothing about the next."""
+        events, complete, clean, tag = outcome
+        followed = self._cache.get(tag)
+        if followed is not None:
+            self._cache.follow(followed, in_full=clean)
+        record, self._record = self._record, None
+        order = None
+        if record is not None and complete:
+            order = _Order(record, StepLog(events), self._cache.in_its_place(record.departed_from))
+        decision = self._policy.step_ended(
+            complete=complete,
+            clean=clean,
+            failed=failed,
+            followed=None if followed is None else followed.standing,
+            confirmation=None if order is None else order.confirmation(self.key, self._backend.refinable),
+        )
+        if order is not None:
+            self._carry_out(decision.action, order)
+        if decision.record:
+            self._record = Record(self.key, StepLog(events), followed)
+
+    def steps_found(self, outcomes: Sequence[Outcome]) -> None:
+        """Learn from steps that were found and have ended, and say what the next ones may follow; on any thread.
+
+        Plans are taken up as well: little is alive beside a new arena when a step has just ended.
+        """
+        if not self._policy.found:
+            return
+        for outcome in outcomes:
+            self.step_ended(outcome, failed=False)
+        start = self._start(None)
+        *_, arena_bytes, timestamps = start
+        self._backend.reserve(self.lane, arena_bytes)  # it may have been given back
+        self._backend.expect(start, timestamps or self._planner.busy)
+
+    def drop_record(self) -> None:
+        """Forget the last step, as the one that follows it is lost."""
+        self._record = None
+        self._policy.drop_record()
+
+    # ------------------------------------------------------------------------------------------------------- plans
+
+    def _carry_out(self, action: Action, order: _Order) -> None:
+        """Do with a record what the policy has decided."""
+        record = order.record
+        if action is Action.PLAN:
+            job = self._maker.solving(order.sequence, record, order.following, found=self._policy.found)
+            self._planner.submit(job)
+        elif action is Action.MERGE and order.stands is not None:
+            job = self._maker.merging(order.sequence, order.stands, record, order.following)
+            self._planner.submit(job)
+        elif action is Action.START_OVER:
+            self._backend.refine()
+            self._cache.clear()
+
+    def _take_up(self) -> None:
+        """Put the plans that are ready into use."""
+        for solved in self._planner.collect():
+            self._policy.plan_made(solved.sequence)
+            entry, old = solved.entry, solved.replaces
+            if entry is None or not self._backend.reserve(self.lane, entry.plan.arena_bytes):
+                continue
+            if old is not None:
+                entry.revise(old)
+            if entry is old:
+                continue
+            self._cache.add(entry, replaces=old)
+            if entry.standing.merged:
+                self._cache.drop_unproven(entry)
+            profile = entry.plan.profile
+            alone = self._policy.found and not entry.standing.merged
+            self._policy.plan_taken_up(overlaps=alone and overlap_matters(profile.escaped, profile.size))
+            self.latest = entry.plan
+            self.plans += 1
+            self.reoptimizations += old is not None
+
+    def wait(self, timeout: float | None) -> bool:
+        """Wait until the plans being made are ready, and return whether they are. No mutex is needed for this."""
+        return self._planner.wait(timeout)
+
+    def take_up(self) -> None:
+        """Put the plans that are ready into use, wherever steps are."""
+        self._take_up()
+        self.steps_found(())
+
+    def planner_lost(self) -> None:
+        """Forget the plans being made: a fork has left behind who makes them."""
+        self._planner = Planner()
+        self._policy.orders_lost()
+
+    # ------------------------------------------------------------------------------------------------------- files
+
+    def in_use(self) -> list[Entry]:
+        """Return the plans in use, the least recently used first."""
+        return self._cache.entries()[::-1]
+
+    @property
+    def lower_bound(self) -> int:
+        """The largest of the plans' lower bounds, in bytes; 0 where there is no plan. Needs no mutex."""
+        return self._cache.lower_bound
+
+    def load(self, plans: list[tuple[Hashable, Plan]]) -> bool:
+        """Take plans into use, in place of a warm-up; False where there is no memory for their arena."""
+        if not self._backend.reserve(self.lane, max(plan.arena_bytes for _, plan in plans)):
+            return False
+        for key, plan in plans:
+            self._cache.add(self._cache.entry(key, plan))
+            self.latest = plan
+        self._policy.plans_loaded()
+        self.steps_found(())
+        return True
+
+
+class _Order:
+    """A record, the log of the step that followed it, and the plan that stands for what the record departed from.
+
+    Attributes
+    ----------
+    sequence
+        A number for what the record asked for.
+    """
+
+    def __init__(self, record: Record, following: StepLog, stands: Entry | None) -> None:
+        self.record, self.following, self.stands = record, following, stands
+        log = record.log
+        self.sequence = hash((record.key, log.requested.tobytes(), log.streams.tobytes()))
+
+    def confirmation(self, key: Hashable, refinable: bool) -> Confirmation:
+        """Say what the policy is to know of it; `key`: the following step's."""
+        return Confirmation(
+            sequence=self.sequence,
+            equal=self.record.log.equals(self.following),
+            same_key=self.record.key == key,
+            stands=None if self.stands is None else self.stands.standing,
+            refinable=refinable,
+        )
+
+
+def _count(name: str, value: object, least: int, what: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise PoolError(f"{name} is {value!r}; expected {what}, {least} or more")
+    return value

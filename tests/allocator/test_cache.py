@@ -1,0 +1,188 @@
+"""The plans of a lane: which is expected, which is thrown out, which stands for which."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from stowplan import Profile
+from stowplan.allocator import make_plan
+from stowplan.allocator._core import Replay
+from stowplan.allocator.cache import Entry, PlanCache
+
+
+def add(cache: PlanCache, key: Hashable, size: int = 64, *, replaces: Entry | None = None) -> Entry:
+    """Plan a step of one block, and take the plan in."""
+    profile = Profile(np.array([size]), np.array([0]), np.array([1]), period=2)
+    entry = cache.entry(key, make_plan(profile, alignment=64))
+    cache.add(entry, replaces=replaces)
+    return entry
+
+
+def tags(entries: list[Entry]) -> list[int]:
+    return [entry.tag for entry in entries]
+
+
+def test_a_cache_without_plans_expects_none() -> None:
+    cache = PlanCache(2)
+    assert cache.likely("train")[0] is None
+    assert (len(cache), cache.arena_bytes, cache.lower_bound) == (0, 0, 0)
+    assert cache.get(1) is None
+    assert cache.in_its_place(None) is None
+
+
+def test_entries_have_tags_of_their_own_and_what_counts_of_their_plans() -> None:
+    cache = PlanCache(2)
+    first, second = add(cache, None), add(cache, None)
+    assert 0 not in (first.tag, second.tag)
+    assert first.tag != second.tag
+    assert cache.get(second.tag) is second
+    assert tuple(first.standing) == (1, False, 0)
+
+
+def test_what_was_used_last_comes_first() -> None:
+    cache = PlanCache(3)
+    a, b, c = add(cache, "x"), add(cache, "y"), add(cache, "x")
+    assert tags(cache.entries()) == tags([c, b, a])
+    cache.follow(a, in_full=True)
+    assert tags(cache.entries()) == tags([a, c, b])
+    assert tags(cache.variants("x")) == tags([a, c])
+
+
+def test_the_least_recently_used_plan_goes_when_there_are_too_many() -> None:
+    cache = PlanCache(2)
+    a, b = add(cache, "x", 1000), add(cache, "y", 100)
+    cache.follow(a, in_full=False)
+    c = add(cache, "z", 10)
+    assert tags(cache.entries()) == tags([c, a])
+    assert cache.get(b.tag) is None
+    assert cache.likely("y")[0] is None
+
+
+def test_a_successor_takes_one_place_and_the_arena_is_as_large_as_the_largest_plan() -> None:
+    cache = PlanCache(2)
+    a, b = add(cache, "x", 1000), add(cache, "y", 100)
+    assert (cache.arena_bytes, cache.lower_bound) == (1024, 1024)
+    successor = add(cache, "x", 500, replaces=a)
+    assert tags(cache.entries()) == tags([successor, b])
+    assert (cache.arena_bytes, cache.lower_bound) == (512, 512)
+    cache.clear()
+    assert (len(cache), cache.arena_bytes, cache.likely("x")[0]) == (0, 0, None)
+
+
+def test_a_plan_that_went_in_the_meantime_can_still_be_succeeded() -> None:
+    cache = PlanCache(1)
+    a = add(cache, "x")
+    b = add(cache, "y")
+    c = add(cache, "x", replaces=a)
+    assert tags(cache.entries()) == [c.tag]
+    assert cache.get(b.tag) is None
+
+
+def test_expected_is_the_variant_used_last_and_then_what_came_after_the_last_step_s_plan() -> None:
+    cache = PlanCache(4)
+    a, b = add(cache, None), add(cache, None)
+    assert cache.likely(None)[0] is b.core
+    for entry in (a, b, a, b, a):
+        cache.follow(entry, in_full=True)
+    assert cache.likely(None)[0] is b.core  # after a came b
+    cache.follow(b, in_full=True)
+    assert cache.likely(None)[0] is a.core
+
+
+def test_of_another_key_the_variant_used_last_is_expected() -> None:
+    cache = PlanCache(4)
+    train, evaluate, other = add(cache, "train"), add(cache, "eval"), add(cache, "eval")
+    for entry in (train, train, evaluate, train):
+        cache.follow(entry, in_full=True)
+    assert cache.likely("train")[0] is train.core
+    assert cache.likely("eval")[0] is evaluate.core
+    cache.follow(other, in_full=True)
+    assert cache.likely("eval")[0] is other.core
+    assert cache.likely("nothing")[0] is None
+
+
+def test_an_expected_plan_that_has_gone_is_not_expected() -> None:
+    cache = PlanCache(4)
+    a, b = add(cache, None), add(cache, None)
+    for entry in (a, b, a):
+        cache.follow(entry, in_full=True)
+    c = add(cache, None, replaces=b)
+    assert cache.likely(None)[0] is c.core
+
+
+def test_steps_may_follow_all_variants_of_their_key_and_these_only() -> None:
+    """As the core sees it: a step without an expected plan finds the variant that has its first request."""
+    cache = PlanCache(4)
+    small, large, other = add(cache, "x", 100), add(cache, "x", 5000), add(cache, "y", 700)
+    for size, tag in ((100, small.tag), (5000, large.tag), (700, 0)):
+        core = Replay()
+        core.reserve(1 << 20, cache.arena_bytes)
+        assert core.begin_step(small.core, cache.likely("x")[1])
+        address, block = core.request(size)
+        if address == 0:
+            core.adopt(block, 1 << 40)
+        _, _, clean, followed = core.end_step()
+        assert (clean, followed == tag) == (tag != 0, tag != 0)
+    assert cache.likely("x")[1] is cache.likely("x")[1]  # made once
+    kept = cache.likely("x")[1]
+    cache.add(cache.entry("y", other.plan))
+    assert cache.likely("x")[1] is kept
+    cache.add(cache.entry("x", other.plan))
+    assert cache.likely("x")[1] is not kept
+
+
+def test_a_step_replayed_in_full_proves_its_plan_and_ends_the_count_of_its_revisions() -> None:
+    cache = PlanCache(4)
+    a = add(cache, None)
+    b = add(cache, None, replaces=a)
+    b.revise(a)
+    c = add(cache, None, replaces=b)
+    c.revise(b)
+    assert [entry.standing.revisions for entry in (a, b, c)] == [0, 1, 2]
+    cache.follow(c, in_full=False)
+    assert (c.proven, c.standing.revisions) == (False, 2)
+    cache.follow(c, in_full=True)
+    assert (c.proven, c.standing.revisions) == (True, 0)
+
+
+@pytest.fixture
+def merged() -> tuple[PlanCache, list[Entry], Entry]:
+    """A key's variants, one proven and one not, and a merged plan; another key's plan."""
+    cache = PlanCache(8)
+    proven, not_proven, stands, other = (add(cache, key) for key in ("x", "x", "x", "y"))
+    cache.follow(proven, in_full=True)
+    cache.follow(not_proven, in_full=False)
+    stands.standing = stands.standing._replace(merged=True)
+    return cache, [proven, not_proven, other], stands
+
+
+def test_a_merged_plan_stands_for_the_variants_that_nothing_proved(
+    merged: tuple[PlanCache, list[Entry], Entry],
+) -> None:
+    cache, (proven, not_proven, other), stands = merged
+    cache.drop_unproven(stands)
+    assert {entry.tag for entry in cache.entries()} == {proven.tag, stands.tag, other.tag}
+    assert cache.in_its_place(not_proven) is stands
+    assert cache.in_its_place(proven) is proven
+    assert cache.in_its_place(other) is other
+
+
+def test_nothing_stands_for_a_plan_whose_key_has_no_merged_one(
+    merged: tuple[PlanCache, list[Entry], Entry],
+) -> None:
+    cache, (*_, other), _ = merged
+    successor = add(cache, "y", replaces=other)
+    assert cache.in_its_place(other) is None
+    assert cache.in_its_place(successor) is successor
+
+
+def test_the_order_of_use_is_strict() -> None:
+    cache = PlanCache(8)
+    entries = [add(cache, None) for _ in range(6)]
+    for entry in entries[::2]:
+        cache.follow(entry, in_full=True)
+    assert all(a.used > b.used for a, b in pairwise(cache.entries()))

@@ -1,0 +1,114 @@
+"""The thread that takes the outcomes of steps found: called for each, gone with its owner, quiet at the very end."""
+
+from __future__ import annotations
+
+import gc
+import queue
+import threading
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from stowplan.allocator.outcome_thread import start_outcome_thread
+
+
+class Outcomes:
+    """What a core's signal does: True for each outcome, False once closed."""
+
+    def __init__(self) -> None:
+        self.queue: queue.Queue[bool] = queue.Queue()
+        self.closed = threading.Event()
+
+    def wait(self) -> bool:
+        return self.queue.get(timeout=60)
+
+    def close(self) -> None:
+        self.closed.set()
+        self.queue.put(False)
+
+
+class Owner:
+    """Counts its calls; the first may raise."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.threads: list[int] = []
+        self.called = threading.Semaphore(0)
+        self._error = error
+
+    def collect(self) -> None:
+        self.threads.append(threading.get_ident())
+        self.called.release()
+        if self._error is not None:
+            raise self._error
+
+
+@pytest.fixture
+def outcomes() -> Iterator[Outcomes]:
+    outcomes = Outcomes()
+    yield outcomes
+    outcomes.close()
+
+
+def test_each_outcome_is_collected_on_a_thread_that_was_prepared_for_it(outcomes: Outcomes) -> None:
+    owner, entered = Owner(), []
+    thread = start_outcome_thread(
+        outcomes.wait, outcomes.close, owner.collect, lambda: entered.append(threading.get_ident())
+    )
+    for _ in range(3):
+        outcomes.queue.put(True)
+        assert owner.called.acquire(timeout=60)
+    assert entered == [thread.ident]
+    assert set(owner.threads) == {thread.ident}
+    assert thread.daemon
+    outcomes.close()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert len(owner.threads) == 3
+
+
+def test_the_thread_does_not_keep_its_owner_alive_and_ends_with_it(outcomes: Outcomes) -> None:
+    owner = Owner()
+    thread = start_outcome_thread(outcomes.wait, outcomes.close, owner.collect)
+    outcomes.queue.put(True)
+    assert owner.called.acquire(timeout=60)
+    gone = weakref.ref(owner)
+    del owner
+    for _ in range(600):  # the thread may hold it until its call has returned
+        gc.collect()
+        if outcomes.closed.wait(0.1):
+            break
+    assert gone() is None
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+def test_an_outcome_that_comes_after_its_owner_has_gone_is_nobody_s(outcomes: Outcomes) -> None:
+    owner = Owner()
+    thread = start_outcome_thread(outcomes.wait, lambda: None, owner.collect)  # nobody ends the wait
+    del owner
+    gc.collect()
+    outcomes.queue.put(True)
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+def test_no_job_is_taken_while_the_interpreter_goes_down(outcomes: Outcomes) -> None:
+    owner = Owner(RuntimeError("cannot schedule new futures after interpreter shutdown"))
+    thread = start_outcome_thread(outcomes.wait, outcomes.close, owner.collect)
+    outcomes.queue.put(True)
+    thread.join(60)
+    assert not thread.is_alive()
+    assert len(owner.threads) == 1
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_other_errors_are_not_swallowed(outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[BaseException | None] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: seen.append(args.exc_value))
+    owner = Owner(RuntimeError("something else"))
+    thread = start_outcome_thread(outcomes.wait, outcomes.close, owner.collect)
+    outcomes.queue.put(True)
+    thread.join(60)
+    assert not thread.is_alive()
+    assert [str(error) for error in seen] == ["something else"]

@@ -1,0 +1,191 @@
+"""A step is enter, begin and end, each one call for all of its lanes; what goes wrong there leaves no step behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stowplan import NumpyPool, Profile
+from stowplan.allocator import make_plan
+from stowplan.allocator._core import CorePlan, HostPool, PlanSet
+from stowplan.allocator.lane_plans import LanePlans, LaneStart, Outcome
+from stowplan.profiler import _recorder
+from stowplan.profiler.numpy_recorder import default_handler
+
+SIZE = 5000
+NO_PLAN = PlanSet()
+
+
+@pytest.fixture
+def host() -> HostPool:
+    return HostPool("steps", default_handler(), 0)
+
+
+def plan_of_one(size: int = SIZE) -> CorePlan:
+    """Plan a step of one block, freed in it."""
+    profile = Profile(np.array([size]), np.array([0]), np.array([1]), period=2)
+    return make_plan(profile, alignment=64).core(tag=7)
+
+
+def run(host: HostPool, *starts: LaneStart) -> list[tuple[int, Any]]:
+    """Run a step of one block, with these beginnings of its lanes."""
+    entered = host.enter()
+    assert entered is not None
+    berth, lanes = entered
+    assert lanes == [start[0] for start in starts]
+    host.begin(list(starts))
+    outer = _recorder.set_handler(host.handler)
+    np.empty(SIZE, np.uint8)
+    _recorder.set_handler(outer)
+    return host.end(berth)
+
+
+def on_another_thread(work: Callable[[], Any]) -> Any:
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(work).result(60)
+
+
+# ------------------------------------------------------------------------------------------------------------ the core
+
+
+def test_a_thread_runs_one_step_at_a_time(host: HostPool) -> None:
+    assert host.enter() == (0, [0])
+    assert host.enter() is None
+    assert on_another_thread(host.enter) == (1, [1])
+    assert host.end(0) == []  # it never began
+    assert host.enter() == (0, [0])
+
+
+def test_an_arena_is_there_when_the_step_begins(host: HostPool) -> None:
+    assert host.arena_bytes(0) == 0
+    ((lane, (log, complete, clean, tag)),) = run(host, (0, plan_of_one(), NO_PLAN, 1 << 20, False))
+    assert host.arena_bytes(0) == 1 << 20
+    assert (lane, len(log), complete, clean, tag) == (0, 0, False, True, 7)
+    assert host.counters()["requests"]["replayed"] == 1
+
+
+def test_a_step_begins_without_the_plans_for_which_there_is_no_memory(host: HostPool) -> None:
+    ((_, (log, complete, clean, tag)),) = run(host, (0, plan_of_one(1 << 60), NO_PLAN, 1 << 60, False))
+    assert host.arena_bytes(0) == 0
+    assert (len(log), complete, clean, tag) == (2, True, False, 0)
+
+
+def test_the_log_of_a_clean_step_is_kept_where_timestamps_are_asked_for(host: HostPool) -> None:
+    for timestamps in (True, False, True):
+        ((_, (log, complete, clean, _)),) = run(host, (0, plan_of_one(), NO_PLAN, 1 << 20, timestamps))
+        assert clean
+        assert complete == timestamps
+        assert [time_ns > 0 for time_ns in log["time_ns"]] == ([True, True] if timestamps else [])
+
+
+def test_all_lanes_of_a_step_begin_and_end_together(host: HostPool) -> None:
+    assert host.add_lane(0) == 1
+    starts: list[LaneStart] = [(lane, plan_of_one(), NO_PLAN, 1 << 20, False) for lane in (0, 1)]
+    outcomes = run(host, *starts)
+    assert [lane for lane, _ in outcomes] == [0, 1]
+    assert [clean for _, (_, _, clean, _) in outcomes] == [
+        True,
+        False,
+    ]  # one stream asked, and so one lane was used
+    assert host.arena_bytes(1) == 1 << 20
+
+
+def test_the_steps_of_threads_that_a_fork_leaves_behind_end(host: HostPool) -> None:
+    own = host.enter()
+    assert own is not None
+    berth, (lane,) = on_another_thread(host.enter)
+    host.begin([(lane, None, NO_PLAN, 0, True)])
+    assert host.end_steps_of_others() == [berth]
+    assert host.end_steps_of_others() == []
+    assert host.enter() is None  # this thread's goes on
+    assert on_another_thread(host.enter) == (berth, [lane])
+
+
+def test_a_step_that_is_found_ends_by_itself(host: HostPool) -> None:
+    host.find_steps()
+
+    def ask() -> None:
+        outer = _recorder.set_handler(host.handler)
+        np.empty(SIZE, np.uint8)
+        _recorder.set_handler(outer)
+
+    on_another_thread(ask)
+    assert host.situation()["step"] == 1
+    assert host.end_steps_of_others() == []
+    assert host.finds_steps
+    assert host.enter() == (0, [0])  # a marked step ends it, and the search
+    assert not host.finds_steps
+
+
+# ------------------------------------------------------------------------------------------------------------ the pool
+
+
+def test_who_has_a_berth_next_waits_until_its_last_step_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, order = NumpyPool(), []
+    judging, go_on = threading.Event(), threading.Event()
+    step_ended, next_step = LanePlans.step_ended, LanePlans.next_step
+
+    def slow_judge(self: LanePlans, outcome: Outcome, failed: bool) -> None:
+        judging.set()
+        assert go_on.wait(60)
+        step_ended(self, outcome, failed)
+        order.append("judged")
+
+    def note(self: LanePlans, key: Hashable) -> LaneStart:
+        order.append("next")
+        return next_step(self, key)
+
+    def step() -> None:
+        with pool.step():
+            pass
+
+    first = threading.Thread(target=step)
+    with monkeypatch.context() as patch:
+        patch.setattr(LanePlans, "step_ended", slow_judge)
+        first.start()
+        assert judging.wait(60)
+        patch.setattr(LanePlans, "next_step", note)
+        second = threading.Thread(target=step)
+        second.start()
+        time.sleep(0.05)  # it would be there by now
+        go_on.set()
+        first.join(60)
+        second.join(60)
+    assert order == ["judged", "next", "judged"]
+    assert pool.stats.steps == 2
+
+
+def test_a_device_that_cannot_be_waited_for_leaves_no_step_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a step begins, a lane would go to another stream, for which nobody may use its memory any more."""
+    pytest.importorskip("cupy")
+    from .simulated_pool import COPY, OTHER, SimulatedPool, Stream
+
+    pool = SimulatedPool()
+
+    def step(*streams: Stream) -> None:
+        with pool.step():
+            pool.empty(1000)
+            for stream in streams:
+                pool.empty(3000, stream)
+
+    step(COPY)
+    step(COPY)
+    for _ in range(10):
+        step()
+    step(OTHER)
+
+    def broken() -> None:
+        raise RuntimeError("the device is lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pool.simulated, "synchronize", broken)
+        with pytest.raises(RuntimeError, match="the device is lost"), pool.step():
+            pass
+    with pool.step():
+        pool.empty(1000)
