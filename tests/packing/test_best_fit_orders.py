@@ -59,7 +59,7 @@ def test_training_steps_reach_the_lower_bound(seed, layers):
 
 
 def test_a_language_model_s_step_reaches_the_lower_bound():
-    assert pack(data("large/G_1.csv"), "best_fit_orders").optimal
+    assert pack(data("idealloc/G_1.csv"), "best_fit_orders").optimal
 
 
 def test_what_sticks_out_is_put_into_a_hole():

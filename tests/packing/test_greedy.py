@@ -67,7 +67,7 @@ def test_xla_heap_simulator():
     ],
 )
 def test_pisarchyk_and_lee_table_2(solver, name, printed):
-    assert f"{pack(data(f'pisarchyk/{name}.csv'), solver).peak / 2**20:.3f}" == printed
+    assert f"{pack(data(name), solver).peak / 2**20:.3f}" == printed
 
 
 def test_the_widest_moment_goes_first_and_the_later_of_equals():

@@ -163,7 +163,7 @@ def test_many_live_blocks():
 
 
 def test_pangu_below_what_greedy_by_size_finds():
-    problem = data("large/pangu_2.6B.csv")
+    problem = data("idealloc/pangu_2.6B.csv")
     placement = pack(problem, "large")
     assert placement.peak < 1.0076 * lower_bound(problem)
 

@@ -117,7 +117,7 @@ def test_tflite_chain(name):
     ],
 )
 def test_pisarchyk_and_lee_table_1(model, by_size, in_order, bound):
-    problem = data(f"pisarchyk/{model}.csv")
+    problem = data(model)
     figures = (objects_by_size(problem).total, objects_in_order(problem).total, lower_bound(problem))
     assert tuple(f"{f / 2**20:.3f}" for f in figures) == (by_size, in_order, bound)
 

@@ -110,7 +110,7 @@ def test_what_progress_raises_stops_the_search_and_comes_back():
 
 
 def test_the_optimum_of_g_1():
-    problem = data("large/G_1.csv")
+    problem = data("idealloc/G_1.csv")
     assert pack(problem, "search").peak == lower_bound(problem)
 
 
