@@ -1,7 +1,20 @@
-"""For all tests: hypothesis without deadlines, as they are assertions about time; Chainer, and Chainer on CUDA."""
+"""For all tests: how many examples hypothesis tries; Chainer, and Chainer on CUDA.
+
+A property says what one of its examples costs, by ``@settings(settings.get_profile("cheap"))``:
+
+========  =========================================  ================
+cheap     about a millisecond                        300 examples
+usual     some milliseconds; where nothing is said    60
+dear      a tenth of a second, or more                15
+========  =========================================  ================
+
+The environment variable ``STOWPLAN_HYPOTHESIS`` multiplies them: ``quick`` (by 1, the default), ``full`` (by 5),
+``thorough`` (by 25). No profile has a deadline, as that would be an assertion about time.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -10,8 +23,15 @@ from hypothesis import settings
 from stowplan.compat import enable_chainer
 from stowplan.errors import MissingDependencyError
 
-settings.register_profile("stowplan", deadline=None)
-settings.load_profile("stowplan")
+EXAMPLES = {"cheap": 300, "usual": 60, "dear": 15}
+TIMES = {"quick": 1, "full": 5, "thorough": 25}
+
+_chosen = os.environ.get("STOWPLAN_HYPOTHESIS") or "quick"
+if _chosen not in TIMES:
+    raise pytest.UsageError(f"STOWPLAN_HYPOTHESIS is {_chosen!r}; expected one of: {', '.join(TIMES)}")
+for _cost, _examples in EXAMPLES.items():
+    settings.register_profile(_cost, max_examples=TIMES[_chosen] * _examples, deadline=None)
+settings.load_profile("usual")
 
 
 def require_chainer() -> Any:

@@ -48,7 +48,17 @@ def mobilenet_v1() -> Problem:
     """MobileNet v1 at 224 pixels: depthwise and pointwise convolutions in turn."""
     tensors, side, channels = Tensors(), 112, 32
     x = tensors.make(channels, side)
-    layers = [(1, 64), (2, 128), (1, 128), (2, 256), (1, 256), (2, 512), *[(1, 512)] * 5, (2, 1024), (1, 1024)]
+    layers = [
+        (1, 64),
+        (2, 128),
+        (1, 128),
+        (2, 256),
+        (1, 256),
+        (2, 512),
+        *[(1, 512)] * 5,
+        (2, 1024),
+        (1, 1024),
+    ]
     for stride, made in layers:
         side //= stride
         x = tensors.make(channels, side, x)

@@ -7,7 +7,7 @@ from .problems import data, inclusive, problems, random_problem
 from .twins.best_fit import best_fit as twin
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(settings.get_profile("cheap"))
 @given(problems(plain=True))
 def test_equals_the_paper_s_scan(problem):
     placement = pack(problem, "best_fit")
@@ -15,7 +15,7 @@ def test_equals_the_paper_s_scan(problem):
     check(problem, placement.offsets)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(settings.get_profile("cheap"))
 @given(problems())
 def test_equals_the_twin_with_gaps_alignment_and_fixed(problem):
     placement = pack(problem, "best_fit")

@@ -31,7 +31,7 @@ def test_is_at_least_what_is_alive_at_any_tick_and_is_attained(problem):
         assert bound in (whole, live_at(problem, moment))
 
 
-@settings(deadline=None)
+@settings(settings.get_profile("usual"))
 @given(problems())
 def test_no_solver_is_below_it(problem):
     assert pack(problem).peak >= lower_bound(problem)
@@ -56,7 +56,7 @@ def stack(sizes, alignment):
     return offsets
 
 
-@settings(max_examples=300, deadline=None)
+@settings(settings.get_profile("usual"))
 @given(problems(most=3))
 def test_no_placement_at_all_is_below_it(problem):
     # Exhaustive over small offsets: whatever is valid reaches the bound.

@@ -15,7 +15,7 @@ SOLVERS = pytest.mark.parametrize("solver", ["greedy_by_size", "greedy_by_breadt
 
 
 @SOLVERS
-@settings(max_examples=500, deadline=None)
+@settings(settings.get_profile("cheap"))
 @given(problem=problems())
 def test_equals_the_double_loop(solver, problem):
     placement = pack(problem, solver)
@@ -86,7 +86,7 @@ def test_range_minima(values, draws):
     assert orders.range_minima(np.array(values), left, right).tolist() == expected
 
 
-@settings(max_examples=300, deadline=None)
+@settings(settings.get_profile("usual"))
 @given(problems())
 def test_pairs_alive_together_are_counted(problem):
     pieces = problem.pieces()

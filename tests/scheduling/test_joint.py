@@ -93,7 +93,7 @@ def require_applicable(graph: StepGraph, found: JointSolution) -> None:
 
 
 @given(st.integers(0, 2**40), st.integers(1, 12))
-@settings(max_examples=80, deadline=None)
+@settings(settings.get_profile("dear"))
 def test_blocks_have_the_peak_of_the_order(seed: int, operators: int) -> None:
     graph = random_graph(seed, operators)
     numbers = random_order(graph, random.Random(seed))
@@ -105,7 +105,7 @@ def test_blocks_have_the_peak_of_the_order(seed: int, operators: int) -> None:
 
 
 @given(st.integers(0, 2**40), st.integers(1, 14))
-@settings(max_examples=80, deadline=None)
+@settings(settings.get_profile("dear"))
 def test_what_is_found_can_be_applied(seed: int, operators: int) -> None:
     graph = random_graph(seed, operators)
     found = order_and_place(graph)
