@@ -10,6 +10,9 @@ dear      a tenth of a second, or more                15
 
 The environment variable ``STOWPLAN_HYPOTHESIS`` multiplies them: ``quick`` (by 1, the default), ``full`` (by 5),
 ``thorough`` (by 25). No profile has a deadline, as that would be an assertion about time.
+
+BLAS runs on one thread, here and in the programs that tests start: there is a worker for each core, and threads that
+share a core wait for each other busily.
 """
 
 from __future__ import annotations
@@ -20,8 +23,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from stowplan.compat import enable_chainer
-from stowplan.errors import MissingDependencyError
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")  # before anything imports NumPy, which reads it then
 
 EXAMPLES = {"cheap": 300, "usual": 60, "dear": 15}
 TIMES = {"quick": 1, "full": 5, "thorough": 25}
@@ -36,6 +39,9 @@ settings.load_profile("usual")
 
 def require_chainer() -> Any:
     """Return Chainer; skip where it is not installed."""
+    from stowplan.compat import enable_chainer
+    from stowplan.errors import MissingDependencyError
+
     try:
         enable_chainer()
     except MissingDependencyError as error:
