@@ -127,7 +127,7 @@ dist: $(VENV)/.development
 STRESS := $(patsubst tests/core/%.cpp,%,$(wildcard tests/core/*_stress.cpp))
 LAUNCHER ?= $(notdir $(shell command -v ccache))
 LANGUAGE := -std=c++17 $(addprefix -I,$(sort $(dir $(HEADERS))))
-COMPILE := $(CXX) $(LANGUAGE) -O1 -g -Wall -Wextra -fno-omit-frame-pointer -pthread -DSTOWPLAN_DEBUG=1
+COMPILE := $(CXX) $(LANGUAGE) -O1 -g1 -Wall -Wextra -fno-omit-frame-pointer -pthread -DSTOWPLAN_DEBUG=1
 ASAN := $(COMPILE) -fsanitize=address,undefined -fno-sanitize-recover=all
 TSAN := $(COMPILE) -fsanitize=thread
 TIDY := $(BIN)/clang-tidy --quiet $(if $(ANALYZE),--checks='clang-analyzer-*') --warnings-as-errors='*'
