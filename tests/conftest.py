@@ -2,11 +2,11 @@
 
 A property says what one of its examples costs, by ``@settings(settings.get_profile("cheap"))``:
 
-========  =========================================  ================
-cheap     about a millisecond                        300 examples
-usual     some milliseconds; where nothing is said    60
-dear      a tenth of a second, or more                15
-========  =========================================  ================
+========  ===================================================  ============
+cheap     some milliseconds                                    300 examples
+usual     tens of milliseconds; where nothing else is said      60
+dear      a tenth of a second, or more                          15
+========  ===================================================  ============
 
 The environment variable ``STOWPLAN_HYPOTHESIS`` multiplies them: ``quick`` (by 1, the default), ``full`` (by 5),
 ``thorough`` (by 25). No profile has a deadline, as that would be an assertion about time.
