@@ -1,12 +1,14 @@
 # The commands of the project. Each makes what it needs, its virtual environment included, and each can be repeated.
 #
 #   make demo       train GoogLeNet through the pool: a table, and demo-plan.png     DEMO="--model alexnet" passes options
-#   make test       all tests, with coverage (fails under 90 %)                      TEST="-k pack" passes options
+#   make test       the tests, with coverage (fails under 90 %)                      TEST="-k pack" passes options
+#   make thorough   all tests, those marked slow too, with 25 times as many examples of each property: hours
+#   make soak       random programs through the pools, by a new seed: minutes        OPERATIONS=1e9 for days
 #   make experiments  the paper's figures, into build/experiments: hours, or minutes with QUICK=1; goes on where it
 #                     was interrupted                                            EXPERIMENTS="--device cpu" passes options
 #   make gpu-test   the tests that need a CUDA device: training through CupyPool, bit by bit
 #   make torch-test   graphs of PyTorch and their orders, in an environment of its own with a CPU build of torch
-#   make lint       ruff and mypy --strict
+#   make lint       ruff, mypy --strict, clang-format, clang-tidy, cython-lint       ANALYZE=1 adds clang's analyzer
 #   make docs       the documentation; warnings are errors, examples are run
 #   make dist       a source distribution and a wheel, and the checks that an index would make
 #   make asan tsan  the C++ cores under AddressSanitizer + UBSan, and under ThreadSanitizer
@@ -21,6 +23,8 @@ DEMO ?=
 TEST ?=
 QUICK ?=
 EXPERIMENTS ?=
+OPERATIONS ?= 1_000_000
+ANALYZE ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
@@ -33,7 +37,7 @@ HEADERS := $(shell find $(ROOMS) -name '*.hpp')
 BUILD_INPUTS := setup.py setup.cfg pyproject.toml build-constraints.txt tools/rooms.txt $(CORES) $(HEADERS) \
 	$(shell find $(ROOMS) -name '*.pyx' -o -name '*.pxi')
 
-.PHONY: help demo test experiments gpu-test lint docs dist asan tsan clean
+.PHONY: help demo test thorough soak experiments gpu-test lint docs docs-html docs-examples dist asan tsan clean FORCE
 .DELETE_ON_ERROR:
 
 help:
@@ -74,7 +78,15 @@ demo: $(VENV)/.demo
 	@$(BIN)/stowplan demo $(DEMO)
 
 test: $(VENV)/.development
-	$(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term --cov-fail-under=90 $(TEST)
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow" --cov --cov-report=term --cov-fail-under=90 $(TEST)
+
+thorough: $(VENV)/.development
+	STOWPLAN_HYPOTHESIS=thorough $(BIN)/python -m pytest -n auto --dist worksteal $(TEST)
+
+soak: $(VENV)/.development
+	@for pool in numpy cupy "numpy --unmarked" "cupy --unmarked"; do \
+		$(BIN)/python -m tests.properties.soak --operations $(OPERATIONS) --pool $$pool || exit 1; \
+	done
 
 experiments: $(VENV)/.experiments
 	@for figure in memory heuristic growth schedule time; do \
@@ -84,13 +96,22 @@ experiments: $(VENV)/.experiments
 gpu-test: $(VENV)/.development
 	$(BIN)/python -m pytest -m gpu -rs -s tests/gpu $(TEST)
 
-lint: $(VENV)/.development
+SOURCES := $(shell find $(ROOMS) tests/core -name '*.cpp' -o -name '*.hpp')
+CYTHON := $(shell find $(ROOMS) -name '*.pyx' -o -name '*.pxi')
+
+lint: $(VENV)/.development $(CORES:%.cpp=build/tidy/%.checked)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror $(SOURCES)
+	PATH="$(BIN):$$PATH" $(BIN)/cython-lint --max-line-length 120 $(CYTHON)
 
-docs: $(VENV)/.development
+docs: docs-html docs-examples
+
+docs-html: $(VENV)/.development
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+docs-examples: $(VENV)/.development
 	$(BIN)/python -m sphinx -W --keep-going -q -b doctest docs docs/_build/doctest
 
 dist: $(VENV)/.development
@@ -99,26 +120,43 @@ dist: $(VENV)/.development
 	$(BIN)/check-wheel-contents dist/*.whl
 	$(BIN)/twine check --strict dist/*
 
-# --- the cores under sanitizers ----------------------------------------------------------------------------------------
-# Every tests/core/*_stress.cpp is a program of its own, linked with all cores; it fails by its exit status.
-# The cores are compiled once for each sanitizer: make -j2 helps.
+# --- the C++ cores alone -----------------------------------------------------------------------------------------------
+# What was compiled or checked stays valid until the file, a header that it reads, or the command changes; ccache, where
+# there is one, keeps the objects of other checkouts, too. make -j2 helps.
 
 STRESS := $(patsubst tests/core/%.cpp,%,$(wildcard tests/core/*_stress.cpp))
-COMPILE := $(CXX) -std=c++17 -O1 -g -Wall -Wextra -fno-omit-frame-pointer -pthread -DSTOWPLAN_DEBUG=1 \
-	$(addprefix -I,$(sort $(dir $(HEADERS))))
+LAUNCHER ?= $(notdir $(shell command -v ccache))
+LANGUAGE := -std=c++17 $(addprefix -I,$(sort $(dir $(HEADERS))))
+COMPILE := $(CXX) $(LANGUAGE) -O1 -g1 -Wall -Wextra -fno-omit-frame-pointer -pthread -DSTOWPLAN_DEBUG=1
 ASAN := $(COMPILE) -fsanitize=address,undefined -fno-sanitize-recover=all
 TSAN := $(COMPILE) -fsanitize=thread
-EVERY_HEADER := $(HEADERS) $(wildcard tests/core/*.hpp)
+TIDY := $(BIN)/clang-tidy --quiet $(if $(ANALYZE),--checks='clang-analyzer-*') --warnings-as-errors='*'
 
+build/asan/command: COMMAND := $(ASAN)
+build/tsan/command: COMMAND := $(TSAN)
+build/tidy/command: COMMAND := $(TIDY) -- $(LANGUAGE)
+build/%/command: FORCE
+	@mkdir -p $(@D)
+	@[ "$$(cat $@ 2>/dev/null)" = "$(COMMAND)" ] || echo "$(COMMAND)" >$@
+
+build/asan/%.o: %.cpp build/asan/command
+	@mkdir -p $(@D)
+	$(LAUNCHER) $(ASAN) -MMD -MP -c $< -o $@
+
+build/tsan/%.o: %.cpp build/tsan/command
+	@mkdir -p $(@D)
+	$(LAUNCHER) $(TSAN) -MMD -MP -c $< -o $@
+
+build/tidy/%.checked: %.cpp .clang-tidy build/tidy/command | $(VENV)/.development
+	@mkdir -p $(@D)
+	@$(CXX) $(LANGUAGE) -MM -MP -MT $@ -MF $(@:.checked=.d) $<
+	$(TIDY) $< -- $(LANGUAGE)
+	@touch $@
+
+-include $(shell find build/asan build/tsan build/tidy -name '*.d' 2>/dev/null)
+
+# Every tests/core/*_stress.cpp is a program of its own, linked with all cores; it fails by its exit status.
 .SECONDARY:
-
-build/asan/%.o: %.cpp $(EVERY_HEADER)
-	@mkdir -p $(@D)
-	$(ASAN) -c $< -o $@
-
-build/tsan/%.o: %.cpp $(EVERY_HEADER)
-	@mkdir -p $(@D)
-	$(TSAN) -c $< -o $@
 
 build/asan/%_stress: build/asan/tests/core/%_stress.o $(CORES:%.cpp=build/asan/%.o)
 	$(ASAN) $^ -o $@
@@ -126,14 +164,18 @@ build/asan/%_stress: build/asan/tests/core/%_stress.o $(CORES:%.cpp=build/asan/%
 build/tsan/%_stress: build/tsan/tests/core/%_stress.o $(CORES:%.cpp=build/tsan/%.o)
 	$(TSAN) $^ -o $@
 
-asan: $(STRESS:%=build/asan/%)
-tsan: $(STRESS:%=build/tsan/%)
+asan: $(STRESS:%=run-asan-%)
+tsan: $(STRESS:%=run-tsan-%)
 asan tsan:
 	@test -n "$^" || { echo "stowplan: no tests/core/*_stress.cpp: nothing was tested" >&2; exit 1; }
-	@for program in $^; do \
-		echo "$$program"; \
-		TSAN_OPTIONS=halt_on_error=1 ASAN_OPTIONS=detect_leaks=1 $$program || exit 1; \
-	done
+
+run-asan-%: build/asan/% FORCE
+	ASAN_OPTIONS=detect_leaks=1 $<
+
+run-tsan-%: build/tsan/% FORCE
+	TSAN_OPTIONS=halt_on_error=1 $<
+
+# --- PyTorch -----------------------------------------------------------------------------------------------------------
 
 TORCH ?= torch==2.13.0
 TORCH_VENV ?= .venv-torch

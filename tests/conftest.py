@@ -1,21 +1,47 @@
-"""For all tests: hypothesis without deadlines, as they are assertions about time; Chainer, and Chainer on CUDA."""
+"""For all tests: how many examples hypothesis tries; Chainer, and Chainer on CUDA.
+
+A property says what one of its examples costs, by ``@settings(settings.get_profile("cheap"))``:
+
+========  ===================================================  ============
+cheap     some milliseconds                                    300 examples
+usual     tens of milliseconds; where nothing else is said      60
+dear      a tenth of a second, or more                          15
+========  ===================================================  ============
+
+The environment variable ``STOWPLAN_HYPOTHESIS`` multiplies them: ``quick`` (by 1, the default), ``full`` (by 5),
+``thorough`` (by 25). No profile has a deadline, as that would be an assertion about time.
+
+BLAS runs on one thread, here and in the programs that tests start: there is a worker for each core, and threads that
+share a core wait for each other busily.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from stowplan.compat import enable_chainer
-from stowplan.errors import MissingDependencyError
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")  # before anything imports NumPy, which reads it then
 
-settings.register_profile("stowplan", deadline=None)
-settings.load_profile("stowplan")
+EXAMPLES = {"cheap": 300, "usual": 60, "dear": 15}
+TIMES = {"quick": 1, "full": 5, "thorough": 25}
+
+_chosen = os.environ.get("STOWPLAN_HYPOTHESIS") or "quick"
+if _chosen not in TIMES:
+    raise pytest.UsageError(f"STOWPLAN_HYPOTHESIS is {_chosen!r}; expected one of: {', '.join(TIMES)}")
+for _cost, _examples in EXAMPLES.items():
+    settings.register_profile(_cost, max_examples=TIMES[_chosen] * _examples, deadline=None)
+settings.load_profile("usual")
 
 
 def require_chainer() -> Any:
     """Return Chainer; skip where it is not installed."""
+    from stowplan.compat import enable_chainer
+    from stowplan.errors import MissingDependencyError
+
     try:
         enable_chainer()
     except MissingDependencyError as error:

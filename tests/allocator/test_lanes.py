@@ -114,4 +114,4 @@ class LanesAgainstTwin(RuleBasedStateMachine):
 
 
 TestLanesAgainstTwin = LanesAgainstTwin.TestCase
-TestLanesAgainstTwin.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestLanesAgainstTwin.settings = settings(settings.get_profile("usual"), stateful_step_count=40)

@@ -244,7 +244,7 @@ class ReplayAgainstTwin(RuleBasedStateMachine):
 
 
 TestReplayAgainstTwin = ReplayAgainstTwin.TestCase
-TestReplayAgainstTwin.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
+TestReplayAgainstTwin.settings = settings(settings.get_profile("usual"), stateful_step_count=60)
 
 
 def test_steps_do_not_nest() -> None:

@@ -157,4 +157,4 @@ class StreamsMachine(RuleBasedStateMachine):
 
 
 TestStreams = StreamsMachine.TestCase
-TestStreams.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestStreams.settings = settings(settings.get_profile("usual"), stateful_step_count=30)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +15,9 @@ from stowplan import Profile
 
 pytestmark = pytest.mark.gpu
 
+WAITING = Path(__file__).resolve().parents[1] / "stowplan" / "waiting.py"
 PROGRAM = """
-import time
+import waiting
 import cupy
 
 def step(x):
@@ -27,8 +29,8 @@ x = cupy.arange(200_000, dtype=cupy.float64)
 total = 0
 for number in range(600):
     total += step(x)
-    if number < 200 and number % 10 == 9:  # plans are made beside the program: a while for them
-        time.sleep(0.05)
+    if number < 200 and number % 10 == 9:  # plans are made beside the program
+        waiting.for_plans()
 print(total)
 """
 
@@ -40,6 +42,7 @@ def program(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 def test_profile_and_run(cupy: Any, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
+    shutil.copy(WAITING, tmp_path)
     plain = program("program.py", folder=tmp_path).stdout
     profiled = program("-m", "stowplan", "profile", "program.py", folder=tmp_path)
     assert profiled.stdout == plain

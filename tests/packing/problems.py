@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import gzip
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import strategies as st
 
 from stowplan.packing import Problem
 
+from .mobile_networks import NETWORKS
+
 # The solvers that need no time limit.
 HEURISTICS = ("best_fit", "best_fit_orders", "greedy_by_size", "greedy_by_breadth", "greedy_in_order")
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+DATA = Path(__file__).resolve().parents[1] / "data"
 
 
+@cache
 def data(name: str) -> Problem:
-    """A problem of the shared data; skips where it is absent."""
-    path = DATA / name
-    if not path.exists():
-        pytest.skip(f"the data set {name} is not on this machine; expected: shared/data beside the checkout")
-    return Problem.from_csv(path)
+    """A published problem: a file below tests/data (see SOURCES.md there), or one of the mobile networks."""
+    if name in NETWORKS:
+        return NETWORKS[name]()
+    with tempfile.NamedTemporaryFile(suffix=".csv") as file:
+        file.write(gzip.decompress((DATA / f"{name}.gz").read_bytes()))
+        file.flush()
+        return Problem.from_csv(file.name)
 
 
 def inclusive(*rows: tuple[int, int, int]) -> Problem:

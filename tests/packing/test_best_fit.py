@@ -7,7 +7,7 @@ from .problems import data, inclusive, problems, random_problem
 from .twins.best_fit import best_fit as twin
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(settings.get_profile("cheap"))
 @given(problems(plain=True))
 def test_equals_the_paper_s_scan(problem):
     placement = pack(problem, "best_fit")
@@ -15,7 +15,7 @@ def test_equals_the_paper_s_scan(problem):
     check(problem, placement.offsets)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(settings.get_profile("cheap"))
 @given(problems())
 def test_equals_the_twin_with_gaps_alignment_and_fixed(problem):
     placement = pack(problem, "best_fit")
@@ -66,7 +66,7 @@ def test_operator_lists_of_deeplab_and_mobilenet_reach_the_lower_bound():
     # Pisarchyk & Lee, table 2, "strip packing": 4.594, 6.029 and 4.321; ties left open by the paper do not
     # cost us more.
     for name, paper in (("mobilenet_v1", 4.594), ("mobilenet_v2", 6.029), ("deeplab_v3", 4.321)):
-        placement = pack(data(f"pisarchyk/{name}.csv"), "best_fit")
+        placement = pack(data(name), "best_fit")
         assert placement.peak / 2**20 <= paper + 5e-4
 
 

@@ -35,7 +35,7 @@ def peak(problem: Problem, offsets: list[int]) -> int:
     return peak_of(problem, np.array(offsets, dtype=np.int64))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(settings.get_profile("usual"))
 @given(problems())
 def test_equals_the_twins_in_turn(problem):
     placement = pack(problem, "best_fit_orders")
@@ -59,7 +59,7 @@ def test_training_steps_reach_the_lower_bound(seed, layers):
 
 
 def test_a_language_model_s_step_reaches_the_lower_bound():
-    assert pack(data("large/G_1.csv"), "best_fit_orders").optimal
+    assert pack(data("idealloc/G_1.csv"), "best_fit_orders").optimal
 
 
 def test_what_sticks_out_is_put_into_a_hole():
@@ -71,7 +71,7 @@ def test_what_sticks_out_is_put_into_a_hole():
     assert reinserted(problem, np.array([0, 2, 4]), 5).tolist() == [0, 2, 4]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(settings.get_profile("usual"))
 @given(problems())
 def test_a_placement_is_valid_in_both_directions_of_time(problem):
     check(problem, pack(backwards(problem), "best_fit").offsets)

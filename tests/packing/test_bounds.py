@@ -31,7 +31,7 @@ def test_is_at_least_what_is_alive_at_any_tick_and_is_attained(problem):
         assert bound in (whole, live_at(problem, moment))
 
 
-@settings(deadline=None)
+@settings(settings.get_profile("usual"))
 @given(problems())
 def test_no_solver_is_below_it(problem):
     assert pack(problem).peak >= lower_bound(problem)
@@ -56,7 +56,7 @@ def stack(sizes, alignment):
     return offsets
 
 
-@settings(max_examples=300, deadline=None)
+@settings(settings.get_profile("usual"))
 @given(problems(most=3))
 def test_no_placement_at_all_is_below_it(problem):
     # Exhaustive over small offsets: whatever is valid reaches the bound.
@@ -101,12 +101,12 @@ def test_windows_count_only_what_they_occupy():
     ("name", "printed"), [("mobilenet_v1", "4.594"), ("mobilenet_v2", "5.742"), ("deeplab_v3", "4.320")]
 )
 def test_pisarchyk_and_lee_table_2(name, printed):
-    assert f"{lower_bound(data(f'pisarchyk/{name}.csv')) / 2**20:.3f}" == printed
+    assert f"{lower_bound(data(name)) / 2**20:.3f}" == printed
 
 
 def test_naive_totals_of_the_published_files():
     for name, printed in (("mobilenet_v1", "19.248"), ("mobilenet_v2", "26.313"), ("deeplab_v3", "48.642")):
-        assert f"{data(f'pisarchyk/{name}.csv').size.sum() / 2**20:.3f}" == printed
+        assert f"{data(name).size.sum() / 2**20:.3f}" == printed
     assert lower_bound(inclusive((16, 0, 1), (8, 1, 2), (64, 2, 3), (32, 3, 4), (8, 4, 5))) == 96
 
 

@@ -24,7 +24,7 @@ def cells(problem, offsets, i):
     return occupied
 
 
-@settings(max_examples=600, deadline=None)
+@settings(settings.get_profile("cheap"))
 @given(problems(most=6), st.data())
 def test_both_agree_with_sets_of_cells(problem, draws):
     n = len(problem)

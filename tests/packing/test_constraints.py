@@ -63,7 +63,7 @@ def every_placement(problem, most):
     return grid[:, keep].T
 
 
-@settings(max_examples=200, deadline=None)
+@settings(settings.get_profile("usual"))
 @given(tied())
 def test_every_solver_keeps_every_tie(problem):
     assume(accepted(problem))
@@ -73,7 +73,7 @@ def test_every_solver_keeps_every_tie(problem):
         assert placement.peak >= lower_bound(problem)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(settings.get_profile("dear"))
 @given(tied(most=3), st.integers(0, 40))
 def test_equals_exhaustive_search(problem, seed):
     assume(np.isin(problem.alignment, [1, 2, 4]).all() and problem.size.sum() <= 12)

@@ -15,7 +15,7 @@ SOLVERS = pytest.mark.parametrize("solver", ["greedy_by_size", "greedy_by_breadt
 
 
 @SOLVERS
-@settings(max_examples=500, deadline=None)
+@settings(settings.get_profile("cheap"))
 @given(problem=problems())
 def test_equals_the_double_loop(solver, problem):
     placement = pack(problem, solver)
@@ -67,7 +67,7 @@ def test_xla_heap_simulator():
     ],
 )
 def test_pisarchyk_and_lee_table_2(solver, name, printed):
-    assert f"{pack(data(f'pisarchyk/{name}.csv'), solver).peak / 2**20:.3f}" == printed
+    assert f"{pack(data(name), solver).peak / 2**20:.3f}" == printed
 
 
 def test_the_widest_moment_goes_first_and_the_later_of_equals():
@@ -86,7 +86,7 @@ def test_range_minima(values, draws):
     assert orders.range_minima(np.array(values), left, right).tolist() == expected
 
 
-@settings(max_examples=300, deadline=None)
+@settings(settings.get_profile("usual"))
 @given(problems())
 def test_pairs_alive_together_are_counted(problem):
     pieces = problem.pieces()

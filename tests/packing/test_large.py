@@ -29,7 +29,7 @@ def generated(n: int, live: float, seed: int = 0) -> Problem:
 WORTHS = st.lists(st.floats(0.25, 4).map(lambda x: round(x, 1)), min_size=12, max_size=12)
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(settings.get_profile("cheap"))
 @given(partials(), WORTHS, st.integers(0, 8))
 def test_refill_equals_the_twin(partial, worths, reach):
     rows, blocks = partial.sorted()
@@ -38,7 +38,7 @@ def test_refill_equals_the_twin(partial, worths, reach):
     check(partial.problem, partial.complete(found))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(settings.get_profile("cheap"))
 @given(partials(), WORTHS)
 def test_refill_stops_at_the_limit_exactly(partial, worths):
     rows, blocks = partial.sorted()
@@ -120,14 +120,14 @@ def first_start(problem: Problem) -> list[int]:
     return candidate
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(settings.get_profile("cheap"))
 @given(problems())
 def test_the_first_start_equals_the_twin(problem):
     # An effort of one block buys one start and no repair.
     assert _search.large(problem, effort=1).tolist() == first_start(problem)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(settings.get_profile("cheap"))
 @given(problems())
 def test_placements_are_valid_and_repeatable(problem):
     offsets = _search.large(problem, effort=3000, seed=1)
@@ -163,7 +163,7 @@ def test_many_live_blocks():
 
 
 def test_pangu_below_what_greedy_by_size_finds():
-    problem = data("large/pangu_2.6B.csv")
+    problem = data("idealloc/pangu_2.6B.csv")
     placement = pack(problem, "large")
     assert placement.peak < 1.0076 * lower_bound(problem)
 

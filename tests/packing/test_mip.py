@@ -64,13 +64,13 @@ def stacking_optimum(problem):
     return best
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(settings.get_profile("dear"), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(problem=problems(most=6, plain=True))
 def test_is_optimal_for_plain_problems(backend, problem):
     assert solved(problem) == stacking_optimum(problem)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(settings.get_profile("dear"), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(problem=problems(most=3))
 def test_is_optimal_with_gaps_alignment_and_fixed(backend, problem):
     start = stacked(problem)

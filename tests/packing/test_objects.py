@@ -47,21 +47,21 @@ def check_shared(problem, shared):
 
 
 @pytest.mark.parametrize("name", GREEDY)
-@settings(max_examples=200, deadline=None)
+@settings(settings.get_profile("usual"))
 @given(problem=problems())
 def test_no_two_blocks_of_an_object_meet(name, problem):
     problem = free_for_all(problem)
     check_shared(problem, strategies[name](problem))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(settings.get_profile("usual"))
 @given(problems(plain=True))
 def test_the_flow_is_a_solution(problem):
     pytest.importorskip("scipy", reason="SciPy is not installed; expected: pip install 'stowplan[flow]'")
     check_shared(problem, objects_min_cost_flow(problem))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(settings.get_profile("usual"))
 @given(problems())
 def test_positional_maxima_equal_their_definition(problem):
     pieces = rectangles(problem)
@@ -76,7 +76,7 @@ def test_positional_maxima_equal_their_definition(problem):
     assert positional_maxima(problem) == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(settings.get_profile("usual"))
 @given(problems())
 def test_greedies_equal_their_definitions(problem):
     problem = free_for_all(problem)
@@ -117,7 +117,7 @@ def test_tflite_chain(name):
     ],
 )
 def test_pisarchyk_and_lee_table_1(model, by_size, in_order, bound):
-    problem = data(f"pisarchyk/{model}.csv")
+    problem = data(model)
     figures = (objects_by_size(problem).total, objects_in_order(problem).total, lower_bound(problem))
     assert tuple(f"{f / 2**20:.3f}" for f in figures) == (by_size, in_order, bound)
 

@@ -43,7 +43,7 @@ def peak(problem: Problem, offsets: list[int]) -> int:
     return peak_of(problem, np.array(offsets, dtype=np.int64))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(settings.get_profile("usual"))
 @given(problems())
 def test_equals_the_twin(problem):
     placement = pack(problem, "outward")

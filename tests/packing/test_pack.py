@@ -9,7 +9,7 @@ from stowplan.packing.registry import Answer, register
 from .problems import HEURISTICS, data, problems, training_step
 
 
-@settings(max_examples=60, deadline=None)
+@settings(settings.get_profile("dear"))
 @given(problems())
 def test_auto_is_never_worse_than_its_members(problem):
     auto = pack(problem)

@@ -10,7 +10,7 @@ from stowplan.packing.registry import Answer, Options
 from .problems import problems
 
 
-@settings(max_examples=300, deadline=None)
+@settings(settings.get_profile("usual"))
 @given(problems())
 def test_parts_follow_each_other_and_none_can_be_cut(problem):
     pieces = problem.pieces()
@@ -28,7 +28,7 @@ def test_parts_follow_each_other_and_none_can_be_cut(problem):
     assert sorted(i for rows in parts(problem) for i in rows.tolist()) == occupied
 
 
-@settings(max_examples=200, deadline=None)
+@settings(settings.get_profile("usual"))
 @given(problems())
 def test_parts_packed_alone_are_a_placement_of_the_whole(problem):
     offsets = np.maximum(problem.fixed, 0)

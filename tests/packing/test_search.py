@@ -23,7 +23,7 @@ def peak(problem: Problem, offsets: np.ndarray) -> int:
     return int((offsets + problem.size).max(initial=0))
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(settings.get_profile("cheap"))
 @given(partials(10), SHAPES)
 def test_a_beam_equals_the_twin(partial, shape):
     found = _search.beam(partial.problem, partial.order, partial.obstacles, **shape)
@@ -31,7 +31,7 @@ def test_a_beam_equals_the_twin(partial, shape):
     check(partial.problem, partial.complete(found))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(settings.get_profile("cheap"))
 @given(partials(10), SHAPES, st.floats(1, 1.5))
 def test_a_beam_with_a_limit_equals_the_twin(partial, shape, factor):
     limit = int(factor * lower_bound(partial.problem))
@@ -57,7 +57,7 @@ def test_a_wider_beam_finds_what_best_fit_misses():
     assert peak(problem, offsets) < pack(problem, "best_fit").peak
 
 
-@settings(max_examples=700, deadline=None)
+@settings(settings.get_profile("cheap"))
 @given(problems(), st.integers(1, 3))
 def test_never_worse_than_the_heuristics_and_repeatable(problem, threads):
     offsets = _search.search(problem, effort=2, threads=threads, seed=5)
@@ -110,7 +110,7 @@ def test_what_progress_raises_stops_the_search_and_comes_back():
 
 
 def test_the_optimum_of_g_1():
-    problem = data("large/G_1.csv")
+    problem = data("idealloc/G_1.csv")
     assert pack(problem, "search").peak == lower_bound(problem)
 
 

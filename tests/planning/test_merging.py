@@ -40,7 +40,7 @@ def matched(plan: list[PlannedRow], step: list[StepColumn]) -> list[int]:
     return [int(k) for k in number]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(settings.get_profile("usual"))
 @given(
     st.lists(st.tuples(SIZES, SIZES, st.integers(0, 2)), max_size=8),
     st.lists(st.tuples(SIZES, st.integers(0, 2), st.integers(-1, 7)), max_size=8),

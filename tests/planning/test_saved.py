@@ -109,7 +109,7 @@ def test_a_key_that_no_file_can_hold(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@settings(max_examples=500)
+@settings(settings.get_profile("cheap"))
 @given(position=st.integers(0, 1 << 16), value=st.integers(0, 255))
 def test_a_changed_byte_is_refused_or_harmless(
     position: int, value: int, tmp_path_factory: pytest.TempPathFactory

@@ -116,7 +116,7 @@ def test_a_damaged_file_is_one_clear_error(data: st.DataObject, path: Path, save
         Profile.load(path)
 
 
-@settings(max_examples=1000)
+@settings(settings.get_profile("cheap"))
 @given(position=st.integers(0, 10_000), value=st.integers(0, 255))
 def test_a_changed_byte_never_escapes_as_another_error(
     position: int, value: int, path: Path, saved: bytes

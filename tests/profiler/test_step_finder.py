@@ -72,7 +72,7 @@ def test_equals_its_reference_where_nothing_adds_up(calls: list[tuple[int, int, 
 
 
 @given(prefix=scripts, script=scripts)
-@settings(max_examples=200)
+@settings(settings.get_profile("usual"))
 def test_what_repeats_is_found_after_any_prefix(prefix: Script, script: Script) -> None:
     period = len(script)
     found = beginnings(chain(prefix, islice(cycle(script), 30 * period + 100)))

@@ -13,7 +13,7 @@ class CupyPoolMachine(PoolMachine):
 
 
 TestCupyPoolProgram = CupyPoolMachine.TestCase
-TestCupyPoolProgram.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
+TestCupyPoolProgram.settings = settings(settings.get_profile("usual"), stateful_step_count=60)
 
 
 class UnmarkedCupyPoolMachine(PoolMachine):
@@ -21,4 +21,4 @@ class UnmarkedCupyPoolMachine(PoolMachine):
 
 
 TestUnmarkedCupyPoolProgram = UnmarkedCupyPoolMachine.TestCase
-TestUnmarkedCupyPoolProgram.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
+TestUnmarkedCupyPoolProgram.settings = settings(settings.get_profile("usual"), stateful_step_count=60)

@@ -13,7 +13,7 @@ class NumpyPoolMachine(PoolMachine):
 
 
 TestNumpyPoolProgram = NumpyPoolMachine.TestCase
-TestNumpyPoolProgram.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
+TestNumpyPoolProgram.settings = settings(settings.get_profile("usual"), stateful_step_count=60)
 
 
 class UnmarkedNumpyPoolMachine(PoolMachine):
@@ -21,4 +21,4 @@ class UnmarkedNumpyPoolMachine(PoolMachine):
 
 
 TestUnmarkedNumpyPoolProgram = UnmarkedNumpyPoolMachine.TestCase
-TestUnmarkedNumpyPoolProgram.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
+TestUnmarkedNumpyPoolProgram.settings = settings(settings.get_profile("usual"), stateful_step_count=60)

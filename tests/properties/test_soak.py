@@ -1,4 +1,7 @@
-"""A million operations of random programs, in processes of their own, where no coverage slows them down: see soak."""
+"""Random programs for a few seconds, by a new seed each time, in processes that no coverage slows down: see soak.
+
+``make soak`` goes on for longer.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +17,19 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(
-    ("pool", "operations"), [("numpy", 500_000), ("cupy", 500_000), ("cupy --unmarked", 100_000)]
+    ("pool", "operations"),
+    [("numpy", 20_000), ("cupy", 20_000), ("numpy --unmarked", 20_000), ("cupy --unmarked", 20_000)],
 )
 def test_many_operations(pool: str, operations: int) -> None:
     if "cupy" in pool and importlib.util.find_spec("cupy") is None:
         pytest.skip("CuPy is not installed; expected: pip install 'stowplan[cupy]'")
-    command = [
-        sys.executable,
-        "-m",
-        "tests.properties.soak",
-        "--pool",
-        *pool.split(),
-        f"--operations={operations}",
-    ]
-    done = subprocess.run(
-        [*command, "--seed", "20181207"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    arguments = ["--pool", *pool.split(), f"--operations={operations}"]
+    command = [sys.executable, "-m", "tests.properties.soak", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    print(done.stdout)  # with the seed, should anything below not hold
     assert done.returncode == 0, done.stdout + done.stderr
     counts = json.loads(done.stdout.splitlines()[-1])
     assert counts["operations"] >= operations
-    assert min(counts["replayed"], counts["guests"]) > 100
-    assert counts["reoptimizations"] > (0 if "--unmarked" in pool else 100)
-    assert (counts["failures"] > 100) == ("cupy" in pool)
+    assert (counts["failures"] > 0) == ("cupy" in pool)
+    if "--unmarked" not in pool:  # so few operations may hold no step that repeats often enough to be found
+        assert min(counts["replayed"], counts["guests"], counts["reoptimizations"]) > 0

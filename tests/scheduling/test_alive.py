@@ -14,7 +14,7 @@ from .graphs import random_graph, random_schedule
 SEEDS = st.integers(0, 2**40)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(settings.get_profile("cheap"))
 @given(SEEDS, SEEDS, st.integers(1, 25), st.sampled_from([0.5, 3.0, 20.0, 1e9]))
 def test_what_is_alive_adds_up_to_the_peak(seed: int, other: int, operators: int, swap: float) -> None:
     graph = random_graph(seed, operators)

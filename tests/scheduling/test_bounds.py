@@ -17,7 +17,7 @@ from .graphs import random_graph, random_order, random_schedule
 SEEDS = st.integers(0, 2**40)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(settings.get_profile("cheap"))
 @given(SEEDS, st.integers(1, 25), st.sampled_from([0.5, 3.0, 20.0, 1e9]))
 def test_no_schedule_is_below(seed: int, operators: int, swap: float) -> None:
     graph = random_graph(seed, operators)
@@ -27,7 +27,7 @@ def test_no_schedule_is_below(seed: int, operators: int, swap: float) -> None:
     assert (outcome.live >= needs_of_schedules(graph)[schedule.order]).all()
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(settings.get_profile("cheap"))
 @given(SEEDS, st.integers(1, 25))
 def test_no_order_is_below(seed: int, operators: int) -> None:
     graph = random_graph(seed, operators)
@@ -49,7 +49,7 @@ def chain(sizes: list[int]) -> StepGraph:
 
 
 @given(st.lists(st.integers(1, 20), min_size=2, max_size=5))
-@settings(max_examples=60, deadline=None)
+@settings(settings.get_profile("dear"))
 def test_a_chain_has_one_order(sizes: list[int]) -> None:
     graph = chain(sizes)
     recorded = Schedule(np.arange(len(graph)), np.zeros(graph.values, dtype=np.int64))
@@ -57,7 +57,7 @@ def test_a_chain_has_one_order(sizes: list[int]) -> None:
 
 
 @given(st.lists(st.integers(1, 20), min_size=2, max_size=4))
-@settings(max_examples=60, deadline=None)
+@settings(settings.get_profile("dear"))
 def test_of_a_chain_some_schedule_reaches_the_bound_or_none_can(sizes: list[int]) -> None:
     graph = chain(sizes)
     may = choices(graph)

@@ -18,7 +18,7 @@ from .graphs import random_graph, random_schedule
 SEEDS = st.integers(0, 2**40)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(settings.get_profile("cheap"))
 @given(SEEDS, SEEDS, st.integers(1, 20), st.sampled_from([0.5, 3.0, 20.0, 1e9]))
 @example(5, 5, 14, 20.0)
 def test_the_peak_is_that_of_the_simulator(seed: int, other: int, operators: int, swap: float) -> None:
@@ -36,7 +36,7 @@ def test_the_peak_is_that_of_the_simulator(seed: int, other: int, operators: int
 
 
 @given(SEEDS, st.integers(1, 20))
-@settings(max_examples=200, deadline=None)
+@settings(settings.get_profile("usual"))
 def test_what_costs_no_time_is_valid(seed: int, operators: int) -> None:
     graph = random_graph(seed, operators)
     for schedule in (as_recorded(graph), lean(graph)):

@@ -59,7 +59,7 @@ def assert_same(one: StepGraph, other: StepGraph) -> None:
     assert (one.label, one.name) == (other.label, other.name)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(settings.get_profile("usual"))
 @given(
     st.integers(0, 2**40),
     st.lists(st.integers(1, 50), min_size=2, max_size=4, unique=True),

@@ -22,7 +22,7 @@ from .graphs import random_graph, random_order
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:pulp")
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "graphs"
+DATA = Path(__file__).resolve().parents[1] / "data" / "graphs"
 needs_pulp = pytest.mark.skipif(
     find_spec("pulp") is None, reason="PuLP is not installed; expected: pip install 'stowplan[mip]'"
 )
@@ -93,7 +93,7 @@ def require_applicable(graph: StepGraph, found: JointSolution) -> None:
 
 
 @given(st.integers(0, 2**40), st.integers(1, 12))
-@settings(max_examples=80, deadline=None)
+@settings(settings.get_profile("dear"))
 def test_blocks_have_the_peak_of_the_order(seed: int, operators: int) -> None:
     graph = random_graph(seed, operators)
     numbers = random_order(graph, random.Random(seed))
@@ -105,7 +105,7 @@ def test_blocks_have_the_peak_of_the_order(seed: int, operators: int) -> None:
 
 
 @given(st.integers(0, 2**40), st.integers(1, 14))
-@settings(max_examples=80, deadline=None)
+@settings(settings.get_profile("dear"))
 def test_what_is_found_can_be_applied(seed: int, operators: int) -> None:
     graph = random_graph(seed, operators)
     found = order_and_place(graph)
@@ -199,9 +199,6 @@ def test_what_is_wrong_is_said() -> None:
 
 @pytest.mark.parametrize("name", ["resnet18_b1_train", "darts_v2_b1_eval", "randwire_s1_b1_eval"])
 def test_public_graphs_have_no_fragmentation(name: str) -> None:
-    path = DATA / f"{name}.json.gz"
-    if not path.exists():
-        pytest.skip(f"the graph {name} is not on this machine; expected: shared/data beside the checkout")
-    found = order_and_place(read_graph(path))
+    found = order_and_place(read_graph(DATA / f"{name}.json.gz"))
     assert found.arena == found.peak <= found.before
     assert found.optimal

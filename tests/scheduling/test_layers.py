@@ -162,7 +162,7 @@ def random_layers(rng: random.Random) -> list[Layer]:
 
 
 @given(st.integers(0, 2**40))
-@settings(max_examples=300, deadline=None)
+@settings(settings.get_profile("usual"))
 def test_in_any_order_nobody_reads_what_has_been_overwritten(seed: int) -> None:
     rng = random.Random(seed)
     layers = random_layers(rng)
@@ -182,7 +182,7 @@ def test_in_any_order_nobody_reads_what_has_been_overwritten(seed: int) -> None:
 
 
 @given(st.integers(0, 2**40))
-@settings(max_examples=50, deadline=None)
+@settings(settings.get_profile("dear"))
 def test_merging_never_costs(seed: int) -> None:
     layers = random_layers(random.Random(seed))
     apart = [dataclasses.replace(layer, merge=Merge.NONE) for layer in layers]

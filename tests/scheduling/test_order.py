@@ -98,7 +98,7 @@ def test_300_random_graphs_against_all_orders() -> None:
 
 
 @given(SEEDS, st.integers(1, 12), st.sampled_from(COMPILED))
-@settings(max_examples=150)
+@settings(settings.get_profile("usual"))
 def test_every_solver_is_valid_and_says_the_truth(seed: int, operators: int, solver: str) -> None:
     graph = random_graph(seed, operators)
     found = order(graph, solver, time_limit=None if solver in ("exact", "auto") else 0.2)
@@ -122,7 +122,7 @@ def test_every_solver_is_valid_and_says_the_truth(seed: int, operators: int, sol
 
 @needs_pulp
 @given(SEEDS, st.integers(1, 9))
-@settings(max_examples=25)
+@settings(settings.get_profile("dear"))
 def test_the_integer_program_agrees(seed: int, operators: int) -> None:
     graph = random_graph(seed, operators)
     found = order(graph, "ilp", time_limit=60)
@@ -130,7 +130,7 @@ def test_the_integer_program_agrees(seed: int, operators: int) -> None:
 
 
 @given(SEEDS, st.integers(1, 25))
-@settings(max_examples=50)
+@settings(settings.get_profile("dear"))
 def test_the_problem_has_the_peaks_that_the_simulator_has(seed: int, operators: int) -> None:
     graph = random_graph(seed, operators)
     some = random_order(graph, random.Random(seed))

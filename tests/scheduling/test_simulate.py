@@ -39,14 +39,14 @@ def assert_as_specified(graph: StepGraph, schedule: Schedule, rates: Rates | Non
     assert found.released.tolist() == expected.released
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(settings.get_profile("cheap"))
 @given(SEEDS, SEEDS, SIZES, RATES)
 def test_is_as_specified(seed: int, other: int, operators: int, rates: Rates) -> None:
     graph = random_graph(seed, operators)
     assert_as_specified(graph, random_schedule(graph, other), rates)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(settings.get_profile("cheap"))
 @given(SEEDS, SIZES, RATES)
 def test_changes_give_the_same_as_evaluating_anew(seed: int, operators: int, rates: Rates) -> None:
     graph, rng = random_graph(seed, operators), random.Random(seed)

@@ -49,7 +49,7 @@ def require_sound(graph: StepGraph, found: Solution, rates: Rates | None = None)
 
 
 @given(seeds, seeds, st.floats(0.3, 1.1), st.booleans())
-@settings(max_examples=100, deadline=None)
+@settings(settings.get_profile("usual"))
 def test_descent_is_its_twin(seed: int, way: int, share: float, swap: bool) -> None:
     graph = random_graph(seed)
     start = random_schedule(graph, way)
@@ -66,7 +66,7 @@ def test_descent_is_its_twin(seed: int, way: int, share: float, swap: bool) -> N
 
 
 @given(seeds, st.floats(0, 1), st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(settings.get_profile("dear"))
 def test_solutions_keep_the_budget_or_say_the_least(seed: int, share: float, swap: bool) -> None:
     graph = random_graph(seed)
     free = simulate(graph, lean(graph)).peak
@@ -86,7 +86,7 @@ def test_solutions_keep_the_budget_or_say_the_least(seed: int, share: float, swa
 
 
 @given(seeds)
-@settings(max_examples=10, deadline=None)
+@settings(settings.get_profile("dear"))
 def test_a_search_never_loses_what_the_descent_found(seed: int) -> None:
     graph = branching_net(14, seed)
     start = as_recorded(graph)
@@ -130,7 +130,7 @@ def test_a_budget_out_of_reach_says_the_least() -> None:
 
 
 @given(seeds)
-@settings(max_examples=4, deadline=None)
+@settings(settings.get_profile("dear"))
 def test_curve_is_monotone(seed: int) -> None:
     graph = branching_net(16, seed)
     found = curve(graph, 6)

@@ -24,7 +24,7 @@ def budget_of(graph: StepGraph, share: float) -> int:
 
 
 @given(seeds, shares, st.integers(2, 6))
-@settings(max_examples=60, deadline=None)
+@settings(settings.get_profile("dear"))
 def test_chain_is_exact(seed: int, share: float, layers: int) -> None:
     graph = chain_net(layers, seed)
     budget = budget_of(graph, share)
@@ -40,7 +40,7 @@ def test_chain_is_exact(seed: int, share: float, layers: int) -> None:
 
 @pytest.mark.parametrize("make", [chain_net, branching_net])
 @given(seeds, shares)
-@settings(max_examples=25, deadline=None)
+@settings(settings.get_profile("dear"))
 def test_mip_is_exact(make, seed: int, share: float) -> None:
     pytest.importorskip("pulp")
     graph = make(5, seed)
@@ -57,7 +57,7 @@ def test_mip_is_exact(make, seed: int, share: float) -> None:
 
 
 @given(seeds, shares)
-@settings(max_examples=40, deadline=None)
+@settings(settings.get_profile("dear"))
 def test_mip_knows_all_that_a_graph_has(seed: int, share: float) -> None:
     """Held values, results, masks that may not run again, outputs by the handful: whatever it does not refuse."""
     pytest.importorskip("pulp")

@@ -55,7 +55,7 @@ def maximum_flow(edges: list[tuple[int, int, float]], source: int, sink: int) ->
 
 @given(seeds, st.integers(6, 40))
 @example(3827, 10)
-@settings(max_examples=100, deadline=None)
+@settings(settings.get_profile("usual"))
 def test_the_cut_is_the_maximum_flow(seed: int, operators: int) -> None:
     pytest.importorskip("scipy")
     storages = Storages(random_graph(seed, operators))
@@ -232,7 +232,7 @@ def test_sqrt_keeps_about_the_root() -> None:
 
 
 @given(seeds, st.sampled_from(["sqrt", "cheap", "lean"]))
-@settings(max_examples=60, deadline=None)
+@settings(settings.get_profile("dear"))
 def test_policies_are_valid_schedules(seed: int, solver: str) -> None:
     if solver == "cheap":
         pytest.importorskip("scipy")

@@ -47,7 +47,7 @@ def profiles(draw: st.DrawFn) -> Profile:
 
 
 @given(profiles())
-@settings(max_examples=60)
+@settings(settings.get_profile("dear"))
 def test_pieces_do_not_overlap_and_cover_every_lifetime(profile: Profile) -> None:
     plan = make_plan(profile, alignment=512)
     tall = plan.problem.size
@@ -65,14 +65,14 @@ def test_pieces_do_not_overlap_and_cover_every_lifetime(profile: Profile) -> Non
 
 
 @given(profiles())
-@settings(max_examples=60)
+@settings(settings.get_profile("dear"))
 def test_the_pool_reserves_what_the_model_says(profile: Profile) -> None:
     plan = make_plan(profile, alignment=512)
     assert pool_map(plan).reserved == replay(requests(plan.problem), CupyPoolModel()).reserved_peak
 
 
 @given(profiles())
-@settings(max_examples=60)
+@settings(settings.get_profile("dear"))
 def test_who_is_alive_adds_up_to_the_live_bytes(profile: Profile) -> None:
     live = [int(profile.size[alive_at(profile, t)].sum()) for t in range(profile.period)]
     assert live == profile.live_bytes().tolist()

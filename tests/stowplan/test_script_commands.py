@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -33,13 +33,13 @@ class Pond:
                   + 0.5 * change)
 
 def main(steps):
-    from time import sleep
+    from waiting import for_plans
     pond = Pond()
     pond.u[3, 3] = 1
     for number in range(steps):
         pond.step()
-        if number < 400 and number % 20 == 19:  # plans are made beside the program: a while for them
-            sleep(0.02)
+        if number < 400 and number % 20 == 19:  # plans are made beside the program
+            for_plans()
     print(sys.argv[1:], __name__, pond.u.sum())
 
 main(200)
@@ -55,6 +55,7 @@ def program(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def script(tmp_path: Path) -> Path:
     path = tmp_path / "pond.py"
     path.write_text(LOOP)
+    shutil.copy(Path(__file__).with_name("waiting.py"), tmp_path)
     return path
 
 
@@ -140,7 +141,6 @@ def test_ctrl_c_keeps_what_was_seen(script: Path) -> None:
         assert run.stdout is not None
         while "ready" not in run.stdout.readline():
             assert run.poll() is None
-        time.sleep(0.2)
         os.kill(run.pid, signal.SIGINT)
         _, errors = run.communicate(timeout=60)
     assert run.returncode == 130, errors

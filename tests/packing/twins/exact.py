@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from itertools import count, pairwise
+from bisect import bisect_left
+from itertools import pairwise
 
 from stowplan.packing import Problem
 
 
 def smallest_peak(problem: Problem) -> int | None:
     """None where the fixed offsets contradict each other. For tiny problems."""
-    if not fits(problem, ceiling(problem)):
+    most = ceiling(problem)
+    if not fits(problem, most):
         return None
-    return next(capacity for capacity in count() if fits(problem, capacity))
+    return bisect_left(range(most), True, key=lambda capacity: fits(problem, capacity))
 
 
 def ceiling(problem: Problem) -> int:

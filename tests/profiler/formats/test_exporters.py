@@ -102,7 +102,7 @@ def profiles(draw: st.DrawFn) -> Profile:
     return Profile(blocks[:, 2], blocks[:, 0], blocks[:, 1], period=len(events))
 
 
-@settings(max_examples=50)
+@settings(settings.get_profile("dear"))
 @given(profiles())
 def test_a_snapshot_is_read_back_as_the_same_profile(
     tmp_path_factory: pytest.TempPathFactory, profile: Profile
@@ -114,7 +114,7 @@ def test_a_snapshot_is_read_back_as_the_same_profile(
         assert torch_snapshot.read(path).same_blocks(profile)
 
 
-@settings(max_examples=50)
+@settings(settings.get_profile("dear"))
 @given(profiles())
 def test_the_viewer_can_step_back_through_the_trace(
     tmp_path_factory: pytest.TempPathFactory, profile: Profile
@@ -149,7 +149,7 @@ def test_the_viewer_can_step_back_through_the_trace(
     assert sorted(blocks.values()) == sorted(profile.size[profile.wrapped].tolist())
 
 
-@settings(max_examples=50)
+@settings(settings.get_profile("dear"))
 @given(profiles())
 def test_slices_show_every_lifetime_and_do_not_overlap(
     tmp_path_factory: pytest.TempPathFactory, profile: Profile

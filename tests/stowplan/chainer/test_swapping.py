@@ -66,7 +66,7 @@ some_arrays = arrays.arrays(
 )
 
 
-@settings(max_examples=60)
+@settings(settings.get_profile("dear"))
 @given(st.lists(st.tuples(some_arrays, st.sampled_from("CF")), min_size=1, max_size=8), st.randoms())
 def test_many_arrays_in_flight_come_back_bit_by_bit(made: list[tuple[Any, str]], order: Any) -> None:
     with SwapFile(DISK, keep_cache=True) as swap:

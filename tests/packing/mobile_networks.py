@@ -1,0 +1,120 @@
+"""The intermediate tensors of three networks that Pisarchyk & Lee 2020 (arXiv 2001.03288) plan, from their layers.
+
+One image, float32. What goes into a network and what comes out of it is not counted. An operator makes one tensor;
+batch normalization and activation are part of the convolution before them, and the reshape before the softmax is an
+operator. Channels are padded to a multiple of four. With these, the sums of all sizes and the lower bounds are
+those that the paper prints.
+"""
+
+from __future__ import annotations
+
+from stowplan.packing import Problem
+
+FLOAT = 4
+CLASSES = 1001
+
+
+class Tensors:
+    """Tensors in the order of the operators that make them; a lifetime ends after the last operator that reads it."""
+
+    def __init__(self) -> None:
+        self.size: list[int] = []
+        self.last: list[int] = []
+
+    def make(self, channels: int, side: int, *reads: int) -> int:
+        """Run one operator on the tensors that it reads; return what it makes."""
+        self.size.append(-(-channels // 4) * 4 * side * side * FLOAT)
+        self.last.append(-1)
+        new = len(self.size) - 1
+        for tensor in reads:
+            self.last[tensor] = new
+        return new
+
+    def problem(self) -> Problem:
+        """All tensors; those that nothing here has read are read by the operator that comes next."""
+        n = len(self.size)
+        return Problem(self.size, range(n), [(n if last < 0 else last) + 1 for last in self.last])
+
+
+def classify(tensors: Tensors, channels: int, x: int) -> Problem:
+    """Pool, the logits, and the reshape that the softmax reads."""
+    pooled = tensors.make(channels, 1, x)
+    logits = tensors.make(CLASSES, 1, pooled)
+    tensors.make(CLASSES, 1, logits)
+    return tensors.problem()
+
+
+def mobilenet_v1() -> Problem:
+    """MobileNet v1 at 224 pixels: depthwise and pointwise convolutions in turn."""
+    tensors, side, channels = Tensors(), 112, 32
+    x = tensors.make(channels, side)
+    layers = [
+        (1, 64),
+        (2, 128),
+        (1, 128),
+        (2, 256),
+        (1, 256),
+        (2, 512),
+        *[(1, 512)] * 5,
+        (2, 1024),
+        (1, 1024),
+    ]
+    for stride, made in layers:
+        side //= stride
+        x = tensors.make(channels, side, x)
+        x = tensors.make(made, side, x)
+        channels = made
+    return classify(tensors, channels, x)
+
+
+def mobilenet_v2_features(width: float, side: int, most_halvings: int) -> tuple[Tensors, int, int, int]:
+    """MobileNet v2 up to its last bottleneck: tensors, the last one, its channels and side."""
+    tensors = Tensors()
+    side, halvings = -(-side // 2), 1
+    channels = int(32 * width)
+    x = tensors.make(channels, side)
+    for expansion, full, repeats, stride in (
+        (1, 16, 1, 1),
+        (6, 24, 2, 2),
+        (6, 32, 3, 2),
+        (6, 64, 4, 2),
+        (6, 96, 3, 1),
+        (6, 160, 3, 2),
+        (6, 320, 1, 1),
+    ):
+        made = int(full * width)
+        for repeat in range(repeats):
+            shortcut, inner = x, channels * expansion
+            if expansion > 1:
+                x = tensors.make(inner, side, x)
+            if repeat == 0 and stride == 2 and halvings < most_halvings:  # later ones are dilated instead
+                side, halvings = -(-side // 2), halvings + 1
+            x = tensors.make(inner, side, x)
+            x = tensors.make(made, side, x)
+            if repeat > 0:
+                x = tensors.make(made, side, shortcut, x)
+            channels = made
+    return tensors, x, channels, side
+
+
+def mobilenet_v2() -> Problem:
+    """MobileNet v2 at 224 pixels."""
+    tensors, x, _, side = mobilenet_v2_features(1, 224, 5)
+    x = tensors.make(1280, side, x)
+    return classify(tensors, 1280, x)
+
+
+def deeplab_v3() -> Problem:
+    """DeepLab v3 at 257 pixels over half of MobileNet v2 with an output stride of 8; 21 classes."""
+    tensors, x, channels, side = mobilenet_v2_features(0.5, 257, 3)
+    near = tensors.make(256, side, x)
+    pooled = tensors.make(channels, 1, x)
+    projected = tensors.make(256, 1, pooled)
+    far = tensors.make(256, side, projected)
+    both = tensors.make(512, side, near, far)
+    x = tensors.make(256, side, both)
+    tensors.make(21, side, x)
+    return tensors.problem()
+
+
+NETWORKS = {"mobilenet_v1": mobilenet_v1, "mobilenet_v2": mobilenet_v2, "deeplab_v3": deeplab_v3}
