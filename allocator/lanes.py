@@ -303,12 +303,12 @@ class Lanes:
 
     def stats(self) -> Stats:
         """Return a snapshot of the pool's counts."""
-        controllers = self._all()
+        lanes = self._all()
         return snapshot(
             self._backend.counters(),
-            plans=sum(controller.plans for controller in controllers),
-            reoptimizations=sum(controller.reoptimizations for controller in controllers),
-            lower_bound=sum(controller.lower_bound for controller in controllers),
+            plans=sum(controller.plans for controller in lanes),
+            reoptimizations=sum(controller.reoptimizations for controller in lanes),
+            lower_bound=sum(controller.lower_bound for controller in lanes),
         )
 
     def report(self) -> dict[str, Any]:
