@@ -308,7 +308,7 @@ cdef class Backend:
             self.lanes.begin(lanes, may_wait, False)
 
     def end(self, uint16_t berth):
-        """End a step, and leave its berth; return [(lane, (log, complete, clean, tag))] of the lanes that it began in."""
+        """End a step, and leave its berth; return [(lane, (log, complete, clean, tag))] of its lanes."""
         cdef vector[LaneOutcome] outcomes = self.lanes.end(berth)
         return _lane_outcomes(outcomes)
 

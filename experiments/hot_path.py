@@ -253,7 +253,7 @@ def find_library(files: Iterable[str]) -> Path | None:
 
 def step_turn(step: Callable[[], AbstractContextManager[Any]]) -> Turn:
     """Measure a step around nothing."""
-    count = 1000
+    count = 200
 
     def turn() -> float:
         began = time.perf_counter_ns()

@@ -32,8 +32,9 @@ class LockedLanes {
  public:
   LockedLanes(profiler::SpinLock& lock, AutoLanes& lanes) : lock_(lock), lanes_(lanes) {}
 
-  // A step of this thread: enter(), begin(), end(), one lock each. What its lanes may follow is asked in between, as there
-  // may be new lanes; and where a lane passes to another stream, the owner waits for the device first, and says welcome().
+  // A step of this thread: enter(), begin(), end(), one lock each. What its lanes may follow is asked in between, as
+  // there may be new lanes; and where a lane passes to another stream, the owner waits for the device first, and says
+  // welcome().
   Entered enter() {
     return locked([&]() -> Entered {
       const auto berth = lanes_.enter(profiler::current_thread());
@@ -49,10 +50,13 @@ class LockedLanes {
       return lanes_.lanes_of(berth);
     });
   }
-  // False, and nothing has begun, where `all_fit` is asked for and an arena is too small for what is to be replayed in it.
+  // False, and nothing has begun, where `all_fit` is asked for and an arena is too small for what is to be replayed
+  // in it.
   bool begin(std::vector<LaneStart>& starts, bool may_wait, bool all_fit) {
     return locked([&] {
-      const auto fits = [&](const LaneStart& start) { return start.arena_bytes <= lanes_.lane(start.lane).arena().size; };
+      const auto fits = [&](const LaneStart& start) {
+        return start.arena_bytes <= lanes_.lane(start.lane).arena().size;
+      };
       if (all_fit && !std::all_of(starts.begin(), starts.end(), fits)) return false;
       lanes_.begin(std::move(starts), may_wait);
       return true;

@@ -1,7 +1,7 @@
 // A pool that finds its steps by itself, with everybody at it at once, for sanitizer builds (make asan, make tsan).
 //
-// One thread repeats a loop and tells nobody; now and then it asks for something else. An outcome thread, as the Python one
-// does it, waits for outcomes, makes a plan of them and says what to expect; others allocate beside, free the loop's
+// One thread repeats a loop and tells nobody; now and then it asks for something else. An outcome thread, as Python's
+// own, waits for outcomes, makes a plan of them and says what to expect; others allocate beside, free the loop's
 // blocks, and interrupt themselves. Every block carries a byte pattern that is checked when it dies.
 
 #include <atomic>
