@@ -88,8 +88,8 @@ class Owner {
   explicit Owner(Bytes capacity) : capacity_(capacity) {
     Device device;
     device.owner = this;
-    device.ask = [](void* owner, Bytes size, Purpose purpose, Answer* answer) {
-      return self(owner).ask(size, purpose, *answer);
+    device.ask = [](void* owner, void* client, Bytes size, bool, Answer* answer) {
+      return self(owner).ask(static_cast<Token*>(client), size, *answer);
     };
     device.capturing = [](void* owner) { return self(owner).called([](Owner& o) { return o.captured ? 1 : 0; }); };
     device.synchronize = [](void* owner) { return self(owner).called([](Owner& o) { return o.synchronize(); }); };
@@ -168,7 +168,7 @@ class Owner {
     return at->second;
   }
 
-  int ask(Bytes size, Purpose purpose, Answer& answer) {
+  int ask(Token* client, Bytes size, Answer& answer) {
     return called([&](Owner&) {
       if (faulty()) return raise();
       if (in_use_ + size > capacity_) {
@@ -178,7 +178,7 @@ class Owner {
       in_use_ += size;
       answer.address = next_;
       next_ += static_cast<std::uintptr_t>(size) + 4096;
-      answer.memory = add({Kind::memory, 0, 0, size, purpose == Purpose::arena});
+      (client != nullptr ? *client : answer.memory) = add({Kind::memory, 0, 0, size, client == nullptr});
       return 0;
     });
   }
@@ -305,19 +305,21 @@ class Program {
     if (!survives([&] { grant = owner_.pool.request(size, stream); })) return;
     Block block{grant.id, grant.address, size, 0, stream, {}};
     if (grant.address == 0) {
-      Answer answer;
-      const bool asked =
-          survives([&] { answer = owner_.pool.ask_upstream(grant.id, size, static_cast<Reason>(grant.reason)); });
-      if (!asked || answer.error != 0) {
+      Token error = 0;
+      const bool asked = survives([&] {
+        const Answer answer =
+            owner_.pool.ask_upstream(grant.id, size, static_cast<Reason>(grant.reason), &block.memory);
+        block.address = answer.address;
+        error = answer.error;
+      });
+      if (!asked || error != 0) {
         if (owner_.faultless && !owner_.captured && !owner_.foreign && owner_.pool.give_back() != 0) {
           fail("a request failed while something could be given back");
         }
         owner_.pool.release(grant.id);
-        if (answer.error != 0) owner_.drop(answer.error);
+        if (error != 0) owner_.drop(error);
         return;
       }
-      block.address = answer.address;
-      block.memory = answer.memory;
     } else if (alone_) {
       check_order(block);
     }
