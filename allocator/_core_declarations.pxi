@@ -190,10 +190,6 @@ cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
 
 
 cdef extern from "device.hpp" namespace "stowplan::allocator":
-    cdef enum class Purpose(uint8_t):
-        sample
-        arena
-
     cdef cppclass Answer:
         uintptr_t address
         uint64_t memory
@@ -201,7 +197,7 @@ cdef extern from "device.hpp" namespace "stowplan::allocator":
 
     cdef cppclass Device:
         void* owner
-        int (*ask)(void*, int64_t, Purpose, Answer*) except -1
+        int (*ask)(void*, void*, int64_t, cbool, Answer*) except -1
         int (*capturing)(void*) except -1
         int (*synchronize)(void*) except -1
         int (*record)(void*, uint64_t, uint64_t*) except -1
@@ -217,7 +213,7 @@ cdef extern from "device_pool.hpp" namespace "stowplan::allocator":  # with the 
         void connect(const Device&)
         void close()
         Grant request(int64_t, int64_t) except +
-        Answer ask_upstream(uint32_t, int64_t, Reason) except +
+        Answer ask_upstream(uint32_t, int64_t, Reason, void*) except +
         void release(uint32_t)
         void hold(uint32_t, const vector[uint64_t]&, uint64_t) except +
         size_t settle() except +

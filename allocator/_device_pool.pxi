@@ -58,9 +58,9 @@ cdef class Guard:
 # What the core asks of its owner; see core/device.hpp.
 
 
-cdef int _ask(void* owner, int64_t size, Purpose purpose, Answer* answer) except -1:
+cdef int _ask(void* owner, void* client, int64_t size, cbool sample, Answer* answer) except -1:
     cdef DevicePool pool = <DevicePool>owner
-    allocator = pool.sampling if purpose == Purpose.sample else pool.upstream
+    allocator = pool.sampling if sample else pool.upstream
     try:
         memory = allocator(size)
         if not isinstance(memory, pool.memory_pointer):
@@ -69,7 +69,10 @@ cdef int _ask(void* owner, int64_t size, Purpose purpose, Answer* answer) except
         answer.error = pool.keep(error)
         return 0
     answer.address = memory.ptr
-    answer.memory = pool.keep(Guard.__new__(Guard, memory, pool.streams) if purpose == Purpose.arena else memory)
+    if client != NULL:
+        (<Lease>client).memory = memory
+    else:
+        answer.memory = pool.keep(Guard.__new__(Guard, memory, pool.streams))
     return 0
 
 
@@ -225,7 +228,6 @@ cdef class DevicePool(Backend):
     cdef serve(self, size, Lease lease):
         cdef int64_t stream = 0
         cdef Grant grant
-        cdef Answer answer
         if self.stream_pointer != NULL:
             stream = self.stream_pointer()
         elif self.current_stream is not None:
@@ -234,18 +236,18 @@ cdef class DevicePool(Backend):
         lease.block = grant.id
         lease.pool = self
         if grant.address == 0:
-            answer = self.core.ask_upstream(grant.id, size, <Reason>grant.reason)
-            if answer.error != 0:
-                self.fail(self.kept.pop(answer.error))
-            lease.memory = self.kept.pop(answer.memory)
-            grant.address = answer.address
+            grant.address = self.ask_upstream(lease, size, grant.reason)
         return self.memory_pointer(self.unowned_memory(grant.address, size, lease, self.device_number), 0)
 
-    cdef fail(self, error):
-        """Raise an error of upstream's, and have it say what the request found."""
-        if self.failed is not None:
-            self.failed(error)
-        raise error
+    cdef uintptr_t ask_upstream(self, Lease lease, int64_t size, uint8_t reason) except? 0:
+        """Give a lease upstream's memory; return its address. Errors are upstream's, and say what the request found."""
+        cdef Answer answer = self.core.ask_upstream(lease.block, size, <Reason>reason, <void*>lease)
+        if answer.error != 0:
+            error = self.kept.pop(answer.error)
+            if self.failed is not None:
+                self.failed(error)
+            raise error
+        return answer.address
 
     cdef uint64_t keep(self, thing) except 0:
         """Keep an object until the core drops it."""

@@ -306,9 +306,9 @@ class Lanes:
         lanes = self._all()
         return snapshot(
             self._backend.counters(),
-            plans=sum(controller.plans for controller in lanes),
-            reoptimizations=sum(controller.reoptimizations for controller in lanes),
-            lower_bound=sum(controller.lower_bound for controller in lanes),
+            plans=sum(lane.plans for lane in lanes),
+            reoptimizations=sum(lane.reoptimizations for lane in lanes),
+            lower_bound=sum(lane.lower_bound for lane in lanes),
         )
 
     def report(self) -> dict[str, Any]:

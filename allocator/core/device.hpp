@@ -17,10 +17,7 @@ using Token = std::uint64_t;
 // The owner has an error pending, which its caller is to hear of.
 struct OwnersError {};
 
-// Who asks upstream: a request, one in a step without a plan, or an arena.
-enum class Purpose : std::uint8_t { block, sample, arena };
-
-// Upstream's answer: memory and its address, or an error.
+// Upstream's answer: the address, and for an arena its memory; or an error.
 struct Answer {
   std::uintptr_t address = 0;
   Token memory = 0;
@@ -31,8 +28,10 @@ struct Answer {
 // pending; the others do not fail.
 struct Device {
   void* owner = nullptr;
-  int (*ask)(void* owner, Bytes size, Purpose purpose, Answer* answer) = nullptr;  // what upstream raises is an answer
-  int (*capturing)(void* owner) = nullptr;                                         // the current stream, into a graph
+  // Asks upstream; what it raises is an answer. The memory of a block is given to `client`, that of an arena (no client) is
+  // kept. `sample`: the request is one of a step without a plan.
+  int (*ask)(void* owner, void* client, Bytes size, bool sample, Answer* answer) = nullptr;
+  int (*capturing)(void* owner) = nullptr;  // whether the current stream is, into a graph
   int (*synchronize)(void* owner) = nullptr;
   int (*record)(void* owner, Token stream, Token* event) = nullptr;  // no event while the stream is being captured
   int (*done)(void* owner, Token event) = nullptr;

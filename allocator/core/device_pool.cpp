@@ -8,20 +8,20 @@ using Lock = std::lock_guard<profiler::SpinLock>;
 
 // ---------------------------------------------------------------------------------------------------- upstream
 
-Answer DevicePool::ask(Bytes size, Purpose purpose) {
+Answer DevicePool::ask(Bytes size, bool sample, void* client) {
   Answer answer;
-  Device::checked(device_.ask(device_.owner, size, purpose, &answer));
+  Device::checked(device_.ask(device_.owner, client, size, sample, &answer));
   return answer;
 }
 
-Answer DevicePool::ask_upstream(BlockId id, Bytes size, Reason reason) {
-  const Purpose purpose = reason == Reason::no_plan ? Purpose::sample : Purpose::block;
+Answer DevicePool::ask_upstream(BlockId id, Bytes size, Reason reason, void* client) {
+  const bool sample = reason == Reason::no_plan;
   settle();
-  Answer answer = ask(size, purpose);
+  Answer answer = ask(size, sample, client);
   if (answer.error != 0) {
     Kept first(device_, answer.error);
     if (give_back() > 0) {
-      answer = ask(size, purpose);
+      answer = ask(size, sample, client);
     } else {
       first.release();
     }
@@ -37,7 +37,7 @@ Answer DevicePool::ask_upstream(BlockId id, Bytes size, Reason reason) {
 
 bool DevicePool::reserve(LaneNumber lane, Bytes size) {
   if (size <= locked_.arena_size(lane)) return true;
-  const Answer answer = ask(size, Purpose::arena);
+  const Answer answer = ask(size, false, nullptr);
   const Kept error(device_, answer.error);
   Kept memory(device_, answer.memory);
   if (answer.error != 0) return false;
@@ -111,23 +111,28 @@ void DevicePool::hold(BlockId id, const std::vector<Token>& streams, Token memor
   Lock lock(lock_);
   held_.emplace(id, held);
   lanes_.hold(id, recorded);
-  if (kDebug) assert_invariants();
+  if (kDebug) lanes_.assert_invariants();
 }
 
-// The held blocks whose place a request was given. Under the lock.
+// The held blocks whose place a request was given, but those that settle() has let go of since.
 std::vector<DevicePool::HeldPtr> DevicePool::take_awaited(BlockId granted) {
   std::vector<HeldPtr> awaited;
+  Lock lock(lock_);
   for (const BlockId id : lanes_.awaited(granted)) {
     const auto at = held_.find(id);
+    if (at == held_.end()) continue;
     awaited.push_back(std::move(at->second));
     held_.erase(at);
   }
   lanes_.drop_awaited(granted);
-  if (kDebug) assert_invariants();
+  if (kDebug) lanes_.assert_invariants();
   return awaited;
 }
 
-void DevicePool::wait_for(const std::vector<HeldPtr>& awaited, BlockId granted, Stream stream) {
+// Has a stream wait for what others do with the blocks whose place it was given. A lane's requests are one thread's: nobody
+// else takes what is awaited here.
+void DevicePool::wait_for_uses(BlockId granted, Stream stream) {
+  const std::vector<HeldPtr> awaited = take_awaited(granted);
   try {
     for (const HeldPtr& held : awaited) {
       for (const Use& use : held->uses) Device::checked(device_.wait(device_.owner, stream, use.event.token()));
@@ -154,7 +159,7 @@ std::size_t DevicePool::settle() {
       if (at == held_.end() || at->second != held) continue;  // another thread was first
       held_.erase(at);
       lanes_.let_go(id);
-      if (kDebug) assert_invariants();
+      if (kDebug) lanes_.assert_invariants();
     }
     if (held->memory.token() != 0) device_.unguard(device_.owner, held->memory.token());
     ++settled;
@@ -181,17 +186,6 @@ bool DevicePool::is_done(Held& held) {
 Token DevicePool::event_of(const Use& use) {
   Lock lock(lock_);
   return use.event.token();
-}
-
-// -------------------------------------------------------------------------------------------------- invariants
-
-// Under the lock.
-void DevicePool::assert_invariants() const {
-  lanes_.assert_invariants();
-  const std::vector<BlockId> live = lanes_.live_blocks();  // sorted, and with the held ones
-  for (const auto& entry : held_) {
-    require(std::binary_search(live.begin(), live.end(), entry.first), "what is held here is held in a lane");
-  }
 }
 
 }  // namespace stowplan::allocator

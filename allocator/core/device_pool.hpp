@@ -40,18 +40,17 @@ class DevicePool {
   Grant request(Bytes size, Stream stream) {
     const ThreadId thread = profiler::current_thread();
     const Stream own = stream == kPerThread ? -static_cast<Stream>(thread) : stream;
-    std::vector<HeldPtr> awaited;
     Grant grant;
     {
       std::lock_guard<profiler::SpinLock> lock(lock_);
       grant = lanes_.request(size, own, thread);
-      if (grant.waits) awaited = take_awaited(grant.id);
     }
-    if (grant.waits) wait_for(awaited, grant.id, stream);
+    if (grant.waits) wait_for_uses(grant.id, stream);
     return grant;
   }
-  // Serves a block by upstream. Where the answer is an error, that has been noted, and the block is the caller's to release.
-  Answer ask_upstream(BlockId id, Bytes size, Reason reason);
+  // Serves a block by upstream; its memory is the client's. Where the answer is an error, that has been noted, and the error
+  // is the caller's to drop and the block to release.
+  Answer ask_upstream(BlockId id, Bytes size, Reason reason, void* client);
   void release(BlockId id) {
     std::lock_guard<profiler::SpinLock> lock(lock_);
     lanes_.release(id);
@@ -89,17 +88,16 @@ class DevicePool {
   using HeldPtr = std::shared_ptr<Held>;
 
   std::vector<HeldPtr> take_awaited(BlockId granted);
-  void wait_for(const std::vector<HeldPtr>& awaited, BlockId granted, Stream stream);
+  void wait_for_uses(BlockId granted, Stream stream);
   bool is_done(Held& held);
   Token event_of(const Use& use);
-  Answer ask(Bytes size, Purpose purpose);
-  void assert_invariants() const;
+  Answer ask(Bytes size, bool sample, void* client);
   void synchronize() { Device::checked(device_.synchronize(device_.owner)); }
 
-  Device device_;
   profiler::SpinLock lock_;
   AutoLanes lanes_{kUnit};
   LockedLanes locked_{lock_, lanes_};
+  Device device_;
   std::unordered_map<BlockId, HeldPtr> held_;
   std::unordered_map<std::uintptr_t, Kept> arenas_;  // base -> memory
 };

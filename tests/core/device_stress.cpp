@@ -33,6 +33,7 @@ namespace {
 constexpr unsigned kThreads = 8;
 constexpr unsigned kPrograms = 40;  // on one thread
 constexpr Stream kStreams[] = {0, 7, DevicePool::kPerThread};
+constexpr Stream kForeign = 9;  // somebody else's: blocks are used on it, none is asked for
 constexpr Bytes kArena = Bytes{1} << 12;
 constexpr RequestNumber kRequests = 8;
 
@@ -87,8 +88,8 @@ class Owner {
   explicit Owner(Bytes capacity) : capacity_(capacity) {
     Device device;
     device.owner = this;
-    device.ask = [](void* owner, Bytes size, Purpose purpose, Answer* answer) {
-      return self(owner).ask(size, purpose, *answer);
+    device.ask = [](void* owner, void* client, Bytes size, bool, Answer* answer) {
+      return self(owner).ask(static_cast<Token*>(client), size, *answer);
     };
     device.capturing = [](void* owner) { return self(owner).called([](Owner& o) { return o.captured ? 1 : 0; }); };
     device.synchronize = [](void* owner) { return self(owner).called([](Owner& o) { return o.synchronize(); }); };
@@ -144,7 +145,8 @@ class Owner {
   }
 
   DevicePool pool;
-  std::atomic<bool> captured{false};    // all streams
+  std::atomic<bool> captured{false};    // all streams; or
+  std::atomic<bool> foreign{false};     // the foreign one
   std::atomic<unsigned> fault_rate{0};  // one call in so many fails
   std::function<void()> finalizer = [] {};  // runs within calls
   bool faultless = true;
@@ -166,7 +168,7 @@ class Owner {
     return at->second;
   }
 
-  int ask(Bytes size, Purpose purpose, Answer& answer) {
+  int ask(Token* client, Bytes size, Answer& answer) {
     return called([&](Owner&) {
       if (faulty()) return raise();
       if (in_use_ + size > capacity_) {
@@ -176,19 +178,19 @@ class Owner {
       in_use_ += size;
       answer.address = next_;
       next_ += static_cast<std::uintptr_t>(size) + 4096;
-      answer.memory = add({Kind::memory, 0, 0, size, purpose == Purpose::arena});
+      (client != nullptr ? *client : answer.memory) = add({Kind::memory, 0, 0, size, client == nullptr});
       return 0;
     });
   }
   int synchronize() {
-    if (captured) return raise();
+    if (captured || foreign) return raise();
     seen_ = finished_ = given_;
     return faulty() ? raise() : 0;  // nothing runs on a device that cannot be waited for
   }
   int record(Token stream, Token& event) {
     const Stream on = find(stream, Kind::stream).stream;
-    if (!captured && faulty()) return raise();
-    event = captured ? 0 : add({Kind::event, on, given_[on]});
+    if (!captured && !foreign && faulty()) return raise();
+    event = captured || (foreign && on == kForeign) ? 0 : add({Kind::event, on, given_[on]});
     return 0;
   }
   int done(const Thing& event) {
@@ -200,7 +202,7 @@ class Owner {
   }
   int wait(Stream stream, const Thing& event) {
     if (captured) fail("a stream that is being captured was to wait for work from before");
-    if (faulty()) return synchronize(), raise();  // nor on a stream that cannot wait
+    if (!foreign && faulty()) return synchronize(), raise();  // nor on a stream that cannot wait
     std::uint64_t& number = awaited_[stream][event.stream];
     number = std::max(number, event.number);
     ++waits;
@@ -245,12 +247,13 @@ class Program {
     LockedLanes& lanes = *owner_.pool.lanes();
     for (int step = 0; step < steps; ++step) {
       if (alone_) owner_.captured = random_() % 8 == 0;
-      survives([&] { owner_.pool.settle(); });
+      if (alone_) owner_.foreign = random_() % 4 == 0;
+      if (random_() % 4 != 0) survives([&] { owner_.pool.settle(); });
       Entered entered = lanes.enter();
       if (entered.berth < 0) fail("this thread runs a step already");
       const auto mine = static_cast<BerthNumber>(entered.berth);
       if (entered.takes_over) {
-        owner_.see_all();
+        owner_.see_all();  // as the owner of steps does
         entered.lanes = lanes.welcome(mine);
       }
       std::vector<LaneStart> starts;
@@ -273,7 +276,7 @@ class Program {
       }
       if (lanes.end(mine).size() != entered.lanes.size()) fail("a step has one outcome a lane");
       owner_.pool.drop_dead_arenas();
-      owner_.captured = false;
+      owner_.captured = owner_.foreign = false;
       allocate(static_cast<Bytes>(random_() % 2000), kStreams[random_() % 3]);
       while (blocks_.size() > 12) free_any();
       if (random_() % 16 == 0) survives([&] { owner_.pool.give_back(); });
@@ -308,23 +311,25 @@ class Program {
     if (!survives([&] { grant = owner_.pool.request(size, stream); })) return;
     Block block{grant.id, grant.address, size, 0, stream, {}};
     if (grant.address == 0) {
-      Answer answer;
-      const bool asked =
-          survives([&] { answer = owner_.pool.ask_upstream(grant.id, size, static_cast<Reason>(grant.reason)); });
-      if (!asked || answer.error != 0) {
-        if (owner_.faultless && !owner_.captured && owner_.pool.give_back() != 0) {
+      Token error = 0;
+      const bool asked = survives([&] {
+        const Answer answer =
+            owner_.pool.ask_upstream(grant.id, size, static_cast<Reason>(grant.reason), &block.memory);
+        block.address = answer.address;
+        error = answer.error;
+      });
+      if (!asked || error != 0) {
+        if (owner_.faultless && !owner_.captured && !owner_.foreign && owner_.pool.give_back() != 0) {
           fail("a request failed while something could be given back");
         }
         owner_.pool.release(grant.id);
-        if (answer.error != 0) owner_.drop(answer.error);
+        if (error != 0) owner_.drop(error);
         return;
       }
-      block.address = answer.address;
-      block.memory = answer.memory;
     } else if (alone_) {
       check_order(block);
     }
-    for (const Stream other : kStreams) {
+    for (const Stream other : {kStreams[0], kStreams[1], kStreams[2], kForeign}) {
       if (other != stream && random_() % 4 == 0) block.others.push_back(other);
     }
     if (alone_) note_uses(block);
@@ -394,7 +399,7 @@ int main(int argc, char** argv) {
     failures += owner.pool.lanes()->failure().number;
   };
   for (unsigned seed = 1; seed <= kPrograms * static_cast<unsigned>(scale); ++seed) {
-    Owner owner(Bytes{1} << 15);
+    Owner owner(Bytes{seed % 4 + 3} << 12);
     Program program(owner, seed, true);
     owner.faultless = seed % 2 == 0;
     owner.fault_rate = owner.faultless ? 0 : 50;
