@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,27 +49,41 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]  # generic in newer vers
             self.fail(str(error), param, ctx)
 
 
-class Solver(click.ParamType):  # type: ignore[type-arg]
-    """A solver's name. `stowplan.packing`, which is slow to import, says if there is one of that name."""
+class Name(click.ParamType):  # type: ignore[type-arg]
+    """A name out of a list that is slow to import: completion offers them, and the code that takes it checks it.
 
-    name = "solver"
+    Parameters
+    ----------
+    kind
+        What is named, for the help.
+    known
+        Imports and returns the names.
+    """
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name."""
-        return str(value)
+    def __init__(self, kind: str, known: Callable[[], Iterable[str]]) -> None:
+        self.name = kind
+        self._known = known
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Offer the names that exist."""
-        from ..packing import solvers
+        """Offer the names."""
+        return [CompletionItem(name) for name in self._known() if name.startswith(incomplete)]
 
-        return [CompletionItem(name) for name in ("auto", *solvers) if name.startswith(incomplete)]
+
+def _packing_solvers() -> Iterable[str]:
+    from ..packing import solvers
+
+    return ("auto", *solvers)
 
 
 profile_argument = click.argument("profile", type=click.Path(path_type=Path))
 solver_option = click.option(
-    "--solver", type=Solver(), default="auto", show_default=True, help="A solver's name; auto takes the best."
+    "--solver",
+    type=Name("solver", _packing_solvers),
+    default="auto",
+    show_default=True,
+    help="A solver's name; auto takes the best.",
 )
 time_limit_option = click.option(
     "--time-limit", type=click.FloatRange(min=0), help="Most seconds for solvers that could go on."

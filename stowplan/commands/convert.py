@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
 
-from ._options import OutputFile, alignment_option, json_option, solver_option
+from ._options import Name, OutputFile, alignment_option, json_option, solver_option
 
 if TYPE_CHECKING:
     from ..profiler.formats import Format
 
 
-class _FormatName(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of Click only
-    """A format's name. `stowplan.profiler.formats`, which is slow to import, says if there is one of that name."""
+def _readable() -> Iterable[str]:
+    from ..profiler import formats
 
-    name = "format"
+    return (form.name for form in formats.registered() if form.read is not None)
 
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Offer the names of the formats that can be read, or written."""
-        from ..profiler import formats
 
-        done = "read" if param.name == "read_as" else "write"
-        names = [form.name for form in formats.registered() if getattr(form, done) is not None]
-        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+def _writable() -> Iterable[str]:
+    from ..profiler import formats
+
+    return (form.name for form in formats.registered() if form.write is not None)
 
 
 class _Convert(click.Command):
@@ -54,8 +50,12 @@ def _how(form: Format) -> str:
 @click.command(cls=_Convert, epilog="Example: stowplan convert snapshot.pickle step.profile")
 @click.argument("source", type=click.Path(path_type=Path))
 @click.argument("target", type=OutputFile())
-@click.option("--from", "read_as", type=_FormatName(), help="Format of SOURCE; else its content tells.")
-@click.option("--to", "write_as", type=_FormatName(), help="Format of TARGET; else its suffix tells.")
+@click.option(
+    "--from", "read_as", type=Name("format", _readable), help="Format of SOURCE; else its content tells."
+)
+@click.option(
+    "--to", "write_as", type=Name("format", _writable), help="Format of TARGET; else its suffix tells."
+)
 @click.option("--device", type=click.IntRange(min=0), help="Which device, if SOURCE holds several.")
 @solver_option
 @alignment_option

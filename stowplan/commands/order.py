@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
 
 from ..units import human_bytes
 from . import _look
-from ._options import OutputFile, json_option
+from ._options import Name, OutputFile, json_option
 
 if TYPE_CHECKING:
     from ..scheduling.ordering import OrderSolution, Progress
 
 
-class _OrderSolver(click.ParamType):  # type: ignore[type-arg]
-    name = "solver"
+def _solvers() -> Iterable[str]:
+    from ..scheduling.ordering import solvers
 
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        from ..scheduling.ordering import solvers
-
-        return [CompletionItem(name) for name in solvers if name.startswith(incomplete)]
+    return solvers
 
 
 @click.command(epilog="Example: stowplan order graph.json.gz -o order.json --plot order.png")
@@ -35,7 +29,7 @@ class _OrderSolver(click.ParamType):  # type: ignore[type-arg]
 @click.option("-o", "--output", type=OutputFile(), help="Write the order, as a schedule (JSON).")
 @click.option(
     "--solver",
-    type=_OrderSolver(),
+    type=Name("solver", _solvers),
     default="auto",
     show_default=True,
     help="auto, exact, beam, local, greedy or ilp.",

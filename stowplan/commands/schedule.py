@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from ..errors import BudgetError
 from ..units import human_bytes
 from . import _look
-from ._options import Bytes, OutputFile, Solver, json_option, time_limit_option
+from ._options import Bytes, Name, OutputFile, json_option, time_limit_option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,17 +25,11 @@ _POINTS = 12
 _LISTED = 10  # values in the lists of the largest
 
 
-class _ScheduleSolver(Solver):
-    """A solver's name. `stowplan.scheduling`, which is slow to import, says if there is one of that name."""
+def _solvers() -> Iterable[str]:
+    from ..scheduling import solve  # noqa: F401 (solvers register themselves)
+    from ..scheduling.registry import solvers
 
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Offer the names that exist."""
-        from ..scheduling import solve  # noqa: F401 (solvers register themselves)
-        from ..scheduling.registry import solvers
-
-        return [CompletionItem(name) for name in ("auto", *solvers) if name.startswith(incomplete)]
+    return ("auto", *solvers)
 
 
 @click.command(epilog="Example: stowplan schedule step.graph --budget 600MiB -o schedule.json")
@@ -52,7 +46,7 @@ class _ScheduleSolver(Solver):
 )
 @click.option(
     "--solver",
-    type=_ScheduleSolver(),
+    type=Name("solver", _solvers),
     default="auto",
     show_default=True,
     help="A solver's name; auto takes the best.",
