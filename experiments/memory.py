@@ -1,7 +1,7 @@
 """Figure 2 of Sekiyama et al. 2018: memory of a step, ``python -m experiments.memory``.
 
 For each network, training and inference, and each batch size: the arena that stowplan packs for one step, its lower
-bound, and what models of today's pools (`stowplan.packing.pools`) reserve for the same requests. Beside them stands
+bound, and what models of today's pools (`stowplan.pool_models`) reserve for the same requests. Beside them stands
 the retained part, which no pool can change: parameters, statistics and the optimizer's state. A step that is too
 large for the machine is predicted from batches of 2 and 4 (`experiments.recordings`), and marked ``~``; where a step
 was recorded as well, the prediction's error is given.
@@ -18,7 +18,7 @@ from typing import Any
 from stowplan import Profile
 from stowplan.allocator import make_plan
 from stowplan.packing import Problem
-from stowplan.packing.pools import POOL_MODELS, replay, requests
+from stowplan.pool_models import POOL_MODELS, replay, requests
 
 from . import report
 from .recordings import predict, recorded, step_of, within_reach, without_small

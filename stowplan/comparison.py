@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from .allocator import Plan, make_plan
 from .packing import Problem, lower_bound
-from .packing.pools import POOL_MODELS, PoolUse, replay, requests
+from .pool_models import POOL_MODELS, PoolUse, replay, requests
 
 if TYPE_CHECKING:
     from .packing import Progress

@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import NumpyPool
 from ..allocator import Plan, Stats
-from ..packing.pools import CupyPoolModel, replay, requests
+from ..pool_models import CupyPoolModel, replay, requests
 from .training import Run, Task, difference, train
 
 FIRST_REPLAYED = 3

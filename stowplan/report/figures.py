@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..allocator.plan import Plan
-from ..packing.pools import CupyPoolModel, replay, requests
+from ..pool_models import CupyPoolModel, replay, requests
 from ..profiler import Profile
 from ..profiler.profile import UNKNOWN_SITE
 from ..units import human_bytes

@@ -17,7 +17,7 @@ from experiments import data, growth, heuristic, hot_path, memory, recordings, s
 from experiments import time as step_time
 from experiments.models import MODELS, Model
 from experiments.workload import PHASES, Phase
-from stowplan.packing.pools import replay
+from stowplan.pool_models import replay
 from stowplan.profiler import Profile, StepLog
 from stowplan.profiler.steps import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS
 

@@ -35,7 +35,7 @@ PUBLIC = {
     "stowplan.compat",
     "stowplan.errors",
     "stowplan.packing",
-    "stowplan.packing.pools",
+    "stowplan.pool_models",
     "stowplan.profiler",
     "stowplan.scheduling",
     "stowplan.scheduling.ordering",

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from stowplan.allocator.plan import make_plan
 from stowplan.cli import main
-from stowplan.packing.pools import CupyPoolModel, replay, requests
+from stowplan.pool_models import CupyPoolModel, replay, requests
 from stowplan.profiler import ESCAPED, Profile
 from stowplan.report.figures import AddressMap, alive_at, plan_map, pool_map, raster, top_sites
 

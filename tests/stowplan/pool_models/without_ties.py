@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from stowplan.packing.pools import POOL_MODELS
+from stowplan.pool_models import POOL_MODELS
 
 FREE = -1
 

@@ -1,52 +1,15 @@
-"""Online pools, as models: what would one that cannot see the future have reserved for the same requests.
-
-A model keeps the books of a pool and touches no memory. `replay` drives it with the requests of a step, over and over,
-as a training loop would::
-
-    use = replay(requests(problem), POOL_MODELS["cupy"]())
-    use.reserved_peak / use.live_peak
-
-======================  =============================================================
-name in `POOL_MODELS`   pool
-======================  =============================================================
-``cupy``                CuPy's ``MemoryPool``
-``pytorch``             PyTorch's ``CUDACachingAllocator``
-``pytorch-expandable``  the same with ``expandable_segments:True``
-``rmm``                 RMM's ``pool_memory_resource``
-``free-lists``          one free list per size: Chainer 1
-``none``                no pool
-======================  =============================================================
-"""
+"""The requests of a step, driven through a pool over and over, as a training loop would."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from .pools_cupy import CupyPoolModel
-from .pools_plain import FreeListsModel, NoPoolModel
-from .pools_pytorch import PytorchExpandablePoolModel, PytorchPoolModel
-from .pools_rmm import RmmPoolModel
-from .problem import IntArray, Problem
-
-__all__ = [
-    "POOL_MODELS",
-    "CupyPoolModel",
-    "FreeListsModel",
-    "NoPoolModel",
-    "Pool",
-    "PoolUse",
-    "PytorchExpandablePoolModel",
-    "PytorchPoolModel",
-    "Requests",
-    "RmmPoolModel",
-    "replay",
-    "requests",
-]
+from ..packing import Problem
+from ..packing.problem import IntArray
 
 STEADY_AFTER = 3
 """Steps in a row that reserve nothing, after which `replay` takes a pool's growth for done."""
@@ -69,16 +32,6 @@ class Pool(Protocol):
 
     def free(self, handle: int) -> None:
         """Take a block back."""
-
-
-POOL_MODELS: dict[str, Callable[[], Pool]] = {
-    "cupy": CupyPoolModel,
-    "pytorch": PytorchPoolModel,
-    "pytorch-expandable": PytorchExpandablePoolModel,
-    "rmm": RmmPoolModel,
-    "free-lists": FreeListsModel,
-    "none": NoPoolModel,
-}
 
 
 class Requests(NamedTuple):
@@ -157,7 +110,7 @@ def replay(requests: Requests, model: Pool, steps: int | None = None) -> PoolUse
     requests
         One step; or a whole run, to be replayed once.
     model
-        Normally a new one, from `POOL_MODELS`.
+        Normally a new one, from `stowplan.pool_models.POOL_MODELS`.
     steps
         How often. None: until `STEADY_AFTER` steps in a row have not raised the peak of what is reserved, for pools
         grow during the first steps; `MOST_STEPS` at most.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from .pools_heap import Books, round_up
+from .heap import Books, round_up
 
 _GRANULARITY = 256
 """``cudaMalloc`` returns addresses that are multiples of it (CUDA C++ Programming Guide, "Device Memory Accesses")."""

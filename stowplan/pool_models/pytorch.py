@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .pools_heap import Books, Chunk, Heap, round_up
+from .heap import Books, Chunk, Heap, round_up
 
 _KIB = 1024
 _MIB = 1024 * _KIB

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.errors import PoolError
-from stowplan.packing.pools import POOL_MODELS, RmmPoolModel
+from stowplan.pool_models import POOL_MODELS, RmmPoolModel
 
-from .twins.pools import NAIVE
+from .reference import NAIVE
 
 MIB = 2**20
 

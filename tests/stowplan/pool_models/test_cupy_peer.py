@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stowplan.packing.pools import CupyPoolModel, Requests, replay, requests
+from stowplan.pool_models import CupyPoolModel, Requests, replay, requests
 
-from .problems import training_step
+from ...packing.problems import training_step
 from .without_ties import FREE, program_without_ties
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +24,7 @@ def total_bytes(*programs: list[list[int]]) -> list[list[int]]:
     if importlib.util.find_spec("cupy") is None:
         pytest.skip("CuPy is not installed; expected: pip install 'stowplan[cupy]'")
     done = subprocess.run(
-        [sys.executable, "-m", "tests.packing.cupy_peer"],
+        [sys.executable, "-m", "tests.stowplan.pool_models.cupy_peer"],
         input="\n".join(map(json.dumps, programs)),
         cwd=ROOT,
         capture_output=True,

@@ -6,9 +6,9 @@ from hypothesis import given
 
 from stowplan.packing import Problem, lower_bound
 from stowplan.packing.bounds import live_bytes
-from stowplan.packing.pools import POOL_MODELS, CupyPoolModel, Requests, replay, requests
+from stowplan.pool_models import POOL_MODELS, CupyPoolModel, Requests, replay, requests
 
-from .problems import problems, training_step
+from ...packing.problems import problems, training_step
 
 
 def test_requests_of_a_step():
