@@ -1,4 +1,4 @@
-"""CuPy's own memory pool on a machine without a GPU, as a peer of its model: ``python -m tests.stowplan.pool_models.cupy_peer``.
+"""CuPy's own memory pool without a GPU, as a peer of its model: ``python -m tests.stowplan.pool_models.cupy_peer``.
 
 All that CuPy's `MemoryPool` asks the driver for is which device is current and how many there are; the memory comes
 from an allocator that the user may choose. So both questions get an answer of ours, before CuPy is imported, and the
