@@ -1,4 +1,4 @@
-"""Each model on hand-made traces, with what has to be reserved worked out beside it; and against its naive twin."""
+"""Each model on hand-made traces, with what has to be reserved worked out beside it; and against its reference."""
 
 from __future__ import annotations
 
@@ -79,17 +79,17 @@ def test_figures_agree_with_each_other(name: str, program: list[tuple[bool, int]
 
 @pytest.mark.parametrize("name", NAIVE)
 @given(program=programs)
-def test_as_the_naive_twin(name: str, program: list[tuple[bool, int]]) -> None:
-    pool, twin = POOL_MODELS[name](), NAIVE[name]()
+def test_as_the_naive_reference(name: str, program: list[tuple[bool, int]]) -> None:
+    pool, reference = POOL_MODELS[name](), NAIVE[name]()
     live: list[tuple[int, int]] = []
     for allocate, number in program:
         if allocate or not live:
-            live.append((pool.malloc(number), twin.malloc(number)))
+            live.append((pool.malloc(number), reference.malloc(number)))
         else:
             mine, its = live.pop(number % len(live))
             pool.free(mine)
-            twin.free(its)
-        assert pool.reserved == twin.reserved
+            reference.free(its)
+        assert pool.reserved == reference.reserved
 
 
 # ----------------------------------------------------------------------------------------------------------------- CuPy
