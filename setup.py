@@ -70,22 +70,25 @@ def extension(name: str, *cores: str) -> Extension:
     )
 
 
-PACKING, SCHEDULING = "packing/core/**/", "scheduling/core/**/"
+PACKING, SCHEDULING = "packing/core", "scheduling/core"
 EXTENSIONS = [
     extension(
-        "packing._solvers", *(f"{PACKING}{name}.cpp" for name in ("best_fit", "greedy", "first_conflict"))
+        "packing._solvers",
+        f"{PACKING}/best_fit/*.cpp",
+        f"{PACKING}/greedy/*.cpp",
+        f"{PACKING}/first_conflict.cpp",
     ),
-    extension("packing._exact", f"{PACKING}exact*.cpp"),
+    extension("packing._exact", f"{PACKING}/exact/*.cpp"),
+    # Window repair starts from best fit; search, from both and greedy.
     extension(
-        "packing._search", *(f"{PACKING}{name}.cpp" for name in ("best_fit", "greedy", "large*", "search*"))
+        "packing._search",
+        f"{PACKING}/instance.cpp",
+        *(f"{PACKING}/{solver}/*.cpp" for solver in ("best_fit", "greedy", "window_repair", "search")),
     ),
     extension("profiler._recorder"),
-    extension("scheduling._simulator", f"{SCHEDULING}simulator*.cpp"),
-    extension(
-        "scheduling._descent",
-        *(f"{SCHEDULING}{name}.cpp" for name in ("simulator*", "descent*", "descend", "rebuild")),
-    ),
-    extension("scheduling._ordering", f"{SCHEDULING}order_*.cpp"),
+    extension("scheduling._simulator", f"{SCHEDULING}/simulator/*.cpp"),
+    extension("scheduling._descent", f"{SCHEDULING}/simulator/*.cpp", f"{SCHEDULING}/descent/*.cpp"),
+    extension("scheduling._ordering", f"{SCHEDULING}/order/*.cpp"),
     extension("planning.merging._merging", "planning/merging/core/*.cpp"),
     extension("allocator._core", "allocator/core/**/*.cpp"),
 ]

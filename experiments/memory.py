@@ -1,7 +1,7 @@
 """Figure 2 of Sekiyama et al. 2018: memory of a step, ``python -m experiments.memory``.
 
 For each network, training and inference, and each batch size: the arena that stowplan packs for one step, its lower
-bound, and what models of today's pools (`stowplan.packing.pools`) reserve for the same requests. The retained part,
+bound, and what models of today's pools (`stowplan.pool_models`) reserve for the same requests. The retained part,
 which no pool can change, has a column of its own: parameters, statistics and the optimizer's state. A step that is too
 large for the machine is predicted from batches of 2 and 4 (`measures.recordings`), and marked ``~``; if a step was
 recorded as well, the prediction's error is given.
@@ -18,8 +18,8 @@ from typing import Any
 
 from stowplan import Profile
 from stowplan.packing import Problem
-from stowplan.packing.pools import POOL_MODELS, replay, requests
 from stowplan.planning import make_plan
+from stowplan.pool_models import POOL_MODELS, replay, requests
 
 from .measures import output
 from .measures.recordings import predict, recorded, step_of, within_reach, without_small

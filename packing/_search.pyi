@@ -1,4 +1,4 @@
-"""Binding of `large` and `search`, and of the two decoders below them; the GIL is released while solving."""
+"""Binding of `window_repair` and `search`, and of the two decoders below them; the GIL is released while solving."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,7 +10,7 @@ class Cancel:
     def set(self) -> None: ...
     def is_set(self) -> bool: ...
 
-def large(
+def window_repair(
     problem: Problem,
     *,
     time_limit: float | None = None,

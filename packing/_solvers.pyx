@@ -6,16 +6,16 @@ from libcpp.pair cimport pair
 
 import numpy as np
 
-include "_columns.pxi"
+include "_problem.pxi"
 
 
-cdef extern from "best_fit.hpp" nogil:
+cdef extern from "packing/core/best_fit/best_fit.hpp" nogil:
     void c_best_fit "stowplan::packing::best_fit"(const CProblem&, const int64_t*, int64_t*) except +
 
-cdef extern from "greedy.hpp" nogil:
+cdef extern from "packing/core/greedy/greedy.hpp" nogil:
     void c_greedy "stowplan::packing::greedy"(const CProblem&, const int64_t*, int64_t*) except +
 
-cdef extern from "first_conflict.hpp" nogil:
+cdef extern from "packing/core/first_conflict.hpp" nogil:
     pair[size_t, size_t] c_first_conflict "stowplan::packing::first_conflict"(
         size_t, const int64_t*, const int64_t*, const int64_t*, const int64_t*
     ) except +

@@ -1,4 +1,4 @@
-"""Ctrl-C for compiled solvers that take a `Cancel` flag.
+"""Ctrl-C for compiled solvers that take a flag to stop them.
 
 Python runs its signal handlers on the main thread, between two instructions: never while that thread is inside C++. So
 the solver gets a thread of its own, and the main thread waits in Python, where Ctrl-C reaches it and sets the flag.
@@ -8,22 +8,29 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from ._search import Cancel
 from .registry import Options
 
+
+class Flag(Protocol):
+    """What stops a solver once it is set, from any thread: the ``Cancel`` of the solver's binding."""
+
+    def set(self) -> None:
+        """Stop the solver with the best so far."""
+
+
 T = TypeVar("T")
+C = TypeVar("C", bound=Flag)
 
 _POLL = 0.05  # seconds; waiting without a limit would not be interruptible everywhere
 
 
-def interruptible(solve: Callable[[Cancel], T]) -> tuple[T, bool]:
-    """Run a solver that stops when its flag is set; return what it returns, and whether Ctrl-C set the flag.
+def interruptible(solve: Callable[[C], T], cancel: C) -> tuple[T, bool]:
+    """Run a solver that is given the flag; return what it returns, and whether Ctrl-C has set the flag.
 
     On any other thread than the main one the solver runs directly: Ctrl-C never arrives there.
     """
-    cancel = Cancel()
     if threading.current_thread() is not threading.main_thread():
         return solve(cancel), False
     results: list[T] = []
@@ -38,7 +45,7 @@ def interruptible(solve: Callable[[Cancel], T]) -> tuple[T, bool]:
         finally:
             done.set()
 
-    worker = threading.Thread(target=run, name="stowplan-pack")
+    worker = threading.Thread(target=run, name="stowplan-solver")
     worker.start()
     interrupted = False
     while not done.is_set():
@@ -53,7 +60,7 @@ def interruptible(solve: Callable[[Cancel], T]) -> tuple[T, bool]:
     return results[0], interrupted
 
 
-def reporter(options: Options, cancel: Cancel) -> Callable[[int, float], None] | None:
+def reporter(options: Options, cancel: Flag) -> Callable[[int, float], None] | None:
     """Pass peaks on to the caller, and its wish to stop back to the solver."""
     report = options.report
     if report is None:

@@ -74,7 +74,7 @@ def alive_at(problem: Problem, tick: int | None) -> npt.NDArray[np.bool_]:
     return rows
 
 
-def outward(problem: Problem, tick: int, stack: IntArray, preferred: IntArray) -> IntArray:
+def peak_outward(problem: Problem, tick: int, stack: IntArray, preferred: IntArray) -> IntArray:
     """Sort rows outward from a tick in both directions of time.
 
     First the blocks alive at the tick by rising ``stack``, (n,). Then all others: those most ``preferred``, (n,),

@@ -10,24 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import ConflictError, InfeasibleError, ProblemError, UnsupportedConstraintError
-from . import (  # noqa: F401 (solvers register themselves)
-    best_fit_orders,
-    exact,
-    heuristics,
-    large,
-    mip,
-    nntrainer,
-    outward,
-    portfolio,
-    search,
-)
+from . import portfolio, solvers  # noqa: F401 (solvers register themselves)
 from .bounds import Bound, bound
 from .check import check_fast
+from .components import restricted
 from .constraints import Reduction, reduce
-from .parts import restricted
 from .placement import Placement, Status, peak_of
 from .problem import IntArray, Problem
-from .registry import Answer, Options, Solver, find, improves
+from .registry import Answer, Options, Solver, find, improves, name_of
 
 
 class Progress(NamedTuple):
@@ -90,7 +80,7 @@ def pack(
     if capacity is not None and capacity < 0:
         raise ProblemError(f"capacity is {capacity}; expected 0 or more bytes, or None")
     if solver != "auto":
-        find(solver)
+        solver = name_of(solver)
     run = _Run(problem, capacity, progress)
     options = Options(time_limit, threads, seed, target=run.target, capacity=capacity)
     try:

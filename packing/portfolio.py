@@ -1,19 +1,8 @@
-"""``auto``: the solvers one after the other, cheapest first, until one meets the target.
-
-===================  =====================================  ==========================================================
-solver               when                                   why
-===================  =====================================  ==========================================================
-``best_fit``         up to 200,000 blocks; more with gaps   the paper's; at the lower bound for most inference
-``best_fit_orders``  up to 50,000 blocks; more with gaps    brings recorded training steps to the lower bound
-``large``            from 2,000 blocks on                   windows repaired; at the bound for most large problems
-greedy, three        up to 2 million pairs alive together   each wins somewhere; slow where many are alive
-``exact``            the same; parts of up to 5,000 blocks  closes hard problems, and proves it
-``search``           what is left of a time limit           improves what exact cannot close
-===================  =====================================  ==========================================================
+"""``auto``: the solvers one after the other, cheapest first, until one meets the target. `MEMBERS` lists them.
 
 Without a time limit every member has a fixed effort, chosen so that all together cost about a second up to some
-ten thousand blocks, and at most some seconds where `outward` comes near the target but does not meet it; so the
-result depends on the problem, the seed and the threads alone. Independent parts of the problem are taken apart for
+ten thousand blocks, and at most some seconds where `peak_outward` comes near the target but does not meet it; so the
+result depends on the problem, the seed and the threads alone. Independent components of the problem are taken apart for
 ``exact`` and ``search``, and only those above the target are looked at.
 """
 
@@ -22,24 +11,72 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
-from .heuristics import pairs_alive_together
 from .problem import Problem
 from .registry import Options
+from .solvers.exact import MOST_BLOCKS as MOST_FOR_EXACT
+from .solvers.heuristics import pairs_alive_together
 
 MOST_FOR_BEST_FIT = 200_000
 MOST_FOR_ORDERS = 50_000
-LEAST_FOR_LARGE = 2_000
+LEAST_FOR_REPAIR = 2_000
 # Pairs of pieces alive together: about 0.1 s for each greedy solver, and 100 MB for `exact`.
 MOST_PAIRS = 2_000_000
-# About 0.4 s for each run of `outward`: one on problems that are not of its kind.
+# About 0.4 s for each run of `peak_outward`: one on problems that are not of its kind.
 MOST_FOR_OUTWARD = 40_000_000
 # Nodes times blocks: about half a second of `exact`.
 EXACT_WORK = 16_000_000
 # Of the time left after all this, what `exact` gets before `search`.
 EXACT_SHARE = 0.3
+
+GREEDY = ("greedy_by_size", "greedy_by_breadth", "greedy_in_order")
+
+
+class Member(NamedTuple):
+    """Solvers that are asked together, of which problems, and what they are good for."""
+
+    solvers: tuple[str, ...]
+    when: str
+    why: str
+
+
+MEMBERS = (
+    Member(
+        ("best_fit",),
+        f"up to {MOST_FOR_BEST_FIT:,} blocks; more with gaps",
+        "at the bound for most inference",
+    ),
+    Member(
+        ("best_fit_orders",),
+        f"up to {MOST_FOR_ORDERS:,} blocks; more with gaps",
+        "at the bound for recorded training steps",
+    ),
+    Member(
+        ("peak_outward",),
+        f"up to {MOST_FOR_OUTWARD:,} pairs alive together",
+        "memory that grows; closes what is almost at the bound",
+    ),
+    Member(
+        ("window_repair",),
+        f"from {LEAST_FOR_REPAIR:,} blocks on; without gaps, before the two above",
+        "at the bound, or close, for most large problems",
+    ),
+    Member(
+        GREEDY,
+        f"up to {MOST_PAIRS:,} pairs alive together",
+        "each wins somewhere; slow where many are alive",
+    ),
+    Member(
+        ("exact",),
+        f"the same; components of up to {MOST_FOR_EXACT:,} blocks",
+        "closes hard problems, and proves it",
+    ),
+    Member(("search",), "what is left of a time limit", "improves what exact cannot close"),
+)
+"""Who is asked, the cheapest first; the table in ``docs/algorithms.rst`` says the same, as a test sees to."""
 
 
 def steps(problem: Problem, options: Options) -> Iterator[tuple[str, Options]]:
@@ -55,14 +92,14 @@ def steps(problem: Problem, options: Options) -> Iterator[tuple[str, Options]]:
     if n <= MOST_FOR_BEST_FIT or gaps:
         yield "best_fit", options
     constructive = ["best_fit_orders"] if n <= MOST_FOR_ORDERS or gaps else []
-    if n >= LEAST_FOR_LARGE:
-        # Without gaps `large` is both faster and better.
-        constructive.insert(len(constructive) if gaps else 0, "large")
+    if n >= LEAST_FOR_REPAIR:
+        # Without gaps window repair is both faster and better.
+        constructive.insert(len(constructive) if gaps else 0, "window_repair")
     pairs = pairs_alive_together(problem)
     if pairs <= MOST_FOR_OUTWARD:
-        constructive.insert(1, "outward")
+        constructive.insert(1, "peak_outward")
     if pairs <= MOST_PAIRS:
-        constructive += ["greedy_by_size", "greedy_by_breadth", "greedy_in_order"]
+        constructive += GREEDY
     for name in constructive:
         yield name, replace(options, time_limit=left())
     if limit == 0:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ..errors import UnknownSolverError
 from .problem import IntArray, Problem
@@ -65,11 +65,69 @@ class Answer(NamedTuple):
 
 Solver = Callable[[Problem, Options], "IntArray | Answer"]
 
-_solvers: dict[str, Solver] = {}
+S = TypeVar("S")
+
+
+class Registry(dict[str, S]):
+    """Solvers of one kind by their names.
+
+    Parameters
+    ----------
+    choice
+        What callers say for a choice among the solvers; none of them can have this name.
+    former
+        Names that solvers once had, with those that they have now: still found, but not listed.
+    """
+
+    def __init__(self, choice: str | None = None, former: Mapping[str, str] | None = None) -> None:
+        super().__init__()
+        self._choice = choice
+        self._former = former or {}
+
+    def register(self, name: str) -> Callable[[S], S]:
+        """Register the decorated function as a solver, for this process.
+
+        Raises
+        ------
+        ValueError
+            The name is taken.
+        """
+        if name == self._choice or name in self or name in self._former:
+            raise ValueError(f"a solver named {name!r} exists")
+
+        def add(solver: S) -> S:
+            self[name] = solver
+            return solver
+
+        return add
+
+    def name_of(self, name: str) -> str:
+        """Return the name that the solver has now.
+
+        Raises
+        ------
+        UnknownSolverError
+            Listing the names that exist.
+        """
+        if name in self:
+            return name
+        if name in self._former:
+            return self._former[name]
+        known = ", ".join([*([self._choice] if self._choice else []), *sorted(self)])
+        raise UnknownSolverError(f"there is no solver named {name!r}; expected one of: {known}")
+
+    def find(self, name: str) -> S:
+        """Return the solver of this name; errors are those of `name_of`."""
+        return self[self.name_of(name)]
+
+
+_solvers: Registry[Solver] = Registry("auto", {"large": "window_repair", "outward": "peak_outward"})
 _improving: set[str] = set()
 
 solvers: Mapping[str, Solver] = MappingProxyType(_solvers)
 """Every registered solver by its name, read-only; ``"auto"`` is not in it, being a choice among them."""
+
+find, name_of = _solvers.find, _solvers.name_of
 
 
 def register(name: str, *, improves: bool = False) -> Callable[[Solver], Solver]:
@@ -88,33 +146,12 @@ def register(name: str, *, improves: bool = False) -> Callable[[Solver], Solver]
     ValueError
         The name is taken.
     """
-    if name == "auto" or name in _solvers:
-        raise ValueError(f"a solver named {name!r} exists")
-
-    def add(solver: Solver) -> Solver:
-        _solvers[name] = solver
-        if improves:
-            _improving.add(name)
-        return solver
-
+    add = _solvers.register(name)
+    if improves:
+        _improving.add(name)
     return add
 
 
 def improves(name: str) -> bool:
     """Whether the solver of this name starts from an incumbent."""
     return name in _improving
-
-
-def find(name: str) -> Solver:
-    """Return the solver of this name.
-
-    Raises
-    ------
-    UnknownSolverError
-        Listing the names that exist.
-    """
-    try:
-        return _solvers[name]
-    except KeyError:
-        known = ", ".join(["auto", *sorted(_solvers)])
-        raise UnknownSolverError(f"there is no solver named {name!r}; expected one of: {known}") from None

@@ -2,19 +2,18 @@
 # cython: boundscheck=False, wraparound=False
 """Binding of the solvers for the order of operators; the GIL is released while solving, and taken to report."""
 
-from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY
-from libc.stdint cimport int32_t, int64_t
-from libcpp cimport bool as cbool
+from libc.stdint cimport int32_t
 from libcpp.utility cimport move
 from libcpp.vector cimport vector
 
 import numpy as np
 
-ctypedef const int64_t[::1] Column
+include "../packing/_column.pxi"
+include "../packing/_polled.pxi"
 
 
-cdef extern from "order_graph.hpp" namespace "stowplan::ordering" nogil:
+cdef extern from "scheduling/core/order/graph.hpp" namespace "stowplan::ordering" nogil:
     cdef cppclass Storage:
         int64_t size
         cbool to_end
@@ -26,17 +25,17 @@ cdef extern from "order_graph.hpp" namespace "stowplan::ordering" nogil:
         vector[vector[int32_t]] before
         vector[Storage] storages
 
-cdef extern from "order_control.hpp" namespace "stowplan::ordering" nogil:
+cdef extern from "scheduling/core/order/control.hpp" namespace "stowplan::ordering" nogil:
     cdef cppclass Control:
         double time_limit
         cbool (*heard)(void*, int64_t, int64_t) noexcept nogil
         void* context
 
-cdef extern from "order_incumbent.hpp" namespace "stowplan::ordering" nogil:
+cdef extern from "scheduling/core/order/incumbent.hpp" namespace "stowplan::ordering" nogil:
     cdef enum class Method:
         kJoined
 
-cdef extern from "order_solve.hpp" namespace "stowplan::ordering" nogil:
+cdef extern from "scheduling/core/order/solver.hpp" namespace "stowplan::ordering" nogil:
     cdef enum class Solver:
         kGreedy
         kExact
@@ -53,29 +52,19 @@ cdef extern from "order_solve.hpp" namespace "stowplan::ordering" nogil:
     Answer c_solve "stowplan::ordering::solve"(Draft, Solver, const Control&) except +
 
 
-cdef class Listener:
-    """Carries a Python function, and Ctrl-C, through C++."""
+cdef class Listener(Polled):
+    """Tells the function what is known only where that has changed."""
 
-    cdef object function
-    cdef object raised
-    cdef cbool interrupted
     cdef int64_t peak
     cdef int64_t bound
 
 
 cdef cbool tell(void* context, int64_t peak, int64_t bound) noexcept with gil:
     cdef Listener listener = <Listener>context
-    try:
-        PyErr_CheckSignals()
-        if listener.function is None or (peak == listener.peak and bound == listener.bound):
-            return True
-        listener.peak, listener.bound = peak, bound
-        return listener.function(peak, bound) is not False
-    except KeyboardInterrupt:
-        listener.interrupted = True
-    except BaseException as error:
-        listener.raised = error
-    return False
+    if peak == listener.peak and bound == listener.bound:
+        return listener.goes_on(None)
+    listener.peak, listener.bound = peak, bound
+    return listener.goes_on((peak, bound))
 
 
 cdef vector[vector[int32_t]] rows(Column first, Column index):
@@ -114,8 +103,7 @@ def solve(
         draft.storages[s].to_end = kept[s] != 0
         draft.storages[s].starts = starts[s]
         draft.storages[s].ends = ends[s]
-    cdef Listener listener = Listener()
-    listener.function = progress
+    cdef Listener listener = Listener(progress)
     listener.peak = listener.bound = -1
     cdef Control control
     control.time_limit = INFINITY if time_limit is None else time_limit
@@ -125,10 +113,9 @@ def solve(
     cdef Answer answer
     with nogil:
         answer = c_solve(move(draft), which, control)
-    if listener.raised is not None:
-        raise listener.raised
+    interrupted = listener.interrupted()
     order = np.empty(answer.order.size(), dtype=np.int64)
     cdef int64_t[::1] column = order
     for s in range(column.shape[0]):
         column[s] = answer.order[s]
-    return order, answer.lower_bound, FOUND_BY[<int>answer.found_by], answer.states, listener.interrupted
+    return order, answer.lower_bound, FOUND_BY[<int>answer.found_by], answer.states, interrupted

@@ -1,7 +1,7 @@
 from .graph import IntArray, StepGraph
 
 class Simulator:
-    """The live bytes of one graph under changing orders and ways, in C++ (``core/simulator.hpp``).
+    """The live bytes of one graph under changing orders and ways, in C++ (``core/simulator/simulator.hpp``).
 
     It begins with the recorded order and all values KEPT. It trusts its caller that the order and the ways are ones
     that `require_valid` accepts: with others its answers mean nothing. One object serves one thread at a time.

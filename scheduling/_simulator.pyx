@@ -2,41 +2,18 @@
 # cython: boundscheck=False, wraparound=False
 """Binding of the simulator; the GIL is released while it evaluates."""
 
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int8_t, int32_t
 from libcpp.memory cimport unique_ptr
 from libcpp.vector cimport vector
 
-import numpy as np
+include "_graph.pxi"
 
 
-cdef extern from "simulator.hpp" namespace "stowplan::scheduling" nogil:
+cdef extern from "scheduling/core/simulator/simulator.hpp" namespace "stowplan::scheduling" nogil:
     ctypedef int32_t Index
 
     enum class Way(int8_t):
         kept
-
-    cdef struct Rows:
-        const int64_t* first
-        const int64_t* index
-
-    cdef struct Graph:
-        int64_t n
-        int64_t m
-        Rows reads
-        Rows writes
-        const int64_t* phase
-        const int64_t* workspace
-        const double* seconds
-        const int64_t* size
-        const int64_t* storage
-        const int64_t* held
-        const int64_t* packed
-        const uint8_t* resident
-        const uint8_t* kept
-
-    cdef struct Rates:
-        double swap
-        double pack
 
     cdef struct Score:
         int64_t peak
@@ -68,13 +45,6 @@ cdef extern from "simulator.hpp" namespace "stowplan::scheduling" nogil:
         void released(vector[Index]&) except +
 
 
-ctypedef const int64_t[::1] Column
-
-
-cdef const int64_t* address(Column column) noexcept nogil:
-    return &column[0] if column.shape[0] else NULL
-
-
 cdef bint is_permutation(Column column, Py_ssize_t n) except *:
     cdef vector[uint8_t] seen
     if column.shape[0] != n:
@@ -103,29 +73,14 @@ cdef class Simulator:
     cdef object storage
 
     def __cinit__(self, graph, double swap_rate, double pack_rate):
-        cdef Graph view
         cdef Rates rates
-        cdef const double[::1] seconds = graph.seconds
-        cdef const uint8_t[::1] resident = graph.resident.view(np.uint8)
-        cdef const uint8_t[::1] kept = graph.kept.view(np.uint8)
         self.operators, self.values = len(graph), graph.values
         if max(self.operators, self.values) >= 2**31 - 2:
             raise ValueError(f"{self.operators} operators and {self.values} values; expected fewer than 2**31 - 2")
+        cdef Columns columns = Columns(graph)
         self.storage = graph.storage
-        view.n, view.m = self.operators, self.values
-        view.reads.first, view.reads.index = address(graph.reads.first), address(graph.reads.index)
-        view.writes.first, view.writes.index = address(graph.writes.first), address(graph.writes.index)
-        view.phase = address(graph.phase)
-        view.workspace = address(graph.workspace)
-        view.seconds = &seconds[0] if self.operators else NULL
-        view.size = address(graph.size)
-        view.storage = address(graph.storage)
-        view.held = address(graph.held)
-        view.packed = address(graph.packed)
-        view.resident = &resident[0] if self.values else NULL
-        view.kept = &kept[0] if self.values else NULL
         rates.swap, rates.pack = swap_rate, pack_rate
-        self.core.reset(new CSimulator(view, rates))
+        self.core.reset(new CSimulator(columns.view, rates))
 
     def set_order(self, order):
         cdef Column column = np.ascontiguousarray(order, dtype=np.int64)

@@ -20,16 +20,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..packing.milp import DEFAULT_LIMIT, require_pulp, solve_program
 from .graph import IntArray
-from .ordering.ilp import _done, _places, _Program, _require_pulp
+from .ordering.ilp import OrderProgram, done, order_of, places
 from .ordering.problem import OrderProblem
 from .ordering.registry import Answer
 
 # Pairs of blocks, times operators, at most.
 MOST_ROWS = 20_000
-
-# Wall-clock seconds where the caller names no limit.
-DEFAULT_LIMIT = 60.0
 
 
 class JointAnswer(NamedTuple):
@@ -68,11 +66,7 @@ def joint_ilp(
     MissingDependencyError
         PuLP is not installed, or it finds neither HiGHS nor CBC.
     """
-    _require_pulp()
-    import pulp
-
-    from ..packing.mip import _solver
-
+    pulp = require_pulp("joint")
     sizes = np.concatenate([problem.size, problem.workspace[problem.workspace > 0]])
     unit = max(1, int(np.gcd.reduce(sizes)))
     arena = int((offsets + sizes).max(initial=0))
@@ -80,17 +74,13 @@ def joint_ilp(
     peak = pulp.LpVariable("u", -(-lower_bound // unit), arena // unit)
     peak.setInitialValue(arena // unit)
     program += peak
-    x = _Program(problem, Answer(start, lower_bound, ""))._runs(program)
-    there = _there(program, problem, x, _places(start))
+    x = OrderProgram(problem, Answer(start, lower_bound, "")).runs(program)
+    there = _there(program, problem, x, places(start))
     _apart(program, there, (sizes // unit).tolist(), (offsets // unit).tolist(), peak)
-    program.solve(_solver(DEFAULT_LIMIT if time_limit is None else time_limit, 1))
-    if program.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
+    if not solve_program(program, DEFAULT_LIMIT if time_limit is None else time_limit, 1):
         return JointAnswer(None, 0)
-    n = len(problem)
-    step = [max(t for t in range(n) if (v, t) in x and x[v, t].varValue > 0.5) for v in range(n)]
-    order = np.argsort(np.array(step, dtype=np.int64), kind="stable").astype(np.int64)
     proved = round(peak.varValue) * unit if program.sol_status == pulp.LpSolutionOptimal else 0
-    return JointAnswer(order, proved)
+    return JointAnswer(order_of(x, len(problem)), proved)
 
 
 def _there(
@@ -109,9 +99,9 @@ def _there(
             p[t].setInitialValue(int(alive))
             for w in writers:
                 if kept:
-                    program += p[t] >= _done(x, w, t)
+                    program += p[t] >= done(x, w, t)
                 for r in () if kept else users:
-                    program += p[t] >= _done(x, w, t) - _done(x, r, t - 1)
+                    program += p[t] >= done(x, w, t) - done(x, r, t - 1)
         there.append(p)
     for v in np.flatnonzero(problem.workspace > 0).tolist():
         there.append({t: x[v, t] for t in range(n) if (v, t) in x})

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ..errors import ScheduleError, UnknownSolverError
+from ..errors import ScheduleError
+from ..packing.registry import Registry
 from .graph import StepGraph
 from .schedule import Rates, Schedule
 
@@ -74,40 +75,9 @@ class Answer(NamedTuple):
 
 Solver = Callable[[StepGraph, Options], "Schedule | Answer"]
 
-_solvers: dict[str, Solver] = {}
+_solvers: Registry[Solver] = Registry("auto")
 
 solvers: Mapping[str, Solver] = MappingProxyType(_solvers)
 """Every registered solver by its name, read-only; ``"auto"`` is not in it, being a choice among them."""
 
-
-def register(name: str) -> Callable[[Solver], Solver]:
-    """Register the decorated function as a solver, for this process.
-
-    Raises
-    ------
-    ValueError
-        The name is taken.
-    """
-    if name == "auto" or name in _solvers:
-        raise ValueError(f"a solver named {name!r} exists")
-
-    def add(solver: Solver) -> Solver:
-        _solvers[name] = solver
-        return solver
-
-    return add
-
-
-def find(name: str) -> Solver:
-    """Return the solver of this name.
-
-    Raises
-    ------
-    UnknownSolverError
-        Listing the names that exist.
-    """
-    try:
-        return _solvers[name]
-    except KeyError:
-        known = ", ".join(["auto", *sorted(_solvers)])
-        raise UnknownSolverError(f"there is no solver named {name!r}; expected one of: {known}") from None
+register, find = _solvers.register, _solvers.find

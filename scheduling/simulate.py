@@ -1,7 +1,7 @@
 """What a schedule costs: the live bytes of a step under it, and the seconds that it adds.
 
 `simulate` is one evaluation with all its details. A solver, which asks again and again, keeps a `simulator` and changes
-single ways: ``core/simulator.hpp`` says what an evaluation costs and how it is done.
+single ways: ``core/simulator/simulator.hpp`` says what an evaluation costs and how it is done.
 """
 
 from __future__ import annotations

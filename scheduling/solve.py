@@ -121,13 +121,7 @@ def schedule(
     MissingDependencyError
         The solver named needs a package that is not installed.
     """
-    if budget is not None and budget < 0:
-        raise ScheduleError(f"budget is {budget}; expected 0 or more bytes, or None")
-    if time_limit is not None and not time_limit >= 0:
-        raise ScheduleError(f"time_limit is {time_limit}; expected seconds, 0 or more, or None")
-    if threads < 1:
-        raise ScheduleError(f"threads is {threads}; expected 1 or more")
-    options = Options(budget, time_limit, threads, rates or Rates(), swap, reorder=reorder)
+    options = _options(budget, time_limit, threads, rates, swap, reorder)
     found = _Run(graph, options, progress).solve(solver)
     if budget is not None and found.peak > budget:
         raise BudgetError(
@@ -154,7 +148,7 @@ def least(
 
     Parameters and errors are those of `schedule`.
     """
-    options = Options(0, time_limit, threads, rates or Rates(), swap, reorder=reorder)
+    options = _options(0, time_limit, threads, rates, swap, reorder)
     return _Run(graph, options, progress).solve(solver)
 
 
@@ -184,7 +178,7 @@ def curve(
 
     Others, and errors, are those of `schedule`.
     """
-    rates = rates or Rates()
+    options = _options(0, time_limit, threads, rates, swap, reorder)
     if isinstance(budgets, int) and budgets < 2:
         raise ScheduleError(f"a curve of {budgets} budgets; expected 2 or more")
     began = time.monotonic()
@@ -193,8 +187,8 @@ def curve(
     def share(left: int) -> float | None:
         return None if time_limit is None else max(0.0, time_limit - (time.monotonic() - began)) / left
 
-    free = _Run(graph, Options(None, 0.0, rates=rates), progress).solve("lean")
-    base = Options(0, share(count + 1), threads, rates, swap, reorder=reorder)
+    free = _Run(graph, Options(None, 0.0, rates=options.rates), progress).solve("lean")
+    base = replace(options, time_limit=share(count + 1))
     lowest = _Run(graph, base, progress).solve(solver)
     if isinstance(budgets, int):
         step = (free.peak - lowest.peak) / (budgets - 1)
@@ -215,6 +209,19 @@ def curve(
         )
         found.append(_Run(graph, options, progress).solve(solver))
     return _monotone(found)
+
+
+def _options(
+    budget: int | None, time_limit: float | None, threads: int, rates: Rates | None, swap: bool, reorder: bool
+) -> Options:
+    """Return what solvers are asked for; the arguments, and the error for one out of range, are those of `schedule`."""
+    if budget is not None and budget < 0:
+        raise ScheduleError(f"budget is {budget}; expected 0 or more bytes, or None")
+    if time_limit is not None and not time_limit >= 0:
+        raise ScheduleError(f"time_limit is {time_limit}; expected seconds, 0 or more, or None")
+    if threads < 1:
+        raise ScheduleError(f"threads is {threads}; expected 1 or more")
+    return Options(budget, time_limit, threads, rates or Rates(), swap, reorder=reorder)
 
 
 def _monotone(found: list[Solution]) -> list[Solution]:

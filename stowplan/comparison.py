@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .packing import Problem, lower_bound
-from .packing.pools import POOL_MODELS, PoolUse, replay, requests
 from .planning import Plan, make_plan
+from .pool_models import POOL_MODELS, PoolUse, replay, requests
 
 if TYPE_CHECKING:
     from .packing import Progress

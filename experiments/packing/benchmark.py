@@ -47,7 +47,7 @@ FITS = {
     "mip": 500,
     "exact": 5_000,
     "search": 20_000,
-    "outward": 40_000,
+    "peak_outward": 40_000,
     "greedy_by_size": 40_000,
     "greedy_by_breadth": 40_000,
     "greedy_in_order": 40_000,

@@ -24,16 +24,14 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import MissingDependencyError, ScheduleError
+from ...errors import ScheduleError
+from ...packing.milp import DEFAULT_LIMIT, require_pulp, solve_program
 from ..graph import IntArray
 from .problem import OrderProblem
 from .registry import Answer, Options, find, register
 
 # Variables of the program at most: about 80 operators in a chain of layers.
 MOST_VARIABLES = 20_000
-
-# Wall-clock seconds where the caller names no limit.
-DEFAULT_LIMIT = 60.0
 
 
 @register("ilp")
@@ -47,11 +45,11 @@ def ilp(problem: OrderProblem, options: Options) -> Answer:
     ScheduleError
         The graph is too large.
     """
-    _require_pulp()
+    require_pulp("ilp")
     limit = DEFAULT_LIMIT if options.time_limit is None else options.time_limit
     deadline = time.monotonic() + limit
     start = find("greedy")(problem, options)
-    program = _Program(problem, start)
+    program = OrderProgram(problem, start)
     if limit == 0 or program.least == program.most:
         return Answer(start.order, start.lower_bound, "greedy")
     return program.solve(max(deadline - time.monotonic(), 0.01)) or Answer(
@@ -59,7 +57,7 @@ def ilp(problem: OrderProblem, options: Options) -> Answer:
     )
 
 
-class _Program:
+class OrderProgram:
     """The variables and rows for one problem; bytes are in units of the sizes' greatest common divisor."""
 
     def __init__(self, problem: OrderProblem, start: Answer) -> None:
@@ -82,37 +80,31 @@ class _Program:
         """Return the order found, or None."""
         import pulp
 
-        from ...packing.mip import _solver
-
         program = pulp.LpProblem("order", pulp.LpMinimize)
         peak = pulp.LpVariable("u", self.least, self.most)
         peak.setInitialValue(self.most)
         program += peak
-        x = self._runs(program)
+        x = self.runs(program)
         load = self._preserved(program, x)
         for t in range(self._n):
             for v in range(self._n):
                 if (v, t) in x and self._problem.workspace[v]:
                     load[t].append((x[v, t], int(self._problem.workspace[v]) // self._unit))
             program += pulp.LpAffineExpression(load[t]) <= peak
-        program.solve(_solver(seconds, 1))
-        if program.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
+        if not solve_program(program, seconds, 1):
             return None
-        step = [
-            max(t for t in range(self._n) if (v, t) in x and x[v, t].varValue > 0.5) for v in range(self._n)
-        ]
-        order = np.argsort(np.array(step, dtype=np.int64), kind="stable").astype(np.int64)
+        order = order_of(x, self._n)
         reached = peak_of(self._problem, order)
         finished = (
             program.sol_status == pulp.LpSolutionOptimal and round(peak.varValue) * self._unit == reached
         )
         return Answer(order, reached if finished else self._start.lower_bound, "ilp")
 
-    def _runs(self, program: Any) -> dict[tuple[int, int], Any]:
+    def runs(self, program: Any) -> dict[tuple[int, int], Any]:
         """X, with the rows that make an order of it."""
         import pulp
 
-        place = _places(self._start.order)
+        place = places(self._start.order)
         x: dict[tuple[int, int], Any] = {}
         for v in range(self._n):
             for t in range(int(self._first[v]), int(self._last[v]) + 1):
@@ -124,7 +116,7 @@ class _Program:
         for v in range(self._n):
             for w in self._before[v]:
                 for t in range(int(self._first[v]), int(self._last[w]) + 1):
-                    program += _done(x, v, t) <= _done(x, w, t - 1)
+                    program += done(x, v, t) <= done(x, w, t - 1)
         return x
 
     def _preserved(self, program: Any, x: dict[tuple[int, int], Any]) -> list[list[tuple[Any, int]]]:
@@ -133,7 +125,7 @@ class _Program:
 
         load: list[list[tuple[Any, int]]] = [[] for _ in range(self._n)]
         writers, users = self._problem.writers.rows(), self._problem.users.rows()
-        place = _places(self._start.order)
+        place = places(self._start.order)
         for s, size in enumerate((self._problem.size // self._unit).tolist()):
             kept = bool(self._problem.kept[s])
             end = self._n - 1 if kept else max(int(self._last[r]) for r in users[s])
@@ -144,9 +136,9 @@ class _Program:
                 load[t].append((p, size))
                 for w in writers[s]:
                     if kept:
-                        program += p >= _done(x, w, t)
+                        program += p >= done(x, w, t)
                     for r in () if kept else users[s]:
-                        program += p >= _done(x, w, t) - _done(x, r, t - 1)
+                        program += p >= done(x, w, t) - done(x, r, t - 1)
         return load
 
     def _spans(self) -> tuple[IntArray, IntArray]:
@@ -160,16 +152,22 @@ class _Program:
         return ahead.sum(axis=1).astype(np.int64), (n - 1 - ahead.sum(axis=0)).astype(np.int64)
 
 
-def _done(x: dict[tuple[int, int], Any], v: int, t: int) -> Any:
+def done(x: dict[tuple[int, int], Any], v: int, t: int) -> Any:
     """Y: whether the operator has begun by step t."""
     import pulp
 
     return pulp.lpSum(x[v, step] for step in range(t + 1) if (v, step) in x)
 
 
+def order_of(x: dict[tuple[int, int], Any], n: int) -> IntArray:
+    """Return the order of the n operators in a solution."""
+    step = [max(t for t in range(n) if (v, t) in x and x[v, t].varValue > 0.5) for v in range(n)]
+    return np.argsort(np.array(step, dtype=np.int64), kind="stable").astype(np.int64)
+
+
 def peak_of(problem: OrderProblem, order: IntArray) -> int:
     """Bytes of the fullest moment of an order."""
-    n, place = len(problem), _places(order)
+    n, place = len(problem), places(order)
     change = np.zeros(n + 1, dtype=np.int64)
     for size, kept, writers, users in zip(
         problem.size.tolist(),
@@ -183,21 +181,8 @@ def peak_of(problem: OrderProblem, order: IntArray) -> int:
     return int((np.cumsum(change[:n]) + problem.workspace[order]).max(initial=0))
 
 
-def _places(order: IntArray) -> IntArray:
+def places(order: IntArray) -> IntArray:
     """Return for each operator its place in the order."""
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
     return place
-
-
-def _require_pulp() -> None:
-    try:
-        import pulp
-    except ImportError:
-        raise MissingDependencyError(
-            "PuLP is not installed; the solver ilp needs it: pip install 'stowplan[mip]'"
-        ) from None
-    if not pulp.HiGHS().available() and not pulp.PULP_CBC_CMD().available():
-        raise MissingDependencyError(
-            "PuLP finds neither HiGHS nor CBC; the solver ilp needs one: pip install 'stowplan[mip]'"
-        )

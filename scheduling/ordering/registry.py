@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ...errors import UnknownSolverError
+from ...packing.registry import Registry
 from ..graph import IntArray
 from .problem import OrderProblem
 
@@ -61,40 +61,9 @@ class Answer(NamedTuple):
 
 Solver = Callable[[OrderProblem, Options], Answer]
 
-_solvers: dict[str, Solver] = {}
+_solvers: Registry[Solver] = Registry()
 
 solvers: Mapping[str, Solver] = MappingProxyType(_solvers)
 """Every registered solver by its name, read-only."""
 
-
-def register(name: str) -> Callable[[Solver], Solver]:
-    """Register the decorated function as a solver, for this process.
-
-    Raises
-    ------
-    ValueError
-        The name is taken.
-    """
-    if name in _solvers:
-        raise ValueError(f"a solver named {name!r} exists")
-
-    def add(solver: Solver) -> Solver:
-        _solvers[name] = solver
-        return solver
-
-    return add
-
-
-def find(name: str) -> Solver:
-    """Return the solver of this name.
-
-    Raises
-    ------
-    UnknownSolverError
-        Listing the names that exist.
-    """
-    try:
-        return _solvers[name]
-    except KeyError:
-        known = ", ".join(sorted(_solvers))
-        raise UnknownSolverError(f"there is no solver named {name!r}; expected one of: {known}") from None
+register, find = _solvers.register, _solvers.find

@@ -1,8 +1,9 @@
 """greedy: descend to the budget by simulation, from several starting points; then search locally.
 
 Starting points are orders of the backward pass (`stowplan.scheduling.orders`) and schedules that other solvers have
-found. From each a descent goes down until the budget is kept (``core/descent.hpp``: Minoux's lazy greedy over the bytes
-above the budget for each second); the best goes on into local search by ruin and rebuild (``core/rebuild.hpp``).
+found. From each a descent goes down until the budget is kept (``core/descent/descent.hpp``: Minoux's lazy greedy over
+the bytes above the budget for each second); the best goes on into local search by ruin and rebuild
+(``core/descent/rebuild.hpp``).
 
 Where no descent keeps to the budget, the least peak is looked for by bisection: each step descends to a budget between
 the highest that was missed and the lowest that was reached.
@@ -20,11 +21,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...packing.interruptible import interruptible
 from .._descent import Cancel, descend
 from ..bounds import bound_schedules
 from ..graph import IntArray, Phase, StepGraph
 from ..hazards import hazards
-from ..interruptible import interruptible
 from ..orders import edges, recorded, starting_points
 from ..registry import Answer, Options, register
 from ..schedule import Schedule, Way, as_recorded
@@ -137,7 +138,7 @@ class _Search:
         """Descend from a schedule; return the better of both."""
         options = self.options
 
-        def solve() -> tuple[IntArray, IntArray, int]:
+        def solve(cancel: Cancel) -> tuple[IntArray, IntArray, int]:
             return descend(
                 self.graph,
                 start.schedule.order,
@@ -152,7 +153,7 @@ class _Search:
                 effort=effort,
                 coarse=coarse,
                 time_limit=None if self._deadline is None else max(0.0, self._deadline - time.monotonic()),
-                cancel=self._cancel,
+                cancel=cancel,
                 progress=None if options.report is None else self._report,
             )
 

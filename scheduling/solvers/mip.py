@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import MissingDependencyError
+from ...packing.milp import DEFAULT_LIMIT, require_pulp, solve_program
 from ..graph import StepGraph
 from ..orders import recorded
 from ..registry import Answer, NotApplicable, Options, register
@@ -32,9 +32,6 @@ from ..schedule import Schedule, Way, as_recorded
 from ..storages import Storages
 
 MOST_ROWS = 400_000
-
-# Wall-clock seconds where the caller names no limit.
-DEFAULT_LIMIT = 60.0
 
 
 @register("mip")
@@ -48,38 +45,18 @@ def mip(graph: StepGraph, options: Options) -> Answer:
     MissingDependencyError
         PuLP is not installed, or it finds neither HiGHS nor CBC.
     """
-    pulp = _require_pulp()
+    pulp = require_pulp("mip")
     order = recorded(graph)
     if options.budget is None:
         return Answer(Schedule(order, as_recorded(graph).way), optimal=True)
     program = _Program(pulp, graph, order.tolist(), options.budget)
     limit = DEFAULT_LIMIT if options.time_limit is None else options.time_limit
-    solver = (
-        pulp.HiGHS(msg=False, timeLimit=limit, threads=options.threads, gapRel=0.0)
-        if pulp.HiGHS().available()
-        else pulp.PULP_CBC_CMD(msg=False, timeLimit=limit, threads=options.threads, gapRel=0)
-    )
-    program.model.solve(solver)
-    if program.model.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
+    if not solve_program(program.model, limit, options.threads, warm=False):
         return Answer(Schedule(order, as_recorded(graph).way))
     kept = [s for s, dropped in program.dropped.items() if dropped.varValue < 0.5]
     alone = not options.swap and not any(Way.PACKED in ways for ways in program.storages.ways.values())
     optimal = alone and program.model.sol_status == pulp.LpSolutionOptimal
     return Answer(Schedule(order, program.storages.keeping(kept)), optimal=optimal)
-
-
-def _require_pulp() -> Any:
-    try:
-        import pulp
-    except ImportError:
-        raise MissingDependencyError(
-            "PuLP is not installed; the solver mip needs it: pip install 'stowplan[mip]'"
-        ) from None
-    if not pulp.HiGHS().available() and not pulp.PULP_CBC_CMD().available():
-        raise MissingDependencyError(
-            "PuLP finds neither HiGHS nor CBC; the solver mip needs one: pip install 'stowplan[mip]'"
-        )
-    return pulp
 
 
 class _Program:

@@ -11,8 +11,8 @@ from typing import Any
 
 from .. import NumpyPool
 from ..allocator import Stats
-from ..packing.pools import CupyPoolModel, replay, requests
 from ..planning import Plan
+from ..pool_models import CupyPoolModel, replay, requests
 from .training import Run, Task, difference, train
 
 FIRST_REPLAYED = 3

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..packing.pools import CupyPoolModel, replay, requests
 from ..planning import Plan
+from ..pool_models import CupyPoolModel, replay, requests
 from ..profiler import Profile
 from ..profiler.profile import UNKNOWN_SITE
 from ..units import human_bytes

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "order_contract.hpp"
-#include "order_solve.hpp"
+#include "../../scheduling/core/order/contract.hpp"
+#include "../../scheduling/core/order/solver.hpp"
 
 namespace {
 

@@ -14,12 +14,12 @@
 #include <thread>
 #include <vector>
 
-#include "best_fit.hpp"
-#include "exact.hpp"
-#include "first_conflict.hpp"
-#include "greedy.hpp"
-#include "large.hpp"
-#include "search.hpp"
+#include "../../packing/core/best_fit/best_fit.hpp"
+#include "../../packing/core/exact/exact.hpp"
+#include "../../packing/core/first_conflict.hpp"
+#include "../../packing/core/greedy/greedy.hpp"
+#include "../../packing/core/window_repair/window_repair.hpp"
+#include "../../packing/core/search/search.hpp"
 
 using namespace stowplan::packing;
 
@@ -79,7 +79,8 @@ class Stress {
     control.seed = seed_;
     control.effort = 40 * n;
     control.progress = [](void*, Bytes, double) {};
-    if (large(problem, control, offsets.data()) != check("large", offsets)) fail("large returns another peak");
+    if (window_repair(problem, control, offsets.data()) != check("window_repair", offsets))
+      fail("window_repair returns another peak");
     control.effort = 2;
     control.threads = 3;
     if (search(problem, control, offsets.data()) != check("search", offsets)) fail("search returns another peak");

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "simulator.hpp"
+#include "../../scheduling/core/simulator/simulator.hpp"
 
 using namespace stowplan::scheduling;
 

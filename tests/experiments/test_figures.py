@@ -18,7 +18,7 @@ from experiments import time as step_time
 from experiments.measures import data, paired_timing, recordings, runner
 from experiments.measures.workload import PHASES, Phase
 from experiments.models import MODELS, Model
-from stowplan.packing.pools import replay
+from stowplan.pool_models import replay
 from stowplan.profiler import Profile, StepLog
 from stowplan.profiler.steps import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS
 

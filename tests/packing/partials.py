@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from stowplan.packing import Problem, pack
 
 from .problems import problems
-from .twins.refill import Block, Rectangle
+from .reference.refill import Block, Rectangle
 
 
 def is_plain(problem: Problem, row: int) -> bool:

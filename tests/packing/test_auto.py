@@ -1,13 +1,15 @@
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from stowplan.packing import Problem, check, lower_bound, pack, portfolio
+from stowplan.packing import Problem, check, lower_bound, pack, portfolio, solvers
+from stowplan.packing._search import Cancel
+from stowplan.packing.components import by_component
 from stowplan.packing.interruptible import interruptible
-from stowplan.packing.parts import by_parts
 from stowplan.packing.registry import Answer, Options
 
 from .problems import data, training_step
@@ -50,26 +52,51 @@ def names(problem, **options):
 def test_what_is_tried_depends_on_the_problem_and_the_time():
     small = Problem([4] * 10, range(10), range(5, 15))
     greedy = ["greedy_by_size", "greedy_by_breadth", "greedy_in_order"]
-    cheap = ["best_fit", "best_fit_orders", "outward", *greedy]
+    cheap = ["best_fit", "best_fit_orders", "peak_outward", *greedy]
     assert names(small) == [*cheap, "exact"]
     assert names(small, time_limit=0) == cheap
     assert names(small, time_limit=60) == [*cheap, "exact", "exact", "search"]
     n = portfolio.MOST_FOR_BEST_FIT + 1
     huge = Problem(np.ones(n), np.arange(n), np.arange(n) + 1)
-    assert names(huge)[0] == "large"
+    assert names(huge)[0] == "window_repair"
     assert "best_fit_orders" not in names(huge)
-    assert names(training_step(0, 800))[:4] == ["best_fit", "best_fit_orders", "outward", "large"]
+    assert names(training_step(0, 800))[:4] == [
+        "best_fit",
+        "best_fit_orders",
+        "peak_outward",
+        "window_repair",
+    ]
     crowd = Problem(np.ones(2500), np.zeros(2500), np.full(2500, 9))
-    assert names(crowd) == ["best_fit", "large", "outward", "best_fit_orders"]
+    assert names(crowd) == ["best_fit", "window_repair", "peak_outward", "best_fit_orders"]
     crowd = Problem(np.ones(9000), np.zeros(9000), np.full(9000, 9))
-    assert names(crowd) == ["best_fit", "large", "best_fit_orders"]
+    assert names(crowd) == ["best_fit", "window_repair", "best_fit_orders"]
     assert "exact" not in names(Problem([0], [0], [1]))
 
 
-def test_only_parts_above_the_target_are_looked_at():
+def test_members_are_those_that_are_asked():
+    few = Problem([4] * 10, range(10), range(5, 15))
+    asked = {*names(few, time_limit=60), *names(training_step(0, 800), time_limit=60)}
+    assert asked == {solver for member in portfolio.MEMBERS for solver in member.solvers}
+    assert asked <= set(solvers)
+
+
+def test_the_documentation_lists_the_members():
+    """If this fails, what is expected is to be copied into the page."""
+    rows = [("solver", "when", "why")]
+    for member in portfolio.MEMBERS:
+        rows.append((", ".join(f"``{name}``" for name in member.solvers), member.when, member.why))
+    lines = [".. list-table::", "   :header-rows: 1", ""]
+    for row in rows:
+        lines += [f"   {'* ' if not k else '  '}- {cell}" for k, cell in enumerate(row)]
+    expected = "".join(f"   {line}".rstrip() + "\n" for line in lines)
+    page = Path(__file__).resolve().parents[2] / "docs" / "algorithms.rst"
+    assert expected in page.read_text(encoding="utf-8"), expected
+
+
+def test_only_components_above_the_target_are_looked_at():
     seen = []
 
-    @by_parts
+    @by_component
     def solver(problem, options):
         seen.append((problem.size.tolist(), options.incumbent.tolist(), options.target))
         return Answer(np.zeros(len(problem), dtype=np.int64), 7)
@@ -82,8 +109,8 @@ def test_only_parts_above_the_target_are_looked_at():
     assert answer.lower_bound == 7
 
 
-def test_a_part_that_cannot_be_decides_a_capacity():
-    @by_parts
+def test_a_component_that_cannot_be_decides_a_capacity():
+    @by_component
     def solver(problem, options):
         return Answer(None, options.capacity + 1)
 
@@ -97,8 +124,8 @@ def test_errors_of_a_solver_s_thread_arrive():
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        interruptible(fails)
-    assert interruptible(lambda cancel: cancel.is_set()) == (False, False)
+        interruptible(fails, Cancel())
+    assert interruptible(lambda cancel: cancel.is_set(), Cancel()) == (False, False)
 
 
 @pytest.mark.parametrize("solver", ["auto", "exact", "search"])

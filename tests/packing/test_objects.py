@@ -16,7 +16,7 @@ from stowplan.packing.objects import (
 )
 
 from .problems import data, inclusive, problems
-from .twins.greedy import rectangles
+from .reference.greedy import rectangles
 
 GREEDY = [name for name in strategies if name != "objects_min_cost_flow"]
 

@@ -6,7 +6,7 @@ from stowplan.errors import InfeasibleError, ProblemError, UnknownSolverError
 from stowplan.packing import Problem, check, lower_bound, pack, registry, solvers
 from stowplan.packing.registry import Answer, register
 
-from .problems import HEURISTICS, data, problems, training_step
+from .problems import HEURISTICS, data, problems, random_problem, training_step
 
 
 @settings(settings.get_profile("dear"))
@@ -51,6 +51,17 @@ def test_an_unknown_solver_lists_the_names():
         match="named 'worst'; expected one of: auto, best_fit, best_fit_orders, exact, greedy_by_",
     ):
         pack(Problem([1], [0], [1]), "worst")
+
+
+def test_a_former_name_finds_the_solver_and_is_not_listed():
+    problem = random_problem(1)
+    for former, name in (("large", "window_repair"), ("outward", "peak_outward")):
+        placement = pack(problem, former)
+        assert placement.solver == name
+        assert placement.offsets.tolist() == pack(problem, name).offsets.tolist()
+        assert former not in solvers
+        with pytest.raises(ValueError, match=f"'{former}' exists"):
+            register(former)
 
 
 def test_fixed_blocks_that_overlap_are_named_by_row():

@@ -41,7 +41,7 @@ def test_the_published_optimum_comes_out(inference, network, optimum, solver):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:pulp")
 def test_the_program_finds_it_from_a_worse_start(inference, network, optimum):
     pytest.importorskip("pulp", reason="PuLP is not installed; expected: pip install 'stowplan[mip]'")
-    from stowplan.packing.mip import mip
+    from stowplan.packing.solvers.mip import mip
 
     problem = inference.NETWORKS[network]()
     assert pack(problem, "mip").peak == optimum

@@ -18,7 +18,7 @@ from stowplan.scheduling.ordering.ilp import peak_of
 from stowplan.scheduling.ordering.problem import OrderProblem
 
 from .graphs import random_graph, random_order
-from .twins import order as twin
+from .reference import order as reference
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:pulp")
 
@@ -92,7 +92,7 @@ def test_300_random_graphs_against_all_orders() -> None:
     for seed in range(300):
         graph = random_graph(seed, 6 + seed % 6)
         found = order(graph, "exact", time_limit=None)
-        assert (found.peak, found.optimal) == (twin.least_peak(graph), True), seed
+        assert (found.peak, found.optimal) == (reference.least_peak(graph), True), seed
         improved += found.peak < found.before
     assert improved > 50
 
@@ -110,7 +110,7 @@ def test_every_solver_is_valid_and_says_the_truth(seed: int, operators: int, sol
         <= found.before
         == simulate(graph, as_recorded(graph)).peak
     )
-    least = twin.least_peak(graph)
+    least = reference.least_peak(graph)
     assert found.lower_bound <= least <= found.peak
     assert found.lower_bound >= bound_orders(graph)
     assert found.optimal == (found.lower_bound == found.peak)
@@ -126,7 +126,7 @@ def test_every_solver_is_valid_and_says_the_truth(seed: int, operators: int, sol
 def test_the_integer_program_agrees(seed: int, operators: int) -> None:
     graph = random_graph(seed, operators)
     found = order(graph, "ilp", time_limit=60)
-    assert (found.peak, found.optimal) == (twin.least_peak(graph), True)
+    assert (found.peak, found.optimal) == (reference.least_peak(graph), True)
 
 
 @given(SEEDS, st.integers(1, 25))
@@ -141,10 +141,10 @@ def test_the_problem_has_the_peaks_that_the_simulator_has(seed: int, operators: 
 @pytest.mark.parametrize("solver", ["exact", "auto", "local", "beam"])
 @pytest.mark.parametrize("seed", range(4))
 def test_layers_of_which_every_order_is_known(solver: str, seed: int) -> None:
-    graph = twin.layered(18, 36, 6, seed)
+    graph = reference.layered(18, 36, 6, seed)
     found = order(graph, solver, time_limit=None if solver in ("exact", "auto") else 1)
-    assert found.peak == twin.least_peak(graph)
-    assert found.peak <= twin.greedy_peak(graph)
+    assert found.peak == reference.least_peak(graph)
+    assert found.peak <= reference.greedy_peak(graph)
 
 
 def test_chains_and_trees_need_no_search() -> None:
@@ -162,7 +162,7 @@ def test_an_update_runs_as_soon_as_its_gradient_is_there() -> None:
 
 
 def test_equal_arguments_give_equal_orders() -> None:
-    graph = twin.layered(60, 140, 6, 1)
+    graph = reference.layered(60, 140, 6, 1)
     one, other = order(graph, time_limit=None), order(graph, time_limit=None)
     assert one.optimal
     assert one.order.tolist() == other.order.tolist()
@@ -180,7 +180,7 @@ def test_hardly_any_operators(operators: int, solver: str) -> None:
 
 
 def test_progress_hears_of_improvements_and_can_end_the_search() -> None:
-    graph, heard = twin.layered(300, 700, 30, 0), list[Progress]()
+    graph, heard = reference.layered(300, 700, 30, 0), list[Progress]()
 
     def stop(progress: Progress) -> bool:
         heard.append(progress)
@@ -199,21 +199,21 @@ def test_what_progress_raises_comes_out() -> None:
         raise RuntimeError("from the caller")
 
     with pytest.raises(RuntimeError, match="from the caller"):
-        order(twin.layered(300, 700, 30, 0), progress=fail)
+        order(reference.layered(300, 700, 30, 0), progress=fail)
 
 
 def test_ctrl_c_ends_the_search_with_the_best_so_far() -> None:
     def interrupt(progress: Progress) -> None:
         raise KeyboardInterrupt
 
-    graph = twin.layered(300, 700, 30, 0)
+    graph = reference.layered(300, 700, 30, 0)
     found = order(graph, time_limit=None, progress=interrupt)
     assert found.peak <= found.before
     require_valid(graph, kept(graph, found.order))
 
 
 def test_no_time_at_all_is_enough_for_a_valid_order() -> None:
-    graph = twin.layered(100, 236, 10, 0)
+    graph = reference.layered(100, 236, 10, 0)
     for solver in COMPILED:
         found = order(graph, solver, time_limit=0)
         assert found.lower_bound <= found.peak <= found.before
@@ -233,7 +233,7 @@ def test_bad_arguments_are_named() -> None:
 @needs_pulp
 def test_the_integer_program_says_what_it_cannot_do() -> None:
     with pytest.raises(ScheduleError, match=r"the solver ilp would need \d+ variables for 300 operators"):
-        order(twin.layered(300, 700, 30, 0), "ilp")
+        order(reference.layered(300, 700, 30, 0), "ilp")
 
 
 def test_a_solver_is_found_by_its_name_only_once() -> None:
@@ -252,18 +252,18 @@ def test_the_solution_is_read_only() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_100_operators_with_236_edges_are_proved(seed: int) -> None:
-    found = order(twin.layered(100, 236, 5 + seed, seed), time_limit=5)
+    found = order(reference.layered(100, 236, 5 + seed, seed), time_limit=5)
     assert found.optimal
 
 
 @pytest.mark.slow
 def test_1000_operators_below_a_beam_of_500() -> None:
-    graph = twin.layered(1000, 2360, 50, 0)
+    graph = reference.layered(1000, 2360, 50, 0)
     found = order(graph, time_limit=10)
-    assert found.peak < twin.beam_peak(graph, 500) < found.before
+    assert found.peak < reference.beam_peak(graph, 500) < found.before
 
 
 def test_the_beam_to_compare_with_finds_small_optima() -> None:
     for seed in range(5):
-        graph = twin.layered(12, 24, 4, seed)
-        assert twin.beam_peak(graph, 500) == twin.least_peak(graph)
+        graph = reference.layered(12, 24, 4, seed)
+        assert reference.beam_peak(graph, 500) == reference.least_peak(graph)

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from stowplan.cli import main
 from stowplan.scheduling import Schedule, StepGraph, simulate
 
-from .twins.order import layered
+from .reference.order import layered
 
 needs_matplotlib = pytest.mark.skipif(
     find_spec("matplotlib") is None,

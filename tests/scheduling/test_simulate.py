@@ -23,7 +23,7 @@ from stowplan.scheduling import (
 )
 
 from .graphs import random_graph, random_order, random_schedule, random_way
-from .twins import simulator as twin
+from .reference import simulator as reference
 
 SEEDS = st.integers(0, 2**40)
 SIZES = st.integers(1, 30)
@@ -31,7 +31,7 @@ RATES = st.builds(Rates, st.sampled_from([0.5, 3.0, 20.0, 1e9]), st.sampled_from
 
 
 def assert_as_specified(graph: StepGraph, schedule: Schedule, rates: Rates | None) -> None:
-    found, expected = simulate(graph, schedule, rates), twin.simulate(graph, schedule, rates)
+    found, expected = simulate(graph, schedule, rates), reference.simulate(graph, schedule, rates)
     assert [(p, list(row)) for p, row in found.recomputed] == expected.recomputed
     assert found.live.tolist() == expected.live
     assert (found.peak, found.place, found.rerun) == (expected.peak, expected.place, expected.rerun)

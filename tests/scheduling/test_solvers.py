@@ -1,4 +1,4 @@
-"""schedule, least, curve: what they promise, whatever the graph; and the compiled descent against its twin."""
+"""schedule, least, curve: what they promise, whatever the graph; and the compiled descent against its reference."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from stowplan.scheduling import (
     check,
     choices,
     lean,
+    registry,
     require_valid,
     simulate,
 )
 from stowplan.scheduling._descent import descend
 from stowplan.scheduling.orders import starting_points
-from stowplan.scheduling.registry import Options, register, solvers
+from stowplan.scheduling.registry import Options, register
 from stowplan.scheduling.solve import Solution, curve, least, schedule
 
 from .graphs import random_graph, random_schedule
 from .nets import branching_net, chain_net, recurrent_net
-from .twins.descent import Descent
+from .reference.descent import Descent
 
 seeds = st.integers(0, 10**6)
 
@@ -50,7 +51,7 @@ def require_sound(graph: StepGraph, found: Solution, rates: Rates | None = None)
 
 @given(seeds, seeds, st.floats(0.3, 1.1), st.booleans())
 @settings(settings.get_profile("usual"))
-def test_descent_is_its_twin(seed: int, way: int, share: float, swap: bool) -> None:
+def test_descent_is_its_reference(seed: int, way: int, share: float, swap: bool) -> None:
     graph = random_graph(seed)
     start = random_schedule(graph, way)
     budget = int(share * simulate(graph, start).peak)
@@ -58,11 +59,11 @@ def test_descent_is_its_twin(seed: int, way: int, share: float, swap: bool) -> N
     if not swap and (start.way == Way.SWAPPED).any():
         start = Schedule(start.order, np.where(start.way == Way.SWAPPED, Way.KEPT, start.way))
     rates = Rates(swap=20.0, pack=50.0)
-    twin = Descent(graph, start, ways, budget, rates)
-    if twin.fall():
-        twin.rise()
+    reference = Descent(graph, start, ways, budget, rates)
+    if reference.fall():
+        reference.rise()
     _, found, _ = descend(graph, start.order, start.way, ways, budget, rates)
-    assert found.tolist() == twin.way[graph.storage].tolist()
+    assert found.tolist() == reference.way[graph.storage].tolist()
 
 
 @given(seeds, st.floats(0, 1), st.booleans())
@@ -228,13 +229,21 @@ def test_bad_arguments(arguments, error, said) -> None:
         schedule(chain_net(3, 0), **arguments)
 
 
+@pytest.mark.parametrize("function", [least, curve])
+def test_bad_arguments_are_so_wherever_they_are_given(function) -> None:
+    with pytest.raises(ScheduleError, match="time_limit is -1"):
+        function(chain_net(3, 0), time_limit=-1.0)
+    with pytest.raises(ScheduleError, match="threads is 0"):
+        function(chain_net(3, 0), threads=0)
+
+
 def test_a_curve_needs_two_points() -> None:
     with pytest.raises(ScheduleError, match="expected 2 or more"):
         curve(chain_net(3, 0), 1)
 
 
-def test_solvers_can_be_registered(monkeypatch) -> None:
-    monkeypatch.setattr("stowplan.scheduling.registry._solvers", dict(solvers))
+def test_solvers_can_be_registered(request: pytest.FixtureRequest) -> None:
+    request.addfinalizer(lambda: registry._solvers.pop("mine"))
 
     @register("mine")
     def mine(graph: StepGraph, options: Options) -> Schedule:

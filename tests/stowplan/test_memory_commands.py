@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from stowplan.cli import main
 from stowplan.comparison import POOL_TITLES, compare, peak_of
 from stowplan.packing import solvers
-from stowplan.packing.pools import POOL_MODELS
+from stowplan.pool_models import POOL_MODELS
 from stowplan.prediction import largest_batch, predict
 from stowplan.profiler import Profile
 from stowplan.profiler.scaling import fit_batches

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.cli import main
-from stowplan.packing.pools import CupyPoolModel, replay, requests
 from stowplan.planning import make_plan
+from stowplan.pool_models import CupyPoolModel, replay, requests
 from stowplan.profiler import ESCAPED, Profile
 from stowplan.report.figures import AddressMap, alive_at, plan_map, pool_map, raster, top_sites
 

@@ -1,0 +1,52 @@
+// Lowers a placement window by window: see window_repair.hpp.
+//
+// Finds its windows with three structures over the blocks, O(n) in all: the tops in a heap (with leftovers, skipped
+// when met), the blocks by start with a tree of their latest ends (all blocks that cross a moment, in time proportional
+// to their number), and the ends, sorted (how many are alive).
+#pragma once
+
+#include <cstdint>
+#include <queue>
+#include <utility>
+#include <vector>
+
+#include "../control.hpp"
+#include "../problem.hpp"
+#include "../random.hpp"
+#include "priority_weights.hpp"
+
+namespace stowplan::packing {
+
+class Repair {
+ public:
+  // `offset`: a valid placement, improved in place.
+  Repair(const Problem& problem, const Control& control, const Stopwatch& watch, Bytes* offset);
+
+  // Until the peak is `bound`, the effort is spent or the watch has expired.
+  void run(Bytes bound, std::int64_t effort);
+
+  Bytes peak() { return tallest().first; }
+
+ private:
+  using Tall = std::pair<Bytes, std::int32_t>;  // top, row
+
+  Bytes top(std::int32_t row) const { return offset_[row] + problem_.size[row]; }
+  Tall tallest();
+  std::size_t first_from(Tick tick) const;
+  void crossing(std::size_t node, std::size_t lo, std::size_t hi, std::size_t before, Tick tick,
+                std::vector<std::int32_t>& rows) const;
+  std::pair<Tick, Tick> window(std::int32_t row, std::int64_t breadth) const;
+  bool retry(Tick start, Tick end, bool fresh, std::int64_t& effort);
+
+  const Problem& problem_;
+  const Stopwatch& watch_;
+  Bytes* offset_;
+  Random random_;
+  std::priority_queue<Tall> tops_;
+  std::vector<std::int32_t> by_start_;
+  std::vector<Tick> ends_;
+  std::vector<Tick> latest_;  // a tree over by_start_
+  std::size_t leaves_ = 1;
+};
+
+}  // namespace stowplan::packing

@@ -1,0 +1,77 @@
+"""Mixed-integer programs, given to HiGHS or CBC through PuLP (the extra ``mip``); for every solver that makes one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import MissingDependencyError
+
+# Wall-clock seconds where the caller names no limit.
+DEFAULT_LIMIT = 60.0
+
+
+def require_pulp(solver: str) -> Any:
+    """Return PuLP.
+
+    Parameters
+    ----------
+    solver
+        Who needs it, for the message.
+
+    Raises
+    ------
+    MissingDependencyError
+        PuLP is not installed, or it finds neither HiGHS nor CBC.
+    """
+    try:
+        import pulp
+    except ImportError:
+        raise MissingDependencyError(
+            f"PuLP is not installed; the solver {solver} needs it: pip install 'stowplan[mip]'"
+        ) from None
+    if not pulp.HiGHS().available() and not pulp.PULP_CBC_CMD().available():
+        raise MissingDependencyError(
+            f"PuLP finds neither HiGHS nor CBC; the solver {solver} needs one: pip install 'stowplan[mip]'"
+        )
+    return pulp
+
+
+def solve_program(program: Any, seconds: float, threads: int, *, warm: bool = True) -> bool:
+    """Solve a program with HiGHS, or with CBC where it is not installed; whether that found a solution.
+
+    Parameters
+    ----------
+    program
+        Of PuLP. Afterwards its status says whether the solution is proved to be the best.
+    seconds
+        Wall-clock seconds at most.
+    threads
+        Threads at most.
+    warm
+        Whether to start from the variables' initial values; then every variable has one.
+    """
+    import pulp
+
+    if pulp.HiGHS().available():
+        make = _warm_highs(pulp) if warm else pulp.HiGHS
+        program.solve(make(msg=False, timeLimit=seconds, threads=threads, gapRel=0.0))
+    else:
+        program.solve(
+            pulp.PULP_CBC_CMD(msg=False, timeLimit=seconds, threads=threads, gapRel=0, warmStart=warm)
+        )
+    return program.sol_status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible)
+
+
+def _warm_highs(pulp: Any) -> Any:
+    import highspy
+
+    class WarmHighs(pulp.HiGHS):  # type: ignore[misc]
+        """PuLP's binding does not pass initial values on."""
+
+        def callSolver(self, lp: Any) -> None:  # noqa: N802
+            solution = highspy.HighsSolution()
+            solution.col_value = [variable.varValue for variable in lp.variables()]
+            lp.solverModel.setSolution(solution)
+            super().callSolver(lp)
+
+    return WarmHighs

@@ -1,0 +1,59 @@
+// Local search by ruin and rebuild: disturb a part of the forward pass, and let the descent repair it.
+//
+//   storages  k k d d k d k k d k | d d d k k d d k | k d k k d ...      k: kept, d: dropped
+//                                 |  disturbed      |
+//             fall and rise, by the storages of the part and around it alone
+//
+// Single changes rarely leave a local optimum: to move what is kept from one operator to the next, both must change,
+// and all that is recomputed from them. A part is kept as a whole, dropped as a whole, or changed at random; the
+// descent then makes it fit the budget again, at a cost of some hundred evaluations. What is not slower than the best
+// by more than a small share, which shrinks, is gone on from (record-to-record travel, Dueck 1993). Now and then an
+// operator of the backward pass moves to another position between what it depends on and what depends on it (Shaw 1998;
+// Schrimpf 2000).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "../../../packing/core/random.hpp"
+#include "descent.hpp"
+#include "trial.hpp"
+
+namespace stowplan::scheduling {
+
+using packing::Random;
+
+// Which operators may change places: for each, those that must run before it and after it. Empty where none may.
+struct Places {
+  std::vector<std::vector<Index>> before, after;
+  std::vector<Index> movable;
+};
+
+class Rebuild {
+ public:
+  Rebuild(Trial& trial, Descent& descent, const Places& places, std::uint64_t seed, const Stopwatch& watch);
+
+  // Until so many evaluations have been made. Leaves the trial at the best schedule met.
+  void run(std::int64_t effort);
+
+ private:
+  void choose_part();
+  void disturb();
+  void shift_operators(std::size_t count);
+  void move_operator(Index from, Index to);
+  bool better(const Worth& one, const Worth& other) const;
+  void remember();
+  void go_back();
+
+  Trial& trial_;
+  Descent& descent_;
+  const Places& places_;
+  Random random_;
+  const Stopwatch& watch_;
+  std::vector<Index> part_, scope_;
+  std::vector<std::int64_t> order_, best_order_;
+  std::vector<Way> best_ways_;
+  Worth best_;
+};
+
+}  // namespace stowplan::scheduling

@@ -1,0 +1,82 @@
+#include "trial.hpp"
+
+namespace stowplan::scheduling {
+
+Trial::Trial(Simulator& simulator, const std::uint8_t* ways, Bytes budget)
+    : simulator_(simulator), ways_(ways), budget_(budget) {
+  worth_ = measure();
+}
+
+void Trial::set_budget(Bytes budget) {
+  budget_ = budget;
+  worth_ = measure();
+}
+
+Worth Trial::measure() {
+  ++evaluations_;
+  const Score& score = simulator_.evaluate();
+  Worth worth;
+  worth.seconds = score.seconds;
+  worth.peak = score.peak;
+  Bytes above = 0, all = 0;  // a terabyte at each of eight million positions still fits
+  for (const Bytes live : simulator_.live()) {
+    above += live > budget_ ? live - budget_ : 0;
+    all += live;
+  }
+  worth.excess = static_cast<double>(above);
+  worth.area = static_cast<double>(all);
+  return worth;
+}
+
+void Trial::apply(const Move& move, Move* undo) {
+  if (undo != nullptr) undo->clear();
+  for (const Change& change : move) {
+    const Way before = simulator_.way(change.storage);
+    if (before == change.way) continue;
+    if (undo != nullptr) undo->push_back({change.storage, before});
+    simulator_.set_way(change.storage, change.way);
+  }
+}
+
+Worth Trial::after(const Move& move) {
+  apply(move, &undo_);
+  const Worth found = measure();
+  for (const Change& change : undo_) simulator_.set_way(change.storage, change.way);
+  return found;
+}
+
+void Trial::make(const Move& move) {
+  apply(move, nullptr);
+  worth_ = measure();
+}
+
+void Trial::make(const Move& move, Move& undo) {
+  apply(move, &undo);
+  worth_ = measure();
+}
+
+void Trial::set_order(const std::vector<std::int64_t>& order) {
+  simulator_.set_order(order.data());
+  worth_ = measure();
+}
+
+std::vector<std::int64_t> Trial::order() const {
+  std::vector<std::int64_t> found(static_cast<std::size_t>(simulator_.operators()));
+  for (Index p = 0; p < simulator_.operators(); ++p) found[p] = simulator_.order(p);
+  return found;
+}
+
+std::vector<Way> Trial::all_ways() const {
+  std::vector<Way> found(static_cast<std::size_t>(simulator_.values()));
+  for (Index s = 0; s < simulator_.values(); ++s) found[s] = simulator_.way(s);
+  return found;
+}
+
+void Trial::set_ways(const std::vector<Way>& ways) {
+  for (Index s = 0; s < simulator_.values(); ++s) {
+    if (ways_[s] != 0 && simulator_.way(s) != ways[s]) simulator_.set_way(s, ways[s]);
+  }
+  worth_ = measure();
+}
+
+}  // namespace stowplan::scheduling

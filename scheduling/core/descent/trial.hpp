@@ -1,0 +1,71 @@
+// The schedule that a descent is at: tried moves, taken back or kept.
+//
+// A schedule is worth its extra seconds and its *excess*: the bytes above the budget, summed over all positions. The
+// excess falls with every value that goes while too much is alive, even where the peak itself does not, since others
+// are as high; at 0 the budget is kept.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "../simulator/simulator.hpp"
+
+namespace stowplan::scheduling {
+
+struct Change {
+  Index storage;
+  Way way;
+};
+
+using Move = std::vector<Change>;
+
+struct Worth {
+  double excess = 0.0;   // bytes x positions
+  double seconds = 0.0;
+  Bytes peak = 0;
+  double area = 0.0;     // bytes x positions in all
+};
+
+class Trial {
+ public:
+  // `ways`: for each value that has a storage a bit for every way that it may take, (m,).
+  Trial(Simulator& simulator, const std::uint8_t* ways, Bytes budget);
+
+  void set_budget(Bytes budget);
+  Bytes budget() const { return budget_; }
+  bool may(Index storage, Way way) const { return (ways_[storage] >> static_cast<int>(way) & 1) != 0; }
+  Way way(Index storage) const { return simulator_.way(storage); }
+  const Simulator& simulator() const { return simulator_; }
+
+  // Of the schedule as it stands.
+  const Worth& worth() const { return worth_; }
+  // After this the simulator's details are those of the schedule as it stands, not of one that was looked at.
+  void refresh() { simulator_.evaluate(); }
+  // What it would be worth after a move; the schedule stays as it is.
+  Worth after(const Move& move);
+  // Make a move.
+  void make(const Move& move);
+  // Make a move, and write what undoes it.
+  void make(const Move& move, Move& undo);
+  void set_order(const std::vector<std::int64_t>& order);
+  // The order, (n,), and the way of each storage, (m,).
+  std::vector<std::int64_t> order() const;
+  std::vector<Way> all_ways() const;
+  void set_ways(const std::vector<Way>& ways);
+
+  std::int64_t evaluations() const { return evaluations_; }
+
+ private:
+  Worth measure();
+  void apply(const Move& move, Move* undo);
+
+  Simulator& simulator_;
+  const std::uint8_t* ways_;
+  Bytes budget_;
+  Worth worth_;
+  Move undo_;
+  std::int64_t evaluations_ = 0;
+};
+
+}  // namespace stowplan::scheduling

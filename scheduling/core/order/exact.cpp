@@ -1,0 +1,89 @@
+#include "exact.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "bounds.hpp"
+#include "budget.hpp"
+#include "state.hpp"
+
+namespace stowplan::ordering {
+namespace {
+
+constexpr int kHalvings = 8;
+
+}  // namespace
+
+Exact::Exact(const Graph& graph, Incumbent& best)
+    : graph_(graph), reverse_(graph.reversed()), best_(best), forth_(graph_), back_(reverse_) {}
+
+Verdict Exact::ask(Bytes budget, std::int64_t most) {
+  const Verdict verdict = ask(budget, most, false);
+  return verdict == Verdict::kUnknown && !best_.over() ? ask(budget, most, true) : verdict;
+}
+
+Verdict Exact::ask(Bytes budget, std::int64_t most, bool backwards) {
+  BudgetSearch& search = backwards ? back_ : forth_;
+  const Verdict verdict = search.decide(budget, most, best_.watch());
+  best_.states += search.looked_at();
+  if (verdict == Verdict::kNone) best_.raise(search.next_budget());
+  if (verdict == Verdict::kFound) {
+    std::vector<Op> order = search.order();
+    if (backwards) {
+      std::reverse(order.begin(), order.end());
+      for (Op& op : order) op = graph_.count() - 1 - op;
+    }
+    best_.offer(order, peak_of(graph_, order), Method::kExact);
+  }
+  return verdict;
+}
+
+void Exact::round(std::int64_t most) {
+  const std::int64_t last = best_.states + most;
+  while (!best_.over() && best_.states < last) {
+    if (ask(best_.lower_bound(), last - best_.states) == Verdict::kUnknown) break;
+  }
+  // By halves: where nothing can be decided, first towards the best known, then down to the bound.
+  Bytes low = best_.lower_bound();
+  for (int i = 0; i < kHalvings && low < best_.peak() - 1 && !best_.over(); ++i) {
+    const Bytes budget = low + (best_.peak() - low) / 2;
+    if (ask(budget, most) != Verdict::kFound) low = std::max(budget, best_.lower_bound());
+  }
+  Bytes high = low;
+  while (best_.lower_bound() < high && !best_.over()) {
+    const Bytes budget = best_.lower_bound() + (high - best_.lower_bound()) / 2;
+    if (ask(budget, most) == Verdict::kUnknown) high = budget;
+    high = std::min(high, best_.peak());
+  }
+}
+
+void raise_by_must_live(const Graph& graph, Incumbent& best) {
+  Bytes at_start = 0, at_end = 0;
+  for (Row s = 0; s < graph.storages(); ++s) {
+    if (graph.from_start[s]) at_start += graph.size[s];
+    if (graph.to_end[s]) at_end += graph.size[s];
+  }
+  best.raise(std::max(at_start, at_end));
+  if (graph.count() == 0 || graph.count() > kMostReach) return;
+  const std::vector<Bytes> least = Bounds(graph).must_live();
+  best.raise(*std::max_element(least.begin(), least.end()));
+}
+
+void raise_by_cuts(const Graph& graph, Incumbent& best) {
+  if (graph.count() > kMostReach) return;
+  Bounds bounds(graph);
+  std::vector<std::pair<Bytes, Op>> steps;
+  State state(graph);
+  for (const Op op : best.order()) {
+    steps.emplace_back(state.step(op), op);
+    state.run(op);
+  }
+  std::sort(steps.rbegin(), steps.rend());
+  for (const auto& [step, op] : steps) {
+    if (step <= best.lower_bound() || best.over()) break;
+    best.raise(bounds.cut(op));
+  }
+}
+
+}  // namespace stowplan::ordering

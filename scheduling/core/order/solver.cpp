@@ -1,0 +1,74 @@
+#include "solver.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "beam.hpp"
+#include "contract.hpp"
+#include "exact.hpp"
+#include "greedy.hpp"
+#include "local.hpp"
+
+namespace stowplan::ordering {
+namespace {
+
+// Of the first round: sets that a search looks at for one budget, and the width of a beam. Each round has twice the
+// width and four times the sets of the one before.
+constexpr std::int64_t kSets = 1'000, kWindowSets = 1'000;
+constexpr std::int32_t kWidth = 8, kWidest = 1 << 16;
+constexpr int kRounds = 16;  // the last looks at 10^12 sets
+
+}  // namespace
+
+Answer solve(Draft draft, Solver solver, const Control& control) {
+  Graph whole(std::move(draft));
+  // The baseline has no help.
+  const Contraction small = solver == Solver::kGreedy ? as_it_is(std::move(whole)) : contract(std::move(whole));
+  std::vector<Op> recorded(static_cast<std::size_t>(small.graph.count()));
+  std::iota(recorded.begin(), recorded.end(), 0);
+  Incumbent best(small.graph, control, recorded);
+  solve(small.graph, solver, best);
+  return {small.expand(best.order()), best.lower_bound(), best.found_by(), best.states};
+}
+
+void solve(const Graph& graph, Solver solver, Incumbent& best) {
+  if (solver == Solver::kGreedy || solver == Solver::kAuto) {
+    const std::vector<Op> order = greedy(graph);
+    best.offer(order, peak_of(graph, order), Method::kGreedy);
+  }
+  raise_by_must_live(graph, best);
+  if (solver == Solver::kGreedy) return;
+  const bool all = solver == Solver::kAuto;
+  const auto exact = all || solver == Solver::kExact ? std::make_unique<Exact>(graph, best) : nullptr;
+  std::int64_t sets = kSets, window = kWindowSets;
+  std::int32_t width = kWidth;
+  // Of several, each leaves time to the others where a graph is too large for a round of it.
+  const auto allow = [&](double share) { best.watch().allow(all ? share : 1); };
+  for (int round = 0; round < kRounds; ++round) {
+    allow(1);
+    if (best.over()) return;
+    if (exact) {
+      allow(0.3);
+      exact->round(sets);
+    }
+    if (round == 0 && exact) {
+      allow(0.1);
+      raise_by_cuts(graph, best);
+    }
+    if (all || solver == Solver::kLocal) {
+      allow(0.5);
+      local(graph, best, window);
+    }
+    if ((all || solver == Solver::kBeam) && width <= kWidest) {
+      allow(0.3);
+      beam(graph, best, width);
+    }
+    sets *= 4;
+    window *= 4;
+    width *= 2;
+  }
+}
+
+}  // namespace stowplan::ordering

@@ -1,0 +1,336 @@
+#include "simulator.hpp"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace stowplan::scheduling {
+
+namespace {
+
+template <typename T>
+std::vector<Index> narrow(const T* column, Index n) {
+  return std::vector<Index>(column, column + n);
+}
+
+std::size_t at(Index i) { return static_cast<std::size_t>(i); }
+
+}  // namespace
+
+// --- the graph
+// -----------------------------------------------------------------------------------------------------------
+
+Simulator::Simulator(const Graph& graph, Rates rates)
+    : n_(static_cast<Index>(graph.n)),
+      m_(static_cast<Index>(graph.m)),
+      rates_(rates),
+      reads_(unique_rows(n_, graph.reads)),
+      writes_(unique_rows(n_, graph.writes)),
+      phase_(narrow(graph.phase, n_)),
+      storage_(narrow(graph.storage, m_)),
+      held_(narrow(graph.held, m_)),
+      writer_(at(m_), -1),
+      first_phase_(at(m_), -1),
+      workspace_(graph.workspace, graph.workspace + n_),
+      size_(at(m_), 0),
+      packed_(graph.packed, graph.packed + m_),
+      seconds_(graph.seconds, graph.seconds + n_),
+      result_(at(m_), 0) {
+  for (Index op = n_; op-- > 0;) {
+    for (Index v : writes_[op]) {
+      writer_[v] = op;
+      first_phase_[storage_[v]] = phase_[op];
+    }
+  }
+  for (Index v = 0; v < m_; ++v) {
+    const Index s = storage_[v];
+    if (s == v) storages_.push_back(v);
+    if (held_[v] >= 0) held_values_.push_back(v);
+    if (graph.kept[v] || graph.resident[s]) result_[s] = 1;
+    if (!graph.resident[s] && s == v) size_[v] = graph.size[v];
+  }
+  uses_ = storages_of({&reads_, &writes_});
+  makes_ = storages_of({&writes_});
+  users_ = turned(uses_);
+  readers_ = turned(storages_of({&reads_}));
+  spans_.resize(at(m_));
+  for (auto* column : {&order_, &position_}) column->resize(at(n_));
+  for (auto* column : {&start_, &near_, &last_, &next_, &late_write_, &late_storage_, &needed_, &touched_, &asked_, &regained_,
+                       &regained_storage_, &end_, &unpacked_, &out_, &into_, &returned_}) {
+    column->resize(at(m_));
+  }
+  for (auto* column : {&left_, &temporaries_}) column->assign(at(m_), 0);
+  for (auto* column : {&stays_, &opened_, &closed_}) column->assign(at(m_), 0);
+  mark_.assign(at(n_), 0);
+  temporary_.assign(at(m_), 0);
+  way_.assign(at(m_), Way::kept);
+  live_.resize(at(n_));
+  std::vector<std::int64_t> recorded(at(n_));
+  for (Index i = 0; i < n_; ++i) recorded[i] = i;
+  set_order(recorded.data());
+}
+
+Simulator::Table Simulator::unique_rows(Index n, const Rows& rows) {
+  Table table;
+  table.first.reserve(at(n) + 1);
+  table.index.reserve(static_cast<std::size_t>(rows.first[n]));
+  table.first.push_back(0);
+  for (Index i = 0; i < n; ++i) {
+    const auto from = static_cast<std::ptrdiff_t>(table.index.size());
+    for (auto k = rows.first[i]; k < rows.first[i + 1]; ++k) table.index.push_back(static_cast<Index>(rows.index[k]));
+    std::sort(table.index.begin() + from, table.index.end());
+    table.index.erase(std::unique(table.index.begin() + from, table.index.end()), table.index.end());
+    table.first.push_back(static_cast<Index>(table.index.size()));
+  }
+  return table;
+}
+
+// The storages of each operator's values, each once.
+Simulator::Table Simulator::storages_of(std::initializer_list<const Table*> values) const {
+  Table table;
+  table.first.push_back(0);
+  for (Index op = 0; op < n_; ++op) {
+    const auto from = static_cast<std::ptrdiff_t>(table.index.size());
+    for (const Table* rows : values) {
+      for (Index v : (*rows)[op]) table.index.push_back(storage_[v]);
+    }
+    std::sort(table.index.begin() + from, table.index.end());
+    table.index.erase(std::unique(table.index.begin() + from, table.index.end()), table.index.end());
+    table.first.push_back(static_cast<Index>(table.index.size()));
+  }
+  return table;
+}
+
+// Of rows of storages by operator: the operators of each storage, ascending.
+Simulator::Table Simulator::turned(const Table& rows) const {
+  Table table;
+  table.first.assign(at(m_) + 1, 0);
+  for (Index s : rows.index) ++table.first[s + 1];
+  for (Index s = 0; s < m_; ++s) table.first[s + 1] += table.first[s];
+  table.index.resize(rows.index.size());
+  std::vector<Index> next(table.first.begin(), table.first.end() - 1);
+  for (Index op = 0; op < n_; ++op) {
+    for (Index s : rows[op]) table.index[next[s]++] = op;
+  }
+  return table;
+}
+
+// --- the order and the ways
+// ----------------------------------------------------------------------------------------------
+
+void Simulator::set_order(const std::int64_t* order) {
+  clock_.assign(at(n_) + 1, 0.0);
+  for (Index p = 0; p < n_; ++p) {
+    const Index op = static_cast<Index>(order[p]);
+    order_[p] = op;
+    position_[op] = p;
+    clock_[p + 1] = clock_[p] + seconds_[op];
+  }
+  find_uses();
+  find_late_writes();
+  reruns_.clear();
+  again_.clear();
+  for (auto* log : {&needed_log_, &touched_log_, &asked_log_, &regained_log_, &rewritten_log_}) log->clear();
+  std::copy(last_.begin(), last_.end(), needed_.begin());
+  for (auto* column : {&touched_, &asked_, &regained_, &regained_storage_, &unpacked_, &out_, &into_, &returned_}) {
+    std::fill(column->begin(), column->end(), kNever);
+  }
+  watched_.assign(at(n_), 0);
+  for (Index s : storages_) {
+    if (way_[s] == Way::dropped) watch(s, 1);
+  }
+  lay_out_order();
+  rerun_from_ = look_from_ = 0;
+}
+
+void Simulator::find_uses() {
+  for (Index s : storages_) spans_[s] = {first_phase_[s], kNever, -1, -1, kNever};
+  for (Index p = 0; p < n_; ++p) {
+    const Index op = order_[p], phase = phase_[op];
+    for (Index s : uses_[op]) {
+      Span& span = spans_[s];
+      span.last = p;
+      if (phase == span.phase) {
+        span.near = p;
+        span.next = kNever;
+      } else if (span.next == kNever) {
+        span.next = p;
+      }
+    }
+    for (Index s : makes_[op]) spans_[s].start = std::min(spans_[s].start, p);
+  }
+  for (Index v : held_values_) hold(storage_[v], position_[held_[v]]);
+  for (Index s : storages_) {
+    start_[s] = spans_[s].start;
+    near_[s] = spans_[s].near;
+    next_[s] = spans_[s].next;
+    last_[s] = result_[s] ? n_ : std::max(spans_[s].last, near_[s]);
+  }
+}
+
+// The program holds a storage up to a position.
+void Simulator::hold(Index storage, Index position) {
+  Span& span = spans_[storage];
+  if (position <= span.near) return;
+  span.near = position;
+  span.next = kNever;
+  for (Index op : users_[storage]) {
+    if (position_[op] > position) span.next = std::min(span.next, position_[op]);
+  }
+}
+
+void Simulator::find_late_writes() {
+  std::fill(late_write_.begin(), late_write_.end(), kNever);
+  std::fill(late_storage_.begin(), late_storage_.end(), kNever);
+  late_log_.clear();
+  for (Index v = 0; v < m_; ++v) {
+    const Index s = storage_[v];
+    if (writer_[v] < 0 || position_[writer_[v]] <= near_[s]) continue;
+    late_write_[v] = position_[writer_[v]];
+    late_storage_[s] = std::min(late_storage_[s], late_write_[v]);
+    late_log_.push_back({v, late_write_[v], 0});
+  }
+  std::sort(late_log_.begin(), late_log_.end(), [](const Event& a, const Event& b) { return a.position < b.position; });
+}
+
+void Simulator::lay_out_order() {
+  before_.assign(at(n_) + 2, 0);
+  by_.assign(at(n_) + 2, 0);
+  moved_.clear();
+  for (Index s : storages_) {
+    end_[s] = last_[s];
+    if (start_[s] == kNever) continue;
+    by_[start_[s]] += size_[s];
+    before_[end_[s] + 1] -= size_[s];
+  }
+}
+
+void Simulator::watch(Index storage, Index more) {
+  for (Index op : readers_[storage]) {
+    if (position_[op] > near_[storage]) watched_[position_[op]] += more;
+  }
+}
+
+void Simulator::set_way(Index storage, Way way) {
+  const Way old = way_[storage];
+  if (old == way) return;
+  way_[storage] = way;
+  const Index seen = std::min(next_[storage], touched_[storage]);
+  look_from(seen);
+  if (old == Way::dropped) watch(storage, -1);
+  if (way == Way::dropped) watch(storage, 1);
+  if (old == Way::dropped || way == Way::dropped) rerun_from_ = std::min(rerun_from_, seen);
+}
+
+const Score& Simulator::evaluate() {
+  if (rerun_from_ < n_) {
+    look_from(rerun_from_);
+    forget_from(rerun_from_);
+    for (Index p = rerun_from_; p < n_; ++p) {
+      if (watched_[p] > 0) find_reruns(p);
+    }
+  }
+  lay_out();
+  add_up();
+  rerun_from_ = look_from_ = kNever;
+#ifdef STOWPLAN_DEBUG
+  check_invariants();
+#endif
+  return score_;
+}
+
+// --- the first pass: what runs again
+// -------------------------------------------------------------------------------------
+
+void Simulator::forget_from(Index position) {
+  const auto take_back = [position](std::vector<Event>& log, auto&& undo) {
+    for (; !log.empty() && log.back().position >= position; log.pop_back()) undo(log.back());
+  };
+  take_back(needed_log_, [this](const Event& u) { needed_[u.what] = u.before; });
+  take_back(touched_log_, [this](const Event& u) { touched_[u.what] = kNever; });
+  take_back(asked_log_, [this](const Event& u) { asked_[u.what] = kNever; });
+  take_back(rewritten_log_, [](const Event&) {});
+  take_back(regained_log_, [this](const Event& u) {
+    regained_[u.what] = kNever;
+    Index& of_storage = regained_storage_[storage_[u.what]];
+    if (of_storage == u.position) of_storage = kNever;
+  });
+  while (!reruns_.empty() && reruns_.back().position >= position) {
+    again_.resize(at(reruns_.back().first));
+    reruns_.pop_back();
+  }
+}
+
+bool Simulator::is_there(Index value, Index position) const {
+  const Index s = storage_[value];
+  if (way_[s] != Way::dropped || position <= near_[s]) return true;
+  return (regained_[value] < position || late_write_[value] < position) && position <= last_[s];
+}
+
+void Simulator::find_reruns(Index position) {
+  stack_.clear();
+  for (Index v : reads_[order_[position]]) {
+    if (!is_there(v, position)) stack_.push_back(writer_[v]);
+  }
+  if (stack_.empty()) return;
+  const auto first = static_cast<std::ptrdiff_t>(again_.size());
+  ++epoch_;
+  while (!stack_.empty()) {
+    const Index op = stack_.back();
+    stack_.pop_back();
+    if (op < 0 || mark_[op] == epoch_) continue;
+    mark_[op] = epoch_;
+    again_.push_back(op);
+    for (Index v : reads_[op]) {
+      if (is_there(v, position)) {
+        need(storage_[v], position);
+      } else {
+        stack_.push_back(writer_[v]);
+      }
+    }
+  }
+  std::sort(again_.begin() + first, again_.end());
+  double seconds = reruns_.empty() ? 0.0 : reruns_.back().seconds;
+  for (auto i = again_.begin() + first; i != again_.end(); ++i) {
+    seconds += seconds_[*i];
+    note_rerun(*i, position);
+  }
+  reruns_.push_back({position, static_cast<Index>(first), static_cast<Index>(again_.size()), seconds});
+}
+
+// A storage that is there is read by a rerun.
+void Simulator::need(Index storage, Index position) {
+  if (position > needed_[storage]) {
+    needed_log_.push_back({storage, position, needed_[storage]});
+    needed_[storage] = position;
+  }
+  if (position > near_[storage] && asked_[storage] == kNever) {
+    asked_log_.push_back({storage, position, 0});
+    asked_[storage] = position;
+  }
+}
+
+void Simulator::note_rerun(Index op, Index position) {
+  const auto touch = [&](Index s) {
+    if (position > near_[s] && touched_[s] == kNever) {
+      touched_log_.push_back({s, position, 0});
+      touched_[s] = position;
+    }
+  };
+  for (Index v : reads_[op]) touch(storage_[v]);
+  for (Index v : writes_[op]) {
+    const Index s = storage_[v];
+    touch(s);
+    if (position <= near_[s] || position > last_[s]) continue;
+    if (way_[s] != Way::dropped) {
+      if (next_[s] != kNever) rewritten_log_.push_back({s, position, 0});
+    } else if (!is_there(v, position) && regained_[v] == kNever) {
+      regained_log_.push_back({v, position, 0});
+      regained_[v] = position;
+      if (regained_storage_[s] == kNever) regained_storage_[s] = position;
+    }
+  }
+}
+
+Index Simulator::next_need(Index storage) const { return std::min(next_[storage], asked_[storage]); }
+
+}  // namespace stowplan::scheduling

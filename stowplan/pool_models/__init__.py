@@ -1,0 +1,53 @@
+"""Online pools, as models: what would one that cannot see the future have reserved for the same requests.
+
+A model keeps the books of a pool and touches no memory. `replay` drives it with the requests of a step, over and over,
+as a training loop would::
+
+    use = replay(requests(problem), POOL_MODELS["cupy"]())
+    use.reserved_peak / use.live_peak
+
+======================  =============================================================
+name in `POOL_MODELS`   pool
+======================  =============================================================
+``cupy``                CuPy's ``MemoryPool``
+``pytorch``             PyTorch's ``CUDACachingAllocator``
+``pytorch-expandable``  the same with ``expandable_segments:True``
+``rmm``                 RMM's ``pool_memory_resource``
+``free-lists``          one free list per size: Chainer 1
+``none``                no pool
+======================  =============================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .cupy import CupyPoolModel
+from .plain import FreeListsModel, NoPoolModel
+from .pytorch import PytorchExpandablePoolModel, PytorchPoolModel
+from .replay import Pool, PoolUse, Requests, replay, requests
+from .rmm import RmmPoolModel
+
+__all__ = [
+    "POOL_MODELS",
+    "CupyPoolModel",
+    "FreeListsModel",
+    "NoPoolModel",
+    "Pool",
+    "PoolUse",
+    "PytorchExpandablePoolModel",
+    "PytorchPoolModel",
+    "Requests",
+    "RmmPoolModel",
+    "replay",
+    "requests",
+]
+
+POOL_MODELS: dict[str, Callable[[], Pool]] = {
+    "cupy": CupyPoolModel,
+    "pytorch": PytorchPoolModel,
+    "pytorch-expandable": PytorchExpandablePoolModel,
+    "rmm": RmmPoolModel,
+    "free-lists": FreeListsModel,
+    "none": NoPoolModel,
+}

@@ -1,0 +1,53 @@
+"""RMM's pool, as a model."""
+
+from __future__ import annotations
+
+from .heap import Books, Chunk, Heap, round_up
+
+
+class RmmPoolModel(Books[Chunk]):
+    """RMM's ``pool_memory_resource`` on one stream, without a device.
+
+    Sizes are rounded up to 256 bytes. A request takes the smallest free chunk that is large enough (of equals the
+    lowest address) and splits off the rest. Without one the pool reserves as much as it has already, at least what is
+    asked for: it doubles. A freed chunk joins its free neighbours within the same reservation. Nothing is returned to
+    the device.
+
+    `reserved` is RMM's ``pool_size()``.
+
+    Parameters
+    ----------
+    initial
+        Bytes reserved from the start, a multiple of 256. RMM's Python interface takes half of the device's free memory
+        where the user says nothing; a model that knows no device starts with none.
+
+    Notes
+    -----
+    Source: RMM's guide, "Pool Memory Resource", and its ``pool_memory_resource`` and ``coalescing_free_list`` (26.08).
+    A maximum size, which changes the growth, is not modelled.
+    """
+
+    GRANULARITY = 256
+
+    def __init__(self, initial: int = 0) -> None:
+        super().__init__()
+        self._heap = Heap()
+        if initial:
+            self._heap.release(self._heap.reserve(initial))
+            self._reserve(initial)
+
+    def _serve(self, size: int) -> Chunk:
+        size = round_up(size, self.GRANULARITY)
+        chunk = self._heap.best(size)
+        if chunk is None:
+            chunk = self._heap.reserve(max(size, self.reserved))
+            self._reserve(chunk.size)
+        else:
+            self._heap.take(chunk)
+        self._heap.split(chunk, size)
+        self.used += size
+        return chunk
+
+    def _take_back(self, block: Chunk) -> None:
+        self.used -= block.size
+        self._heap.release(block)

@@ -1,0 +1,133 @@
+import itertools
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+
+from stowplan.errors import ConflictError, MissingDependencyError
+from stowplan.packing import Problem, check, lower_bound, pack
+from stowplan.packing.placement import peak_of
+from stowplan.packing.registry import Options
+from stowplan.packing.solvers import mip as module
+from stowplan.packing.solvers.mip import mip
+
+from ..problems import data, inclusive, problems
+from ..reference.greedy import rectangles
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:pulp")
+pulp = pytest.importorskip("pulp", reason="PuLP is not installed; expected: pip install 'stowplan[mip]'")
+
+
+@pytest.fixture(params=["HiGHS", "CBC"])
+def backend(request, monkeypatch):
+    if request.param == "CBC":
+        monkeypatch.setattr(pulp.HiGHS, "available", lambda self: False)
+        if not pulp.PULP_CBC_CMD().available():
+            pytest.skip("PuLP has no CBC; expected: the one that its wheels bring along")
+    elif not pulp.HiGHS().available():
+        pytest.skip("highspy is not installed; expected: pip install 'stowplan[mip]'")
+    return request.param
+
+
+def stacked(problem):
+    """A valid placement to start from that is far from good: everything above everything else."""
+    offsets, top = np.zeros(len(problem), dtype=np.int64), 0
+    for i in np.argsort(problem.fixed < 0, kind="stable"):
+        aligned = -(-top // problem.alignment[i]) * problem.alignment[i]
+        offsets[i] = problem.fixed[i] if problem.fixed[i] >= 0 else aligned
+        top = max(top, offsets[i] + problem.size[i])
+    return offsets
+
+
+def solved(problem):
+    """The solver alone, without the heuristics before it."""
+    answer = mip(problem, Options(time_limit=60, incumbent=stacked(problem)))
+    check(problem, answer.offsets)
+    peak = peak_of(problem, answer.offsets)
+    assert answer.lower_bound == peak
+    return peak
+
+
+def stacking_optimum(problem):
+    """The least peak over all orders of stacking; exact for plain problems."""
+    pieces = rectangles(problem)
+    overlap = [
+        [a[0][0] < b[0][1] and b[0][0] < a[0][1] if a and b else False for b in pieces] for a in pieces
+    ]
+    best = int(problem.size.sum())
+    for order in itertools.permutations(range(len(problem))):
+        tops: dict[int, int] = {}
+        for i in order:
+            below = max((tops[j] for j in tops if overlap[i][j]), default=0)
+            tops[i] = below + int(problem.size[i])
+        best = min(best, max(tops.values(), default=0))
+    return best
+
+
+@settings(settings.get_profile("dear"), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(problem=problems(most=6, plain=True))
+def test_is_optimal_for_plain_problems(backend, problem):
+    assert solved(problem) == stacking_optimum(problem)
+
+
+@settings(settings.get_profile("dear"), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(problem=problems(most=3))
+def test_is_optimal_with_gaps_alignment_and_fixed(backend, problem):
+    start = stacked(problem)
+    assume(peak_of(problem, start) <= 40)
+    peak = solved(problem)
+    # Nothing lower exists: try every offset below.
+    choices = [
+        [f] if f >= 0 else range(0, max(peak - s, 0), a)
+        for s, a, f in zip(problem.size, problem.alignment, problem.fixed, strict=True)
+    ]
+    for offsets in itertools.islice(itertools.product(*choices), 4000):
+        x = np.array(offsets, dtype=np.int64)
+        if peak_of(problem, x) < peak:
+            with pytest.raises(ConflictError):
+                check(problem, x)
+
+
+def test_published_small_cases(backend):
+    # OLLA's address test: 52 at the best. TFLite Micro, medium: its lower bound can be reached.
+    assert solved(inclusive((23, 0, 10), (25, 9, 13), (27, 12, 15))) == 52
+    assert solved(inclusive((10, 0, 1), (20, 1, 2), (30, 2, 3), (40, 3, 4), (50, 0, 1))) == 80
+
+
+def test_a_proof_above_the_lower_bound(backend):
+    # What is fixed leaves 2 bytes below it, too few for the other block: 7, though only 5 are ever alive.
+    problem = Problem([2, 3], [0, 0], [5, 5], fixed=[2, -1])
+    assert (lower_bound(problem), solved(problem)) == (5, 7)
+    placement = pack(problem, "mip")
+    assert (placement.peak, placement.lower_bound, placement.status) == (7, 7, "optimal")
+    assert placement.witness == "a search found nothing below 7 bytes"
+
+
+def test_starts_from_the_heuristics_and_ends_in_time():
+    problem = data("minimalloc/B.1048576.csv")
+    placement = pack(problem, "mip", time_limit=0)
+    assert placement.peak == pack(problem, "best_fit_orders", time_limit=0).peak
+    assert placement.status == "feasible"
+
+
+def test_a_problem_too_large_is_left_as_it_is(monkeypatch):
+    monkeypatch.setattr(module, "MOST_PAIRS", 3)
+    problem = Problem([4] * 5, [0] * 5, [9] * 5)
+    start = stacked(problem) + 4
+    answer = mip(problem, Options(incumbent=start))
+    assert answer.offsets.tolist() == start.tolist()
+    assert answer.lower_bound == lower_bound(problem)
+
+
+def test_without_pulp_the_error_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pulp", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'stowplan\[mip\]'"):
+        mip(Problem([4], [0], [9]), Options(incumbent=np.array([4])))
+
+
+def test_without_a_solver_the_error_says_how_to_get_one(monkeypatch):
+    monkeypatch.setattr(pulp.HiGHS, "available", lambda self: False)
+    monkeypatch.setattr(pulp.PULP_CBC_CMD, "available", lambda self: False)
+    with pytest.raises(MissingDependencyError, match="neither HiGHS nor CBC"):
+        mip(Problem([4], [0], [9]), Options(incumbent=np.array([4])))

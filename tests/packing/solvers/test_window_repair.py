@@ -1,0 +1,178 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stowplan.packing import Problem, _search, check, check_fast, lower_bound, pack
+
+from ..partials import Partial, is_plain, partials, rectangles
+from ..problems import data, problems, random_problem
+from ..reference.best_fit import best_fit
+from ..reference.refill import columns
+from ..reference.refill import refill as reference
+
+
+def peak(problem: Problem, offsets: np.ndarray) -> int:
+    return int((offsets + problem.size).max(initial=0))
+
+
+def generated(n: int, live: float, seed: int = 0) -> Problem:
+    """Arrivals one by one, exponential lifetimes, sizes over four orders of magnitude."""
+    rng = np.random.default_rng(seed)
+    size = 512 * np.rint(2 ** rng.uniform(0, 14, n)).astype(np.int64)
+    start = np.arange(n)
+    return Problem(size, start, start + 1 + rng.exponential(live, n).astype(np.int64))
+
+
+WORTHS = st.lists(st.floats(0.25, 4).map(lambda x: round(x, 1)), min_size=12, max_size=12)
+
+
+@settings(settings.get_profile("cheap"))
+@given(partials(), WORTHS, st.integers(0, 8))
+def test_refill_equals_the_reference(partial, worths, reach):
+    rows, blocks = partial.sorted()
+    found = _search.refill(partial.problem, rows, worths, reach, partial.obstacles)
+    assert [found[i] for i in rows] == reference(blocks, worths, reach, partial.standing)
+    check(partial.problem, partial.complete(found))
+
+
+@settings(settings.get_profile("cheap"))
+@given(partials(), WORTHS)
+def test_refill_stops_at_the_limit_exactly(partial, worths):
+    rows, blocks = partial.sorted()
+    free = reference(blocks, worths, 2, partial.standing)
+    if not free:
+        return
+    top = max(x + b[2] for x, b in zip(free, blocks, strict=True))
+    assert _search.refill(partial.problem, rows, worths, 2, partial.obstacles, limit=top) is not None
+    assert _search.refill(partial.problem, rows, worths, 2, partial.obstacles, limit=top - 1) is None
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_refill_equals_the_reference_on_larger_problems(seed):
+    problem = random_problem(seed, 120)
+    rng = np.random.default_rng(seed)
+    plain = [i for i in range(len(problem)) if is_plain(problem, i)]
+    partial = Partial(problem, [int(i) for i in rng.permutation(plain)[: len(plain) * 2 // 3]])
+    worths = np.exp(rng.normal(size=len(partial.order))).tolist()
+    rows, blocks = partial.sorted()
+    found = _search.refill(problem, rows, worths, seed, partial.obstacles)
+    assert [found[i] for i in rows] == reference(blocks, worths, seed, partial.standing)
+    check(problem, partial.complete(found))
+
+
+def test_blocks_go_under_an_obstacle_and_on_top_of_it():
+    #  4 | c c          The obstacle # hangs from 2 to 3. One block fits below it, the others go above.
+    #  3 | b b
+    #  2 | # #
+    #  0 | a a
+    problem = Problem(size=[2, 1, 1, 1], start=[0, 0, 0, 0], end=[2, 2, 2, 2], fixed=[-1, 2, -1, -1])
+    rows, obstacle = np.array([0, 2, 3]), np.array([[0, 2, 2, 3]])
+    assert _search.refill(problem, rows, [1, 3, 2], 0, obstacle) == {2: 0, 3: 1, 0: 3}
+    assert _search.refill(problem, rows, [3, 2, 1], 0, obstacle) == {0: 0, 2: 3, 3: 4}
+
+
+def test_a_block_that_leaves_no_sliver_goes_before_one_of_a_little_more_worth():
+    #  4 |# _ b #      In columns. On the floor between the walls # of size 4, b leaves a sliver as large as itself:
+    #  2 |# c c #      it fits by 1/2. c leaves none. The column of d makes the sliver.
+    #  0 |# c c #
+    problem = Problem(size=[4, 4, 2, 2, 1], start=[0, 6, 2, 1, 1], end=[1, 7, 6, 6, 2])
+    rows, none = np.arange(5), np.empty((0, 4), dtype=np.int64)
+    b, c = 2, 3
+    for reach, worth, lowest in ((0, 1.1, b), (1, 1.9, c), (5, 1.9, c), (5, 2.1, b)):
+        assert _search.refill(problem, rows, [9, 9, worth, 1, 0.1], reach, none)[lowest] == 0
+
+
+def first_start(problem: Problem) -> list[int]:
+    """The first start of `window_repair`: best fit for what is no rectangle, then the skyline by the first weights."""
+    plain = [i for i in range(len(problem)) if is_plain(problem, i)]
+    first = problem.pieces().first
+    odd = [i for i in range(len(problem)) if i not in set(plain) and first[i] < first[i + 1]]
+    offsets = list(best_fit(problem)) if odd else np.maximum(problem.fixed, 0).tolist()
+    standing = rectangles(problem, np.array(offsets), odd)
+    blocks = [
+        tuple(int(c[i]) for c in (problem.start, problem.end, problem.size, problem.alignment)) for i in plain
+    ]
+    count, spans = columns([x[:2] for x in [*blocks, *standing]])
+    load = [0] * count
+    for (start, end), size in zip(
+        spans, [*(b[2] for b in blocks), *(d - c for _, _, c, d in standing)], strict=True
+    ):
+        for c in range(start, end):
+            load[c] += size
+    crowd = [max(load[start:end]) for start, end in spans[: len(blocks)]]
+    most = max(crowd, default=1)
+    length = [end - start for start, end in spans[: len(blocks)]]
+    worths = []
+    for k in range(len(blocks)):
+        value = 0.05 * math.log(float(length[k]))
+        value += 7.5 * (crowd[k] / most - 1.0)
+        worths.append(math.exp(value))
+    reach = int(0.16 * float(sum(length)) / max(1, len(blocks)))
+    found = reference(blocks, worths, reach, standing)
+    candidate = list(offsets)
+    for i, x in zip(plain, found, strict=True):
+        candidate[i] = x
+    if odd and peak(problem, np.array(candidate)) >= peak(problem, np.array(offsets)):
+        return offsets
+    return candidate
+
+
+@settings(settings.get_profile("cheap"))
+@given(problems())
+def test_the_first_start_equals_the_reference(problem):
+    # An effort of one block buys one start and no repair.
+    assert _search.window_repair(problem, effort=1).tolist() == first_start(problem)
+
+
+@settings(settings.get_profile("cheap"))
+@given(problems())
+def test_placements_are_valid_and_repeatable(problem):
+    offsets = _search.window_repair(problem, effort=3000, seed=1)
+    check(problem, offsets)
+    assert _search.window_repair(problem, effort=3000, seed=1).tolist() == offsets.tolist()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_repair_never_raises_the_peak(seed):
+    problem = random_problem(seed, 400)
+    before = _search.window_repair(problem, effort=1)
+    after = _search.window_repair(problem, effort=100_000, seed=seed)
+    check_fast(problem, after)
+    assert lower_bound(problem) <= peak(problem, after) <= peak(problem, before)
+
+
+def test_repair_lowers_a_long_problem():
+    problem = generated(5000, 100)
+    peaks = []
+    before = _search.window_repair(problem, effort=1)
+    after = _search.window_repair(problem, progress=lambda peak, seconds: peaks.append(peak))
+    check_fast(problem, after)
+    assert peak(problem, after) < peak(problem, before)
+    assert peaks == sorted(set(peaks), reverse=True)
+    assert peaks[-1] == peak(problem, after)
+    assert peak(problem, after) <= 1.04 * lower_bound(problem)
+
+
+def test_many_live_blocks():
+    problem = generated(20_000, 3000)
+    placement = pack(problem, "window_repair")
+    assert placement.peak <= 1.025 * lower_bound(problem)
+
+
+def test_pangu_below_what_greedy_by_size_finds():
+    problem = data("idealloc/pangu_2.6B.csv")
+    placement = pack(problem, "window_repair")
+    assert placement.peak < 1.0076 * lower_bound(problem)
+
+
+def test_no_blocks():
+    assert _search.window_repair(Problem([], [], [])).tolist() == []
+
+
+def test_a_time_limit_of_zero_still_makes_one_start():
+    problem = random_problem(1)
+    offsets = _search.window_repair(problem, time_limit=0)
+    check(problem, offsets)
