@@ -53,7 +53,8 @@ def extension(name: str, *cores: str) -> Extension:
         Patterns of the C++ files that it is linked with.
     """
     room = name.split(".")[0]
-    headers = [path for folder in ("profiler", room) for path in Path(folder).rglob("*.hpp")]
+    headers = [path for folder in {"profiler", room} for path in Path(folder).rglob("*.hpp")]
+    others = Path("packing").rglob("*.hpp") if room == "scheduling" else ()  # included by their paths from here
     path = Path(name.replace(".", "/"))
     return Extension(
         f"stowplan.{name}",
@@ -61,7 +62,7 @@ def extension(name: str, *cores: str) -> Extension:
             f"{path}.pyx",
             *sorted({found for pattern in cores for found in glob(pattern, recursive=True)}),
         ],
-        depends=sorted({header.as_posix() for header in [*headers, *path.parent.glob("*.pxi")]}),
+        depends=sorted({header.as_posix() for header in [*headers, *others, *path.parent.glob("*.pxi")]}),
         include_dirs=sorted({".", numpy.get_include(), *(header.parent.as_posix() for header in headers)}),
         define_macros=MACROS,
         extra_compile_args=COMPILE_ARGS,

@@ -250,6 +250,7 @@ class LanePolicy:
                     return Action.START_OVER
                 self._in_work.add(record.sequence)
                 return Action.MERGE
+            return Action.NOTHING
         self._unproven += 1
         self._in_work.add(record.sequence)
         return Action.PLAN

@@ -331,5 +331,3 @@ class Lanes:
         number = self._backend.situation()["berth"]
         lanes = self._berths[number].lanes if number < len(self._berths) else []
         return lanes[0].key if lanes else None
-
-

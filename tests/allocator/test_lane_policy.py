@@ -234,10 +234,10 @@ def unproven(**options: Any) -> LanePolicy:
     [
         ({"stands": PLAN}, Action.MERGE),
         ({"stands": Standing(merged=True, revisions=7)}, Action.MERGE),
-        ({"stands": Standing(steps=2)}, Action.PLAN),  # two steps in turn are not merged
-        ({"stands": None}, Action.PLAN),  # there is nothing to merge with
+        ({"stands": Standing(steps=2)}, Action.NOTHING),  # two steps in turn are not merged
+        ({"stands": None}, Action.NOTHING),  # there is nothing to merge with
         ({"stands": PLAN, "refinable": True}, Action.START_OVER),
-        ({"stands": None, "refinable": True}, Action.PLAN),
+        ({"stands": None, "refinable": True}, Action.NOTHING),
     ],
 )
 def test_when_plans_prove_nothing_a_new_record_is_merged(
@@ -272,7 +272,7 @@ def test_a_record_is_forgotten_after_many_others() -> None:
 def test_one_record_is_merged_at_a_time() -> None:
     policy = unproven()
     assert next_record(policy, 8, stands=PLAN) is Action.MERGE
-    assert next_record(policy, 9, stands=PLAN) is Action.PLAN
+    assert next_record(policy, 9, stands=PLAN) is Action.NOTHING
 
 
 def test_a_step_replayed_in_full_is_proof_enough() -> None:
