@@ -59,7 +59,8 @@ class DevicePool {
   // A free of a block that `streams` may still use; they, and its memory (0 for a block in an arena), are the pool's
   // now.
   void hold(BlockId id, const std::vector<Token>& streams, Token memory);
-  // Lets go of the held blocks that no stream uses any more; returns how many: none while the current stream is captured.
+  // Lets go of the held blocks that no stream uses any more; returns how many. None, while the current stream is being
+  // captured.
   std::size_t settle();
   Stream stream_of(BlockId id) {
     std::lock_guard<profiler::SpinLock> lock(lock_);

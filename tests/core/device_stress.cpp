@@ -1,6 +1,6 @@
 // Arbitrary programs on a device pool, with an owner that fails, captures streams, and frees blocks from within its
-// calls; for sanitizer builds (make asan, make tsan). First on one thread, where the owner keeps the books of what comes
-// before what; then on eight threads at once.
+// calls; for sanitizer builds (make asan, make tsan). First on one thread, where the owner keeps the books of what
+// comes before what; then on eight threads at once.
 //
 //  - Whoever is given an address comes after all uses of its former blocks: on the same stream, by a wait, or because
 //    the host has seen them done.
