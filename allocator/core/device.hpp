@@ -28,8 +28,8 @@ struct Answer {
 // pending; the others do not fail.
 struct Device {
   void* owner = nullptr;
-  // Asks upstream; what it raises is an answer. The memory of a block is given to `client`, that of an arena (no client) is
-  // kept. `sample`: the request is one of a step without a plan.
+  // Asks upstream; what it raises is an answer. The memory of a block is given to `client`, that of an arena, which has
+  // none, is kept. `sample`: the request is one of a step without a plan.
   int (*ask)(void* owner, void* client, Bytes size, bool sample, Answer* answer) = nullptr;
   int (*capturing)(void* owner) = nullptr;  // whether the current stream is, into a graph
   int (*synchronize)(void* owner) = nullptr;

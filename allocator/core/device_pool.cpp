@@ -129,8 +129,8 @@ std::vector<DevicePool::HeldPtr> DevicePool::take_awaited(BlockId granted) {
   return awaited;
 }
 
-// Has a stream wait for what others do with the blocks whose place it was given. A lane's requests are one thread's: nobody
-// else takes what is awaited here.
+// Has a stream wait for what others do with the blocks whose place it was given. A lane's requests are one thread's:
+// nobody else takes what is awaited here.
 void DevicePool::wait_for_uses(BlockId granted, Stream stream) {
   const std::vector<HeldPtr> awaited = take_awaited(granted);
   try {

@@ -1,12 +1,12 @@
 // The lanes behind a device allocator: one lock around them, and nothing that knows Python inside.
 //
-// Other streams than its own may use a block. Then its free is a *hold* (replay.hpp): an event is recorded on each of them,
-// and the block's range stays taken until
+// Other streams than its own may use a block. Then its free is a *hold* (replay.hpp): an event is recorded on each of
+// them, and the block's range stays taken until
 //     settle()    sees all of its events done, or
 //     request()   is served in its place, once the stream that asks has been told to wait for all of its events.
 // A stream that is being captured takes no event: its one is recorded by the first settle() after the capture.
 //
-// Upstream is asked after a settle(); where it has no memory, once more if anything could be given back. The memory of an
+// Upstream is asked after a settle(); if it has no memory, once more if anything could be given back. The memory of an
 // arena, or of a held block, is guarded by the owner: if it must go while streams may use it, the device is waited for.
 //
 // Any thread, at any time; finalizers, too. The lock guards lanes, held blocks and arenas. The owner (device.hpp) is
@@ -48,17 +48,19 @@ class DevicePool {
     if (grant.waits) wait_for_uses(grant.id, stream);
     return grant;
   }
-  // Serves a block by upstream; its memory is the client's. Where the answer is an error, that has been noted, and the error
-  // is the caller's to drop and the block to release.
+  // Serves a block by upstream; its memory is the client's. If the answer is an error, that has been noted, and the
+  // error is the caller's to drop and the block to release.
   Answer ask_upstream(BlockId id, Bytes size, Reason reason, void* client);
   void release(BlockId id) {
     std::lock_guard<profiler::SpinLock> lock(lock_);
     lanes_.release(id);
   }
 
-  // A free of a block that `streams` may still use; they, and its memory (0 for a block in an arena), are the pool's now.
+  // A free of a block that `streams` may still use; they, and its memory (0 for a block in an arena), are the pool's
+  // now.
   void hold(BlockId id, const std::vector<Token>& streams, Token memory);
-  // Lets go of the held blocks that no stream uses any more; returns how many. Not while the current stream is captured.
+  // Lets go of the held blocks that no stream uses any more; returns how many. None, while the current stream is being
+  // captured.
   std::size_t settle();
   Stream stream_of(BlockId id) {
     std::lock_guard<profiler::SpinLock> lock(lock_);

@@ -1,9 +1,9 @@
-// Arbitrary programs on a device pool, with an owner that fails, captures streams, and frees blocks from within its calls;
-// for sanitizer builds (make asan, make tsan). First on one thread, where the owner keeps the books of what comes before
-// what; then on eight threads at once.
+// Arbitrary programs on a device pool, with an owner that fails, captures streams, and frees blocks from within its
+// calls; for sanitizer builds (make asan, make tsan). First on one thread, where the owner keeps the books of what
+// comes before what; then on eight threads at once.
 //
-//  - Whoever is given an address comes after all uses of its former blocks: on the same stream, by a wait, or because the
-//    host has seen them done.
+//  - Whoever is given an address comes after all uses of its former blocks: on the same stream, by a wait, or because
+//    the host has seen them done.
 //  - A request fails only when nothing could be given back any more.
 //  - The owner is never called under the pool's lock: each of its calls takes it.
 //  - What the owner keeps for the pool is dropped, and once only. No byte is lost.
@@ -258,7 +258,8 @@ class Program {
       }
       std::vector<LaneStart> starts;
       for (const LaneNumber lane : entered.lanes) {
-        if (!owner_.captured) survives([&] { owner_.pool.reserve(lane, random_() % 8 == 0 ? kArena + 512 * step : kArena); });
+        const Bytes size = random_() % 8 == 0 ? kArena + 512 * step : kArena;
+        if (!owner_.captured) survives([&] { owner_.pool.reserve(lane, size); });
         starts.push_back({lane, plan_, {}, plan_->arena_bytes, true});
       }
       const bool all_fit = random_() % 2 == 0;
