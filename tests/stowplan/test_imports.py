@@ -51,7 +51,9 @@ def imports(file: Path, package: str) -> Iterator[tuple[int, str]]:
 def imports_of(tree: ast.AST, package: str) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and "import " in node.value:
-            with suppress(SyntaxError, ValueError):  # prose; else a program in a string, which imports as the file does
+            with suppress(
+                SyntaxError, ValueError
+            ):  # prose; else a program in a string, which imports as the file does
                 yield from ((node.lineno, module) for _, module in imports_of(ast.parse(node.value), package))
         elif isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
