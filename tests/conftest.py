@@ -5,7 +5,8 @@ A property says what one of its examples costs, by ``@settings(settings.get_prof
 ========  ===================================================  ============
 cheap     some milliseconds                                    300 examples
 usual     tens of milliseconds; where nothing else is said      60
-dear      a tenth of a second, or more                          15
+dear      a tenth of a second                                   15
+dearest   a second, or more                                      4
 ========  ===================================================  ============
 
 The environment variable ``STOWPLAN_HYPOTHESIS`` multiplies them: ``quick`` (by 1, the default), ``full`` (by 5),
@@ -26,7 +27,7 @@ from hypothesis import settings
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")  # before anything imports NumPy, which reads it then
 
-EXAMPLES = {"cheap": 300, "usual": 60, "dear": 15}
+EXAMPLES = {"cheap": 300, "usual": 60, "dear": 15, "dearest": 4}
 TIMES = {"quick": 1, "full": 5, "thorough": 25}
 
 _chosen = os.environ.get("STOWPLAN_HYPOTHESIS") or "quick"

@@ -131,7 +131,7 @@ def test_a_budget_out_of_reach_says_the_least() -> None:
 
 
 @given(seeds)
-@settings(settings.get_profile("dear"))
+@settings(settings.get_profile("dearest"))
 def test_curve_is_monotone(seed: int) -> None:
     graph = branching_net(16, seed)
     found = curve(graph, 6)
