@@ -141,7 +141,7 @@ cdef dict _live_block(const LiveBlock& block):
 
 cdef dict _situation(const Situation& now):
     return {
-        "berth": now.berth,
+        "step_slot": now.step_slot,
         "in_step": now.in_step,
         "step": now.step,
         "requests": now.requests,
@@ -194,21 +194,21 @@ cdef class Replay:
         return awaited
 
     def enter(self, uintptr_t thread=1):
-        """Return the number of a berth, or None where the thread has one."""
-        cdef optional_berth berth = self.core.enter(thread)
-        return berth.value() if berth.has_value() else None
+        """Return the number of a step slot, or None where the thread has one."""
+        cdef optional_step_slot step_slot = self.core.enter(thread)
+        return step_slot.value() if step_slot.has_value() else None
 
-    def leave(self, uint16_t berth):
-        self.core.leave(berth)
+    def leave(self, uint16_t step_slot):
+        self.core.leave(step_slot)
 
-    def lanes_of(self, uint16_t berth):
-        return list(self.core.lanes_of(berth))
+    def lanes_of(self, uint16_t step_slot):
+        return list(self.core.lanes_of(step_slot))
 
-    def takes_over(self, uint16_t berth):
-        return self.core.takes_over(berth)
+    def takes_over(self, uint16_t step_slot):
+        return self.core.takes_over(step_slot)
 
-    def welcome(self, uint16_t berth):
-        self.core.welcome(berth)
+    def welcome(self, uint16_t step_slot):
+        self.core.welcome(step_slot)
 
     def begin_lane(self, uint16_t lane, CorePlan plan=None, PlanSet others=PlanSet()):
         """Begin one lane's part of a step."""
@@ -221,17 +221,17 @@ cdef class Replay:
 
     def begin_step(self, CorePlan plan=None, PlanSet others=PlanSet(), uintptr_t thread=1):
         """Begin a step of which only the first lane has a plan; False where the thread runs one."""
-        berth = self.enter(thread)
-        if berth is None:
+        step_slot = self.enter(thread)
+        if step_slot is None:
             return False
-        for i, lane in enumerate(self.lanes_of(berth)):
+        for i, lane in enumerate(self.lanes_of(step_slot)):
             self.begin_lane(lane, *((plan, others) if i == 0 else ()))
         return True
 
-    def end_step(self, uint16_t berth=0):
+    def end_step(self, uint16_t step_slot=0):
         """Return the first lane's (log, complete, clean, tag)."""
-        outcomes = [self.end_lane(lane) for lane in self.lanes_of(berth)]
-        self.leave(berth)
+        outcomes = [self.end_lane(lane) for lane in self.lanes_of(step_slot)]
+        self.leave(step_slot)
         return outcomes[0]
 
     def set_interrupted(self, cbool interrupted, uintptr_t thread=1):
@@ -272,7 +272,7 @@ cdef list _lane_outcomes(vector[LaneOutcome]& outcomes):
 
 
 cdef class Backend:
-    """What steps need of a pool's core: berths for threads, and in each a lane for every stream (core/lanes.hpp).
+    """What steps need of a pool's core: step slots for threads, and in each a lane for every stream (core/lanes.hpp).
 
     A step is `enter`, `begin` and `end`: what its lanes may follow depends on which they are.
     """
@@ -280,21 +280,21 @@ cdef class Backend:
     cdef LockedLanes* lanes  # the subclass's own
 
     def enter(self):
-        """Take a berth for a step of this thread; return its number and its lanes', or None where it runs a step."""
+        """Take a step slot for a step of this thread; return its number and its lanes', or None where it runs a step."""
         cdef Entered entered = self.lanes.enter()
-        if entered.berth < 0:
+        if entered.step_slot < 0:
             return None
         if entered.takes_over:
             try:
                 self.make_idle()
             except BaseException:
-                self.lanes.end(entered.berth)
+                self.lanes.end(entered.step_slot)
                 raise
-            entered.lanes = self.lanes.welcome(entered.berth)
-        return entered.berth, entered.lanes
+            entered.lanes = self.lanes.welcome(entered.step_slot)
+        return entered.step_slot, entered.lanes
 
     def begin(self, starts):
-        """Begin the step in each lane of its berth: [(lane, plan or None, PlanSet, bytes of an arena, timestamps)].
+        """Begin the step in each lane of its step slot: [(lane, plan or None, PlanSet, bytes of an arena, timestamps)].
 
         An arena that is too small is made larger, if upstream has the memory; else the lane goes without its plans.
         """
@@ -307,13 +307,13 @@ cdef class Backend:
                 self.reserve(lane, arena_bytes)
             self.lanes.begin(lanes, may_wait, False)
 
-    def end(self, uint16_t berth):
-        """End a step, and leave its berth; return [(lane, (log, complete, clean, tag))] of its lanes."""
-        cdef vector[LaneOutcome] outcomes = self.lanes.end(berth)
+    def end(self, uint16_t step_slot):
+        """End a step, and leave its step slot; return [(lane, (log, complete, clean, tag))] of its lanes."""
+        cdef vector[LaneOutcome] outcomes = self.lanes.end(step_slot)
         return _lane_outcomes(outcomes)
 
     def end_steps_of_others(self):
-        """End the marked steps of all threads but this one: a fork has left them behind. Return their berths."""
+        """End the marked steps of all threads but this one: a fork has left them behind. Return their step slots."""
         return list(self.lanes.end_steps_of_others())
 
     cdef make_idle(self):
@@ -326,13 +326,13 @@ cdef class Backend:
     def settle(self):
         """Let go of blocks whose end was waiting for other streams, where these are done."""
 
-    def lanes_of(self, uint16_t berth):
-        """Return the numbers of a berth's lanes; there may be more of them with every step."""
-        return list(self.lanes.lanes_of(berth))
+    def lanes_of(self, uint16_t step_slot):
+        """Return the numbers of a step slot's lanes; there may be more of them with every step."""
+        return list(self.lanes.lanes_of(step_slot))
 
-    def add_lane(self, uint16_t berth):
+    def add_lane(self, uint16_t step_slot):
         """Make a lane for a stream that is not known yet; return its number."""
-        return self.lanes.add_lane(berth)
+        return self.lanes.add_lane(step_slot)
 
     def set_interrupted(self, cbool interrupted):
         """Send this thread's requests upstream, if it runs a step."""

@@ -78,7 +78,7 @@ cdef extern from "diagnosis.hpp" namespace "stowplan::allocator" nogil:
         const LiveBlock& at "operator[]" (size_t)
 
     cdef cppclass Situation:
-        uint16_t berth
+        uint16_t step_slot
         cbool in_step
         uint64_t step
         uint32_t requests
@@ -95,7 +95,7 @@ cdef extern from "diagnosis.hpp" namespace "stowplan::allocator" nogil:
 
 
 cdef extern from "lanes.hpp" namespace "stowplan::allocator" nogil:
-    cdef cppclass optional_berth "std::optional<stowplan::allocator::BerthNumber>":
+    cdef cppclass optional_step_slot "std::optional<stowplan::allocator::StepSlotNumber>":
         cbool has_value()
         uint16_t value()
 
@@ -109,7 +109,7 @@ cdef extern from "lanes.hpp" namespace "stowplan::allocator" nogil:
         cbool let_go(uint32_t) except +
         const vector[uint32_t]& awaited(uint32_t)
         void drop_awaited(uint32_t)
-        optional_berth enter(uintptr_t) except +
+        optional_step_slot enter(uintptr_t) except +
         void leave(uint16_t)
         const vector[uint16_t]& lanes_of(uint16_t)
         cbool takes_over(uint16_t) except +
@@ -146,7 +146,7 @@ cdef extern from "auto_lanes.hpp" namespace "stowplan::allocator" nogil:
 
 cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass Entered:
-        int berth
+        int step_slot
         cbool takes_over
         vector[uint16_t] lanes
 

@@ -285,9 +285,9 @@ cdef class DevicePool(Backend):
         """Whether the current stream may be made to wait: not for work from before its capture, while it is captured."""
         return self.streams is None or not self.streams.capturing()
 
-    def end(self, uint16_t berth):
+    def end(self, uint16_t step_slot):
         """See `Backend`."""
-        outcomes = Backend.end(self, berth)
+        outcomes = Backend.end(self, step_slot)
         self.drop_dead_arenas()
         return outcomes
 

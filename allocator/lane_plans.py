@@ -4,7 +4,7 @@ Carries out what the lane's policy decides (lane_policy.py): keeps the record, h
 puts these into use at the next step boundary. Nothing here raises because of what the program did: a plan is an
 optimization.
 
-Not synchronized: whoever calls holds the mutex of the lane's berth, and runs in an empty context, in which NumPy's
+Not synchronized: whoever calls holds the mutex of the lane's step slot, and runs in an empty context, in which NumPy's
 handler is the default one, as the arrays that planning needs are no business of the pool's.
 """
 

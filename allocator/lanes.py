@@ -1,6 +1,6 @@
 """The steps of a pool on one device: who runs them, and who decides in each of their lanes.
 
-A step takes a berth, and in it every stream has a lane (allocator/core/lanes.hpp): requests, a plan and an arena of its
+A step takes a step slot, and in it every stream has a lane (allocator/core/lanes.hpp): requests, a plan and an arena of its
 own. So each lane has its own policy and plans (`LanePlans`), as if there were no other.
 """
 
@@ -25,7 +25,7 @@ from .report import Diagnosis, InUse
 from .stats import Stats, snapshot
 
 
-class Berth:
+class StepSlot:
     """What one running step takes: its lanes, in the backend's order, and the mutex that guards their plans."""
 
     def __init__(self) -> None:
@@ -77,9 +77,9 @@ class Lanes:
             backend, lane, shared, alignment=alignment, auto_step=auto_step, **options
         )
         self._loaded: list[SavedPlan] = []
-        self._mutex = threading.Lock()  # of the list of berths
-        self._berths: list[Berth] = []
-        self._berth(0, backend.lanes_of(0))
+        self._mutex = threading.Lock()  # of the list of step slots
+        self._step_slots: list[StepSlot] = []
+        self._step_slot(0, backend.lanes_of(0))
         self._interrupted = Interrupted()
         self._diagnosis = Diagnosis(backend)
         self._refusal: str | None = None
@@ -92,35 +92,35 @@ class Lanes:
     def _start_outcome_thread(self) -> None:
         start_outcome_thread(self._backend.wait_for_outcomes, self._backend.close, self.collect, self._enter)
 
-    def _berth(self, number: int, lanes: list[int]) -> Berth:
-        """Return a berth that has these lanes; some of them may be new."""
-        if number < len(self._berths) and len(self._berths[number].lanes) == len(lanes):
-            return self._berths[number]
+    def _step_slot(self, number: int, lanes: list[int]) -> StepSlot:
+        """Return a step slot that has these lanes; some of them may be new."""
+        if number < len(self._step_slots) and len(self._step_slots[number].lanes) == len(lanes):
+            return self._step_slots[number]
         with self._mutex:
-            while len(self._berths) <= number:
-                self._berths.append(Berth())
-            berth = self._berths[number]
-            with berth.mutex:
-                known = len(berth.lanes)
-                berth.lanes += [self._make(lane) for lane in lanes[known:]]
-                for place in range(known, len(berth.lanes)):
+            while len(self._step_slots) <= number:
+                self._step_slots.append(StepSlot())
+            step_slot = self._step_slots[number]
+            with step_slot.mutex:
+                known = len(step_slot.lanes)
+                step_slot.lanes += [self._make(lane) for lane in lanes[known:]]
+                for place in range(known, len(step_slot.lanes)):
                     self._load(number, place)
-        return berth
+        return step_slot
 
     def _load(self, number: int, place: int) -> bool:
         """Give a lane what a file had for it; False where there is no memory for the arena."""
         plans = [
-            (saved.key, saved.plan) for saved in self._loaded if (saved.berth, saved.lane) == (number, place)
+            (saved.key, saved.plan) for saved in self._loaded if (saved.step_slot, saved.lane) == (number, place)
         ]
-        return not plans or contextvars.Context().run(self._berths[number].lanes[place].load, plans)
+        return not plans or contextvars.Context().run(self._step_slots[number].lanes[place].load, plans)
 
     def _all(self) -> list[LanePlans]:
-        return [lane for berth in self._berths for lane in berth.lanes]
+        return [lane for step_slot in self._step_slots for lane in step_slot.lanes]
 
     # ------------------------------------------------------------------------------------------------------- steps
 
     def begin_step(self, key: Hashable) -> int:
-        """Start a step in this thread; return its berth.
+        """Start a step in this thread; return its step slot.
 
         Raises
         ------
@@ -136,25 +136,25 @@ class Lanes:
             raise PoolError("this thread runs a step already: steps do not nest")
         number, lanes = entered
         try:
-            contextvars.Context().run(self._begin, self._berth(number, lanes), key)
+            contextvars.Context().run(self._begin, self._step_slot(number, lanes), key)
         except BaseException:
             self._backend.end(number)
             raise
         return number
 
-    def _begin(self, berth: Berth, key: Hashable) -> None:
-        with berth.mutex:
-            self._backend.begin([lane.next_step(key) for lane in berth.lanes])
+    def _begin(self, step_slot: StepSlot, key: Hashable) -> None:
+        with step_slot.mutex:
+            self._backend.begin([lane.next_step(key) for lane in step_slot.lanes])
 
     def end_step(self, number: int, failed: bool) -> None:
         """End a step; `failed` where an exception left it, so that it says nothing about the next."""
         contextvars.Context().run(self._end, number, failed)
 
     def _end(self, number: int, failed: bool) -> None:
-        berth = self._berths[number]
-        with berth.mutex:  # who has the berth next waits until this step is judged
+        step_slot = self._step_slots[number]
+        with step_slot.mutex:  # who has the step slot next waits until this step is judged
             outcomes = self._backend.end(number)
-            for lane, (_, outcome) in zip(berth.lanes, outcomes, strict=False):
+            for lane, (_, outcome) in zip(step_slot.lanes, outcomes, strict=False):
                 lane.step_ended(outcome, failed)
 
     def collect(self) -> None:
@@ -166,10 +166,10 @@ class Lanes:
         outcomes: dict[int, list[Outcome]] = {}
         for lane, outcome in self._backend.take_outcomes():
             outcomes.setdefault(lane, []).append(outcome)
-        for number in range(len(self._berths)):
-            berth = self._berth(number, self._backend.lanes_of(number))
-            with berth.mutex:
-                for plans in berth.lanes:
+        for number in range(len(self._step_slots)):
+            step_slot = self._step_slot(number, self._backend.lanes_of(number))
+            with step_slot.mutex:
+                for plans in step_slot.lanes:
                     if plans.lane in outcomes:
                         plans.steps_found(outcomes[plans.lane])
 
@@ -179,10 +179,10 @@ class Lanes:
         self.collect()
         until = None if timeout is None else time.monotonic() + timeout
         ready = True
-        for berth in list(self._berths):
-            for lane in list(berth.lanes):
+        for step_slot in list(self._step_slots):
+            for lane in list(step_slot.lanes):
                 ready &= lane.wait(None if until is None else max(until - time.monotonic(), 0))
-                with berth.mutex:
+                with step_slot.mutex:
                     contextvars.Context().run(lane.take_up)
         return ready
 
@@ -213,13 +213,13 @@ class Lanes:
         """Keep other threads out, until `unlock`: nobody begins or ends a step, makes a lane or takes up a plan."""
         self._collecting.acquire()
         self._mutex.acquire()
-        for berth in self._berths:
-            berth.mutex.acquire()
+        for step_slot in self._step_slots:
+            step_slot.mutex.acquire()
 
     def unlock(self) -> None:
         """Let other threads in again."""
-        for berth in self._berths:
-            berth.mutex.release()
+        for step_slot in self._step_slots:
+            step_slot.mutex.release()
         self._mutex.release()
         self._collecting.release()
 
@@ -229,8 +229,8 @@ class Lanes:
 
     def _begin_anew(self) -> None:
         gone = self._backend.end_steps_of_others()
-        for number, berth in enumerate(self._berths):
-            for lane in berth.lanes:
+        for number, step_slot in enumerate(self._step_slots):
+            for lane in step_slot.lanes:
                 lane.planner_lost()
                 if number in gone:
                     lane.drop_record()
@@ -254,33 +254,33 @@ class Lanes:
         contextvars.Context().run(save_plans, path, plans, backend, self._alignment, self._backend.small)
 
     def _entries(self) -> Iterator[tuple[int, int, list[Entry]]]:
-        """Yield each lane's plans in use, with the numbers of its berth and of its place there."""
-        for number, berth in enumerate(self._berths):
-            with berth.mutex:
-                found = [lane.in_use() for lane in berth.lanes]
+        """Yield each lane's plans in use, with the numbers of its step slot and of its place there."""
+        for number, step_slot in enumerate(self._step_slots):
+            with step_slot.mutex:
+                found = [lane.in_use() for lane in step_slot.lanes]
             for place, entries in enumerate(found):
                 yield number, place, entries
 
     def load(self, path: str | os.PathLike[str], backend: str) -> None:
         """Take plans from a file into use, in place of a warm-up; see `load_plans`.
 
-        Those of the first berth at once, those of others when steps of as many threads run at once.
+        Those of the first step slot at once, those of others when steps of as many threads run at once.
 
         Raises
         ------
         PoolError
-            There is no memory for the first berth's arena.
+            There is no memory for the first step slot's arena.
         """
         plans, small = contextvars.Context().run(load_plans, path, backend, self._alignment)
         if small < self._backend.small:
             self._backend.refine()
-        lanes = max((saved.lane + 1 for saved in plans if saved.berth == 0), default=1)
+        lanes = max((saved.lane + 1 for saved in plans if saved.step_slot == 0), default=1)
         while len(self._backend.lanes_of(0)) < lanes:
             self._backend.add_lane(0)
-        berth = self._berth(0, self._backend.lanes_of(0))
+        step_slot = self._step_slot(0, self._backend.lanes_of(0))
         self._loaded = plans
-        for place in range(len(berth.lanes)):
-            with berth.mutex:
+        for place in range(len(step_slot.lanes)):
+            with step_slot.mutex:
                 if not self._load(0, place):
                     raise PoolError(f"no memory for the arena that the plans of {os.fspath(path)} need")
 
@@ -321,13 +321,13 @@ class Lanes:
 
     def _in_use(self) -> list[InUse]:
         return [
-            InUse(self._berths[number].lanes[place].lane, entry.key, entry.tag, entry.plan)
+            InUse(self._step_slots[number].lanes[place].lane, entry.key, entry.tag, entry.plan)
             for number, place, entries in self._entries()
             for entry in entries
         ]
 
     def _key(self) -> Hashable:
         """Return the key of this thread's step, or of its last one."""
-        number = self._backend.situation()["berth"]
-        lanes = self._berths[number].lanes if number < len(self._berths) else []
+        number = self._backend.situation()["step_slot"]
+        lanes = self._step_slots[number].lanes if number < len(self._step_slots) else []
         return lanes[0].key if lanes else None

@@ -100,7 +100,7 @@ class Diagnosis:
         if failure is None:
             return False
         found = failure["found"]
-        present = (found["berth"], found["step"]) == (now["berth"], now["step"])
+        present = (found["step_slot"], found["step"]) == (now["step_slot"], now["step"])
         if failure["number"] != self._number:
             known = key if present and found["in_step"] else None
             self._number, self._text = failure["number"], failure_text(failure, plans, known)

@@ -19,17 +19,17 @@ class Step:
     def __init__(self, lanes: Lanes, key: Hashable) -> None:
         self._lanes = lanes
         self._key = key
-        self._berth = 0
+        self._step_slot = 0
 
     def __enter__(self) -> None:
-        self._berth = self._lanes.begin_step(self._key)
+        self._step_slot = self._lanes.begin_step(self._key)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, MemoryError):
             self._lanes.diagnose(error)
-        self._lanes.end_step(self._berth, failed=kind is not None)
+        self._lanes.end_step(self._step_slot, failed=kind is not None)
 
 
 def interrupt(lanes: Lanes, function: Callable[P, R] | None) -> Any:

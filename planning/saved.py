@@ -29,15 +29,18 @@ _FORMAT = "plans"
 _VERSION = 6
 _MERGED_COLUMNS = {f.name: f"merged.{f.name}" for f in fields(Merged)} | {"free_signature": "merged.sign"}
 
+STEP_SLOT = "berth"
+"""The name that files have for it."""
+
 MOST_LANES = 8
-"""Of a berth (allocator/core/lanes.hpp)."""
+"""Of a step slot (allocator/core/lanes.hpp)."""
 
 
 @dataclass(frozen=True)
 class SavedPlan:
-    """A plan, with its berth, the place of its lane among those of the berth, and its step's key."""
+    """A plan, with its step slot, the place of its lane among those of the step slot, and its step's key."""
 
-    berth: int
+    step_slot: int
     lane: int
     key: Hashable
     plan: Plan
@@ -46,7 +49,7 @@ class SavedPlan:
 def save_plans(
     path: str | os.PathLike[str], plans: Iterable[SavedPlan], backend: str, alignment: int, small: int
 ) -> None:
-    """Write plans with their berths, lanes and step keys, atomically; one that several lanes have, once.
+    """Write plans with their step slots, lanes and step keys, atomically; one that several lanes have, once.
 
     Parameters
     ----------
@@ -74,7 +77,7 @@ def save_plans(
             raise PoolError(f"the step key {key!r} cannot be saved; expected None, a string or an integer")
         is_new = plan not in numbers
         i = numbers.setdefault(plan, len(numbers))
-        lanes.append({"berth": saved.berth, "lane": saved.lane, "key": key, "plan": i})
+        lanes.append({STEP_SLOT: saved.step_slot, "lane": saved.lane, "key": key, "plan": i})
         if not is_new:
             continue
         solver = plan.placement.solver
@@ -138,12 +141,12 @@ def _plan(
 
 
 def _in_lane(entry: dict[str, Any], plans: list[Plan]) -> SavedPlan:
-    berth, lane, number, key = (entry[name] for name in ("berth", "lane", "plan", "key"))
+    step_slot, lane, number, key = (entry[name] for name in (STEP_SLOT, "lane", "plan", "key"))
     if key is not None and not isinstance(key, (str, int)):
         raise TypeError(f"the step key {key!r}")
-    if not (berth >= 0 and 0 <= lane < MOST_LANES and 0 <= number < len(plans)):
-        raise ValueError(f"plan {number} in lane {lane} of berth {berth}")
-    return SavedPlan(berth, lane, key, plans[number])
+    if not (step_slot >= 0 and 0 <= lane < MOST_LANES and 0 <= number < len(plans)):
+        raise ValueError(f"plan {number} in lane {lane} of step slot {step_slot}")
+    return SavedPlan(step_slot, lane, key, plans[number])
 
 
 def _merged(columns: dict[str, npt.NDArray[Any]], n: int) -> Merged | None:

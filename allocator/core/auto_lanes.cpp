@@ -6,7 +6,7 @@ namespace stowplan::allocator {
 
 using profiler::StepFinder;
 
-std::optional<BerthNumber> AutoLanes::enter(ThreadId thread) {
+std::optional<StepSlotNumber> AutoLanes::enter(ThreadId thread) {
   if (finder_ != nullptr) {
     break_off();
     finder_.reset();
@@ -15,10 +15,10 @@ std::optional<BerthNumber> AutoLanes::enter(ThreadId thread) {
   return Lanes::enter(thread);
 }
 
-std::vector<BerthNumber> AutoLanes::end_steps_of_others(ThreadId thread) {
-  std::vector<BerthNumber> theirs = berths_of_others(thread);
-  theirs.erase(std::remove(theirs.begin(), theirs.end(), berth_), theirs.end());  // it ends when nobody asks any more
-  for (const BerthNumber berth : theirs) end(berth);
+std::vector<StepSlotNumber> AutoLanes::end_steps_of_others(ThreadId thread) {
+  std::vector<StepSlotNumber> theirs = step_slots_of_others(thread);
+  theirs.erase(std::remove(theirs.begin(), theirs.end(), step_slot_), theirs.end());  // it ends when nobody asks any more
+  for (const StepSlotNumber step_slot : theirs) end(step_slot);
   return theirs;
 }
 
@@ -39,12 +39,12 @@ bool AutoLanes::is_watched(ThreadId thread) {
 }
 
 void AutoLanes::keep_steps(Bytes size, Stream stream, ThreadId thread) {
-  if (!berth_) {
-    berth_ = Lanes::enter(thread);
+  if (!step_slot_) {
+    step_slot_ = Lanes::enter(thread);
     begin_lanes();
   }
-  if (!is_first_lane(*berth_, stream)) return;
-  const LaneNumber first = lanes_of(*berth_).front();
+  if (!is_first_lane(*step_slot_, stream)) return;
+  const LaneNumber first = lanes_of(*step_slot_).front();
   Replay& replay = lane(first);
   const Replay::Course plan = replay.course(size);
   const auto hint = plan == Replay::Course::goes_on   ? StepFinder::Hint::it_does_not
@@ -61,7 +61,7 @@ void AutoLanes::keep_steps(Bytes size, Stream stream, ThreadId thread) {
       deliver(first, {});  // they do not follow the last step delivered
       deliver(first, std::move(one));
       deliver(first, std::move(two));
-      for (const LaneNumber other : lanes_of(*berth_)) {
+      for (const LaneNumber other : lanes_of(*step_slot_)) {
         if (other == first) continue;
         lane(other).end_step();
         deliver(other, {});
@@ -69,19 +69,19 @@ void AutoLanes::keep_steps(Bytes size, Stream stream, ThreadId thread) {
       break;
     }
     case StepFinder::Cue::lost:
-      for (const LaneNumber number : lanes_of(*berth_)) {
+      for (const LaneNumber number : lanes_of(*step_slot_)) {
         lane(number).end_step();
         deliver(number, {});
       }
       break;
   }
-  count_step(*berth_);
+  count_step(*step_slot_);
   begin_lanes();
 }
 
 void AutoLanes::begin_lanes() {
-  if (!takes_over(*berth_)) welcome(*berth_);  // else somebody would have to wait for the device
-  for (const LaneNumber number : lanes_of(*berth_)) {
+  if (!takes_over(*step_slot_)) welcome(*step_slot_);  // else somebody would have to wait for the device
+  for (const LaneNumber number : lanes_of(*step_slot_)) {
     const LaneStart& next = expected(number).start;
     lane(number).set_may_wait(false);  // nobody has looked whether its stream can wait
     lane(number).begin_step(next.plan, next.others);
@@ -89,18 +89,18 @@ void AutoLanes::begin_lanes() {
 }
 
 void AutoLanes::end_lanes() {
-  for (const LaneNumber number : lanes_of(*berth_)) deliver(number, lane(number).end_step());
+  for (const LaneNumber number : lanes_of(*step_slot_)) deliver(number, lane(number).end_step());
 }
 
 // Ends a step that is none.
 void AutoLanes::break_off() {
-  if (!berth_) return;
-  for (const LaneNumber number : lanes_of(*berth_)) {
+  if (!step_slot_) return;
+  for (const LaneNumber number : lanes_of(*step_slot_)) {
     lane(number).end_step();
     deliver(number, {});
   }
-  leave(*berth_);
-  berth_.reset();
+  leave(*step_slot_);
+  step_slot_.reset();
 }
 
 AutoLanes::Expected& AutoLanes::expected(LaneNumber lane) {

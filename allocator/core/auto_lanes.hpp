@@ -42,14 +42,14 @@ class AutoLanes : public Lanes {
   }
 
   bool finds_steps() const { return finder_ != nullptr; }
-  std::optional<BerthNumber> enter(ThreadId thread);
+  std::optional<StepSlotNumber> enter(ThreadId thread);
 
   // How the lane's next steps begin; the running one takes part, too, if it follows no plan. `wanted`: the outcome of
   // every step is. Nothing where the search has ended.
   void expect(LaneStart start, bool wanted);
 
-  // Ends the marked steps of all other threads, and returns their berths: a fork has left these threads behind.
-  std::vector<BerthNumber> end_steps_of_others(ThreadId thread);
+  // Ends the marked steps of all other threads, and returns their step slots: a fork has left these threads behind.
+  std::vector<StepSlotNumber> end_steps_of_others(ThreadId thread);
 
   std::vector<LaneOutcome> take_outcomes() { return std::exchange(outcomes_, {}); }
   Signal& signal() { return signal_; }
@@ -69,7 +69,7 @@ class AutoLanes : public Lanes {
   Expected& expected(LaneNumber lane);
 
   std::unique_ptr<profiler::StepFinder> finder_;
-  std::optional<BerthNumber> berth_;  // of the step that is running
+  std::optional<StepSlotNumber> step_slot_;  // of the step that is running
   ThreadId watched_ = 0;
   std::uint32_t votes_ = 0;
 

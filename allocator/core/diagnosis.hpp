@@ -48,11 +48,11 @@ class Largest {
   std::size_t count_ = 0;
 };
 
-// As one thread sees it: `berth` is its step's, or the one that its step would take.
+// As one thread sees it: `step slot` is its step's, or the one that its step would take.
 struct Situation {
-  std::uint16_t berth = 0;
+  std::uint16_t step_slot = 0;
   bool in_step = false;
-  std::uint64_t step = 0;      // number, from 1, of the berth's running step, or of the coming one
+  std::uint64_t step = 0;      // number, from 1, of the step slot's running step, or of the coming one
   std::uint32_t requests = 0;  // of the step so far
   std::uint64_t planned_requests = 0;
   Bytes live_bytes = 0;

@@ -6,41 +6,41 @@
 
 namespace stowplan::allocator {
 
-Lanes::Lanes(Bytes unit) : unit_(unit), berths_(1) { add_lane(0); }
+Lanes::Lanes(Bytes unit) : unit_(unit), step_slots_(1) { add_lane(0); }
 
 // ---------------------------------------------------------------------------------------------------- requests
 
 // The named slow path of request(): another thread or stream than the last one's.
 Grant Lanes::find_lane_and_request(Bytes size, Stream stream, ThreadId thread) {
-  const std::optional<BerthNumber> number = berth_of(thread);
+  const std::optional<StepSlotNumber> number = step_slot_of(thread);
   Replay& any = lanes_.front()->replay;
   if (!number) return any.pass_upstream(size, stream, steps_running_ == 0 ? Reason::outside : Reason::thread);
-  Berth& berth = berths_[*number];
+  StepSlot& step_slot = step_slots_[*number];
   if (is_interrupted(thread)) return any.pass_upstream(size, stream, Reason::interrupted);
-  Lane* lane = lane_of(berth, stream);
+  Lane* lane = lane_of(step_slot, stream);
   if (lane == nullptr) {
-    std::vector<Stream>& strangers = berth.strangers;
+    std::vector<Stream>& strangers = step_slot.strangers;
     const bool known = std::find(strangers.begin(), strangers.end(), stream) != strangers.end();
     if (!known && strangers.size() < kMostLanes) strangers.push_back(stream);
     return any.pass_upstream(size, stream, Reason::stream);
   }
-  lane->last_step = berth.steps;
+  lane->last_step = step_slot.steps;
   last_ = &lane->replay;
   last_thread_ = thread;
   last_stream_ = stream;
   return last_->request(size, stream);
 }
 
-bool Lanes::is_first_lane(BerthNumber berth, Stream stream) const {
-  const std::optional<Stream>& first = lanes_[berths_[berth].lanes.front()]->stream;
+bool Lanes::is_first_lane(StepSlotNumber step_slot, Stream stream) const {
+  const std::optional<Stream>& first = lanes_[step_slots_[step_slot].lanes.front()]->stream;
   return !first || first == stream;
 }
 
-Lanes::Lane* Lanes::lane_of(Berth& berth, Stream stream) {
-  for (const LaneNumber number : berth.lanes) {
+Lanes::Lane* Lanes::lane_of(StepSlot& step_slot, Stream stream) {
+  for (const LaneNumber number : step_slot.lanes) {
     if (lanes_[number]->stream == stream) return lanes_[number].get();
   }
-  for (const LaneNumber number : berth.lanes) {
+  for (const LaneNumber number : step_slot.lanes) {
     Lane* lane = lanes_[number].get();
     if (lane->stream) continue;
     lane->stream = stream;
@@ -49,33 +49,33 @@ Lanes::Lane* Lanes::lane_of(Berth& berth, Stream stream) {
   return nullptr;
 }
 
-// ------------------------------------------------------------------------------------------------------ berths
+// ------------------------------------------------------------------------------------------------------ step slots
 
-std::optional<BerthNumber> Lanes::berth_of(ThreadId thread) const {
-  for (std::size_t i = 0; i < berths_.size(); ++i) {
-    if (berths_[i].thread == thread) return static_cast<BerthNumber>(i);
+std::optional<StepSlotNumber> Lanes::step_slot_of(ThreadId thread) const {
+  for (std::size_t i = 0; i < step_slots_.size(); ++i) {
+    if (step_slots_[i].thread == thread) return static_cast<StepSlotNumber>(i);
   }
   return std::nullopt;
 }
 
-std::optional<BerthNumber> Lanes::enter(ThreadId thread) {
-  if (berth_of(thread)) return std::nullopt;
-  const auto had = std::find_if(berths_.begin(), berths_.end(), [=](const Berth& berth) {
-    return berth.thread == 0 && berth.last_thread == thread;
+std::optional<StepSlotNumber> Lanes::enter(ThreadId thread) {
+  if (step_slot_of(thread)) return std::nullopt;
+  const auto had = std::find_if(step_slots_.begin(), step_slots_.end(), [=](const StepSlot& step_slot) {
+    return step_slot.thread == 0 && step_slot.last_thread == thread;
   });
-  auto at = had != berths_.end()
+  auto at = had != step_slots_.end()
                 ? had
-                : std::find_if(berths_.begin(), berths_.end(), [](const Berth& b) { return b.thread == 0; });
-  if (at == berths_.end()) {
-    berths_.emplace_back();
-    add_lane(static_cast<BerthNumber>(berths_.size() - 1));
-    at = std::prev(berths_.end());
+                : std::find_if(step_slots_.begin(), step_slots_.end(), [](const StepSlot& b) { return b.thread == 0; });
+  if (at == step_slots_.end()) {
+    step_slots_.emplace_back();
+    add_lane(static_cast<StepSlotNumber>(step_slots_.size() - 1));
+    at = std::prev(step_slots_.end());
   }
   set_interrupted(thread, false);  // a thread that ended while it was: its number has come again
   at->thread = at->last_thread = thread;
   ++at->steps;
   ++steps_running_;
-  return static_cast<BerthNumber>(at - berths_.begin());
+  return static_cast<StepSlotNumber>(at - step_slots_.begin());
 }
 
 void Lanes::begin(std::vector<LaneStart> starts, bool may_wait) {
@@ -87,30 +87,30 @@ void Lanes::begin(std::vector<LaneStart> starts, bool may_wait) {
   }
 }
 
-std::vector<LaneOutcome> Lanes::end(BerthNumber berth) {
+std::vector<LaneOutcome> Lanes::end(StepSlotNumber step_slot) {
   struct Leave {  // whatever happens
     Lanes& lanes;
-    BerthNumber berth;
-    ~Leave() { lanes.leave(berth); }
-  } leave{*this, berth};
+    StepSlotNumber step_slot;
+    ~Leave() { lanes.leave(step_slot); }
+  } leave{*this, step_slot};
   std::vector<LaneOutcome> outcomes;
-  outcomes.reserve(lanes_of(berth).size());
-  for (const LaneNumber number : lanes_of(berth)) {
+  outcomes.reserve(lanes_of(step_slot).size());
+  for (const LaneNumber number : lanes_of(step_slot)) {
     if (lane(number).in_step()) outcomes.push_back({number, lane(number).end_step()});
   }
   return outcomes;
 }
 
-void Lanes::count_step(BerthNumber number) {
-  ++berths_[number].steps;
+void Lanes::count_step(StepSlotNumber number) {
+  ++step_slots_[number].steps;
   ++shared_.counters.steps;
   forget_last();  // a lane notes in each step that its stream asked
 }
 
-void Lanes::leave(BerthNumber number) {
+void Lanes::leave(StepSlotNumber number) {
   forget_last();
   ++shared_.counters.steps;
-  berths_[number].thread = 0;
+  step_slots_[number].thread = 0;
   --steps_running_;
 }
 
@@ -121,53 +121,53 @@ void Lanes::set_interrupted(ThreadId thread, bool interrupted) {
   if (!interrupted && at != interrupted_.end()) interrupted_.erase(at);
 }
 
-std::vector<BerthNumber> Lanes::berths_of_others(ThreadId thread) const {
-  std::vector<BerthNumber> theirs;
-  for (std::size_t i = 0; i < berths_.size(); ++i) {
-    if (berths_[i].thread != 0 && berths_[i].thread != thread) theirs.push_back(static_cast<BerthNumber>(i));
+std::vector<StepSlotNumber> Lanes::step_slots_of_others(ThreadId thread) const {
+  std::vector<StepSlotNumber> theirs;
+  for (std::size_t i = 0; i < step_slots_.size(); ++i) {
+    if (step_slots_[i].thread != 0 && step_slots_[i].thread != thread) theirs.push_back(static_cast<StepSlotNumber>(i));
   }
   return theirs;
 }
 
 // ------------------------------------------------------------------------------------------------------- lanes
 
-LaneNumber Lanes::add_lane(BerthNumber berth) {
+LaneNumber Lanes::add_lane(StepSlotNumber step_slot) {
   if (lanes_.size() == kNoLane) throw std::length_error("more steps at once than there are numbers for");
   const auto number = static_cast<LaneNumber>(lanes_.size());
   lanes_.push_back(std::make_unique<Lane>(unit_, shared_, number));
-  berths_[berth].lanes.push_back(number);
+  step_slots_[step_slot].lanes.push_back(number);
   return number;
 }
 
 // The lane of a stream that stayed away, or kNoLane.
-LaneNumber Lanes::next_to_take_over(const Berth& berth, const std::vector<LaneNumber>& taken) const {
-  for (const LaneNumber number : berth.lanes) {
+LaneNumber Lanes::next_to_take_over(const StepSlot& step_slot, const std::vector<LaneNumber>& taken) const {
+  for (const LaneNumber number : step_slot.lanes) {
     const Lane& lane = *lanes_[number];
-    const bool away = lane.stream && lane.last_step + kAway < berth.steps;
+    const bool away = lane.stream && lane.last_step + kAway < step_slot.steps;
     if (away && std::find(taken.begin(), taken.end(), number) == taken.end()) return number;
   }
   return kNoLane;
 }
 
-bool Lanes::takes_over(BerthNumber number) const {
-  const Berth& berth = berths_[number];
-  return !berth.strangers.empty() && next_to_take_over(berth, {}) != kNoLane;
+bool Lanes::takes_over(StepSlotNumber number) const {
+  const StepSlot& step_slot = step_slots_[number];
+  return !step_slot.strangers.empty() && next_to_take_over(step_slot, {}) != kNoLane;
 }
 
-void Lanes::welcome(BerthNumber number) {
-  Berth& berth = berths_[number];
+void Lanes::welcome(StepSlotNumber number) {
+  StepSlot& step_slot = step_slots_[number];
   std::vector<LaneNumber> taken;
-  for (const Stream stream : berth.strangers) {
-    LaneNumber at = next_to_take_over(berth, taken);
+  for (const Stream stream : step_slot.strangers) {
+    LaneNumber at = next_to_take_over(step_slot, taken);
     if (at == kNoLane) {
-      if (berth.lanes.size() >= kMostLanes) break;
+      if (step_slot.lanes.size() >= kMostLanes) break;
       at = add_lane(number);
     }
     taken.push_back(at);
     lanes_[at]->stream = stream;
-    lanes_[at]->last_step = berth.steps;
+    lanes_[at]->last_step = step_slot.steps;
   }
-  berth.strangers.clear();
+  step_slot.strangers.clear();
 }
 
 std::vector<std::uintptr_t> Lanes::take_dead_arenas() {
@@ -183,22 +183,22 @@ void Lanes::reset_peaks() { shared_.counters.reset_peaks(); }
 
 // --------------------------------------------------------------------------------------------------- diagnosis
 
-// The berth of the thread's step, or of its last one, or the first.
-BerthNumber Lanes::berth_for(ThreadId thread) const {
-  if (const auto running = berth_of(thread)) return *running;
-  for (std::size_t i = 0; i < berths_.size(); ++i) {
-    if (berths_[i].last_thread == thread) return static_cast<BerthNumber>(i);
+// The step slot of the thread's step, or of its last one, or the first.
+StepSlotNumber Lanes::step_slot_for(ThreadId thread) const {
+  if (const auto running = step_slot_of(thread)) return *running;
+  for (std::size_t i = 0; i < step_slots_.size(); ++i) {
+    if (step_slots_[i].last_thread == thread) return static_cast<StepSlotNumber>(i);
   }
   return 0;
 }
 
 Situation Lanes::situation(ThreadId thread) const {
   Situation now;
-  now.berth = berth_for(thread);
-  const Berth& berth = berths_[now.berth];
-  now.in_step = berth.thread == thread;
-  now.step = berth.steps + (berth.thread == 0 ? 1 : 0);
-  for (const LaneNumber number : berth.lanes) {
+  now.step_slot = step_slot_for(thread);
+  const StepSlot& step_slot = step_slots_[now.step_slot];
+  now.in_step = step_slot.thread == thread;
+  now.step = step_slot.steps + (step_slot.thread == 0 ? 1 : 0);
+  for (const LaneNumber number : step_slot.lanes) {
     now.requests += lanes_[number]->replay.requests();
     now.planned_requests += lanes_[number]->replay.planned_requests();
   }
@@ -253,11 +253,11 @@ void Lanes::assert_invariants() const {
     require(ranges[i - 1].end <= ranges[i].begin, "live blocks are disjoint");
   }
   for (const auto& lane : lanes_) lane->replay.assert_invariants();
-  for (const Berth& berth : berths_) {
-    for (std::size_t i = 0; i < berth.lanes.size(); ++i) {
+  for (const StepSlot& step_slot : step_slots_) {
+    for (std::size_t i = 0; i < step_slot.lanes.size(); ++i) {
       for (std::size_t j = 0; j < i; ++j) {
-        const auto& a = lanes_[berth.lanes[i]]->stream;
-        require(!a || a != lanes_[berth.lanes[j]]->stream, "a stream has one lane of a berth");
+        const auto& a = lanes_[step_slot.lanes[i]]->stream;
+        require(!a || a != lanes_[step_slot.lanes[j]]->stream, "a stream has one lane of a step slot");
       }
     }
   }

@@ -4,19 +4,19 @@
 // is used. On one stream that is so by itself. So each stream has a *lane*: a replay core with a cursor, plans and an
 // arena of its own. Nothing of one lane concerns another, and no address passes between them.
 //
-// Threads that run steps at once have a *berth* each, and a berth has lanes of its own:
+// Threads that run steps at once have a *step slot* each, and a step slot has lanes of its own:
 //
-//     berth 0    [ lane 0: stream 0  | arena ]  [ lane 1: stream 7 | arena ]      thread A, in a step
-//     berth 1    [ lane 2: stream 0  | arena ]                                    thread B, in a step
-//     berth 2    [ lane 3: stream 0  | arena ]                                    free: C had it the last time
+//     step slot 0    [ lane 0: stream 0  | arena ]  [ lane 1: stream 7 | arena ]      thread A, in a step
+//     step slot 1    [ lane 2: stream 0  | arena ]                                    thread B, in a step
+//     step slot 2    [ lane 3: stream 0  | arena ]                                    free: C had it the last time
 //
-// A step takes the berth that its thread had the last time, or else the first free one, or a new one: there are as many
-// as steps have ever run at once, however many threads come and go. A request goes to the lane of its thread's berth and
+// A step takes the step slot that its thread had the last time, or else the first free one, or a new one: there are as many
+// as steps have ever run at once, however many threads come and go. A request goes to the lane of its thread's step slot and
 // of its stream; upstream where its thread runs no step, or the stream has no lane. A block belongs to the lane that it
 // came from, whichever thread frees it.
 //
 // A lane without a stream takes the first one that asks and has none. Streams that asked in vain have a lane from the
-// berth's next step on: a new one, or that of a stream that stayed away from its last kAway steps, once its owner has
+// step slot's next step on: a new one, or that of a stream that stayed away from its last kAway steps, once its owner has
 // waited for the device.
 //
 // O(1) per request as long as requests come in runs of one thread and stream, else O(lanes).
@@ -36,7 +36,7 @@
 
 namespace stowplan::allocator {
 
-using BerthNumber = std::uint16_t;
+using StepSlotNumber = std::uint16_t;
 
 // How a lane's part of a step begins: what it is expected to follow (null: no plan), and all that it may.
 struct LaneStart {
@@ -54,7 +54,7 @@ struct LaneOutcome {
 
 class Lanes {
  public:
-  static constexpr std::size_t kMostLanes = 8;  // of a berth
+  static constexpr std::size_t kMostLanes = 8;  // of a step slot
   static constexpr std::uint32_t kAway = 8;
 
   // `unit`: see Replay.
@@ -90,25 +90,25 @@ class Lanes {
   void drop_awaited(BlockId granted) { of(granted).drop_awaited(); }
   Stream stream_of(BlockId id) const { return shared_.blocks[id].stream; }
 
-  // Takes a berth for a step of this thread, which is not interrupted; none where the thread has one already.
-  std::optional<BerthNumber> enter(ThreadId thread);
-  // The berth that this thread's step has taken.
-  std::optional<BerthNumber> berth_of(ThreadId thread) const;
-  // Begins the step in lanes of its berth. Where the arena is smaller than `arena_bytes`, the plans that do not fit are
+  // Takes a step slot for a step of this thread, which is not interrupted; none where the thread has one already.
+  std::optional<StepSlotNumber> enter(ThreadId thread);
+  // The step slot that this thread's step has taken.
+  std::optional<StepSlotNumber> step_slot_of(ThreadId thread) const;
+  // Begins the step in lanes of its step slot. Where the arena is smaller than `arena_bytes`, the plans that do not fit are
   // left out. `may_wait`: see Replay.
   void begin(std::vector<LaneStart> starts, bool may_wait);
-  // Ends the step in those of the berth's lanes in which it began, in their order, and leaves the berth.
-  std::vector<LaneOutcome> end(BerthNumber berth);
-  // Precondition: no lane of the berth is in a step.
-  void leave(BerthNumber berth);
+  // Ends the step in those of the step slot's lanes in which it began, in their order, and leaves the step slot.
+  std::vector<LaneOutcome> end(StepSlotNumber step_slot);
+  // Precondition: no lane of the step slot is in a step.
+  void leave(StepSlotNumber step_slot);
 
-  // The berth's lanes, and one more, which has no stream yet.
-  const std::vector<LaneNumber>& lanes_of(BerthNumber berth) const { return berths_[berth].lanes; }
-  LaneNumber add_lane(BerthNumber berth);
+  // The step slot's lanes, and one more, which has no stream yet.
+  const std::vector<LaneNumber>& lanes_of(StepSlotNumber step_slot) const { return step_slots_[step_slot].lanes; }
+  LaneNumber add_lane(StepSlotNumber step_slot);
   // Whether welcome() would give a lane to another stream: nobody may use its memory any more then.
-  bool takes_over(BerthNumber berth) const;
+  bool takes_over(StepSlotNumber step_slot) const;
   // Gives lanes to the streams that asked in vain.
-  void welcome(BerthNumber berth);
+  void welcome(StepSlotNumber step_slot);
 
   // Requests of the thread's step go upstream unlogged while it is interrupted.
   void set_interrupted(ThreadId thread, bool interrupted);
@@ -131,24 +131,24 @@ class Lanes {
   void assert_invariants() const;
 
  protected:
-  // Whether the stream's requests go to the berth's first lane.
-  bool is_first_lane(BerthNumber berth, Stream stream) const;
+  // Whether the stream's requests go to the step slot's first lane.
+  bool is_first_lane(StepSlotNumber step_slot, Stream stream) const;
   bool is_interrupted(ThreadId thread) const {
     return !interrupted_.empty() && std::find(interrupted_.begin(), interrupted_.end(), thread) != interrupted_.end();
   }
   // Of the steps that other threads run.
-  std::vector<BerthNumber> berths_of_others(ThreadId thread) const;
-  // One step of the berth has ended.
-  void count_step(BerthNumber berth);
+  std::vector<StepSlotNumber> step_slots_of_others(ThreadId thread) const;
+  // One step of the step slot has ended.
+  void count_step(StepSlotNumber step_slot);
 
  private:
   struct Lane {
     Lane(Bytes unit, Shared& shared, LaneNumber number) : replay(unit, shared, number) {}
     Replay replay;
     std::optional<Stream> stream;
-    std::uint64_t last_step = 0;  // of the berth, in which the stream asked
+    std::uint64_t last_step = 0;  // of the step slot, in which the stream asked
   };
-  struct Berth {
+  struct StepSlot {
     ThreadId thread = 0;  // whose step has it; 0 while it is free
     ThreadId last_thread = 0;
     std::uint64_t steps = 0;
@@ -157,10 +157,10 @@ class Lanes {
   };
 
   Grant find_lane_and_request(Bytes size, Stream stream, ThreadId thread);
-  Lane* lane_of(Berth& berth, Stream stream);
-  LaneNumber next_to_take_over(const Berth& berth, const std::vector<LaneNumber>& taken) const;
+  Lane* lane_of(StepSlot& step_slot, Stream stream);
+  LaneNumber next_to_take_over(const StepSlot& step_slot, const std::vector<LaneNumber>& taken) const;
   void forget_last() { last_thread_ = 0; }
-  BerthNumber berth_for(ThreadId thread) const;
+  StepSlotNumber step_slot_for(ThreadId thread) const;
   Replay& of(BlockId id) { return *shared_.blocks[id].lane; }
 
   static constexpr LaneNumber kNoLane = UINT16_MAX;
@@ -168,7 +168,7 @@ class Lanes {
   const Bytes unit_;
   Shared shared_;
   std::vector<std::unique_ptr<Lane>> lanes_;
-  std::vector<Berth> berths_;
+  std::vector<StepSlot> step_slots_;
   std::size_t steps_running_ = 0;
   std::vector<ThreadId> interrupted_;
   Failure failure_;

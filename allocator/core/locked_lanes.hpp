@@ -16,7 +16,7 @@
 namespace stowplan::allocator {
 
 struct Entered {
-  int berth = -1;           // none: the thread runs a step already
+  int step_slot = -1;           // none: the thread runs a step already
   bool takes_over = false;  // wait for the device, then welcome()
   std::vector<LaneNumber> lanes;
 };
@@ -37,17 +37,17 @@ class LockedLanes {
   // welcome().
   Entered enter() {
     return locked([&]() -> Entered {
-      const auto berth = lanes_.enter(profiler::current_thread());
-      if (!berth) return {};
-      const bool waits = lanes_.takes_over(*berth);
-      if (!waits) lanes_.welcome(*berth);
-      return {static_cast<int>(*berth), waits, lanes_.lanes_of(*berth)};
+      const auto step_slot = lanes_.enter(profiler::current_thread());
+      if (!step_slot) return {};
+      const bool waits = lanes_.takes_over(*step_slot);
+      if (!waits) lanes_.welcome(*step_slot);
+      return {static_cast<int>(*step_slot), waits, lanes_.lanes_of(*step_slot)};
     });
   }
-  std::vector<LaneNumber> welcome(BerthNumber berth) {
+  std::vector<LaneNumber> welcome(StepSlotNumber step_slot) {
     return locked([&] {
-      lanes_.welcome(berth);
-      return lanes_.lanes_of(berth);
+      lanes_.welcome(step_slot);
+      return lanes_.lanes_of(step_slot);
     });
   }
   // False, and nothing has begun, where `all_fit` is asked for and an arena is too small for what is to be replayed
@@ -62,18 +62,18 @@ class LockedLanes {
       return true;
     });
   }
-  std::vector<LaneOutcome> end(BerthNumber berth) {
-    return locked([&] { return lanes_.end(berth); });
+  std::vector<LaneOutcome> end(StepSlotNumber step_slot) {
+    return locked([&] { return lanes_.end(step_slot); });
   }
-  std::vector<BerthNumber> end_steps_of_others() {
+  std::vector<StepSlotNumber> end_steps_of_others() {
     return locked([&] { return lanes_.end_steps_of_others(profiler::current_thread()); });
   }
 
-  std::vector<LaneNumber> lanes_of(BerthNumber berth) {
-    return locked([&] { return lanes_.lanes_of(berth); });
+  std::vector<LaneNumber> lanes_of(StepSlotNumber step_slot) {
+    return locked([&] { return lanes_.lanes_of(step_slot); });
   }
-  LaneNumber add_lane(BerthNumber berth) {
-    return locked([&] { return lanes_.add_lane(berth); });
+  LaneNumber add_lane(StepSlotNumber step_slot) {
+    return locked([&] { return lanes_.add_lane(step_slot); });
   }
   void set_interrupted(bool interrupted) {
     locked([&] { lanes_.set_interrupted(profiler::current_thread(), interrupted); });

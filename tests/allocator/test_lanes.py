@@ -1,4 +1,4 @@
-"""Lanes and berths against their plain Python twin: every request goes to its own lane's arena, or upstream."""
+"""Lanes and step slots against their plain Python twin: every request goes to its own lane's arena, or upstream."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from stowplan.allocator._core import Replay
 
-from .twins.lanes import BerthTwin, LanesTwin, LaneTwin
+from .twins.lanes import StepSlotsReference, LanesTwin, LaneTwin
 
 ARENA_BITS = 40
 ARENA_BYTES = 64
@@ -32,8 +32,8 @@ class LanesAgainstTwin(RuleBasedStateMachine):
         self.reserved: set[int] = set()
         self.next_upstream = UPSTREAM
 
-    def number(self, berth: BerthTwin) -> int:
-        return next(i for i, other in enumerate(self.twin.berths) if other is berth)
+    def number(self, step_slot: StepSlotsReference) -> int:
+        return next(i for i, other in enumerate(self.twin.step_slots) if other is step_slot)
 
     @rule(thread=threads)
     def begin(self, thread: int) -> None:
@@ -52,13 +52,13 @@ class LanesAgainstTwin(RuleBasedStateMachine):
 
     @rule(thread=threads)
     def end(self, thread: int) -> None:
-        berth = self.twin.berth_of(thread)
-        if berth is None:
+        step_slot = self.twin.step_slot_of(thread)
+        if step_slot is None:
             return
-        for lane in berth.lanes:
+        for lane in step_slot.lanes:
             self.core.end_lane(lane.number)
-        self.core.leave(self.number(berth))
-        berth.thread = None
+        self.core.leave(self.number(step_slot))
+        step_slot.thread = None
 
     @rule(thread=threads, times=st.integers(1, 10))
     def steps_on_one_stream(self, thread: int, times: int) -> None:
@@ -98,9 +98,9 @@ class LanesAgainstTwin(RuleBasedStateMachine):
     @rule(thread=threads, on=st.booleans())
     def interrupt_or_resume(self, thread: int, on: bool) -> None:
         self.core.set_interrupted(on, thread)
-        berth = self.twin.berth_of(thread)
-        if berth is not None:
-            berth.interrupted = on
+        step_slot = self.twin.step_slot_of(thread)
+        if step_slot is not None:
+            step_slot.interrupted = on
 
     @invariant()
     def each_is_where_it_belongs(self) -> None:

@@ -300,9 +300,9 @@ def play(
     """
     body, full = 5, len(plan) // 12
     iterations = int(rng.integers(2, full + 1))
-    berth = core.enter(thread)
-    assert berth is not None
-    [lane] = core.lanes_of(berth)
+    step_slot = core.enter(thread)
+    assert step_slot is not None
+    [lane] = core.lanes_of(step_slot)
     arena = ARENA + (thread << 20)
     core.reserve(arena, 1 << 20, lane)
     core.begin_lane(lane, core_plan(plan))
@@ -358,7 +358,7 @@ def play(
     for block in sorted(held):
         let_go(block)
     core.end_lane(lane)
-    core.leave(berth)
+    core.leave(step_slot)
     twin.end_step()
 
 

@@ -202,7 +202,7 @@ def failure(size: int, live: int, *blocks: tuple[int, int, str]) -> dict[str, An
         for s, age, place in blocks
     ]
     found = {
-        "berth": 0,
+        "step_slot": 0,
         "in_step": True,
         "step": 7,
         "requests": 4,

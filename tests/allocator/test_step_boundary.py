@@ -37,13 +37,13 @@ def run(host: HostPool, *starts: LaneStart) -> list[tuple[int, Any]]:
     """Run a step of one block, with these beginnings of its lanes."""
     entered = host.enter()
     assert entered is not None
-    berth, lanes = entered
+    step_slot, lanes = entered
     assert lanes == [start[0] for start in starts]
     host.begin(list(starts))
     outer = _recorder.set_handler(host.handler)
     np.empty(SIZE, np.uint8)
     _recorder.set_handler(outer)
-    return host.end(berth)
+    return host.end(step_slot)
 
 
 def on_another_thread(work: Callable[[], Any]) -> Any:
@@ -99,12 +99,12 @@ def test_all_lanes_of_a_step_begin_and_end_together(host: HostPool) -> None:
 def test_the_steps_of_threads_that_a_fork_leaves_behind_end(host: HostPool) -> None:
     own = host.enter()
     assert own is not None
-    berth, (lane,) = on_another_thread(host.enter)
+    step_slot, (lane,) = on_another_thread(host.enter)
     host.begin([(lane, None, NO_PLAN, 0, True)])
-    assert host.end_steps_of_others() == [berth]
+    assert host.end_steps_of_others() == [step_slot]
     assert host.end_steps_of_others() == []
     assert host.enter() is None  # this thread's goes on
-    assert on_another_thread(host.enter) == (berth, [lane])
+    assert on_another_thread(host.enter) == (step_slot, [lane])
 
 
 def test_a_step_that_is_found_ends_by_itself(host: HostPool) -> None:
@@ -126,7 +126,7 @@ def test_a_step_that_is_found_ends_by_itself(host: HostPool) -> None:
 # ------------------------------------------------------------------------------------------------------------ the pool
 
 
-def test_who_has_a_berth_next_waits_until_its_last_step_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_has_a_step_slot_next_waits_until_its_last_step_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     pool, order = NumpyPool(), []
     judging, go_on = threading.Event(), threading.Event()
     step_ended, next_step = LanePlans.step_ended, LanePlans.next_step

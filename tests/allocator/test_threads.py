@@ -145,7 +145,7 @@ def test_steps_that_run_at_once_are_replayed_each_in_its_own_arena(arrays: Any) 
 
 
 def run_at_once(arrays: Any, steps: int) -> None:
-    """Run the same step in all threads, so that none takes the berth of another."""
+    """Run the same step in all threads, so that none takes the step slot of another."""
     meet = threading.Barrier(THREADS)
 
     def work(number: int) -> None:

@@ -161,9 +161,9 @@ int main(int argc, char** argv) {
   run_loop(memory, exchange, 2000 * scale);
   running = false;
   for (std::thread& thread : beside) thread.join();
-  const int berth = lanes.enter().berth;
-  if (berth < 0 || lanes.finds_steps()) fail("a marked step does not end the search");
-  lanes.end(static_cast<BerthNumber>(berth));
+  const int step_slot = lanes.enter().step_slot;
+  if (step_slot < 0 || lanes.finds_steps()) fail("a marked step does not end the search");
+  lanes.end(static_cast<StepSlotNumber>(step_slot));
   lanes.signal().close();
   outcome_thread.join();
   for (Held block{}; exchange.take(block);) drop(memory, block);

@@ -250,8 +250,8 @@ class Program {
       if (alone_) owner_.foreign = random_() % 4 == 0;
       if (random_() % 4 != 0) survives([&] { owner_.pool.settle(); });
       Entered entered = lanes.enter();
-      if (entered.berth < 0) fail("this thread runs a step already");
-      const auto mine = static_cast<BerthNumber>(entered.berth);
+      if (entered.step_slot < 0) fail("this thread runs a step already");
+      const auto mine = static_cast<StepSlotNumber>(entered.step_slot);
       if (entered.takes_over) {
         owner_.see_all();  // as the owner of steps does
         entered.lanes = lanes.welcome(mine);

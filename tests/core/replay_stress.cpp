@@ -114,7 +114,7 @@ void run_steps(HostMemory& memory, Exchange& exchange, unsigned seed, int steps)
   PlanPtr plan;
   for (int step = 0; step < steps; ++step) {
     const Entered entered = lanes.enter();
-    if (entered.berth < 0) fail("this thread runs a step already");
+    if (entered.step_slot < 0) fail("this thread runs a step already");
     const LaneNumber lane = entered.lanes.front();
     if (step % 20 == 5) plan = make_plan(1024 + 64 * static_cast<Bytes>(random() % 4), random() % 2 == 0);
     if (plan && !host_reserve(memory, lane, plan->arena_bytes)) fail("no memory for an arena");
@@ -146,7 +146,7 @@ void run_steps(HostMemory& memory, Exchange& exchange, unsigned seed, int steps)
       const int keep = random() % 25 == 0 ? 60 : kLifetime;  // late
       alive.emplace_back(clock + keep, allocate(memory, size, random));
     }
-    if (lanes.end(static_cast<BerthNumber>(entered.berth)).size() != 1) fail("a step has one outcome a lane");
+    if (lanes.end(static_cast<StepSlotNumber>(entered.step_slot)).size() != 1) fail("a step has one outcome a lane");
     exchange.put(allocate(memory, random() % 2000, random));  // in no step
   }
   for (const auto& x : alive) drop(memory, x.second);

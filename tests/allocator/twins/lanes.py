@@ -16,7 +16,7 @@ class LaneTwin:
 
 
 @dataclass
-class BerthTwin:
+class StepSlotsReference:
     lanes: list[LaneTwin]
     thread: int | None = None
     last_thread: int | None = None
@@ -31,52 +31,52 @@ class BerthTwin:
 class LanesTwin:
     def __init__(self) -> None:
         self.lanes = 0
-        self.berths = [BerthTwin([self.new_lane()])]
+        self.step_slots = [StepSlotsReference([self.new_lane()])]
 
     def new_lane(self) -> LaneTwin:
         self.lanes += 1
         return LaneTwin(self.lanes - 1)
 
-    def berth_of(self, thread: int) -> BerthTwin | None:
-        return next((berth for berth in self.berths if berth.thread == thread), None)
+    def step_slot_of(self, thread: int) -> StepSlotsReference | None:
+        return next((step_slot for step_slot in self.step_slots if step_slot.thread == thread), None)
 
-    def enter(self, thread: int) -> BerthTwin | None:
-        if self.berth_of(thread) is not None:
+    def enter(self, thread: int) -> StepSlotsReference | None:
+        if self.step_slot_of(thread) is not None:
             return None
-        free = [berth for berth in self.berths if berth.thread is None]
-        own = [berth for berth in free if berth.last_thread == thread]
+        free = [step_slot for step_slot in self.step_slots if step_slot.thread is None]
+        own = [step_slot for step_slot in free if step_slot.last_thread == thread]
         if not free:
-            self.berths.append(BerthTwin([self.new_lane()]))
-        berth = [*own, *free, self.berths[-1]][0]
-        berth.thread = berth.last_thread = thread
-        berth.interrupted = False
-        berth.steps += 1
+            self.step_slots.append(StepSlotsReference([self.new_lane()]))
+        step_slot = [*own, *free, self.step_slots[-1]][0]
+        step_slot.thread = step_slot.last_thread = thread
+        step_slot.interrupted = False
+        step_slot.steps += 1
         taken: list[LaneTwin] = []
-        for stream in berth.strangers:
-            away = [lane for lane in berth.lanes if berth.away(lane) and lane not in taken]
-            if not away and len(berth.lanes) == MOST_LANES:
+        for stream in step_slot.strangers:
+            away = [lane for lane in step_slot.lanes if step_slot.away(lane) and lane not in taken]
+            if not away and len(step_slot.lanes) == MOST_LANES:
                 break
             if not away:
-                berth.lanes.append(self.new_lane())
-            lane = (away or berth.lanes[-1:])[0]
-            lane.stream, lane.last_step = stream, berth.steps
+                step_slot.lanes.append(self.new_lane())
+            lane = (away or step_slot.lanes[-1:])[0]
+            lane.stream, lane.last_step = stream, step_slot.steps
             taken.append(lane)
-        berth.strangers.clear()
-        return berth
+        step_slot.strangers.clear()
+        return step_slot
 
     def request(self, stream: int, thread: int) -> LaneTwin | str:
         """Return the lane that serves a request, or the reason why none does."""
-        berth = self.berth_of(thread)
-        if berth is None:
-            return "thread" if any(other.thread is not None for other in self.berths) else "outside"
-        if berth.interrupted:
+        step_slot = self.step_slot_of(thread)
+        if step_slot is None:
+            return "thread" if any(other.thread is not None for other in self.step_slots) else "outside"
+        if step_slot.interrupted:
             return "interrupted"
-        own = [lane for lane in berth.lanes if lane.stream == stream]
-        free = [lane for lane in berth.lanes if lane.stream is None]
+        own = [lane for lane in step_slot.lanes if lane.stream == stream]
+        free = [lane for lane in step_slot.lanes if lane.stream is None]
         if not own and not free:
-            if stream not in berth.strangers and len(berth.strangers) < MOST_LANES:
-                berth.strangers.append(stream)
+            if stream not in step_slot.strangers and len(step_slot.strangers) < MOST_LANES:
+                step_slot.strangers.append(stream)
             return "stream"
         lane = (own or free)[0]
-        lane.stream, lane.last_step = stream, berth.steps
+        lane.stream, lane.last_step = stream, step_slot.steps
         return lane
