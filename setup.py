@@ -54,7 +54,9 @@ def extension(name: str, *cores: str) -> Extension:
     """
     room = name.split(".")[0]
     headers = [path for folder in {"profiler", room} for path in Path(folder).rglob("*.hpp")]
-    others = Path("packing").rglob("*.hpp") if room == "scheduling" else ()  # included by their paths from here
+    others = (
+        Path("packing").rglob("*.hpp") if room == "scheduling" else ()
+    )  # included by their paths from here
     path = Path(name.replace(".", "/"))
     return Extension(
         f"stowplan.{name}",

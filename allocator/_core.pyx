@@ -29,28 +29,17 @@ cnp.import_array()
 include "_core_declarations.pxi"
 
 
-cdef void _copy_column(vector[int64_t]& to, const int64_t[::1] column):
-    cdef Py_ssize_t i
-    to.resize(column.shape[0])
-    for i in range(column.shape[0]):
-        to[i] = column[i]
-
-
-cdef void _copy_numbers(vector[uint32_t]& to, const int64_t[::1] column):
-    cdef Py_ssize_t i
-    to.resize(column.shape[0])
-    for i in range(column.shape[0]):
-        to[i] = <uint32_t>column[i]
-
-
 cdef class CorePlan:
-    """A plan in the core's form; see allocator/core/plan.hpp. All columns are int64; `tag` is not 0; `steps` is 1 or 2."""
+    """A plan in the core's form (core/plan.hpp). All columns are int64; `tag` is not 0; `steps` is 1 or 2."""
 
     cdef shared_ptr[CPlan] plan
 
-    def __init__(self, offset, requested, capacity, stream, due_begin, due, int64_t arena_bytes, uint64_t tag, int steps=1):
+    def __init__(
+        self, offset, requested, capacity, stream, due_begin, due, int64_t arena_bytes, uint64_t tag, int steps=1
+    ):
         n = len(offset)
-        if not (len(requested) == len(capacity) == len(stream) == n and len(due_begin) == n + 2 and due_begin[n + 1] == len(due)):
+        fits = len(due_begin) == n + 2 and due_begin[n + 1] == len(due)
+        if not (fits and len(requested) == len(capacity) == len(stream) == n):
             raise ValueError("the columns of a plan disagree in length")
         if not (steps == 1 or (steps == 2 and n % 2 == 0)):
             raise ValueError(f"a plan of {steps} steps and {n} requests")
@@ -69,7 +58,7 @@ cdef class CorePlan:
             plan.derive()
 
     def merge(self, least, landmark, sign):
-        """Make it a merged plan: the smallest sizes, int64 (n,), which blocks are landmarks, bool (n,), and signs, int64 (n,)."""
+        """Make it a merged plan: smallest sizes, int64 (n,), landmarks, bool (n,), and free signatures, int64 (n,)."""
         cdef CPlan* plan = self.plan.get()
         if not len(least) == len(landmark) == len(sign) == plan.requested.size():
             raise ValueError("the columns of a plan disagree in length")
@@ -204,9 +193,6 @@ cdef class Replay:
     def lanes_of(self, uint16_t step_slot):
         return list(self.core.lanes_of(step_slot))
 
-    def takes_over(self, uint16_t step_slot):
-        return self.core.takes_over(step_slot)
-
     def welcome(self, uint16_t step_slot):
         self.core.welcome(step_slot)
 
@@ -280,7 +266,7 @@ cdef class Backend:
     cdef LockedLanes* lanes  # the subclass's own
 
     def enter(self):
-        """Take a step slot for a step of this thread; return its number and its lanes', or None where it runs a step."""
+        """Take a step slot for this thread; return its number and its lanes', or None where it runs a step."""
         cdef Entered entered = self.lanes.enter()
         if entered.step_slot < 0:
             return None

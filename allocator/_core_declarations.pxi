@@ -1,4 +1,4 @@
-# What the bindings see of the C++ core; included by _core.pyx.
+# What the bindings see of the C++ core, and how they copy columns; included by _core.pyx.
 
 cdef extern from "plan.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass CPlan "stowplan::allocator::Plan":
@@ -112,7 +112,6 @@ cdef extern from "lanes.hpp" namespace "stowplan::allocator" nogil:
         optional_step_slot enter(uintptr_t) except +
         void leave(uint16_t)
         const vector[uint16_t]& lanes_of(uint16_t)
-        cbool takes_over(uint16_t) except +
         void welcome(uint16_t) except +
         void set_interrupted(uintptr_t, cbool)
         CReplay& lane(uint16_t)
@@ -121,7 +120,6 @@ cdef extern from "lanes.hpp" namespace "stowplan::allocator" nogil:
         vector[uint32_t] live_blocks() except +
         Range range_of(uint32_t)
         void assert_invariants() except +
-
 
     cdef cppclass LaneStart:
         uint16_t lane
@@ -228,3 +226,17 @@ cdef extern from "profiler/numpy_capsule.hpp" namespace "stowplan::profiler":
     object make_handler_capsule "stowplan::profiler::make_handler_capsule<stowplan::allocator::HostLanes>" (
         const char* name, object upstream, size_t small)
     HostMemory* memory_of "stowplan::profiler::memory_of<stowplan::allocator::HostLanes>" (object capsule)
+
+
+cdef void _copy_column(vector[int64_t]& to, const int64_t[::1] column):
+    cdef Py_ssize_t i
+    to.resize(column.shape[0])
+    for i in range(column.shape[0]):
+        to[i] = column[i]
+
+
+cdef void _copy_numbers(vector[uint32_t]& to, const int64_t[::1] column):
+    cdef Py_ssize_t i
+    to.resize(column.shape[0])
+    for i in range(column.shape[0]):
+        to[i] = <uint32_t>column[i]

@@ -282,7 +282,7 @@ cdef class DevicePool(Backend):
         return Backend.enter(self)
 
     cdef bint may_wait(self) except -1:
-        """Whether the current stream may be made to wait: not for work from before its capture, while it is captured."""
+        """Whether the current stream may be made to wait: not for work from before its capture."""
         return self.streams is None or not self.streams.capturing()
 
     def end(self, uint16_t step_slot):

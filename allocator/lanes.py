@@ -1,7 +1,7 @@
 """The steps of a pool on one device: who runs them, and who decides in each of their lanes.
 
-A step takes a step slot, and in it every stream has a lane (allocator/core/lanes.hpp): requests, a plan and an arena of its
-own. So each lane has its own policy and plans (`LanePlans`), as if there were no other.
+A step takes a step slot, and in it every stream has a lane (allocator/core/lanes.hpp): requests, a plan and an arena of
+its own. So each lane has its own policy and plans (`LanePlans`), as if there were no other.
 """
 
 from __future__ import annotations
@@ -110,7 +110,9 @@ class Lanes:
     def _load(self, number: int, place: int) -> bool:
         """Give a lane what a file had for it; False where there is no memory for the arena."""
         plans = [
-            (saved.key, saved.plan) for saved in self._loaded if (saved.step_slot, saved.lane) == (number, place)
+            (saved.key, saved.plan)
+            for saved in self._loaded
+            if (saved.step_slot, saved.lane) == (number, place)
         ]
         return not plans or contextvars.Context().run(self._step_slots[number].lanes[place].load, plans)
 

@@ -32,7 +32,7 @@ cdef extern from "passive_service.hpp" namespace "stowplan::profiler" nogil:
         vector[int32_t] sites
         cbool complete
 
-    cdef cppclass optional_pair "std::optional<std::pair<stowplan::profiler::RecordedStep, stowplan::profiler::RecordedStep>>":
+    cdef cppclass optional_pair "std::optional<stowplan::profiler::TwoRecordedSteps>":
         cbool has_value()
         pair[RecordedStep, RecordedStep] value()
 

@@ -17,7 +17,8 @@ std::optional<StepSlotNumber> AutoLanes::enter(ThreadId thread) {
 
 std::vector<StepSlotNumber> AutoLanes::end_steps_of_others(ThreadId thread) {
   std::vector<StepSlotNumber> theirs = step_slots_of_others(thread);
-  theirs.erase(std::remove(theirs.begin(), theirs.end(), step_slot_), theirs.end());  // it ends when nobody asks any more
+  theirs.erase(std::remove(theirs.begin(), theirs.end(), step_slot_),
+               theirs.end());  // it ends when nobody asks any more
   for (const StepSlotNumber step_slot : theirs) end(step_slot);
   return theirs;
 }
@@ -51,11 +52,8 @@ void AutoLanes::keep_steps(Bytes size, Stream stream, ThreadId thread) {
                     : plan == Replay::Course::is_over ? StepFinder::Hint::it_does
                                                       : StepFinder::Hint::none;
   switch (finder_->observe(size, stream, replay.recorder().live_bytes(), hint)) {
-    case StepFinder::Cue::none:
-      return;
-    case StepFinder::Cue::begins:
-      end_lanes();
-      break;
+    case StepFinder::Cue::none: return;
+    case StepFinder::Cue::begins: end_lanes(); break;
     case StepFinder::Cue::found: {
       auto [one, two] = replay.end_two_steps(finder_->first(), finder_->second());
       deliver(first, {});  // they do not follow the last step delivered

@@ -9,9 +9,9 @@
 // steps go on following what they followed. Of steps that did just that nothing is queued, so that a hot loop wakes
 // nobody up.
 //
-// Steps are those of one thread, the one that asks most (Boyer and Moore's vote), and are found from the requests of one
-// stream, the first that asks; the thread's other streams have their lanes in the same steps. The first step that is
-// marked, by enter(), ends the search for good.
+// Steps are those of one thread, the one that asks most (Boyer and Moore's vote), and are found from the requests of
+// one stream, the first that asks; the thread's other streams have their lanes in the same steps. The first step that
+// is marked, by enter(), ends the search for good.
 #pragma once
 
 #include <cstdint>

@@ -16,10 +16,10 @@ using profiler::kNoBlock;
 class Replay;
 
 enum class Where : std::uint8_t {
-  nowhere,   // not in use
+  nowhere,  // not in use
   upstream,
-  slot,      // at its planned address, and the plan knows that it is there
-  late,      // elsewhere in an arena, or in its slot for longer than planned
+  slot,  // at its planned address, and the plan knows that it is there
+  late,  // elsewhere in an arena, or in its slot for longer than planned
 };
 
 struct Block {

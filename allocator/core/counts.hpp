@@ -15,28 +15,27 @@
 
 namespace stowplan::allocator {
 
-#define STOWPLAN_REASONS(reason)                                                \
-  reason(replayed)    /* served from the plan: the one that needs no reason */  \
-  reason(outside)     /* not in a step */                                       \
-  reason(thread)      /* not in a step, while another thread runs one */        \
-  reason(interrupted) /* between interrupt and resume */                        \
-  reason(no_plan)     /* warm-up, record and confirm */                         \
-  reason(escaped)     /* the plan knows that the block outlives the step */     \
-  reason(stream)      /* on a stream that has no lane */                        \
-  reason(late)        /* a late block stood in the planned range */             \
-  reason(mismatch)    /* extra, or larger than planned, or not recognised */
+#define STOWPLAN_REASONS(reason)                                                   \
+  reason(replayed)        /* served from the plan: the one that needs no reason */ \
+      reason(outside)     /* not in a step */                                      \
+      reason(thread)      /* not in a step, while another thread runs one */       \
+      reason(interrupted) /* between interrupt and resume */                       \
+      reason(no_plan)     /* warm-up, record and confirm */                        \
+      reason(escaped)     /* the plan knows that the block outlives the step */    \
+      reason(stream)      /* on a stream that has no lane */                       \
+      reason(late)        /* a late block stood in the planned range */            \
+      reason(mismatch)    /* extra, or larger than planned, or not recognised */
 
-#define STOWPLAN_COUNTS(count)                                                         \
-  count(std::uint64_t, smaller)   /* replayed in a slot larger than asked for */       \
-  count(std::uint64_t, elsewhere) /* replayed in the slot of another iteration */      \
-  count(std::uint64_t, missing)   /* planned requests that did not come */             \
-  count(std::uint64_t, guests)    /* not served from the plan, but from the arena */   \
-  count(std::uint64_t, steps)     /* that have ended */                                \
-  count(Bytes, live_bytes)        /* asked for and not freed */                        \
-  count(Bytes, peak_live_bytes)                                                        \
-  count(Bytes, upstream_bytes)    /* live, and served by upstream */                   \
-  count(Bytes, arena_bytes)       /* all arenas, retired ones too */                   \
-  count(Bytes, peak_reserved_bytes)
+#define STOWPLAN_COUNTS(count)                                                                                      \
+  count(std::uint64_t, smaller)                                  /* replayed in a slot larger than asked for */     \
+      count(std::uint64_t, elsewhere)                            /* replayed in the slot of another iteration */    \
+      count(std::uint64_t, missing)                              /* planned requests that did not come */           \
+      count(std::uint64_t, guests)                               /* not served from the plan, but from the arena */ \
+      count(std::uint64_t, steps)                                /* that have ended */                              \
+      count(Bytes, live_bytes)                                   /* asked for and not freed */                      \
+      count(Bytes, peak_live_bytes) count(Bytes, upstream_bytes) /* live, and served by upstream */                 \
+      count(Bytes, arena_bytes)                                  /* all arenas, retired ones too */                 \
+      count(Bytes, peak_reserved_bytes)
 
 // Why a request was not served from the plan. `replayed` is the one that was.
 enum class Reason : std::uint8_t {

@@ -10,14 +10,14 @@
 //     step slot 1    [ lane 2: stream 0  | arena ]                                    thread B, in a step
 //     step slot 2    [ lane 3: stream 0  | arena ]                                    free: C had it the last time
 //
-// A step takes the step slot that its thread had the last time, or else the first free one, or a new one: there are as many
-// as steps have ever run at once, however many threads come and go. A request goes to the lane of its thread's step slot and
-// of its stream; upstream where its thread runs no step, or the stream has no lane. A block belongs to the lane that it
-// came from, whichever thread frees it.
+// A step takes the step slot that its thread had the last time, or else the first free one, or a new one: there are as
+// many as steps have ever run at once, however many threads come and go. A request goes to the lane of its thread's
+// step slot and of its stream; upstream where its thread runs no step, or the stream has no lane. A block belongs to
+// the lane that it came from, whichever thread frees it.
 //
 // A lane without a stream takes the first one that asks and has none. Streams that asked in vain have a lane from the
-// step slot's next step on: a new one, or that of a stream that stayed away from its last kAway steps, once its owner has
-// waited for the device.
+// step slot's next step on: a new one, or that of a stream that stayed away from its last kAway steps, once its owner
+// has waited for the device.
 //
 // O(1) per request as long as requests come in runs of one thread and stream, else O(lanes).
 //
@@ -94,8 +94,8 @@ class Lanes {
   std::optional<StepSlotNumber> enter(ThreadId thread);
   // The step slot that this thread's step has taken.
   std::optional<StepSlotNumber> step_slot_of(ThreadId thread) const;
-  // Begins the step in lanes of its step slot. Where the arena is smaller than `arena_bytes`, the plans that do not fit are
-  // left out. `may_wait`: see Replay.
+  // Begins the step in lanes of its step slot. Where the arena is smaller than `arena_bytes`, the plans that do not fit
+  // are left out. `may_wait`: see Replay.
   void begin(std::vector<LaneStart> starts, bool may_wait);
   // Ends the step in those of the step slot's lanes in which it began, in their order, and leaves the step slot.
   std::vector<LaneOutcome> end(StepSlotNumber step_slot);

@@ -16,7 +16,7 @@
 namespace stowplan::allocator {
 
 struct Entered {
-  int step_slot = -1;           // none: the thread runs a step already
+  int step_slot = -1;       // none: the thread runs a step already
   bool takes_over = false;  // wait for the device, then welcome()
   std::vector<LaneNumber> lanes;
 };

@@ -30,22 +30,22 @@ constexpr RequestNumber kNoRequest = UINT32_MAX;
 using Stream = std::int64_t;
 
 struct Plan {
-  std::vector<Bytes> offset;     // in the arena, or kUnplanned
-  std::vector<Bytes> requested;  // bytes asked for in the profiled step
-  std::vector<Bytes> capacity;   // bytes reserved: `requested`, rounded up
-  std::vector<Stream> stream;    // on which the block is used
+  std::vector<Bytes> offset;             // in the arena, or kUnplanned
+  std::vector<Bytes> requested;          // bytes asked for in the profiled step
+  std::vector<Bytes> capacity;           // bytes reserved: `requested`, rounded up
+  std::vector<Stream> stream;            // on which the block is used
   std::vector<std::uint32_t> due_begin;  // size() + 2 entries: due at k are due[due_begin[k]] .. due[due_begin[k + 1]]
   std::vector<RequestNumber> due;
   Bytes arena_bytes = 0;
-  std::uint64_t tag = 0;  // the owner's name for it
+  std::uint64_t tag = 0;   // the owner's name for it
   RequestNumber half = 0;  // where the second step begins, in a plan of two; else 0
 
   // prefix[k] is a hash of the sizes of the step before k: plans that begin alike are told apart where they part.
   std::vector<std::uint64_t> prefix;
 
   // Of a merged plan; else empty.
-  std::vector<Bytes> least;            // the smallest size that was seen
-  std::vector<RequestNumber> end;      // where the block is due, size() if not before the end of the step
+  std::vector<Bytes> least;             // the smallest size that was seen
+  std::vector<RequestNumber> end;       // where the block is due, size() if not before the end of the step
   std::vector<RequestNumber> landmark;  // where the block is due, if steps agree, else kNoRequest
   std::vector<std::uint64_t> sign;      // what was freed before the request in the step that brought it: bit i for a
                                         // block that had been asked for i + 1 requests before

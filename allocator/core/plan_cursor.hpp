@@ -38,9 +38,9 @@ class PlanCursor {
   const Plan& plan() const { return *plan_; }
   RequestNumber next() const { return next_; }  // the request that the plan expects
   RequestNumber end() const { return static_cast<RequestNumber>(plan_->size()); }
-  RequestNumber passed() const { return next_ - began_; }    // how many of the plan's requests lie behind, in this step
+  RequestNumber passed() const { return next_ - began_; }  // how many of the plan's requests lie behind, in this step
   std::uint64_t prefix() const { return plan_->prefix[next_]; }  // of the step so far, if it was as planned
-  bool has_skipped() const { return skipped_; }              // whether a planned request of this step did not come
+  bool has_skipped() const { return skipped_; }                  // whether a planned request of this step did not come
   // Of the whole step.
   std::size_t planned_requests() const { return plan_ == nullptr ? 0 : plan_->half != 0 ? plan_->half : plan_->size(); }
   bool equals(RequestNumber k, Bytes size) const { return k < plan_->size() && plan_->requested[k] == size; }
@@ -79,11 +79,11 @@ class PlanCursor {
   }
 
   ArenaSpace& space_;
-  PlanPtr plan_;                   // valid: its placement was checked
-  std::vector<BlockId> in_slot_;   // by request number
+  PlanPtr plan_;                  // valid: its placement was checked
+  std::vector<BlockId> in_slot_;  // by request number
   RequestNumber next_ = 0;
-  RequestNumber began_ = 0;        // the request at which the step began
-  bool halfway_ = false;           // the last step was the first of a plan of two
+  RequestNumber began_ = 0;  // the request at which the step began
+  bool halfway_ = false;     // the last step was the first of a plan of two
   bool skipped_ = false;
 };
 

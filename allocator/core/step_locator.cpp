@@ -16,9 +16,9 @@ constexpr int kVaries = 1;      // its size is about as before, where several we
 constexpr int kOtherSize = -2;  // or where only one was
 constexpr int kFarOff = -6;     // neither
 constexpr int kMost = kClose + kEqual + kConstant;
-constexpr Bytes kAbout = 3;     // times
-constexpr int kMarked = 16;     // it stands at the landmark
-constexpr int kUnmarked = -4;   // or not
+constexpr Bytes kAbout = 3;    // times
+constexpr int kMarked = 16;    // it stands at the landmark
+constexpr int kUnmarked = -4;  // or not
 // Of what else may be.
 constexpr int kExtra = -4;
 constexpr int kSkip = -3;

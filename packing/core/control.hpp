@@ -25,9 +25,7 @@ class Stopwatch {
  public:
   explicit Stopwatch(const Control& control) : control_(control), began_(std::chrono::steady_clock::now()) {}
 
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
-  }
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count(); }
   bool expired() const {
     return (control_.cancel != nullptr && control_.cancel->load(std::memory_order_relaxed)) ||
            seconds() >= control_.time_limit;

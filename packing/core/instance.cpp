@@ -127,8 +127,7 @@ std::vector<Bytes> crowding(const Instance& in) {
     if (end < in.columns) most[leaves + end] -= size;
   };
   for (std::int32_t k = 0; k < in.count(); ++k) add(in.start[k], in.end[k], in.size[k]);
-  for (const auto& o : in.obstacles)
-    add(static_cast<Column>(o.start), static_cast<Column>(o.end), o.upper - o.lower);
+  for (const auto& o : in.obstacles) add(static_cast<Column>(o.start), static_cast<Column>(o.end), o.upper - o.lower);
   for (Column c = 1; c < in.columns; ++c) most[leaves + c] += most[leaves + c - 1];
   for (std::size_t node = leaves - 1; node > 0; --node) most[node] = std::max(most[2 * node], most[2 * node + 1]);
   std::vector<Bytes> out(in.count(), 0);

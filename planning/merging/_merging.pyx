@@ -38,7 +38,8 @@ def match(least, most, kind, size, step_kind, vote, first, last):
     n, m = len(kind), len(size)
     if not (len(least) == len(most) == n and len(step_kind) == len(vote) == m and len(first) == len(last) == n + 1):
         raise ValueError("the columns disagree in length")
-    if first[0] != 0 or last[n] != m or (np.diff(first) < 0).any() or (np.diff(last) < 0).any() or (first[1:] > last[:n]).any():
+    shrinks = (np.diff(first) < 0).any() or (np.diff(last) < 0).any()
+    if first[0] != 0 or last[n] != m or shrinks or (first[1:] > last[:n]).any():
         raise ValueError("this is no band from one corner to the other")
     cdef PlanRequests plan
     cdef StepRequests step

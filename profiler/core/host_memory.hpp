@@ -4,11 +4,11 @@
 // address or sends it upstream. One lock guards service and map; upstream is called outside it, because it is foreign
 // code. NumPy calls with the GIL held, but the interface does not promise it, and an array may be dropped anywhere.
 //
-// Requests below `small` bytes are upstream's own affair: nothing is noted of them. NumPy's default handler keeps a cache
-// for these, and whoever stands in its way is slower. A free is theirs when NumPy says that the block is small (as its
-// own cache trusts it to) and the block is not in an arena; an address that comes back from upstream while it is still
-// noted belongs to a block whose free was mistaken for a small one, and is put right then. So `small` may be lowered at any
-// time: blocks that were small then are not noted, and go to upstream.
+// Requests below `small` bytes are upstream's own affair: nothing is noted of them. NumPy's default handler keeps a
+// cache for these, and whoever stands in its way is slower. A free is theirs when NumPy says that the block is small
+// (as its own cache trusts it to) and the block is not in an arena; an address that comes back from upstream while it
+// is still noted belongs to a block whose free was mistaken for a small one, and is put right then. So `small` may be
+// lowered at any time: blocks that were small then are not noted, and go to upstream.
 //
 // A Service is constructed from the Upstream and has
 //     void before_request()                                       without the lock

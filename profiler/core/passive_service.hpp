@@ -1,8 +1,8 @@
 // The service of a recorder: it watches, and sends every request upstream.
 //
 // Steps are marked, or found (step_finder.hpp). Of those found it keeps the largest one that the next one repeated, and
-// that one; or, as long as the finder's steps never repeat the one before, the largest that came again after others, and
-// the one that followed it:
+// that one; or, as long as the finder's steps never repeat the one before, the largest that came again after others,
+// and the one that followed it:
 //
 //     steps      a  b  b  b  c  b  b  ...     b: what comes now and then, as c or an epoch's end, is not the step
 //                a  C  d  e  a  C  d  ...     C: images of different sizes; d shows what of C's stays alive
@@ -35,6 +35,7 @@ struct RecordedStep {
   std::vector<SiteNumber> sites;  // of each request, where they are known
   bool complete = false;          // the log holds all of the step
 };
+using TwoRecordedSteps = std::pair<RecordedStep, RecordedStep>;
 
 class PassiveService {
  public:
@@ -94,7 +95,7 @@ class PassiveService {
     finder_ = std::make_unique<StepFinder>();
   }
   // A step that was found and the one after it; none where no step came again.
-  const std::optional<std::pair<RecordedStep, RecordedStep>>& found() const {
+  const std::optional<TwoRecordedSteps>& found() const {
     return again_.bytes > found_.bytes ? again_.steps : found_.steps;
   }
 
@@ -107,8 +108,7 @@ class PassiveService {
 
   void keep_steps(Bytes size, Stream stream) {
     switch (finder_->observe(size, stream, recorder_.live_bytes())) {
-      case StepFinder::Cue::none:
-        return;
+      case StepFinder::Cue::none: return;
       case StepFinder::Cue::begins:
         if (one_awaits_the_next() || step_bytes_ > found_.bytes) {
           next(end_step());
@@ -151,7 +151,7 @@ class PassiveService {
   static constexpr std::size_t kCandidates = 8;
 
   struct Found {
-    std::optional<std::pair<RecordedStep, RecordedStep>> steps;
+    std::optional<TwoRecordedSteps> steps;
     Bytes bytes = 0;  // that the first one asks for
   };
 
@@ -223,9 +223,9 @@ class PassiveService {
 
   std::unique_ptr<StepFinder> finder_;
   std::deque<Candidate> candidates_;  // the latest last
-  Found found_;            // of steps in a row
-  Found again_;            // the finder's steps now, which are not
-  bool in_a_row_ = false;  // one of them has repeated the one before
+  Found found_;                       // of steps in a row
+  Found again_;                       // the finder's steps now, which are not
+  bool in_a_row_ = false;             // one of them has repeated the one before
 };
 
 }  // namespace stowplan::profiler

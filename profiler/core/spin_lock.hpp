@@ -1,5 +1,5 @@
-// A lock for critical sections of some ten nanoseconds that are hardly ever contended: NumPy calls with the GIL held, so
-// it is there for the rare free on a thread without it. Taking it costs one atomic exchange, a third of a mutex.
+// A lock for critical sections of some ten nanoseconds that are hardly ever contended: NumPy calls with the GIL held,
+// so it is there for the rare free on a thread without it. Taking it costs one atomic exchange, a third of a mutex.
 #pragma once
 
 #include <sched.h>

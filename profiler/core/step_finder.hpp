@@ -12,9 +12,10 @@
 //   regular   the distance is within a factor kIrregular of the one before
 //
 // A run of three such places ends two whole steps, the first that a plan can be made of. An inner loop makes such runs,
-// too; so a run is believed only if it takes up half of all requests since the search began; or half of those since live bytes
-// were last below its valley, and an eighth of all, and rises at least a quarter as high as anything did. Sentences of different lengths make steps of different requests; the place after
-// the optimizer's update, whose requests are the same, is found all the same.
+// too; so a run is believed only if it takes up half of all requests since the search began; or half of those since
+// live bytes were last below its valley, and an eighth of all, and rises at least a quarter as high as anything did.
+// Sentences of different lengths make steps of different requests; the place after the optimizer's update, whose
+// requests are the same, is found all the same.
 //
 // From then on the gram is the *anchor*: a step begins wherever it ends with live bytes at about the level of the last
 // beginning. Where it does not come for twice a step's usual length, the search goes on beside it. Where most of the
@@ -45,9 +46,9 @@ class StepFinder {
   static constexpr Number kIrregular = 4;
   static constexpr Number kShare = 8;
   static constexpr Bytes kFlat = 4;
-  static constexpr Bytes kLevel = 8;     // an anchor's live bytes may be off by this part of the rise
-  static constexpr Number kDoubt = 2;    // steps' lengths that begin above the valley before an anchor is given up
-  static constexpr Number kShort = 64;   // requests that a step may always have beyond its usual length
+  static constexpr Bytes kLevel = 8;    // an anchor's live bytes may be off by this part of the rise
+  static constexpr Number kDoubt = 2;   // steps' lengths that begin above the valley before an anchor is given up
+  static constexpr Number kShort = 64;  // requests that a step may always have beyond its usual length
   static constexpr Number kLongest = Number{1} << 19;  // a longer step is not found; bounds the memory of a search
 
   enum class Cue : std::uint8_t {
@@ -189,8 +190,8 @@ class StepFinder {
     if (span < usual_) return false;
     if (2 * span >= searched) return true;
     // The last place with less alive is the highest of `lows_` that is below.
-    const auto above = std::partition_point(lows_.begin(), lows_.end(),
-                                            [&](Level x) { return x.bytes < low - rise / kTolerance; });
+    const auto above =
+        std::partition_point(lows_.begin(), lows_.end(), [&](Level x) { return x.bytes < low - rise / kTolerance; });
     const Number floor = above == lows_.begin() ? from_ : (above - 1)->at + 1;
     return kShare * span >= searched && 2 * span >= number_ - floor && kFlat * rise >= highs_.front().bytes - low;
   }
@@ -231,11 +232,11 @@ class StepFinder {
   std::array<std::uint64_t, kGrams.size()> gram_{};
   std::uint64_t seen_ = kRing;
   Number number_ = 0;
-  Bytes after_ = 0;                    // alive after the request before
-  Bytes low_ = 0, high_ = 0;           // least and most alive in the running step
-  Bytes level_ = 0;                    // alive at the last beginning
-  Number usual_ = 0;                   // requests of a step; 0 where none is known
-  Number doubt_ = 0;                   // requests of steps that began above the valley, less those of others
+  Bytes after_ = 0;           // alive after the request before
+  Bytes low_ = 0, high_ = 0;  // least and most alive in the running step
+  Bytes level_ = 0;           // alive at the last beginning
+  Number usual_ = 0;          // requests of a step; 0 where none is known
+  Number doubt_ = 0;          // requests of steps that began above the valley, less those of others
 
   bool anchor_set_ = false;
   std::size_t anchor_kind_ = 0;
@@ -244,7 +245,7 @@ class StepFinder {
   bool searching_ = true;
   Number from_ = 0;  // where the search began
   Number first_ = 0, second_ = 0;
-  std::vector<Bytes> live_;            // at each place since
+  std::vector<Bytes> live_;  // at each place since
   std::vector<Level> lows_, highs_;
   std::array<std::unordered_map<std::uint64_t, Place>, kGrams.size()> places_;
 };

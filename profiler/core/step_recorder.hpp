@@ -7,9 +7,9 @@
 // The log is complete for blocks of the running step and of the one before it, which is all that a profile needs: a
 // block that outlives the following step has escaped.
 //
-// It is kept small, four bytes an event and sixteen a request, because a replayed step writes one too, in case it departs
-// from its plan in the end; the wall clock is asked only while timestamps are on. Costs one append per event, and
-// allocates nothing once the log has grown to the length of a step.
+// It is kept small, four bytes an event and sixteen a request, because a replayed step writes one too, in case it
+// departs from its plan in the end; the wall clock is asked only while timestamps are on. Costs one append per event,
+// and allocates nothing once the log has grown to the length of a step.
 #pragma once
 
 #include <algorithm>
@@ -32,9 +32,9 @@ enum class EventKind : std::int8_t {
 
 // The layout is the NumPy dtype `profiler.steps.EVENT_DTYPE`.
 struct Event {
-  std::int64_t time_ns;  // wall clock, 0 while timestamps are off
-  Bytes size;            // 0 where a block of the step before is freed
-  Stream stream;         // likewise
+  std::int64_t time_ns;   // wall clock, 0 while timestamps are off
+  Bytes size;             // 0 where a block of the step before is freed
+  Stream stream;          // likewise
   std::uint32_t request;  // number of the request that made the block
   EventKind kind;
 };
@@ -180,7 +180,7 @@ class StepRecorder {
   std::vector<std::uint32_t> entries_;  // kind in the low bits, number of the request above
   std::vector<Request> requests_;       // by number
   std::vector<std::int64_t> times_;     // by entry, as far as there are any
-  std::uint32_t step_ = 1;  // the running step, or, between steps, the coming one
+  std::uint32_t step_ = 1;              // the running step, or, between steps, the coming one
   std::uint32_t next_request_ = 0;
   std::uint32_t previous_from_ = 0;  // where the previous step began in its blocks' numbers
   Bytes live_bytes_ = 0;

@@ -334,11 +334,8 @@ def held_arrays(function: Any) -> dict[str, Any]:
             if isinstance(value, arrays):
                 found[prefix + name] = value
             elif type(value) in (tuple, list):
-                found.update(
-                    (f"{prefix}{name}.{index}", item)
-                    for index, item in enumerate(value)
-                    if isinstance(item, arrays)
-                )
+                numbered = ((f"{prefix}{name}.{index}", item) for index, item in enumerate(value))
+                found.update((place, item) for place, item in numbered if isinstance(item, arrays))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Lanes and step slots against their plain Python twin: every request goes to its own lane's arena, or upstream."""
+"""Lanes and step slots against their plain Python reference: a request goes to its lane's arena, or upstream."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from stowplan.allocator._core import Replay
 
-from .twins.lanes import StepSlotsReference, LanesTwin, LaneTwin
+from .reference.lanes import LaneReference, LanesReference, StepSlotsReference
 
 ARENA_BITS = 40
 ARENA_BYTES = 64
@@ -20,24 +20,24 @@ threads = st.integers(1, 4)
 streams = st.integers(0, 10)
 
 
-class LanesAgainstTwin(RuleBasedStateMachine):
+class LanesAgainstReference(RuleBasedStateMachine):
     """Threads that run steps and ask on streams, in any order; the arena that serves a request tells the lane."""
 
     def __init__(self) -> None:
         super().__init__()
         self.core = Replay()
-        self.twin = LanesTwin()
+        self.reference = LanesReference()
         self.live: list[int] = []
         self.reasons: dict[str, int] = {}
         self.reserved: set[int] = set()
         self.next_upstream = UPSTREAM
 
     def number(self, step_slot: StepSlotsReference) -> int:
-        return next(i for i, other in enumerate(self.twin.step_slots) if other is step_slot)
+        return next(i for i, other in enumerate(self.reference.step_slots) if other is step_slot)
 
     @rule(thread=threads)
     def begin(self, thread: int) -> None:
-        expected = self.twin.enter(thread)
+        expected = self.reference.enter(thread)
         found = self.core.enter(thread)
         assert found == (None if expected is None else self.number(expected))
         if expected is None or found is None:
@@ -52,7 +52,7 @@ class LanesAgainstTwin(RuleBasedStateMachine):
 
     @rule(thread=threads)
     def end(self, thread: int) -> None:
-        step_slot = self.twin.step_slot_of(thread)
+        step_slot = self.reference.step_slot_of(thread)
         if step_slot is None:
             return
         for lane in step_slot.lanes:
@@ -71,13 +71,13 @@ class LanesAgainstTwin(RuleBasedStateMachine):
 
     @rule(stream=streams, thread=threads, size=st.integers(0, 20))
     def request(self, stream: int, thread: int, size: int) -> None:
-        where = self.twin.request(stream, thread)
+        where = self.reference.request(stream, thread)
         address, block = self.core.request(size, stream, thread)
         if address == 0:
             self.core.adopt(block, self.next_upstream)
             self.next_upstream += size + 1
         else:
-            assert isinstance(where, LaneTwin)
+            assert isinstance(where, LaneReference)
             assert address >> ARENA_BITS == where.number + 1
         reason = where if isinstance(where, str) else "no_plan"
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
@@ -98,7 +98,7 @@ class LanesAgainstTwin(RuleBasedStateMachine):
     @rule(thread=threads, on=st.booleans())
     def interrupt_or_resume(self, thread: int, on: bool) -> None:
         self.core.set_interrupted(on, thread)
-        step_slot = self.twin.step_slot_of(thread)
+        step_slot = self.reference.step_slot_of(thread)
         if step_slot is not None:
             step_slot.interrupted = on
 
@@ -113,5 +113,5 @@ class LanesAgainstTwin(RuleBasedStateMachine):
         assert {reason: n for reason, n in counted.items() if n} == self.reasons
 
 
-TestLanesAgainstTwin = LanesAgainstTwin.TestCase
-TestLanesAgainstTwin.settings = settings(settings.get_profile("usual"), stateful_step_count=40)
+TestLanesAgainstReference = LanesAgainstReference.TestCase
+TestLanesAgainstReference.settings = settings(settings.get_profile("usual"), stateful_step_count=40)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
@@ -260,36 +259,6 @@ def test_the_context_is_left_as_it_was() -> None:
     assert current_handler() is before
 
 
-def test_frees_on_another_thread() -> None:
-    pool = NumpyPool(small=0)
-    with pool:
-        for _ in range(8):
-            with pool.step():
-                box = [np.ones(5000), np.ones(300)]
-                thread = threading.Thread(target=box.clear)
-                thread.start()
-                thread.join()
-                assert chain() == chain()
-    assert pool.stats.live_bytes == 0
-    assert set(pool.stats.reasons) == {"no_plan"}
-
-
-def test_requests_of_another_thread_in_the_same_context_go_upstream() -> None:
-    import contextvars
-
-    pool = NumpyPool(small=0)
-    with pool:
-        train(pool, 5)
-        with pool.step():
-            context = contextvars.copy_context()
-            thread = threading.Thread(target=lambda: context.run(chain))
-            thread.start()
-            thread.join()
-            chain()
-    assert pool.stats.reasons["thread"] > 0
-    assert "mismatch" not in pool.stats.reasons
-
-
 def test_misuse_is_refused() -> None:
     pool = NumpyPool(small=0)
     with pool:
@@ -456,74 +425,3 @@ def test_a_program_that_never_repeats_is_not_planned_for_ever() -> None:
         for i in range(40):
             train(pool, 1, lambda i=i: shapes((100 + 37 * i, 3000 - 41 * i, 17 * i + 1, 500 * (i % 3) + 1)))
     assert pool.stats.plans <= 4
-
-
-# ---------------------------------------------------------------------------------------------------- interruptions
-
-
-def test_interrupted_parts_stay_out_of_the_profile() -> None:
-    pool = NumpyPool(small=0)
-    kept: list[np.ndarray] = []
-    with pool:
-        for i in range(10):
-            with pool.step():
-                born_before = np.full(300, 1.0)
-                with pool.interrupt():
-                    kept.append(np.full(1000 + 100 * i, 4.0))  # another size each time
-                    del born_before
-                    with pool.interrupt():
-                        np.ones(70 * i)
-                    np.ones(90 * i)
-                assert chain() == chain()
-            pool.wait()
-    assert pool.stats.plans == 1
-    assert set(pool.stats.reasons) == {"no_plan", "interrupted"}
-    assert all((a == 4).all() for a in kept)
-
-
-def test_interrupt_as_calls_and_as_decorator() -> None:
-    pool = NumpyPool(small=0)
-
-    @pool.interrupt
-    def one(n: int) -> int:
-        """Make one."""
-        return len(np.ones(n))
-
-    @pool.interrupt()
-    def two(n: int) -> int:
-        return len(np.ones(n))
-
-    with pool:
-        for i in range(6):
-            with pool.step():
-                chain()
-                pool.interrupt()
-                np.ones(10 + i)
-                pool.resume()
-                assert (one(20 + i), two(30 + i)) == (20 + i, 30 + i)
-            pool.wait()
-    assert (one.__name__, one.__doc__) == ("one", "Make one.")
-    assert pool.stats.plans == 1
-    assert "mismatch" not in pool.stats.reasons
-
-
-def test_interruptions_are_per_thread() -> None:
-    pool = NumpyPool(small=0)
-    with pool:
-        train(pool, 4)
-        with pool.step():
-            thread = threading.Thread(target=pool.interrupt)
-            thread.start()
-            thread.join()
-            chain()
-    assert "interrupted" not in pool.stats.reasons
-
-
-def test_misuse_of_interruptions_is_refused() -> None:
-    pool = NumpyPool(small=0)
-    with pytest.raises(PoolError, match="resume without interrupt"):
-        pool.resume()
-    with pool, pool.interrupt(), pytest.raises(PoolError, match="in an interrupted part"), pool.step():
-        pass
-    with pool, pool.step():
-        pass

@@ -1,4 +1,4 @@
-"""The replay core against its plain Python twin, and against the promise: live ranges are disjoint."""
+"""The replay core against its plain Python reference, and against the promise: live ranges are disjoint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from stowplan.allocator._core import CorePlan, Replay
 from stowplan.packing import Problem, pack
 
-from .twins.replay import UNPLANNED, PlannedRequest, ReplayTwin
+from .reference.replay import UNPLANNED, PlannedRequest, ReplayReference
 
 ARENA = 1 << 40
 ARENA_BYTES = 128  # little enough for guests to be turned away
@@ -86,13 +86,13 @@ def plans(draw: st.DrawFn) -> list[PlannedRequest]:
     return plan
 
 
-class ReplayAgainstTwin(RuleBasedStateMachine):
+class ReplayAgainstReference(RuleBasedStateMachine):
     """Arbitrary programs: mostly the planned step, with everything that can go wrong in between."""
 
     def __init__(self) -> None:
         super().__init__()
         self.core = Replay()
-        self.twin = ReplayTwin()
+        self.reference = ReplayReference()
         self.live: dict[int, int] = {}  # block id -> address
         self.held: dict[int, int] = {}  # of these, the ones that the program is rid of
         self.next_upstream = UPSTREAM
@@ -114,9 +114,9 @@ class ReplayAgainstTwin(RuleBasedStateMachine):
 
     def ask(self, size: int) -> int:
         address, block = self.core.request(size)
-        self.twin.request(block, size, address)
-        assert set(self.core.take_awaited(block)) == self.twin.awaited
-        for held in self.twin.awaited:
+        self.reference.request(block, size, address)
+        assert set(self.core.take_awaited(block)) == self.reference.awaited
+        for held in self.reference.awaited:
             del self.held[held]
         if address == 0:
             address = self.next_upstream
@@ -127,36 +127,38 @@ class ReplayAgainstTwin(RuleBasedStateMachine):
 
     def drop(self, block: int) -> None:
         upstream = self.core.release(block)
-        assert upstream == (self.twin.blocks[block].address == 0)
-        self.twin.release(block)
+        assert upstream == (self.reference.blocks[block].address == 0)
+        self.reference.release(block)
         del self.live[block]
 
-    @precondition(lambda self: not self.twin.in_step)
+    @precondition(lambda self: not self.reference.in_step)
     @rule(plan=plans(), steps=st.integers(1, 2))
     def new_plan(self, plan: list[PlannedRequest], steps: int) -> None:
         self.use(plan, steps)
 
-    @precondition(lambda self: not self.twin.in_step)
+    @precondition(lambda self: not self.reference.in_step)
     @rule()
     def begin(self) -> None:
         assert self.core.begin_step(self.core_plan)
-        self.twin.begin_step(self.plan, ARENA, ARENA_BYTES, len(self.plan) // 2 if self.steps == 2 else 0)
+        self.reference.begin_step(
+            self.plan, ARENA, ARENA_BYTES, len(self.plan) // 2 if self.steps == 2 else 0
+        )
 
-    @precondition(lambda self: self.twin.in_step)
+    @precondition(lambda self: self.reference.in_step)
     @rule()
     def end(self) -> None:
         self.core.end_step()
-        self.twin.end_step()
+        self.reference.end_step()
 
-    @precondition(lambda self: not self.twin.in_step)
+    @precondition(lambda self: not self.reference.in_step)
     @rule(data=st.data(), late=st.sets(st.integers(0, 11), max_size=3))
     def whole_step(self, data: st.DataObject, late: set[int]) -> None:
         """The planned step in full, each block freed when it is due unless it is chosen to be late."""
         self.begin()
-        began = self.twin.began
+        began = self.reference.began
         if began == 0:
             self.born.clear()
-        end = self.twin.half or len(self.plan) if began == 0 else len(self.plan)
+        end = self.reference.half or len(self.plan) if began == 0 else len(self.plan)
         for k in range(began, end + 1):
             for i, block in list(self.born.items()):
                 if self.plan[i].due == k and k > i and i not in late and block in self.live:
@@ -169,10 +171,10 @@ class ReplayAgainstTwin(RuleBasedStateMachine):
     def request(self, size: int) -> None:
         self.ask(size)
 
-    @precondition(lambda self: self.twin.in_step and self.twin.cursor < len(self.plan))
+    @precondition(lambda self: self.reference.in_step and self.reference.cursor < len(self.plan))
     @rule(skipped=st.integers(0, 3))
     def expected_request(self, skipped: int) -> None:
-        k = min(self.twin.cursor + skipped, len(self.plan) - 1)
+        k = min(self.reference.cursor + skipped, len(self.plan) - 1)
         self.ask(self.plan[k].requested)
 
     @precondition(lambda self: self.live)
@@ -185,40 +187,40 @@ class ReplayAgainstTwin(RuleBasedStateMachine):
     def hold(self, data: st.DataObject, may_wait: bool) -> None:
         block = data.draw(st.sampled_from(sorted(self.live)))
         self.core.hold(block, may_wait)
-        self.twin.hold(block, may_wait)
+        self.reference.hold(block, may_wait)
         self.held[block] = self.live.pop(block)
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
     def let_go(self, data: st.DataObject) -> None:
         block = data.draw(st.sampled_from(sorted(self.held)))
-        assert self.core.let_go(block) == (self.twin.blocks[block].address == 0)
-        self.twin.let_go(block)
+        assert self.core.let_go(block) == (self.reference.blocks[block].address == 0)
+        self.reference.let_go(block)
         del self.held[block]
 
     @rule(size=st.integers(0, 50))
     def request_on_another_thread(self, size: int) -> None:
-        in_step = self.twin.in_step
+        in_step = self.reference.in_step
         address, block = self.core.request(size, thread=2)
         assert address == 0
         self.core.adopt(block, self.next_upstream)
-        self.twin.in_step = False  # to the twin the other thread is outside every step
-        self.twin.request(block, size, 0)
-        self.twin.in_step = in_step
+        self.reference.in_step = False  # to the reference the other thread is outside every step
+        self.reference.request(block, size, 0)
+        self.reference.in_step = in_step
         self.live[block] = self.next_upstream
         self.next_upstream += size + 1
 
-    @precondition(lambda self: self.twin.in_step)
+    @precondition(lambda self: self.reference.in_step)
     @rule(thread=st.sampled_from([1, 1, 1, 2]))
     def interrupt_or_resume(self, thread: int) -> None:
-        on = not self.twin.interrupted
+        on = not self.reference.interrupted
         self.core.set_interrupted(on, thread)
         if thread == 1:  # others change nothing
-            self.twin.interrupted = on
+            self.reference.interrupted = on
 
     @rule(size=st.integers(0, 50))
     def upstream_fails(self, size: int) -> None:
-        if self.twin.in_step:
+        if self.reference.in_step:
             return
         address, block = self.core.request(size)
         assert address == 0
@@ -236,15 +238,15 @@ class ReplayAgainstTwin(RuleBasedStateMachine):
     @invariant()
     def reasons_agree(self) -> None:
         counted = self.core.counters()["requests"]
-        assert self.core.counters()["guests"] == self.twin.guests
-        assert self.core.counters()["elsewhere"] == self.twin.elsewhere_count
-        assert counted["replayed"] == self.twin.reasons.get("replayed", 0)
+        assert self.core.counters()["guests"] == self.reference.guests
+        assert self.core.counters()["elsewhere"] == self.reference.elsewhere_count
+        assert counted["replayed"] == self.reference.reasons.get("replayed", 0)
         for reason in ("escaped", "late", "mismatch", "interrupted"):
-            assert counted[reason] == self.twin.reasons.get(reason, 0)
+            assert counted[reason] == self.reference.reasons.get(reason, 0)
 
 
-TestReplayAgainstTwin = ReplayAgainstTwin.TestCase
-TestReplayAgainstTwin.settings = settings(settings.get_profile("usual"), stateful_step_count=60)
+TestReplayAgainstReference = ReplayAgainstReference.TestCase
+TestReplayAgainstReference.settings = settings(settings.get_profile("usual"), stateful_step_count=60)
 
 
 def test_steps_do_not_nest() -> None:
@@ -288,7 +290,7 @@ def loops_plan(iterations: int, body: int) -> list[PlannedRequest]:
 
 def play(
     core: Replay,
-    twin: ReplayTwin,
+    reference: ReplayReference,
     plan: list[PlannedRequest],
     rng: np.random.Generator,
     holds: bool,
@@ -306,7 +308,7 @@ def play(
     arena = ARENA + (thread << 20)
     core.reserve(arena, 1 << 20, lane)
     core.begin_lane(lane, core_plan(plan))
-    twin.begin_step(plan, arena, 1 << 20)
+    reference.begin_step(plan, arena, 1 << 20)
     live: list[int] = []
     temporaries: list[int] = []
     held: set[int] = set()
@@ -315,9 +317,9 @@ def play(
         if rng.random() < 0.01:
             bytes_ = int(rng.integers(1, 200))  # something else
         address, block = core.request(bytes_, thread=thread)
-        twin.request(block, bytes_, address)
-        assert set(core.take_awaited(block)) == twin.awaited
-        held.difference_update(twin.awaited)
+        reference.request(block, bytes_, address)
+        assert set(core.take_awaited(block)) == reference.awaited
+        held.difference_update(reference.awaited)
         if held and rng.random() < 0.5:
             let_go(min(held))
         if address == 0:
@@ -328,15 +330,15 @@ def play(
     def drop(block: int) -> None:
         if holds and rng.random() < 0.1:
             core.hold(block)
-            twin.hold(block, may_wait=True)
+            reference.hold(block, may_wait=True)
             held.add(block)
         else:
             core.release(block)
-            twin.release(block)
+            reference.release(block)
 
     def let_go(block: int) -> None:
         core.let_go(block)
-        twin.let_go(block)
+        reference.let_go(block)
         held.discard(block)
 
     running = np.sort(rng.integers(1, 31, iterations))[::-1].tolist()
@@ -359,102 +361,26 @@ def play(
         let_go(block)
     core.end_lane(lane)
     core.leave(step_slot)
-    twin.end_step()
+    reference.end_step()
 
 
 @pytest.mark.parametrize("holds", [False, True])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_merged_plan_is_followed_as_by_its_twin(seed: int, threads: int, holds: bool) -> None:
+def test_a_merged_plan_is_followed_as_by_its_reference(seed: int, threads: int, holds: bool) -> None:
     rng = np.random.default_rng(seed)
     plan = loops_plan(30, 5)
-    core, twins = Replay(), [ReplayTwin() for _ in range(threads)]
+    core, references = Replay(), [ReplayReference() for _ in range(threads)]
     for _ in range(4):
-        running = [play(core, twin, plan, rng, holds, thread) for thread, twin in enumerate(twins, 1)]
+        running = [
+            play(core, reference, plan, rng, holds, thread) for thread, reference in enumerate(references, 1)
+        ]
         while running:
             chosen = running[int(rng.integers(len(running)))]
             if next(chosen, "ended") == "ended":
                 running.remove(chosen)
     counted = core.counters()["requests"]
     for reason in ("replayed", "mismatch", "late"):
-        assert counted[reason] == sum(twin.reasons.get(reason, 0) for twin in twins)
+        assert counted[reason] == sum(reference.reasons.get(reason, 0) for reference in references)
     assert counted["replayed"] > sum(counted.values()) / 2
-    assert core.counters()["elsewhere"] == sum(twin.elsewhere_count for twin in twins) > 0
-
-
-# ------------------------------------------------------------------------------------------------ several plans
-
-
-def sizes_plan(tag: int, *sizes: int) -> CorePlan:
-    """A plan whose blocks stand side by side and are freed at the end."""
-    n = len(sizes)
-    size = np.array(sizes, dtype=np.int64)
-    offset = np.concatenate([[0], np.cumsum(size)[:-1]])
-    due_begin = np.array([0] * (n + 1) + [n], dtype=np.int64)
-    return CorePlan(
-        offset, size, size, np.zeros(n, dtype=np.int64), due_begin, np.arange(n), int(size.sum()), tag
-    )
-
-
-@pytest.mark.parametrize(
-    ("sizes", "tag"), [((1, 2, 3), 1), ((1, 2, 5, 8), 2), ((1, 2), 3), ((1, 2, 3, 4), 4), ((5, 5), 5)]
-)
-def test_a_step_follows_the_plan_that_it_turns_out_to_be(sizes: tuple[int, ...], tag: int) -> None:
-    from stowplan.allocator._core import PlanSet
-
-    plans = [sizes_plan(1, 1, 2, 3), sizes_plan(2, 1, 2, 5, 8), sizes_plan(3, 1, 2)]
-    plans += [sizes_plan(4, 1, 2, 3, 4), sizes_plan(5, 5, 5)]
-    core = Replay()
-    core.reserve(ARENA, ARENA_BYTES)
-    for expected in plans:
-        core.begin_step(expected, PlanSet(plans))
-        blocks = [core.request(size) for size in sizes]
-        assert all(address for address, _ in blocks)
-        _, complete, clean, followed = core.end_step()
-        assert (complete, clean, followed) == (False, True, tag)  # nobody wanted its log
-        for _, block in blocks:
-            core.release(block)
-
-
-def test_plans_too_large_for_the_arena_are_left_out() -> None:
-    core = Replay()
-    core.reserve(ARENA, 8)
-    core.begin_step(sizes_plan(1, 8, 8))
-    core.request(8)
-    assert core.counters()["requests"]["no_plan"] == core.counters()["guests"] == 1
-    assert core.end_step()[3] == 0
-
-
-# ------------------------------------------------------------------------------------------------------- giving up
-
-
-def test_a_plan_that_does_not_fit_is_given_up_for_the_step() -> None:
-    core = Replay()
-    core.reserve(ARENA, 1 << 20)
-    plan = sizes_plan(1, *([8] * 400))
-    core.begin_step(plan)
-    core.request(8)
-    for _ in range(65):
-        assert core.request(16)[0] != 0  # a guest
-    replayed = core.counters()["requests"]["replayed"]
-    for _ in range(100):
-        address, _ = core.request(8)  # would fit the plan
-        assert ARENA <= address < ARENA + (1 << 20)
-    assert core.counters()["requests"]["replayed"] == replayed
-    assert core.counters()["guests"] == 165
-    core.end_step()
-    core.begin_step(plan)
-    assert core.request(8)[0] == 0 or core.counters()["requests"]["late"] > 0  # block 0 still lives there
-    core.end_step()
-
-
-def test_a_few_unknown_requests_do_not_give_a_plan_up() -> None:
-    core = Replay()
-    core.reserve(ARENA, 1 << 20)
-    core.begin_step(sizes_plan(1, *([8] * 400)))
-    for i in range(400):
-        core.request(8)
-        if i % 8 == 0:
-            core.request(16)
-    assert core.counters()["requests"]["replayed"] == 400
-    core.end_step()
+    assert core.counters()["elsewhere"] == sum(reference.elsewhere_count for reference in references) > 0

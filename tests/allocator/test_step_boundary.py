@@ -126,7 +126,9 @@ def test_a_step_that_is_found_ends_by_itself(host: HostPool) -> None:
 # ------------------------------------------------------------------------------------------------------------ the pool
 
 
-def test_who_has_a_step_slot_next_waits_until_its_last_step_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_has_a_step_slot_next_waits_until_its_last_step_is_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pool, order = NumpyPool(), []
     judging, go_on = threading.Event(), threading.Event()
     step_ended, next_step = LanePlans.step_ended, LanePlans.next_step

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from stowplan.allocator._core import Replay
 
+from .reference.replay import PlannedRequest
+from .reference.step_locator import LANDMARK, YOUNG, StepLocatorReference
 from .test_replay import ARENA, ARENA_BYTES, UPSTREAM, core_plan
-from .twins.replay import PlannedRequest
-from .twins.step_locator import LANDMARK, YOUNG, StepLocatorTwin
 
 WITHIN = 32
 """Requests within which a step is located again after something unplanned."""
@@ -40,7 +40,7 @@ class Locator(Protocol):
 
 class Reference:
     def __init__(self, plan: Sequence[PlannedRequest]) -> None:
-        self.locator = StepLocatorTwin(plan)
+        self.locator = StepLocatorReference(plan)
         self.found: list[int | None] = []
 
     def request(self, size: int) -> int | None:

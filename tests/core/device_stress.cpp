@@ -112,7 +112,9 @@ class Owner {
     pool.connect(device);
   }
 
-  Token new_stream(Stream stream) { return locked([&] { return add({Kind::stream, stream}); }); }
+  Token new_stream(Stream stream) {
+    return locked([&] { return add({Kind::stream, stream}); });
+  }
   void guard(Token memory) {
     locked([&] { find(memory, Kind::memory).guarded = true; });
   }
@@ -131,7 +133,9 @@ class Owner {
   }
 
   // What a program does on the device, and what it may see. For one thread.
-  std::uint64_t use(Stream stream) { return locked([&] { return ++given_[stream]; }); }
+  std::uint64_t use(Stream stream) {
+    return locked([&] { return ++given_[stream]; });
+  }
   void run_some(std::mt19937& random) {
     locked([&] {
       for (const auto& [stream, number] : given_) finished_[stream] += random() % (number - finished_[stream] + 1);
@@ -145,9 +149,9 @@ class Owner {
   }
 
   DevicePool pool;
-  std::atomic<bool> captured{false};    // all streams; or
-  std::atomic<bool> foreign{false};     // the foreign one
-  std::atomic<unsigned> fault_rate{0};  // one call in so many fails
+  std::atomic<bool> captured{false};        // all streams; or
+  std::atomic<bool> foreign{false};         // the foreign one
+  std::atomic<unsigned> fault_rate{0};      // one call in so many fails
   std::function<void()> finalizer = [] {};  // runs within calls
   bool faultless = true;
   std::atomic<std::uint64_t> waits{0}, settled{0};
@@ -263,7 +267,8 @@ class Program {
         starts.push_back({lane, plan_, {}, plan_->arena_bytes, true});
       }
       const bool all_fit = random_() % 2 == 0;
-      if (!lanes.begin(starts, !owner_.captured, all_fit) && (!all_fit || !lanes.begin(starts, !owner_.captured, false))) {
+      if (!lanes.begin(starts, !owner_.captured, all_fit) &&
+          (!all_fit || !lanes.begin(starts, !owner_.captured, false))) {
         fail("a step did not begin");
       }
       for (RequestNumber i = 0; i < kRequests; ++i) {
@@ -428,9 +433,10 @@ int main(int argc, char** argv) {
   }
   for (std::thread& thread : threads) thread.join();
   add(owner);
-  std::printf("device_stress: %llu requests replayed, %llu waited for other streams, %llu events seen done, "
-              "%llu failures of upstream, no address too early, no byte lost\n",
-              static_cast<unsigned long long>(replayed), static_cast<unsigned long long>(waits),
-              static_cast<unsigned long long>(settled), static_cast<unsigned long long>(failures));
+  std::printf(
+      "device_stress: %llu requests replayed, %llu waited for other streams, %llu events seen done, "
+      "%llu failures of upstream, no address too early, no byte lost\n",
+      static_cast<unsigned long long>(replayed), static_cast<unsigned long long>(waits),
+      static_cast<unsigned long long>(settled), static_cast<unsigned long long>(failures));
   return 0;
 }

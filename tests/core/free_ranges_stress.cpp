@@ -1,12 +1,12 @@
-// The free ranges of an arena beside an array of bytes: what is free, the best fit and the highest, after changes one by one
-// and after so many that the order is made from the bits again.
-#include "free_ranges.hpp"
-
+// The free ranges of an arena beside an array of bytes: what is free, the best fit and the highest, after changes one
+// by one and after so many that the order is made from the bits again.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
 #include <vector>
+
+#include "free_ranges.hpp"
 
 namespace {
 

@@ -1,8 +1,8 @@
 // The packing cores on small random problems, for sanitizer builds (make asan, make tsan).
 //
 // Blocks with gaps, windows, alignments and fixed offsets go through every solver; pieces that overlap in time and in
-// address are looked for pair by pair. Exact answers are compared with each other and with the heuristics' peaks, threads
-// of `search` run side by side, and a watcher stops some of the runs halfway.
+// address are looked for pair by pair. Exact answers are compared with each other and with the heuristics' peaks,
+// threads of `search` run side by side, and a watcher stops some of the runs halfway.
 
 #include <algorithm>
 #include <atomic>
@@ -18,8 +18,8 @@
 #include "../../packing/core/exact/exact.hpp"
 #include "../../packing/core/first_conflict.hpp"
 #include "../../packing/core/greedy/greedy.hpp"
-#include "../../packing/core/window_repair/window_repair.hpp"
 #include "../../packing/core/search/search.hpp"
+#include "../../packing/core/window_repair/window_repair.hpp"
 
 using namespace stowplan::packing;
 
@@ -54,7 +54,7 @@ struct Columns {
   }
 
   Problem view() const {
-    return {size.size(),  size.data(),        start.data(),       end.data(),       alignment.data(), fixed.data(),
+    return {size.size(),        size.data(),        start.data(),     end.data(),   alignment.data(), fixed.data(),
             first_piece.data(), piece_start.data(), piece_end.data(), lower.data(), upper.data()};
   }
 };
@@ -177,7 +177,8 @@ class Stress {
       }
     }
     const auto meet = [&](std::size_t a, std::size_t b) {
-      return p.piece_start[a] < p.piece_end[b] && p.piece_start[b] < p.piece_end[a] && low[a] < high[b] && low[b] < high[a];
+      return p.piece_start[a] < p.piece_end[b] && p.piece_start[b] < p.piece_end[a] && low[a] < high[b] &&
+             low[b] < high[a];
     };
     for (std::size_t a = 0; a < low.size(); ++a) {
       for (std::size_t b = 0; b < a; ++b) {

@@ -1,9 +1,9 @@
 // Threads that allocate and free through one pool at once, for sanitizer builds (make asan, make tsan).
 //
 // Eight threads each repeat a step against a plan, merged or not, all at once, with extra, missing, larger and smaller
-// requests thrown in and blocks kept far too long; they allocate between their steps, and free each other's blocks. Every
-// block carries a byte pattern that is checked when it dies: an overlap shows as a broken pattern, a race as a TSan report,
-// and every change asserts the core's invariants (STOWPLAN_DEBUG).
+// requests thrown in and blocks kept far too long; they allocate between their steps, and free each other's blocks.
+// Every block carries a byte pattern that is checked when it dies: an overlap shows as a broken pattern, a race as a
+// TSan report, and every change asserts the core's invariants (STOWPLAN_DEBUG).
 
 #include <algorithm>
 #include <cstdio>
@@ -171,12 +171,13 @@ int main(int argc, char** argv) {
   const Counters counters = lanes.counters();
   if (counters.live_bytes != 0 || counters.upstream_bytes != 0) fail("bytes are missing");
   if (counters.requests[static_cast<std::size_t>(Reason::replayed)] == 0) fail("nothing was replayed");
-  for (const Reason reason : {Reason::outside, Reason::thread, Reason::interrupted, Reason::escaped, Reason::late,
-                              Reason::mismatch}) {
+  for (const Reason reason :
+       {Reason::outside, Reason::thread, Reason::interrupted, Reason::escaped, Reason::late, Reason::mismatch}) {
     if (counters.requests[static_cast<std::size_t>(reason)] == 0) fail("a path was never taken");
   }
-  std::printf("replay_stress: %u threads, %llu requests replayed, %llu smaller, %llu missing, no overlap, no byte lost\n",
-              kThreads, static_cast<unsigned long long>(counters.requests[0]),
-              static_cast<unsigned long long>(counters.smaller), static_cast<unsigned long long>(counters.missing));
+  std::printf(
+      "replay_stress: %u threads, %llu requests replayed, %llu smaller, %llu missing, no overlap, no byte lost\n",
+      kThreads, static_cast<unsigned long long>(counters.requests[0]),
+      static_cast<unsigned long long>(counters.smaller), static_cast<unsigned long long>(counters.missing));
   return 0;
 }

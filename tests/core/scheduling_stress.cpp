@@ -90,9 +90,7 @@ class Stress {
   }
 
  private:
-  std::int64_t below(std::int64_t n) {
-    return static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(n));
-  }
+  std::int64_t below(std::int64_t n) { return static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(n)); }
 
   void make(int operators) {
     columns_ = {};
@@ -116,7 +114,8 @@ class Stress {
           columns_.writes.push_back(columns_.add_value(below(20)));
         }
       }
-      readable.insert(readable.end(), columns_.writes.begin() + static_cast<std::ptrdiff_t>(written), columns_.writes.end());
+      readable.insert(readable.end(), columns_.writes.begin() + static_cast<std::ptrdiff_t>(written),
+                      columns_.writes.end());
       columns_.writes_first.push_back(static_cast<std::int64_t>(columns_.writes.size()));
       columns_.phase.push_back(3 * i / std::max(operators, 1));
       columns_.workspace.push_back(below(4) ? 0 : below(30));
@@ -135,7 +134,8 @@ class Stress {
     ways_.assign(static_cast<std::size_t>(graph.m), {});
     std::vector<int> writers(static_cast<std::size_t>(graph.m), 0), values(writers), must(writers);
     for (std::int64_t i = 0; i < graph.n; ++i) {
-      std::set<std::int64_t> row(columns_.writes.begin() + graph.writes.first[i], columns_.writes.begin() + graph.writes.first[i + 1]);
+      std::set<std::int64_t> row(columns_.writes.begin() + graph.writes.first[i],
+                                 columns_.writes.begin() + graph.writes.first[i + 1]);
       for (auto v : row) ++writers[v];
     }
     for (std::int64_t v = 0; v < graph.m; ++v) {
@@ -157,7 +157,8 @@ class Stress {
     for (std::int64_t i = 0; i < graph.n; ++i) {
       for (auto k = graph.reads.first[i]; k < graph.reads.first[i + 1]; ++k) {
         for (std::int64_t j = 0; j < i; ++j) {
-          const auto from = graph.writes.index + graph.writes.first[j], to = graph.writes.index + graph.writes.first[j + 1];
+          const auto from = graph.writes.index + graph.writes.first[j],
+                     to = graph.writes.index + graph.writes.first[j + 1];
           if (std::find(from, to, graph.reads.index[k]) != to) before[i].insert(j);
         }
       }

@@ -1,4 +1,4 @@
-"""From two step logs to a profile, on hand-made logs and against a twin."""
+"""From two step logs to a profile, on hand-made logs and against a reference."""
 
 from __future__ import annotations
 

@@ -16,9 +16,7 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-Units aligned(Units x, Units alignment) {
-  return alignment == 1 ? x : (x + alignment - 1) / alignment * alignment;
-}
+Units aligned(Units x, Units alignment) { return alignment == 1 ? x : (x + alignment - 1) / alignment * alignment; }
 
 }  // namespace
 
@@ -57,8 +55,8 @@ Search::Search(const Model& model, Table& refuted, std::uint64_t salt)
   work_per_block_ = 1 + covered / std::max<std::uint64_t>(static_cast<std::uint64_t>(model.n), 1);
 }
 
-Answer Search::run(Units capacity, const std::vector<std::int32_t>& rank, bool by_total,
-                   std::uint64_t node_limit, Budget& budget) {
+Answer Search::run(Units capacity, const std::vector<std::int32_t>& rank, bool by_total, std::uint64_t node_limit,
+                   Budget& budget) {
   const auto n = static_cast<std::size_t>(model_.n);
   capacity_ = capacity;
   rank_ = rank.data();
@@ -84,9 +82,8 @@ Answer Search::run(Units capacity, const std::vector<std::int32_t>& rank, bool b
     offset_[i] = std::max<Units>(model_.fixed[i], 0);
     if (model_.next_twin[i] >= 0) waiting_[model_.next_twin[i]] = 1;
   }
-  std::sort(open_.begin(), open_.end(), [&](std::int32_t a, std::int32_t b) {
-    return model_.first_section[a] < model_.first_section[b];
-  });
+  std::sort(open_.begin(), open_.end(),
+            [&](std::int32_t a, std::int32_t b) { return model_.first_section[a] < model_.first_section[b]; });
   for (std::size_t i = 0; i < n; ++i) {
     if (offset_[i] + model_.size[i] > capacity) return Answer::no;
   }
@@ -122,9 +119,8 @@ bool Search::solve_rest(std::size_t begin, std::size_t end, std::int32_t placed)
     }
   }
   if (groups.size() > 1) {
-    std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
-      return a.end - a.begin < b.end - b.begin;
-    });
+    std::sort(groups.begin(), groups.end(),
+              [](const Group& a, const Group& b) { return a.end - a.begin < b.end - b.begin; });
   }
   const std::size_t changes = changes_.size();
   const std::size_t exclusions = exclusions_.size();

@@ -79,11 +79,11 @@ std::vector<Order> fixed_orders(const Model& model) {
        ranks(model.n, [&](auto a, auto b) { return std::tie(width[a], area[a]) > std::tie(width[b], area[b]); }), true},
       {"total, area, width",
        ranks(model.n, [&](auto a, auto b) { return std::tie(area[a], width[a]) > std::tie(area[b], width[b]); }), true},
-      {"width, area, total", ranks(model.n,
-                                   [&](auto a, auto b) {
-                                     return std::tie(width[a], area[a], total[a]) >
-                                            std::tie(width[b], area[b], total[b]);
-                                   }),
+      {"width, area, total",
+       ranks(model.n,
+             [&](auto a, auto b) {
+               return std::tie(width[a], area[a], total[a]) > std::tie(width[b], area[b], total[b]);
+             }),
        false},
   };
 }

@@ -39,7 +39,7 @@ namespace stowplan::packing {
 enum class Status { optimal, feasible, infeasible, unknown };
 
 struct ExactOptions {
-  Bytes capacity = -1;  // decide this one; -1: minimise
+  Bytes capacity = -1;                                          // decide this one; -1: minimise
   double time_limit = std::numeric_limits<double>::infinity();  // seconds
   std::uint64_t node_limit = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t seed = 0;

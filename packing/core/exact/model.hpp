@@ -54,7 +54,7 @@ struct Model {
   std::vector<std::int32_t> last_section;
   std::vector<std::int32_t> first_conflict;
   std::vector<Conflict> conflicts;
-  std::vector<Units> load;             // per section
+  std::vector<Units> load;              // per section
   std::vector<std::int32_t> next_twin;  // the next block with the same pieces, size and alignment, or -1
   std::vector<std::int64_t> width;      // ticks alive
   std::vector<std::int64_t> area;       // units times ticks

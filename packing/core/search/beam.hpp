@@ -56,10 +56,10 @@ class Beam {
     std::vector<Bytes> prospect;
     std::vector<std::uint64_t> waiting;  // a bit for each free block
     double pressure = 0;
-    Bytes peak = 0;  // highest prospect
+    Bytes peak = 0;          // highest prospect
     std::int32_t step = -1;  // in steps_
     std::uint64_t mark = 0;  // of the set placed
-    std::int32_t left = 0;  // blocks waiting
+    std::int32_t left = 0;   // blocks waiting
   };
   struct Step {
     std::int32_t before, block;
@@ -93,7 +93,7 @@ class Beam {
   std::vector<Step> steps_;
   std::vector<State> level_, next_;
   std::vector<std::pair<double, std::int32_t>> heap_;  // pressure, place in next_; the worst on top
-  std::unordered_map<std::uint64_t, double> seen_;  // the least pressure met, by the hash of a state
+  std::unordered_map<std::uint64_t, double> seen_;     // the least pressure met, by the hash of a state
   State line_state_, child_;
   std::vector<std::int32_t> choices_;
 };

@@ -131,9 +131,9 @@ Bytes search(const Problem& p, const Control& control, Bytes* offset) {
   const Instance in = make_instance(p, free, obstacles);
   std::vector<std::unique_ptr<Worker>> workers;
   for (int t = 0; t < std::max(1, control.threads); ++t) workers.push_back(std::make_unique<Worker>(in));
-  const std::int64_t rounds = control.effort > 0                         ? control.effort
+  const std::int64_t rounds = control.effort > 0               ? control.effort
                               : std::isinf(control.time_limit) ? kDefaultRounds
-                                                                         : std::numeric_limits<std::int64_t>::max();
+                                                               : std::numeric_limits<std::int64_t>::max();
   double width = kFirstWidth;
   const Bytes least = std::max(bound, fixed_top);
   for (std::int64_t round = 0; round < rounds && best > least && !watch.expired(); ++round) {

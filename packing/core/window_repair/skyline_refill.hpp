@@ -17,7 +17,8 @@
 //           |  | |     |x|             min(width of the sliver, reach) * min(size, height of the wall)
 //           |  |x|  b  |x|
 //           |  |x|_____|x|           A static order cannot know slivers. Worth says which blocks matter, fit which one
-//           +-------------------> columns    of these goes here. With a reach of 0, the one of greatest worth always does.
+//           +-------------------> columns    of these goes here. With a reach of 0, the one of greatest worth always
+//           does.
 //
 //     bytes |        ____            The line under the obstacle # can be filled; where nothing fits any more it rises
 //           |        ####            to the bottom of #, and where that touches, to its top.

@@ -4,8 +4,8 @@
 //   step   a  b  b  x  c           -> 0 1 2 - 5
 //
 // The best match in the sense of O. Gotoh, An improved algorithm for matching biological sequences, J. Mol. Biol. 162
-// (1982): a pair of the same kind scores, sizes that differ cost a little, and a gap costs once, however long it is, so that
-// what is missing is missing in one piece: whole iterations of a loop. Requests may be told where to go (`vote`).
+// (1982): a pair of the same kind scores, sizes that differ cost a little, and a gap costs once, however long it is, so
+// that what is missing is missing in one piece: whole iterations of a loop. Requests may be told where to go (`vote`).
 //
 // Only cells in a band are looked at: O(cells) time, one byte each.
 #pragma once

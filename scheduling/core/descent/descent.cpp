@@ -28,8 +28,8 @@ Writers::Writers(const Graph& graph) : storages(graph.n), seconds(graph.m, 0.0) 
   }
 }
 
-Descent::Descent(Trial& trial, const Writers& writers, const std::vector<std::vector<Index>>& groups, double total_seconds,
-                 const Stopwatch& watch)
+Descent::Descent(Trial& trial, const Writers& writers, const std::vector<std::vector<Index>>& groups,
+                 double total_seconds, const Stopwatch& watch)
     : trial_(trial),
       writers_(writers),
       groups_(groups),
@@ -42,9 +42,8 @@ Descent::Descent(Trial& trial, const Writers& writers, const std::vector<std::ve
     for (const Way way : kWays) ways += trial.may(s, way);
     if (ways > 1) storages_.push_back(s);
   }
-  std::stable_sort(storages_.begin(), storages_.end(), [&](Index one, Index other) {
-    return simulator.start(one) < simulator.start(other);
-  });
+  std::stable_sort(storages_.begin(), storages_.end(),
+                   [&](Index one, Index other) { return simulator.start(one) < simulator.start(other); });
 }
 
 void Descent::change_to(Move& move, Index storage, Way way) const {

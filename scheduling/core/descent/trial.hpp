@@ -21,10 +21,10 @@ struct Change {
 using Move = std::vector<Change>;
 
 struct Worth {
-  double excess = 0.0;   // bytes x positions
+  double excess = 0.0;  // bytes x positions
   double seconds = 0.0;
   Bytes peak = 0;
-  double area = 0.0;     // bytes x positions in all
+  double area = 0.0;  // bytes x positions in all
 };
 
 class Trial {

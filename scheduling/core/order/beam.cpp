@@ -82,8 +82,10 @@ void Beam::keep_best(Level& level, std::int32_t width) {
   Level kept;
   for (const std::int32_t node : level) {
     const bool again = !kept.empty() && nodes_[kept.back()].key == nodes_[node].key;
-    if (again || static_cast<std::int32_t>(kept.size()) == width) unused_.push_back(node);
-    else kept.push_back(node);
+    if (again || static_cast<std::int32_t>(kept.size()) == width)
+      unused_.push_back(node);
+    else
+      kept.push_back(node);
   }
   // Neighbours have much in common.
   std::sort(kept.begin(), kept.end(),

@@ -23,9 +23,8 @@ std::vector<Bytes> Bounds::must_live() const {
       const bool begun = graph_.from_start[s] || std::any_of(starts.begin(), starts.end(), [&](Op start) {
                            return start == op || reach_.precedes(start, op);
                          });
-      const bool stays = graph_.to_end[s] || std::any_of(ends.begin(), ends.end(), [&](Op end) {
-                           return end == op || reach_.precedes(op, end);
-                         });
+      const bool stays = graph_.to_end[s] || std::any_of(ends.begin(), ends.end(),
+                                                         [&](Op end) { return end == op || reach_.precedes(op, end); });
       if (begun && stays) bound[op] += graph_.size[s];
     }
   }
@@ -36,9 +35,12 @@ Bytes Bounds::cut(Op op) {
   std::vector<Side> side(graph_.count(), Side::kFree);
   std::vector<Op> free;
   for (Op other = 0; other < graph_.count(); ++other) {
-    if (reach_.precedes(other, op)) side[other] = Side::kIn;
-    else if (other == op || reach_.precedes(op, other)) side[other] = Side::kOut;
-    else free.push_back(other);
+    if (reach_.precedes(other, op))
+      side[other] = Side::kIn;
+    else if (other == op || reach_.precedes(op, other))
+      side[other] = Side::kOut;
+    else
+      free.push_back(other);
   }
   return own(op, side) + lowest_.change(free, side, op);
 }
@@ -50,8 +52,8 @@ Bytes Bounds::own(Op op, const std::vector<Side>& side) const {
     const bool begun = graph_.from_start[s] || std::any_of(starts.begin(), starts.end(), [&](Op start) {
                          return start == op || side[start] == Side::kIn;
                        });
-    const bool stays = graph_.to_end[s] ||
-                       std::any_of(ends.begin(), ends.end(), [&](Op end) { return side[end] != Side::kIn; });
+    const bool stays =
+        graph_.to_end[s] || std::any_of(ends.begin(), ends.end(), [&](Op end) { return side[end] != Side::kIn; });
     if (begun && stays) bytes += graph_.size[s];
   }
   return bytes;

@@ -131,8 +131,10 @@ std::vector<Op> BudgetSearch::choices() {
   std::vector<std::tuple<Bytes, std::size_t, Op>> found;
   for (std::size_t i = 0; i < state_.ready().size(); ++i) {
     const Op op = state_.ready()[i];
-    if (state_.step(op) <= budget_) found.emplace_back(state_.net(op), state_.ready().size() - i, op);
-    else next_budget_ = std::min(next_budget_, state_.step(op));
+    if (state_.step(op) <= budget_)
+      found.emplace_back(state_.net(op), state_.ready().size() - i, op);
+    else
+      next_budget_ = std::min(next_budget_, state_.step(op));
   }
   std::sort(found.begin(), found.end());
   std::vector<Op> ops;

@@ -10,8 +10,7 @@ constexpr Bytes kInfinite = std::numeric_limits<Bytes>::max() / 4;
 
 }  // namespace
 
-LowestSet::LowestSet(const Graph& graph)
-    : graph_(graph), node_(graph.count(), -1), seen_(graph.storages(), 0) {}
+LowestSet::LowestSet(const Graph& graph) : graph_(graph), node_(graph.count(), -1), seen_(graph.storages(), 0) {}
 
 Bytes LowestSet::change(const std::vector<Op>& free, const std::vector<Side>& side, Op left_out) {
   edges_.clear();
@@ -56,8 +55,8 @@ void LowestSet::add_storage(Row s, const std::vector<Side>& side) {
   bool begun = graph_.from_start[s] != 0, stays = graph_.to_end[s] != 0;
   for (const Op op : graph_.starts[s]) begun = begun || side[op] == Side::kIn;
   for (const Op op : graph_.ends[s]) stays = stays || side[op] == Side::kOut;
-  const bool over = !stays && std::all_of(graph_.ends[s].begin(), graph_.ends[s].end(),
-                                          [&](Op op) { return side[op] == Side::kIn; });
+  const bool over =
+      !stays && std::all_of(graph_.ends[s].begin(), graph_.ends[s].end(), [&](Op op) { return side[op] == Side::kIn; });
   if (over || (begun && stays)) return;  // gone, or alive, in any case
   if (begun) base_ += graph_.size[s];
   const std::int32_t from = begun ? kSource : add_node();

@@ -15,9 +15,8 @@ namespace {
 void keep_outermost(std::vector<Op>& ops, const Reach& reach, bool last) {
   std::vector<Op> kept;
   for (const Op op : ops) {
-    const bool inner = std::any_of(ops.begin(), ops.end(), [&](Op other) {
-      return last ? reach.precedes(op, other) : reach.precedes(other, op);
-    });
+    const bool inner = std::any_of(
+        ops.begin(), ops.end(), [&](Op other) { return last ? reach.precedes(op, other) : reach.precedes(other, op); });
     if (!inner) kept.push_back(op);
   }
   ops = std::move(kept);
@@ -126,7 +125,10 @@ Graph::Graph(Draft draft) {
 Draft Graph::draft() const {
   Draft copy{extra, lists_of(before), {}};
   for (Row s = 0; s < storages(); ++s) {
-    copy.storages.push_back({size[s], from_start[s] != 0, to_end[s] != 0, {starts[s].begin(), starts[s].end()},
+    copy.storages.push_back({size[s],
+                             from_start[s] != 0,
+                             to_end[s] != 0,
+                             {starts[s].begin(), starts[s].end()},
                              {ends[s].begin(), ends[s].end()}});
   }
   return copy;

@@ -42,9 +42,7 @@ class Lists {
   Lists transposed(std::int32_t count) const;
 
   std::int32_t size() const { return static_cast<std::int32_t>(first_.size()) - 1; }
-  Range operator[](std::int32_t row) const {
-    return {index_.data() + first_[row], index_.data() + first_[row + 1]};
-  }
+  Range operator[](std::int32_t row) const { return {index_.data() + first_[row], index_.data() + first_[row + 1]}; }
 
  private:
   std::vector<std::int32_t> first_, index_;

@@ -74,8 +74,10 @@ bool State::run_if_free(Bytes budget) {
   const std::size_t before = length();
   for (std::size_t i = 0; i < ready_.size();) {
     const Op op = ready_[i];
-    if (net(op) <= 0 && step(op) <= budget) run(op);  // and another takes its place
-    else ++i;
+    if (net(op) <= 0 && step(op) <= budget)
+      run(op);  // and another takes its place
+    else
+      ++i;
   }
   return length() > before;
 }

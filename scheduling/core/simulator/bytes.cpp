@@ -107,7 +107,9 @@ void Simulator::return_early() {
   }
 }
 
-Index Simulator::regained_first(Index storage) const { return std::min(regained_storage_[storage], late_storage_[storage]); }
+Index Simulator::regained_first(Index storage) const {
+  return std::min(regained_storage_[storage], late_storage_[storage]);
+}
 
 // What a rerun regains goes after its last use.
 void Simulator::lay_out_regained() {
@@ -172,12 +174,10 @@ bool Simulator::is_storage_present(Index s, Index position) const {
 bool Simulator::is_present(Index value, Index position) const {
   const Index s = storage_[value];
   switch (way_[s]) {
-    case Way::dropped:
-      return is_there(value, position);
+    case Way::dropped: return is_there(value, position);
     case Way::swapped:
       return position <= needed_[s] && (position < out_[s] || position >= into_[s] || returned_[s] < position);
-    default:
-      return position <= needed_[s];
+    default: return position <= needed_[s];
   }
 }
 
@@ -279,7 +279,8 @@ void Simulator::check_invariants() const {
   for (Index v = 0; v < m_; ++v) require(left_[v] == 0 && !temporary_[v], "a reader of reruns is left");
   for (Index p = 0; p <= n_; ++p) ends += before_[p] + by_[p];
   for (Index i = 0; i + 1 < static_cast<Index>(reruns_.size()); ++i) {
-    require(reruns_[i].position < reruns_[i + 1].position && reruns_[i].last == reruns_[i + 1].first, "reruns out of order");
+    require(reruns_[i].position < reruns_[i + 1].position && reruns_[i].last == reruns_[i + 1].first,
+            "reruns out of order");
   }
   for (const Reruns& reruns : reruns_) ends += reruns.gain;
   ends += late_bytes_;

@@ -54,8 +54,8 @@ Simulator::Simulator(const Graph& graph, Rates rates)
   readers_ = turned(storages_of({&reads_}));
   spans_.resize(at(m_));
   for (auto* column : {&order_, &position_}) column->resize(at(n_));
-  for (auto* column : {&start_, &near_, &last_, &next_, &late_write_, &late_storage_, &needed_, &touched_, &asked_, &regained_,
-                       &regained_storage_, &end_, &unpacked_, &out_, &into_, &returned_}) {
+  for (auto* column : {&start_, &near_, &last_, &next_, &late_write_, &late_storage_, &needed_, &touched_, &asked_,
+                       &regained_, &regained_storage_, &end_, &unpacked_, &out_, &into_, &returned_}) {
     column->resize(at(m_));
   }
   for (auto* column : {&left_, &temporaries_}) column->assign(at(m_), 0);

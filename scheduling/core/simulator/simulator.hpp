@@ -1,7 +1,7 @@
 // The live bytes of a step under a schedule: what a solver asks again and again.
 //
-// tests/scheduling/reference/simulator.py is the specification; scheduling/schedule.py says what the ways mean. Positions
-// are those of the schedule's order; p is "before" q where p < q.
+// tests/scheduling/reference/simulator.py is the specification; scheduling/schedule.py says what the ways mean.
+// Positions are those of the schedule's order; p is "before" q where p < q.
 //
 //   position      start          near                 touch, next use            needed
 //   KEPT            |--------------|------------------------|----------------------|
@@ -106,22 +106,22 @@ class Simulator {
   Index order(Index position) const { return order_[position]; }
   Index position(Index op) const { return position_[op]; }
   Way way(Index storage) const { return way_[storage]; }
-  Bytes size(Index storage) const { return size_[storage]; }       // 0 if resident
-  Index start(Index storage) const { return start_[storage]; }     // first write; kNever: none
-  Index near(Index storage) const { return near_[storage]; }       // last use in its phase, or by the program; -1: none
-  Index last(Index storage) const { return last_[storage]; }       // last use by an operator; n: among the results
-  Index next_use(Index storage) const { return next_[storage]; }   // first one after near; kNever: none
+  Bytes size(Index storage) const { return size_[storage]; }      // 0 if resident
+  Index start(Index storage) const { return start_[storage]; }    // first write; kNever: none
+  Index near(Index storage) const { return near_[storage]; }      // last use in its phase, or by the program; -1: none
+  Index last(Index storage) const { return last_[storage]; }      // last use by an operator; n: among the results
+  Index next_use(Index storage) const { return next_[storage]; }  // first one after near; kNever: none
 
   // Of the last evaluation.
   const Score& score() const { return score_; }
-  const std::vector<Bytes>& live() const { return live_; }                // (n,) at each position's fullest moment
-  const std::vector<Reruns>& reruns() const { return reruns_; }           // by position
+  const std::vector<Bytes>& live() const { return live_; }       // (n,) at each position's fullest moment
+  const std::vector<Reruns>& reruns() const { return reruns_; }  // by position
   const std::vector<Index>& rerun_operators() const { return again_; }
-  Index needed(Index storage) const { return needed_[storage]; }          // last use by an operator or a rerun
+  Index needed(Index storage) const { return needed_[storage]; }  // last use by an operator or a rerun
   // Of a SWAPPED storage, as of the last evaluation: before which positions it leaves and is back; kNever: it stays.
   Index leaves(Index storage) const { return out_[storage]; }
   Index returns(Index storage) const { return into_[storage]; }
-  Index next_need(Index storage) const;                                   // first one after near; kNever: none
+  Index next_need(Index storage) const;  // first one after near; kNever: none
   // For each value the position after which it goes for the last time; -1: it never was there, or stays. O(m + r k).
   void released(std::vector<Index>& out) const;
 
@@ -184,11 +184,11 @@ class Simulator {
   // The graph.
   Index n_, m_;
   Rates rates_;
-  Table reads_, writes_;         // values of each operator, ascending, each once
-  Table uses_, makes_;           // storages of the values that an operator reads or writes, or writes
-  Table users_, readers_;        // operators that read or write, or read, a storage
+  Table reads_, writes_;   // values of each operator, ascending, each once
+  Table uses_, makes_;     // storages of the values that an operator reads or writes, or writes
+  Table users_, readers_;  // operators that read or write, or read, a storage
   std::vector<Index> held_values_;
-  std::vector<Index> storages_;  // the values that have one
+  std::vector<Index> storages_;                         // the values that have one
   std::vector<Index> phase_, storage_, held_, writer_;  // writer_: the first of a value; -1: none
   std::vector<Index> first_phase_;                      // of each storage: its first writer's; -1: none
   std::vector<Bytes> workspace_, size_, packed_;
@@ -199,8 +199,8 @@ class Simulator {
   std::vector<Index> order_, position_, start_, near_, last_, next_, late_write_, late_storage_;
   std::vector<Span> spans_;
   std::vector<Event> late_log_;  // such writes, by position
-  std::vector<double> clock_;   // seconds before each position, (n + 1,)
-  std::vector<Index> watched_;  // DROPPED storages that the operator at a position reads after their near use
+  std::vector<double> clock_;    // seconds before each position, (n + 1,)
+  std::vector<Index> watched_;   // DROPPED storages that the operator at a position reads after their near use
 
   // The ways, and from where on the two passes are to be made again.
   std::vector<Way> way_;
@@ -209,8 +209,8 @@ class Simulator {
   // First pass. The logs ascend by position: it can be taken back to any.
   std::vector<Reruns> reruns_;
   std::vector<Index> again_;
-  std::vector<Index> needed_, touched_, asked_;      // of each storage; the latter two: first after near, by a rerun
-  std::vector<Index> regained_, regained_storage_;   // position of the rerun that made it stay
+  std::vector<Index> needed_, touched_, asked_;     // of each storage; the latter two: first after near, by a rerun
+  std::vector<Index> regained_, regained_storage_;  // position of the rerun that made it stay
   std::vector<Event> needed_log_, touched_log_, asked_log_, regained_log_, rewritten_log_;
   std::vector<std::uint32_t> mark_;  // of each operator
   std::uint32_t epoch_ = 0;
@@ -224,8 +224,8 @@ class Simulator {
   std::vector<std::pair<Index, Index>> transfers_;
   std::vector<Index> left_, temporaries_;  // readers to come of a value; temporary values of a storage
   std::vector<std::uint8_t> temporary_;
-  std::vector<std::uint32_t> closed_;             // of each storage: the epoch in which its end was laid out
-  std::vector<std::uint32_t> stays_, opened_;     // of each storage: the look in which it was regained, unpacked
+  std::vector<std::uint32_t> closed_;          // of each storage: the epoch in which its end was laid out
+  std::vector<std::uint32_t> stays_, opened_;  // of each storage: the look in which it was regained, unpacked
   std::uint32_t look_ = 0;
   std::vector<Bytes> live_;
   Bytes packing_ = 0, late_bytes_ = 0;

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .step_locator import StepLocatorTwin
+from .step_locator import StepLocatorReference
 
 WINDOW = 64
 SLOT_TRIES = 512
@@ -52,7 +52,7 @@ def overlap(a: int, a_size: int, b: int, b_size: int) -> bool:
 
 
 @dataclass
-class ReplayTwin:
+class ReplayReference:
     arena: int = 0
     arena_bytes: int = 0
     guests: int = 0
@@ -70,7 +70,7 @@ class ReplayTwin:
     interrupted: bool = False
     cursor: int = 0
     previous: tuple[str, int] | None = None  # ("tentative" or "lost", size)
-    locator: StepLocatorTwin | None = None
+    locator: StepLocatorReference | None = None
     located: int | None = None
     travelled: int = 0
     awaited: set[int] = field(default_factory=set)  # held blocks that the last request took the place of
@@ -88,7 +88,7 @@ class ReplayTwin:
         self.began = half if second else 0
         self.halfway = False
         self.in_step, self.cursor, self.previous = True, self.began, None
-        self.locator = StepLocatorTwin(plan) if plan[0].least is not None else None
+        self.locator = StepLocatorReference(plan) if plan[0].least is not None else None
         self.travelled = 0
 
     def end_step(self) -> None:
@@ -238,7 +238,7 @@ class ReplayTwin:
             self.travelled > TRAVEL * (self.requests + len(self.plan))
         )
 
-    def track(self, locator: StepLocatorTwin, size: int) -> int | None:
+    def track(self, locator: StepLocatorReference, size: int) -> int | None:
         """Follow a merged plan."""
         self.located = at = locator.locate(size)
         if at is None:

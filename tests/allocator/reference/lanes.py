@@ -9,7 +9,7 @@ AWAY = 8
 
 
 @dataclass
-class LaneTwin:
+class LaneReference:
     number: int
     stream: int | None = None
     last_step: int = 0
@@ -17,25 +17,25 @@ class LaneTwin:
 
 @dataclass
 class StepSlotsReference:
-    lanes: list[LaneTwin]
+    lanes: list[LaneReference]
     thread: int | None = None
     last_thread: int | None = None
     interrupted: bool = False
     steps: int = 0
     strangers: list[int] = field(default_factory=list)
 
-    def away(self, lane: LaneTwin) -> bool:
+    def away(self, lane: LaneReference) -> bool:
         return lane.stream is not None and lane.last_step + AWAY < self.steps
 
 
-class LanesTwin:
+class LanesReference:
     def __init__(self) -> None:
         self.lanes = 0
         self.step_slots = [StepSlotsReference([self.new_lane()])]
 
-    def new_lane(self) -> LaneTwin:
+    def new_lane(self) -> LaneReference:
         self.lanes += 1
-        return LaneTwin(self.lanes - 1)
+        return LaneReference(self.lanes - 1)
 
     def step_slot_of(self, thread: int) -> StepSlotsReference | None:
         return next((step_slot for step_slot in self.step_slots if step_slot.thread == thread), None)
@@ -51,7 +51,7 @@ class LanesTwin:
         step_slot.thread = step_slot.last_thread = thread
         step_slot.interrupted = False
         step_slot.steps += 1
-        taken: list[LaneTwin] = []
+        taken: list[LaneReference] = []
         for stream in step_slot.strangers:
             away = [lane for lane in step_slot.lanes if step_slot.away(lane) and lane not in taken]
             if not away and len(step_slot.lanes) == MOST_LANES:
@@ -64,7 +64,7 @@ class LanesTwin:
         step_slot.strangers.clear()
         return step_slot
 
-    def request(self, stream: int, thread: int) -> LaneTwin | str:
+    def request(self, stream: int, thread: int) -> LaneReference | str:
         """Return the lane that serves a request, or the reason why none does."""
         step_slot = self.step_slot_of(thread)
         if step_slot is None:

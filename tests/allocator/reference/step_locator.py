@@ -42,7 +42,7 @@ def youngest(signs: Sequence[int]) -> list[int]:
 
 
 @dataclass
-class StepLocatorTwin:
+class StepLocatorReference:
     plan: Sequence[Planned]
     guesses: list[Guess] = field(default_factory=lambda: [Guess(0, None, 0)])  # the best first
     asked: list[Asked] = field(default_factory=list)
