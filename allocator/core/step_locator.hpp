@@ -12,8 +12,9 @@
 //                                                    frees: points off, the more the further, and off again for going
 //                                                    back
 //
-// This is the alignment of realign.hpp as requests come in: what a guess may do, and what it costs, is in its terms the
-// score of a pair and of a gap. A guess that turns out to be wrong is overtaken by one that was right.
+// This is the matching of planning/merging/core/match.hpp as requests come in: what a guess may do, and what it costs,
+// is in its terms the score of a pair and of a gap. A guess that turns out to be wrong is overtaken by one that was
+// right.
 //
 // Landmarks: a block that lived long was freed, and the plan knows where such a block is always due: a backward loop
 // frees what the forward loop kept, and so says in which of its iterations it is.
