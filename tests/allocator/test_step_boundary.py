@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from stowplan import NumpyPool, Profile
-from stowplan.allocator import make_plan
 from stowplan.allocator._core import CorePlan, HostPool, PlanSet
+from stowplan.allocator.core_plan import core_plan
 from stowplan.allocator.lane_plans import LanePlans, LaneStart, Outcome
+from stowplan.planning import make_plan
 from stowplan.profiler import _recorder
-from stowplan.profiler.numpy_recorder import default_handler
+from stowplan.profiler.recorders.numpy_recorder import default_handler
 
 SIZE = 5000
 NO_PLAN = PlanSet()
@@ -30,7 +31,7 @@ def host() -> HostPool:
 def plan_of_one(size: int = SIZE) -> CorePlan:
     """Plan a step of one block, freed in it."""
     profile = Profile(np.array([size]), np.array([0]), np.array([1]), period=2)
-    return make_plan(profile, alignment=64).core(tag=7)
+    return core_plan(make_plan(profile, alignment=64), tag=7)
 
 
 def run(host: HostPool, *starts: LaneStart) -> list[tuple[int, Any]]:

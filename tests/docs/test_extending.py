@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 
 from ..contracts.backend import BackendContract
 from ..contracts.order_solver import OrderSolverContract
 from ..contracts.packing_solver import PackingSolverContract
 from ..contracts.schedule_solver import ScheduleSolverContract
-from .examples import example
+from .examples import example, registered
 
-example("packing_solver")
-example("schedule_solver")
-example("order_solver")
+
+@pytest.fixture(scope="module", autouse=True)
+def solvers() -> Iterator[None]:
+    with registered("packing_solver", "schedule_solver", "order_solver"):
+        yield
 
 
 class TestLargestArea(PackingSolverContract):

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
-from ..contracts.importer import ImporterContract
-from .examples import example
+import pytest
 
-example("importer")
+from ..contracts.importer import ImporterContract
+from .examples import example, registered
+
+
+@pytest.fixture(scope="module", autouse=True)
+def importer() -> Iterator[None]:
+    with registered("importer"):
+        yield
 
 
 class TestMtrace(ImporterContract):
