@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from ..allocator.numpy_pool import SMALL
+from ..allocator.backends.numpy_pool import SMALL
 from .import_hooks import when_imported
 from .step_markers import steps_go_to
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from stowplan import NumpyPool
-from stowplan.allocator.numpy_pool import FINE, SMALL
+from stowplan.allocator.backends.numpy_pool import FINE, SMALL
 
 
 def run_loops(running: Sequence[int]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from stowplan import CupyPool
-from stowplan.allocator.device_streams import DeviceStreams
+from stowplan.allocator.backends.device_streams import DeviceStreams
 
 pytestmark = pytest.mark.gpu
 

@@ -7,13 +7,13 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any
 
-from ..errors import PoolError
-from ..profiler import _recorder
-from ..profiler.recorders.numpy_recorder import default_handler
-from ._core import HostPool
-from .forking import watch
-from .lanes import Lanes
-from .pool import Pool
+from ...errors import PoolError
+from ...profiler import _recorder
+from ...profiler.recorders.numpy_recorder import default_handler
+from .._core import HostPool
+from ..forking import watch
+from ..lanes import Lanes
+from ..pool import Pool
 
 HOST_ALIGNMENT = 64
 """Bytes; a cache line and the widest vector load. NumPy's default handler promises 16."""

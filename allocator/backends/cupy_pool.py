@@ -8,12 +8,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from ..errors import PoolError
-from ._core import DevicePool, DeviceRouter, Lease
+from ...errors import PoolError
+from .._core import DevicePool, DeviceRouter, Lease
+from ..forking import watch
+from ..lanes import Lanes
+from ..pool import Pool
 from .device_streams import DeviceStreams, Streams
-from .forking import watch
-from .lanes import Lanes
-from .pool import Pool
 
 DEVICE_ALIGNMENT = 512
 """Bytes; what CuPy's own pool rounds to, and what CUDA aligns to."""
