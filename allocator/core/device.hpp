@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <utility>
 
 #include "plan.hpp"
@@ -15,7 +16,7 @@ namespace stowplan::allocator {
 using Token = std::uint64_t;
 
 // The owner has an error pending, which its caller is to hear of.
-struct OwnersError {};
+struct OwnersError : std::exception {};
 
 // Upstream's answer: the address, and for an arena its memory; or an error.
 struct Answer {

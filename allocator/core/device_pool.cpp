@@ -8,7 +8,7 @@ using Lock = std::lock_guard<profiler::SpinLock>;
 
 // ---------------------------------------------------------------------------------------------------- upstream
 
-Answer DevicePool::ask(Bytes size, bool sample, void* client) {
+Answer DevicePool::ask(Bytes size, bool sample, void* client) const {
   Answer answer;
   Device::checked(device_.ask(device_.owner, client, size, sample, &answer));
   return answer;

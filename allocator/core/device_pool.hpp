@@ -93,8 +93,8 @@ class DevicePool {
   void wait_for_uses(BlockId granted, Stream stream);
   bool is_done(Held& held);
   Token event_of(const Use& use);
-  Answer ask(Bytes size, bool sample, void* client);
-  void synchronize() { Device::checked(device_.synchronize(device_.owner)); }
+  Answer ask(Bytes size, bool sample, void* client) const;
+  void synchronize() const { Device::checked(device_.synchronize(device_.owner)); }
 
   profiler::SpinLock lock_;
   AutoLanes lanes_{kUnit};
