@@ -16,7 +16,7 @@ from stowplan.pool_models import CupyPoolModel, Requests, replay, requests
 from ...packing.problems import training_step
 from .without_ties import FREE, program_without_ties
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def total_bytes(*programs: list[list[int]]) -> list[list[int]]:
