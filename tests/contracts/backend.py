@@ -60,7 +60,7 @@ class BackendContract:
     def test_what_upstream_refuses_is_refused_and_all_else_goes_on(self, program: PoolProgram) -> None:
         self.run(program, 5)
         if not program.backend.fail(1000):
-            pytest.skip("this backend's upstream cannot be made to fail")
+            pytest.skip(f"upstream of {type(program.backend).__name__} cannot be made to fail")
         assert program.allocate(100_000) is None
         program.backend.fail(0)
         assert program.allocate(100_000) is not None

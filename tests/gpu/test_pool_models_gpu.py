@@ -44,9 +44,9 @@ def test_cupy(cupy: Any, seed: int) -> None:
 
 @pytest.mark.parametrize("name", ["pytorch", "pytorch-expandable"])
 def test_pytorch(name: str) -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed; expected: a build for CUDA")
     if not torch.cuda.is_available():
-        pytest.skip("PyTorch sees no CUDA device")
+        pytest.skip("PyTorch sees no CUDA device; expected: a build for CUDA, and a device")
     memory = torch.cuda.memory
 
     def malloc(size: int) -> Any:
