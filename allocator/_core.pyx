@@ -316,6 +316,10 @@ cdef class Backend:
         """Return the numbers of a step slot's lanes; there may be more of them with every step."""
         return list(self.lanes.lanes_of(step_slot))
 
+    def step_slots(self):
+        """Return how many step slots there are."""
+        return self.lanes.step_slots()
+
     def add_lane(self, uint16_t step_slot):
         """Make a lane for a stream that is not known yet; return its number."""
         return self.lanes.add_lane(step_slot)
@@ -398,6 +402,11 @@ cdef class Backend:
         self.lanes.reset_peaks()
 
 
+def any_installed():
+    """Whether a pool serves in the place of NumPy's default handler."""
+    return is_installed(None)
+
+
 cdef class HostPool(Backend):
     """The lanes behind a NumPy memory handler.
 
@@ -408,8 +417,8 @@ cdef class HostPool(Backend):
     cdef HostMemory* memory
     cdef size_t least
 
-    def __init__(self, name, upstream, size_t small, least=None):
-        self.handler = make_handler_capsule(name.encode(), upstream, small)
+    def __init__(self, name, default_handler, size_t small, least=None):
+        self.handler = make_pool_capsule(name.encode(), default_handler, small)
         self.least = small if least is None else least
         self.memory = memory_of(self.handler)
         self.lanes = new LockedLanes(self.memory.lock(), self.memory.service())
@@ -434,6 +443,23 @@ cdef class HostPool(Backend):
     def reserve(self, uint16_t lane, int64_t size):
         """Make a lane's arena at least this large; False where upstream has no memory for it."""
         return host_reserve(self.memory[0], lane, size)
+
+    def trim(self):
+        """Give back to the system what upstream keeps for later."""
+        host_trim(self.memory[0])
+
+    def install(self, default_handler):
+        """Serve in the place of NumPy's default handler, from now on; see default_handler.hpp."""
+        install(default_handler, self.handler)
+
+    @property
+    def installed(self):
+        """Whether it does."""
+        return is_installed(self.handler)
+
+    def uninstall(self):
+        """Serve there no longer. Precondition: it does."""
+        uninstall()
 
 
 include "_device_pool.pxi"

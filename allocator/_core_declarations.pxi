@@ -156,6 +156,7 @@ cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
         vector[LaneOutcome] end(uint16_t) except +
         vector[uint16_t] end_steps_of_others() except +
         vector[uint16_t] lanes_of(uint16_t) except +
+        size_t step_slots()
         uint16_t add_lane(uint16_t) except +
         void set_interrupted(cbool) except +
         void find_steps() except +
@@ -185,6 +186,7 @@ cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
         cbool lower_small(size_t)
 
     cbool host_reserve(HostMemory&, uint16_t, int64_t) except +
+    void host_trim(HostMemory&)
 
 
 cdef extern from "device.hpp" namespace "stowplan::allocator":
@@ -223,9 +225,14 @@ cdef extern from "device_pool.hpp" namespace "stowplan::allocator":  # with the 
 
 
 cdef extern from "profiler/numpy_capsule.hpp" namespace "stowplan::profiler":
-    object make_handler_capsule "stowplan::profiler::make_handler_capsule<stowplan::allocator::HostLanes>" (
-        const char* name, object upstream, size_t small)
     HostMemory* memory_of "stowplan::profiler::memory_of<stowplan::allocator::HostLanes>" (object capsule)
+
+
+cdef extern from "default_handler.hpp" namespace "stowplan::allocator":
+    object make_pool_capsule(const char* name, object default_capsule, size_t small)
+    cbool install(object default_capsule, object capsule) except False
+    cbool is_installed(object capsule)
+    void uninstall()
 
 
 cdef void _copy_column(vector[int64_t]& to, const int64_t[::1] column):

@@ -73,6 +73,11 @@ REASONS: dict[str, Reason] = {
         "not planned, or larger than planned",
         "give each kind of step a key, and put what differs each time into `with pool.interrupt():`",
     ),
+    "resting": Reason(
+        "the pool, which had found little to serve from plans, did not look for a while",
+        "mark the code that repeats with `with pool.step():`, if there is any",
+        had_plan=False,
+    ),
 }
 
 

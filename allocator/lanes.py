@@ -168,7 +168,7 @@ class Lanes:
         outcomes: dict[int, list[Outcome]] = {}
         for lane, outcome in self._backend.take_outcomes():
             outcomes.setdefault(lane, []).append(outcome)
-        for number in range(len(self._step_slots)):
+        for number in range(self._backend.step_slots()):
             step_slot = self._step_slot(number, self._backend.lanes_of(number))
             with step_slot.mutex:
                 for plans in step_slot.lanes:

@@ -36,13 +36,14 @@ void destroy_capsule(PyObject* capsule) {
 }
 
 // New reference, or null with a Python exception set. `upstream` is a handler capsule; requests below `small` bytes are
-// passed on to it unseen.
+// passed on unseen to it, or to `below` where it is given.
 template <class Service>
-PyObject* make_handler_capsule(const char* name, PyObject* upstream, std::size_t small) {
-  PyDataMem_Handler* below = handler_of(upstream);
-  if (below == nullptr) return nullptr;
+PyObject* make_handler_capsule(const char* name, PyObject* upstream, std::size_t small,
+                               const PyDataMemAllocator* below = nullptr) {
+  PyDataMem_Handler* handler = handler_of(upstream);
+  if (handler == nullptr) return nullptr;
   auto contents = std::make_unique<CapsuleContents<Service>>();
-  const PyDataMemAllocator& a = below->allocator;
+  const PyDataMemAllocator& a = below != nullptr ? *below : handler->allocator;
   contents->memory =
       std::make_unique<HostMemory<Service>>(Upstream{a.ctx, a.malloc, a.calloc, a.realloc, a.free}, small);
   using Handler = NumpyHandler<Service>;

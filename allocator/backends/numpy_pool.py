@@ -10,7 +10,7 @@ from typing import Any
 from ...errors import PoolError
 from ...profiler import _recorder
 from ...profiler.recorders.numpy_recorder import default_handler
-from .._core import HostPool
+from .._core import HostPool, any_installed
 from ..forking import watch
 from ..lanes import Lanes
 from ..pool import Pool
@@ -113,9 +113,40 @@ class NumpyPool(Pool):
         _recorder.set_handler(self._entered.outer)
         del self._entered.outer
 
+    def install(self) -> None:
+        """Serve all threads and contexts of the process, in the place of NumPy's default handler.
+
+        Threads, tasks of asyncio and work of executors begin in a context that has the default handler; so this
+        reaches them all, also those that run already. Contexts that have another handler keep it. One pool at a time.
+
+        Raises
+        ------
+        PoolError
+            A pool is installed already.
+        """
+        if any_installed():
+            raise PoolError("a pool is installed in this process already: uninstall it first")
+        self._host.install(default_handler())
+
+    def uninstall(self) -> None:
+        """Leave new requests to NumPy's default handler again. What the pool has handed out stays its own.
+
+        Raises
+        ------
+        PoolError
+            The pool is not installed.
+        """
+        if not self._host.installed:
+            raise PoolError("this pool is not installed")
+        self._host.uninstall()
+
+    def trim(self) -> None:
+        """Give back to the system the memory that is kept for later requests, of the C library, too."""
+        self._host.trim()
+
     def serving(self) -> AbstractContextManager[Any]:
-        """Return a context manager in which the pool serves this thread: itself, or nothing where it is entered."""
-        return nullcontext() if self._serves_here() else self
+        """Return a context manager in which the pool serves this thread: itself, or nothing where it does already."""
+        return nullcontext() if self._host.installed or self._serves_here() else self
 
     def _serves_here(self) -> bool:
         return _recorder.current_handler() is self._host.handler

@@ -7,9 +7,9 @@ namespace stowplan::allocator {
 using profiler::StepFinder;
 
 std::optional<StepSlotNumber> AutoLanes::enter(ThreadId thread) {
-  if (finder_ != nullptr) {
-    break_off();
-    finder_.reset();
+  if (finds_steps_) {
+    stop_looking();
+    finds_steps_ = false;
     outcomes_.clear();
   }
   return Lanes::enter(thread);
@@ -17,49 +17,57 @@ std::optional<StepSlotNumber> AutoLanes::enter(ThreadId thread) {
 
 std::vector<StepSlotNumber> AutoLanes::end_steps_of_others(ThreadId thread) {
   std::vector<StepSlotNumber> theirs = step_slots_of_others(thread);
-  theirs.erase(std::remove(theirs.begin(), theirs.end(), step_slot_),
-               theirs.end());  // it ends when nobody asks any more
+  for (const Watch& watch : watches_) {  // such a step ends when another thread takes the place
+    theirs.erase(std::remove(theirs.begin(), theirs.end(), watch.step_slot), theirs.end());
+  }
   for (const StepSlotNumber step_slot : theirs) end(step_slot);
   return theirs;
 }
 
-bool AutoLanes::is_watched(ThreadId thread) {
-  if (thread == watched_) {
-    votes_ = std::min(votes_ + 1, kMostVotes);
-    return true;
+// The named slow path of watch_of(): another thread than the last one. Null where there are too many.
+AutoLanes::Watch* AutoLanes::other_watch_of(ThreadId thread) {
+  auto at = std::find_if(watches_.begin(), watches_.end(), [=](const Watch& watch) { return watch.thread == thread; });
+  if (at == watches_.end() && watches_.size() < kMostThreads) {
+    at = watches_.insert(at, Watch{thread, std::make_unique<StepFinder>(), std::nullopt, asked_});
   }
-  if (votes_ > 0) {
-    --votes_;
-    return false;
+  if (at == watches_.end()) {
+    at = std::min_element(watches_.begin(), watches_.end(),
+                          [](const Watch& a, const Watch& b) { return a.last_request < b.last_request; });
+    if (at->last_request + kGone > asked_) return nullptr;
+    break_off(*at);
+    at->finder->forget();
+    at->thread = thread;
   }
-  break_off();
-  finder_->forget();
-  watched_ = thread;
-  votes_ = 1;
-  return true;
+  at->last_request = asked_;
+  latest_ = static_cast<std::size_t>(at - watches_.begin());
+  return &*at;
 }
 
-void AutoLanes::keep_steps(Bytes size, Stream stream, ThreadId thread) {
-  if (!step_slot_) {
-    step_slot_ = Lanes::enter(thread);
-    begin_lanes();
+void AutoLanes::keep_steps(Watch& watch, Bytes size, Stream stream) {
+  if (!watch.step_slot) {
+    watch.step_slot = Lanes::enter(watch.thread);
+    begin_lanes(*watch.step_slot);
   }
-  if (!is_first_lane(*step_slot_, stream)) return;
-  const LaneNumber first = lanes_of(*step_slot_).front();
+  const StepSlotNumber step_slot = *watch.step_slot;
+  if (!is_first_lane(step_slot, stream)) return;
+  StepFinder& finder = *watch.finder;
+  const LaneNumber first = lanes_of(step_slot).front();
   Replay& replay = lane(first);
   const Replay::Course plan = replay.course(size);
   const auto hint = plan == Replay::Course::goes_on   ? StepFinder::Hint::it_does_not
                     : plan == Replay::Course::is_over ? StepFinder::Hint::it_does
                                                       : StepFinder::Hint::none;
-  switch (finder_->observe(size, stream, replay.recorder().live_bytes(), hint)) {
+  switch (finder.observe(size, stream, replay.recorder().live_bytes(), hint)) {
     case StepFinder::Cue::none: return;
-    case StepFinder::Cue::begins: end_lanes(); break;
+    case StepFinder::Cue::begins:
+      for (const LaneNumber number : lanes_of(step_slot)) deliver(number, lane(number).end_step());
+      break;
     case StepFinder::Cue::found: {
-      auto [one, two] = replay.end_two_steps(finder_->first(), finder_->second());
+      auto [one, two] = replay.end_two_steps(finder.first(), finder.second());
       deliver(first, {});  // they do not follow the last step delivered
       deliver(first, std::move(one));
       deliver(first, std::move(two));
-      for (const LaneNumber other : lanes_of(*step_slot_)) {
+      for (const LaneNumber other : lanes_of(step_slot)) {
         if (other == first) continue;
         lane(other).end_step();
         deliver(other, {});
@@ -67,38 +75,40 @@ void AutoLanes::keep_steps(Bytes size, Stream stream, ThreadId thread) {
       break;
     }
     case StepFinder::Cue::lost:
-      for (const LaneNumber number : lanes_of(*step_slot_)) {
+      for (const LaneNumber number : lanes_of(step_slot)) {
         lane(number).end_step();
         deliver(number, {});
       }
       break;
   }
-  count_step(*step_slot_);
-  begin_lanes();
+  count_step(step_slot);
+  begin_lanes(step_slot);
 }
 
-void AutoLanes::begin_lanes() {
-  if (!takes_over(*step_slot_)) welcome(*step_slot_);  // else somebody would have to wait for the device
-  for (const LaneNumber number : lanes_of(*step_slot_)) {
+void AutoLanes::begin_lanes(StepSlotNumber step_slot) {
+  if (!takes_over(step_slot)) welcome(step_slot);  // else somebody would have to wait for the device
+  for (const LaneNumber number : lanes_of(step_slot)) {
     const LaneStart& next = expected(number).start;
     lane(number).set_may_wait(false);  // nobody has looked whether its stream can wait
     lane(number).begin_step(next.plan, next.others);
   }
 }
 
-void AutoLanes::end_lanes() {
-  for (const LaneNumber number : lanes_of(*step_slot_)) deliver(number, lane(number).end_step());
-}
-
 // Ends a step that is none.
-void AutoLanes::break_off() {
-  if (!step_slot_) return;
-  for (const LaneNumber number : lanes_of(*step_slot_)) {
+void AutoLanes::break_off(Watch& watch) {
+  if (!watch.step_slot) return;
+  for (const LaneNumber number : lanes_of(*watch.step_slot)) {
     lane(number).end_step();
     deliver(number, {});
   }
-  leave(*step_slot_);
-  step_slot_.reset();
+  leave(*watch.step_slot);
+  watch.step_slot.reset();
+}
+
+void AutoLanes::stop_looking() {
+  for (Watch& watch : watches_) break_off(watch);
+  watches_.clear();
+  latest_ = 0;
 }
 
 AutoLanes::Expected& AutoLanes::expected(LaneNumber lane) {
@@ -120,7 +130,7 @@ void AutoLanes::deliver(LaneNumber number, StepOutcome outcome) {
 }
 
 void AutoLanes::expect(LaneStart start, bool wanted) {
-  if (finder_ == nullptr) return;
+  if (!finds_steps_) return;
   Replay& replay = lane(start.lane);
   if (start.plan != nullptr) replay.join(start.plan);
   replay.set_timestamps(start.timestamps);

@@ -9,9 +9,10 @@
 // steps go on following what they followed. Of steps that did just that nothing is queued, so that a hot loop wakes
 // nobody up.
 //
-// Steps are those of one thread, the one that asks most (Boyer and Moore's vote), and are found from the requests of
-// one stream, the first that asks; the thread's other streams have their lanes in the same steps. The first step that
-// is marked, by enter(), ends the search for good.
+// Each thread has steps of its own, in a step slot of its own. They are found from the requests of one stream, the first
+// that asks; the thread's other streams have their lanes in the same steps. Of kMostThreads threads at once: another one
+// takes the place of one that has not asked for kGone requests. The first step that is marked, by enter(), ends the
+// search for good.
 #pragma once
 
 #include <cstdint>
@@ -31,17 +32,20 @@ class AutoLanes : public Lanes {
   using Lanes::Lanes;
 
   static constexpr std::size_t kMostWaiting = 64;
-  static constexpr std::uint32_t kMostVotes = 4096;
+  static constexpr std::size_t kMostThreads = 16;
+  static constexpr std::uint64_t kGone = 4096;
 
   // From now on. Precondition: no step is running.
-  void find_steps() { finder_ = std::make_unique<profiler::StepFinder>(); }
+  void find_steps() { finds_steps_ = true; }
 
   Grant request(Bytes size, Stream stream, ThreadId thread) {
-    if (finder_ != nullptr && !is_interrupted(thread) && is_watched(thread)) keep_steps(size, stream, thread);
+    if (finds_steps_ && !is_interrupted(thread)) {
+      if (Watch* watch = watch_of(thread)) keep_steps(*watch, size, stream);
+    }
     return Lanes::request(size, stream, thread);
   }
 
-  bool finds_steps() const { return finder_ != nullptr; }
+  bool finds_steps() const { return finds_steps_; }
   std::optional<StepSlotNumber> enter(ThreadId thread);
 
   // How the lane's next steps begin; the running one takes part, too, if it follows no plan. `wanted`: the outcome of
@@ -50,6 +54,9 @@ class AutoLanes : public Lanes {
 
   // Ends the marked steps of all other threads, and returns their step slots: a fork has left these threads behind.
   std::vector<StepSlotNumber> end_steps_of_others(ThreadId thread);
+
+  // Forgets what was seen of the running step and of those before, and searches anew.
+  void stop_looking();
 
   std::vector<LaneOutcome> take_outcomes() { return std::exchange(outcomes_, {}); }
   Signal& signal() { return signal_; }
@@ -60,18 +67,31 @@ class AutoLanes : public Lanes {
     bool wanted = true;
   };
 
-  bool is_watched(ThreadId thread);
-  void keep_steps(Bytes size, Stream stream, ThreadId thread);
-  void begin_lanes();
-  void end_lanes();
-  void break_off();
+  // A thread whose steps are looked for.
+  struct Watch {
+    ThreadId thread = 0;
+    std::unique_ptr<profiler::StepFinder> finder;
+    std::optional<StepSlotNumber> step_slot;  // of the step that is running
+    std::uint64_t last_request = 0;           // of all threads
+  };
+
+  Watch* watch_of(ThreadId thread) {
+    ++asked_;
+    if (watches_.empty() || watches_[latest_].thread != thread) return other_watch_of(thread);
+    watches_[latest_].last_request = asked_;
+    return &watches_[latest_];
+  }
+  Watch* other_watch_of(ThreadId thread);
+  void keep_steps(Watch& watch, Bytes size, Stream stream);
+  void begin_lanes(StepSlotNumber step_slot);
+  void break_off(Watch& watch);
   void deliver(LaneNumber lane, StepOutcome outcome);
   Expected& expected(LaneNumber lane);
 
-  std::unique_ptr<profiler::StepFinder> finder_;
-  std::optional<StepSlotNumber> step_slot_;  // of the step that is running
-  ThreadId watched_ = 0;
-  std::uint32_t votes_ = 0;
+  bool finds_steps_ = false;
+  std::vector<Watch> watches_;
+  std::size_t latest_ = 0;   // of the thread that asked last
+  std::uint64_t asked_ = 0;  // requests of all threads
 
   std::vector<Expected> expected_;  // by lane
   std::vector<LaneOutcome> outcomes_;

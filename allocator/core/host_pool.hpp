@@ -1,12 +1,15 @@
-// The lanes as the service of a HostMemory, and what needs both: the arenas' memory.
+// The lanes as the service of a HostMemory, and what needs both: the arenas' memory, and the heap of what is not planned.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "auto_lanes.hpp"
+#include "host_arena.hpp"
+#include "host_heap.hpp"
 #include "host_memory.hpp"
 
 namespace stowplan::allocator {
@@ -16,43 +19,69 @@ using profiler::Upstream;
 // Widest vector loads and a cache line: more than NumPy's default promises.
 constexpr Bytes kHostAlignment = 64;
 
-// An arena that grows in place: a wide range of addresses is set aside (which takes no memory), and as much of it is
-// made usable as is asked for. So a larger plan never needs a second arena beside the first.
-class HostArena {
+// When a pool that finds steps stops looking, because there is little that it could serve from plans:
+//
+//     | window, in vain |      rest      |    twice the window, in vain    |            rest            | ...
+//
+// A window is in vain if less than one request in kWorth of it was replayed, and no step was found in it, or this is
+// the kPatience-th such window in a row. Requests of a rest are upstream's at once, and nobody notes them.
+class Rests {
  public:
-  HostArena() = default;
-  ~HostArena();
-  HostArena(const HostArena&) = delete;
-  HostArena& operator=(const HostArena&) = delete;
+  static constexpr std::uint64_t kWindow = std::uint64_t{1} << 16, kLongest = std::uint64_t{1} << 20;
+  static constexpr std::uint64_t kWorth = 16, kRest = 4;
+  static constexpr unsigned kPatience = 8;
 
-  // False, and nothing changed, where the system has no memory or no addresses for it.
-  bool grow(Bytes size);
-  std::uintptr_t base() const { return reinterpret_cast<std::uintptr_t>(memory_); }
-  Bytes size() const { return size_; }
-  std::size_t addresses() const { return addresses_; }
+  // To be called after each request: how many of the next ones nobody is to look at; mostly 0.
+  std::uint64_t after_request(const Counters& counters) {
+    return ++asked_ < window_ ? 0 : end_window(counters);
+  }
 
  private:
-  bool set_aside(std::size_t bytes);
+  std::uint64_t end_window(const Counters& counters);
 
-  void* memory_ = nullptr;
-  std::size_t addresses_ = 0;
-  Bytes size_ = 0;
+  std::uint64_t asked_ = 0, window_ = kWindow;
+  std::uint64_t replayed_ = 0, steps_ = 0;  // before the window
+  unsigned in_vain_ = 0;                    // windows in a row
 };
 
-// Lanes that own their arenas.
+// Lanes that own their arenas, and a heap above the upstream that they are given.
 class HostLanes : public AutoLanes {
  public:
-  explicit HostLanes(const Upstream&) : AutoLanes(kHostAlignment) {}
+  explicit HostLanes(const Upstream& upstream) : AutoLanes(kHostAlignment), heap_(upstream) {}
+
+  // The service that HostMemory asks.
+  Upstream upstream() { return heap_.as_upstream(); }
+  Grant request(Bytes size, Stream stream, ThreadId thread) {
+    if (rested_ > 0) count(Reason::resting, std::exchange(rested_, 0));
+    const Grant grant = AutoLanes::request(size, stream, thread);
+    if (finds_steps()) leaves_ = rests_.after_request(counters());
+    return grant;
+  }
+  std::uint64_t leaves() {
+    if (leaves_ > 0) stop_looking();
+    rested_ += leaves_;
+    return std::exchange(leaves_, 0);
+  }
+  bool owns(const void* ptr) const { return heap_.owns(ptr); }
+  HostHeap& heap() { return heap_; }
   bool grow(LaneNumber lane, Bytes size);
   const HostArena& memory(LaneNumber lane) const { return *memory_[lane]; }
 
  private:
+  HostHeap heap_;
+  Rests rests_;
+  std::uint64_t leaves_ = 0;
+  std::uint64_t rested_ = 0;  // not counted yet
   std::vector<std::unique_ptr<HostArena>> memory_;  // by lane; null where it has none yet
 };
 
 using HostMemory = profiler::HostMemory<HostLanes>;
 
-// Makes the lane's arena at least this large. False, and nothing changed, where there is no memory for it.
+// Makes the lane's arena at least this large. False, and nothing changed, where there is no memory for it. Upstream
+// gives back what it keeps first: the arena takes its place.
 bool host_reserve(HostMemory& memory, LaneNumber lane, Bytes size);
+
+// Gives back to the system what the heap and the C library keep for later.
+void host_trim(HostMemory& memory);
 
 }  // namespace stowplan::allocator

@@ -104,6 +104,7 @@ class Lanes {
 
   // The step slot's lanes, and one more, which has no stream yet.
   const std::vector<LaneNumber>& lanes_of(StepSlotNumber step_slot) const { return step_slots_[step_slot].lanes; }
+  std::size_t step_slots() const { return step_slots_.size(); }
   LaneNumber add_lane(StepSlotNumber step_slot);
   // Whether welcome() would give a lane to another stream: nobody may use its memory any more then.
   bool takes_over(StepSlotNumber step_slot) const;
@@ -140,6 +141,7 @@ class Lanes {
   std::vector<StepSlotNumber> step_slots_of_others(ThreadId thread) const;
   // One step of the step slot has ended.
   void count_step(StepSlotNumber step_slot);
+  void count(Reason reason, std::uint64_t requests) { shared_.counters.of(reason) += requests; }
 
  private:
   struct Lane {

@@ -72,6 +72,9 @@ class LockedLanes {
   std::vector<LaneNumber> lanes_of(StepSlotNumber step_slot) {
     return locked([&] { return lanes_.lanes_of(step_slot); });
   }
+  std::size_t step_slots() {
+    return locked([&] { return lanes_.step_slots(); });
+  }
   LaneNumber add_lane(StepSlotNumber step_slot) {
     return locked([&] { return lanes_.add_lane(step_slot); });
   }

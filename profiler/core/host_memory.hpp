@@ -10,7 +10,12 @@
 // is still noted belongs to a block whose free was mistaken for a small one, and is put right then. So `small` may be
 // lowered at any time: blocks that were small then are not noted, and go to upstream.
 //
+// While it stands aside, all requests go to upstream unseen; frees of what was noted before are noted.
+//
 // A Service is constructed from the Upstream and has
+//     Upstream upstream()                                         what is asked in its place
+//     bool owns(const void*)                                      memory of that upstream, for sure; without the lock
+//     std::uint64_t leaves()                                      after request(): so many requests are not for it
 //     void before_request()                                       without the lock
 //     Grant request(Bytes size, Stream stream, ThreadId thread)   address 0: ask upstream, then adopt() or cancel()
 //     void adopt(BlockId, std::uintptr_t)                         upstream's answer
@@ -61,12 +66,12 @@ struct Upstream {
 template <class Service>
 class HostMemory {
  public:
-  HostMemory(const Upstream& upstream, std::size_t small) : upstream_(upstream), small_(small), service_(upstream) {}
+  HostMemory(const Upstream& upstream, std::size_t small) : small_(small), service_(upstream), upstream_(service_.upstream()) {}
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
 
   void* malloc(std::size_t size) {
-    if (is_small(size)) return upstream_.malloc(upstream_.ctx, size);
+    if (is_small(size) || is_left()) return upstream_.malloc(upstream_.ctx, size);
     const Grant grant = request(size);
     if (grant.address != 0) return reinterpret_cast<void*>(grant.address);
     return adopt(grant.id, upstream_.malloc(upstream_.ctx, size));
@@ -75,7 +80,7 @@ class HostMemory {
   void* calloc(std::size_t count, std::size_t item_size) {
     std::size_t size = 0;
     if (__builtin_mul_overflow(count, item_size, &size)) return nullptr;
-    if (is_small(size)) return upstream_.calloc(upstream_.ctx, count, item_size);
+    if (is_small(size) || is_left()) return upstream_.calloc(upstream_.ctx, count, item_size);
     const Grant grant = request(size);
     if (grant.address != 0) {
       // The arena is recycled memory: nobody has zeroed it.
@@ -116,6 +121,17 @@ class HostMemory {
     if (to_upstream) upstream_.free(upstream_.ctx, ptr, size);
   }
 
+  // Whether a block came from here, as far as that is noted anywhere; `size` as for free().
+  bool knows(void* ptr, std::size_t size) {
+    if (service_.owns(ptr)) return true;
+    if (is_small(size) && !among_arenas(ptr)) return false;
+    std::lock_guard<SpinLock> lock(lock_);
+    return blocks_by_address_.find(reinterpret_cast<std::uintptr_t>(ptr)) != kNoBlock;
+  }
+
+  // From now on, or no longer.
+  void stand_aside(bool aside) { aside_ = aside; }
+
   std::size_t small() const { return small_; }
 
   // Takes requests from `small` bytes on; whether that is fewer than before.
@@ -149,6 +165,7 @@ class HostMemory {
     std::lock_guard<SpinLock> lock(lock_);
     const Grant grant = service_.request(static_cast<Bytes>(size), 0, current_thread());
     if (grant.address != 0) blocks_by_address_.insert(grant.address, grant.id);
+    if (const std::uint64_t leaves = service_.leaves(); leaves > 0) left_ = static_cast<std::int64_t>(leaves);
     return grant;
   }
 
@@ -170,6 +187,12 @@ class HostMemory {
     blocks_by_address_.insert(address, id);
   }
 
+  // Whether a request is nobody's but upstream's. Several threads may count one too many.
+  bool is_left() {
+    if (aside_.load(std::memory_order_relaxed)) return true;
+    return left_.load(std::memory_order_relaxed) > 0 && left_.fetch_sub(1, std::memory_order_relaxed) > 0;
+  }
+
   bool is_small(std::size_t size) const { return size < small_.load(std::memory_order_relaxed); }
 
   bool among_arenas(void* ptr) const {
@@ -179,9 +202,11 @@ class HostMemory {
   }
 
   SpinLock lock_;
-  const Upstream upstream_;
   std::atomic<std::size_t> small_;
+  std::atomic<bool> aside_{false};
+  std::atomic<std::int64_t> left_{0};  // requests that are not for the service
   Service service_;
+  const Upstream upstream_;
   AddressMap blocks_by_address_;
   std::atomic<std::uintptr_t> arena_begin_{UINTPTR_MAX};  // there, and before the end, is all that is never upstream's
   std::atomic<std::uintptr_t> arena_end_{0};

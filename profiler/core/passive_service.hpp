@@ -42,7 +42,10 @@ class PassiveService {
   // Called without the lock, and told `whom`; may allocate.
   using WhoAsks = SiteNumber (*)(void* whom);
 
-  explicit PassiveService(const Upstream&) { recorder_.set_timestamps(true); }
+  explicit PassiveService(const Upstream& upstream) : upstream_(upstream) { recorder_.set_timestamps(true); }
+  Upstream upstream() const { return upstream_; }
+  bool owns(const void*) const { return false; }
+  std::uint64_t leaves() const { return 0; }
 
   void before_request() {
     if (who_asks_ != nullptr) site() = who_asks_(whom_);
@@ -213,6 +216,7 @@ class PassiveService {
     return number;
   }
 
+  const Upstream upstream_;
   StepRecorder recorder_;
   BlockTable<Block> blocks_;
   ThreadId owner_ = 0;

@@ -1,4 +1,4 @@
-"""Serve a program that does not mention stowplan: NumPy's arrays in this thread, CuPy's in the whole process.
+"""Serve a program that does not mention stowplan: NumPy's arrays and CuPy's, in all threads.
 
 CuPy is served from the moment the program imports it. If the program sets an allocator itself, that allocator becomes
 the upstream of a new pool::
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 
 @contextmanager
 def pools() -> Iterator[dict[str, Pool]]:
-    """Serve this thread, and CuPy once it is imported, by pools that find steps; yield the pools by name."""
+    """Serve NumPy, and CuPy once it is imported, by pools that find steps; yield the pools by name."""
     from ..allocator import NumpyPool
 
     pool = NumpyPool(auto_step=True)
     serving: dict[str, Pool] = {"numpy": pool}
     with ExitStack() as stack:
-        stack.enter_context(pool.serving())
+        pool.install()
+        stack.callback(pool.uninstall)
         stack.enter_context(steps_go_to(pool.step))
         serve_cupy = lambda: stack.enter_context(_cupy_served(serving))  # noqa: E731
         stack.enter_context(when_imported("cupy", serve_cupy))

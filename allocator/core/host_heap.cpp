@@ -1,0 +1,239 @@
+#include "host_heap.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+#include <iterator>
+#include <mutex>
+#include <new>
+
+#include "invariants.hpp"
+
+namespace stowplan::allocator {
+
+namespace {
+
+using profiler::SpinLock;
+
+// More is made accessible than is asked for, so that the system is asked seldom.
+constexpr std::size_t kStep = 16;  // a part of the extent
+constexpr std::size_t kLeastStep = 256;  // pages
+
+}  // namespace
+
+HostHeap::HostHeap(const profiler::Upstream& below, Clock clock) : below_(below), clock_(clock) {}
+
+std::int64_t HostHeap::monotonic() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+// ------------------------------------------------------------------------------------------------- the interface
+
+void* HostHeap::malloc(std::size_t size) {
+  if (size < kLeast) return below_.malloc(below_.ctx, size);
+  if (void* found = take(size, false)) return found;
+  return below_.malloc(below_.ctx, size);
+}
+
+void* HostHeap::calloc(std::size_t count, std::size_t item_size) {
+  std::size_t size = 0;
+  if (__builtin_mul_overflow(count, item_size, &size)) return nullptr;
+  if (size < kLeast) return below_.calloc(below_.ctx, count, item_size);
+  if (void* found = take(size, true)) return found;
+  return below_.calloc(below_.ctx, count, item_size);
+}
+
+void* HostHeap::realloc(void* old, std::size_t new_size) {
+  if (!owns(old)) return below_.realloc(below_.ctx, old, new_size);
+  std::size_t held = 0;
+  {
+    std::lock_guard<SpinLock> lock(lock_);
+    held = pages_of(old) * kPage;
+  }
+  if (new_size <= held && new_size >= held / 2) return old;
+  void* fresh = malloc(new_size);
+  if (fresh == nullptr) return nullptr;
+  std::memcpy(fresh, old, std::min(held, new_size));
+  free(old, held);
+  return fresh;
+}
+
+void HostHeap::free(void* ptr, std::size_t size) {
+  if (ptr == nullptr || !owns(ptr)) return below_.free(below_.ctx, ptr, size);
+  std::lock_guard<SpinLock> lock(lock_);
+  const Page pages = pages_of(ptr);
+  try {
+    add_free(page_of(ptr), pages);
+  } catch (const std::bad_alloc&) {
+    return;  // without memory for the bookkeeping the range stays taken
+  }
+  in_use_ -= pages;
+  note_use();
+  if (kDebug) assert_invariants();
+}
+
+void HostHeap::release() {
+  std::lock_guard<SpinLock> lock(lock_);
+  release(0);
+}
+
+profiler::Upstream HostHeap::as_upstream() {
+  return {this, [](void* heap, std::size_t size) { return static_cast<HostHeap*>(heap)->malloc(size); },
+          [](void* heap, std::size_t count, std::size_t item_size) {
+            return static_cast<HostHeap*>(heap)->calloc(count, item_size);
+          },
+          [](void* heap, void* old, std::size_t new_size) {
+            return static_cast<HostHeap*>(heap)->realloc(old, new_size);
+          },
+          [](void* heap, void* ptr, std::size_t size) { static_cast<HostHeap*>(heap)->free(ptr, size); }};
+}
+
+// -------------------------------------------------------------------------------------------------------- ranges
+
+// A block of at least `size` bytes, or null where the system has no addresses or no memory for it.
+void* HostHeap::take(std::size_t size, bool zeroed) try {
+  if (size > kPage * (INT32_MAX / 2)) return nullptr;
+  const auto pages = static_cast<Page>((size + kPage - 1) / kPage);
+  void* found = nullptr;
+  Page dirty = 0;  // of its pages, those that somebody may have written
+  {
+    std::lock_guard<SpinLock> lock(lock_);
+    auto best = free_.lower_bound({pages, 0});
+    if (best == free_.end()) {
+      if (!extend(pages)) return nullptr;
+      best = free_.lower_bound({pages, 0});
+    }
+    const auto [free_pages, begin] = *best;
+    // One node is all that either way needs, and it is there: nothing below throws.
+    auto node = free_.extract(best);
+    mark(begin, pages, false);
+    if (free_pages > pages) {
+      node.value() = {free_pages - pages, begin + pages};
+      mark(begin + pages, free_pages - pages, true);
+      free_.insert(std::move(node));
+    }
+    in_use_ += pages;
+    dirty = begin < clean_ ? std::min(clean_ - begin, pages) : 0;
+    clean_ = std::max(clean_, begin + pages);
+    found = address_of(begin);
+    note_use();
+    if (kDebug) assert_invariants();
+  }
+  if (zeroed && dirty > 0) {
+    const std::size_t bytes = dirty * kPage;
+    if (bytes < kLazy || madvise(found, bytes, MADV_DONTNEED) != 0) std::memset(found, 0, std::min(bytes, size));
+  }
+  return found;
+} catch (const std::bad_alloc&) {
+  return nullptr;
+}
+
+// Makes a free range of that many pages at the top.
+bool HostHeap::extend(Page pages) {
+  Page begin = top_;
+  if (top_ > 0 && tags_[top_ - 1] < 0) begin -= static_cast<Page>(-tags_[top_ - 1]);
+  const std::size_t end = std::size_t{begin} + pages;
+  if (end > INT32_MAX) return false;
+  const std::size_t spare = std::max(kLeastStep, end / kStep);
+  if (tags_.size() < end) tags_.resize(end + spare);
+  if (static_cast<std::size_t>(memory_.size()) < end * kPage) {
+    const bool grown = memory_.grow(static_cast<profiler::Bytes>((end + spare) * kPage)) ||
+                       memory_.grow(static_cast<profiler::Bytes>(end * kPage));
+    if (!grown) return false;
+  }
+  const Page old_top = std::exchange(top_, static_cast<Page>(end));
+  try {
+    add_free(old_top, top_ - old_top);
+  } catch (...) {
+    top_ = old_top;
+    throw;
+  }
+  return true;
+}
+
+void HostHeap::mark(Page begin, Page pages, bool is_free) {
+  const auto tag = static_cast<Tag>(pages);
+  tags_[begin] = tags_[begin + pages - 1] = is_free ? -tag : tag;
+}
+
+// Joins a range with its free neighbours. Where there is no memory for that, it throws, and nothing has changed.
+void HostHeap::add_free(Page begin, Page pages) {
+  decltype(free_)::node_type node;
+  const Page end = begin + pages;
+  const auto join = [&](Page neighbour, Page its_pages) {
+    auto its_node = free_.extract({its_pages, neighbour});
+    if (node.empty()) node = std::move(its_node);
+    begin = std::min(begin, neighbour);
+    pages += its_pages;
+  };
+  if (begin > 0 && tags_[begin - 1] < 0) {
+    const auto before = static_cast<Page>(-tags_[begin - 1]);
+    join(begin - before, before);
+  }
+  if (end < top_ && tags_[end] < 0) join(end, static_cast<Page>(-tags_[end]));
+  if (node.empty()) {
+    free_.emplace(pages, begin);
+  } else {
+    node.value() = {pages, begin};
+    free_.insert(std::move(node));
+  }
+  mark(begin, pages, true);
+}
+
+// ----------------------------------------------------------------------------------------------------- what stays
+
+void HostHeap::note_use() {
+  most_ = std::max(most_, in_use_);
+  const std::int64_t now = clock_();
+  if (now >= period_end_) end_period(now);
+}
+
+void HostHeap::end_period(std::int64_t now) {
+  const std::size_t most = std::max(most_, most_before_);
+  const bool is_first = period_end_ == 0;
+  most_before_ = std::exchange(most_, in_use_);
+  period_end_ = now + kPeriod;
+  if (!is_first) release(most - in_use_);
+}
+
+// Leaves `kept` pages of the free ranges resident, those of the smallest ranges, which are taken first.
+void HostHeap::release(std::size_t kept) {
+  for (const auto& [pages, begin] : free_) {
+    const Page stays = static_cast<Page>(std::min<std::size_t>(kept, pages));
+    kept -= stays;
+    if (stays == pages) continue;
+    madvise(address_of(begin + stays), (pages - stays) * kPage, MADV_DONTNEED);
+  }
+}
+
+// ----------------------------------------------------------------------------------------------------- invariants
+
+void HostHeap::assert_invariants() const {
+  std::size_t taken = 0;
+  std::size_t ranges = 0;
+  bool before_is_free = false;
+  for (Page page = 0; page < top_;) {
+    const Tag tag = tags_[page];
+    require(tag != 0, "every range has its tag");
+    const auto pages = static_cast<Page>(tag < 0 ? -tag : tag);
+    require(tags_[page + pages - 1] == tag, "a range's two tags agree");
+    require(!(tag < 0 && before_is_free), "free neighbours are joined");
+    if (tag < 0) {
+      require(free_.count({pages, page}) == 1, "a free range is found by its size");
+      ++ranges;
+    } else {
+      taken += pages;
+    }
+    before_is_free = tag < 0;
+    page += pages;
+    require(page <= top_, "ranges end at the top");
+  }
+  require(ranges == free_.size(), "what is found by its size is a free range");
+  require(taken == in_use_, "pages in use are counted");
+}
+
+}  // namespace stowplan::allocator

@@ -1,0 +1,96 @@
+// Large blocks of host memory that no plan has a place for: what is freed stays mapped, for the next request.
+//
+//     heap    |####....##......####..|        # taken; free ranges are joined, and the smallest that fits is taken
+//              ^ resident or released  ^ top: untouched from here on
+//
+// The C library maps a large block anew, or trims its heap when one is freed: then the kernel has to clear each of its
+// pages again, one page fault at a time. Here a range stays as it is, in huge pages where the system has them.
+//
+// What stays is bounded. Time is cut into periods of kPeriod; at the end of one, the heap keeps resident no more than
+// the program has had in use in that period and in the one before, and the system gets the rest back. So the heap never
+// has more than the program itself had a short time ago, plus what lies between its blocks. release() gives all back.
+//
+// Best fit by boundary tags, kept apart from the memory: O(log free ranges) per block. Requests below kLeast, and those
+// that the system has no addresses for, are passed on. Synchronized.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <memory_resource>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "host_arena.hpp"
+#include "host_memory.hpp"
+#include "spin_lock.hpp"
+
+namespace stowplan::allocator {
+
+class HostHeap {
+ public:
+  static constexpr std::size_t kLeast = std::size_t{1} << 16;
+  static constexpr std::size_t kPage = 4096;
+  static constexpr std::size_t kLazy = std::size_t{32} << 20;  // from here on the kernel clears what calloc recycles
+  static constexpr std::int64_t kPeriod = 1'000'000'000;       // nanoseconds
+
+  using Clock = std::int64_t (*)();
+
+  // `below` takes what is passed on; `clock` tells nanoseconds.
+  explicit HostHeap(const profiler::Upstream& below, Clock clock = monotonic);
+  HostHeap(const HostHeap&) = delete;
+  HostHeap& operator=(const HostHeap&) = delete;
+
+  void* malloc(std::size_t size);
+  void* calloc(std::size_t count, std::size_t item_size);
+  void* realloc(void* old, std::size_t new_size);
+  void free(void* ptr, std::size_t size);
+
+  // Gives back the memory of all free ranges.
+  void release();
+
+  // The heap as NumPy's allocator interface has it.
+  profiler::Upstream as_upstream();
+
+  bool owns(const void* ptr) const {
+    return reinterpret_cast<std::uintptr_t>(ptr) - memory_.base() < memory_.addresses() && memory_.base() != 0;
+  }
+  std::size_t in_use() const { return in_use_ * kPage; }
+  std::size_t extent() const { return top_ * kPage; }  // bytes up to the last page ever taken
+  void assert_invariants() const;
+
+  static std::int64_t monotonic();
+
+ private:
+  using Page = std::uint32_t;  // a number of pages, or of a page
+  using Tag = std::int32_t;    // at a range's first and last page: its pages, negative where it is free
+
+  void* take(std::size_t size, bool zeroed);
+  Page pages_of(const void* ptr) const { return static_cast<Page>(tags_[page_of(ptr)]); }
+  Page page_of(const void* ptr) const {
+    return static_cast<Page>((reinterpret_cast<std::uintptr_t>(ptr) - memory_.base()) / kPage);
+  }
+  void* address_of(Page page) const { return reinterpret_cast<void*>(memory_.base() + page * kPage); }
+  bool extend(Page pages);
+  void mark(Page begin, Page pages, bool is_free);
+  void add_free(Page begin, Page pages);
+  void note_use();
+  void end_period(std::int64_t now);
+  void release(std::size_t kept);
+
+  const profiler::Upstream below_;
+  const Clock clock_;
+  mutable profiler::SpinLock lock_;
+  HostArena memory_;
+  Page top_ = 0;    // pages from here on are free, and not in `free_`
+  Page clean_ = 0;  // pages from here on were never handed out: the kernel's zeros
+  std::vector<Tag> tags_;
+  std::unique_ptr<std::pmr::memory_resource> nodes_ = std::make_unique<std::pmr::unsynchronized_pool_resource>();
+  std::pmr::set<std::pair<Page, Page>> free_{nodes_.get()};  // (pages, begin)
+  std::size_t in_use_ = 0;                                   // pages
+  std::size_t most_ = 0, most_before_ = 0;                   // in use in this period, and in the one before
+  std::int64_t period_end_ = 0;
+};
+
+}  // namespace stowplan::allocator
