@@ -1,0 +1,229 @@
+"""A pool in the place of NumPy's default handler: all threads, all contexts, and what is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import multiprocessing
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from stowplan import NumpyPool
+from stowplan.errors import PoolError
+
+
+@pytest.fixture
+def pool() -> Iterator[NumpyPool]:
+    pool = NumpyPool(auto_step=True)
+    pool.install()
+    yield pool
+    if pool._host.installed:
+        pool.uninstall()
+
+
+def tile(seed: int, size: int = 20_000) -> float:
+    """Work on a tile in one thread, some steps."""
+    random = np.random.default_rng(seed)
+    total = 0.0
+    for _ in range(30):
+        a = random.random(size)
+        b = np.zeros(size + 100)
+        b[:size] = a * 2
+        total += float(np.concatenate([a, b]).sum())
+    return total
+
+
+def test_threads_and_contexts_that_run_already_are_served() -> None:
+    begin, served, go_on = threading.Event(), threading.Event(), threading.Event()
+    kept: list[np.ndarray] = []
+
+    def worker() -> None:
+        kept.append(np.ones(1000))
+        begin.set()
+        go_on.wait()
+        kept.append(np.full(1000, 2.0))
+        served.set()
+
+    thread = threading.Thread(target=worker)
+    thread.start()
+    begin.wait()
+    context = contextvars.copy_context()
+    pool = NumpyPool()
+    pool.install()
+    try:
+        go_on.set()
+        served.wait()
+        kept.append(context.run(np.full, 1000, 3.0))
+        assert pool.stats.live_bytes == 16_000
+        assert [float(array.sum()) for array in kept] == [1000, 2000, 3000]
+        kept.clear()  # the first one is not the pool's
+        assert pool.stats.live_bytes == 0
+    finally:
+        pool.uninstall()
+        thread.join()
+
+
+def test_an_executor_s_threads_are_served_from_plans(pool: NumpyPool) -> None:
+    expected = [tile(seed) for seed in range(4)]
+    with ThreadPoolExecutor(3) as executor:
+        for _ in range(10):
+            assert list(executor.map(tile, range(4))) == expected
+            pool.wait()
+        before = pool.stats
+        assert list(executor.map(tile, range(4))) == expected
+        after = pool.stats
+    replayed = after.replayed - before.replayed
+    assert replayed > 0.9 * (after.requests - before.requests)
+
+
+def test_tasks_of_asyncio_are_served(pool: NumpyPool) -> None:
+    async def work(seed: int) -> float:
+        await asyncio.sleep(0)
+        return tile(seed) + await asyncio.to_thread(tile, seed)
+
+    async def main() -> list[float]:
+        return await asyncio.gather(*(work(seed) for seed in range(3)))
+
+    before = pool.stats.requests
+    assert asyncio.run(main()) == [2 * tile(seed) for seed in range(3)]
+    assert pool.stats.requests - before > 6 * 30 * 3
+
+
+def test_marked_steps_of_several_threads(pool: NumpyPool) -> None:
+    def steps(seed: int) -> list[float]:
+        totals = []
+        for _ in range(8):
+            with pool.step():
+                totals.append(tile(seed))
+            pool.wait()
+        return totals
+
+    with ThreadPoolExecutor(2) as executor:
+        for seed, totals in enumerate(executor.map(steps, range(2))):
+            assert totals == [tile(seed)] * 8
+    assert pool.stats.replayed > 0
+
+
+def test_what_was_handed_out_stays_the_pool_s(pool: NumpyPool) -> None:
+    kept = [np.full(size, 7.0) for size in (10, 1000, 100_000, 1_000_000)]
+    pool.uninstall()
+    fresh = np.ones(1000)
+    assert pool.stats.live_bytes == 8 * 1_101_000
+    kept[1].resize(300_000, refcheck=False)
+    kept[2].resize(5, refcheck=False)
+    assert (kept[1][:1000] == 7).all() and (kept[2] == 7).all() and (fresh == 1).all()
+    kept.clear()
+    assert pool.stats.live_bytes == 0
+
+    other = NumpyPool()
+    other.install()
+    del fresh
+    mine = np.ones(1000)
+    assert (other.stats.live_bytes, pool.stats.live_bytes) == (8000, 0)
+    other.uninstall()
+    del mine
+    assert other.stats.live_bytes == 0
+
+
+def test_a_pool_that_is_gone_still_frees_its_blocks() -> None:
+    pool = NumpyPool()
+    pool.install()
+    kept = np.full(100_000, 5.0)
+    pool.uninstall()
+    del pool
+    assert (kept == 5).all()
+    del kept
+
+
+def test_one_at_a_time(pool: NumpyPool) -> None:
+    with pytest.raises(PoolError, match="a pool is installed in this process already: uninstall it first"):
+        NumpyPool().install()
+    with pytest.raises(PoolError, match="a pool is installed"):
+        pool.install()
+    with pytest.raises(PoolError, match="this pool is not installed"):
+        NumpyPool().uninstall()
+
+
+def test_an_entered_pool_serves_its_context_within(pool: NumpyPool) -> None:
+    own = NumpyPool()
+    with own:
+        block = np.ones(1000)
+    assert (own.stats.live_bytes, pool.stats.live_bytes) == (8000, 0)
+    with pool.serving():
+        other = np.ones(500)
+    assert pool.stats.live_bytes == 4000
+    del block, other
+
+
+def _in_a_child(queue: multiprocessing.Queue[float]) -> None:
+    queue.put(tile(3))
+
+
+def test_a_forked_child_goes_on(pool: NumpyPool) -> None:
+    expected = tile(3)
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=_in_a_child, args=(queue,))
+    child.start()
+    assert queue.get(timeout=60) == expected
+    child.join()
+    assert child.exitcode == 0
+
+
+END = """
+import threading
+import numpy as np
+from stowplan import NumpyPool
+pool = NumpyPool(auto_step=True)
+pool.install()
+class Late:
+    def __del__(self):
+        total = np.ones(100_000) * 2
+kept = Late(), [np.ones(size) for size in (10, 1000, 100_000)]
+for _ in range(50):
+    a = np.ones(50_000); b = a * 2; c = a + b
+print(float(c.sum()))
+"""
+
+
+def test_the_interpreter_goes_down_while_it_serves() -> None:
+    done = subprocess.run([sys.executable, "-c", END], capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "150000.0\n", "")
+
+
+def test_trim_gives_memory_back() -> None:
+    def resident() -> int:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * 4096
+
+    pool = NumpyPool()
+    with pool:
+        size = 64 << 20
+        np.ones(size, dtype=np.uint8)
+        kept = resident()
+        pool.trim()
+        assert kept - resident() >= size
+        again = np.zeros(size, dtype=np.uint8)
+        assert not again.any()
+
+
+def test_a_pool_rests_where_nothing_repeats() -> None:
+    random = np.random.default_rng(0)
+    pool = NumpyPool(auto_step=True)
+    with pool:
+        for size in random.integers(2000, 9000, 70_000):
+            np.empty(size, dtype=np.uint8)
+        looked_at = pool.stats.requests
+        for size in random.integers(2000, 9000, 10_000):
+            np.empty(size, dtype=np.uint8)
+        assert pool.stats.requests == looked_at == 2**16
+        for size in random.integers(2000, 9000, 4 * 2**16):
+            np.empty(size, dtype=np.uint8)
+    assert pool.stats.reasons["resting"] == 4 * 2**16
+    assert pool.stats.live_bytes == 0
