@@ -357,6 +357,17 @@ cdef class Backend:
         """Return the size of a lane's arena."""
         return self.lanes.arena_size(lane)
 
+    def stayers(self, uint16_t lane):
+        """Return where in a lane's arena late blocks have stayed for more than a step: offsets, int64 (m, 2)."""
+        cdef vector[Range] ranges = self.lanes.stayers(lane)
+        found = [(ranges[i].begin, ranges[i].end) for i in range(ranges.size())]
+        return np.array(found, dtype=np.int64).reshape(-1, 2)
+
+    @property
+    def grows_in_place(self):
+        """Whether an arena is made larger where it is; else a larger one takes its place."""
+        return False
+
     def counters(self):
         """Return the counters of all lanes."""
         return _counters(self.lanes.counters())
@@ -430,6 +441,11 @@ cdef class HostPool(Backend):
     def refine(self):
         """Have them planned."""
         self.memory.lower_small(self.least)
+
+    @property
+    def grows_in_place(self):
+        """Always: its addresses are set aside."""
+        return True
 
     def reserve(self, uint16_t lane, int64_t size):
         """Make a lane's arena at least this large; False where upstream has no memory for it."""

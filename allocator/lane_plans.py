@@ -18,6 +18,7 @@ import numpy.typing as npt
 from ..errors import PoolError
 from ..packing.registry import find
 from ..planning import Plan
+from ..planning.co_placement import is_obstructed
 from ..planning.making import overlap_matters
 from ..planning.shared import SharedPlans
 from ..profiler import StepLog
@@ -134,6 +135,8 @@ class LanePlans:
             followed=None if followed is None else followed.standing,
             confirmation=None if order is None else order.confirmation(self.key, self._backend.refinable),
         )
+        if followed is not None and complete and not (clean or failed):
+            self._make_way(followed)
         if order is not None:
             self._carry_out(decision.action, order)
         if decision.record:
@@ -173,12 +176,21 @@ class LanePlans:
             self._backend.refine()
             self._cache.clear()
 
+    def _make_way(self, followed: Entry) -> None:
+        """Have a plan placed anew that cannot be replayed in full while what stays in the arena stays there."""
+        stayers = self._backend.stayers(self.lane)
+        sequence = hash(("placed", followed.tag))
+        if is_obstructed(followed.plan, stayers) and self._policy.places_anew(sequence, followed.standing):
+            self._planner.submit(self._maker.placing_anew(sequence, followed, stayers))
+
     def _take_up(self) -> None:
         """Put the plans that are ready into use."""
         for solved in self._planner.collect():
             self._policy.plan_made(solved.sequence)
             entry, old = solved.entry, solved.replaces
-            if entry is None or not self._backend.reserve(self.lane, entry.plan.arena_bytes):
+            if entry is None:
+                continue
+            if not self._backend.reserve(self.lane, max(entry.plan.arena_bytes, solved.arena_bytes)):
                 continue
             if old is not None:
                 entry.revise(old)

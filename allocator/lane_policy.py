@@ -300,6 +300,24 @@ class LanePolicy:
         if self.phase in (WARM_UP, RECORD):
             self.phase = REPLAY
 
+    def places_anew(self, sequence: int, plan: Standing) -> bool:
+        """Decide whether a plan is placed anew that blocks stand in the way of which stay, and note the order.
+
+        A record would teach nothing: its requests are as planned. But steps have to be as patient as with a record.
+
+        Parameters
+        ----------
+        sequence
+            A number for the order.
+        plan
+            What the step has followed, and was not served from throughout.
+        """
+        merging = plan.merged and bool(self._in_work)  # what is merged takes the plan's place anyway
+        if merging or sequence in self._in_work or not self._is_due(plan):
+            return False
+        self._in_work.add(sequence)
+        return True
+
     def orders_lost(self) -> None:
         """Note that the plans being made will not come: a fork has left behind who makes them."""
         self._in_work.clear()

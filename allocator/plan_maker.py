@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ..planning.co_placement import IntArray, place_around
 from ..planning.making import Options, Task, plan_merged, plan_record
 from ..planning.shared import SharedPlans
 from ..profiler import StepLog
@@ -25,6 +26,13 @@ class Memory(Protocol):
 
     def arena_bytes(self, lane: int) -> int:
         """Return the size of a lane's arena."""
+
+    def stayers(self, lane: int) -> IntArray:
+        """Return where blocks stay in a lane's arena that no plan knows of."""
+
+    @property
+    def grows_in_place(self) -> bool:
+        """Whether arenas do."""
 
     def counters(self) -> dict[str, Any]:
         """Return the counters of all lanes."""
@@ -43,12 +51,18 @@ class Record:
 class Solved:
     """What the planner made of a record: an entry for the cache (None: nothing), and the one whose place it takes.
 
-    An entry that takes its own place taught nothing.
+    An entry that takes its own place taught nothing, or needs another arena.
+
+    Attributes
+    ----------
+    arena_bytes
+        To reserve at least.
     """
 
     sequence: int
     entry: Entry | None = None
     replaces: Entry | None = None
+    arena_bytes: int = 0
 
 
 class PlanMaker:
@@ -90,6 +104,8 @@ class PlanMaker:
             [entry.plan for entry in self._cache.entries()],
             self._backend.arena_bytes(self._lane),
             found,
+            self._backend.stayers(self._lane),
+            self._backend.grows_in_place,
         )
 
         def solve() -> Solved:
@@ -119,6 +135,25 @@ class PlanMaker:
                 return Solved(sequence)
 
         return solve
+
+    def placing_anew(self, sequence: int, old: Entry, stayers: IntArray) -> Callable[[], Solved]:
+        """Return the job of placing a plan again, around what stays in its way; or of moving to another arena."""
+        neighbours = [entry.plan for entry in self._cache.entries() if entry is not old]
+        arena_bytes = self._backend.arena_bytes(self._lane)
+        limit = None if self._backend.grows_in_place else arena_bytes
+
+        def place() -> Solved:
+            try:
+                plan = place_around(
+                    old.plan, stayers, neighbours, arena_bytes=limit, planner=self._options.solver
+                )
+                if plan is None:
+                    return Solved(sequence, old, old, arena_bytes + self._options.alignment)
+                return Solved(sequence, self._cache.entry(old.key, plan), old)
+            except Exception:
+                return Solved(sequence)
+
+        return place
 
     def _is_worth(self, arena_bytes: int) -> bool:
         """Whether the program has ever had nearly as much alive as would be reserved with such an arena."""

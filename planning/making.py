@@ -15,14 +15,14 @@ and between them `Options.step_aside` is called.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from ..profiler import Profile, StepLog
 from ..profiler.steps import profile_step
-from .co_placement import place_beside
+from .co_placement import NO_RANGES, place_around, place_beside
 from .merging import merge
 from .plan import Plan, largest, make_plan, same_structure
 from .shared import SharedPlans, fingerprint
@@ -68,6 +68,10 @@ class Task:
         The arena that is reserved.
     found
         Whether the step was found, rather than marked by the program.
+    stayers
+        Ranges of the arena that blocks no plan knows of stay in, int64 (m, 2).
+    grows
+        Whether the arena can be made larger where it is; else a larger one is empty of stayers.
     """
 
     log: StepLog
@@ -77,6 +81,8 @@ class Task:
     neighbours: Sequence[Plan] = ()
     arena_bytes: int = 0
     found: bool = False
+    stayers: npt.NDArray[np.int64] = field(default_factory=NO_RANGES.copy)
+    grows: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,9 +125,14 @@ def plan_record(task: Task, shared: SharedPlans, options: Options) -> Made:
     def pack() -> Plan:
         alone = make_plan(profile, alignment=options.alignment, planner=options.solver, steps=steps)
         options.step_aside()
-        return place_beside(alone, neighbours, arena_bytes=task.arena_bytes, planner=options.solver)
+        beside = place_beside(alone, neighbours, arena_bytes=task.arena_bytes, planner=options.solver)
+        options.step_aside()
+        limit = None if task.grows else task.arena_bytes
+        around = place_around(beside, task.stayers, neighbours, arena_bytes=limit, planner=options.solver)
+        return beside if around is None else around
 
-    plan = shared.find((fingerprint(profile), steps, neighbours, task.arena_bytes), pack)
+    made_of = (fingerprint(profile), steps, neighbours, task.arena_bytes, task.stayers.tobytes())
+    plan = shared.find(made_of, pack)
     options.step_aside()
     return Made(plan, old)
 
