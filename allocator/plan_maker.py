@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..planning.co_placement import IntArray, place_around
+from ..planning.co_placement import IntArray, obstructed_bytes, place_around
 from ..planning.making import Options, Task, plan_merged, plan_record
 from ..planning.shared import SharedPlans
 from ..profiler import StepLog
@@ -19,6 +19,10 @@ from .planner import let_others_run
 
 WORTH = 1.03
 """Bytes reserved for each byte ever alive, up to which a merged plan may go."""
+
+
+ELSEWHERE = 0.5
+"""Share of an arena: where upstream holds more of a plan's blocks, another arena takes the place of one they cannot use."""
 
 
 class Memory(Protocol):
@@ -137,7 +141,11 @@ class PlanMaker:
         return solve
 
     def placing_anew(self, sequence: int, old: Entry, stayers: IntArray) -> Callable[[], Solved]:
-        """Return the job of placing a plan again, around what stays in its way; or of moving to another arena."""
+        """Return the job of placing a plan again, around what stays in its way.
+
+        Where the arena is too small for that, and cannot grow, another one takes its place if so much of the plan is
+        served by upstream that this hardly needs more memory.
+        """
         neighbours = [entry.plan for entry in self._cache.entries() if entry is not old]
         arena_bytes = self._backend.arena_bytes(self._lane)
         limit = None if self._backend.grows_in_place else arena_bytes
@@ -147,6 +155,8 @@ class PlanMaker:
                 plan = place_around(
                     old.plan, stayers, neighbours, arena_bytes=limit, planner=self._options.solver
                 )
+                if plan is None and obstructed_bytes(old.plan, stayers) <= ELSEWHERE * arena_bytes:
+                    return Solved(sequence, old, old)
                 if plan is None:
                     return Solved(sequence, old, old, arena_bytes + self._options.alignment)
                 return Solved(sequence, self._cache.entry(old.key, plan), old)

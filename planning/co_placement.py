@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ProblemError
-from ..packing import Problem, pack
+from ..packing import Problem, lower_bound, pack
 from ..packing.problem import IntArray
 from .plan import Plan
 
@@ -108,13 +108,23 @@ def place_around(
 
 def is_obstructed(plan: Plan, stayers: IntArray) -> bool:
     """Return whether one of these ranges, int64 (m, 2), overlaps one that the plan needs. O((b + m) log m)."""
-    if not len(stayers):
-        return False
+    return len(stayers) > 0 and bool(_obstructed(plan, stayers).any())
+
+
+def obstructed_bytes(plan: Plan, stayers: IntArray) -> int:
+    """Return the most bytes that are alive at a time of those blocks that have to be served elsewhere. O(b log b)."""
+    rows = np.flatnonzero(_obstructed(plan, stayers))
+    start, end, gaps = plan.profile.on_line(plan.rows[rows])
+    return lower_bound(Problem(plan.problem.size[rows], start, end, gaps=gaps, alignment=1))
+
+
+def _obstructed(plan: Plan, stayers: IntArray) -> npt.NDArray[np.bool_]:
+    """Return which planned blocks have one of these ranges in their place, bool (k,)."""
     taken = _union(stayers)
     begin = plan.placement.offsets
     at = np.searchsorted(taken[:, 1], begin, side="right")  # the first range that ends beyond
-    inside = at < len(taken)
-    return bool((taken[at[inside], 0] < (begin + plan.problem.size)[inside]).any())
+    beyond = np.append(taken[:, 0], np.iinfo(np.int64).max)
+    return np.asarray(beyond[at] < begin + plan.problem.size)
 
 
 def _placed(plan: Plan, fixed: IntArray, residents: IntArray, limit: int | None, planner: str) -> Plan | None:

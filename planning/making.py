@@ -126,7 +126,6 @@ def plan_record(task: Task, shared: SharedPlans, options: Options) -> Made:
         alone = make_plan(profile, alignment=options.alignment, planner=options.solver, steps=steps)
         options.step_aside()
         beside = place_beside(alone, neighbours, arena_bytes=task.arena_bytes, planner=options.solver)
-        options.step_aside()
         limit = None if task.grows else task.arena_bytes
         around = place_around(beside, task.stayers, neighbours, arena_bytes=limit, planner=options.solver)
         return beside if around is None else around

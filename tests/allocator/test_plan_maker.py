@@ -10,6 +10,7 @@ import pytest
 from stowplan.allocator import plan_maker
 from stowplan.allocator.cache import Entry, PlanCache
 from stowplan.allocator.plan_maker import WORTH, PlanMaker, Record
+from stowplan.planning.co_placement import NO_RANGES
 from stowplan.planning.shared import SharedPlans
 from stowplan.profiler import ALLOCATE, FREE, StepLog
 from stowplan.profiler.steps import EVENT_DTYPE
@@ -20,11 +21,17 @@ SEQUENCE = 42
 class Memory:
     """Counters of a pool of one lane."""
 
+    taken = NO_RANGES
+    grows_in_place = True
+
     def __init__(self, peak_live_bytes: int = 1 << 30) -> None:
         self.peak_live_bytes = peak_live_bytes
 
     def arena_bytes(self, lane: int) -> int:
         return 1000
+
+    def stayers(self, lane: int) -> np.ndarray:
+        return self.taken
 
     def counters(self) -> dict[str, Any]:
         # 1000 bytes of the arenas are another lane's.
