@@ -53,6 +53,7 @@ cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass CReplay "stowplan::allocator::Replay":
         void begin_step(PlanPtr, vector[PlanPtr]) except +
         StepOutcome end_step() except +
+        vector[Range] stayers() except +
         void reserve(uintptr_t, int64_t) except +
 
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..planning.co_placement import IntArray, obstructed_bytes, place_around
+from ..packing.problem import IntArray
+from ..planning.co_placement import obstructed_bytes, place_around
 from ..planning.making import Options, Task, plan_merged, plan_record
 from ..planning.shared import SharedPlans
 from ..profiler import StepLog
@@ -22,7 +23,7 @@ WORTH = 1.03
 
 
 ELSEWHERE = 0.5
-"""Share of an arena: where upstream holds more of a plan's blocks, another arena takes the place of one they cannot use."""
+"""Share of an arena; where upstream has to hold more of a plan's blocks than this, another arena takes its place."""
 
 
 class Memory(Protocol):
@@ -128,12 +129,17 @@ class PlanMaker:
 
     def merging(self, sequence: int, old: Entry, record: Record, following: StepLog) -> Callable[[], Solved]:
         """Return the job of making one plan for a record and for the steps that another plan stands for."""
+        stayers = self._backend.stayers(self._lane)
+        limit = None if self._backend.grows_in_place else self._backend.arena_bytes(self._lane)
 
         def solve() -> Solved:
             try:
                 plan = plan_merged(old.plan, record.log, following, self._options)
                 if plan is None or not self._is_worth(plan.arena_bytes):
                     return Solved(sequence, old, old)
+                around = place_around(plan, stayers, (), arena_bytes=limit, planner="best_fit")
+                if around is not None and self._is_worth(around.arena_bytes):
+                    plan = around
                 return Solved(sequence, self._cache.entry(record.key, plan), old)
             except Exception:
                 return Solved(sequence)

@@ -127,10 +127,12 @@ def plan_record(task: Task, shared: SharedPlans, options: Options) -> Made:
         options.step_aside()
         beside = place_beside(alone, neighbours, arena_bytes=task.arena_bytes, planner=options.solver)
         limit = None if task.grows else task.arena_bytes
-        around = place_around(beside, task.stayers, neighbours, arena_bytes=limit, planner=options.solver)
+        around = place_around(beside, stayers, neighbours, arena_bytes=limit, planner=options.solver)
         return beside if around is None else around
 
-    made_of = (fingerprint(profile), steps, neighbours, task.arena_bytes, task.stayers.tobytes())
+    # Of a step that was not repeated they may be blocks, which have their places in the plan.
+    stayers = task.stayers if task.log.equals(task.following) else NO_RANGES
+    made_of = (fingerprint(profile), steps, neighbours, task.arena_bytes, stayers.tobytes())
     plan = shared.find(made_of, pack)
     options.step_aside()
     return Made(plan, old)
