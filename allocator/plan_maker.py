@@ -137,7 +137,7 @@ class PlanMaker:
                 plan = plan_merged(old.plan, record.log, following, self._options)
                 if plan is None or not self._is_worth(plan.arena_bytes):
                     return Solved(sequence, old, old)
-                around = place_around(plan, stayers, (), arena_bytes=limit, planner="best_fit")
+                around = place_around(plan, stayers, (), arena_bytes=limit, planner=self._options.quick)
                 if around is not None and self._is_worth(around.arena_bytes):
                     plan = around
                 return Solved(sequence, self._cache.entry(record.key, plan), old)
@@ -156,11 +156,11 @@ class PlanMaker:
         arena_bytes = self._backend.arena_bytes(self._lane)
         limit = None if self._backend.grows_in_place else arena_bytes
 
+        solver = self._options.quick if old.standing.merged else self._options.solver
+
         def place() -> Solved:
             try:
-                plan = place_around(
-                    old.plan, stayers, neighbours, arena_bytes=limit, planner=self._options.solver
-                )
+                plan = place_around(old.plan, stayers, neighbours, arena_bytes=limit, planner=solver)
                 if plan is None and obstructed_bytes(old.plan, stayers) <= ELSEWHERE * arena_bytes:
                     return Solved(sequence, old, old)
                 if plan is None:

@@ -49,6 +49,11 @@ class Options:
     solver: str = "auto"
     step_aside: Callable[[], object] = lambda: None
 
+    @property
+    def quick(self) -> str:
+        """The solver for merged plans, which have successors soon: a quick one for ``"auto"``."""
+        return "best_fit" if self.solver == "auto" else self.solver
+
 
 @dataclass(frozen=True, eq=False)
 class Task:
@@ -148,7 +153,7 @@ def plan_merged(old: Plan, log: StepLog, following: StepLog, options: Options) -
     log, following
         The record, and the step after it.
     options
-        ``"auto"`` stands for a quick solver here: the next record will succeed the plan.
+        Of the solvers, the quick one is used.
 
     Returns
     -------
@@ -162,8 +167,7 @@ def plan_merged(old: Plan, log: StepLog, following: StepLog, options: Options) -
     both = merge(old.profile, old.merged, log, following, options.step_aside)
     if both is None:
         return None
-    solver = "best_fit" if options.solver == "auto" else options.solver
-    plan = make_plan(both[0], alignment=options.alignment, planner=solver, merged=both[1])
+    plan = make_plan(both[0], alignment=options.alignment, planner=options.quick, merged=both[1])
     options.step_aside()
     return plan
 
