@@ -112,6 +112,10 @@ cdef dict _counters(const Counters& counters):
     return {"requests": _by_name(counters.named_requests()), **_by_name(counters.named())}
 
 
+cdef list _pairs(const vector[Range]& ranges):
+    return [(ranges[i].begin, ranges[i].end) for i in range(ranges.size())]
+
+
 _PLACES = ("upstream", "planned", "late", "held")
 
 
@@ -225,6 +229,11 @@ cdef class Replay:
 
     def reserve(self, uintptr_t base, int64_t size, uint16_t lane=0):
         self.core.lane(lane).reserve(base, size)
+
+    def stayers(self, uint16_t lane=0):
+        """Return [(begin, end)]: where in the arena blocks stay that no plan knows of."""
+        cdef vector[Range] ranges = self.core.lane(lane).stayers()
+        return _pairs(ranges)
 
     def counters(self):
         return _counters(self.core.counters())
@@ -361,6 +370,16 @@ cdef class Backend:
         """Return the size of a lane's arena."""
         return self.lanes.arena_size(lane)
 
+    def stayers(self, uint16_t lane):
+        """Return where in a lane's arena late blocks have stayed for more than a step: offsets, int64 (m, 2)."""
+        cdef vector[Range] ranges = self.lanes.stayers(lane)
+        return np.array(_pairs(ranges), dtype=np.int64).reshape(-1, 2)
+
+    @property
+    def grows_in_place(self):
+        """Whether an arena is made larger where it is; else a larger one takes its place."""
+        return False
+
     def counters(self):
         """Return the counters of all lanes."""
         return _counters(self.lanes.counters())
@@ -439,6 +458,11 @@ cdef class HostPool(Backend):
     def refine(self):
         """Have them planned."""
         self.memory.lower_small(self.least)
+
+    @property
+    def grows_in_place(self):
+        """Always: its addresses are set aside."""
+        return True
 
     def reserve(self, uint16_t lane, int64_t size):
         """Make a lane's arena at least this large; False where upstream has no memory for it."""

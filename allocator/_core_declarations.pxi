@@ -53,6 +53,7 @@ cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass CReplay "stowplan::allocator::Replay":
         void begin_step(PlanPtr, vector[PlanPtr]) except +
         StepOutcome end_step() except +
+        vector[Range] stayers() except +
         void reserve(uintptr_t, int64_t) except +
 
 
@@ -165,6 +166,7 @@ cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
         vector[LaneOutcome] take_outcomes() except +
         Signal& signal()
         int64_t arena_size(uint16_t)
+        vector[Range] stayers(uint16_t) except +
         void reserve(uint16_t, uintptr_t, int64_t) except +
         void retire_idle_arenas() except +
         vector[uintptr_t] take_dead_arenas() except +

@@ -116,12 +116,22 @@ class PlanCache:
         """Take a plan in, and throw out what it replaces, or the least recently used if there are too many."""
         if replaces is not None:
             self._remove(replaces)
+            self._succeed(entry, replaces)
         while len(self._entries) >= self._capacity:
             self._remove(self.entries()[-1])
         self._entries[entry.tag] = entry
         self._plans_changed(entry.key)
         self._clock += 1
         entry.used = self._clock
+
+    def _succeed(self, entry: Entry, old: Entry) -> None:
+        """Have a plan expected where the one was whose place it takes. O(plans)."""
+        entry.successor = old.successor
+        for other in (entry, *self._entries.values()):
+            if other.successor == old.tag:
+                other.successor = entry.tag
+        if self._last_followed == old.tag:
+            self._last_followed = entry.tag
 
     def clear(self) -> None:
         """Throw out all plans."""

@@ -88,6 +88,7 @@ class Kind(Enum):
     REASONS = "requests, by reason"
     EVENTS = "how often something happened"
     BYTES = "bytes"
+    SECONDS = "seconds of CPU time"
 
 
 class Count(NamedTuple):

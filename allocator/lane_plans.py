@@ -10,7 +10,7 @@ handler is the default one, as the arrays that planning needs are no business of
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from ..errors import PoolError
 from ..packing.registry import find
 from ..planning import Plan
+from ..planning.co_placement import is_obstructed
 from ..planning.making import overlap_matters
 from ..planning.shared import SharedPlans
 from ..profiler import StepLog
@@ -26,6 +27,7 @@ from .cache import Entry, PlanCache
 from .lane_policy import Action, Confirmation, LanePolicy
 from .plan_maker import PlanMaker, Record, Solved
 from .planner import Planner
+from .planning_budget import PlanningBudget
 
 Outcome = tuple[npt.NDArray[np.void], bool, bool, int]
 """Of a lane's part of a step: (events, complete, clean, tag of the plan followed)."""
@@ -45,6 +47,8 @@ class LanePlans:
         Its number for the lane.
     shared
         Plans of all lanes.
+    budget
+        What planning may cost, in all lanes.
     warmup
         Steps to let pass before recording.
     alignment
@@ -80,6 +84,7 @@ class LanePlans:
         backend: Backend,
         lane: int,
         shared: SharedPlans,
+        budget: PlanningBudget,
         *,
         warmup: int,
         alignment: int,
@@ -95,6 +100,7 @@ class LanePlans:
         self._cache = PlanCache(_count("max_plans", max_plans, 1, "a number of plans"))
         self._maker = PlanMaker(backend, lane, self._cache, shared, alignment=alignment, solver=planner)
         self._planner: Planner[Solved] = Planner()
+        self._budget = budget
         self._record: Record | None = None  # where the policy has one
         self.key: Hashable = None
         self.latest: Plan | None = None
@@ -132,12 +138,26 @@ class LanePlans:
             clean=clean,
             failed=failed,
             followed=None if followed is None else followed.standing,
-            confirmation=None if order is None else order.confirmation(self.key, self._backend.refinable),
+            confirmation=None if order is None else self._confirmation(order),
         )
+        if followed is not None and complete and not (clean or failed):
+            self._make_way(followed)
         if order is not None:
             self._carry_out(decision.action, order)
         if decision.record:
             self._record = Record(self.key, StepLog(events), followed)
+
+    def _confirmation(self, order: _Order) -> Confirmation:
+        """Say what the policy is to know of an order."""
+        log, following = order.record.log, order.following
+        return Confirmation(
+            sequence=order.sequence,
+            equal=log.equals(following),
+            same_key=order.record.key == self.key,
+            stands=None if order.stands is None else order.stands.standing,
+            refinable=self._backend.refinable,
+            affordable=self._budget.allows_order(),
+        )
 
     def steps_found(self, outcomes: Sequence[Outcome]) -> None:
         """Learn from steps that were found and have ended, and say what the next ones may follow; on any thread.
@@ -165,20 +185,39 @@ class LanePlans:
         record = order.record
         if action is Action.PLAN:
             job = self._maker.solving(order.sequence, record, order.following, found=self._policy.found)
-            self._planner.submit(job)
+            self._submit(job)
         elif action is Action.MERGE and order.stands is not None:
             job = self._maker.merging(order.sequence, order.stands, record, order.following)
-            self._planner.submit(job)
+            self._submit(job)
+        elif action is Action.SKIP:
+            self._budget.skip()
         elif action is Action.START_OVER:
             self._backend.refine()
             self._cache.clear()
+
+    def _submit(self, job: Callable[[], Solved]) -> None:
+        self._planner.submit(self._budget.timed(job))
+
+    def _make_way(self, followed: Entry) -> None:
+        """Have a plan placed anew that cannot be replayed in full while what stays in the arena stays there."""
+        stayers = self._backend.stayers(self.lane)
+        if not is_obstructed(followed.plan, stayers):
+            return
+        sequence = hash(("placed", followed.tag))
+        action = self._policy.obstructed(sequence, followed.standing, affordable=self._budget.allows_order())
+        if action is Action.PLAN:
+            self._submit(self._maker.placing_anew(sequence, followed, stayers))
+        elif action is Action.SKIP:
+            self._budget.skip()
 
     def _take_up(self) -> None:
         """Put the plans that are ready into use."""
         for solved in self._planner.collect():
             self._policy.plan_made(solved.sequence)
             entry, old = solved.entry, solved.replaces
-            if entry is None or not self._backend.reserve(self.lane, entry.plan.arena_bytes):
+            if entry is None:
+                continue
+            if not self._backend.reserve(self.lane, max(entry.plan.arena_bytes, solved.arena_bytes)):
                 continue
             if old is not None:
                 entry.revise(old)
@@ -244,16 +283,6 @@ class _Order:
         self.record, self.following, self.stands = record, following, stands
         log = record.log
         self.sequence = hash((record.key, log.requested.tobytes(), log.streams.tobytes()))
-
-    def confirmation(self, key: Hashable, refinable: bool) -> Confirmation:
-        """Say what the policy is to know of it; `key`: the following step's."""
-        return Confirmation(
-            sequence=self.sequence,
-            equal=self.record.log.equals(self.following),
-            same_key=self.record.key == key,
-            stands=None if self.stands is None else self.stands.standing,
-            refinable=refinable,
-        )
 
 
 def _count(name: str, value: object, least: int, what: str) -> int:

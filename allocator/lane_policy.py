@@ -68,6 +68,7 @@ class Action(Enum):
     NOTHING = auto()
     PLAN = auto()
     MERGE = auto()  # with the plan that stands for what it departed from
+    SKIP = auto()  # it would be planned or merged, but planning has used the time that it may
     START_OVER = auto()  # have smaller requests planned, and forget all plans
 
 
@@ -122,6 +123,8 @@ class Confirmation(NamedTuple):
         The plan that the record departed from, or the merged one that has its place; None where there is neither.
     refinable
         Whether smaller requests can be planned as well.
+    affordable
+        Whether there is time for one more order.
     """
 
     sequence: int
@@ -129,6 +132,7 @@ class Confirmation(NamedTuple):
     same_key: bool
     stands: Standing | None = None
     refinable: bool = False
+    affordable: bool = True
 
 
 class LanePolicy:
@@ -248,9 +252,13 @@ class LanePolicy:
             if old is not None and old.steps == 1 and not self._in_work:
                 if record.refinable and not self.found:
                     return Action.START_OVER
+                if not record.affordable:
+                    return Action.SKIP
                 self._in_work.add(record.sequence)
                 return Action.MERGE
             return Action.NOTHING
+        if not record.affordable:
+            return Action.SKIP
         self._unproven += 1
         self._in_work.add(record.sequence)
         return Action.PLAN
@@ -299,6 +307,28 @@ class LanePolicy:
         """Note that plans from a file are in use: there is nothing to warm up for."""
         if self.phase in (WARM_UP, RECORD):
             self.phase = REPLAY
+
+    def obstructed(self, sequence: int, plan: Standing, *, affordable: bool) -> Action:
+        """Decide whether a plan is placed anew that blocks stand in the way of which stay, and note the order.
+
+        A record would teach nothing: its requests are as planned. But steps have to be as patient as with a record.
+
+        Parameters
+        ----------
+        sequence
+            A number for the order.
+        plan
+            What the step has followed, and was not served from throughout.
+        affordable
+            Whether there is time for one more order.
+        """
+        merging = plan.merged and bool(self._in_work)  # what is merged takes the plan's place anyway
+        if merging or sequence in self._in_work or not self._is_due(plan):
+            return Action.NOTHING
+        if not affordable:
+            return Action.SKIP
+        self._in_work.add(sequence)
+        return Action.PLAN
 
     def orders_lost(self) -> None:
         """Note that the plans being made will not come: a fork has left behind who makes them."""

@@ -21,6 +21,7 @@ from ._core import Backend
 from .cache import Entry
 from .lane_plans import LanePlans, Outcome
 from .outcome_thread import start_outcome_thread
+from .planning_budget import SHARE, PlanningBudget
 from .report import Diagnosis, InUse
 from .stats import Stats, snapshot
 
@@ -50,6 +51,8 @@ class Lanes:
         Bytes; of every planned offset.
     auto_step
         Find steps without being told, until the first `begin_step`.
+    planning_share
+        CPU time that planning may use, as a share of the process's other CPU time (planning_budget.py).
     enter
         Called first on the thread that takes the outcomes of the steps found.
     options
@@ -67,14 +70,16 @@ class Lanes:
         *,
         alignment: int,
         auto_step: bool = False,
+        planning_share: float = SHARE,
         enter: Callable[[], Any] = lambda: None,
         **options: Any,
     ) -> None:
         self._backend = backend
         self._alignment = alignment
         self._shared = shared = SharedPlans(options["max_plans"])
+        self._budget = budget = PlanningBudget(planning_share)
         self._make: Callable[[int], LanePlans] = lambda lane: LanePlans(
-            backend, lane, shared, alignment=alignment, auto_step=auto_step, **options
+            backend, lane, shared, budget, alignment=alignment, auto_step=auto_step, **options
         )
         self._loaded: list[SavedPlan] = []
         self._mutex = threading.Lock()  # of the list of step slots
@@ -237,6 +242,7 @@ class Lanes:
                 if number in gone:
                     lane.drop_record()
         self._shared.begin_anew()
+        self._budget.begin_anew()
         if self._backend.finds_steps:
             self._start_outcome_thread()
 
@@ -311,6 +317,8 @@ class Lanes:
             plans=sum(lane.plans for lane in lanes),
             reoptimizations=sum(lane.reoptimizations for lane in lanes),
             lower_bound=sum(lane.lower_bound for lane in lanes),
+            planning_seconds=self._budget.seconds,
+            plans_skipped=self._budget.skipped,
         )
 
     def report(self) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ..packing.problem import IntArray
+from ..planning.co_placement import obstructed_bytes, place_around
 from ..planning.making import Options, Task, plan_merged, plan_record
 from ..planning.shared import SharedPlans
 from ..profiler import StepLog
@@ -20,11 +22,22 @@ WORTH = 1.03
 """Bytes reserved for each byte ever alive, up to which a merged plan may go."""
 
 
+ELSEWHERE = 0.5
+"""Share of an arena; where upstream has to hold more of a plan's blocks than this, another arena takes its place."""
+
+
 class Memory(Protocol):
     """What is asked of a pool's compiled half."""
 
     def arena_bytes(self, lane: int) -> int:
         """Return the size of a lane's arena."""
+
+    def stayers(self, lane: int) -> IntArray:
+        """Return where blocks stay in a lane's arena that no plan knows of."""
+
+    @property
+    def grows_in_place(self) -> bool:
+        """Whether arenas do."""
 
     def counters(self) -> dict[str, Any]:
         """Return the counters of all lanes."""
@@ -43,12 +56,18 @@ class Record:
 class Solved:
     """What the planner made of a record: an entry for the cache (None: nothing), and the one whose place it takes.
 
-    An entry that takes its own place taught nothing.
+    An entry that takes its own place taught nothing, or needs another arena.
+
+    Attributes
+    ----------
+    arena_bytes
+        To reserve at least.
     """
 
     sequence: int
     entry: Entry | None = None
     replaces: Entry | None = None
+    arena_bytes: int = 0
 
 
 class PlanMaker:
@@ -90,6 +109,8 @@ class PlanMaker:
             [entry.plan for entry in self._cache.entries()],
             self._backend.arena_bytes(self._lane),
             found,
+            self._backend.stayers(self._lane),
+            self._backend.grows_in_place,
         )
 
         def solve() -> Solved:
@@ -108,17 +129,47 @@ class PlanMaker:
 
     def merging(self, sequence: int, old: Entry, record: Record, following: StepLog) -> Callable[[], Solved]:
         """Return the job of making one plan for a record and for the steps that another plan stands for."""
+        stayers = self._backend.stayers(self._lane)
+        limit = None if self._backend.grows_in_place else self._backend.arena_bytes(self._lane)
 
         def solve() -> Solved:
             try:
                 plan = plan_merged(old.plan, record.log, following, self._options)
                 if plan is None or not self._is_worth(plan.arena_bytes):
                     return Solved(sequence, old, old)
+                around = place_around(plan, stayers, (), arena_bytes=limit, planner=self._options.quick)
+                if around is not None and self._is_worth(around.arena_bytes):
+                    plan = around
                 return Solved(sequence, self._cache.entry(record.key, plan), old)
             except Exception:
                 return Solved(sequence)
 
         return solve
+
+    def placing_anew(self, sequence: int, old: Entry, stayers: IntArray) -> Callable[[], Solved]:
+        """Return the job of placing a plan again, around what stays in its way.
+
+        Where the arena is too small for that, and cannot grow, another one takes its place if so much of the plan is
+        served by upstream that this hardly needs more memory.
+        """
+        neighbours = [entry.plan for entry in self._cache.entries() if entry is not old]
+        arena_bytes = self._backend.arena_bytes(self._lane)
+        limit = None if self._backend.grows_in_place else arena_bytes
+
+        solver = self._options.quick if old.standing.merged else self._options.solver
+
+        def place() -> Solved:
+            try:
+                plan = place_around(old.plan, stayers, neighbours, arena_bytes=limit, planner=solver)
+                if plan is None and obstructed_bytes(old.plan, stayers) <= ELSEWHERE * arena_bytes:
+                    return Solved(sequence, old, old)
+                if plan is None:
+                    return Solved(sequence, old, old, arena_bytes + self._options.alignment)
+                return Solved(sequence, self._cache.entry(old.key, plan), old)
+            except Exception:
+                return Solved(sequence)
+
+        return place
 
     def _is_worth(self, arena_bytes: int) -> bool:
         """Whether the program has ever had nearly as much alive as would be reserved with such an arena."""

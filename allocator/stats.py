@@ -74,6 +74,23 @@ class Stats:
         ),
     )
 
+    planning_seconds: float = field(
+        default=0.0,
+        metadata=_count(
+            Kind.SECONDS,
+            "CPU time that making plans has used, in seconds, on threads of the pool.",
+            metric=True,
+        ),
+    )
+    plans_skipped: int = field(
+        default=0,
+        metadata=_count(
+            Kind.EVENTS,
+            "Plans that were not made because planning had used its share of the CPU time (`planning_share`).",
+            metric=True,
+        ),
+    )
+
     @property
     def fragmentation(self) -> float:
         """Arena bytes / lower bound - 1; 0 before the first plan."""
@@ -159,14 +176,22 @@ def _attributes() -> str:
 Stats.__doc__ = f"{Stats.__doc__}\n\n{_attributes()}"
 
 
-def snapshot(counters: Mapping[str, Any], *, plans: int, reoptimizations: int, lower_bound: int) -> Stats:
+def snapshot(
+    counters: Mapping[str, Any],
+    *,
+    plans: int,
+    reoptimizations: int,
+    lower_bound: int,
+    planning_seconds: float = 0.0,
+    plans_skipped: int = 0,
+) -> Stats:
     """Return the counts of a pool.
 
     Parameters
     ----------
     counters
         As the core has them (core/counts.hpp).
-    plans, reoptimizations, lower_bound
+    plans, reoptimizations, lower_bound, planning_seconds, plans_skipped
         What it does not know.
     """
     requests = dict(counters["requests"])
@@ -179,10 +204,12 @@ def snapshot(counters: Mapping[str, Any], *, plans: int, reoptimizations: int, l
         reoptimizations=reoptimizations,
         reserved_bytes=counters["arena_bytes"] + counters["upstream_bytes"],
         lower_bound=lower_bound,
+        planning_seconds=planning_seconds,
+        plans_skipped=plans_skipped,
         **{name: counters[name] for name in COUNTS.keys() & counters.keys()},
     )
 
 
 def of_kind(stats: Stats, kind: Kind) -> dict[str, int]:
-    """Return the counts of a kind, by name; not `Kind.REASONS`, which are no numbers."""
+    """Return the counts of a kind, by name; not `Kind.REASONS` and `Kind.SECONDS`, which are no whole numbers."""
     return {name: getattr(stats, name) for name, count in COUNTS.items() if count.kind is kind}

@@ -12,7 +12,11 @@ while they stand. The plans of a pool therefore agree on three things, in this o
 Each is a wish, not a need: the replay core serves upstream what does not fit. So if agreeing would cost memory, the
 last wish is given up first. A wish is a fixed offset to the packer, and a resident a fixed block that lives throughout.
 
-Up to three packings; the wishes take O(b log b + r c) for b blocks in all plans, r resident ranges, c of them matched.
+*Stayers* are no wish: blocks that live in the arena for longer than any plan knows (the optimizer's state, made in the
+first step that a loaded plan served). What is planned in their place would go upstream in every step. So a plan that
+they obstruct is placed again, with their ranges as residents.
+
+Up to four packings; the wishes take O(b log b + r c) for b blocks in all plans, r resident ranges, c of them matched.
 """
 
 from __future__ import annotations
@@ -25,10 +29,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ProblemError
-from ..packing import Problem, pack
+from ..packing import Problem, lower_bound, pack
 from ..packing.problem import IntArray
 from .plan import Plan
 
+NO_RANGES: IntArray = np.empty((0, 2), dtype=np.int64)
 FREE = -1
 TOLERANCE = 1.02
 """How much larger than alone a plan may be for the sake of its neighbours, if the arena must grow for it."""
@@ -57,27 +62,98 @@ def place_beside(plan: Plan, neighbours: Sequence[Plan], *, arena_bytes: int, pl
         return plan
     limit = max(arena_bytes, int(plan.arena_bytes * TOLERANCE))
     for fixed, residents in _wishes(plan, neighbours):
-        try:
-            placement = pack(_with_residents(plan.problem, fixed, residents), solver=planner)
-        except ProblemError:
-            continue  # the wishes contradict each other
-        offsets = placement.offsets[: len(plan.problem)]
-        peak = int((offsets + plan.problem.size).max(initial=0))
-        if peak <= limit:
-            alone = plan.placement
-            status: Literal["optimal", "feasible"] = "optimal" if peak == alone.lower_bound else "feasible"
-            return replace(plan, placement=replace(alone, offsets=offsets, peak=peak, status=status))
+        placed = _placed(plan, fixed, residents, limit, planner)
+        if placed is not None:
+            return placed
     return plan
+
+
+def place_around(
+    plan: Plan,
+    stayers: IntArray,
+    neighbours: Sequence[Plan],
+    *,
+    arena_bytes: int | None,
+    planner: str = "auto",
+) -> Plan | None:
+    """Place a plan's blocks again, beside blocks that stay in the arena; beside other plans as well where that can be.
+
+    Parameters
+    ----------
+    plan
+        As it is.
+    stayers
+        Ranges that nothing is to be placed in, int64 (m, 2), begin and end.
+    neighbours
+        The other plans, the most important first.
+    arena_bytes
+        The most that the plan may need; None: whatever it takes.
+    planner
+        Name of the solver.
+
+    Returns
+    -------
+    Plan
+        The plan itself where nothing is in its way, or None where it does not fit.
+    """
+    if not is_obstructed(plan, stayers):
+        return plan
+    for fixed, residents in (*_wishes(plan, neighbours), (_no_wish(plan), NO_RANGES)):
+        taken = _union(np.concatenate([residents, stayers]))
+        placed = _placed(plan, fixed, taken, arena_bytes, planner)
+        if placed is not None:
+            return placed
+    return None
+
+
+def is_obstructed(plan: Plan, stayers: IntArray) -> bool:
+    """Return whether one of these ranges, int64 (m, 2), overlaps one that the plan needs. O((b + m) log m)."""
+    return len(stayers) > 0 and bool(_obstructed(plan, stayers).any())
+
+
+def obstructed_bytes(plan: Plan, stayers: IntArray) -> int:
+    """Return the most bytes that are alive at a time of those blocks that have to be served elsewhere. O(b log b)."""
+    rows = np.flatnonzero(_obstructed(plan, stayers))
+    start, end, gaps = plan.profile.on_line(plan.rows[rows])
+    return lower_bound(Problem(plan.problem.size[rows], start, end, gaps=gaps, alignment=1))
+
+
+def _obstructed(plan: Plan, stayers: IntArray) -> npt.NDArray[np.bool_]:
+    """Return which planned blocks have one of these ranges in their place, bool (k,)."""
+    taken = _union(stayers)
+    begin = plan.placement.offsets
+    at = np.searchsorted(taken[:, 1], begin, side="right")  # the first range that ends beyond
+    beyond = np.append(taken[:, 0], np.iinfo(np.int64).max)
+    return np.asarray(beyond[at] < begin + plan.problem.size)
+
+
+def _placed(plan: Plan, fixed: IntArray, residents: IntArray, limit: int | None, planner: str) -> Plan | None:
+    """Pack with fixed offsets and residents; None where they contradict each other, or it needs more than `limit`."""
+    try:
+        placement = pack(_with_residents(plan.problem, fixed, residents), solver=planner)
+    except ProblemError:
+        return None
+    offsets = placement.offsets[: len(plan.problem)]
+    peak = int((offsets + plan.problem.size).max(initial=0))
+    if limit is not None and peak > limit:
+        return None
+    alone = plan.placement
+    status: Literal["optimal", "feasible"] = "optimal" if peak == alone.lower_bound else "feasible"
+    return replace(plan, placement=replace(alone, offsets=offsets, peak=peak, status=status))
+
+
+def _no_wish(plan: Plan) -> IntArray:
+    return np.full(len(plan.problem), FREE, dtype=np.int64)
 
 
 def _wishes(plan: Plan, neighbours: Sequence[Plan]) -> Iterator[tuple[IntArray, IntArray]]:
     """Yield fixed offsets (k,), FREE for none, and resident ranges (m, 2): all wishes first, then fewer and fewer."""
-    matched = np.full(len(plan.problem), FREE, dtype=np.int64)
+    matched = _no_wish(plan)
     begun = matched.copy()
     for other in neighbours:
         _match_wrapped(plan, other, matched)
         _match_beginning(plan, other, begun)
-    ranges = np.concatenate([other.residents for other in neighbours] or [np.empty((0, 2), dtype=np.int64)])
+    ranges = np.concatenate([other.residents for other in neighbours] or [NO_RANGES])
     held = np.flatnonzero(matched != FREE)
     own = np.column_stack([matched[held], matched[held] + plan.problem.size[held]])
     residents = _outside(_union(ranges), own)
@@ -88,7 +164,7 @@ def _wishes(plan: Plan, neighbours: Sequence[Plan]) -> Iterator[tuple[IntArray, 
             seen.append(fixed)
             yield fixed, residents
     if len(ranges):
-        yield np.full(len(plan.problem), FREE, dtype=np.int64), _union(ranges)
+        yield _no_wish(plan), _union(ranges)
 
 
 def _match_wrapped(plan: Plan, other: Plan, offsets: IntArray) -> None:

@@ -15,14 +15,14 @@ and between them `Options.step_aside` is called.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from ..profiler import Profile, StepLog
 from ..profiler.steps import profile_step
-from .co_placement import place_beside
+from .co_placement import NO_RANGES, place_around, place_beside
 from .merging import merge
 from .plan import Plan, largest, make_plan, same_structure
 from .shared import SharedPlans, fingerprint
@@ -49,6 +49,11 @@ class Options:
     solver: str = "auto"
     step_aside: Callable[[], object] = lambda: None
 
+    @property
+    def quick(self) -> str:
+        """The solver for merged plans, which have successors soon: a quick one for ``"auto"``."""
+        return "best_fit" if self.solver == "auto" else self.solver
+
 
 @dataclass(frozen=True, eq=False)
 class Task:
@@ -68,6 +73,10 @@ class Task:
         The arena that is reserved.
     found
         Whether the step was found, rather than marked by the program.
+    stayers
+        Ranges of the arena that blocks no plan knows of stay in, int64 (m, 2).
+    grows
+        Whether the arena can be made larger where it is; else a larger one is empty of stayers.
     """
 
     log: StepLog
@@ -77,6 +86,8 @@ class Task:
     neighbours: Sequence[Plan] = ()
     arena_bytes: int = 0
     found: bool = False
+    stayers: npt.NDArray[np.int64] = field(default_factory=NO_RANGES.copy)
+    grows: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,9 +130,15 @@ def plan_record(task: Task, shared: SharedPlans, options: Options) -> Made:
     def pack() -> Plan:
         alone = make_plan(profile, alignment=options.alignment, planner=options.solver, steps=steps)
         options.step_aside()
-        return place_beside(alone, neighbours, arena_bytes=task.arena_bytes, planner=options.solver)
+        beside = place_beside(alone, neighbours, arena_bytes=task.arena_bytes, planner=options.solver)
+        limit = None if task.grows else task.arena_bytes
+        around = place_around(beside, stayers, neighbours, arena_bytes=limit, planner=options.solver)
+        return beside if around is None else around
 
-    plan = shared.find((fingerprint(profile), steps, neighbours, task.arena_bytes), pack)
+    # Of a step that was not repeated they may be blocks, which have their places in the plan.
+    stayers = task.stayers if task.log.equals(task.following) else NO_RANGES
+    made_of = (fingerprint(profile), steps, neighbours, task.arena_bytes, stayers.tobytes())
+    plan = shared.find(made_of, pack)
     options.step_aside()
     return Made(plan, old)
 
@@ -136,7 +153,7 @@ def plan_merged(old: Plan, log: StepLog, following: StepLog, options: Options) -
     log, following
         The record, and the step after it.
     options
-        ``"auto"`` stands for a quick solver here: the next record will succeed the plan.
+        Of the solvers, the quick one is used.
 
     Returns
     -------
@@ -150,8 +167,7 @@ def plan_merged(old: Plan, log: StepLog, following: StepLog, options: Options) -
     both = merge(old.profile, old.merged, log, following, options.step_aside)
     if both is None:
         return None
-    solver = "best_fit" if options.solver == "auto" else options.solver
-    plan = make_plan(both[0], alignment=options.alignment, planner=solver, merged=both[1])
+    plan = make_plan(both[0], alignment=options.alignment, planner=options.quick, merged=both[1])
     options.step_aside()
     return plan
 

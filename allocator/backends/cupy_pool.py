@@ -12,6 +12,7 @@ from ...errors import PoolError
 from .._core import DevicePool, DeviceRouter, Lease
 from ..forking import watch
 from ..lanes import Lanes
+from ..planning_budget import SHARE
 from ..pool import Pool
 from .device_streams import DeviceStreams, Streams
 
@@ -48,6 +49,10 @@ class CupyPool(Pool):
         that does not fit the device (Sekiyama et al. 2018, section 5.1); its plan may fit.
     max_plans
         Plans to keep, the most recently used.
+    planning_share
+        CPU time that making plans may use, as a share of the CPU time of the rest of the process since the pool was
+        made; 2 seconds and the first four plans come on top. What is beyond is not planned, and counted
+        (``stats.plans_skipped``). ``math.inf``: no bound.
     auto_step
         Find the step that the program repeats, without `step` being called, and plan it; see `Pool.step`. There is no
         warm-up.
@@ -86,6 +91,7 @@ class CupyPool(Pool):
         planner: str = "auto",
         sample: str = "device",
         max_plans: int = 32,
+        planning_share: float = SHARE,
         auto_step: bool = False,
         device: int | None = None,
     ) -> None:
@@ -106,6 +112,7 @@ class CupyPool(Pool):
             "warmup": warmup,
             "planner": planner,
             "max_plans": max_plans,
+            "planning_share": planning_share,
             "auto_step": auto_step,
         }
         self._device = device

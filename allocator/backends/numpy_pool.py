@@ -13,6 +13,7 @@ from ...profiler.recorders.numpy_recorder import default_handler
 from .._core import HostPool, any_installed
 from ..forking import watch
 from ..lanes import Lanes
+from ..planning_budget import SHARE
 from ..pool import Pool
 
 HOST_ALIGNMENT = 64
@@ -41,6 +42,10 @@ class NumpyPool(Pool):
         Name of the packing solver, from `stowplan.packing.solvers`, or ``"auto"``.
     max_plans
         Plans to keep, the most recently used.
+    planning_share
+        CPU time that making plans may use, as a share of the CPU time of the rest of the process since the pool was
+        made; 2 seconds and the first four plans come on top. What is beyond is not planned, and counted
+        (``stats.plans_skipped``). ``math.inf``: no bound.
     auto_step
         Find the step that the program repeats, without `step` being called, and plan it; see `Pool.step`. There is no
         warm-up.
@@ -76,6 +81,7 @@ class NumpyPool(Pool):
         warmup: int = 1,
         planner: str = "auto",
         max_plans: int = 32,
+        planning_share: float = SHARE,
         auto_step: bool = False,
         small: int | None = None,
     ) -> None:
@@ -90,6 +96,7 @@ class NumpyPool(Pool):
             warmup=warmup,
             planner=planner,
             max_plans=max_plans,
+            planning_share=planning_share,
         )
         self._entered = threading.local()  # NumPy's handler before, of each thread that is in the pool
         watch(self)

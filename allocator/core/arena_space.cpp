@@ -106,6 +106,19 @@ void ArenaSpace::drop_free_ranges() {
   free_.reset();
 }
 
+// ----------------------------------------------------------------------------------------------------- stayers
+
+std::vector<Range> ArenaSpace::stayers() const {
+  std::vector<Range> found;
+  each_block([&](const Block& block) {
+    const bool late = block.where == Where::late && !block.held && is_current(block);
+    if (!late || lane_.recorder().age(block.birth) < kStays) return;
+    const Range r = range_of(block);
+    found.push_back({r.begin - arena().base, r.end - arena().base});
+  });
+  return found;
+}
+
 // ------------------------------------------------------------------------------------------------- held blocks
 
 void ArenaSpace::hold(BlockId id, bool may_wait) {

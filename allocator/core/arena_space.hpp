@@ -41,7 +41,8 @@ struct Arena {
 
 class ArenaSpace {
  public:
-  static constexpr int kRangeTries = 8;  // free ranges that a search looks at
+  static constexpr int kRangeTries = 8;     // free ranges that a search looks at
+  static constexpr std::int64_t kStays = 2;  // steps since its own that a block has seen begin, or is about to
 
   // `unit`: bytes to which sizes beside the plan are rounded up and aligned, relative to the arena. `blocks`: of all
   // lanes; those of `lane` live here.
@@ -103,6 +104,10 @@ class ArenaSpace {
 
   // Back to the late set.
   void drop_free_ranges();
+
+  // Where in the arena blocks are late that have outlived the step after their own, unless the program is rid of them:
+  // what a plan has to be placed beside, if it is to be replayed in full. Offsets. O(blocks).
+  std::vector<Range> stayers() const;
 
   // For invariants.
   const Block& block(BlockId id) const { return blocks_[id]; }

@@ -101,6 +101,9 @@ class LockedLanes {
   Bytes arena_size(LaneNumber lane) {
     return locked([&] { return lanes_.lane(lane).arena().size; });
   }
+  std::vector<Range> stayers(LaneNumber lane) {
+    return locked([&] { return lanes_.lane(lane).stayers(); });
+  }
   void reserve(LaneNumber lane, std::uintptr_t base, Bytes size) {
     locked([&] { lanes_.lane(lane).reserve(base, size); });
   }

@@ -111,7 +111,8 @@ class Replay {
   LiveBlock describe(const Block& block) const;
   std::uint32_t requests() const { return recorder_.requests(); }  // of the step so far
   std::size_t planned_requests() const { return cursor_.planned_requests(); }
-  // For steps that are found (auto_lanes.hpp).
+  std::vector<Range> stayers() const { return space_.stayers(); }
+  // For steps that are found (auto_lanes.hpp), and for what is to be said of blocks.
   const StepRecorder& recorder() const { return recorder_; }
 
   bool has_retired_arenas() const { return space_.has_retired(); }

@@ -326,3 +326,56 @@ def test_a_plan_that_is_succeeded_again_and_again_is_given_more_steps(plan: Stan
             recorded.append(step)
             policy.drop_record()
     assert recorded == [step for step in range(3, 3 * 2**LONGEST_BACK_OFF) if step % every == 0]
+
+
+# -------------------------------------------------------------------------------------------- what stands in the way
+
+
+def test_an_obstructed_plan_is_placed_anew_once_at_a_time() -> None:
+    policy = in_phase(Phase.REPLAY)
+    assert policy.obstructed(7, PLAN, affordable=True) is Action.PLAN
+    assert policy.obstructed(7, PLAN, affordable=True) is Action.NOTHING
+    policy.plan_made(7)
+    assert policy.obstructed(7, PLAN, affordable=True) is Action.PLAN
+
+
+def test_one_that_is_placed_again_and_again_is_given_more_steps() -> None:
+    policy = in_phase(Phase.REPLAY)
+    placed = []
+    for step in range(3, 40):
+        policy.step_ended(**DEPARTED)
+        policy.drop_record()
+        if policy.obstructed(step, Standing(revisions=3), affordable=True) is Action.PLAN:
+            placed.append(step)
+    assert placed == [8, 16, 24, 32]
+
+
+@pytest.mark.parametrize(("merged", "action"), [(False, Action.PLAN), (True, Action.NOTHING)])
+def test_a_merged_plan_whose_successor_is_being_made_is_not_placed_anew(merged: bool, action: Action) -> None:
+    policy = in_phase(Phase.REPLAY)
+    assert next_record(policy, 1) is Action.PLAN
+    assert policy.obstructed(7, Standing(merged=merged), affordable=True) is action
+
+
+# ------------------------------------------------------------------------------------------------------ time to plan
+
+
+def test_what_there_is_no_time_for_is_skipped_and_asked_for_again() -> None:
+    policy = in_phase(Phase.REPLAY)
+    assert policy.obstructed(7, PLAN, affordable=False) is Action.SKIP
+    assert policy.obstructed(7, PLAN, affordable=True) is Action.PLAN
+    assert next_record(policy, 1, affordable=False) is Action.SKIP
+    assert next_record(policy, 1) is Action.PLAN
+
+
+def test_what_is_skipped_does_not_count_as_a_plan_that_proves_nothing() -> None:
+    policy = in_phase(Phase.RECORD)
+    for sequence in range(UNPROVEN + 1):
+        assert next_record(policy, sequence, stands=PLAN, affordable=False) is Action.SKIP
+    assert next_record(policy, 9, stands=PLAN) is Action.PLAN
+
+
+def test_merging_takes_time_too() -> None:
+    policy = unproven()
+    assert next_record(policy, 9, stands=PLAN, affordable=False) is Action.SKIP
+    assert next_record(policy, 9, stands=PLAN, refinable=True) is Action.PLAN  # seen before

@@ -10,6 +10,7 @@ import pytest
 from stowplan.allocator import plan_maker
 from stowplan.allocator.cache import Entry, PlanCache
 from stowplan.allocator.plan_maker import WORTH, PlanMaker, Record
+from stowplan.planning.co_placement import NO_RANGES
 from stowplan.planning.shared import SharedPlans
 from stowplan.profiler import ALLOCATE, FREE, StepLog
 from stowplan.profiler.steps import EVENT_DTYPE
@@ -20,11 +21,17 @@ SEQUENCE = 42
 class Memory:
     """Counters of a pool of one lane."""
 
+    taken = NO_RANGES
+    grows_in_place = True
+
     def __init__(self, peak_live_bytes: int = 1 << 30) -> None:
         self.peak_live_bytes = peak_live_bytes
 
     def arena_bytes(self, lane: int) -> int:
         return 1000
+
+    def stayers(self, lane: int) -> np.ndarray:
+        return self.taken
 
     def counters(self) -> dict[str, Any]:
         # 1000 bytes of the arenas are another lane's.
@@ -134,3 +141,39 @@ def test_whatever_fails_makes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
     for solved in (bench.solved(loop(5)), bench.merged(old, loop(30))):
         assert (solved.sequence, solved.entry, solved.replaces) == (SEQUENCE, None, None)
+
+
+# ------------------------------------------------------------------------------------------------------- stayers
+
+
+def placed_anew(taken: list[tuple[int, int]], *, grows: bool, arena_bytes: int | None = None) -> Any:
+    memory = Memory()
+    memory.grows_in_place = grows
+    bench = Bench(memory)
+    old = bench.solved(loop(2, size=5000)).entry  # three blocks of 5056 bytes are alive at a time
+    bench.cache.add(old)
+    if arena_bytes is not None:
+        memory.arena_bytes = lambda lane: arena_bytes  # type: ignore[method-assign]
+    solved = bench.maker.placing_anew(SEQUENCE, old, np.array(taken, dtype=np.int64))()
+    assert solved.replaces is old
+    return solved, old
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_a_plan_is_placed_around_what_stays(grows: bool) -> None:
+    solved, old = placed_anew([(5056, 5120)], grows=grows, arena_bytes=30_000)
+    assert solved.entry is not old
+    assert (old.plan.arena_bytes, solved.entry.plan.arena_bytes) == (3 * 5056, 3 * 5056 + 64)
+    begin = solved.entry.plan.placement.offsets
+    assert ((begin >= 5120) | (begin + solved.entry.plan.problem.size <= 5056)).all()
+
+
+def test_an_arena_that_cannot_grow_is_left_to_the_plan_and_what_stays_if_little_is_obstructed() -> None:
+    solved, old = placed_anew([(5056, 5120)], grows=False, arena_bytes=3 * 5056)
+    assert (solved.entry, solved.arena_bytes) == (old, 0)
+
+
+def test_another_arena_takes_its_place_if_most_is() -> None:
+    solved, old = placed_anew([(0, 64), (5056, 5120), (10112, 10176)], grows=False, arena_bytes=3 * 5056)
+    assert solved.entry is old
+    assert solved.arena_bytes > 3 * 5056

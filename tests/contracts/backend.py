@@ -13,7 +13,8 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from ..properties.pool_program import Backend, FailureError, Planned, PoolMachine, PoolProgram
+from ..properties.pool_machine import PoolMachine
+from ..properties.pool_program import Backend, FailureError, Planned, PoolProgram
 
 STEP = (
     Planned(3000, 2),

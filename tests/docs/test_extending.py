@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from ..contracts.backend import BackendContract
 from ..contracts.order_solver import OrderSolverContract
 from ..contracts.packing_solver import PackingSolverContract
 from ..contracts.schedule_solver import ScheduleSolverContract
+from ..properties.pool_program import make_pool
 from .examples import example, registered
 
 
@@ -41,10 +43,10 @@ class Buffers:
     zeroes = False
     marks = True
 
-    def __init__(self) -> None:
+    def __init__(self, plans: Path | None = None) -> None:
         self.host = example("host_backend")
         self.given = self.failures = 0
-        self.pool = self.host.BufferPool(self.upstream, warmup=0)
+        self.pool = make_pool(self.host.BufferPool, plans, self.upstream, warmup=0)
 
     def upstream(self, size: int) -> Any:
         self.failures -= 1

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from stowplan.packing import check
 from stowplan.planning import Plan, make_plan
-from stowplan.planning.co_placement import TOLERANCE, place_beside
+from stowplan.planning.co_placement import (
+    TOLERANCE,
+    is_obstructed,
+    obstructed_bytes,
+    place_around,
+    place_beside,
+)
 
 from .logs import profile
 
@@ -120,3 +126,56 @@ def test_a_solver_may_be_named(solver: str) -> None:
     training, evaluation = a_plan(TRAINING), a_plan("1920 2560 -0 -1")
     placed = place_beside(evaluation, [training], arena_bytes=WIDE, planner=solver)
     assert all(apart(place(placed, request), place(training, 1)) for request in range(2))
+
+
+# ------------------------------------------------------------------------------------------------------- stayers
+
+
+def ranges(*taken: tuple[int, int]) -> np.ndarray:
+    return np.array(taken, dtype=np.int64).reshape(-1, 2)
+
+
+RANGES = st.lists(
+    st.tuples(st.integers(0, 60), st.integers(1, 9)).map(lambda r: (64 * r[0], 64 * (r[0] + r[1]))),
+    max_size=6,
+)
+
+
+def overlaps(plan: Plan, taken: list[tuple[int, int]]) -> list[bool]:
+    """Which planned blocks overlap one of the ranges, the plain way."""
+    placed = zip(plan.placement.offsets.tolist(), plan.problem.size.tolist(), strict=True)
+    return [any(begin < offset + size and offset < end for begin, end in taken) for offset, size in placed]
+
+
+@given(RANGES)
+def test_what_obstructs_a_plan(taken: list[tuple[int, int]]) -> None:
+    plan = a_plan(TRAINING)
+    blocks = overlaps(plan, taken)
+    assert is_obstructed(plan, ranges(*taken)) == any(blocks)
+    if any(blocks):
+        size = plan.problem.size[blocks]
+        assert size.max() <= obstructed_bytes(plan, ranges(*taken)) <= size.sum()
+
+
+@given(RANGES)
+def test_a_plan_is_placed_around_what_stays_and_beside_others_where_it_can(
+    taken: list[tuple[int, int]],
+) -> None:
+    plan, training = a_plan("1920 2560 -0 -1"), a_plan(TRAINING)
+    placed = place_around(plan, ranges(*taken), [training], arena_bytes=None)
+    assert placed is not None
+    check(placed.problem, placed.placement.offsets)
+    assert not any(overlaps(placed, taken))
+    if not any(overlaps(plan, taken)):
+        assert placed is plan
+    elif not any(overlaps(training, taken)):
+        assert not any(overlaps(placed, [place(training, 1)]))
+
+
+def test_where_there_is_no_room_around_what_stays_there_is_no_plan() -> None:
+    plan = a_plan(TRAINING)
+    bytes_needed = plan.arena_bytes
+    assert place_around(plan, ranges((64, 128)), [], arena_bytes=bytes_needed) is None
+    around = place_around(plan, ranges((64, 128)), [], arena_bytes=2 * bytes_needed)
+    assert around is not None
+    assert around.arena_bytes <= 2 * bytes_needed

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from stowplan import CupyPool
 
 from ..allocator.cupy_host import HostUpstream, address, cupy
+from .pool_program import make_pool
 
 
 class CupyBackend:
@@ -16,10 +18,11 @@ class CupyBackend:
     marks = True
     zeroes = False  # CuPy does that with a kernel
 
-    def __init__(self) -> None:
+    def __init__(self, plans: Path | None = None) -> None:
         self.failures = 0
         self.upstream = HostUpstream(self._fails)
-        self.pool = CupyPool(self.upstream, device=0, warmup=0, auto_step=not self.marks)
+        options = {"device": 0, "warmup": 0, "auto_step": not self.marks}
+        self.pool = make_pool(CupyPool, plans, self.upstream, **options)
 
     def _fails(self, number: int, size: int) -> bool:
         self.failures -= 1

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from stowplan import NumpyPool
 
+from .pool_program import make_pool
+
 
 class NumpyBackend:
-    """A NumpyPool, entered for as long as a request takes."""
+    """A NumpyPool, entered for as long as a request takes, where it does not serve already."""
 
     resizes = True
     zeroes = True
     marks = True
 
-    def __init__(self) -> None:
-        self.pool = NumpyPool(warmup=0, small=0, auto_step=not self.marks)
+    def __init__(self, plans: Path | None = None) -> None:
+        self.pool = make_pool(NumpyPool, plans, warmup=0, small=0, auto_step=not self.marks)
 
     def allocate(self, size: int, zeroed: bool) -> np.ndarray:
-        with self.pool:
+        with self.pool.serving():
             return np.zeros(size, np.uint8) if zeroed else np.empty(size, np.uint8)
 
     def address(self, array: np.ndarray) -> int:

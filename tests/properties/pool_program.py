@@ -2,27 +2,31 @@
 
 A `PoolProgram` repeats steps, one for each key, and does everything that a program may do instead; it knows what must
 be true of the blocks that it holds and looks after every change. Which pool it runs on is a `Backend`'s business, and
-who chooses the operations is another's: hypothesis in `PoolMachine`, a random generator in soak.py.
+who chooses the operations is another's: hypothesis in pool_machine.py, a random generator in soak.py.
 """
 
 from __future__ import annotations
 
+import contextvars
 import ctypes
 import gc
+import tempfile
 import threading
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
-
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 from stowplan.errors import PoolError
 
 SIZES = (0, 1, 7, 64, 65, 200, 1000, 1024, 5000, 40_000)
 KEYS: tuple[Hashable, ...] = (None, "a", "b")
+Place = Literal["here", "worker", "context", "worker's context"]
+PLACES: tuple[Place, ...] = ("here", "worker", "context", "worker's context")
+"""Where a request is made: in this thread or the worker's; in its own context, or one in which the pool was left."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,10 @@ class FailureError(Exception):
 
 
 class Backend(Protocol):
-    """A pool of one kind, and the arrays that live in it."""
+    """A pool of one kind, and the arrays that live in it.
+
+    Its class takes a file of plans, or None: what the pool begins with.
+    """
 
     pool: Any
     resizes: bool
@@ -49,7 +56,7 @@ class Backend(Protocol):
     marks: bool
 
     def allocate(self, size: int, zeroed: bool) -> Any:
-        """Return a new array of bytes. MemoryError where upstream was told to fail."""
+        """Return a new array of bytes, on any thread. MemoryError where upstream was told to fail."""
 
     def address(self, array: Any) -> int:
         """Return where its bytes are."""
@@ -65,6 +72,11 @@ class Backend(Protocol):
 
     def check(self) -> None:
         """Compare what upstream has given with what the pool says that it holds."""
+
+
+def make_pool(kind: Any, plans: Path | None, *args: Any, **options: Any) -> Any:
+    """Return a pool of this kind, with the plans of a file, if any."""
+    return kind(*args, **options) if plans is None else kind.load(plans, *args, **options)
 
 
 @dataclass
@@ -125,14 +137,17 @@ class PoolProgram:
         self.step: Any = None
         self.key: Hashable = None
         self.depth = 0  # of interruptions
+        self.worker = ThreadPoolExecutor(1, thread_name_prefix="program")
+        self.worker_step: Any = None
+        self.context: contextvars.Context | None = None  # in which the pool serves
 
     # ------------------------------------------------------------------------------------------- requests and frees
 
-    def allocate(self, size: int, *, zeroed: bool = False) -> int | None:
+    def allocate(self, size: int, *, zeroed: bool = False, place: Place = "here") -> int | None:
         """Hold a block more; None where upstream had none."""
         self.operations += 1
         try:
-            array = self.backend.allocate(size, zeroed)
+            array = self._at(place, self.backend.allocate, size, zeroed)
         except MemoryError:
             self.failures += 1
             return None
@@ -140,6 +155,15 @@ class PoolProgram:
         self._hold(self.blocks, array, size, zeroed and self.backend.zeroes)
         self.of_this_pool[self.blocks] = self.backend.asked(size)
         return self.blocks
+
+    def _at(self, place: Place, work: Callable[..., Any], *args: Any) -> Any:
+        """Run something in this thread or the worker's, in its own context or in one that the pool has been left in."""
+        if "context" in place:
+            if self.context is None:
+                with self.backend.pool.serving():
+                    self.context = contextvars.copy_context()
+            work, args = self.context.run, (work, *args)
+        return self.worker.submit(work, *args).result() if "worker" in place else work(*args)
 
     def _hold(self, block: int, array: Any, size: int, zeroed: bool) -> None:
         self._bury()
@@ -258,6 +282,32 @@ class PoolProgram:
                 self.run_request(planned)
             self.end()
 
+    def worker_begins(self, key: Hashable) -> None:
+        """Begin a step in the worker's thread, whatever runs in this one."""
+        self.operations += 1
+        self.worker_step = self.backend.pool.step(key) if self.backend.marks else nullcontext()
+        self.worker.submit(self.worker_step.__enter__).result()
+
+    def worker_ends(self, error: type[BaseException] | None = None) -> None:
+        self.operations += 1
+        self.worker.submit(self.worker_step.__exit__, error, None, None).result()
+        self.worker_step = None
+
+    def worker_hot_step(self, key: Hashable) -> None:
+        """Run a whole step in the worker's thread, which frees all that it has asked for."""
+        self.worker_begins(key)
+        lives: dict[int, int] = {}  # block -> request count of the step before which it is freed
+        for number, planned in enumerate(self.scripts[key]):
+            for block in [block for block, at in lives.items() if at <= number]:
+                del lives[block]
+                self.free(block)
+            block = self.allocate(planned.size, place="worker")
+            if block is not None:
+                lives[block] = number + planned.life
+        for block in lives:
+            self.free(block)
+        self.worker_ends()
+
     # ------------------------------------------------------------------------------------------------------ the rest
 
     def interrupt(self) -> None:
@@ -288,6 +338,13 @@ class PoolProgram:
         self._count()
         self.backend, self.depth = backend, 0
         self.of_this_pool = {}
+        self.context = None
+
+    def reload(self, backend: Callable[[Path], Backend]) -> None:
+        """Save the plans, and go on with a fresh pool that has them from the file; the old one's blocks live on."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.backend.pool.save(Path(folder) / "plans")
+            self.replace_pool(backend(Path(folder) / "plans"))
 
     def _count(self) -> None:
         for name in self.counts:
@@ -310,6 +367,10 @@ class PoolProgram:
         """Leave the step, and drop all blocks: not a byte is left."""
         if self.step is not None:
             self.end(FailureError)
+        if self.worker_step is not None:
+            self.worker_ends(FailureError)
+        self.worker.shutdown()
+        self.context = None
         for block in self.droppable():
             self.free(block)
         gc.collect()
@@ -317,125 +378,3 @@ class PoolProgram:
         assert not self.live
         assert self.backend.pool.stats.live_bytes == 0
         self._count()
-
-
-# -------------------------------------------------------------------------------------------------------- hypothesis
-
-scripts = st.lists(st.builds(Planned, st.sampled_from(SIZES), st.integers(1, 12)), min_size=1, max_size=10)
-
-
-class PoolMachine(RuleBasedStateMachine):
-    """Hypothesis chooses what the program does. A subclass says on which pool.
-
-    A program must do the same when it is run again. So plans are always ready when a step begins, and garbage is
-    collected by rule only; what happens when it is not so is for soak.py to see.
-    """
-
-    backend: ClassVar[type[Any]]
-
-    @initialize(script=scripts)
-    def start(self, script: list[Planned]) -> None:
-        gc.disable()
-        gc.freeze()  # else every collection walks through all that pytest and hypothesis hold
-        self.program = PoolProgram(self.backend())
-        self.program.scripts = dict.fromkeys(KEYS, script)
-
-    def in_step(self) -> bool:
-        return self.program.step is not None
-
-    def between_steps(self) -> bool:
-        return self.program.step is None
-
-    @precondition(between_steps)
-    @rule(times=st.integers(1, 4), key=st.sampled_from(KEYS))
-    def hot_steps(self, times: int, key: Hashable) -> None:
-        for _ in range(times):
-            self.program.wait()
-            self.program.hot_step(key)
-
-    @precondition(between_steps)
-    @rule(key=st.sampled_from(KEYS))
-    def begin_step(self, key: Hashable) -> None:
-        self.program.wait()
-        self.program.begin(key)
-
-    @precondition(
-        lambda self: self.in_step() and self.program.position < len(self.program.scripts[self.program.key])
-    )
-    @rule(
-        missing=st.integers(0, 2),
-        late=st.sampled_from([0, 0, 0, 3, 50]),
-        change=st.sampled_from([0, 0, 0, -60, 500]),
-    )
-    def planned_request(self, missing: int, late: int, change: int) -> None:
-        self.program.planned_request(missing, late, change)
-
-    @rule(size=st.sampled_from(SIZES), zeroed=st.booleans())
-    def any_request(self, size: int, zeroed: bool) -> None:
-        self.program.allocate(size, zeroed=zeroed)
-
-    @precondition(lambda self: self.program.droppable())
-    @rule(data=st.data(), elsewhere=st.sampled_from([False, False, False, True]))
-    def any_free(self, data: st.DataObject, elsewhere: bool) -> None:
-        self.program.free(data.draw(st.sampled_from(self.program.droppable())), elsewhere=elsewhere)
-
-    @precondition(lambda self: self.program.backend.resizes and self.program.droppable())
-    @rule(data=st.data(), size=st.sampled_from(SIZES))
-    def resize(self, data: st.DataObject, size: int) -> None:
-        self.program.resize(data.draw(st.sampled_from(self.program.droppable())), size)
-
-    @precondition(lambda self: self.program.droppable())
-    @rule(data=st.data())
-    def leave_in_a_cycle(self, data: st.DataObject) -> None:
-        self.program.leave_in_a_cycle(data.draw(st.sampled_from(self.program.droppable())))
-
-    @rule()
-    def collect_garbage(self) -> None:
-        gc.collect()
-
-    @precondition(in_step)
-    @rule()
-    def end_step(self) -> None:
-        self.program.end()
-
-    @precondition(in_step)
-    @rule()
-    def step_fails(self) -> None:
-        self.program.end(FailureError)
-
-    @rule()
-    def interrupt(self) -> None:
-        self.program.interrupt()
-
-    @rule()
-    def resume(self) -> None:
-        self.program.resume()
-
-    @rule()
-    def wait_for_plans(self) -> None:
-        self.program.wait()
-
-    @rule(times=st.integers(0, 4))
-    def upstream_fails(self, times: int) -> None:
-        self.program.backend.fail(times)
-
-    @precondition(between_steps)
-    @rule(script=scripts, key=st.sampled_from(KEYS))
-    def a_step_changes(self, script: list[Planned], key: Hashable) -> None:
-        self.program.scripts[key] = script
-
-    @precondition(between_steps)
-    @rule()
-    def pool_is_dropped(self) -> None:
-        self.program.replace_pool(self.backend())
-
-    @invariant()
-    def promises_hold(self) -> None:
-        if hasattr(self, "program"):
-            self.program.check()
-
-    def teardown(self) -> None:
-        if hasattr(self, "program"):
-            self.program.finish()
-        gc.unfreeze()
-        gc.enable()

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from typing import Any
 
-from .pool_program import KEYS, SIZES, FailureError, Planned, PoolProgram
+from .pool_program import KEYS, PLACES, SIZES, FailureError, Planned, PoolProgram
 
 ROUND = 20_000
 """Operations of one program; then another begins, with other steps."""
@@ -68,7 +68,8 @@ def something_rare(program: PoolProgram, backend: Any, chance: random.Random) ->
     blocks = program.droppable()
     draw = chance.random()
     if draw < 0.3:
-        program.allocate(chance.choice(SIZES), zeroed=chance.random() < 0.5)
+        place = "here" if chance.random() < 0.9 else chance.choice(PLACES)
+        program.allocate(chance.choice(SIZES), zeroed=chance.random() < 0.5, place=place)
     elif draw < 0.5 and blocks:
         program.free(chance.choice(blocks), elsewhere=chance.random() < 0.05)
     elif draw < 0.55 and blocks and program.backend.resizes:
@@ -83,8 +84,12 @@ def something_rare(program: PoolProgram, backend: Any, chance: random.Random) ->
         program.backend.fail(chance.choice((0, 0, 1, 1, 4)))
     elif program.step is None and draw < 0.99:
         program.scripts[chance.choice(KEYS)] = random_script(chance)
-    elif program.step is None and draw < 0.992:
+    elif program.step is None and draw < 0.994:
+        program.worker_hot_step(chance.choice(KEYS))
+    elif program.step is None and draw < 0.996:
         program.replace_pool(backend())
+    elif program.step is None and draw < 0.998:
+        program.reload(backend)
 
 
 def soak(backend: Any, operations: int, seed: int, say: Any = None) -> Counter[str]:

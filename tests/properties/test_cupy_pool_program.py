@@ -1,11 +1,11 @@
-"""Arbitrary programs through CupyPool, over host memory that fails at times: see pool_program."""
+"""Arbitrary programs through CupyPool, over host memory that fails at times: see pool_program and pool_machine."""
 
 from __future__ import annotations
 
 from hypothesis import settings
 
 from .cupy_backend import CupyBackend, UnmarkedCupyBackend
-from .pool_program import PoolMachine
+from .pool_machine import PoolMachine
 
 
 class CupyPoolMachine(PoolMachine):

@@ -1,11 +1,11 @@
-"""Arbitrary programs through NumpyPool: see pool_program."""
+"""Arbitrary programs through NumpyPool: see pool_program and pool_machine."""
 
 from __future__ import annotations
 
 from hypothesis import settings
 
 from .numpy_backend import NumpyBackend, UnmarkedNumpyBackend
-from .pool_program import PoolMachine
+from .pool_machine import PoolMachine
 
 
 class NumpyPoolMachine(PoolMachine):

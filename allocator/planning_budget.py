@@ -1,0 +1,112 @@
+"""What planning may cost: a share of the program's own CPU time.
+
+A program whose steps all differ gives the planner work with every step. On a core of its own that is unseen, but the
+program may need all cores, or be billed for them. So a record is planned only while
+
+    CPU time of planning  <=  ALLOWANCE + share * CPU time of the rest of the process, since the pool began
+
+and what is beyond is *skipped*: the plan that there is, or upstream, serves. A step that goes on to differ from its
+plan asks again, at the latest when the share allows for it. The first `FIRST` orders are carried out in any case. An
+order that was allowed is carried out to its end, so planning may exceed its share by the orders under way.
+
+O(1) an order, two clocks read. For all lanes of a pool, on any thread.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from ..errors import PoolError
+
+T = TypeVar("T")
+
+SHARE = 0.1
+"""CPU time of planning for each second of the rest of the process."""
+
+ALLOWANCE = 2.0
+"""Seconds of CPU time beyond the share: the plans of a short program come at once."""
+
+FIRST = 4
+"""Orders that are carried out whatever they cost: a few kinds of steps, with many blocks each."""
+
+
+class PlanningBudget:
+    """The CPU time that planning has used, and may use.
+
+    Parameters
+    ----------
+    share
+        Of the process's other CPU time, 0 or more; infinite: no bound.
+    of_thread, of_process
+        Clocks: seconds of CPU time.
+
+    Attributes
+    ----------
+    seconds
+        CPU time used.
+    skipped
+        Orders that were not given because there was no time left for them.
+
+    Raises
+    ------
+    PoolError
+        `share` is no number, or negative.
+    """
+
+    def __init__(
+        self,
+        share: float = SHARE,
+        *,
+        of_thread: Callable[[], float] = time.thread_time,
+        of_process: Callable[[], float] = time.process_time,
+    ) -> None:
+        is_number = isinstance(share, (int, float)) and not isinstance(share, bool)
+        if not is_number or math.isnan(share) or share < 0:
+            raise PoolError(
+                f"planning_share is {share!r}; expected a share of the program's CPU time, 0 or more"
+            )
+        self._share = share
+        self._of_thread, self._of_process = of_thread, of_process
+        self.seconds = 0.0
+        self.skipped = 0
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Compare what is used from now on only: after a fork the process's clock begins at 0."""
+        self._mutex = threading.Lock()
+        self._began, self._used_before = self._of_process(), self.seconds
+        self._orders = 0
+
+    def allows_order(self) -> bool:
+        """Return whether there is time for one more order."""
+        with self._mutex:
+            if self._orders < FIRST or math.isinf(self._share):
+                return True
+            used = self.seconds - self._used_before
+            others = self._of_process() - self._began - used
+            return used <= ALLOWANCE + self._share * max(others, 0.0)
+
+    def skip(self) -> None:
+        """Count an order that there was no time for."""
+        with self._mutex:
+            self.skipped += 1
+
+    def timed(self, job: Callable[[], T]) -> Callable[[], T]:
+        """Return the job of an order: it counts the CPU time of the thread on which it runs."""
+        with self._mutex:
+            self._orders += 1
+
+        def run() -> T:
+            began = self._of_thread()
+            try:
+                return job()
+            finally:
+                used = self._of_thread() - began
+                with self._mutex:
+                    self.seconds += used
+
+        return run

@@ -1,0 +1,171 @@
+"""What planning may cost: the first orders, the allowance, the share; by clocks that the tests set."""
+
+from __future__ import annotations
+
+import math
+import threading
+
+import numpy as np
+import pytest
+
+from stowplan import NumpyPool
+from stowplan.allocator import lanes
+from stowplan.allocator.planning_budget import ALLOWANCE, FIRST, SHARE, PlanningBudget
+from stowplan.errors import PoolError
+
+
+class Clocks:
+    """CPU time of the planner's thread, and of the process, in seconds."""
+
+    def __init__(self) -> None:
+        self.thread = self.process = 1000.0  # they began before the pool did
+
+    def budget(self, share: float = SHARE) -> PlanningBudget:
+        return PlanningBudget(share, of_thread=lambda: self.thread, of_process=lambda: self.process)
+
+    def plan(self, seconds: float) -> None:
+        self.thread += seconds
+        self.process += seconds
+
+
+def used(clocks: Clocks, budget: PlanningBudget, seconds: float, orders: int = FIRST) -> None:
+    """Carry out as many orders, which together take so long."""
+    for _ in range(orders):
+        budget.timed(lambda: clocks.plan(seconds / orders))()
+
+
+def test_the_first_orders_are_carried_out_whatever_they_cost() -> None:
+    clocks = Clocks()
+    budget = clocks.budget(share=0)
+    for _ in range(FIRST):
+        assert budget.allows_order()
+        used(clocks, budget, 100, orders=1)
+    assert not budget.allows_order()
+    assert budget.seconds == 100 * FIRST
+
+
+def test_what_is_within_the_allowance_costs_no_share() -> None:
+    clocks = Clocks()
+    budget = clocks.budget(share=0)
+    used(clocks, budget, ALLOWANCE, orders=1000)
+    assert budget.allows_order()
+    used(clocks, budget, 0.5, orders=1)
+    assert not budget.allows_order()
+
+
+@pytest.mark.parametrize("share", [0.05, SHARE, 1, 3.0])
+def test_beyond_it_planning_waits_until_the_rest_of_the_process_has_used_enough(share: float) -> None:
+    clocks = Clocks()
+    budget = clocks.budget(share)
+    used(clocks, budget, ALLOWANCE + 8)
+    clocks.process += 7.5 / share
+    assert not budget.allows_order()
+    clocks.process += 1 / share
+    assert budget.allows_order()
+
+
+def test_planning_s_own_time_earns_nothing() -> None:
+    clocks = Clocks()
+    budget = clocks.budget(share=2)  # else each second would pay for two
+    used(clocks, budget, ALLOWANCE + 1)
+    assert not budget.allows_order()
+
+
+def test_without_a_bound_everything_is_planned() -> None:
+    clocks = Clocks()
+    budget = clocks.budget(math.inf)
+    used(clocks, budget, 1e6)
+    assert budget.allows_order()
+
+
+def test_an_order_that_fails_has_cost_its_time() -> None:
+    clocks = Clocks()
+    budget = clocks.budget()
+
+    def failing() -> None:
+        clocks.plan(3)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        budget.timed(failing)()
+    assert budget.seconds == 3
+
+
+def test_after_a_fork_all_begins_anew_but_what_is_counted() -> None:
+    clocks = Clocks()
+    budget = clocks.budget(share=0)
+    used(clocks, budget, ALLOWANCE + 1)
+    assert not budget.allows_order()
+    clocks.process = 0.0  # the child's
+    budget.begin_anew()
+    assert budget.allows_order()
+    used(clocks, budget, ALLOWANCE)
+    assert budget.allows_order()
+    assert budget.seconds == 2 * ALLOWANCE + 1
+
+
+def test_threads_count_together() -> None:
+    budget = PlanningBudget(of_thread=iter(range(1000)).__next__, of_process=lambda: 0.0)
+    mutex = threading.Lock()
+
+    def work() -> None:
+        for _ in range(50):
+            with mutex:  # so that each job sees two readings in a row
+                budget.timed(lambda: None)()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert budget.seconds == 200
+
+
+@pytest.mark.parametrize("share", [-0.1, math.nan, "much", None, True])
+def test_a_share_is_a_number(share: object) -> None:
+    with pytest.raises(PoolError, match=r"planning_share is .*; expected a share"):
+        NumpyPool(planning_share=share)  # type: ignore[arg-type]
+
+
+def steps_that_differ(pool: NumpyPool, steps: int) -> None:
+    with pool:
+        for number in range(1, steps + 1):
+            with pool.step():
+                for size in range(number):
+                    np.empty(2000 + 3000 * size * number, np.uint8)
+            pool.wait()
+
+
+def test_a_pool_skips_what_is_beyond_its_share_and_counts_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks = Clocks()
+
+    def tick() -> float:
+        clocks.thread += 5  # each order takes this long
+        return clocks.thread
+
+    budgets: list[PlanningBudget] = []
+
+    def budget(share: float) -> PlanningBudget:
+        budgets.append(PlanningBudget(share, of_thread=tick, of_process=lambda: clocks.process))
+        return budgets[-1]
+
+    monkeypatch.setattr(lanes, "PlanningBudget", budget)
+    pool = NumpyPool(warmup=0, small=2000, planning_share=0.5)
+    steps_that_differ(pool, 40)
+    bounded = pool.stats
+    assert bounded.planning_seconds == 5 * FIRST
+    assert bounded.plans_skipped > 10
+    clocks.process += 1000
+    steps_that_differ(pool, 40)
+    assert pool.stats.planning_seconds > bounded.planning_seconds
+
+
+def test_planning_time_is_counted() -> None:
+    pool = NumpyPool(warmup=0)
+    with pool:
+        for _ in range(4):
+            with pool.step():
+                np.ones(1000) + 1
+            pool.wait()
+    assert pool.stats.planning_seconds > 0
+    assert pool.stats.plans_skipped == 0
