@@ -25,6 +25,8 @@ import importlib.util
 import sys
 import types
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -85,8 +87,21 @@ def enable_chainer() -> tuple[str, ...]:
         succeeded, and a later import would build on it), or fails for another reason.
     """
     _require_importable()
-    changes = []
-    if "chainer" not in sys.modules and not _environment_check_runs():
+    with importing_chainer() as changes:
+        try:
+            importlib.import_module("chainer")
+        except Exception as error:
+            raise MissingDependencyError(
+                f"chainer is installed but cannot be imported ({type(error).__name__}: {error})"
+            ) from error
+    return tuple(changes)
+
+
+@contextmanager
+def importing_chainer() -> Iterator[list[str]]:
+    """Have Chainer's own code run, while entered, on the versions that are installed; fill a list with what changes."""
+    changes: list[str] = []
+    if not hasattr(sys.modules.get("chainer"), "__version__") and not _environment_check_runs():
         module = types.ModuleType(_CHECK, "Left out by stowplan.compat.")
         module.check = lambda: None  # type: ignore[attr-defined]
         sys.modules[_CHECK] = module
@@ -99,16 +114,11 @@ def enable_chainer() -> tuple[str, ...]:
     for name in removed:
         setattr(np, name, _REMOVED[name])
     try:
-        importlib.import_module("chainer")
-    except Exception as error:
-        raise MissingDependencyError(
-            f"chainer is installed but cannot be imported ({type(error).__name__}: {error})"
-        ) from error
+        yield changes
     finally:
         for name in removed:
             delattr(np, name)
     changes += [_give(*user) for user in _USERS if user[-1] in removed and not _was_given(*user)]
-    return tuple(changes)
 
 
 def _find(module_name: str, function_name: str) -> tuple[Any, str, types.FunctionType]:

@@ -16,8 +16,7 @@ from stowplan.scripts import Script
 
 def main(result: str, path: str, *arguments: str) -> int:
     """Run a script; return its exit status."""
-    script = Script.read(path)
-    script.prepare()
+    script = Script(path)
     before = _minor_faults()
     status = script.run(arguments)
     Path(result).write_text(json.dumps({"minor_faults": _minor_faults() - before}))

@@ -111,7 +111,10 @@ def planning_options(command: F) -> F:
 SCRIPT_CONTEXT = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 """Settings of a command that runs a script: all arguments after the script's name are the script's."""
 
-script_argument = click.argument("script", type=click.Path(exists=True, dir_okay=False))
+script_argument = click.argument("script")
+module_option = click.option(
+    "-m", "module", is_flag=True, help="SCRIPT is the name of a module, as python -m takes it."
+)
 arguments_argument = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 step_function_option = click.option(
     "--step-function",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,9 +11,14 @@ from ._options import (
     SCRIPT_CONTEXT,
     OutputFile,
     arguments_argument,
+    module_option,
     script_argument,
     step_function_option,
 )
+
+if TYPE_CHECKING:
+    from ..scheduling import StepGraph
+    from ..scripts import Script
 
 _OF_PROFILES = ("step_function", "device", "output", "small", "no_sites")
 """Parameters that only a profile uses."""
@@ -47,6 +53,7 @@ _OF_PROFILES = ("step_function", "device", "output", "small", "no_sites")
     type=OutputFile(),
     help="Write no profile, but the step graph of Chainer's training step, for stowplan schedule.",
 )
+@module_option
 @script_argument
 @arguments_argument
 @click.pass_context
@@ -58,34 +65,41 @@ def profile(
     small: int | None,
     no_sites: bool,
     graph: Path | None,
+    module: bool,
     script: str,
     arguments: tuple[str, ...],
 ) -> None:
     """Run SCRIPT with its ARGUMENTS as python does, find the step that it repeats, and write that step's profile.
 
     The requests of NumPy and CuPy in the main thread are recorded, and served as without stowplan. Steps are found, or
-    marked: by --step-function, or with stowplan.step() in the script. Each block has its call site: the innermost line
+    marked: by --step-function, or with stowplan.step() in the script. SCRIPT is what python takes: a file, a folder or
+    archive with a __main__.py, or - for standard input; with -m, a module. Each block has its call site: the innermost line
     of the script's own code, outside of Python's library and installed packages; and the Chainer link and function that
     asked. Ctrl-C ends the script and keeps what was recorded. If no step repeats, all requests count as one step. The
-    exit status is the script's; or 1, and nothing is written, if --device gpu finds no request of CuPy's.
+    exit status is the script's; where that is not 0, nothing is written. Nor is it if no request was seen: exit status
+    1.
 
     With --graph, a few steps of the first Chainer optimizer that updates are recorded operator by operator, with bytes
     and seconds: four of optimizer.update(lossfun, ...), or five that end with optimizer.update(). No bit changes. The
     graph is written at once, and the script goes on. Exit status 1 if it had no such steps.
     """
+    from ..scripts import Script
+    from ..scripts.script import INTERRUPTED
+
     if graph is not None:
         _refuse_with_graph(context)
-        raise click.exceptions.Exit(_record_graph(graph, script, arguments))
+        raise click.exceptions.Exit(_record_graph(graph, Script(script, module=module), arguments))
     from ..errors import ProfileError
-    from ..scripts import Script
     from ..scripts.auto_recorders import recording
 
-    read = Script.read(script)
-    read.prepare()
+    program = Script(script, module=module)
+    path = Path(f"{program.name}.profile") if output is None else output
     with recording(device, sites=not no_sites, small=small) as recorders:
-        if step_function is not None:
-            read.mark(step_function)
-        status = read.run(arguments)
+        status = program.run(arguments, step_function)
+    if status not in (0, INTERRUPTED):
+        left = f"{path} stays as it was" if path.exists() else "nothing was written"
+        click.echo(f"stowplan: {script} failed with exit status {status}; {left}", err=True)
+        raise click.exceptions.Exit(status)
     seen = recorders.seen()
     if seen is None:
         click.echo(f"stowplan: {script} asked for no memory by CuPy; nothing was written", err=True)
@@ -95,7 +109,12 @@ def profile(
         step, what = recorder.profile(), "the step that it repeats"
     except ProfileError:
         step, what = recorder.whole(), "all of it, for no step was repeated"
-    path = Path(Path(script).stem + ".profile") if output is None else output
+    if not len(step):
+        least = f" of {small:,} bytes or more" if small else " that is large enough" if small is None else ""
+        click.echo(
+            f"stowplan: {script} asked for no block{least} in the main thread; nothing was written", err=True
+        )
+        raise click.exceptions.Exit(status or 1)
     step.save(path)
     click.echo(
         f"stowplan: {whose}: {what}: {len(step):,} blocks, live peak {step.live_peak:,} bytes; written to {path}",
@@ -112,10 +131,8 @@ def _refuse_with_graph(context: click.Context) -> None:
             raise click.UsageError(f"--graph writes no profile; expected no {parameter.opts[-1]} beside it")
 
 
-def _record_graph(target: Path, script: str, arguments: tuple[str, ...]) -> int:
-    """Run a script, and write the step graph of its training step; return the exit status."""
-    from ..scheduling import StepGraph
-    from ..scripts import Script
+def _record_graph(target: Path, program: Script, arguments: tuple[str, ...]) -> int:
+    """Run a program, and write the step graph of its training step; return the exit status."""
     from ..scripts.auto_graph_recorder import recording_graph
 
     def write(graph: StepGraph) -> None:
@@ -129,10 +146,8 @@ def _record_graph(target: Path, script: str, arguments: tuple[str, ...]) -> int:
             err=True,
         )
 
-    read = Script.read(script)
-    read.prepare()
     with recording_graph(write) as recorder:
-        status = read.run(arguments)
+        status = program.run(arguments)
     if recorder.graph is not None:
         return status
     seen = f"{recorder.updates:,} updates of Chainer's optimizers were seen"
@@ -142,5 +157,5 @@ def _record_graph(target: Path, script: str, arguments: tuple[str, ...]) -> int:
         why = f"{seen}; expected 4 of optimizer.update(lossfun, ...), or 5 of loss.backward(); optimizer.update()"
     else:
         why = "no update of Chainer's optimizers was seen; expected optimizer.update(lossfun, ...) in the main thread"
-    click.echo(f"stowplan: {script}: {why}; nothing was written", err=True)
+    click.echo(f"stowplan: {program}: {why}; nothing was written", err=True)
     return status or 1

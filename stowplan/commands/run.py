@@ -1,20 +1,19 @@
-"""``stowplan run``: run an unchanged script through a pool."""
+"""``stowplan run``: run an unchanged program through a pool."""
 
 from __future__ import annotations
 
 import json
 import resource
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..units import human_bytes
 from ._options import (
     SCRIPT_CONTEXT,
     OutputFile,
     arguments_argument,
+    module_option,
     script_argument,
     step_function_option,
 )
@@ -26,34 +25,58 @@ if TYPE_CHECKING:
 @click.command(context_settings=SCRIPT_CONTEXT, epilog="Example: stowplan run train.py --epochs 20")
 @step_function_option
 @click.option("--stats", type=OutputFile(), help="Write the statistics there, too, as JSON.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Say it at the end of standard output, as one line of JSON."
+)
+@module_option
 @script_argument
 @arguments_argument
-def run(step_function: str | None, stats: Path | None, script: str, arguments: tuple[str, ...]) -> None:
+def run(
+    step_function: str | None,
+    stats: Path | None,
+    as_json: bool,
+    module: bool,
+    script: str,
+    arguments: tuple[str, ...],
+) -> None:
     """Run SCRIPT with its ARGUMENTS as python does, its arrays served by a pool that finds its steps.
 
+    SCRIPT is what python takes: a file, a folder or archive with a __main__.py, or - for standard input; with -m, a
+    module. All that follows it is the script's.
+
     The pool serves NumPy's arrays in the main thread and, if the script imports CuPy, CuPy's in all threads. If the
-    script gives CuPy an allocator, that one serves the requests that are not planned. If it imports Chainer, Chainer is
-    first made to work with the installed versions. Statistics go to standard error at the end. The exit status is the
-    script's.
+    script gives CuPy an allocator, that one serves the requests that are not planned. If it imports Chainer, Chainer
+    is made to work with the installed versions. At the end two lines on standard error say whether it helped, why, and
+    what to do. The exit status is the script's.
     """
     from ..scripts import Script
     from ..scripts.auto_pools import pools
+    from ..scripts.step_usage import StepUsage
+    from ..scripts.verdict import judge, text
 
-    read = Script.read(script)
-    read.prepare()
+    program = Script(script, module=module)
     with pools() as serving:
-        if step_function is not None:
-            read.mark(step_function)
-        faults = -_minor_faults()
-        status = read.run(arguments)
-        faults += _minor_faults()
+        numpy = serving["numpy"]
+        with StepUsage(lambda: numpy.stats) as usage:
+            faults = -_minor_faults()
+            status = program.run(arguments, step_function)
+            faults += _minor_faults()
         figures = {name: as_figures(pool.stats) for name, pool in serving.items()}
-    asked = {name: served for name, served in figures.items() if served["requests"]}
-    for name, served in (asked or figures).items():
-        click.echo(_as_text(name, served), err=True)
-    click.echo(f"  minor page faults while the script ran: {faults:,}", err=True)
+    costs = {"numpy": (usage.before, usage.after)}
+    verdicts = {name: judge(served, *costs.get(name, ())) for name, served in figures.items()}
+    whole = {
+        **{name: {**served, "verdict": verdicts[name].as_dict()} for name, served in figures.items()},
+        "minor_faults": faults,
+        "exit_status": status,
+    }
+    if as_json:
+        click.echo(json.dumps(whole))
+    else:
+        asked = {name: served for name, served in figures.items() if served["requests"]}
+        for name, served in (asked or figures).items():
+            click.echo(text(name, served, verdicts[name]), err=True)
     if stats is not None:
-        stats.write_text(json.dumps({**figures, "minor_faults": faults, "exit_status": status}) + "\n")
+        stats.write_text(json.dumps(whole) + "\n")
     raise click.exceptions.Exit(status)
 
 
@@ -64,6 +87,8 @@ def _minor_faults() -> int:
 
 def as_figures(stats: Stats) -> dict[str, Any]:
     """Return what is to be said of a pool: all its counts, and the share of what a plan might have served."""
+    from dataclasses import asdict
+
     from ..allocator.counts import REASONS
 
     planned = stats.requests - sum(n for name, n in stats.reasons.items() if not REASONS[name].had_plan)
@@ -73,17 +98,3 @@ def as_figures(stats: Stats) -> dict[str, Any]:
         "with_a_plan": planned,
         "share": stats.replayed / planned if planned else 0.0,
     }
-
-
-def _as_text(name: str, figures: dict[str, Any]) -> str:
-    """Return these figures as the lines that are printed at the end."""
-    if not figures["with_a_plan"]:
-        return f"stowplan: {name}: no step was found in {figures['requests']:,} requests"
-    reasons = ", ".join(f"{count:,} {reason}" for reason, count in figures["reasons"].items())
-    return (
-        f"stowplan: {name}: {figures['steps']:,} steps; {figures['share']:.1%} of {figures['with_a_plan']:,} requests "
-        f"served from the plan since there was one (not from a plan: {reasons or 'none'})\n"
-        f"  arena {human_bytes(figures['arena_bytes'])}, lower bound {human_bytes(figures['lower_bound'])}; "
-        f"most alive {human_bytes(figures['peak_live_bytes'])}, "
-        f"most reserved {human_bytes(figures['peak_reserved_bytes'])}"
-    )

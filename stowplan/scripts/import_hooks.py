@@ -5,14 +5,20 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 
 @contextmanager
-def when_imported(name: str, action: Callable[[], object]) -> Iterator[None]:
+def when_imported(
+    name: str,
+    action: Callable[[], object] = lambda: None,
+    *,
+    during: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> Iterator[None]:
     """Call a function once, right after a module is imported, while entered; at once if it is imported already.
 
     Parameters
@@ -21,12 +27,14 @@ def when_imported(name: str, action: Callable[[], object]) -> Iterator[None]:
         A top-level module.
     action
         Called in the thread that imports. Its exceptions are raised by the import.
+    during
+        Returns a context manager that is entered while the module's code runs.
     """
     if name in sys.modules:
         action()
         yield
         return
-    finder = _Finder(name, action)
+    finder = _Finder(name, action, during)
     sys.meta_path.insert(0, finder)
     try:
         yield
@@ -37,9 +45,12 @@ def when_imported(name: str, action: Callable[[], object]) -> Iterator[None]:
 class _Finder(MetaPathFinder):
     """Finds a module by the other finders, and has its loader call the action."""
 
-    def __init__(self, name: str, action: Callable[[], object]) -> None:
+    def __init__(
+        self, name: str, action: Callable[[], object], during: Callable[[], AbstractContextManager[Any]]
+    ) -> None:
         self._name = name
         self._action = action
+        self._during = during
         self._asks_others = False
 
     def leave(self) -> None:
@@ -60,7 +71,8 @@ class _Finder(MetaPathFinder):
             execute = spec.loader.exec_module
 
             def execute_and_act(module: ModuleType) -> None:
-                execute(module)
+                with self._during():
+                    execute(module)
                 self.leave()  # not earlier: find_spec is also called by programs that only look for the module
                 self._action()
 

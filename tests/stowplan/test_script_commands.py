@@ -15,8 +15,6 @@ import pytest
 
 import stowplan
 from stowplan import NumpyPool, NumpyRecorder, Profile
-from stowplan.errors import ScriptError
-from stowplan.scripts import Script
 from stowplan.scripts.step_markers import steps_go_to
 
 LOOP = """
@@ -88,7 +86,9 @@ def test_run_serves_the_script_and_says_so(script: Path) -> None:
     done = program("run", "--stats", "stats.json", "pond.py", "a", folder=script.parent)
     assert done.returncode == 3
     assert done.stdout.startswith("['a'] __main__ 1.0")
-    assert "served from the plan" in done.stderr
+    said, judged = done.stderr.splitlines()
+    assert "served from the plan" in said
+    assert "helped" in judged
     figures = json.loads((script.parent / "stats.json").read_text())
     assert figures["exit_status"] == 3
     assert figures["numpy"]["share"] > 0.5
@@ -177,15 +177,6 @@ def test_marks_go_to_whoever_looks() -> None:
     with stowplan.step():
         np.ones(1000)
     assert pool.stats.steps == 5
-
-
-def test_what_a_script_imports(tmp_path: Path) -> None:
-    path = tmp_path / "imports.py"
-    path.write_text("import a.b, c\nfrom d.e import f\nfrom . import g\ndef h():\n    import i as j\n")
-    assert Script.read(str(path)).imports == {"a", "c", "d", "i"}
-    path.write_text("def f(")
-    with pytest.raises(ScriptError, match=r"imports\.py"):
-        Script.read(str(path))
 
 
 def test_call_sites_of_nobody_s_code() -> None:
