@@ -146,7 +146,7 @@ class Profile:
     def __repr__(self) -> str:
         return (
             f"<Profile: {len(self)} blocks ({int(self.wrapped.sum())} wrapped, {int(self.escaped.sum())} escaped), "
-            f"period {self.period}, live peak {self.live_peak} bytes>"
+            f"period {self.period}, planned peak {self.planned_peak} bytes>"
         )
 
     @property
@@ -167,7 +167,7 @@ class Profile:
         )
 
     @property
-    def live_peak(self) -> int:
+    def planned_peak(self) -> int:
         """Most bytes, as asked for, that the planned blocks (not the escaped ones) have alive at once."""
         live = self.live_bytes()
         return int(live.max()) if len(live) else 0

@@ -44,14 +44,14 @@ class Comparison:
     ----------
     plan
         stowplan's: its placement has the arena (`peak`) and the lower bound, in units of the alignment.
-    live_peak
+    planned_peak
         The most bytes, as asked for, that the planned blocks have alive at once.
     pools
         By name in `POOL_MODELS`: the use after enough steps for the pool to stop growing.
     """
 
     plan: Plan
-    live_peak: int
+    planned_peak: int
     pools: dict[str, PoolUse]
 
     def titled(self) -> Iterator[tuple[str, str, PoolUse]]:

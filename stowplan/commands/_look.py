@@ -45,12 +45,12 @@ def show(*parts: object) -> None:
 def memory_table(found: Comparison) -> Table:
     """Return a table of what the step needs, and of what stowplan and the pools reserve for it."""
     plan = found.plan
-    rows = table("Memory of the step", "", "bytes", "", "/ live peak", "plan saves")
+    rows = table("Memory of the step", "", "bytes", "", "/ planned", "plan saves")
 
     def ratio(count: int) -> str:
-        return f"{count / found.live_peak:.3f}" if found.live_peak else ""
+        return f"{count / found.planned_peak:.3f}" if found.planned_peak else ""
 
-    rows.add_row("live peak", *size(found.live_peak), ratio(found.live_peak), "")
+    rows.add_row("planned peak", *size(found.planned_peak), ratio(found.planned_peak), "")
     bound = plan.placement.lower_bound
     unit = int(plan.problem.alignment.max(initial=1))
     rows.add_row(f"lower bound (units of {unit})", *size(bound), ratio(bound), "")
@@ -68,7 +68,7 @@ def memory_figures(found: Comparison) -> dict[str, Any]:
     return {
         "blocks": len(plan.rows),
         "left_out": len(plan.profile) - len(plan.rows),
-        "live_peak": found.live_peak,
+        "planned_peak": found.planned_peak,
         "lower_bound": plan.placement.lower_bound,
         "arena": plan.arena_bytes,
         "optimal": plan.placement.optimal,

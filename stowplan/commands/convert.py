@@ -90,10 +90,11 @@ def convert(
             "target": str(target),
             "format": form,
             "blocks": len(profile),
-            "live_peak": profile.live_peak,
+            "planned_peak": profile.planned_peak,
         }
         click.echo(json.dumps(figures))
     else:
         click.echo(
-            f"{source}: {len(profile):,} blocks, live peak {profile.live_peak:,} bytes; written to {target} ({form})"
+            f"{source}: {len(profile):,} blocks, planned peak {profile.planned_peak:,} bytes; "
+            f"written to {target} ({form})"
         )

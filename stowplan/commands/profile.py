@@ -98,7 +98,7 @@ def profile(
     path = Path(Path(script).stem + ".profile") if output is None else output
     step.save(path)
     click.echo(
-        f"stowplan: {whose}: {what}: {len(step):,} blocks, live peak {step.live_peak:,} bytes; written to {path}",
+        f"stowplan: {whose}: {what}: {len(step):,} blocks, planned peak {step.planned_peak:,} bytes; written to {path}",
         err=True,
     )
     raise click.exceptions.Exit(status)

@@ -76,7 +76,7 @@ def show(
     if rest:
         shown.append(_Group(f"{len(rest):,} others", sum(g.blocks for g in rest), sum(g.bytes for g in rest)))
     for group in shown:
-        share = group.bytes / found.live_peak if found.live_peak else 0.0
+        share = group.bytes / found.planned_peak if found.planned_peak else 0.0
         rows.add_row(_on_lines(group.name), f"{group.blocks:,}", *_look.size(group.bytes), f"{share:.1%}")
     _look.show(f"{profile}: {_look.counts(found.plan)}", "", _look.memory_table(found), "", rows)
 

@@ -139,7 +139,7 @@ def _cards(plan: Plan, pool_bytes: int) -> list[tuple[str, str, str]]:
     notes = [f"{wrapped:,} wrapped"] if wrapped else []
     notes += [f"{escaped:,} escaped, not planned"] if escaped else []
     return [
-        ("Live peak", human_bytes(profile.live_peak), f"lower bound {human_bytes(bound)}"),
+        ("Planned peak", human_bytes(profile.planned_peak), f"lower bound {human_bytes(bound)}"),
         ("stowplan's arena", human_bytes(plan.arena_bytes), above(plan.arena_bytes)),
         ("CuPy's pool", human_bytes(pool_bytes), above(pool_bytes)),
         ("Planned blocks", f"{len(plan.rows):,}", ", ".join(notes)),

@@ -61,7 +61,7 @@ def profile(tmp_path: Path) -> Path:
 
 
 # At batch 4: blocks 0, 1 and 3 are alive at tick 1 (28 KiB); 0 and 2 at tick 4; 0 and 3 at tick 6 (20 KiB).
-LIVE_PEAK = 28 * KIB
+PLANNED_PEAK = 28 * KIB
 
 
 def test_compare_for_programs(profile: Path) -> None:
@@ -73,15 +73,15 @@ def test_compare_for_programs(profile: Path) -> None:
         "alignment": 512,
         "blocks": 4,
         "left_out": 1,
-        "live_peak": LIVE_PEAK,
-        "lower_bound": LIVE_PEAK,
-        "arena": LIVE_PEAK,
+        "planned_peak": PLANNED_PEAK,
+        "lower_bound": PLANNED_PEAK,
+        "arena": PLANNED_PEAK,
         "optimal": True,
     }
     assert list(pools) == list(POOL_MODELS)
     assert pools["none"] == {
         "title": "no pool",
-        "reserved": LIVE_PEAK,
+        "reserved": PLANNED_PEAK,
         "saved": 0.0,
         "steps": 5,  # the first one has no gradient to begin with; the second reserves the most
         "steady": True,
@@ -89,7 +89,7 @@ def test_compare_for_programs(profile: Path) -> None:
     # 4, 8, 8 KiB + 100 bytes (rounded up to 256), 16 KiB: each its own.
     assert pools["free-lists"]["reserved"] == 36 * KIB + 256
     assert pools["pytorch"]["reserved"] == 2 * KIB * KIB
-    assert pools["pytorch"]["saved"] == 1 - LIVE_PEAK / pools["pytorch"]["reserved"]
+    assert pools["pytorch"]["saved"] == 1 - PLANNED_PEAK / pools["pytorch"]["reserved"]
 
 
 def test_compare_for_people(profile: Path) -> None:
@@ -97,7 +97,7 @@ def test_compare_for_people(profile: Path) -> None:
     assert result.exit_code == 0
     lines = result.output.splitlines()
     assert lines[0] == f"{profile}: 5 blocks in a step (1 wrapped, 1 escaped); 1 of them not planned"
-    for title in ("live peak", "lower bound", "stowplan's arena", *POOL_TITLES.values()):
+    for title in ("planned peak", "lower bound", "stowplan's arena", *POOL_TITLES.values()):
         assert any(line.startswith(f" {title}") for line in lines), title
     assert max(map(len, lines[1:])) <= 80
 
@@ -182,8 +182,8 @@ def test_peak_is_the_same_as_the_profile_s_whatever_the_step() -> None:
         profile = Profile(rng.integers(1, 1000, n), pairs[:, 0], end, period=2 * n)
         found = compare(profile, pools=())
         peak = peak_of(found.plan)
-        assert profile.size[peak.rows].sum() == found.live_peak == profile.live_peak
-        assert profile.live_bytes()[peak.tick] == profile.live_peak
+        assert profile.size[peak.rows].sum() == found.planned_peak == profile.planned_peak
+        assert profile.live_bytes()[peak.tick] == profile.planned_peak
 
 
 # ------------------------------------------------------------------------------------------------------------------ fit
@@ -212,7 +212,7 @@ def test_fit_predicts_what_is_asked(batches: list[str], tmp_path: Path) -> None:
         "predictions": [
             {
                 "batch": 8,
-                "live_peak": peak.live_peak,
+                "planned_peak": peak.planned_peak,
                 "lower_bound": peak.plan.placement.lower_bound,
                 "arena": peak.plan.arena_bytes,
                 "total": peak.plan.arena_bytes + 1024,
