@@ -47,10 +47,13 @@ class NumpyRecorder(Recorder):
     8000
     """
 
+    library = "NumPy"
+
     def __init__(
         self, *, auto_step: bool = False, sites: bool | _recorder.CallSites = False, small: int = 0
     ) -> None:
         super().__init__(auto_step, sites)
+        self._small = small
         self._watch = self._host = _recorder.HostRecorder(default_handler(), small, self._sites)
         self._outer: Any = None
 
