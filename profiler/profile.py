@@ -81,8 +81,8 @@ class Profile:
         Call sites, each once: ``"file:line function"``.
     alive
         The most bytes that the whole program had alive from each request to the next: older, escaped and planned
-        blocks, and those of other threads; `UNKNOWN_BYTES` (-1) if not recorded. As in the repetition of the step, if there was
-        one.
+        blocks, and those of other threads; `UNKNOWN_BYTES` (-1) if not recorded. As in the repetition of the step, if
+        there was one.
     program
         Counts of the recording that the step is of; None if not known.
 

@@ -63,7 +63,7 @@ def fit(
     memory: int | None,
     retained: int | None,
     output: Path | None,
-    alignment: int,
+    alignment: int | None,
     solver: str,
     time_limit: float | None,
     threads: int,
@@ -86,12 +86,13 @@ def fit(
         fit_step_graphs(dict(profiles), batches, memory, retained, output, as_json, how)
         return
     retained = retained or 0
-    how["alignment"] = alignment
+    from ..comparison import alignment_of
     from ..prediction import largest_batch, predict
     from ..profiler import formats
     from ..profiler.scaling import fit_batches
 
     known = {batch: formats.read(path) for batch, path in profiles}
+    how["alignment"] = alignment = alignment or alignment_of(next(iter(known.values())))
     model = fit_batches(known)
     if not batches and memory is None:
         batches = tuple(model.batches[-1] << k for k in range(1, DOUBLINGS + 1))

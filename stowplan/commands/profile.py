@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from . import _look
 from ._options import (
     SCRIPT_CONTEXT,
     OutputFile,
@@ -101,6 +102,8 @@ def profile(
         f"stowplan: {whose}: {what}: {len(step):,} blocks, planned peak {step.planned_peak:,} bytes; written to {path}",
         err=True,
     )
+    for line in _look.program_lines(step):
+        click.echo(f"  {line}", err=True)
     raise click.exceptions.Exit(status)
 
 

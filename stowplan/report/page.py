@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..comparison import alignment_of
 from ..errors import MissingDependencyError
 from ..files import atomic_write
 from ..planning import Plan, make_plan
@@ -52,7 +53,7 @@ def save_report(
     *,
     title: str = "Memory of a step",
     solver: str = "auto",
-    alignment: int = 512,
+    alignment: int | None = None,
 ) -> Plan:
     """Write the report of a profile as one HTML file that needs nothing else, atomically.
 
@@ -67,7 +68,7 @@ def save_report(
     solver
         Places the blocks.
     alignment
-        Bytes that the plan aligns them to.
+        Bytes that the plan aligns them to; None: `stowplan.comparison.alignment_of` the profile.
 
     Returns
     -------
@@ -84,7 +85,7 @@ def save_report(
         The file cannot be written. The old one, if any, is untouched.
     """
     require_bokeh()
-    plan = make_plan(profile, alignment=alignment, planner=solver)
+    plan = make_plan(profile, alignment=alignment or alignment_of(profile), planner=solver)
     text = _page(plan, title)
     with atomic_write(path) as file:
         file.write(text.encode())
