@@ -62,7 +62,7 @@ def report(
         from ..plots import save_placement
 
         plan = make_plan(step, alignment=alignment or alignment_of(step), planner=solver)
-        save_placement(output, plan.problem, plan.placement, title=title)
+        save_placement(output, plan.problem, plan.placement, title=title, profile=step)
     else:
         from ..report import save_report
 
