@@ -77,9 +77,11 @@ def program_lines(profile: Profile) -> list[str]:
         lines.append(
             f"of other threads: {program.other_requests:,} requests, {human_bytes(program.other_bytes)}, in no step"
         )
-    if not program.threads:
-        where = " and contexts" if program.library == "NumPy" else ""
-        lines.append(f"not seen: requests of other threads{where}, and blocks from before the recording")
+    unseen = {
+        ("NumPy", True): "contexts that the program makes, and threads that Python does not start",
+        ("NumPy", False): "other threads and contexts",
+    }.get((program.library, program.threads), "other threads")
+    lines.append(f"not seen: requests of {unseen}; blocks from before the recording")
     return lines
 
 

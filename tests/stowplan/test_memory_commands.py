@@ -142,7 +142,7 @@ def test_the_program_s_memory_for_people_and_programs(tmp_path: Path) -> None:
             "live peak of the program in the step: 157 KiB (140 KiB older, 1.0 KiB escaped," in result.output
         )
         assert "the step came 8 times; all 9 steps cover 90.0% of the program's 50 requests" in result.output
-        assert "not seen: requests of other threads and contexts" in result.output
+        assert "not seen: requests of other threads and contexts;" in result.output
         device = result.output.index("on a device (hypothetical)")
         assert result.output.index("the C library's malloc") < device < result.output.index("CuPy's pool")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -83,6 +84,21 @@ def frames() -> Iterator[Callable[[], object]]:
         yield lambda side=side: step(side)
 
 
+def tiles() -> Iterator[Callable[[], object]]:
+    """Tiles of an image, in the threads of a pool; the main thread puts them together."""
+    image = np.ones((SIDE * 2, SIDE))
+
+    def filtered(tile: np.ndarray) -> np.ndarray:
+        return np.sqrt(tile * 2 + 1)
+
+    def step() -> None:
+        with ThreadPoolExecutor(1) as threads:
+            np.concatenate(list(threads.map(filtered, np.split(image, 4))))
+
+    for _ in range(6):
+        yield step
+
+
 def history() -> Iterator[Callable[[], object]]:
     """Each step keeps its result, beside what was there before."""
     field, kept = np.ones((SIDE, SIDE)), []
@@ -121,9 +137,9 @@ def _traced(program: Program, recorder: NumpyRecorder, *, marked: bool) -> tuple
     return (peaks[-1] if marked else max(peaks[-3:])), max(peaks)
 
 
-@pytest.mark.parametrize("program", [waves, network, means, history])
+@pytest.mark.parametrize("program", [waves, network, means, history, tiles])
 def test_the_live_peak_of_marked_steps_is_tracemalloc_s(program: Program) -> None:
-    recorder = NumpyRecorder(small=SMALL)
+    recorder = NumpyRecorder(small=SMALL, threads=program is tiles)
     step, ever = _traced(program, recorder, marked=True)
     profile = recorder.profile()
     assert profile.live_peak == pytest.approx(step, rel=0.01)
@@ -252,3 +268,30 @@ def test_what_other_threads_have_alive_counts() -> None:
     program = profile.program
     assert program is not None
     assert (program.other_requests, program.other_bytes) == (3, 3 * 24_000)
+
+
+def test_threads_are_seen_from_entry_to_exit_and_other_profilers_with_them() -> None:
+    called = []
+
+    def profiler(frame: object, event: str, argument: object) -> None:
+        called.append(event)
+
+    def count(recorder: NumpyRecorder) -> int:
+        thread = threading.Thread(target=lambda: np.ones(3_000))
+        thread.start()
+        thread.join()
+        return recorder.program().other_requests
+
+    recorder = NumpyRecorder(small=SMALL, threads=True)
+    threading.setprofile(profiler)
+    try:
+        with recorder, recorder.step():
+            assert count(recorder) == 1
+            assert called
+        assert threading.getprofile() is profiler
+        assert count(recorder) == 1
+    finally:
+        threading.setprofile(None)  # type: ignore[arg-type]
+    unaware = NumpyRecorder(small=SMALL)
+    with unaware, unaware.step():
+        assert count(unaware) == 0
