@@ -31,6 +31,19 @@ cdef extern from "passive_service.hpp" namespace "stowplan::profiler" nogil:
         vector[Event] log
         vector[int32_t] sites
         cbool complete
+        vector[int64_t] alive
+        uint64_t signature
+
+    cdef struct ProgramCounts:
+        uint64_t requests
+        int64_t bytes
+        int64_t peak
+        uint64_t other_requests
+        int64_t other_bytes
+        uint64_t steps
+        uint64_t step_requests
+        int64_t step_bytes
+        uint64_t repeats
 
     cdef cppclass optional_pair "std::optional<stowplan::profiler::TwoRecordedSteps>":
         cbool has_value()
@@ -42,6 +55,7 @@ cdef extern from "passive_service.hpp" namespace "stowplan::profiler" nogil:
         RecordedStep end_step() except +
         void find_steps(uintptr_t) except +
         optional_pair found()
+        ProgramCounts program(uint64_t)
 
     cdef cppclass HostMemory "stowplan::profiler::HostMemory<stowplan::profiler::PassiveService>":
         SpinLock& lock()
@@ -256,7 +270,7 @@ cdef class StepWatch:
             self.lock.unlock()
 
     def end_step(self):
-        """Return (log, complete, sites)."""
+        """Return (log, complete, sites, alive, signature)."""
         cdef RecordedStep step
         self.lock.lock()
         try:
@@ -284,6 +298,14 @@ cdef class StepWatch:
         if not steps.has_value():
             return None
         return _recorded(steps.value().first), _recorded(steps.value().second)
+
+    def program(self, uint64_t signature):
+        """Return the counts of the program so far, `repeats` those of the step with this signature, as a dict."""
+        self.lock.lock()
+        try:
+            return self.service.program(signature)
+        finally:
+            self.lock.unlock()
 
 
 cdef class HostRecorder(StepWatch):
@@ -339,7 +361,10 @@ cdef tuple _recorded(const RecordedStep& step):
     sites = np.empty(step.sites.size(), dtype=np.int32)
     if step.sites.size():
         memcpy(cnp.PyArray_DATA(sites), step.sites.data(), step.sites.size() * sizeof(int32_t))
-    return log, step.complete, sites
+    alive = np.empty(step.alive.size(), dtype=np.int64)
+    if step.alive.size():
+        memcpy(cnp.PyArray_DATA(alive), step.alive.data(), step.alive.size() * sizeof(int64_t))
+    return log, step.complete, sites, alive, step.signature
 
 
 CUES = (None, "begins", "found", "lost")

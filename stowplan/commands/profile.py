@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from . import _look
 from ._options import (
     SCRIPT_CONTEXT,
     OutputFile,
@@ -117,9 +118,11 @@ def profile(
         raise click.exceptions.Exit(status or 1)
     step.save(path)
     click.echo(
-        f"stowplan: {whose}: {what}: {len(step):,} blocks, live peak {step.live_peak:,} bytes; written to {path}",
+        f"stowplan: {whose}: {what}: {len(step):,} blocks, planned peak {step.planned_peak:,} bytes; written to {path}",
         err=True,
     )
+    for line in _look.program_lines(step):
+        click.echo(f"  {line}", err=True)
     raise click.exceptions.Exit(status)
 
 
