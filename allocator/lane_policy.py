@@ -207,7 +207,9 @@ class LanePolicy:
         usable = complete and not failed
         phase = self.phase
         if phase is WARM_UP:
-            if usable and not clean:
+            if clean:
+                self.phase = REPLAY
+            elif usable:
                 self._pass_warm_up_step()
             return NOTHING
         action = NOTHING.action
@@ -304,8 +306,12 @@ class LanePolicy:
             self.phase = REPLAY
 
     def plans_loaded(self) -> None:
-        """Note that plans from a file are in use: there is nothing to warm up for."""
-        if self.phase in (WARM_UP, RECORD):
+        """Note that plans from a file are in use.
+
+        They serve from the first step on, and the first one that is served throughout ends the warm-up. One that is
+        not may make what lasts, like any first step: it is no record.
+        """
+        if self.phase is RECORD:
             self.phase = REPLAY
 
     def obstructed(self, sequence: int, plan: Standing, *, affordable: bool) -> Action:

@@ -186,3 +186,17 @@ def test_the_order_of_use_is_strict() -> None:
     for entry in entries[::2]:
         cache.follow(entry, in_full=True)
     assert all(a.used > b.used for a, b in pairwise(cache.entries()))
+
+
+def test_a_successor_is_expected_where_the_plan_was_whose_place_it_takes() -> None:
+    cache = PlanCache(4)
+    a, b = add(cache, "x", 100), add(cache, "x", 200)
+    for entry in (a, b, a, b, a):
+        cache.follow(entry, in_full=True)
+    successor = add(cache, "x", 300, replaces=a)
+    add(cache, "x", 400)  # used last
+    assert cache.likely("x")[0] is b.core
+    cache.follow(b, in_full=True)
+    assert cache.likely("x")[0] is successor.core
+    cache.follow(successor, in_full=True)
+    assert cache.likely("x")[0] is b.core

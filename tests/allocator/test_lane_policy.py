@@ -75,6 +75,8 @@ def next_record(policy: LanePolicy, sequence: int, **confirmation: Any) -> Actio
         (Phase.WARM_UP, UNPLANNED, None, NOTHING, Phase.WARM_UP),
         (Phase.WARM_UP, FAILED, None, NOTHING, Phase.WARM_UP),
         (Phase.WARM_UP, CUT, None, NOTHING, Phase.WARM_UP),
+        (Phase.WARM_UP, DEPARTED, None, NOTHING, Phase.WARM_UP),
+        (Phase.WARM_UP, CLEAN, None, NOTHING, Phase.REPLAY),  # of a plan from a file
         # Record: the first step that succeeds.
         (Phase.RECORD, UNPLANNED, None, RECORD, Phase.CONFIRM),
         (Phase.RECORD, DEPARTED, None, RECORD, Phase.OBSERVE),
@@ -129,7 +131,7 @@ def test_a_step_leads_from_phase_to_phase(
         ("CONFIRM", "steps_are_marked", "RECORD"),
         ("REPLAY", "steps_are_marked", "REPLAY"),
         ("OBSERVE", "steps_are_marked", "REPLAY"),
-        ("WARM_UP", "plans_loaded", "REPLAY"),
+        ("WARM_UP", "plans_loaded", "WARM_UP"),
         ("RECORD", "plans_loaded", "REPLAY"),
         ("CONFIRM", "plans_loaded", "CONFIRM"),
         ("REPLAY", "plans_loaded", "REPLAY"),
