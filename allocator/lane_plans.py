@@ -11,14 +11,12 @@ handler is the default one, as the arrays that planning needs are no business of
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import PoolError
-from ..packing.registry import find
-from ..planning import Plan
-from ..planning.making import overlap_matters
 from ..planning.shared import SharedPlans
 from ..profiler import StepLog
 from ._core import Backend, CorePlan, PlanSet
@@ -26,6 +24,9 @@ from .cache import Entry, PlanCache
 from .lane_policy import Action, Confirmation, LanePolicy
 from .plan_maker import PlanMaker, Record, Solved
 from .planner import Planner
+
+if TYPE_CHECKING:
+    from ..planning import Plan
 
 Outcome = tuple[npt.NDArray[np.void], bool, bool, int]
 """Of a lane's part of a step: (events, complete, clean, tag of the plan followed)."""
@@ -89,6 +90,8 @@ class LanePlans:
     ) -> None:
         self._policy = LanePolicy(_count("warmup", warmup, 0, "a number of steps"), found=auto_step)
         if planner != "auto":
+            from ..packing.registry import find
+
             find(planner)
         self._backend = backend
         self.lane = lane
@@ -175,6 +178,8 @@ class LanePlans:
 
     def _take_up(self) -> None:
         """Put the plans that are ready into use."""
+        from ..planning.making import overlap_matters
+
         for solved in self._planner.collect():
             self._policy.plan_made(solved.sequence)
             entry, old = solved.entry, solved.replaces

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ..planning.making import Options, Task, plan_merged, plan_record
 from ..planning.shared import SharedPlans
 from ..profiler import StepLog
 from .cache import Entry, PlanCache
 from .planner import let_others_run
+
+if TYPE_CHECKING:
+    from ..planning.making import Options
 
 WORTH = 1.03
 """Bytes reserved for each byte ever alive, up to which a merged plan may go."""
@@ -77,10 +79,19 @@ class PlanMaker:
         solver: str,
     ) -> None:
         self._backend, self._lane, self._cache, self._shared = backend, lane, cache, shared
-        self._options = Options(alignment, solver, let_others_run)
+        self._alignment, self._solver = alignment, solver
+
+    def _options(self) -> Options:
+        """Return how plans are made. Called with the lane's mutex, which a fork waits for: imports are whole then."""
+        from ..planning.making import Options
+
+        return Options(self._alignment, self._solver, let_others_run)
 
     def solving(self, sequence: int, record: Record, following: StepLog, found: bool) -> Callable[[], Solved]:
         """Return the job of planning a record (`found`: nobody marked it) beside the plans that there are now."""
+        from ..planning.making import Task, plan_record
+
+        options = self._options()
         old = record.departed_from
         task = Task(
             record.log,
@@ -94,7 +105,7 @@ class PlanMaker:
 
         def solve() -> Solved:
             try:
-                made = plan_record(task, self._shared, self._options)
+                made = plan_record(task, self._shared, options)
                 if made.plan is None:
                     return Solved(sequence)
                 replaces = None if made.replaces is None else old
@@ -108,10 +119,13 @@ class PlanMaker:
 
     def merging(self, sequence: int, old: Entry, record: Record, following: StepLog) -> Callable[[], Solved]:
         """Return the job of making one plan for a record and for the steps that another plan stands for."""
+        from ..planning.making import plan_merged
+
+        options = self._options()
 
         def solve() -> Solved:
             try:
-                plan = plan_merged(old.plan, record.log, following, self._options)
+                plan = plan_merged(old.plan, record.log, following, options)
                 if plan is None or not self._is_worth(plan.arena_bytes):
                     return Solved(sequence, old, old)
                 return Solved(sequence, self._cache.entry(record.key, plan), old)

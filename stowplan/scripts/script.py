@@ -128,7 +128,9 @@ class Script:
             _set_path(self._main.path0)
             main = self._main
         elif self._is_container:
-            sys.path[0:0] = [self._target]
+            # `stowplan` or `python -m stowplan` has a folder of its own at the front, unless that was ruled out.
+            own = 0 if getattr(sys.flags, "safe_path", False) else 1
+            sys.path[:own] = [os.path.join(os.getcwd(), self._target)]
             main = self._from_container()
         else:
             _set_path(os.getcwd())
@@ -148,8 +150,8 @@ class Script:
             from .step_functions import mark_imported, mark_own, split
 
             owner, name = split(step_function)
-            own = {"__main__", self._target if self._is_module else "__main__"}
-            if owner not in own:
+            names = {"__main__", self._target if self._is_module else "__main__"}
+            if owner not in names:
                 mark_imported(owner, name)
             elif main.source is None:
                 raise ScriptError(f"{self}: {name} cannot be marked: there is no source; expected a .py file")
@@ -181,7 +183,9 @@ class Script:
         assert finder is not None
         spec = finder.find_spec("__main__")
         if spec is None:
-            raise ScriptError(f"{self}: there is no __main__.py in it; expected a file, or a program's folder")
+            raise ScriptError(
+                f"{self}: there is no __main__.py in it; expected a file, or a program's folder"
+            )
         return _with_code(spec, self._target)
 
     def _from_module(self) -> _Main:
