@@ -64,7 +64,7 @@ def read_archive(
     with open(path, "rb") as file:
         head = file.read(_HEAD)
         if not head.startswith(b"PK"):
-            raise FormatError(path, f"{what_it_is(path, head)}; expected a {kind} file of stowplan's")
+            raise FormatError(path, f"not a {kind} file, or a truncated one, but {what_it_is(path, head)}")
         file.seek(0)
         try:
             with np.load(file, allow_pickle=False) as archive:

@@ -44,7 +44,7 @@ def detect(path: str | os.PathLike[str]) -> str:
             return form.name
     known = ", ".join(f"{form.name} ({form.what})" for form in registered() if form.read is not None)
     found = what_it_is(path, head)
-    found = found if "script" in found or "empty" in found else "a file of no known format"
+    found = found if "script" in found else "a file of no known format"
     raise FormatError(path, f"{found}; expected {known}")
 
 

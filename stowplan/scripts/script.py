@@ -179,7 +179,7 @@ class Script:
             raise ScriptError(f"{self._target}: {error}") from None
 
     def _from_container(self) -> _Main:
-        finder = pkgutil.get_importer(self._target)
+        finder = pkgutil.get_importer(os.path.join(os.getcwd(), self._target))
         assert finder is not None
         spec = finder.find_spec("__main__")
         if spec is None:
@@ -190,6 +190,8 @@ class Script:
 
     def _from_module(self) -> _Main:
         name = self._target
+        if name.startswith("."):
+            raise ScriptError(f"{name} is relative; expected a module's name from its topmost package on")
         try:
             spec = importlib.util.find_spec(name)
             if spec is not None and spec.submodule_search_locations is not None:
@@ -197,7 +199,7 @@ class Script:
                 spec = importlib.util.find_spec(name)
                 if spec is None:
                     raise ScriptError(f"{self}: a package without __main__; expected a module of it")
-        except ValueError as error:  # a relative name, or a module without a spec
+        except ValueError as error:  # a module without a spec
             raise ScriptError(f"{self}: {error}; expected a module's name") from None
         except ModuleNotFoundError as error:
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):

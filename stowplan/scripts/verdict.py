@@ -20,7 +20,9 @@ FEW_FAULTS = 50
 MARK = (
     "mark the part that repeats: --step-function MODULE:FUNCTION, or `with stowplan.step():` in the program"
 )
-MIMALLOC = "or run it without stowplan, under an allocator that keeps what is freed: LD_PRELOAD=libmimalloc.so python ..."
+MIMALLOC = (
+    "or run it without stowplan, with an allocator that keeps memory: LD_PRELOAD=libmimalloc.so python ..."
+)
 
 
 @dataclass(frozen=True)
