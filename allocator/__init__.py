@@ -1,8 +1,34 @@
-"""Serving the plan: the replay core, the policy of a lane, and the pools (backends)."""
+"""Serving the plan: the replay core, the policy of a lane, and the pools (backends).
 
-from ..planning import Plan, make_plan
-from .backends.cupy_pool import CupyPool
-from .backends.numpy_pool import NumpyPool
-from .stats import Stats
+Names are loaded when they are first used: a pool alone needs nothing of what makes plans, until there is one to make.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..planning import Plan, make_plan
+    from .backends.cupy_pool import CupyPool
+    from .backends.numpy_pool import NumpyPool
+    from .stats import Stats
 
 __all__ = ["CupyPool", "NumpyPool", "Plan", "Stats", "make_plan"]
+
+_LAZY = {
+    "CupyPool": ".backends.cupy_pool",
+    "NumpyPool": ".backends.numpy_pool",
+    "Plan": "..planning",
+    "Stats": ".stats",
+    "make_plan": "..planning",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_LAZY[name], __name__), name)
+    globals()[name] = value
+    return value

@@ -10,11 +10,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ..planning import Plan
 from ._core import CorePlan, PlanSet
 from .core_plan import core_plan
 from .lane_policy import Standing
+
+if TYPE_CHECKING:
+    from ..planning import Plan
 
 
 @dataclass

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from ..planning import Plan
 from ._core import CorePlan
+
+if TYPE_CHECKING:
+    from ..planning import Plan
 
 
 def core_plan(plan: Plan, tag: int) -> CorePlan:

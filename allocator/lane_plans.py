@@ -11,15 +11,12 @@ handler is the default one, as the arrays that planning needs are no business of
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import PoolError
-from ..packing.registry import find
-from ..planning import Plan
-from ..planning.co_placement import is_obstructed
-from ..planning.making import overlap_matters
 from ..planning.shared import SharedPlans
 from ..profiler import StepLog
 from ._core import Backend, CorePlan, PlanSet
@@ -28,6 +25,9 @@ from .lane_policy import Action, Confirmation, LanePolicy
 from .plan_maker import PlanMaker, Record, Solved
 from .planner import Planner
 from .planning_budget import PlanningBudget
+
+if TYPE_CHECKING:
+    from ..planning import Plan
 
 Outcome = tuple[npt.NDArray[np.void], bool, bool, int]
 """Of a lane's part of a step: (events, complete, clean, tag of the plan followed)."""
@@ -94,6 +94,8 @@ class LanePlans:
     ) -> None:
         self._policy = LanePolicy(_count("warmup", warmup, 0, "a number of steps"), found=auto_step)
         if planner != "auto":
+            from ..packing.registry import find
+
             find(planner)
         self._backend = backend
         self.lane = lane
@@ -200,6 +202,8 @@ class LanePlans:
 
     def _make_way(self, followed: Entry) -> None:
         """Have a plan placed anew that cannot be replayed in full while what stays in the arena stays there."""
+        from ..planning.co_placement import is_obstructed
+
         stayers = self._backend.stayers(self.lane)
         if not is_obstructed(followed.plan, stayers):
             return
@@ -212,6 +216,8 @@ class LanePlans:
 
     def _take_up(self) -> None:
         """Put the plans that are ready into use."""
+        from ..planning.making import overlap_matters
+
         for solved in self._planner.collect():
             self._policy.plan_made(solved.sequence)
             entry, old = solved.entry, solved.replaces

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextvars
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import PoolError, ProfileError
-from ..planning import Plan
-from ..planning.saved import SavedPlan, load_plans, save_plans
 from ..planning.shared import SharedPlans
 from ._core import Backend
 from .cache import Entry
@@ -24,6 +23,10 @@ from .outcome_thread import start_outcome_thread
 from .planning_budget import SHARE, PlanningBudget
 from .report import Diagnosis, InUse
 from .stats import Stats, snapshot
+
+if TYPE_CHECKING:
+    from ..planning import Plan
+    from ..planning.saved import SavedPlan
 
 
 class StepSlot:
@@ -140,7 +143,7 @@ class Lanes:
             raise PoolError("a step cannot begin in an interrupted part: resume first")
         entered = self._backend.enter()
         if entered is None:
-            raise PoolError("this thread runs a step already: steps do not nest")
+            raise PoolError(f"this thread runs a step already: steps do not nest{_of_tasks()}")
         number, lanes = entered
         try:
             contextvars.Context().run(self._begin, self._step_slot(number, lanes), key)
@@ -254,6 +257,8 @@ class Lanes:
 
     def save(self, path: str | os.PathLike[str], backend: str) -> None:
         """Write the plans of all lanes; see `save_plans`."""
+        from ..planning.saved import SavedPlan, save_plans
+
         plans = [
             SavedPlan(number, lane, entry.key, entry.plan)
             for number, lane, entries in self._entries()
@@ -279,6 +284,8 @@ class Lanes:
         PoolError
             There is no memory for the first step slot's arena.
         """
+        from ..planning.saved import load_plans
+
         plans, small = contextvars.Context().run(load_plans, path, backend, self._alignment)
         if small < self._backend.small:
             self._backend.refine()
@@ -341,3 +348,14 @@ class Lanes:
         number = self._backend.situation()["step_slot"]
         lanes = self._step_slots[number].lanes if number < len(self._step_slots) else []
         return lanes[0].key if lanes else None
+
+
+def _of_tasks() -> str:
+    """Return what else to say to an asyncio task: the step may be another task's, which waits."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None or asyncio._get_running_loop() is None or asyncio.current_task() is None:
+        return ""
+    return (
+        ". It may be the step of another asyncio task, which waits: put no await into a step, "
+        "or have an asyncio.Lock around each, or run the steps in threads (asyncio.to_thread), each in `with pool:`"
+    )

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ..packing.problem import IntArray
-from ..planning.co_placement import obstructed_bytes, place_around
-from ..planning.making import Options, Task, plan_merged, plan_record
 from ..planning.shared import SharedPlans
 from ..profiler import StepLog
 from .cache import Entry, PlanCache
 from .planner import let_others_run
+
+if TYPE_CHECKING:
+    from ..packing.problem import IntArray
+    from ..planning.making import Options
 
 WORTH = 1.03
 """Bytes reserved for each byte ever alive, up to which a merged plan may go."""
@@ -96,10 +97,19 @@ class PlanMaker:
         solver: str,
     ) -> None:
         self._backend, self._lane, self._cache, self._shared = backend, lane, cache, shared
-        self._options = Options(alignment, solver, let_others_run)
+        self._alignment, self._solver = alignment, solver
+
+    def _options(self) -> Options:
+        """Return how plans are made. Called with the lane's mutex, which a fork waits for: imports are whole then."""
+        from ..planning.making import Options
+
+        return Options(self._alignment, self._solver, let_others_run)
 
     def solving(self, sequence: int, record: Record, following: StepLog, found: bool) -> Callable[[], Solved]:
         """Return the job of planning a record (`found`: nobody marked it) beside the plans that there are now."""
+        from ..planning.making import Task, plan_record
+
+        options = self._options()
         old = record.departed_from
         task = Task(
             record.log,
@@ -115,7 +125,7 @@ class PlanMaker:
 
         def solve() -> Solved:
             try:
-                made = plan_record(task, self._shared, self._options)
+                made = plan_record(task, self._shared, options)
                 if made.plan is None:
                     return Solved(sequence)
                 replaces = None if made.replaces is None else old
@@ -129,15 +139,19 @@ class PlanMaker:
 
     def merging(self, sequence: int, old: Entry, record: Record, following: StepLog) -> Callable[[], Solved]:
         """Return the job of making one plan for a record and for the steps that another plan stands for."""
+        from ..planning.co_placement import place_around
+        from ..planning.making import plan_merged
+
         stayers = self._backend.stayers(self._lane)
         limit = None if self._backend.grows_in_place else self._backend.arena_bytes(self._lane)
+        options = self._options()
 
         def solve() -> Solved:
             try:
-                plan = plan_merged(old.plan, record.log, following, self._options)
+                plan = plan_merged(old.plan, record.log, following, options)
                 if plan is None or not self._is_worth(plan.arena_bytes):
                     return Solved(sequence, old, old)
-                around = place_around(plan, stayers, (), arena_bytes=limit, planner=self._options.quick)
+                around = place_around(plan, stayers, (), arena_bytes=limit, planner=options.quick)
                 if around is not None and self._is_worth(around.arena_bytes):
                     plan = around
                 return Solved(sequence, self._cache.entry(record.key, plan), old)
@@ -152,11 +166,14 @@ class PlanMaker:
         Where the arena is too small for that, and cannot grow, another one takes its place if so much of the plan is
         served by upstream that this hardly needs more memory.
         """
+        from ..planning.co_placement import obstructed_bytes, place_around
+
         neighbours = [entry.plan for entry in self._cache.entries() if entry is not old]
         arena_bytes = self._backend.arena_bytes(self._lane)
         limit = None if self._backend.grows_in_place else arena_bytes
 
-        solver = self._options.quick if old.standing.merged else self._options.solver
+        options = self._options()
+        solver = options.quick if old.standing.merged else options.solver
 
         def place() -> Solved:
             try:
@@ -164,7 +181,7 @@ class PlanMaker:
                 if plan is None and obstructed_bytes(old.plan, stayers) <= ELSEWHERE * arena_bytes:
                     return Solved(sequence, old, old)
                 if plan is None:
-                    return Solved(sequence, old, old, arena_bytes + self._options.alignment)
+                    return Solved(sequence, old, old, arena_bytes + self._alignment)
                 return Solved(sequence, self._cache.entry(old.key, plan), old)
             except Exception:
                 return Solved(sequence)

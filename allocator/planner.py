@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 T = TypeVar("T")
 
@@ -41,6 +43,8 @@ class Planner(Generic[T]):
     def submit(self, job: Callable[[], T]) -> None:
         """Start a job when those before it are done."""
         if self._executor is None:
+            from concurrent.futures import ThreadPoolExecutor  # with logging behind it
+
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="stowplan-planner")
         self._jobs.append(self._executor.submit(job))
 
@@ -53,6 +57,10 @@ class Planner(Generic[T]):
 
     def wait(self, timeout: float | None) -> bool:
         """Wait until all jobs are done, at most `timeout` seconds; return whether they are."""
+        if not self._jobs:
+            return True
+        from concurrent.futures import wait
+
         began = time.monotonic()
         while self._jobs:
             left = None if timeout is None else timeout - (time.monotonic() - began)

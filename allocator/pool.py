@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
-from typing import Any, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
-from ..planning import Plan
-from ..profiler import Profile
+from ..errors import PoolError
 from .lanes import Lanes
 from .report import report_text
 from .stats import Stats
 from .step import Step, interrupt
+
+if TYPE_CHECKING:
+    from ..planning import Plan
+    from ..profiler import Profile
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -22,6 +26,18 @@ Self = TypeVar("Self", bound="Pool")
 
 class Pool(ABC):
     """A pool of one backend; see `NumpyPool` and `CupyPool`."""
+
+    _warned = False  # that a step has begun where the pool does not serve
+
+    def __reduce_ex__(self, protocol: object) -> Any:
+        raise PoolError(
+            "a pool cannot be pickled or copied: it serves the memory of its own process; "
+            "expected a pool made in each process. Plans go from one to the other by save() and load()"
+        )
+
+    def _serves_here(self) -> bool:
+        """Whether requests of this thread come to the pool, as far as it can tell."""
+        return True
 
     @abstractmethod
     def _lanes(self) -> Lanes:
@@ -62,7 +78,20 @@ class Pool(ABC):
         ------
         PoolError
             On entry: this thread runs a step already, or it is in an interrupted part.
+
+        Warns
+        -----
+        RuntimeWarning
+            Once, if the pool does not serve this thread.
         """
+        if not self._warned and not self._serves_here():
+            self._warned = True
+            warnings.warn(
+                "a step begins where its pool does not serve, so nothing of it is planned; "
+                "expected `with pool:` around the loop, in this thread",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         return Step(self._lanes(), key)
 
     def interrupt(self, function: Callable[P, R] | None = None) -> Any:

@@ -15,13 +15,15 @@ so that whoever catches that error goes on catching it::
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ..planning import Plan
 from .counts import REASONS, Kind
 from .stats import Stats, of_kind
+
+if TYPE_CHECKING:
+    from ..planning import Plan
 
 
 class InUse(NamedTuple):

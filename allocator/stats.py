@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from html import escape
 from typing import Any
 
 from ..units import human_bytes
@@ -122,6 +121,8 @@ class Stats:
 
     def _repr_html_(self) -> str:
         """Return what Jupyter shows: how requests were served, as a bar and in numbers, and the bytes."""
+        from html import escape
+
         parts = [
             ("served from the plan", self.replayed, "#2f7f97"),
             ("as guests of the arena", self.guests, "#9cc5d1"),

@@ -7,14 +7,16 @@ while it is among the last `capacity` that were asked for.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
-from ..profiler import Profile
-from .plan import Plan
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from ..profiler import Profile
+    from .plan import Plan
 
 
 class SharedPlans:
@@ -37,6 +39,8 @@ class SharedPlans:
 
     def find(self, made_of: Hashable, make: Callable[[], Plan]) -> Plan:
         """Return the plan that was made of this, or make it; what `make` raises, all raise who wait for it."""
+        from concurrent.futures import Future
+
         with self._mutex:
             plan = self._plans.get(made_of)
             is_new = plan is None
@@ -57,6 +61,8 @@ class SharedPlans:
 
 def fingerprint(profile: Profile) -> bytes:
     """Return what tells a step's requests and frees from those of others: 32 bytes. O(n), without the GIL."""
+    import hashlib
+
     known = hashlib.blake2b(str(profile.period).encode(), digest_size=32)
     for column in (profile.size, profile.start, profile.end, profile.stream):
         known.update(column.tobytes())

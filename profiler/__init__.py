@@ -4,17 +4,20 @@
 ``profile``            the blocks of one step, in columns
 ``scaling``            predicts profiles at other batch sizes, with ``sequence_matching``
 ``formats``            one file a format, and the registry of them
+
+Names are loaded when they are first used.
 """
+
+from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .profile import ESCAPED, Profile
-from .recorders.numpy_recorder import NumpyRecorder
-from .scaling import BatchModel, fit_batches
-from .steps import ALLOCATE, FREE, StepLog, profile_step
-
 if TYPE_CHECKING:
+    from .profile import ESCAPED, Profile
     from .recorders.cupy_recorder import CupyRecorder
+    from .recorders.numpy_recorder import NumpyRecorder
+    from .scaling import BatchModel, fit_batches
+    from .steps import ALLOCATE, FREE, StepLog, profile_step
 
 __all__ = [
     "ALLOCATE",
@@ -29,10 +32,25 @@ __all__ = [
     "profile_step",
 ]
 
+_LAZY = {
+    "ALLOCATE": "steps",
+    "ESCAPED": "profile",
+    "FREE": "steps",
+    "BatchModel": "scaling",
+    "CupyRecorder": "recorders.cupy_recorder",  # a class derived from one of CuPy's
+    "NumpyRecorder": "recorders.numpy_recorder",
+    "Profile": "profile",
+    "StepLog": "steps",
+    "fit_batches": "scaling",
+    "profile_step": "steps",
+}
+
 
 def __getattr__(name: str) -> Any:
-    if name != "CupyRecorder":
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .recorders.cupy_recorder import CupyRecorder  # a class derived from one of CuPy's
+    from importlib import import_module
 
-    return CupyRecorder
+    value = getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    globals()[name] = value
+    return value

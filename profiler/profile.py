@@ -20,8 +20,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .. import minimalloc
-from ..archive import read_archive, write_archive
 from ..errors import FormatError, ProfileError
 from .program import Program
 
@@ -254,6 +252,8 @@ class Profile:
         OSError
             The file cannot be written. The old one, if any, is untouched.
         """
+        from ..archive import write_archive
+
         columns = {name: getattr(self, name) for name in COLUMNS}
         header: dict[str, Any] = {"period": self.period}
         if self.sites:
@@ -275,6 +275,8 @@ class Profile:
         OSError
             The file cannot be opened.
         """
+        from ..archive import read_archive
+
         header, columns = read_archive(path, _FORMAT, _VERSION)
         return cls.from_columns(
             path, columns, header.get("period"), header.get("sites", []), header.get("program")
@@ -319,6 +321,8 @@ class Profile:
         A wrapped block is alive in ``[0, period)`` except one gap. Ids are request numbers. Escaped blocks, streams and
         wall-clock times have no place in the format and are left out.
         """
+        from .. import minimalloc
+
         rows = np.flatnonzero(~self.escaped)
         start, end, gaps = self.on_line(rows)
         table = minimalloc.Table(
@@ -366,6 +370,8 @@ class Profile:
         FormatError
             As `stowplan.minimalloc.read`, or a block has gaps that a profile cannot hold.
         """
+        from .. import minimalloc
+
         table = minimalloc.read(path)
         n = len(table.size)
         if n == 0:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
-from .errors import StowplanError
+from .errors import PoolError, StowplanError
 
 if TYPE_CHECKING:
     from .allocator import CupyPool, NumpyPool
@@ -23,6 +23,7 @@ __all__ = [
     "CupyRecorder",
     "NumpyPool",
     "NumpyRecorder",
+    "PoolError",
     "Profile",
     "StowplanError",
     "__version__",
@@ -47,6 +48,13 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(f".{_LAZY[name]}", __name__), name)
     globals()[name] = value
     return value
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Load the magic ``%%stowplan``: ``%load_ext stowplan`` calls it. See `stowplan.notebook`."""
+    from .notebook import load_ipython_extension as load
+
+    load(shell)
 
 
 def __dir__() -> list[str]:

@@ -17,6 +17,7 @@ from .errors import FormatError
 from .files import atomic_write
 
 _HEADER = "header"
+_HEAD = 4096  # bytes that tell what a file is
 
 
 def write_archive(
@@ -61,6 +62,10 @@ def read_archive(
         The file cannot be opened.
     """
     with open(path, "rb") as file:
+        head = file.read(_HEAD)
+        if not head.startswith(b"PK"):
+            raise FormatError(path, f"not a {kind} file, or a truncated one, but {what_it_is(path, head)}")
+        file.seek(0)
         try:
             with np.load(file, allow_pickle=False) as archive:
                 columns = {name: archive[name] for name in archive.files}
@@ -68,9 +73,26 @@ def read_archive(
             found = header["format"], header["version"]
         except Exception as error:
             # zipfile, zlib, json and NumPy have a dozen exceptions for a damaged file, RuntimeError among them.
-            raise FormatError(path, f"not a {kind} file, or a truncated one ({error})") from None
+            # Where an entry holds objects, NumPy advises to unpickle them: not from a file of unknown origin.
+            reason = "" if "pickle" in str(error) else f" ({error})"
+            raise FormatError(path, f"not a {kind} file, or a truncated one{reason}") from None
     if found[0] != kind:
         raise FormatError(path, f"a {found[0]!r} file; expected {kind!r}")
     if found[1] != version:
         raise FormatError(path, f"{kind} version {found[1]!r}; this stowplan reads version {version}")
     return header, columns
+
+
+def what_it_is(path: str | os.PathLike[str], head: bytes) -> str:
+    """Say what a file that was taken for another one seems to be, by its name and its first bytes."""
+    if not head:
+        return "an empty file"
+    if os.fspath(path).endswith((".py", ".pyw")) or (head.startswith(b"#!") and b"python" in head[:80]):
+        return "a Python script (record it first: stowplan profile SCRIPT)"
+    if head.startswith(b"\x7fELF"):
+        return "a compiled program"
+    if head.startswith(b"\x93NUMPY"):
+        return "an array of NumPy's"
+    if head.startswith(b"\x80"):
+        return "a pickle"
+    return "a text file" if b"\0" not in head else "a file of no known format"

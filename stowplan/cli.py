@@ -7,23 +7,13 @@ and nothing written.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import click
 
 from ._version import __version__
 from .commands._options import EXIT_STATUS
-from .commands.compare import compare
-from .commands.convert import convert
-from .commands.demo import demo
-from .commands.fit import fit
-from .commands.order import order
-from .commands.pack import pack
-from .commands.profile import profile
-from .commands.report import report
-from .commands.run import run
-from .commands.schedule import schedule
-from .commands.show import show
 from .errors import StowplanError
 
 
@@ -31,7 +21,33 @@ class _BadInput(click.ClickException):
     exit_code = 2
 
 
+COMMANDS = (
+    "compare",
+    "convert",
+    "demo",
+    "fit",
+    "order",
+    "pack",
+    "profile",
+    "report",
+    "run",
+    "schedule",
+    "show",
+)
+
+
 class _Group(click.Group):
+    """Loads a command's module when the command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"{__package__}.commands.{cmd_name}"), cmd_name)
+        return command
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -43,16 +59,3 @@ class _Group(click.Group):
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def main() -> None:
     """Plan the memory of a step that repeats, and serve it from one arena."""
-
-
-main.add_command(compare)
-main.add_command(convert)
-main.add_command(demo)
-main.add_command(fit)
-main.add_command(order)
-main.add_command(pack)
-main.add_command(profile)
-main.add_command(report)
-main.add_command(run)
-main.add_command(schedule)
-main.add_command(show)

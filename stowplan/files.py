@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -29,12 +30,19 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         umask = os.umask(0)
         os.umask(umask)
         mode = 0o666 & ~umask
-    handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
+    if os.path.isdir(target):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
+    except OSError as error:  # it names a file that nobody has heard of
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from None
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
         os.chmod(temporary, mode)
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
         os.unlink(temporary)
+        if isinstance(error, OSError) and error.filename == temporary:
+            raise OSError(error.errno, error.strerror, os.fspath(path)) from None
         raise

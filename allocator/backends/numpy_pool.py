@@ -102,6 +102,12 @@ class NumpyPool(Pool):
         watch(self)
 
     def __enter__(self) -> NumpyPool:
+        if getattr(self._entered, "inherited", False):
+            self._entered.inherited = (
+                False  # a forked worker may enter what its parent had entered: it serves already
+            )
+            self._entered.again = True
+            return self
         if hasattr(self._entered, "outer"):
             raise PoolError("this thread has entered this pool already")
         self._entered.outer = _recorder.set_handler(self._host.handler)
@@ -117,6 +123,9 @@ class NumpyPool(Pool):
                 "this pool does not serve here: leave it in the thread or task that entered it, "
                 "and leave pools that were entered after it first"
             )
+        if getattr(self._entered, "again", False):
+            self._entered.again = False
+            return
         _recorder.set_handler(self._entered.outer)
         del self._entered.outer
 
@@ -150,6 +159,10 @@ class NumpyPool(Pool):
     def trim(self) -> None:
         """Give back to the system the memory that is kept for later requests, of the C library, too."""
         self._host.trim()
+
+    def _begin_anew(self) -> None:
+        super()._begin_anew()
+        self._entered.inherited = hasattr(self._entered, "outer") and self._serves_here()
 
     def serving(self) -> AbstractContextManager[Any]:
         """Return a context manager in which the pool serves this thread: itself, or nothing where it does already."""

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ...archive import what_it_is
 from ...errors import FormatError
 from ..profile import IntArray, Profile
 from .registry import HEAD, Format, register, registered
@@ -42,7 +43,9 @@ def detect(path: str | os.PathLike[str]) -> str:
         if form.recognizes is not None and form.recognizes(head):
             return form.name
     known = ", ".join(f"{form.name} ({form.what})" for form in registered() if form.read is not None)
-    raise FormatError(path, f"a file of no known format; expected {known}")
+    found = what_it_is(path, head)
+    found = found if "script" in found else "a file of no known format"
+    raise FormatError(path, f"{found}; expected {known}")
 
 
 def read(path: str | os.PathLike[str], name: str | None = None, device: int | None = None) -> Profile:

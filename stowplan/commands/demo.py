@@ -49,8 +49,7 @@ def demo(model: str, batch: int, steps: int, seed: int, plot: Path, no_plot: boo
     from ..compat import enable_chainer
 
     notes = Console(stderr=True)
-    for change in enable_chainer():
-        notes.print(f"[dim]compat: {change}[/dim]", highlight=False, soft_wrap=True)
+    enable_chainer()
     if not no_plot:
         from ..plots import require_matplotlib
 

@@ -74,11 +74,11 @@ def profile(
 
     The requests of NumPy and CuPy in the main thread are recorded, and served as without stowplan. Steps are found, or
     marked: by --step-function, or with stowplan.step() in the script. SCRIPT is what python takes: a file, a folder or
-    archive with a __main__.py, or - for standard input; with -m, a module. Each block has its call site: the innermost line
-    of the script's own code, outside of Python's library and installed packages; and the Chainer link and function that
-    asked. Ctrl-C ends the script and keeps what was recorded. If no step repeats, all requests count as one step. The
-    exit status is the script's; where that is not 0, nothing is written. Nor is it if no request was seen: exit status
-    1.
+    archive with a __main__.py, or - for standard input; with -m, a module. Each block has its call site: the innermost
+    line of the script's own code, outside of Python's library and installed packages; and the Chainer link and function
+    that asked. Ctrl-C ends the script and keeps what was recorded. If no step repeats, all requests count as one step.
+    The exit status is the script's; where that is not 0, nothing is written. Nor is it if no request was seen: exit
+    status 1.
 
     With --graph, a few steps of the first Chainer optimizer that updates are recorded operator by operator, with bytes
     and seconds: four of optimizer.update(lossfun, ...), or five that end with optimizer.update(). No bit changes. The

@@ -6,7 +6,6 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -42,7 +41,7 @@ def when_imported(
         finder.leave()
 
 
-class _Finder(MetaPathFinder):
+class _Finder:
     """Finds a module by the other finders, and has its loader call the action."""
 
     def __init__(

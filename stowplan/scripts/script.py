@@ -128,7 +128,9 @@ class Script:
             _set_path(self._main.path0)
             main = self._main
         elif self._is_container:
-            sys.path[0:0] = [self._target]
+            # `stowplan` or `python -m stowplan` has a folder of its own at the front, unless that was ruled out.
+            own = 0 if getattr(sys.flags, "safe_path", False) else 1
+            sys.path[:own] = [os.path.join(os.getcwd(), self._target)]
             main = self._from_container()
         else:
             _set_path(os.getcwd())
@@ -148,8 +150,8 @@ class Script:
             from .step_functions import mark_imported, mark_own, split
 
             owner, name = split(step_function)
-            own = {"__main__", self._target if self._is_module else "__main__"}
-            if owner not in own:
+            names = {"__main__", self._target if self._is_module else "__main__"}
+            if owner not in names:
                 mark_imported(owner, name)
             elif main.source is None:
                 raise ScriptError(f"{self}: {name} cannot be marked: there is no source; expected a .py file")
@@ -177,15 +179,19 @@ class Script:
             raise ScriptError(f"{self._target}: {error}") from None
 
     def _from_container(self) -> _Main:
-        finder = pkgutil.get_importer(self._target)
+        finder = pkgutil.get_importer(os.path.join(os.getcwd(), self._target))
         assert finder is not None
         spec = finder.find_spec("__main__")
         if spec is None:
-            raise ScriptError(f"{self}: there is no __main__.py in it; expected a file, or a program's folder")
+            raise ScriptError(
+                f"{self}: there is no __main__.py in it; expected a file, or a program's folder"
+            )
         return _with_code(spec, self._target)
 
     def _from_module(self) -> _Main:
         name = self._target
+        if name.startswith("."):
+            raise ScriptError(f"{name} is relative; expected a module's name from its topmost package on")
         try:
             spec = importlib.util.find_spec(name)
             if spec is not None and spec.submodule_search_locations is not None:
@@ -193,7 +199,7 @@ class Script:
                 spec = importlib.util.find_spec(name)
                 if spec is None:
                     raise ScriptError(f"{self}: a package without __main__; expected a module of it")
-        except ValueError as error:  # a relative name, or a module without a spec
+        except ValueError as error:  # a module without a spec
             raise ScriptError(f"{self}: {error}; expected a module's name") from None
         except ModuleNotFoundError as error:
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):

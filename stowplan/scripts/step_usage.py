@@ -73,7 +73,9 @@ class StepUsage:
 
     def __init__(self, counts: Callable[[], Counts]) -> None:
         self._counts = counts
-        self._parts: dict[bool, tuple[Sample, Sample]] = {}  # by whether the plan serves: first and last sample
+        self._parts: dict[
+            bool, tuple[Sample, Sample]
+        ] = {}  # by whether the plan serves: first and last sample
         self._last = 0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="stowplan-usage", daemon=True)

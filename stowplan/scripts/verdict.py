@@ -17,9 +17,11 @@ NOISE = 0.03
 FEW_FAULTS = 50
 """Page faults a step that take no time worth a plan: some tens of microseconds."""
 
-MARK = "mark the part that repeats: --step-function MODULE:FUNCTION, or `with stowplan.step():` in the program"
+MARK = (
+    "mark the part that repeats: --step-function MODULE:FUNCTION, or `with stowplan.step():` in the program"
+)
 MIMALLOC = (
-    "or run it without stowplan, under an allocator that keeps what is freed: LD_PRELOAD=libmimalloc.so python ..."
+    "or run it without stowplan, with an allocator that keeps memory: LD_PRELOAD=libmimalloc.so python ..."
 )
 
 
@@ -63,7 +65,11 @@ def judge(figures: dict[str, Any], before: StepCost | None = None, after: StepCo
     requests = figures["requests"]
     if not requests:
         return Verdict(
-            False, "it asked for no block that is large enough to plan", "run it without stowplan", before, after
+            False,
+            "it asked for no block that is large enough to plan",
+            "run it without stowplan",
+            before,
+            after,
         )
     if not figures["replayed"]:
         why = f"no step that repeats was found in {requests:,} requests"
@@ -71,7 +77,9 @@ def judge(figures: dict[str, Any], before: StepCost | None = None, after: StepCo
             why = f"none of {requests:,} requests came as planned{_mostly(figures)}"
         return Verdict(False, why, f"{MARK}; {MIMALLOC}", before, after)
     covered = figures["replayed"] / requests
-    missed = "" if covered > 0.9 else f"; {1 - covered:.0%} of the requests were not planned{_mostly(figures)}"
+    missed = (
+        "" if covered > 0.9 else f"; {1 - covered:.0%} of the requests were not planned{_mostly(figures)}"
+    )
     advice = _action(figures) if missed else ""
     if before is None or after is None:
         part = "without the plan" if before is None else "with the plan"

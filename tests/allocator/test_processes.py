@@ -110,6 +110,36 @@ def test_a_child_replays_and_makes_plans_of_its_own() -> None:
     """)
 
 
+def test_a_forked_worker_may_enter_the_pool_that_its_parent_has_entered() -> None:
+    run("""
+        import multiprocessing
+        pool = NumpyPool(warmup=0)
+
+        def job(n):
+            with pool.step("train"):
+                work()
+            return n
+
+        with pool:
+            def child():
+                with pool:
+                    steps(pool, 4)
+                    try:
+                        with pool:
+                            raise AssertionError("entered twice")
+                    except PoolError:
+                        pass
+                steps(pool, 1)  # it serves as in the parent
+                assert pool.stats.replayed
+
+            assert in_child(child) == 0
+            with multiprocessing.get_context("fork").Pool(1, initializer=pool.__enter__) as workers:
+                assert workers.map(job, range(5)) == list(range(5))
+            steps(pool, 4)
+            assert pool.stats.replayed
+    """)
+
+
 def test_a_fork_while_a_plan_is_being_made() -> None:
     run("""
         from stowplan.packing import registry, solvers

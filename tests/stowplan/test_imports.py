@@ -151,6 +151,26 @@ def test_the_command_line_loads_no_framework_before_it_is_needed() -> None:
     assert not loaded & (set(FRAMEWORKS) - {"click"})
 
 
+def test_run_loads_little_before_the_script(tmp_path: Path) -> None:
+    """Start-up: what makes plans, shows tables or writes files waits until it is needed."""
+    script = tmp_path / "script.py"
+    script.write_text("import sys, numpy\nprint(*sys.modules)\n")
+    command = [sys.executable, "-m", "stowplan", "run", str(script)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "stowplan.allocator.backends.numpy_pool" in loaded
+    rooms = {"stowplan.packing", "stowplan.scheduling", "stowplan.planning.plan", "stowplan.profiler.formats"}
+    commands = {name for name in loaded if name.startswith("stowplan.commands.")}
+    assert not loaded & {
+        *(set(FRAMEWORKS) - {"click"}),
+        *rooms,
+        "concurrent.futures.thread",
+        "csv",
+        "logging",
+    }
+    assert commands == {"stowplan.commands._options", "stowplan.commands.run"}
+
+
 ALLOCATOR = {"stowplan.allocator"}
 
 

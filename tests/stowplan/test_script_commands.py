@@ -147,6 +147,25 @@ def test_ctrl_c_keeps_what_was_seen(script: Path) -> None:
     assert len(Profile.load(script.parent / "pond.profile")) == 4
 
 
+def test_a_script_that_fails_leaves_an_earlier_profile_alone(script: Path) -> None:
+    earlier = script.parent / "pond.profile"
+    earlier.write_bytes(b"earlier")
+    script.write_text(LOOP + "\nraise OSError('disk full')\n")
+    done = program("profile", "pond.py", folder=script.parent)
+    assert (done.returncode, "pond.profile stays as it was" in done.stderr) == (1, True), done.stderr
+    assert earlier.read_bytes() == b"earlier"
+    script.write_text("import numpy\nnumpy.ones(3)\n")
+    done = program("profile", "pond.py", folder=script.parent)
+    assert (done.returncode, "asked for no block" in done.stderr) == (1, True), done.stderr
+    assert earlier.read_bytes() == b"earlier"
+
+
+def test_a_script_in_place_of_its_profile_is_recognized(script: Path) -> None:
+    done = program("show", "pond.py", folder=script.parent)
+    assert done.returncode == 2
+    assert "pond.py: a Python script (record it first: stowplan profile SCRIPT)" in done.stderr
+
+
 # ------------------------------------------------------------------------------------------------------------ pieces
 
 
