@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parent
 _DETAIL = 500
 _RASTER = (640, 1280)
-_OLDER, _ESCAPED, _PLANNED = "#b9c4ca", "#b5566b", "#5b7f8f"
+_OLDER, _ESCAPED, _PLANNED = "#96a3ab", "#b5566b", "#5b7f8f"
 _TABLE = 15  # call sites that are listed and have a colour of their own
 # Two tints each, so that neighbours can be told apart; the last pair is for all other sites.
 _COLOURS = [
@@ -272,7 +272,7 @@ class _Plots:
         plot.varea(x="x", y1="kept", y2="y", source=self._curve, fill_color=_PLANNED, fill_alpha=0.6)
         if self._band:
             plot.varea(x="x", y1="older", y2="kept", source=self._curve, fill_color=_ESCAPED, fill_alpha=0.9)
-            plot.varea(x="x", y1=0, y2="older", source=self._curve, fill_color=_OLDER, fill_alpha=0.9)
+            plot.varea(x="x", y1=0, y2="older", source=self._curve, fill_color=_OLDER, fill_alpha=0.5)
             self._add_moment(plot)
         else:
             self._add_lines(plot, name)
