@@ -6,9 +6,9 @@ thread in all of them, so that CPU times compare. A ratio is that of two runs of
 counts, and its standard error stands beside it.
 
 What a row has, for each contestant C: ``cpu_C``, ``faults_C`` and ``rss_C``, the median ratios to plain's;
-``error_C``, the standard error of the first; ``seconds_C``, ``count_C`` and ``bytes_C``, the median CPU time, faults and
-resident set; ``identical``, whether the program printed the same in every run. ``verdict`` is the CPU time of ``stowplan
-run`` over that of ``best``, the best of `JUDGES` by ``cpu_C``, with ``verdict_error``.
+``error_C``, the standard error of the first; ``seconds_C``, ``count_C`` and ``bytes_C``, the median CPU time, faults
+and resident set; ``identical``, whether the program printed the same in every run. ``verdict`` is the CPU time of
+``stowplan run`` over that of ``best``, the best of `JUDGES` by ``cpu_C``, with ``verdict_error``.
 """
 
 from __future__ import annotations
