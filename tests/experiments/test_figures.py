@@ -15,7 +15,8 @@ from PIL import Image
 
 from experiments import growth, heuristic, memory
 from experiments import time as step_time
-from experiments.measures import data, medians, paired_timing, peers, recordings, runner
+from experiments.measures import data, paired_timing, peers, recordings, runner
+from experiments.measures.medians import standard_error
 from experiments.measures.workload import PHASES, Phase
 from experiments.models import MODELS, Model
 from stowplan.pool_models import replay
@@ -197,7 +198,7 @@ def test_rounds_of_turns_end_when_they_agree(
 def test_the_standard_error_of_a_median() -> None:
     rng = np.random.default_rng(0)
     medians = [np.median(rng.normal(size=100)) for _ in range(2000)]
-    estimates = [medians.standard_error(rng.normal(size=100)) for _ in range(2000)]
+    estimates = [standard_error(rng.normal(size=100)) for _ in range(2000)]
     assert np.mean(estimates) == pytest.approx(np.std(medians), rel=0.05)
 
 
