@@ -6,8 +6,8 @@ a GPU over host memory; with one, CuPy's own pool stands beside.
 
 (b) ``numpy.empty(n)``, one byte written to each page, and the drop, through a NumpyPool that replays, over NumPy's
 default handler. One block at a time, which every allocator recycles while it is warm; then with 256 MiB alive at once
-before the first of them is dropped, as a step holds them. Beside them NumPy's default handler, by LD_PRELOAD, over
-jemalloc and mimalloc where these are installed (Debian: libjemalloc2, libmimalloc2.0) or LD_LIBRARY_PATH leads to them.
+before the first of them is dropped, as a step holds them. Beside them NumPy's default handler over other allocators
+(`measures.peers`).
 
 (c) ``with pool.step(): pass`` once the pool has a plan for it, over ``with nullcontext(): pass``: what a step costs
 beside its requests.
@@ -21,15 +21,12 @@ from __future__ import annotations
 import csv
 import importlib.util
 import json
-import os
-import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import click
@@ -39,16 +36,14 @@ from rich.table import Table
 
 from stowplan import CupyPool, NumpyPool
 
+from .measures import peers
+
 PAGE = 4096
 ONE = np.ones((), np.uint8)
 CUPY_SIZES = (512, 2**16, 2**20, 2**26)
 NUMPY_SIZES = (64, 256, 512, 2**10, 2**12, 2**14, 2**16, 2**18, 2**20, 2**22, 2**24, 2**26, 2**28)
 HELD = 2**28
 HELD_SIZES = (2**14, 2**16, 2**18, 2**20, 2**22, 2**24, 2**26)
-LIBRARIES = {
-    "jemalloc": ("libjemalloc.so.2", "libjemalloc.so"),
-    "mimalloc": ("libmimalloc.so.3", "libmimalloc.so.2", "libmimalloc.so.2.0", "libmimalloc.so"),
-}
 ROUNDS, QUICK_ROUNDS = 40, 6
 
 
@@ -203,25 +198,20 @@ def through(pool: NumpyPool, turn: Turn) -> Turn:
 def numpy_rows(rounds: int, sizes: Iterable[int], held: bool) -> list[Row]:
     """Measure (b), each size in processes of its own: what a malloc does depends on what it did before."""
     part = "numpy.empty, 256 MiB alive at once" if held else "numpy.empty"
-    libraries = {name: find_library(files) for name, files in LIBRARIES.items()}
     found = []
     for size in sizes:
         n = HELD // size if held else 1
-        best = in_process(None, rounds, size, n)
-        for name, path in libraries.items():
-            if path is not None:
-                best[f"NumPy over {name}"] = in_process(path, rounds, size, n)["NumPy"]
+        best = in_process({}, rounds, size, n)
+        for name, added in peers.available().items():
+            best[f"NumPy over {name}"] = in_process(added, rounds, size, n)["NumPy"]
         found += rows(part, size, best)
     return found
 
 
-def in_process(library: Path | None, rounds: int, size: int, held: int) -> dict[str, float]:
-    """Measure in a process of its own; return nanoseconds by contestant."""
-    environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
-    if library is not None:
-        environment["LD_PRELOAD"] = str(library)
+def in_process(added: Mapping[str, str], rounds: int, size: int, held: int) -> dict[str, float]:
+    """Measure in a process of its own that has `added` in its environment; return nanoseconds by contestant."""
     command = [sys.executable, "-m", "experiments.hot_path", "--child", *map(str, (rounds, size, held))]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, env=peers.environment(added), capture_output=True, text=True, check=True)
     best: dict[str, float] = json.loads(done.stdout)
     return best
 
@@ -229,23 +219,11 @@ def in_process(library: Path | None, rounds: int, size: int, held: int) -> dict[
 def answer(rounds: int, size: int, held: int) -> None:
     """Answer `in_process`: NumPy's default handler and, in turns with it, the pool."""
     turns = {"NumPy": numpy_turn(size, held)}
-    if "LD_PRELOAD" not in os.environ:
+    if not peers.is_chosen():
         pool = NumpyPool()
         turns["NumpyPool"] = through(pool, numpy_turn(size, held, pool.step))
         warm_up(pool, turns["NumpyPool"])
     print(json.dumps(best_of(rounds, turns)))
-
-
-def find_library(files: Iterable[str]) -> Path | None:
-    """Look for a shared library where the system keeps them and where LD_LIBRARY_PATH says."""
-    folders = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
-    folders += [f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"]
-    for folder in folders:
-        for file in files:
-            path = Path(folder) / file
-            if path.exists():
-                return path
-    return None
 
 
 # ---------------------------------------------------------------------------------------------------------- (c) a step

@@ -1,9 +1,9 @@
 """Figure 3 of Sekiyama et al. 2018: time of a step, ``python -m experiments.time``.
 
 For each network, training and inference, and each batch size: seconds of a step through stowplan's pool over those of
-the same step without it. On the host the others are NumPy's default handler, over the C library's malloc and, by
-LD_PRELOAD, over jemalloc and mimalloc where these are installed (see `experiments.hot_path`); on a GPU CuPy's own
-pool, its asynchronous one and its pool over managed memory.
+the same step without it. On the host the others are NumPy's default handler, over the C library's malloc, over the same
+with three variables set, and over jemalloc, mimalloc and tcmalloc where these are installed (`measures.peers`); on a
+GPU CuPy's own pool, its asynchronous one and its pool over managed memory.
 
 For each of the others a process trains one network, whose steps run through the pool and without it, in turns that
 are shorter than a step (`measures.paired_timing`): other programs on the machine slow both down alike, and both find
@@ -15,23 +15,21 @@ until the limit is reached.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 
-from .hot_path import LIBRARIES, find_library
-from .measures import output
+from .measures import output, peers
 from .measures.paired_timing import OURS, Task, ratios, standard_error
 from .measures.recordings import affordable, expected
 from .measures.runner import CannotRunError, Cell, Row, Runner, command
 
-HOST = ("NumPy", "jemalloc", "mimalloc")
+HOST = (peers.PLAIN, *peers.LIBRARIES, peers.TUNED_GLIBC)
 GPU = ("CuPy", "CuPy async", "CuPy managed")
 SMALLEST = 2
 """A batch size that every machine should have time for, run in addition to the paper's."""
@@ -66,8 +64,8 @@ def measure(runner: Runner, cell: Cell) -> Row:
             f"left out: {steps} steps of about {seconds:.1f} s, twice {need / 2**30:.1f} GiB"
         )
     row: Row = {}
-    for other, library in others.items():
-        turns = run(task(other), library)
+    for other, added in others.items():
+        turns = run(task(other), added)
         row[f"rounds_{other}"] = len(turns)
         row[f"seconds_{other}"] = float(np.median([turn[other] for turn in turns]))
         row[f"seconds_{OURS}_{other}"] = float(np.median([turn[OURS] for turn in turns]))
@@ -77,27 +75,21 @@ def measure(runner: Runner, cell: Cell) -> Row:
     return row
 
 
-def others_of(device: str) -> dict[str, Path | None]:
-    """Return the allocators that the pool is compared with, and the library that each runs over, if any."""
-    if device == "gpu":
-        return dict.fromkeys(GPU)
-    found = {name: find_library(files) for name, files in LIBRARIES.items()}
-    return {"NumPy": None, **{name: path for name, path in found.items() if path is not None}}
+def others_of(device: str) -> dict[str, dict[str, str]]:
+    """Return the allocators that the pool is compared with, and what each adds to the environment, if anything."""
+    return {name: {} for name in GPU} if device == "gpu" else {peers.PLAIN: {}, **peers.available()}
 
 
-def run(task: Task, library: Path | None) -> list[dict[str, float]]:
-    """Run a task in a process of its own, with `malloc` from a library; return the seconds of each round.
+def run(task: Task, added: Mapping[str, str]) -> list[dict[str, float]]:
+    """Run a task in a process of its own, with `added` in its environment; return the seconds of each round.
 
     Raises
     ------
     CannotRunError
         The process ended early.
     """
-    environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
     # The C library's malloc: the threads of the two steps share the heap that the main thread has.
-    environment["MALLOC_ARENA_MAX"] = "1"
-    if library is not None:
-        environment["LD_PRELOAD"] = str(library)
+    environment = peers.environment({"MALLOC_ARENA_MAX": "1", **added})
     done = subprocess.run(
         [sys.executable, "-m", "experiments.measures.paired_timing", json.dumps(asdict(task))],
         env=environment,
@@ -163,7 +155,10 @@ def _spread(quartiles: Sequence[float]) -> str:
 @command(limit=400, quick_limit=30)
 def main(runner: Runner) -> None:
     """Compare the time of one step through the pool with that through others (Figure 3)."""
-    rows = runner.run("time", lambda cell: measure(runner, cell), SMALLEST)
+    for line in peers.missing():
+        click.echo(line, err=True)
+    others = sorted(peers.available())
+    rows = runner.run("time", lambda cell: measure(runner, cell), SMALLEST, others=others)
     note = "Medians; the ratios are those of turns in the same round, with their quartiles."
     output.write_table(rows, columns(rows), runner.out / "time", "Time of one step", note)
     output.save(draw(rows), runner.out / "time")

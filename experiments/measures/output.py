@@ -9,6 +9,7 @@ import platform
 import sys
 from collections.abc import Callable, Sequence
 from datetime import date
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ import numpy as np
 from stowplan import __version__
 from stowplan.files import atomic_write
 
-from .runner import Row
+from .kept import Row
 
 INK, GRID = "#1b2a34", "#dfe5e8"
 TINTS = ("#1f5f7a", "#4593a8", "#d98e2b", "#efbd74", "#8a6fa8", "#b7b7b7", "#c8402f")
@@ -57,19 +58,24 @@ def milliseconds(value: float) -> str:
 
 
 def write_table(
-    rows: Sequence[Row], columns: Sequence[Column], path: Path, title: str, note: str = ""
+    rows: Sequence[Row],
+    columns: Sequence[Column],
+    path: Path,
+    title: str,
+    note: str = "",
+    packages: Sequence[str] = ("Chainer",),
 ) -> None:
     """Write all of the rows as ``path.csv``, and the columns as ``path.md``; each file atomically.
 
     A row with a ``note`` could not be run; the table shows the note in its last column. A device on which no row could
-    be run gets one line instead of a table.
+    be run gets one line instead of a table. The versions of `packages` stand above.
     """
     keys = list(dict.fromkeys(key for row in rows for key in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, keys, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    lines = [f"# {title}", "", made_by(), "", *([note, ""] if note else [])]
+    lines = [f"# {title}", "", made_by(packages), "", *([note, ""] if note else [])]
     for device in dict.fromkeys(row["device"] for row in rows):
         mine = [row for row in rows if row["device"] == device]
         lines += [f"## {device.upper()}", ""]
@@ -92,21 +98,27 @@ def _cells(row: Row, columns: Sequence[Column]) -> list[str]:
     return cells
 
 
-def made_by() -> str:
-    """Return a line that names the command, the date, the machine and the versions."""
-    from importlib.metadata import version
-
+def made_by(packages: Sequence[str] = ("Chainer",)) -> str:
+    """Return a line that names the command, the date, the machine and the versions, those of `packages` too."""
     command = " ".join(["python -m", _module(), *sys.argv[1:]])
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    versions = [f"stowplan {__version__}", *map(_with_version, packages), f"NumPy {np.__version__}"]
     return (
-        f"`{command}`, {date.today().isoformat()}, on {cores} cores ({platform.machine()}); stowplan {__version__}, "
-        f"Chainer {version('chainer')}, NumPy {np.__version__}, Python {platform.python_version()}."
+        f"`{command}`, {date.today().isoformat()}, on {cores} cores ({platform.machine()}); "
+        f"{', '.join(versions)}, Python {platform.python_version()}."
     )
+
+
+def _with_version(package: str) -> str:
+    try:
+        return f"{package} {metadata.version(package)}"
+    except metadata.PackageNotFoundError:
+        return f"without {package}"
 
 
 def _module() -> str:
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return spec.name if spec is not None else "experiments"
+    return spec.name.removesuffix(".__main__") if spec is not None else "experiments"
 
 
 def new_figure(width: float, height: float) -> Any:

@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from stowplan import CupyPool, NumpyPool
 from stowplan.compat import enable_chainer
 
 from ..models import MODELS
 from .data import Files, load
+from .medians import standard_error
 from .workload import Phase, Workload
 
 OURS = "stowplan"
@@ -75,12 +75,6 @@ class Task:
     def least_steps(self) -> int:
         """Least number of steps that are run."""
         return sum(WARMUP) + LEAST_ROUNDS * 2 * self.repeat
-
-
-def standard_error(values: npt.ArrayLike) -> float:
-    """Estimate the standard error of the median of values (n,), normal but for outliers, by their quartiles."""
-    low, high = np.quantile(values, (0.25, 0.75))
-    return float(0.93 * (high - low) / np.sqrt(np.size(values)))  # 0.93: sqrt(pi / 2) / 1.349
 
 
 def is_clear(found: Sequence[float]) -> bool:

@@ -13,9 +13,8 @@ next command.
 from __future__ import annotations
 
 import functools
-import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,16 +25,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from stowplan.compat import enable_chainer
 from stowplan.errors import StowplanError
-from stowplan.files import atomic_write
 
 from ..models import MODELS, Model
-from . import data
+from . import data, kept
+from .kept import Row
 from .workload import PHASES, Phase
 
 ROOT = Path(__file__).resolve().parents[2]
 DEVICES = ("cpu", "gpu")
 NO_GPU = "no CUDA device on this machine"
-Row = dict[str, Any]
 
 
 class CannotRunError(Exception):
@@ -96,8 +94,8 @@ class Runner:
                     for batch in sizes[:1] if self.quick else sizes:
                         yield Cell(device, model, phase, batch)
 
-    def run(self, figure: str, measure: Callable[[Cell], Row], *smaller: int) -> list[Row]:
-        """Run the cells of a figure that are not finished; return the rows of all."""
+    def run(self, figure: str, measure: Callable[[Cell], Row], *smaller: int, **options: Any) -> list[Row]:
+        """Run the cells of a figure that are not finished for these `options`; return the rows of all."""
         rows = []
         columns = (
             TextColumn("{task.description:<44}"),
@@ -119,34 +117,25 @@ class Runner:
                 try:
                     if cell.device == "gpu" and not has_gpu():
                         raise CannotRunError(NO_GPU)
-                    rows.append(about | self._cell(figure, cell, measure))
+                    rows.append(about | self._cell(figure, cell, measure, options))
                 except (CannotRunError, MemoryError) as why:
                     rows.append(about | {"note": str(why) or "does not fit this machine's memory"})
                 progress.advance(bar)
         return rows
 
-    def _cell(self, figure: str, cell: Cell, measure: Callable[[Cell], Row]) -> Row:
+    def _cell(
+        self, figure: str, cell: Cell, measure: Callable[[Cell], Row], options: Mapping[str, Any]
+    ) -> Row:
         name = f"{figure}/cells/{cell.name}"
-        return self.finished(name, lambda: measure(cell), quick=self.quick, limit=self.limit)
+        return self.finished(name, lambda: measure(cell), quick=self.quick, limit=self.limit, **options)
 
     def finished(self, name: str, find: Callable[[], Row], **options: Any) -> Row:
         """Return the row kept under this name for the same files and `options`, or find it and keep it."""
-        row = self.known(name, **options)
-        if row is None:
-            row = find()
-            path = self.out / f"{name}.json"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_write(path) as file:
-                file.write(json.dumps({"study": {**self.files, **options}, "row": row}, indent=1).encode())
-        return row
+        return kept.finished(self.out / f"{name}.json", {**self.files, **options}, find)
 
     def known(self, name: str, **options: Any) -> Row | None:
         """Return the row kept under this name for the same files and `options`; None if there is none."""
-        try:
-            kept = json.loads((self.out / f"{name}.json").read_text(encoding="utf-8"))
-            return dict(kept["row"]) if kept["study"] == {**self.files, **options} else None
-        except (OSError, ValueError, KeyError, TypeError):
-            return None  # not there, or not one of ours
+        return kept.known(self.out / f"{name}.json", {**self.files, **options})
 
 
 def has_gpu() -> bool:

@@ -13,9 +13,10 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from experiments import growth, heuristic, hot_path, memory
+from experiments import growth, heuristic, memory
 from experiments import time as step_time
-from experiments.measures import data, paired_timing, recordings, runner
+from experiments.measures import data, paired_timing, peers, recordings, runner
+from experiments.measures.medians import standard_error
 from experiments.measures.workload import PHASES, Phase
 from experiments.models import MODELS, Model
 from stowplan.pool_models import replay
@@ -154,8 +155,7 @@ def test_seconds_of_a_batch_follow_from_small_ones(monkeypatch: pytest.MonkeyPat
 
 def test_time_of_a_step_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_time, "TURN", 0)
-    monkeypatch.setattr(hot_path, "LIBRARIES", {})
-    monkeypatch.setattr(step_time, "LIBRARIES", {})
+    monkeypatch.setattr(peers, "available", dict)
     options = (
         "--model",
         "googlenet",
@@ -198,7 +198,7 @@ def test_rounds_of_turns_end_when_they_agree(
 def test_the_standard_error_of_a_median() -> None:
     rng = np.random.default_rng(0)
     medians = [np.median(rng.normal(size=100)) for _ in range(2000)]
-    estimates = [paired_timing.standard_error(rng.normal(size=100)) for _ in range(2000)]
+    estimates = [standard_error(rng.normal(size=100)) for _ in range(2000)]
     assert np.mean(estimates) == pytest.approx(np.std(medians), rel=0.05)
 
 
@@ -209,7 +209,7 @@ def test_when_more_rounds_would_tell_nothing(ratio: float, spread: float, clear:
 
 
 def test_a_contestant_that_fails_is_named(tmp_path: Path, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step_time, "LIBRARIES", {})
+    monkeypatch.setattr(peers, "available", dict)
     # The network is not known to the process that is started.
     run(step_time.main, tmp_path, "--model", tiny, "--phase", "inference", "--device", "cpu", "--quick")
     (row,) = read(tmp_path / "time.csv")

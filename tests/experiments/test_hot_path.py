@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from experiments import hot_path
+from experiments.measures import peers
 
 
 def test_the_best_of_all_turns_counts_and_turns_are_taken() -> None:
@@ -28,21 +29,12 @@ def test_the_best_of_all_turns_counts_and_turns_are_taken() -> None:
     assert [row.ratio for row in hot_path.rows("part", 64, best)] == [1.0, 2.0]
 
 
-def test_a_library_is_looked_for_where_the_loader_would(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere:{tmp_path}")
-    (tmp_path / "libunderstowage.so.2").touch()
-    assert hot_path.find_library(("libunderstowage.so.3", "libunderstowage.so.2")) is not None
-    assert hot_path.find_library(("libunderstowage.so.3",)) is None
-
-
 def test_one_run_makes_the_table_and_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hot_path, "QUICK_ROUNDS", 2)
     monkeypatch.setattr(hot_path, "NUMPY_SIZES", (64, 0, 0, 2**16))
     monkeypatch.setattr(hot_path, "HELD_SIZES", (2**24,))
     monkeypatch.setattr(hot_path, "CUPY_SIZES", (2**16,))
-    monkeypatch.setattr(hot_path, "LIBRARIES", {})
+    monkeypatch.setattr(peers, "available", dict)
     path = tmp_path / "rows.csv"
     done = CliRunner().invoke(hot_path.main, ["--quick", "--csv", str(path)])
     assert done.exit_code == 0, done.output

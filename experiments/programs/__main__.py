@@ -1,0 +1,92 @@
+"""Run the programs under all contestants: ``python -m experiments.programs``.
+
+Programs that know nothing of stowplan (`catalogue`), each by plain Python, by ``stowplan run``, and by Python over
+jemalloc, mimalloc, tcmalloc and a tuned C library (`measures.peers`): CPU time, page faults and resident set over plain
+Python's, and whether all of them printed the same. What is not installed is named, and left out.
+
+The files are ``programs.csv``, ``.md``, ``.png`` and ``.svg``. A program that has been measured is not run again by the
+same command: delete ``programs/cells`` in the folder for that. The machine should have nothing else to do.
+
+Exit status 1 if a program printed something else, or failed.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import track
+
+from ..measures import kept, output, peers
+from ..measures.kept import Row
+from . import measure, table
+from .catalogue import PROGRAMS, Program
+
+ROUNDS, QUICK_ROUNDS = 9, 2
+PACKAGES = ("scipy", "scikit-learn", "pandas", "autograd", "PyWavelets", "joblib")
+
+
+def row_of(program: Program, rounds: int, quick: bool, seed: int, out: Path) -> Row:
+    """Return a program's row, kept in a file; a note if it cannot be run."""
+    about = {"device": "cpu", "program": program.name, "title": program.title}
+    missing = program.missing()
+    if missing is not None:
+        return about | {"note": missing}
+    study = {"rounds": rounds, "quick": quick, "seed": seed, "contestants": sorted(measure.contestants())}
+    try:
+        path = out / "programs" / "cells" / f"{program.name}.json"
+        return about | kept.finished(path, study, lambda: measure.measure(program, rounds, quick, seed))
+    except measure.ProgramError as error:
+        return about | {"note": f"failed: {error}", "failed": True}
+
+
+@click.command()
+@click.option(
+    "--quick", is_flag=True, help="Small sizes and two rounds: a minute or two, and ratios of no use."
+)
+@click.option(
+    "--rounds", type=click.IntRange(2), help=f"Runs of each.  [default: {ROUNDS}; quick: {QUICK_ROUNDS}]"
+)
+@click.option(
+    "--program",
+    "names",
+    multiple=True,
+    type=click.Choice([program.name for program in PROGRAMS]),
+    help="Only this one; repeatable.",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the order of turns.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("build/experiments"),
+    help="Folder for cells, tables and the picture.  [default: build/experiments]",
+)
+def main(quick: bool, rounds: int | None, names: tuple[str, ...], seed: int, out: Path) -> None:
+    """Run programs that know nothing of stowplan under several allocators."""
+    for line in peers.missing():
+        click.echo(line, err=True)
+    out.mkdir(parents=True, exist_ok=True)
+    chosen = [program for program in PROGRAMS if not names or program.name in names]
+    count = rounds or (QUICK_ROUNDS if quick else ROUNDS)
+    progress = track(chosen, "programs", console=Console(stderr=True))
+    rows = [row_of(program, count, quick, seed, out) for program in progress]
+    shown = [table.with_errors(row) for row in rows]
+    path = out / "programs"
+    output.write_table(
+        shown, table.columns(rows), path, "Programs under several allocators", table.NOTE, PACKAGES
+    )
+    output.save(table.draw(rows), path)
+    for line in [
+        *(f"{row['program']}: {row['note']}" for row in rows if "note" in row),
+        *table.summary(rows),
+    ]:
+        click.echo(line)
+    click.echo(f"the table: {path.with_suffix('.md')}")
+    if any(row.get("failed") or row.get("identical") is False for row in rows):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

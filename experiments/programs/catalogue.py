@@ -1,0 +1,66 @@
+"""The programs: what each does again and again, the packages that it needs, and a small size for it."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+
+SCRIPTS = Path(__file__).parent / "scripts"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A script of `SCRIPTS`.
+
+    Attributes
+    ----------
+    name
+        Of the file, without ``.py``.
+    title
+        For tables.
+    quick
+        Argument with which it takes less than a second, beside its imports.
+    needs
+        Modules that it imports beside NumPy.
+    """
+
+    name: str
+    title: str
+    quick: int
+    needs: tuple[str, ...] = ()
+
+    @property
+    def script(self) -> Path:
+        """Its file."""
+        return SCRIPTS / f"{self.name}.py"
+
+    def missing(self) -> str | None:
+        """Say what has to be installed before it can run; None if it can."""
+        absent = [module for module in self.needs if importlib.util.find_spec(module) is None]
+        if not absent:
+            return None
+        return f"left out: no {' and no '.join(absent)}; expected: pip install 'stowplan[programs]'"
+
+
+STARTUP = Program("startup", "start-up: import numpy", 0)
+"""Not a program: what it costs to have a contestant at all."""
+
+PROGRAMS = (
+    STARTUP,
+    Program("wave_levels", "wave equation, three levels in turn", 120),
+    Program("shallow_water", "shallow water, Adams-Bashforth", 60),
+    Program("lattice_boltzmann", "lattice Boltzmann", 20),
+    Program("jacobi", "Jacobi's method", 120),
+    Program("deconvolution", "Richardson-Lucy deconvolution (SciPy)", 15, ("scipy",)),
+    Program("mlp_adam", "perceptron with Adam, odd last batch", 3),
+    Program("autograd_network", "network (autograd)", 12, ("autograd",)),
+    Program("sklearn_mlp", "MLPRegressor (scikit-learn)", 3, ("sklearn",)),
+    Program("incremental_pca", "IncrementalPCA (scikit-learn)", 6, ("sklearn",)),
+    Program("boosting", "gradient boosting (pandas, scikit-learn)", 4, ("pandas", "sklearn")),
+    Program("mixture", "k-means, then EM, then Metropolis", 10),
+    Program("wavelets", "wavelets, frames of many sizes (PyWavelets)", 12, ("pywt",)),
+    Program("tiles", "tiles in a ThreadPoolExecutor (SciPy)", 3, ("scipy",)),
+    Program("spectra_asyncio", "spectra in asyncio tasks", 15),
+    Program("bootstrap_joblib", "bootstrap in joblib's threads", 25, ("joblib",)),
+)

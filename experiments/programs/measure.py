@@ -1,0 +1,155 @@
+"""Run one program under each contestant, in turns whose order changes, and compare what they used.
+
+A *contestant* is a way to run a program: ``plain`` is Python by itself, ``stowplan`` is ``stowplan run``, and each of
+`measures.peers` is Python with something in its environment. In a *round* each runs once. BLAS and OpenMP have one
+thread in all of them, so that CPU times compare. A ratio is that of two runs of the same round; the median over rounds
+counts, and its standard error stands beside it.
+
+What a row has, for each contestant C: ``cpu_C``, ``faults_C`` and ``rss_C``, the median ratios to plain's;
+``error_C``, the standard error of the first; ``seconds_C``, ``count_C`` and ``bytes_C``, the median CPU time, faults
+and resident set; ``identical``, whether the program printed the same in every run. ``verdict`` is the CPU time of
+``stowplan run`` over that of ``best``, the best of `JUDGES` by ``cpu_C``, with ``verdict_error``.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..measures import peers, usage
+from ..measures.kept import Row
+from ..measures.medians import standard_error
+from .catalogue import Program
+
+PLAIN, OURS = "plain", "stowplan"
+JUDGES = ("mimalloc", "tcmalloc", peers.TUNED_GLIBC)
+"""A user who does not take stowplan takes one of these."""
+ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+class ProgramError(Exception):
+    """A program ended with an error; the message has its last line."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What one run of a program used: CPU time in seconds, minor page faults, largest resident set in bytes."""
+
+    cpu: float
+    faults: int
+    rss: int
+    output: bytes
+    figures: Mapping[str, Any]
+    """Those of ``stowplan run --stats``; empty for the others."""
+
+
+def contestants() -> dict[str, dict[str, str]]:
+    """Return what each adds to the environment, by name."""
+    return {PLAIN: {}, OURS: {}, **peers.available()}
+
+
+def run(program: Program, contestant: str, added: Mapping[str, str], arguments: Sequence[str]) -> Usage:
+    """Run a program once.
+
+    Raises
+    ------
+    ProgramError
+        It ended with another exit status than 0.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        result, stats = Path(folder, "usage.json"), Path(folder, "stats.json")
+        ours = ("-m", "stowplan", "run", "--stats", str(stats)) if contestant == OURS else ()
+        command = (sys.executable, *ours, str(program.script), *arguments)
+        # The allocator is for the program alone: `env` brings it in behind the process that measures.
+        settings = [f"{name}={value}" for name, value in added.items()]
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", usage.__file__, str(result), "env", *settings, *command],
+            env=peers.environment(ONE_THREAD),
+            capture_output=True,
+            check=False,
+        )
+        used = json.loads(result.read_text()) if result.exists() else {"status": done.returncode}
+        if used["status"]:
+            said = done.stderr.decode(errors="replace").strip().splitlines()
+            raise ProgramError(f"{program.name}, {contestant}: {said[-1] if said else used['status']}")
+        figures = json.loads(stats.read_text()) if stats.exists() else {}
+    return Usage(used["cpu"], used["faults"], used["rss"], done.stdout, figures)
+
+
+def measure(program: Program, rounds: int, quick: bool, seed: int) -> Row:
+    """Run so many rounds of a program; return its row."""
+    ways = contestants()
+    arguments = [str(program.quick)] if quick else []
+    rng = np.random.default_rng(seed)
+    found: dict[str, list[Usage]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name in map(str, rng.permutation(list(ways))):
+            found[name].append(run(program, name, ways[name], arguments))
+    return compare(found)
+
+
+def compare(found: Mapping[str, Sequence[Usage]]) -> Row:
+    """Return the row of these runs, by contestant and round."""
+    cpu = {name: np.array([use.cpu for use in runs]) for name, runs in found.items()}
+    plain = found[PLAIN]
+    row: Row = {
+        "rounds": len(plain),
+        "identical": len({use.output for runs in found.values() for use in runs}) == 1,
+    }
+    for name, runs in found.items():
+        ratios = cpu[name] / cpu[PLAIN]
+        row[f"seconds_{name}"] = float(np.median(cpu[name]))
+        row[f"cpu_{name}"] = float(np.median(ratios))
+        row[f"error_{name}"] = standard_error(ratios)
+        row[f"faults_{name}"] = _median_ratio(
+            [(a.faults, b.faults) for a, b in zip(runs, plain, strict=True)]
+        )
+        row[f"rss_{name}"] = _median_ratio([(a.rss, b.rss) for a, b in zip(runs, plain, strict=True)])
+        row[f"count_{name}"] = float(np.median([use.faults for use in runs]))
+        row[f"bytes_{name}"] = float(np.median([use.rss for use in runs]))
+    judges = [name for name in JUDGES if name in found]
+    if judges:
+        best = min(judges, key=lambda name: float(row[f"cpu_{name}"]))
+        ratios = cpu[OURS] / cpu[best]
+        row |= {
+            "best": best,
+            "verdict": float(np.median(ratios)),
+            "verdict_error": standard_error(ratios),
+        }
+    return row | shares([use.figures for use in found[OURS]])
+
+
+def _median_ratio(pairs: Sequence[tuple[float, float]]) -> float:
+    return float(np.median([a / b for a, b in pairs]))
+
+
+def shares(figures: Sequence[Mapping[str, Any]]) -> Row:
+    """Return what ``--stats`` says of NumPy's pool, as medians over runs; None for what it does not say.
+
+    ``planned`` is the share of requests since the first plan that came from a plan, ``of_all`` that of all requests,
+    ``steps`` the number of steps found, ``faults_in_script`` minor page faults while the script ran.
+    """
+
+    def numpy(figure: Mapping[str, Any], key: str) -> Any:
+        return figure.get("numpy", {}).get(key)
+
+    def median(values: Sequence[Any]) -> float | None:
+        known = [value for value in values if isinstance(value, int | float)]
+        return float(np.median(known)) if known else None
+
+    requests = [numpy(figure, "requests") for figure in figures]
+    replayed = [numpy(figure, "replayed") for figure in figures]
+    return {
+        "planned": median([numpy(figure, "share") for figure in figures]),
+        "of_all": median([b / a for a, b in zip(requests, replayed, strict=True) if a and b is not None]),
+        "steps": median([numpy(figure, "steps") for figure in figures]),
+        "faults_in_script": median([figure.get("minor_faults") for figure in figures]),
+    }

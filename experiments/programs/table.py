@@ -1,0 +1,112 @@
+"""What the programs' rows are shown in: two tables and a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..measures import output, peers
+from ..measures.kept import Row
+from .measure import OURS, PLAIN
+
+OTHERS = (*peers.LIBRARIES, peers.TUNED_GLIBC)
+CPU_BOUND, RSS_BOUND = 1.05, 1.10
+"""What ``stowplan run`` should keep: CPU time over the best other's, largest resident set over plain Python's."""
+NOTE = (
+    "Medians over rounds of the ratio to plain Python in the same round; the standard error of the CPU time's ratio "
+    "stands behind it. *Verdict*: CPU time of `stowplan run` over that of the best of mimalloc, tcmalloc and tuned "
+    "glibc. *From the plan*: share of NumPy's requests of planned sizes since the first plan, and of all of them."
+)
+
+
+def columns(rows: Sequence[Row]) -> list[output.Column]:
+    """Columns of the Markdown table."""
+    column = output.Column
+    names = [name for name in (OURS, *OTHERS) if any(f"cpu_{name}" in row for row in rows)]
+    return [
+        column("program", "title"),
+        column("rounds", "rounds"),
+        column("plain: CPU s", f"seconds_{PLAIN}", output.seconds),
+        *(column(f"{name}: CPU", f"cpu_with_error_{name}", _with_error) for name in names),
+        column("best other", "best"),
+        column("verdict", "verdict_with_error", _with_error),
+        column("plain: RSS MiB", f"bytes_{PLAIN}", output.mib),
+        *(column(f"{name}: RSS", f"rss_{name}", "{:.2f}".format) for name in names),
+        *(column(f"{name}: faults", f"count_{name}", "{:,.0f}".format) for name in (PLAIN, *names)),
+        column("from the plan", "planned", "{:.1%}".format),
+        column("of all", "of_all", "{:.1%}".format),
+        column("same output", "identical", lambda same: "yes" if same else "NO"),
+        column("", "note"),
+    ]
+
+
+def with_errors(row: Row) -> Row:
+    """Return a row that has each ratio of CPU times and its standard error together, too."""
+    pairs = {
+        f"cpu_with_error_{name}": (row[f"cpu_{name}"], row[f"error_{name}"])
+        for name in (OURS, *OTHERS)
+        if f"cpu_{name}" in row
+    }
+    if "verdict" in row:
+        pairs["verdict_with_error"] = (row["verdict"], row["verdict_error"])
+    return row | pairs
+
+
+def _with_error(pair: tuple[float, float]) -> str:
+    return f"{pair[0]:.3f} ± {pair[1]:.3f}"
+
+
+def summary(rows: Sequence[Row]) -> list[str]:
+    """Return lines that say how many of the programs keep the bounds, and which do not."""
+    found = [row for row in rows if "note" not in row]
+    lines = [f"same output: {_those(found, [row for row in found if not row['identical']])}"]
+    judged = [row for row in found if "verdict" in row]
+    if judged:
+        slow = [row for row in judged if row["verdict"] > CPU_BOUND]
+        lines.append(f"CPU time at most {CPU_BOUND} times the best other's: {_those(judged, slow)}")
+    large = [row for row in found if row[f"rss_{OURS}"] > RSS_BOUND]
+    lines.append(f"resident set at most {RSS_BOUND:.2f} times plain Python's: {_those(found, large)}")
+    return lines
+
+
+def _those(rows: Sequence[Row], failed: Sequence[Row]) -> str:
+    names = ", ".join(row["program"] for row in failed)
+    return f"{len(rows) - len(failed)} of {len(rows)}" + (f" (not {names})" if names else "")
+
+
+def draw(rows: Sequence[Row]) -> Any:
+    """Draw CPU time and resident set over plain Python's: a bar for each contestant of each program."""
+    found = [row for row in rows if "note" not in row]
+    names = [name for name in (OURS, *OTHERS) if any(f"cpu_{name}" in row for row in found)]
+    figure = output.new_figure(10, 0.16 * max(len(found), 1) * (len(names) + 1.5) + 1.2)
+    panels = figure.subplots(1, 2, sharey=True)
+    titles = {"cpu": "CPU time / plain Python's", "rss": "resident set / plain Python's"}
+    height = 0.8 / max(len(names), 1)
+    for axes, (key, title) in zip(panels, titles.items(), strict=True):
+        for number, name in enumerate(names):
+            mine = [(i, row) for i, row in enumerate(found) if f"{key}_{name}" in row]
+            axes.barh(
+                [i - 0.4 + (number + 0.5) * height for i, _ in mine],
+                [row[f"{key}_{name}"] for _, row in mine],
+                height * 0.9,
+                xerr=[row[f"error_{name}"] for _, row in mine] if key == "cpu" else None,
+                ecolor=output.INK,
+                error_kw={"linewidth": 0.7},
+                color=_tint(name),
+                label="stowplan run" if name == OURS else name,
+            )
+        axes.axvline(1, color=output.INK, linewidth=0.8)
+        output.tidy(axes, title, "")
+        axes.grid(axis="y", visible=False)
+        axes.grid(axis="x", color=output.GRID, linewidth=0.6)
+        axes.set_yticks(range(len(found)), [row["title"] for row in found])
+        axes.set_ylim(len(found) - 0.4, -0.6)
+    if names:
+        figure.legend(
+            *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(names), fontsize=8
+        )
+    return figure
+
+
+def _tint(name: str) -> str:
+    return output.TINTS[-1] if name == OURS else output.TINTS[OTHERS.index(name)]

@@ -1,0 +1,123 @@
+"""Programs that know nothing of stowplan print the same with it; what was measured becomes tables and a picture."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+from experiments.measures import peers
+from experiments.programs import __main__ as command
+from experiments.programs import measure, table
+from experiments.programs.catalogue import PROGRAMS, SCRIPTS, STARTUP, Program
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def test_a_program_prints_the_same_through_the_pool(program: Program) -> None:
+    missing = program.missing()
+    if missing is not None:
+        pytest.skip(missing)
+    plain, ours = (
+        measure.run(program, contestant, {}, [str(program.quick)])
+        for contestant in (measure.PLAIN, measure.OURS)
+    )
+    assert ours.output == plain.output
+    assert plain.output
+    assert plain.figures == {}
+    assert "numpy" in ours.figures
+
+
+def test_every_script_is_in_the_catalogue_and_knows_nothing_of_stowplan() -> None:
+    scripts = {path.stem: path.read_text(encoding="utf-8") for path in SCRIPTS.glob("*.py")}
+    assert set(scripts) == {program.name for program in PROGRAMS}
+    assert len(scripts) > 12
+    assert not [name for name, text in scripts.items() if "stowplan" in text]
+
+
+def uses(cpu: list[float], faults: int, rss: int, output: bytes = b"1") -> list[measure.Usage]:
+    return [measure.Usage(seconds, faults, rss, output, {}) for seconds in cpu]
+
+
+def test_ratios_are_those_of_a_round() -> None:
+    found = {
+        "plain": uses([1.0, 2.0, 4.0], 100, 10),
+        "stowplan": uses([0.5, 1.0, 2.0], 5, 11),
+        "mimalloc": uses([0.4, 0.8, 1.6], 10, 12),
+        "jemalloc": uses([0.1, 0.2, 0.4], 10, 12),  # no judge
+        peers.TUNED_GLIBC: uses([0.9, 1.8, 3.6], 10, 12),
+    }
+    row = measure.compare(found)
+    assert row["cpu_stowplan"] == 0.5
+    assert row["error_stowplan"] == 0
+    assert row["seconds_plain"] == 2
+    assert (row["faults_stowplan"], row["rss_stowplan"]) == (0.05, 1.1)
+    assert row["best"] == "mimalloc"
+    assert row["verdict"] == pytest.approx(1.25)
+    assert row["identical"]
+    found["mimalloc"] = uses([0.4, 0.8, 1.6], 10, 12, b"2")
+    assert not measure.compare(found)["identical"]
+    row = measure.compare({name: found[name] for name in ("plain", "stowplan")})
+    assert "verdict" not in row
+
+
+def test_shares_are_none_where_the_statistics_do_not_have_them() -> None:
+    figures = {"numpy": {"share": 0.9, "requests": 200, "replayed": 150, "steps": 3}, "minor_faults": 7}
+    assert measure.shares([figures]) == {"planned": 0.9, "of_all": 0.75, "steps": 3, "faults_in_script": 7}
+    assert set(measure.shares([{}, {"numpy": {"requests": 0, "replayed": 0}}]).values()) == {None}
+
+
+def test_the_summary_names_what_does_not_keep_the_bounds() -> None:
+    good = {"program": "good", "identical": True, "verdict": 1.0, "rss_stowplan": 1.0}
+    bad = {"program": "bad", "identical": False, "verdict": 1.2, "rss_stowplan": 1.3}
+    absent = {"program": "absent", "note": "left out"}
+    same, cpu, rss = table.summary([good, bad, absent])
+    assert same == "same output: 1 of 2 (not bad)"
+    assert cpu.endswith("1 of 2 (not bad)")
+    assert rss.endswith("1 of 2 (not bad)")
+    assert table.summary([good])[0] == "same output: 1 of 1"
+
+
+def test_a_program_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken.py").write_text("raise ValueError('no sea')")
+    monkeypatch.setattr("experiments.programs.catalogue.SCRIPTS", tmp_path)
+    row = command.row_of(Program("broken", "Broken", 1), 2, True, 0, tmp_path)
+    assert row["failed"]
+    assert "ValueError: no sea" in row["note"]
+    row = command.row_of(Program("absent", "Absent", 1, ("no_such_module",)), 2, True, 0, tmp_path)
+    assert "no no_such_module; expected: pip install 'stowplan[programs]'" in row["note"]
+    assert "failed" not in row
+
+
+def test_one_run_makes_the_tables_and_the_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib", reason="no matplotlib; expected: pip install 'stowplan[plot]'")
+    monkeypatch.setattr(peers, "available", lambda: {peers.TUNED_GLIBC: peers.VARIABLES})
+    absent = Program("absent", "Absent", 1, ("no_such_module",))
+    monkeypatch.setattr(command, "PROGRAMS", (STARTUP, absent))
+    options = ["--quick", "--out", str(tmp_path)]
+    done = CliRunner().invoke(command.main, options)
+    assert done.exit_code == 0, done.output
+    assert "same output: 1 of 1" in done.output
+    with open(tmp_path / "programs.csv", newline="", encoding="utf-8") as file:
+        row, left_out = csv.DictReader(file)
+    assert float(row["seconds_plain"]) > 0
+    assert float(row["cpu_plain"]) == 1
+    assert float(row["cpu_stowplan"]) > 0
+    assert row["best"] == peers.TUNED_GLIBC
+    assert row["identical"] == "True"
+    assert "left out" in left_out["note"]
+    text = (tmp_path / "programs.md").read_text(encoding="utf-8")
+    assert "| start-up: import numpy | 2 |" in text
+    with Image.open(tmp_path / "programs.png") as picture:
+        picture.verify()
+
+    cell = tmp_path / "programs" / "cells" / "startup.json"
+    known = json.loads(cell.read_text())
+    known["row"]["identical"] = False
+    cell.write_text(json.dumps(known))
+    done = CliRunner().invoke(command.main, options)  # from the cell
+    assert done.exit_code == 1
+    assert "same output: 0 of 1 (not startup)" in done.output
