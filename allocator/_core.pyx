@@ -421,6 +421,11 @@ cdef class Backend:
         self.lanes.reset_peaks()
 
 
+def keep_host_memory():
+    """Have the C library keep what is freed, for the whole process; see core/host_pool.hpp."""
+    keep_freed_memory()
+
+
 def any_installed():
     """Whether a pool serves in the place of NumPy's default handler."""
     return is_installed(None)

@@ -189,6 +189,7 @@ cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
 
     cbool host_reserve(HostMemory&, uint16_t, int64_t) except +
     void host_trim(HostMemory&)
+    void keep_freed_memory()
 
 
 cdef extern from "device.hpp" namespace "stowplan::allocator":

@@ -29,6 +29,9 @@ from .planning_budget import PlanningBudget
 if TYPE_CHECKING:
     from ..planning import Plan
 
+ALWAYS_THERE = ("auto", "best_fit_orders")
+"""Solvers that need no look: the first look imports them all."""
+
 Outcome = tuple[npt.NDArray[np.void], bool, bool, int]
 """Of a lane's part of a step: (events, complete, clean, tag of the plan followed)."""
 
@@ -93,7 +96,7 @@ class LanePlans:
         auto_step: bool = False,
     ) -> None:
         self._policy = LanePolicy(_count("warmup", warmup, 0, "a number of steps"), found=auto_step)
-        if planner != "auto":
+        if planner not in ALWAYS_THERE:
             from ..packing.registry import find
 
             find(planner)

@@ -6,7 +6,16 @@
 #include <malloc.h>
 #endif
 
+#include <climits>
+
 namespace stowplan::allocator {
+
+namespace {
+
+constexpr int kLargestThreshold = 32 << 20;  // that glibc takes
+constexpr int kTopPad = 16 << 20;            // the heap grows by as much more than is asked for
+
+}  // namespace
 
 std::uint64_t Rests::end_window(const Counters& counters) {
   const std::uint64_t replayed = counters.of(Reason::replayed), steps = counters.steps;
@@ -40,6 +49,14 @@ void host_trim(HostMemory& memory) {
   memory.service().heap().release();
 #ifdef __GLIBC__
   malloc_trim(0);
+#endif
+}
+
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, kLargestThreshold);
+  mallopt(M_TRIM_THRESHOLD, INT_MAX);
+  mallopt(M_TOP_PAD, kTopPad);
 #endif
 }
 

@@ -84,4 +84,8 @@ bool host_reserve(HostMemory& memory, LaneNumber lane, Bytes size);
 // Gives back to the system what the heap and the C library keep for later.
 void host_trim(HostMemory& memory);
 
+// Has the C library keep what is freed, for the whole process, rather than map a block of its own for each large request
+// and trim its heap after each large free. Nothing where it is not glibc.
+void keep_freed_memory();
+
 }  // namespace stowplan::allocator

@@ -21,13 +21,18 @@ from .step_markers import steps_go_to
 if TYPE_CHECKING:
     from ..allocator.pool import Pool
 
+QUICK = "best_fit_orders"
+"""The packing solver for plans of NumPy's blocks: some percent of host memory are not worth a second of CPU time."""
+
 
 @contextmanager
 def pools() -> Iterator[dict[str, Pool]]:
     """Serve NumPy, and CuPy once it is imported, by pools that find steps; yield the pools by name."""
     from ..allocator import NumpyPool
+    from ..allocator._core import keep_host_memory
 
-    pool = NumpyPool(auto_step=True)
+    keep_host_memory()
+    pool = NumpyPool(auto_step=True, planner=QUICK)
     serving: dict[str, Pool] = {"numpy": pool}
     with ExitStack() as stack:
         pool.install()
