@@ -164,7 +164,7 @@ class LanePlans:
         """Do with a record what the policy has decided."""
         record = order.record
         if action is Action.PLAN:
-            job = self._maker.solving(order.sequence, record, order.following, found=self._policy.found)
+            job = self._maker.solving(order.sequence, record, order.following)
             self._planner.submit(job)
         elif action is Action.MERGE and order.stands is not None:
             job = self._maker.merging(order.sequence, order.stands, record, order.following)
@@ -188,7 +188,7 @@ class LanePlans:
             if entry.standing.merged:
                 self._cache.drop_unproven(entry)
             profile = entry.plan.profile
-            alone = self._policy.found and not entry.standing.merged
+            alone = not entry.standing.merged
             self._policy.plan_taken_up(overlaps=alone and overlap_matters(profile.escaped, profile.size))
             self.latest = entry.plan
             self.plans += 1

@@ -79,8 +79,8 @@ class PlanMaker:
         self._backend, self._lane, self._cache, self._shared = backend, lane, cache, shared
         self._options = Options(alignment, solver, let_others_run)
 
-    def solving(self, sequence: int, record: Record, following: StepLog, found: bool) -> Callable[[], Solved]:
-        """Return the job of planning a record (`found`: nobody marked it) beside the plans that there are now."""
+    def solving(self, sequence: int, record: Record, following: StepLog) -> Callable[[], Solved]:
+        """Return the job of planning a record beside the plans that there are now."""
         old = record.departed_from
         task = Task(
             record.log,
@@ -89,7 +89,6 @@ class PlanMaker:
             [entry.plan for entry in self._cache.variants(record.key)],
             [entry.plan for entry in self._cache.entries()],
             self._backend.arena_bytes(self._lane),
-            found,
         )
 
         def solve() -> Solved:

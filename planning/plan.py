@@ -17,6 +17,9 @@ IntArray = npt.NDArray[np.int64]
 UNPLANNED = -1
 """The offset of a block that is not planned."""
 
+MOST_TURNS = 8
+"""Steps that may take turns on a plan."""
+
 
 @dataclass(frozen=True, eq=False)
 class Plan:
@@ -35,7 +38,7 @@ class Plan:
     merged
         What is known of the steps that a merged plan stands for (planning/merging); None for others.
     steps
-        Steps of the program that the profile is of: 2 where they take turns on the plan, else 1.
+        Steps of the program that the profile is of: 1, or as many as take turns on the plan.
     """
 
     profile: Profile

@@ -31,17 +31,22 @@ cdef extern from "passive_service.hpp" namespace "stowplan::profiler" nogil:
         vector[Event] log
         vector[int32_t] sites
         cbool complete
+        uint64_t start
 
-    cdef cppclass optional_pair "std::optional<stowplan::profiler::TwoRecordedSteps>":
-        cbool has_value()
-        pair[RecordedStep, RecordedStep] value()
+    cdef cppclass StepCandidate:
+        pair[RecordedStep, RecordedStep] steps
+        uint64_t times
+        double requests
+        double bytes
 
     cdef cppclass PassiveService:
         void set_who_asks(who_asks_function, void*)
         cbool begin_step(uintptr_t) except +
         RecordedStep end_step() except +
         void find_steps(uintptr_t) except +
-        optional_pair found()
+        vector[StepCandidate] candidates() except +
+        @staticmethod
+        size_t chosen(const vector[StepCandidate]&)
 
     cdef cppclass HostMemory "stowplan::profiler::HostMemory<stowplan::profiler::PassiveService>":
         SpinLock& lock()
@@ -273,17 +278,26 @@ cdef class StepWatch:
         finally:
             self.lock.unlock()
 
-    def found(self):
-        """Return the largest step found that was repeated and the one after it, as end_step does; None if none was."""
-        cdef optional_pair steps
+    def candidates(self):
+        """Return the steps that were found and repeated, and which of them is the program's.
+
+        Of each (step and the one after it, as of end_step; requests before it; times that it came; share of all requests
+        and of all bytes that it covers).
+        """
+        cdef vector[StepCandidate] found
         self.lock.lock()
         try:
-            steps = self.service.found()
+            found = self.service.candidates()
         finally:
             self.lock.unlock()
-        if not steps.has_value():
-            return None
-        return _recorded(steps.value().first), _recorded(steps.value().second)
+        cdef size_t i
+        candidates = []
+        for i in range(found.size()):
+            candidates.append((
+                _recorded(found[i].steps.first), _recorded(found[i].steps.second), found[i].steps.first.start,
+                found[i].times, found[i].requests, found[i].bytes,
+            ))
+        return candidates, PassiveService.chosen(found)
 
 
 cdef class HostRecorder(StepWatch):

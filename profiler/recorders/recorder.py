@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ...errors import PoolError, ProfileError
 from .._recorder import CallSites, StepWatch
+from ..candidates import StepCandidate
 from ..profile import Profile
 from ..steps import EVENT_DTYPE, StepLog, profile_step
 from .call_sites import call_sites
@@ -23,7 +24,7 @@ class Recorder:
     Parameters
     ----------
     auto_step
-        Find the step that the program repeats, until a step is marked. The profile is that of the largest step found.
+        Find the step that the program repeats, until a step is marked.
     sites
         Record the call site of each block. If it is a `CallSites`, use that one, whose `asker` the caller sets.
     """
@@ -71,21 +72,38 @@ class Recorder:
     def profile(self) -> Profile:
         """Return the profile of the last step that the following one repeated.
 
-        If steps were found, it is the largest one that was repeated at once, or else the largest one that came again
-        after others.
+        If steps were found, it is the one of the `candidates` that is chosen.
 
         Raises
         ------
         ProfileError
             There has been no such step.
         """
-        found = self._watch.found() if self._auto_step else None
-        if found is not None:
-            (events, _, site), (following, *_) = found
-            self._profile = self._with_sites(profile_step(StepLog(events), StepLog(following)), site)
+        for candidate in self.candidates():
+            if candidate.chosen:
+                self._profile = candidate.profile
         if self._profile is None:
             raise ProfileError("no profile yet: no two consecutive steps asked for the same blocks")
         return self._profile
+
+    def candidates(self) -> list[StepCandidate]:
+        """Return the steps that were found, in the order of the program; none where steps were marked.
+
+        Each is one that the program repeated for a while: phases one after the other, a loop and the one around it. Of
+        the steps of one loop it is the largest one that was repeated at once, or else the largest one that came again
+        after others.
+        """
+        if not self._auto_step:
+            return []
+        found, chosen = self._watch.candidates()
+        return [
+            StepCandidate(
+                self._with_sites(profile_step(StepLog(step[0]), StepLog(following[0])), step[2]),
+                *facts,
+                chosen=number == chosen,
+            )
+            for number, (step, following, *facts) in enumerate(found)
+        ]
 
     def whole(self) -> Profile:
         """Return the profile of everything recorded as one step; if steps were marked, of the last one."""
