@@ -18,9 +18,9 @@ import numpy.typing as npt
 from ..errors import PoolError
 from ..packing.registry import find
 from ..planning import Plan
-from ..planning.making import overlap_matters
 from ..planning.shared import SharedPlans
 from ..profiler import StepLog
+from ..profiler.steps import overlap_matters
 from ._core import Backend, CorePlan, PlanSet
 from .cache import Entry, PlanCache
 from .lane_policy import Action, Confirmation, LanePolicy

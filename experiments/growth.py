@@ -19,7 +19,6 @@ from typing import Any
 
 import click
 import numpy as np
-import numpy.typing as npt
 from rich.console import Console
 from rich.progress import track
 
@@ -50,10 +49,10 @@ def recorder_of(device: str, logs: list[StepLog]) -> Any:
     base: Any = NumpyRecorder if device == "cpu" else stowplan.CupyRecorder  # which imports CuPy
 
     class Logging(base):  # type: ignore[misc]
-        def _end_step(self) -> tuple[npt.NDArray[np.void], bool]:
-            events, complete = super()._end_step()
-            logs.append(StepLog(events))
-            return events, bool(complete)
+        def _end_step(self) -> Any:
+            step = super()._end_step()
+            logs.append(StepLog(step.events))
+            return step
 
     return Logging()
 

@@ -65,7 +65,7 @@ def measure_lean(runner: Runner, cell: Cell) -> Row:
         The step can be neither run nor predicted.
     """
     step = step_of(runner, _on_the_host(cell))
-    plain = step.profile.live_peak
+    plain = step.profile.planned_peak
     task = _task(runner, cell, None)
     row: Row = {"recorded": affordable(runner, cell, task.least_steps, CONTESTANTS)}
     if row["recorded"]:
@@ -77,7 +77,7 @@ def measure_lean(runner: Runner, cell: Cell) -> Row:
     else:
         graph = predicted_graph(runner, cell)
         profile = predicted_profile(runner, cell)
-        peak, arena = profile.live_peak, make_plan(profile, alignment=ALIGNMENT).arena_bytes
+        peak, arena = profile.planned_peak, make_plan(profile, alignment=ALIGNMENT).arena_bytes
     predicted = simulate(graph, lean(graph)).peak
     return row | {
         "operators": len(graph),
@@ -101,7 +101,7 @@ def measure_budget(runner: Runner, cell: Cell, share: float) -> Row:
         Lean steps keep to the budget, or no schedule that is found does.
     """
     step = step_of(runner, _on_the_host(cell))
-    plain = step.profile.live_peak
+    plain = step.profile.planned_peak
     shape = curve_of(runner, cell)
     free, least = shape["points"][0], shape["points"][-1]
     budget = int(share * plain)
@@ -147,7 +147,7 @@ def measure_budget(runner: Runner, cell: Cell, share: float) -> Row:
 
 def measure_bits(runner: Runner, cell: Cell) -> Row:
     """Find a row of the third table."""
-    plain = step_of(runner, _on_the_host(cell)).profile.live_peak
+    plain = step_of(runner, _on_the_host(cell)).profile.planned_peak
     task = _task(runner, cell, int(BITS_AT * plain))
     patient = runner if runner.quick else replace(runner, limit=math.inf)
     if not affordable(patient, cell, BITS_STEPS, CONTESTANTS):

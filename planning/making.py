@@ -18,17 +18,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from ..profiler import Profile, StepLog
-from ..profiler.steps import profile_step
+from ..profiler.steps import profile_step, steps_in_turn
 from .co_placement import place_beside
 from .merging import merge
-from .plan import MOST_TURNS, Plan, largest, make_plan, same_structure
+from .plan import Plan, largest, make_plan, same_structure
 from .shared import SharedPlans, fingerprint
-
-OVERLAPPING = 0.01
-"""Share of a step's blocks, or bytes, that may overlap their successors before several steps are planned together."""
 
 
 @dataclass(frozen=True)
@@ -160,27 +156,6 @@ def _profile(log: StepLog, following: StepLog, least: int) -> tuple[Profile, int
         return profile_step(log, following), 1
     several = following.times(steps)
     return profile_step(several, several), steps
-
-
-def steps_in_turn(step: StepLog) -> int:
-    """Return how many steps like this one are to be planned together, up to `MOST_TURNS`."""
-    places, size = step.places(), step.requested
-    places[places > MOST_TURNS] = 0
-    return next(n for n in range(1, MOST_TURNS + 1) if not overlap_matters(places > n, size))
-
-
-def overlap_matters(overlapping: npt.NDArray[np.bool_], size: npt.NDArray[np.int64]) -> bool:
-    """Whether so much of a step overlaps its successors that more steps should be planned together.
-
-    Parameters
-    ----------
-    overlapping
-        Which blocks do, bool (n,).
-    size
-        Bytes of each, int64 (n,).
-    """
-    share = max(overlapping.sum() / max(len(size), 1), size[overlapping].sum() / max(size.sum(), 1))
-    return bool(share > OVERLAPPING)
 
 
 def _covers(plan: Profile, step: Profile) -> bool:

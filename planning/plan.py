@@ -17,9 +17,6 @@ IntArray = npt.NDArray[np.int64]
 UNPLANNED = -1
 """The offset of a block that is not planned."""
 
-MOST_TURNS = 8
-"""Steps that may take turns on a plan."""
-
 
 @dataclass(frozen=True, eq=False)
 class Plan:

@@ -22,8 +22,9 @@ from ..packing.check import check_fast
 from ..packing.placement import peak_of
 from ..profiler import Profile
 from ..profiler.profile import COLUMNS
+from ..profiler.steps import MOST_TURNS
 from .merging import Merged
-from .plan import MOST_TURNS, Plan, problem_of
+from .plan import Plan, problem_of
 
 _FORMAT = "plans"
 _VERSION = 6

@@ -32,6 +32,19 @@ cdef extern from "passive_service.hpp" namespace "stowplan::profiler" nogil:
         vector[int32_t] sites
         cbool complete
         uint64_t start
+        vector[int64_t] alive
+        uint64_t signature
+
+    cdef struct ProgramCounts:
+        uint64_t requests
+        int64_t bytes
+        int64_t peak
+        uint64_t other_requests
+        int64_t other_bytes
+        uint64_t steps
+        uint64_t step_requests
+        int64_t step_bytes
+        uint64_t repeats
 
     cdef cppclass StepCandidate:
         pair[RecordedStep, RecordedStep] steps
@@ -47,6 +60,7 @@ cdef extern from "passive_service.hpp" namespace "stowplan::profiler" nogil:
         vector[StepCandidate] candidates() except +
         @staticmethod
         size_t chosen(const vector[StepCandidate]&)
+        ProgramCounts program(uint64_t)
 
     cdef cppclass HostMemory "stowplan::profiler::HostMemory<stowplan::profiler::PassiveService>":
         SpinLock& lock()
@@ -261,7 +275,7 @@ cdef class StepWatch:
             self.lock.unlock()
 
     def end_step(self):
-        """Return (log, complete, sites)."""
+        """Return (log, complete, sites, alive, signature)."""
         cdef RecordedStep step
         self.lock.lock()
         try:
@@ -298,6 +312,14 @@ cdef class StepWatch:
                 found[i].times, found[i].requests, found[i].bytes,
             ))
         return candidates, PassiveService.chosen(found)
+
+    def program(self, uint64_t signature):
+        """Return the counts of the program so far, `repeats` those of the step with this signature, as a dict."""
+        self.lock.lock()
+        try:
+            return self.service.program(signature)
+        finally:
+            self.lock.unlock()
 
 
 cdef class HostRecorder(StepWatch):
@@ -353,7 +375,10 @@ cdef tuple _recorded(const RecordedStep& step):
     sites = np.empty(step.sites.size(), dtype=np.int32)
     if step.sites.size():
         memcpy(cnp.PyArray_DATA(sites), step.sites.data(), step.sites.size() * sizeof(int32_t))
-    return log, step.complete, sites
+    alive = np.empty(step.alive.size(), dtype=np.int64)
+    if step.alive.size():
+        memcpy(cnp.PyArray_DATA(alive), step.alive.data(), step.alive.size() * sizeof(int64_t))
+    return log, step.complete, sites, alive, step.signature
 
 
 CUES = (None, "begins", "found", "lost")

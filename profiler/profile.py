@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,18 +23,37 @@ import numpy.typing as npt
 from .. import minimalloc
 from ..archive import read_archive, write_archive
 from ..errors import FormatError, ProfileError
+from .program import Program
 
 IntArray = npt.NDArray[np.int64]
 
 ESCAPED = -1
 UNKNOWN_NS = -1
 UNKNOWN_SITE = -1
+UNKNOWN_BYTES = -1
 _FORMAT = "profile"
 _VERSION = 1
 
 
 def _none() -> IntArray:
     return np.empty(0, dtype=np.int64)
+
+
+class LiveBytes(NamedTuple):
+    """What makes up a program's live bytes at one moment; older ones include what other threads have.
+
+    Attributes
+    ----------
+    tick
+        The moment.
+    older, escaped, planned
+        Bytes.
+    """
+
+    tick: int
+    older: int
+    escaped: int
+    planned: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +79,12 @@ class Profile:
         Call site of each request, int32 (n,): a row of `sites`; `UNKNOWN_SITE` (-1) if not recorded.
     sites
         Call sites, each once: ``"file:line function"``.
+    alive
+        The most bytes that the whole program had alive from each request to the next: older, escaped and planned
+        blocks, and those of other threads; `UNKNOWN_BYTES` (-1) if not recorded. As in the repetition of the step, if
+        there was one.
+    program
+        Counts of the recording that the step is of; None if not known.
 
     Raises
     ------
@@ -76,6 +101,8 @@ class Profile:
     period: int = 0
     site: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
     sites: tuple[str, ...] = ()
+    alive: IntArray = field(default_factory=_none)
+    program: Program | None = None
 
     def __post_init__(self) -> None:
         n = np.asarray(self.size).shape[0] if np.asarray(self.size).ndim == 1 else -1
@@ -87,6 +114,7 @@ class Profile:
             ("alloc_ns", UNKNOWN_NS),
             ("free_ns", UNKNOWN_NS),
             ("site", UNKNOWN_SITE),
+            ("alive", UNKNOWN_BYTES),
         ):
             given = np.asarray(getattr(self, name))
             if default is not None and given.size == 0:
@@ -137,8 +165,8 @@ class Profile:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Profile):
             return NotImplemented
-        return (self.period, self.sites) == (other.period, other.sites) and all(
-            np.array_equal(getattr(self, name), getattr(other, name)) for name in (*COLUMNS, "site")
+        return (self.period, self.sites, self.program) == (other.period, other.sites, other.program) and all(
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in (*COLUMNS, *_OPTIONAL)
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -146,7 +174,7 @@ class Profile:
     def __repr__(self) -> str:
         return (
             f"<Profile: {len(self)} blocks ({int(self.wrapped.sum())} wrapped, {int(self.escaped.sum())} escaped), "
-            f"period {self.period}, live peak {self.live_peak} bytes>"
+            f"period {self.period}, planned peak {self.planned_peak} bytes>"
         )
 
     @property
@@ -167,7 +195,7 @@ class Profile:
         )
 
     @property
-    def live_peak(self) -> int:
+    def planned_peak(self) -> int:
         """Most bytes, as asked for, that the planned blocks (not the escaped ones) have alive at once."""
         live = self.live_bytes()
         return int(live.max()) if len(live) else 0
@@ -179,6 +207,42 @@ class Profile:
         np.add.at(delta, self.start[kept], self.size[kept])
         np.subtract.at(delta, self.end[kept] % max(self.period, 1), self.size[kept])
         return np.cumsum(delta) + int(self.size[self.wrapped].sum())
+
+    def escaped_bytes(self) -> IntArray:
+        """Bytes of escaped blocks alive just after each tick, int64 (period,): what the step adds to what stays."""
+        added = np.zeros(self.period, dtype=np.int64)
+        added[self.start[self.escaped]] = self.size[self.escaped]
+        return np.cumsum(added)
+
+    def older_bytes(self) -> IntArray | None:
+        """Bytes of older blocks at each tick, int64 (period,); None if they were not recorded.
+
+        They are what is left of `alive`, and follow it from request to request.
+        """
+        if not len(self) or (self.alive < 0).any():
+            return None
+        own = (self.live_bytes() + self.escaped_bytes())[self.start]
+        # The circle is made of two steps: where a block dies earlier in one of them, there may be nothing left.
+        older = np.maximum(self.alive - own, 0)
+        return np.asarray(
+            older[np.maximum(np.searchsorted(self.start, np.arange(self.period), "right") - 1, 0)]
+        )
+
+    @property
+    def live_peak(self) -> int | None:
+        """Most bytes that the *program* had alive at once during the step; None if that was not recorded."""
+        parts = self.at_live_peak()
+        return None if parts is None else parts.older + parts.escaped + parts.planned
+
+    def at_live_peak(self) -> LiveBytes | None:
+        """Return what the program has alive at the fullest moment of the step; None if that was not recorded."""
+        if not len(self) or (self.alive < 0).any():
+            return None
+        fullest = int(self.alive.argmax())
+        total, tick = int(self.alive[fullest]), int(self.start[fullest])
+        escaped = min(int(self.escaped_bytes()[tick]), total)
+        planned = min(int(self.live_bytes()[tick]), total - escaped)
+        return LiveBytes(tick, total - escaped - planned, escaped, planned)
 
     # ------------------------------------------------------------------------------------------------------- files
 
@@ -194,6 +258,10 @@ class Profile:
         header: dict[str, Any] = {"period": self.period}
         if self.sites:
             columns["site"], header["sites"] = self.site, self.sites
+        if len(self) and (self.alive >= 0).all():
+            columns["alive"] = self.alive
+        if self.program is not None:
+            header["program"] = self.program.as_header()
         write_archive(path, _FORMAT, _VERSION, header, columns)
 
     @classmethod
@@ -208,7 +276,9 @@ class Profile:
             The file cannot be opened.
         """
         header, columns = read_archive(path, _FORMAT, _VERSION)
-        return cls.from_columns(path, columns, header.get("period"), header.get("sites", []))
+        return cls.from_columns(
+            path, columns, header.get("period"), header.get("sites", []), header.get("program")
+        )
 
     @classmethod
     def from_columns(
@@ -217,6 +287,7 @@ class Profile:
         columns: dict[str, npt.NDArray[Any]],
         period: object,
         sites: object = (),
+        program: object = None,
     ) -> Profile:
         """Build a profile from the columns of a file.
 
@@ -231,9 +302,14 @@ class Profile:
             raise FormatError(path, f"{what}; expected a period and the columns {', '.join(COLUMNS)}")
         if not isinstance(sites, (list, tuple)) or not all(isinstance(site, str) for site in sites):
             raise FormatError(path, f"the call sites are {sites!r}; expected a list of strings")
-        names = (*COLUMNS, "site") if sites and "site" in columns else COLUMNS
+        optional = [name for name in _OPTIONAL if name in columns and (sites or name != "site")]
         try:
-            return cls(**{name: columns[name] for name in names}, period=period, sites=tuple(sites))
+            return cls(
+                **{name: columns[name] for name in (*COLUMNS, *optional)},
+                period=period,
+                sites=tuple(sites),
+                program=Program.from_header(program),
+            )
         except (ProfileError, ValueError, OverflowError) as error:
             raise FormatError(path, str(error)) from None
 
@@ -321,5 +397,6 @@ class Profile:
         return cls(table.size[by_start], new_start[by_start], new_end[by_start], period=2 * n)
 
 
-COLUMNS = tuple(f.name for f in fields(Profile) if f.name not in ("period", "site", "sites"))
+_OPTIONAL = ("site", "alive")
+COLUMNS = tuple(f.name for f in fields(Profile) if f.name not in (*_OPTIONAL, "period", "sites", "program"))
 """The columns that every file of profiles has."""

@@ -1,8 +1,8 @@
 """Make the profile of a step from its log and the log of the step after it.
 
 A step's log holds its requests in order, and the frees between them: of blocks of the same step, and of blocks of the
-steps before. Two steps that ask for the same sizes in the same order are *equal*; the second one shows where the wrapped
-blocks of the first end. The profile's clock runs round the circle of one step::
+steps before. Two steps that ask for the same sizes in the same order are *equal*; the second one shows where the
+wrapped blocks of the first end. The profile's clock runs round the circle of one step::
 
     requests      a0      a1              a2
     gaps       0       1           2           3        between which requests a free falls
@@ -31,6 +31,12 @@ EVENT_DTYPE = np.dtype(
 )
 ALLOCATE, FREE, FREE_PREVIOUS = 0, 1, 2
 """A free's kind is `FREE`, and one more for each step that has passed since its block's."""
+
+MOST_TURNS = 8
+"""Steps that may take turns on a plan."""
+
+OVERLAPPING = 0.01
+"""Share of a step's blocks, or bytes, that may overlap their successors before several steps are planned together."""
 
 _NEVER = np.int64(-1)
 
@@ -178,3 +184,24 @@ def profile_step(log: StepLog, following: StepLog) -> Profile:
         free_ns=np.where(free_ns == 0, UNKNOWN_NS, free_ns),
         period=period,
     )
+
+
+def steps_in_turn(step: StepLog) -> int:
+    """Return how many steps like this one are to be planned together, up to `MOST_TURNS`."""
+    places, size = step.places(), step.requested
+    places[places > MOST_TURNS] = 0
+    return next(n for n in range(1, MOST_TURNS + 1) if not overlap_matters(places > n, size))
+
+
+def overlap_matters(overlapping: npt.NDArray[np.bool_], size: npt.NDArray[np.int64]) -> bool:
+    """Whether so much of a step overlaps its successors that more steps should be planned together.
+
+    Parameters
+    ----------
+    overlapping
+        Which blocks do, bool (n,).
+    size
+        Bytes of each, int64 (n,).
+    """
+    share = max(overlapping.sum() / max(len(size), 1), size[overlapping].sum() / max(size.sum(), 1))
+    return bool(share > OVERLAPPING)

@@ -1,7 +1,12 @@
 """A profile's step through stowplan and through every pool that is modelled: what each would reserve.
 
 All of them serve the *planned* blocks: those that die within a step or in the one after it, on the stream that asks for
-most bytes. Escaped blocks (parameters, optimizer state) are the same for everybody.
+most bytes. Older and escaped blocks (parameters, optimizer state) are the same for everybody. What a plan saves is a
+share of the program's memory with a pool: older and escaped blocks, and what the pool reserves. It is known where the
+profile knows of older blocks.
+
+For a profile of NumPy's, the C library's malloc is measured, as that is what the plan takes the place of. Pools of
+devices then say what the same step would need there: they are hypothetical.
 """
 
 from __future__ import annotations
@@ -15,18 +20,36 @@ import numpy.typing as npt
 
 from .packing import Problem, lower_bound
 from .planning import Plan, make_plan
-from .pool_models import POOL_MODELS, PoolUse, replay, requests
+from .pool_models import POOL_MODELS, PoolUse, replay, replay_malloc, requests
 
 if TYPE_CHECKING:
     from .packing import Progress
     from .profiler import Profile
 
-__all__ = ["ALIGNMENT", "POOL_TITLES", "Comparison", "Peak", "as_requested", "compare", "peak_of"]
+__all__ = [
+    "ALIGNMENT",
+    "HOST_ALIGNMENT",
+    "MALLOC",
+    "POOL_TITLES",
+    "Comparison",
+    "Peak",
+    "alignment_of",
+    "as_requested",
+    "compare",
+    "is_numpy_s",
+    "peak_of",
+]
 
 ALIGNMENT = 512
 """Bytes: what `CupyPool` aligns blocks to."""
+HOST_ALIGNMENT = 64
+"""Bytes: what `NumpyPool` does."""
+
+MALLOC = "malloc"
+"""The C library's: measured, for a profile of NumPy's."""
 
 POOL_TITLES = {
+    MALLOC: "the C library's malloc",
     "cupy": "CuPy's pool",
     "pytorch": "PyTorch's",
     "pytorch-expandable": "PyTorch's, expandable",
@@ -44,14 +67,14 @@ class Comparison:
     ----------
     plan
         stowplan's: its placement has the arena (`peak`) and the lower bound, in units of the alignment.
-    live_peak
+    planned_peak
         The most bytes, as asked for, that the planned blocks have alive at once.
     pools
-        By name in `POOL_MODELS`: the use after enough steps for the pool to stop growing.
+        By name in `POOL_MODELS`, or `MALLOC`: the use after enough steps for the pool to stop growing.
     """
 
     plan: Plan
-    live_peak: int
+    planned_peak: int
     pools: dict[str, PoolUse]
 
     def titled(self) -> Iterator[tuple[str, str, PoolUse]]:
@@ -59,10 +82,17 @@ class Comparison:
         for name, use in self.pools.items():
             yield name, POOL_TITLES[name], use
 
-    def saved(self, name: str) -> float:
-        """Share of a pool's reserved bytes that the plan saves; negative if the pool needs less."""
+    def saved(self, name: str) -> float | None:
+        """Share of the program's memory with a pool that the plan saves; negative if the pool needs less.
+
+        None where the program's memory is not known; and for ``"none"``, which reserves only what is alive.
+        """
+        parts = self.plan.profile.at_live_peak()
+        if parts is None or name == "none":
+            return None
         reserved = self.pools[name].reserved_peak
-        return 1 - self.plan.arena_bytes / reserved if reserved else 0.0
+        whole = parts.older + parts.escaped + reserved
+        return (reserved - self.plan.arena_bytes) / whole if whole else 0.0
 
 
 @dataclass(frozen=True)
@@ -79,6 +109,16 @@ class Peak:
 
     tick: int
     rows: npt.NDArray[np.int64]
+
+
+def is_numpy_s(profile: Profile) -> bool:
+    """Whether a profile is known to be of NumPy's requests."""
+    return profile.program is not None and profile.program.library == "NumPy"
+
+
+def alignment_of(profile: Profile) -> int:
+    """Return the bytes that the pool which a profile is for aligns blocks to."""
+    return HOST_ALIGNMENT if is_numpy_s(profile) else ALIGNMENT
 
 
 def peak_of(plan: Plan) -> Peak:
@@ -103,11 +143,11 @@ def as_requested(plan: Plan) -> Problem:
 def compare(
     profile: Profile,
     *,
-    alignment: int = ALIGNMENT,
+    alignment: int | None = None,
     solver: str = "auto",
     time_limit: float | None = None,
     threads: int = 1,
-    pools: Iterable[str] = tuple(POOL_MODELS),
+    pools: Iterable[str] | None = None,
     progress: Callable[[Progress], object] | None = None,
 ) -> Comparison:
     """Plan a step, and replay it through models of other pools.
@@ -117,11 +157,12 @@ def compare(
     profile
         The step.
     alignment
-        Bytes, of the plan's blocks.
+        Bytes, of the plan's blocks; None: `alignment_of` the profile.
     solver, time_limit, threads, progress
         As for `stowplan.packing.pack`.
     pools
-        Names in `POOL_MODELS`.
+        Names in `POOL_MODELS`, or `MALLOC`. None: all of the models, and for a profile of NumPy's first `MALLOC`, if it
+        can be measured.
 
     Raises
     ------
@@ -130,7 +171,7 @@ def compare(
     """
     plan = make_plan(
         profile,
-        alignment=alignment,
+        alignment=alignment_of(profile) if alignment is None else alignment,
         planner=solver,
         time_limit=time_limit,
         threads=threads,
@@ -138,5 +179,10 @@ def compare(
     )
     asked = as_requested(plan)
     script = requests(asked)
-    uses = {name: replay(script, POOL_MODELS[name]()) for name in pools}
-    return Comparison(plan, lower_bound(asked), uses)
+    if pools is None:
+        pools = (MALLOC, *POOL_MODELS) if is_numpy_s(profile) else POOL_MODELS
+    uses = {
+        name: replay_malloc(script) if name == MALLOC else replay(script, POOL_MODELS[name]())
+        for name in pools
+    }
+    return Comparison(plan, lower_bound(asked), {name: use for name, use in uses.items() if use is not None})

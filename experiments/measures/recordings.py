@@ -114,10 +114,10 @@ def expected(runner: Runner, cell: Cell) -> tuple[float, int]:
     """Seconds of a cell's step and the bytes that it needs, from those of small batches."""
     if cell.phase == "inference":
         found = recorded(runner, cell)
-        return found.seconds, found.retained + found.profile.live_peak
+        return found.seconds, found.retained + found.profile.planned_peak
     small = [recorded(runner, _with_batch(cell, batch)) for batch in SMALL]
     seconds = _affine([one.seconds for one in small], cell.batch)
-    return seconds, int(_affine([one.retained + one.profile.live_peak for one in small], cell.batch))
+    return seconds, int(_affine([one.retained + one.profile.planned_peak for one in small], cell.batch))
 
 
 def recorded(runner: Runner, cell: Cell) -> Recording:

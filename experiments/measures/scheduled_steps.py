@@ -236,7 +236,7 @@ def take_turns(task: Task) -> dict[str, Any]:
     rng = np.random.default_rng(task.files["seed"])
     found["turns"] = _rounds(task, lambda: alternate(steps, rng, 1))
     profile = record(last)
-    found["peak"] = profile.live_peak
+    found["peak"] = profile.planned_peak
     if task.budget is None:
         found["arena"] = pool.plan().arena_bytes
     else:

@@ -12,6 +12,10 @@
 // that covers most bytes; or a shorter one that covers nearly as much.
 //
 // Where somebody knows who asks, it is asked before each request, and its number is kept with the request.
+//
+// Beside the steps it counts the program's requests, of all threads that it sees. Steps of the same requests have one
+// signature, so how often a step came is one look into a table. With each request of a step goes the most that the
+// program had alive from then to the next one: older blocks, and what other threads have, are in it, too.
 #pragma once
 
 #include <algorithm>
@@ -20,6 +24,7 @@
 #include <memory>
 #include <optional>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -40,6 +45,8 @@ struct RecordedStep {
   std::vector<SiteNumber> sites;  // of each request, where they are known
   bool complete = false;          // the log holds all of the step
   std::uint64_t start = 0;        // of a step that was found: requests before it
+  std::vector<Bytes> alive;       // of each request: the most alive until the next, of the whole program
+  std::uint64_t signature = 0;    // of the requests: sizes and streams, in order
 };
 using TwoRecordedSteps = std::pair<RecordedStep, RecordedStep>;
 
@@ -49,6 +56,19 @@ struct StepCandidate {
   std::uint64_t times;     // that it came, one not overlapping another
   double requests;         // share of all that it covers so
   double bytes;            // likewise
+};
+
+// The program around its steps.
+struct ProgramCounts {
+  std::uint64_t requests = 0;
+  Bytes bytes = 0;
+  Bytes peak = 0;                    // the most alive at once
+  std::uint64_t other_requests = 0;  // of other threads than that of the steps
+  Bytes other_bytes = 0;
+  std::uint64_t steps = 0;  // that have ended, found or marked
+  std::uint64_t step_requests = 0;
+  Bytes step_bytes = 0;
+  std::uint64_t repeats = 0;  // of one step
 };
 
 class PassiveService {
@@ -68,17 +88,34 @@ class PassiveService {
       keep_steps(size, stream);
       history_.add(size, stream);
     }
-    if (recorder_.in_step() && thread == owner_) {
+    ++counts_.requests;
+    counts_.bytes += size;
+    if (thread != owner_) {
+      ++counts_.other_requests;
+      counts_.other_bytes += size;
+    } else if (recorder_.in_step()) {
       block.birth = recorder_.allocate(size, stream);
+      alive_.push_back(live_);
       step_bytes_ += size;
+      signature_ = signature_with(signature_, size, stream);
+      if (alive_.size() == last_.requests) prefix_ = {alive_.size(), step_bytes_, signature_};
       if (who_asks_ != nullptr) sites_.push_back(site());
     }
+    live_ += size;
     return {0, blocks_.insert(block), 0};
   }
-  void adopt(BlockId, std::uintptr_t) {}
-  void cancel(BlockId id) { release(id); }
+  // There is a block now: what could not be had was never alive.
+  void adopt(BlockId, std::uintptr_t) {
+    counts_.peak = std::max(counts_.peak, live_);
+    if (recorder_.in_step() && !alive_.empty()) alive_.back() = std::max(alive_.back(), live_);
+  }
+  void cancel(BlockId id) {
+    counts_.bytes -= blocks_[id].size;
+    release(id);
+  }
   bool release(BlockId id) {
     const Block& block = blocks_[id];
+    live_ -= block.size;
     recorder_.free(block.birth, block.size);
     blocks_.erase(id);
     return true;
@@ -91,21 +128,23 @@ class PassiveService {
   bool begin_step(ThreadId thread) {
     if (finder_ != nullptr) {
       finder_.reset();
-      end_step();
+      take_step();
       found_ = again_ = {};
       earlier_.clear();
       history_.clear();
+      counts_.steps = counts_.step_requests = 0;
+      counts_.step_bytes = 0;
+      repeats_.clear();
     }
     if (recorder_.in_step()) return false;
     owner_ = thread;
-    step_bytes_ = 0;
-    recorder_.begin_step();
+    start_step();
     return true;
   }
 
   RecordedStep end_step() {
-    const bool complete = !recorder_.truncated();
-    return {recorder_.end_step(), std::exchange(sites_, {}), complete};
+    if (finder_ == nullptr) count_step({alive_.size(), step_bytes_, signature_});
+    return take_step();
   }
 
   // Finds steps among this thread's requests. Precondition: no step is running.
@@ -143,6 +182,20 @@ class PassiveService {
     return best;
   }
 
+  // Counts so far, with the repeats of a step. The running step counts where it began as the last one, in full.
+  ProgramCounts program(std::uint64_t signature) const {
+    ProgramCounts counts = counts_;
+    const auto known = repeats_.find(signature);
+    if (known != repeats_.end()) counts.repeats = known->second;
+    if (recorder_.in_step() && prefix_.requests != 0 && prefix_.signature == last_.signature) {
+      ++counts.steps;
+      counts.step_requests += prefix_.requests;
+      counts.step_bytes += prefix_.bytes;
+      if (prefix_.signature == signature) ++counts.repeats;
+    }
+    return counts;
+  }
+
  private:
   struct Block {
     Bytes size = 0;
@@ -150,15 +203,50 @@ class PassiveService {
     Birth birth;
   };
 
+  // A step, or its beginning, as far as counting goes.
+  struct Tally {
+    std::size_t requests = 0;
+    Bytes bytes = 0;
+    std::uint64_t signature = 0;
+  };
+  static constexpr std::size_t kSignatures = 1 << 16;  // of those beyond, repeats are not counted
+
+  static std::uint64_t signature_with(std::uint64_t signature, Bytes size, Stream stream) {
+    std::uint64_t x = (signature ^ static_cast<std::uint64_t>(size)) * 0x9E3779B97F4A7C15u;
+    x = (x ^ (x >> 29) ^ static_cast<std::uint64_t>(stream)) * 0xD6E8FEB86659FD93u;
+    return x ^ (x >> 32);
+  }
+
+  static Tally tally_of(const RecordedStep& step) { return {step.alive.size(), requested(step), step.signature}; }
+
+  void count_step(const Tally& step) {
+    ++counts_.steps;
+    counts_.step_requests += step.requests;
+    counts_.step_bytes += step.bytes;
+    last_ = step;
+    if (repeats_.size() < kSignatures || repeats_.count(step.signature) != 0) ++repeats_[step.signature];
+  }
+
+  void start_step() {
+    step_bytes_ = 0;
+    signature_ = 0;
+    prefix_ = {};
+    recorder_.begin_step();
+  }
+
+  RecordedStep take_step() {
+    const bool complete = !recorder_.truncated();
+    return {recorder_.end_step(), std::exchange(sites_, {}), complete, start_, std::exchange(alive_, {}), signature_};
+  }
+
   void keep_steps(Bytes size, Stream stream) {
     const std::uint32_t anchors = finder_->anchors();
     switch (finder_->observe(size, stream, recorder_.live_bytes())) {
       case StepFinder::Cue::none: return;
       case StepFinder::Cue::begins:
+        count_step({alive_.size(), step_bytes_, signature_});
         if (one_awaits_the_next() || step_bytes_ > found_.bytes) {
-          RecordedStep step = end_step();
-          step.start = start_;
-          next(std::move(step));
+          next(take_step());
         } else {
           drop_step();
         }
@@ -167,14 +255,21 @@ class PassiveService {
       case StepFinder::Cue::found: {
         const std::uint32_t first = finder_->first(), second = finder_->second();
         const std::vector<SiteNumber> sites = std::exchange(sites_, {});
+        const std::vector<Bytes> alive = std::exchange(alive_, {});
         const bool complete = !recorder_.truncated();
         auto [one, two] = recorder_.end_two_steps(first, second);
-        const auto part = [&](std::size_t from, std::size_t to) {
-          return sites.empty() ? sites : std::vector<SiteNumber>(sites.begin() + from, sites.begin() + to);
-        };
         forget_candidates();
-        next({std::move(one), part(first, second), complete, start_ + first});
-        next({std::move(two), part(second, sites.size()), complete, start_ + second});
+        for (auto& [log, from, to] : {std::tuple{std::move(one), std::size_t{first}, std::size_t{second}},
+                                      std::tuple{std::move(two), std::size_t{second}, alive.size()}}) {
+          RecordedStep step{log, {}, complete, start_ + from, {alive.begin() + from, alive.begin() + to}, 0};
+          if (!sites.empty()) step.sites.assign(sites.begin() + from, sites.begin() + to);
+          for (const Event& event : log) {
+            if (event.kind == EventKind::allocate)
+              step.signature = signature_with(step.signature, event.size, event.stream);
+          }
+          count_step(tally_of(step));
+          next(std::move(step));
+        }
         break;
       }
       case StepFinder::Cue::lost:
@@ -182,14 +277,14 @@ class PassiveService {
         drop_step();
         break;
     }
-    step_bytes_ = 0;
     start_ = history_.requests();
-    recorder_.begin_step();
+    start_step();
   }
 
   void drop_step() {
     recorder_.drop_step();
     sites_.clear();
+    alive_.clear();
   }
 
   // A step larger than the one found, and the one after it, once it is there.
@@ -279,7 +374,14 @@ class PassiveService {
   WhoAsks who_asks_ = nullptr;
   void* whom_ = nullptr;
   std::vector<SiteNumber> sites_;  // of the running step's requests
+  std::vector<Bytes> alive_;       // likewise: the most alive until the next
   Bytes step_bytes_ = 0;           // asked for in the running step
+  std::uint64_t signature_ = 0;    // of the running step, so far
+  Tally last_, prefix_;            // the last step; and the running one, where it had as many requests
+
+  Bytes live_ = 0;  // of all blocks
+  ProgramCounts counts_;
+  std::unordered_map<std::uint64_t, std::uint64_t> repeats_;  // by signature
 
   std::unique_ptr<StepFinder> finder_;
   RequestHistory history_;

@@ -31,9 +31,10 @@ class ToldBlocks {
     ++requests_;
     const BlockId id = service_.request(size, stream, current_thread()).id;
     if (address == 0) {
-      service_.release(id);
+      service_.cancel(id);
     } else {
       by_address_.insert(address, id);
+      service_.adopt(id, address);
     }
   }
 

@@ -63,6 +63,8 @@ class CupyRecorder(Recorder, cupy.cuda.MemoryHook):  # type: ignore[misc]
         profile = recorder.profile()
     """
 
+    library = "CuPy"
+
     def __init__(
         self,
         device: int | None = None,
@@ -73,7 +75,7 @@ class CupyRecorder(Recorder, cupy.cuda.MemoryHook):  # type: ignore[misc]
     ) -> None:
         super().__init__(auto_step, sites)
         self.name = f"stowplan.CupyRecorder {id(self)}"  # CuPy keeps one hook of a name
-        self._device = device
+        self._device, self._small = device, small
         self._stream = _current_stream()
         self._watch = self._told = ToldRecorder(small, self._sites)
         self.free_postprocess = self._told.free_postprocess

@@ -6,6 +6,7 @@ import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +15,33 @@ from ...errors import PoolError, ProfileError
 from .._recorder import CallSites, StepWatch
 from ..candidates import StepCandidate
 from ..profile import Profile
-from ..steps import EVENT_DTYPE, StepLog, profile_step
+from ..program import Program
+from ..steps import StepLog, profile_step, steps_in_turn
 from .call_sites import call_sites
+
+
+class Recorded(NamedTuple):
+    """A step, as the compiled half of a recorder returns it.
+
+    Attributes
+    ----------
+    events
+        Structured array (k,) of `profiler.steps.EVENT_DTYPE`.
+    complete
+        Whether they are all.
+    site
+        Call site of each request, int32 (n,); empty where none are recorded.
+    alive
+        The most bytes that the whole program had alive from each request to the next, int64 (n,).
+    signature
+        Of the requests' sizes and streams, in order.
+    """
+
+    events: npt.NDArray[np.void]
+    complete: bool
+    site: npt.NDArray[np.int32]
+    alive: npt.NDArray[np.int64]
+    signature: int
 
 
 class Recorder:
@@ -29,17 +55,19 @@ class Recorder:
         Record the call site of each block. If it is a `CallSites`, use that one, whose `asker` the caller sets.
     """
 
+    library: ClassVar[str]
     _watch: StepWatch
+    _small: int
+    _threads = False  # whether requests of other threads are seen
 
     def __init__(self, auto_step: bool, sites: bool | CallSites) -> None:
         self._auto_step = auto_step
         self._names_askers = sites is True
         self._sites = sites if isinstance(sites, CallSites) else call_sites() if sites else None
         self._entered: ExitStack | None = None
-        self._log: StepLog | None = None
+        self._last: Recorded | None = None  # of the marked steps, if nothing of it was lost
         self._profile: Profile | None = None
-        # The site of each request of the last step and of the one before.
-        self._site = self._site_before = np.empty(0, dtype=np.int32)
+        self._signature = 0  # of the profile's step
 
     def _enter(self) -> None:
         """Begin to record. The subclass calls it before it begins to watch."""
@@ -81,10 +109,12 @@ class Recorder:
         """
         for candidate in self.candidates():
             if candidate.chosen:
-                self._profile = candidate.profile
+                return candidate.profile
         if self._profile is None:
             raise ProfileError("no profile yet: no two consecutive steps asked for the same blocks")
-        return self._profile
+        assert self._profile.program is not None
+        turns = self._profile.program.turns
+        return replace(self._profile, program=replace(self.program(self._signature), turns=turns))
 
     def candidates(self) -> list[StepCandidate]:
         """Return the steps that were found, in the order of the program; none where steps were marked.
@@ -96,22 +126,43 @@ class Recorder:
         if not self._auto_step:
             return []
         found, chosen = self._watch.candidates()
-        return [
-            StepCandidate(
-                self._with_sites(profile_step(StepLog(step[0]), StepLog(following[0])), step[2]),
-                *facts,
-                chosen=number == chosen,
+        candidates = []
+        for number, (step, following, start, times, requests, size) in enumerate(found):
+            profile = self._profile_of(Recorded(*step), Recorded(*following))
+            assert profile.program is not None
+            # A step may have come before it was found, and its like in another phase.
+            program = profile.program
+            program = replace(
+                program,
+                steps=max(times, program.steps),
+                repeats=max(times, program.repeats),
+                step_requests=max(round(requests * program.requests), program.step_requests),
+                step_bytes=max(round(size * program.bytes), program.step_bytes),
             )
-            for number, (step, following, *facts) in enumerate(found)
-        ]
+            profile = replace(profile, program=program)
+            candidates.append(StepCandidate(profile, start, times, requests, size, chosen=number == chosen))
+        return candidates
 
     def whole(self) -> Profile:
-        """Return the profile of everything recorded as one step; if steps were marked, of the last one."""
+        """Return the profile of everything recorded as one step; if steps were marked, of the last one.
+
+        What is still alive at the end counts as freed there.
+        """
+        program = self.program()
         if self._auto_step:
-            events, _, self._site_before = self._watch.end_step()
-            self._log = StepLog(events)
-        log = StepLog(np.empty(0, EVENT_DTYPE)) if self._log is None else self._log
-        return self._with_sites(profile_step(log, StepLog(log.events[:0])), self._site_before)
+            self._last = Recorded(*self._watch.end_step())
+        if self._last is None:
+            none = np.empty(0, dtype=np.int64)
+            return Profile(none, none, none, program=program)
+        profile = profile_step(StepLog(self._last.events), StepLog(self._last.events[:0]))
+        end = np.where(profile.wrapped, profile.period, profile.end)
+        return replace(self._noted(replace(profile, end=end), self._last, self._last.alive), program=program)
+
+    def program(self, signature: int = 0) -> Program:
+        """Return the counts of the program so far, its repeats those of the step with a signature."""
+        counts = self._watch.program(signature)
+        counts["live_peak"] = counts.pop("peak")
+        return Program(library=self.library, small=self._small, threads=self._threads, **counts)
 
     def _begin(self) -> None:
         self._auto_step = False
@@ -119,16 +170,34 @@ class Recorder:
             raise PoolError("a step is running already")
 
     def _end(self, failed: bool) -> None:
-        events, complete = self._end_step()
-        log = StepLog(events) if complete and not failed else None
-        if log is not None and self._log is not None and self._log.equals(log):
-            self._profile = self._with_sites(profile_step(self._log, log), self._site_before)
-        self._log, self._site_before = log, self._site
+        before, step = self._last, self._end_step()
+        self._last = step if step.complete and not failed else None
+        if before is not None and self._last is not None and before.signature == step.signature:
+            self._profile, self._signature = self._profile_of(before, step), step.signature
 
-    def _end_step(self) -> tuple[npt.NDArray[np.void], bool]:
-        """Return the events of the step (see `profiler.steps`), and whether none was lost."""
-        events, complete, self._site = self._watch.end_step()
-        return events, complete
+    def _end_step(self) -> Recorded:
+        """End the marked step and return it."""
+        return Recorded(*self._watch.end_step())
+
+    def _profile_of(self, step: Recorded, following: Recorded) -> Profile:
+        log, next_log = StepLog(step.events), StepLog(following.events)
+        # A step may begin with less alive than its repetitions do: nothing was kept yet.
+        alive = following.alive if log.equals(next_log) else step.alive
+        steps = steps_in_turn(next_log) if log.equals(next_log) else 1
+        if steps == 1:
+            profile = profile_step(log, next_log)
+        else:
+            several = next_log.times(steps)  # as a pool plans them
+            profile = profile_step(several, several)
+            step, alive = step._replace(site=np.tile(step.site, steps)), np.tile(alive, steps)
+        return replace(
+            self._noted(profile, step, alive), program=replace(self.program(step.signature), turns=steps)
+        )
+
+    def _noted(self, profile: Profile, step: Recorded, alive: npt.NDArray[np.int64]) -> Profile:
+        """Add to a step's profile what its events do not say."""
+        profile = self._with_sites(profile, step.site)
+        return replace(profile, alive=alive) if len(alive) == len(profile) else profile
 
     def _with_sites(self, profile: Profile, site: npt.NDArray[np.int32]) -> Profile:
         if self._sites is None or len(site) != len(profile):

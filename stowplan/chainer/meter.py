@@ -91,7 +91,7 @@ class _RecordingMeter:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._events, _, self._site = self._recorder._watch.end_step()
+        self._events, _, self._site, *_ = self._recorder._watch.end_step()
         self._recorder.__exit__(*error)
 
     def runs(self, operator: int) -> None:

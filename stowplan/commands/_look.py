@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ..comparison import Comparison
     from ..packing import Progress
     from ..planning import Plan
+    from ..profiler import Profile
 
 
 def table(title: str, *columns: str, left: tuple[str, ...] = ()) -> Table:
@@ -42,33 +43,95 @@ def show(*parts: object) -> None:
         console.print(part, highlight=False, markup=False, soft_wrap=isinstance(part, str))
 
 
+WORDS = (
+    "older: alive before the step; escaped: not freed by the end of the next step;\n"
+    "wrapped: freed in the next step; tick: an allocation or a free"
+)
+"""Explains the words that the tables print."""
+
+
+def program_lines(profile: Profile) -> list[str]:
+    """Return sentences on the program that a step is of: its live peak, how often the step came, what was not seen."""
+    parts, program = profile.at_live_peak(), profile.program
+    lines = []
+    if parts is None:
+        lines.append("live peak of the program: not recorded")
+    else:
+        split = ", ".join(
+            f"{human_bytes(count)} {name}" for name, count in zip(parts._fields[1:], parts[1:], strict=True)
+        )
+        ever = "" if program is None else f"; {human_bytes(program.live_peak)} in the whole run"
+        lines.append(f"live peak of the program in the step: {human_bytes(sum(parts[1:]))} ({split}){ever}")
+    if program is None:
+        return lines
+    requests, count = program.coverage
+    if program.repeats:
+        turns = f" (the profile has {program.turns} in turn)" if program.turns > 1 else ""
+        often = f"the step came {program.repeats:,} times{turns}; all {program.steps:,} steps cover"
+    elif program.steps:
+        often = f"no step was repeated; all {program.steps:,} steps cover"
+    else:
+        often = "no steps; they cover"
+    seen = f"{program.requests:,} requests ({program.small:,} bytes or more)"
+    lines.append(f"{often} {requests:.1%} of the program's {seen} and {count:.1%} of their bytes")
+    if program.threads or program.other_requests:
+        lines.append(
+            f"of other threads: {program.other_requests:,} requests, {human_bytes(program.other_bytes)}, in no step"
+        )
+    unseen = {
+        ("NumPy", True): "contexts that the program makes, and threads that Python does not start",
+        ("NumPy", False): "other threads and contexts",
+    }.get((program.library, program.threads), "other threads")
+    lines.append(f"not seen: requests of {unseen}; blocks from before the recording")
+    return lines
+
+
 def memory_table(found: Comparison) -> Table:
-    """Return a table of what the step needs, and of what stowplan and the pools reserve for it."""
+    """Return a table of what program and step have alive, and of what stowplan and the pools reserve for the step."""
+    from ..comparison import MALLOC, is_numpy_s
+
     plan = found.plan
-    rows = table("Memory of the step", "", "bytes", "", "/ live peak", "plan saves")
+    parts = plan.profile.at_live_peak()
+    rows = table("Memory", "", "bytes", "", "/ planned", *(["saved"] if parts is not None else []))
 
     def ratio(count: int) -> str:
-        return f"{count / found.live_peak:.3f}" if found.live_peak else ""
+        return f"{count / found.planned_peak:.3f}" if found.planned_peak else ""
 
-    rows.add_row("live peak", *size(found.live_peak), ratio(found.live_peak), "")
+    if parts is not None:
+        rows.add_row("live peak of the program", *size(sum(parts[1:])))
+        for name, count in zip(parts._fields[1:], parts[1:], strict=True):
+            rows.add_row(f"  {name}", *size(count))
+        rows.add_section()
+    rows.add_row("planned peak", *size(found.planned_peak), ratio(found.planned_peak))
     bound = plan.placement.lower_bound
     unit = int(plan.problem.alignment.max(initial=1))
-    rows.add_row(f"lower bound (units of {unit})", *size(bound), ratio(bound), "")
-    rows.add_row("stowplan's arena", *size(plan.arena_bytes), ratio(plan.arena_bytes), "")
+    rows.add_row(f"lower bound (units of {unit})", *size(bound), ratio(bound))
+    rows.add_row("stowplan's arena", *size(plan.arena_bytes), ratio(plan.arena_bytes))
     rows.add_section()
+    elsewhere = is_numpy_s(plan.profile)
     for name, title, use in found.titled():
-        cells = size(use.reserved_peak)
-        rows.add_row(title, *cells, ratio(use.reserved_peak), f"{round(found.saved(name), 3) + 0.0:.1%}")
+        if elsewhere and name != MALLOC:
+            rows.add_section()
+            rows.add_row("on a device (hypothetical)")
+            elsewhere = False
+        saved = found.saved(name)
+        cells = [*size(use.reserved_peak), ratio(use.reserved_peak)]
+        rows.add_row(title, *cells, *([] if saved is None else [f"{round(saved, 3) + 0.0:.1%}"]))
+    if parts is not None:
+        rows.caption = "saved: of older, escaped and what the pool reserves"
+        rows.caption_justify = "left"
     return rows
 
 
 def memory_figures(found: Comparison) -> dict[str, Any]:
-    """Return the content of `memory_table` for ``--json``."""
+    """Return the content of `memory_table` and `program_lines` for ``--json``."""
     plan = found.plan
     return {
+        "alignment": int(plan.problem.alignment.max(initial=1)),
         "blocks": len(plan.rows),
         "left_out": len(plan.profile) - len(plan.rows),
-        "live_peak": found.live_peak,
+        **program_figures(plan.profile),
+        "planned_peak": found.planned_peak,
         "lower_bound": plan.placement.lower_bound,
         "arena": plan.arena_bytes,
         "optimal": plan.placement.optimal,
@@ -83,6 +146,17 @@ def memory_figures(found: Comparison) -> dict[str, Any]:
             }
             for name, title, use in found.titled()
         },
+    }
+
+
+def program_figures(profile: Profile) -> dict[str, Any]:
+    """Return what is known of the program around a step: its live peak, in parts, and counts; None for what is not."""
+    parts, program = profile.at_live_peak(), profile.program
+    counts = None if program is None else {**program.as_header(), "coverage": program.coverage}
+    return {
+        "live_peak": profile.live_peak,
+        "at_live_peak": None if parts is None else parts._asdict(),
+        "program": counts,
     }
 
 

@@ -94,9 +94,7 @@ threads_option = click.option(
 alignment_option = click.option(
     "--alignment",
     type=click.IntRange(min=1),
-    default=512,
-    show_default=True,
-    help="Bytes that the plan aligns blocks to: 512 for CupyPool, 64 for NumpyPool.",
+    help="Bytes that the plan aligns blocks to.  [default: 64 for a profile of NumPy's, as NumpyPool; else 512]",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 

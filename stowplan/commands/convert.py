@@ -67,7 +67,7 @@ def convert(
     write_as: str | None,
     device: int | None,
     solver: str,
-    alignment: int,
+    alignment: int | None,
     as_json: bool,
 ) -> None:
     """Read SOURCE as the profile of one step, and write it to TARGET.
@@ -81,19 +81,21 @@ def convert(
     profile = formats.read(source, read_as, device)
     offsets = None
     if formats.needs_offsets(form):
+        from ..comparison import alignment_of
         from ..planning import make_plan
 
-        offsets = make_plan(profile, alignment=alignment, planner=solver).offset
+        offsets = make_plan(profile, alignment=alignment or alignment_of(profile), planner=solver).offset
     formats.write(target, form, profile, offsets)
     if as_json:
         figures = {
             "target": str(target),
             "format": form,
             "blocks": len(profile),
-            "live_peak": profile.live_peak,
+            "planned_peak": profile.planned_peak,
         }
         click.echo(json.dumps(figures))
     else:
         click.echo(
-            f"{source}: {len(profile):,} blocks, live peak {profile.live_peak:,} bytes; written to {target} ({form})"
+            f"{source}: {len(profile):,} blocks, planned peak {profile.planned_peak:,} bytes; "
+            f"written to {target} ({form})"
         )

@@ -63,7 +63,7 @@ def fit(
     memory: int | None,
     retained: int | None,
     output: Path | None,
-    alignment: int,
+    alignment: int | None,
     solver: str,
     time_limit: float | None,
     threads: int,
@@ -86,12 +86,13 @@ def fit(
         fit_step_graphs(dict(profiles), batches, memory, retained, output, as_json, how)
         return
     retained = retained or 0
-    how["alignment"] = alignment
+    from ..comparison import alignment_of
     from ..prediction import largest_batch, predict
     from ..profiler import formats
     from ..profiler.scaling import fit_batches
 
     known = {batch: formats.read(path) for batch, path in profiles}
+    how["alignment"] = alignment = alignment or alignment_of(next(iter(known.values())))
     model = fit_batches(known)
     if not batches and memory is None:
         batches = tuple(model.batches[-1] << k for k in range(1, DOUBLINGS + 1))
@@ -118,11 +119,13 @@ def fit(
         fitted = " and ".join(str(batch) for batch in (model.batches[0], model.batches[-1]))
         checks = [f"checked at {batch}: {share:.3%} off" for batch, share in model.deviation.items()]
         head = f"{len(model.reference):,} blocks, {model.matched:,} of them fitted from batches {fitted}"
-        columns = ("batch", "live peak", "arena", "", *(["with retained"] if retained else []))
+        columns = ("batch", "planned peak", "arena", "", *(["with retained"] if retained else []))
         rows = _look.table("Predicted", *columns)
         for batch, plan in {**plans, **(dict([largest]) if largest else {})}.items():
             total = [_look.size(plan.arena_bytes + retained)[1]] if retained else []
-            rows.add_row(f"{batch:,}", f"{plan.profile.live_peak:,}", *_look.size(plan.arena_bytes), *total)
+            rows.add_row(
+                f"{batch:,}", f"{plan.profile.planned_peak:,}", *_look.size(plan.arena_bytes), *total
+            )
         _look.show("; ".join([head, *checks]), "", *([rows] if rows.row_count else []))
         if largest is not None:
             _look.show("", f"The largest batch within {_look.size(memory or 0)[1]}: {largest[0]:,}")
@@ -147,7 +150,7 @@ def _are_graphs(files: tuple[tuple[int, Path], ...]) -> bool:
 def _figures(batch: int, plan: Plan, retained: int) -> dict[str, Any]:
     return {
         "batch": batch,
-        "live_peak": plan.profile.live_peak,
+        "planned_peak": plan.profile.planned_peak,
         "lower_bound": plan.placement.lower_bound,
         "arena": plan.arena_bytes,
         "total": plan.arena_bytes + retained,

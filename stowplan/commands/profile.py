@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from . import _look
 from ._options import (
     SCRIPT_CONTEXT,
     OutputFile,
@@ -98,9 +99,11 @@ def profile(
     path = Path(Path(script).stem + ".profile") if output is None else output
     step.save(path)
     click.echo(
-        f"stowplan: {whose}: {what}: {len(step):,} blocks, live peak {step.live_peak:,} bytes; written to {path}",
+        f"stowplan: {whose}: {what}: {len(step):,} blocks, planned peak {step.planned_peak:,} bytes; written to {path}",
         err=True,
     )
+    for line in _look.program_lines(step):
+        click.echo(f"  {line}", err=True)
     raise click.exceptions.Exit(status)
 
 

@@ -32,14 +32,14 @@ def report(
     output: Path,
     title: str | None,
     solver: str,
-    alignment: int,
+    alignment: int | None,
     device: int | None,
     as_json: bool,
 ) -> None:
     """Show the memory of a step: PROFILE, or a trace that `stowplan convert` reads.
 
     The page is one file that needs no network. It shows the plan beside CuPy's pool on the same requests, live bytes,
-    the blocks alive at a moment, and the call sites with most bytes.
+    what else the program has alive, the blocks alive at a moment, and the call sites with most bytes.
     """
     from ..profiler import formats
 
@@ -57,11 +57,12 @@ def report(
     step = formats.read(profile, device=device)
     title = title or profile.name
     if suffix in _PICTURES:
+        from ..comparison import alignment_of
         from ..planning import make_plan
         from ..plots import save_placement
 
-        plan = make_plan(step, alignment=alignment, planner=solver)
-        save_placement(output, plan.problem, plan.placement, title=title)
+        plan = make_plan(step, alignment=alignment or alignment_of(step), planner=solver)
+        save_placement(output, plan.problem, plan.placement, title=title, profile=step)
     else:
         from ..report import save_report
 

@@ -36,13 +36,13 @@ class _Group(NamedTuple):
 def show(
     profile: Path,
     top: int,
-    alignment: int,
+    alignment: int | None,
     solver: str,
     time_limit: float | None,
     threads: int,
     as_json: bool,
 ) -> None:
-    """Summarize PROFILE: the live peak and its blocks, and what the plan and other pools would reserve.
+    """Summarize PROFILE: the program's live peak, the planned blocks' peak, and what plan and pools would reserve.
 
     PROFILE is any file that stowplan convert reads. Blocks alive at the peak are listed by call site, or by size if the
     profile has no call sites.
@@ -65,20 +65,21 @@ def show(
             "by": by,
             "groups": [group._asdict() for group in groups],
         }
-        figures = {"profile": str(profile), "alignment": alignment, **_look.memory_figures(found)}
+        figures = {"profile": str(profile), **_look.memory_figures(found)}
         click.echo(json.dumps({**figures, "period": step.period, "at_peak": at_peak}))
         return
 
-    when = f"Alive at the peak (tick {peak.tick:,} of {step.period:,}): {len(peak.rows):,} blocks"
+    when = f"Planned peak (tick {peak.tick:,} of {step.period:,}): {len(peak.rows):,} blocks"
     rows = _look.table(when, {"site": "call site", "size": "block of"}[by], "blocks", "bytes", "", "share")
     rest = groups[top:]
     shown = [*groups[:top]]
     if rest:
         shown.append(_Group(f"{len(rest):,} others", sum(g.blocks for g in rest), sum(g.bytes for g in rest)))
     for group in shown:
-        share = group.bytes / found.live_peak if found.live_peak else 0.0
+        share = group.bytes / found.planned_peak if found.planned_peak else 0.0
         rows.add_row(_on_lines(group.name), f"{group.blocks:,}", *_look.size(group.bytes), f"{share:.1%}")
-    _look.show(f"{profile}: {_look.counts(found.plan)}", "", _look.memory_table(found), "", rows)
+    lines = [f"{profile}: {_look.counts(found.plan)}", *_look.program_lines(step)]
+    _look.show(*lines, "", _look.memory_table(found), "", rows, _look.WORDS)
 
 
 def _groups(step: Profile, peak: Peak) -> Iterator[_Group]:

@@ -40,7 +40,7 @@ def as_table(result: Comparison) -> RenderableType:
     task, runs = result.task, (result.pool, result.lean)
 
     memory = _table("Memory of one step, bytes", "stowplan", "", "lean", "")
-    memory.add_row("live peak", *_sizes(run.plan.profile.live_peak for run in runs))
+    memory.add_row("planned peak", *_sizes(run.plan.profile.planned_peak for run in runs))
     memory.add_row("lower bound (64 B)", *_sizes(run.plan.placement.lower_bound for run in runs))
     memory.add_row("arena", *_sizes(run.arena_bytes for run in runs))
     memory.add_row("  fragmentation", *_shares(run.fragmentation for run in runs))
@@ -98,7 +98,7 @@ def _replayed(run: PooledRun, first: int) -> str:
 def _plan(result: Comparison, run: PooledRun) -> dict[str, Any]:
     return {
         "blocks": len(run.plan.rows),
-        "live_peak": run.plan.profile.live_peak,
+        "planned_peak": run.plan.profile.planned_peak,
         "lower_bound": run.plan.placement.lower_bound,
         "arena": run.arena_bytes,
         "fragmentation": run.fragmentation,

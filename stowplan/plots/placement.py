@@ -2,7 +2,8 @@ r"""The picture of a placement: time to the right, address upwards, one rectangl
 
 ::
 
-    live bytes  __/\___/\/\___       their sum at each tick; its peak is the lower bound
+    live bytes  __/\___/\/\___       their sum at each tick; its peak is the lower bound. Where the profile knows them,
+              --------------       a band of escaped and older blocks below: all that the program has alive
     address
        |   +-----------+ +----+        a rectangle's width: the block's lifetime on the logical clock
        |   |           | |    |        its height: its size
@@ -27,15 +28,22 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ..packing import Placement, Problem
+    from ..profiler import Profile
 
 __all__ = ["draw_placement", "save_placement"]
 
 # Tints alternate, so that blocks that lie on each other can be told apart without outlines, which would hide thin ones.
 _WITHIN, _WRAPPED = BLUES, AMBERS
+_OLDER, _ESCAPED = "#b9c4ca", "#b5566b"
 
 
 def draw_placement(
-    figure: Figure, problem: Problem, placement: Placement, *, title: str = "Placement"
+    figure: Figure,
+    problem: Problem,
+    placement: Placement,
+    *,
+    title: str = "Placement",
+    profile: Profile | None = None,
 ) -> None:
     """Draw a placement into an empty figure.
 
@@ -47,15 +55,23 @@ def draw_placement(
         The blocks and their offsets. A block with gaps is drawn piece by piece.
     title
         First line. The figures stand below it.
+    profile
+        What the problem was made of. If it knows what else the program had alive, a band of that stands below the
+        blocks' live bytes.
     """
     above, below = figure.subplots(2, sharex=True, gridspec_kw={"height_ratios": [1, 5], "hspace": 0.03})
     unit, unit_name = byte_unit(placement.peak)
     for axes in (above, below):
         style_axes(axes)
         axes.set_ylim(0, max(placement.peak / unit, 1e-9) * 1.04)
-    _draw_live_bytes(above, problem, placement, unit)
+    band = None if profile is None else _band(profile)
+    if band is None:
+        _draw_live_bytes(above, problem, placement, unit)
+    else:
+        _draw_program(above, band)
     above.tick_params(labelbottom=False)
-    above.set_ylabel(f"live ({unit_name})", color=INK)
+    if band is None:
+        above.set_ylabel(f"live ({unit_name})", color=INK)
     _draw_blocks(below, problem, placement, unit)
     if len(problem):
         below.set_xlim(int(problem.start.min()), int(problem.end.max()))
@@ -66,9 +82,9 @@ def draw_placement(
 
     write_title(above, title, _figures(problem, placement), 1.1)
     figure.legend(
-        *_legend(problem),
+        *_legend(problem, band is not None),
         loc="outside lower right",
-        ncols=4,
+        ncols=6,
         frameon=False,
         fontsize=9,
         labelcolor=INK,
@@ -77,7 +93,12 @@ def draw_placement(
 
 
 def save_placement(
-    path: str | os.PathLike[str], problem: Problem, placement: Placement, *, title: str = "Placement"
+    path: str | os.PathLike[str],
+    problem: Problem,
+    placement: Placement,
+    *,
+    title: str = "Placement",
+    profile: Profile | None = None,
 ) -> None:
     """Write the picture of a placement, atomically.
 
@@ -85,7 +106,7 @@ def save_placement(
     ----------
     path
         The file; replaced if it exists. SVG if it ends in ``.svg``, else PNG.
-    problem, placement, title
+    problem, placement, title, profile
         As for `draw_placement`.
 
     Raises
@@ -95,7 +116,9 @@ def save_placement(
     OSError
         The file cannot be written.
     """
-    save_figure(path, (12, 7), lambda figure: draw_placement(figure, problem, placement, title=title))
+    save_figure(
+        path, (12, 7), lambda figure: draw_placement(figure, problem, placement, title=title, profile=profile)
+    )
 
 
 def _figures(problem: Problem, placement: Placement) -> str:
@@ -106,7 +129,7 @@ def _figures(problem: Problem, placement: Placement) -> str:
     )
 
 
-def _legend(problem: Problem) -> tuple[list[Any], list[str]]:
+def _legend(problem: Problem, band: bool) -> tuple[list[Any], list[str]]:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -115,8 +138,29 @@ def _legend(problem: Problem) -> tuple[list[Any], list[str]]:
     if _wrapped(problem).any():
         handles.append(Patch(color=_WRAPPED[0]))
         labels.append("freed in the following step (both edges)")
+    if band:
+        handles += [Patch(color=_OLDER), Patch(color=_ESCAPED), Patch(color=INK, alpha=0.75)]
+        labels += ["older", "escaped", "planned"]
     handles.append(Line2D([], [], color=BOUND, linewidth=1.2, linestyle=DASHES))
     return handles, [*labels, "lower bound"]
+
+
+def _band(profile: Profile) -> tuple[Any, Any, Any] | None:
+    """Bytes of older, escaped and planned blocks at each tick, int64 (period,); None if older ones are not known."""
+    older = profile.older_bytes()
+    return None if older is None else (older, profile.escaped_bytes(), profile.live_bytes())
+
+
+def _draw_program(axes: Axes, band: tuple[Any, Any, Any]) -> None:
+    unit, name = byte_unit(int(sum(band).max()))
+    clock = np.arange(len(band[0]) + 1)
+    bottom = np.zeros(len(clock))
+    for part, colour, alpha in zip(band, (_OLDER, _ESCAPED, INK), (1, 1, 0.75), strict=True):
+        top = bottom + np.append(part, part[-1]) / unit
+        axes.fill_between(clock, bottom, top, step="post", color=colour, alpha=alpha, linewidth=0)
+        bottom = top
+    axes.set_ylim(0, max(bottom.max(), 1e-9) * 1.04)
+    axes.set_ylabel(f"program ({name})", color=INK)
 
 
 def _draw_blocks(axes: Axes, problem: Problem, placement: Placement, unit: int) -> None:

@@ -16,6 +16,9 @@ name in `POOL_MODELS`   pool
 ``free-lists``          one free list per size: Chainer 1
 ``none``                no pool
 ======================  =============================================================
+
+All of these are pools of devices. The host's C library is no model: ``malloc`` measures it (`replay_malloc`), in a
+process of its own (``malloc_child``).
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .cupy import CupyPoolModel
+from .malloc import replay_malloc
 from .plain import FreeListsModel, NoPoolModel
 from .pytorch import PytorchExpandablePoolModel, PytorchPoolModel
 from .replay import Pool, PoolUse, Requests, replay, requests
@@ -40,6 +44,7 @@ __all__ = [
     "Requests",
     "RmmPoolModel",
     "replay",
+    "replay_malloc",
     "requests",
 ]
 

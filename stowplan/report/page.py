@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..comparison import MALLOC, POOL_TITLES, alignment_of, as_requested, is_numpy_s
 from ..errors import MissingDependencyError
 from ..files import atomic_write
 from ..planning import Plan, make_plan
+from ..pool_models import replay_malloc, requests
 from ..profiler import Profile
 from ..units import human_bytes
 from .figures import AddressMap, Site, plan_map, pool_map, raster, top_sites
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parent
 _DETAIL = 500
 _RASTER = (640, 1280)
+_OLDER, _ESCAPED, _PLANNED = "#b9c4ca", "#b5566b", "#5b7f8f"
 _TABLE = 15  # call sites that are listed and have a colour of their own
 # Two tints each, so that neighbours can be told apart; the last pair is for all other sites.
 _COLOURS = [
@@ -52,7 +55,7 @@ def save_report(
     *,
     title: str = "Memory of a step",
     solver: str = "auto",
-    alignment: int = 512,
+    alignment: int | None = None,
 ) -> Plan:
     """Write the report of a profile as one HTML file that needs nothing else, atomically.
 
@@ -67,7 +70,7 @@ def save_report(
     solver
         Places the blocks.
     alignment
-        Bytes that the plan aligns them to.
+        Bytes that the plan aligns them to; None: `stowplan.comparison.alignment_of` the profile.
 
     Returns
     -------
@@ -84,7 +87,7 @@ def save_report(
         The file cannot be written. The old one, if any, is untouched.
     """
     require_bokeh()
-    plan = make_plan(profile, alignment=alignment, planner=solver)
+    plan = make_plan(profile, alignment=alignment or alignment_of(profile), planner=solver)
     text = _page(plan, title)
     with atomic_write(path) as file:
         file.write(text.encode())
@@ -121,6 +124,8 @@ def _page(plan: Plan, title: str) -> str:
         sites=[_site_line(site, k) for k, site in enumerate(sites[:_TABLE])],
         more_sites=max(len(sites) - _TABLE, 0),
         sites_known=bool(profile.sites),
+        band=None if profile.older_bytes() is None else (_PLANNED, _ESCAPED, _OLDER),
+        hypothetical=is_numpy_s(profile),
         peak_tick=peak_tick,
         last_tick=max(profile.period - 1, 0),
     )
@@ -130,6 +135,16 @@ def _page(plan: Plan, title: str) -> str:
 def _cards(plan: Plan, pool_bytes: int) -> list[tuple[str, str, str]]:
     """Name, figure and note of each figure at the top of the page."""
     profile, bound = plan.profile, plan.placement.lower_bound
+    cards = []
+    parts = profile.at_live_peak()
+    if parts is not None:
+        split = ", ".join(
+            f"{human_bytes(count)} {name}" for name, count in zip(parts._fields[1:], parts[1:], strict=True)
+        )
+        cards.append(("Live peak of the program", human_bytes(sum(parts[1:])), split))
+    if profile.program is not None:
+        often = f"of all bytes; the step came {profile.program.repeats:,} times"
+        cards.append(("Coverage", f"{profile.program.coverage[1]:.1%}", often))
 
     def above(count: int) -> str:
         return f"{count / bound - 1:.2%} above the lower bound" if bound else ""
@@ -138,12 +153,22 @@ def _cards(plan: Plan, pool_bytes: int) -> list[tuple[str, str, str]]:
     wrapped = int(profile.wrapped[plan.rows].sum())
     notes = [f"{wrapped:,} wrapped"] if wrapped else []
     notes += [f"{escaped:,} escaped, not planned"] if escaped else []
-    return [
-        ("Live peak", human_bytes(profile.live_peak), f"lower bound {human_bytes(bound)}"),
+    cards += [
+        ("Planned peak", human_bytes(profile.planned_peak), f"lower bound {human_bytes(bound)}"),
         ("stowplan's arena", human_bytes(plan.arena_bytes), above(plan.arena_bytes)),
-        ("CuPy's pool", human_bytes(pool_bytes), above(pool_bytes)),
-        ("Planned blocks", f"{len(plan.rows):,}", ", ".join(notes)),
     ]
+    if is_numpy_s(profile):
+        malloc = replay_malloc(requests(as_requested(plan)))
+        if malloc is not None:
+            cards.append(
+                (POOL_TITLES[MALLOC], human_bytes(malloc.reserved_peak), above(malloc.reserved_peak))
+            )
+        pool = "CuPy's pool, hypothetically"
+    else:
+        pool = "CuPy's pool"
+    cards.append((pool, human_bytes(pool_bytes), above(pool_bytes)))
+    cards.append(("Planned blocks", f"{len(plan.rows):,}", ", ".join(notes)))
+    return cards
 
 
 def _site_line(site: Site, rank: int) -> dict[str, Any]:
@@ -181,7 +206,15 @@ class _Plots:
         self._period = max(profile.period, 1)
         self._top = max(self.maps["plan"].reserved, self.maps["pool"].reserved, 1)
         live = profile.live_bytes()
-        self._peak = peak_tick, int(live[peak_tick]) if len(live) else 0
+        older = profile.older_bytes()
+        self._band = older is not None
+        # What the program has alive at each tick: older and escaped blocks, and upon them the planned ones.
+        alive = {
+            "bytes": live,
+            "older": np.zeros_like(live) if older is None else older,
+            "escaped": np.zeros_like(live) if older is None else profile.escaped_bytes(),
+        }
+        self._peak = peak_tick, int(sum(part[peak_tick] for part in alive.values())) if len(live) else 0
         # Rank by address: neighbours get different tints.
         rank = np.empty(len(plan.rows), dtype=np.int64)
         rank[np.lexsort((plan.problem.start, plan.placement.offsets))] = np.arange(len(plan.rows))
@@ -190,8 +223,10 @@ class _Plots:
         self._x = Range1d(0, self._period, name="clock", bounds=(0, self._period))
         high = int(self._top * 1.04) + 1
         self._y = Range1d(0, high, name="address", bounds=(0, high))
-        self._y_live = Range1d(0, high, bounds=(0, high))
-        self._curve = ColumnDataSource({"x": [0], "y": [0]}, name="curve")
+        tall = int(np.sum(list(alive.values()), axis=0).max(initial=0) * 1.04) + 1 if self._band else high
+        self._y_live = Range1d(0, tall, bounds=(0, tall))
+        curve = {"x": [0], "older": [0], "kept": [0], "y": [0]}
+        self._curve = ColumnDataSource(curve, name="curve")
         data = [
             ColumnDataSource(
                 {
@@ -206,7 +241,7 @@ class _Plots:
                 },
                 name="blocks",
             ),
-            ColumnDataSource({"bytes": live.astype(np.float64)}, name="live"),
+            ColumnDataSource({name: part.astype(np.float64) for name, part in alive.items()}, name="live"),
             ColumnDataSource({"name": list(profile.sites)}, name="sites"),
             ColumnDataSource({"colour": list(_COLOURS)}, name="colours"),
         ]
@@ -233,9 +268,14 @@ class _Plots:
         return column(*plots, sizing_mode="stretch_width", tags=[source, *data])
 
     def _live_plot(self, name: str) -> Plot:
-        plot = self._plot(height=130, y_range=self._y_live, tools="")
-        plot.varea(x="x", y1=0, y2="y", source=self._curve, fill_color="#5b7f8f", fill_alpha=0.6)
-        self._add_lines(plot, name)
+        plot = self._plot(height=170 if self._band else 130, y_range=self._y_live, tools="")
+        plot.varea(x="x", y1="kept", y2="y", source=self._curve, fill_color=_PLANNED, fill_alpha=0.6)
+        if self._band:
+            plot.varea(x="x", y1="older", y2="kept", source=self._curve, fill_color=_ESCAPED, fill_alpha=0.9)
+            plot.varea(x="x", y1=0, y2="older", source=self._curve, fill_color=_OLDER, fill_alpha=0.9)
+            self._add_moment(plot)
+        else:
+            self._add_lines(plot, name)
         tick, count = self._peak
         plot.scatter([tick], [count], size=8, color="#c8402f", marker="inverted_triangle")
         plot.yaxis.axis_label = "live"
@@ -318,10 +358,14 @@ class _Plots:
         plot.xaxis.formatter = NumeralTickFormatter(format="0,0")
         return plot
 
-    def _add_lines(self, plot: Plot, name: str) -> None:
+    def _add_moment(self, plot: Plot) -> None:
         from bokeh.models import Span
 
-        tick, _ = self._peak
+        plot.add_layout(
+            Span(location=self._peak[0], dimension="height", line_color="#c8402f", tags=["moment"])
+        )
+
+    def _add_lines(self, plot: Plot, name: str) -> None:
         bound, reserved = self._plan.placement.lower_bound, self.maps[name].reserved
         # As a glyph: a Span's colours are looked up in the page's style at every frame.
         plot.multi_line(
@@ -331,4 +375,4 @@ class _Plots:
             line_width=[1.5, 1.5],
             line_dash=["solid", "dashed"],
         )
-        plot.add_layout(Span(location=tick, dimension="height", line_color="#c8402f", tags=["moment"]))
+        self._add_moment(plot)

@@ -11,7 +11,7 @@ const stowplan = (() => {
     dark: { paper: "#12191e", ink: "#e3eaee", soft: "#9aaab3", line: "#2b3840" },
   };
 
-  let model, x, y, blocks, live, sites, colours, maps, plots, moments, whole, tick;
+  let model, x, y, blocks, live, older, escaped, sites, colours, maps, plots, moments, whole, tick;
 
   function humanBytes(count) {
     let k = 0;
@@ -66,17 +66,20 @@ const stowplan = (() => {
     detail.data = data;
   }
 
-  // The curve in view, the maximum of each bucket.
+  // The curve in view, the fullest moment of each bucket: older blocks, escaped ones upon them, planned ones upon both.
   function drawCurve() {
     const first = Math.max(0, Math.floor(x.start));
     const last = Math.min(live.length, Math.ceil(x.end) + 1);
     const bucket = Math.max(1, Math.ceil((last - first) / POINTS));
-    const data = { x: [], y: [] };
+    const data = { x: [], older: [], kept: [], y: [] };
+    const total = (k) => older[k] + escaped[k] + live[k];
     for (let t = first - (first % bucket); t < last; t += bucket) {
-      let most = 0;
-      for (let k = t; k < Math.min(t + bucket, live.length); k++) most = Math.max(most, live[k]);
+      let most = t;
+      for (let k = t; k < Math.min(t + bucket, live.length); k++) if (total(k) > total(most)) most = k;
       data.x.push(t, t + bucket); // a stair
-      data.y.push(most, most);
+      data.older.push(older[most], older[most]);
+      data.kept.push(older[most] + escaped[most], older[most] + escaped[most]);
+      data.y.push(total(most), total(most));
     }
     model("curve").data = data;
   }
@@ -115,8 +118,10 @@ const stowplan = (() => {
     for (let row = 0; row < blocks.size.length; row++) if (isAlive(row, tick)) alive.push(row);
     alive.sort((a, b) => blocks.size[b] - blocks.size[a]);
     const total = alive.reduce((sum, row) => sum + blocks.size[row], 0);
+    const beside = older[tick] + escaped[tick];
+    const kept = beside ? `; beside them ${humanBytes(older[tick])} older, ${humanBytes(escaped[tick])} escaped` : "";
     document.getElementById("moment").textContent =
-      `tick ${tick.toLocaleString("en")}: ${alive.length.toLocaleString("en")} blocks, ${humanBytes(total)}`;
+      `tick ${tick.toLocaleString("en")}: ${alive.length.toLocaleString("en")} blocks, ${humanBytes(total)}${kept}`;
     document.getElementById("tick").value = tick;
     const body = document.createElement("tbody");
     for (const row of alive.slice(0, ROWS)) {
@@ -229,7 +234,7 @@ const stowplan = (() => {
     [x, y] = [model("clock"), model("address")];
     whole = { x: [...x.bounds], y: [...y.bounds] };
     blocks = model("blocks").data;
-    live = model("live").data.bytes;
+    ({ bytes: live, older, escaped } = model("live").data);
     sites = model("sites").data.name;
     colours = model("colours").data.colour;
     maps = ["plan", "pool"].map((name) => ({

@@ -79,7 +79,9 @@ def recording(device: str = "auto", *, sites: bool = True, small: int | None = N
 
         if device != "gpu":
             least = SMALL if small is None else small
-            found.numpy = watch(NumpyRecorder(auto_step=True, sites=where or False, small=least))
+            found.numpy = watch(
+                NumpyRecorder(auto_step=True, sites=where or False, small=least, threads=True)
+            )
         if device != "cpu":
             stack.enter_context(when_imported("cupy", _here(watch_cupy)))
         if where is not None:

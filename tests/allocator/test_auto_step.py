@@ -111,7 +111,7 @@ def test_what_is_found_equals_what_is_recorded() -> None:
     for profile in profiles:
         at = profile.size.tolist().index(expected.size[0])  # another beginning of the same circle
         assert np.roll(profile.size, -at).tolist() == expected.size.tolist()
-        assert profile.live_peak == expected.live_peak
+        assert profile.planned_peak == expected.planned_peak
         assert not profile.escaped.any()
 
 

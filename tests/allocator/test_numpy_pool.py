@@ -49,7 +49,7 @@ def test_arena_is_at_the_lower_bound_and_reserved_once() -> None:
         train(pool, 10)
     assert pool.stats.arena_bytes == pool.stats.lower_bound == pool.plan().arena_bytes
     assert pool.stats.fragmentation == 0
-    assert pool.profile().live_peak <= pool.stats.lower_bound
+    assert pool.profile().planned_peak <= pool.stats.lower_bound
 
 
 def test_wrapped_blocks_are_planned() -> None:

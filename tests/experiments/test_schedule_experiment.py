@@ -129,7 +129,7 @@ def test_a_predicted_cell(tmp_path: Path, deep: str) -> None:
     work = Task("alexnet", 32, FILES, None).workload()
     work.schedule()
     work.step()
-    assert int(guess["lean"]) == pytest.approx(scheduled_steps.record(work).live_peak, rel=0.02)
+    assert int(guess["lean"]) == pytest.approx(scheduled_steps.record(work).planned_peak, rel=0.02)
 
 
 def test_the_contestants_of_a_task(deep: str) -> None:

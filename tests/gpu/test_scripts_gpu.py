@@ -48,7 +48,7 @@ def test_profile_and_run(cupy: Any, tmp_path: Path) -> None:
     assert profiled.stdout == plain
     assert "stowplan: CuPy: the step that it repeats" in profiled.stderr
     profile = Profile.load(tmp_path / "program.profile")
-    assert profile.live_peak >= 400_000 * 8
+    assert profile.planned_peak >= 400_000 * 8
     assert {site.rpartition("/")[2].partition(":")[2] for site in profile.sites} >= {"6 step", "7 step"}
     served = program("-m", "stowplan", "run", "--stats", "stats.json", "program.py", folder=tmp_path)
     assert served.stdout == plain

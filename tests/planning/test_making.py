@@ -143,7 +143,7 @@ def test_a_longer_step_and_the_old_plan_become_a_merged_plan() -> None:
     assert plan.merged is not None
     assert plan.placement.solver == "best_fit"
     assert len(plan.profile) == 2 * 30
-    assert plan.profile.live_peak >= 30 * 5000
+    assert plan.profile.planned_peak >= 30 * 5000
     assert len(calls) >= 4
 
 

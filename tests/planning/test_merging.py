@@ -109,7 +109,7 @@ def test_a_longer_and_a_larger_step_are_both_in_the_merged_plan() -> None:
     assert set(known.least[small].tolist()) == {64 * 20}
     assert (merged.size[small] == 64 * 30).sum() == (larger.requested < 5000).sum()
     assert set(known.life[~small].tolist()) >= {int(NEVER)}  # the gradient
-    assert merged.live_peak <= profile.live_peak + 2 * 64 * 30
+    assert merged.planned_peak <= profile.planned_peak + 2 * 64 * 30
 
 
 def test_what_the_plan_lacks_is_put_in() -> None:
@@ -151,4 +151,4 @@ def test_what_steps_do_not_ask_for_any_more_is_forgotten() -> None:
     result = merge(*result, shorter, shorter)
     assert result is not None
     assert np.array_equal(result[0].size, shorter.requested)
-    assert result[0].live_peak == profile_step(shorter, longer).live_peak
+    assert result[0].planned_peak == profile_step(shorter, longer).planned_peak

@@ -159,7 +159,7 @@ def test_csv_keeps_planned_blocks_and_their_circle(tmp_path: Path) -> None:
     again = Profile.from_csv(path)
     assert again.size.tolist() == [8, 16]
     assert again.wrapped.tolist() == [False, True]
-    assert again.live_peak == example().live_peak
+    assert again.planned_peak == example().planned_peak
     again.to_csv(path)
     assert Profile.from_csv(path) == again
 

@@ -29,7 +29,7 @@ def test_the_picture_of_the_docstring() -> None:
     assert profile.alloc_ns.tolist() == [1000, 2000, 4000]
     assert profile.free_ns.tolist() == [3000, -1, 2000]
     assert profile.live_bytes().tolist() == [24, 8, 8, 0, 16]
-    assert profile.live_peak == 24
+    assert profile.planned_peak == 24
 
 
 def test_a_block_freed_before_the_first_request_of_the_following_step() -> None:
@@ -84,7 +84,7 @@ def test_the_time_is_unknown_where_the_recorder_noted_none() -> None:
 
 def test_an_empty_step() -> None:
     profile = profile_step(log(), log())
-    assert (len(profile), profile.period, profile.live_peak) == (0, 0, 0)
+    assert (len(profile), profile.period, profile.planned_peak) == (0, 0, 0)
 
 
 @given(st.data())

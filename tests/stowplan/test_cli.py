@@ -216,9 +216,9 @@ def test_demo_googlenet_as_a_program(tmp_path: Path) -> None:
     assert figures["upstream"] == 0
     assert figures["first_replayed_step"] == 3
     assert figures["replayed"] == 2 * figures["blocks"] > 0
-    assert figures["arena"] == figures["lower_bound"] >= figures["live_peak"] > 0
+    assert figures["arena"] == figures["lower_bound"] >= figures["planned_peak"] > 0
     assert figures["fragmentation"] == 0
-    assert figures["cupy_pool"] >= figures["live_peak"]
+    assert figures["cupy_pool"] >= figures["planned_peak"]
     assert figures["default"]["losses"] == figures["pool"]["losses"] == figures["lean"]["losses"]
     lean = figures["lean"]
     assert lean["upstream"] == 0

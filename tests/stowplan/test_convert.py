@@ -29,7 +29,7 @@ def problem(tmp_path: Path) -> Path:
 
 def test_the_suffix_says_what_is_written(problem: Path, tmp_path: Path) -> None:
     result = convert(problem, tmp_path / "step.profile")
-    assert (result.exit_code, "3 blocks, live peak 12,000 bytes" in result.output) == (0, True)
+    assert (result.exit_code, "3 blocks, planned peak 12,000 bytes" in result.output) == (0, True)
     profile = Profile.load(tmp_path / "step.profile")
     assert profile.size.tolist() == [4000, 8000, 4000]
     assert convert(tmp_path / "step.profile", tmp_path / "plan.json").exit_code == 0
@@ -46,7 +46,7 @@ def test_the_plan_is_made_where_places_are_shown(problem: Path, tmp_path: Path) 
 def test_figures_for_programs(problem: Path, tmp_path: Path) -> None:
     target = tmp_path / "step.profile"
     figures = json.loads(convert(problem, target, "--json").output)
-    assert figures == {"target": str(target), "format": "profile", "blocks": 3, "live_peak": 12000}
+    assert figures == {"target": str(target), "format": "profile", "blocks": 3, "planned_peak": 12000}
 
 
 def test_the_help_lists_the_formats() -> None:

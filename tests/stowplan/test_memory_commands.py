@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,13 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
 from stowplan.cli import main
-from stowplan.comparison import POOL_TITLES, compare, peak_of
+from stowplan.comparison import POOL_TITLES, as_requested, compare, peak_of
 from stowplan.packing import solvers
-from stowplan.pool_models import POOL_MODELS
+from stowplan.planning import make_plan
+from stowplan.pool_models import POOL_MODELS, replay_malloc, requests
 from stowplan.prediction import largest_batch, predict
 from stowplan.profiler import Profile
+from stowplan.profiler.program import Program
 from stowplan.profiler.scaling import fit_batches
 
 KIB = 1024
@@ -61,7 +65,7 @@ def profile(tmp_path: Path) -> Path:
 
 
 # At batch 4: blocks 0, 1 and 3 are alive at tick 1 (28 KiB); 0 and 2 at tick 4; 0 and 3 at tick 6 (20 KiB).
-LIVE_PEAK = 28 * KIB
+PLANNED_PEAK = 28 * KIB
 
 
 def test_compare_for_programs(profile: Path) -> None:
@@ -73,23 +77,26 @@ def test_compare_for_programs(profile: Path) -> None:
         "alignment": 512,
         "blocks": 4,
         "left_out": 1,
-        "live_peak": LIVE_PEAK,
-        "lower_bound": LIVE_PEAK,
-        "arena": LIVE_PEAK,
+        "live_peak": None,
+        "at_live_peak": None,
+        "program": None,
+        "planned_peak": PLANNED_PEAK,
+        "lower_bound": PLANNED_PEAK,
+        "arena": PLANNED_PEAK,
         "optimal": True,
     }
     assert list(pools) == list(POOL_MODELS)
     assert pools["none"] == {
         "title": "no pool",
-        "reserved": LIVE_PEAK,
-        "saved": 0.0,
+        "reserved": PLANNED_PEAK,
+        "saved": None,
         "steps": 5,  # the first one has no gradient to begin with; the second reserves the most
         "steady": True,
     }
     # 4, 8, 8 KiB + 100 bytes (rounded up to 256), 16 KiB: each its own.
     assert pools["free-lists"]["reserved"] == 36 * KIB + 256
     assert pools["pytorch"]["reserved"] == 2 * KIB * KIB
-    assert pools["pytorch"]["saved"] == 1 - LIVE_PEAK / pools["pytorch"]["reserved"]
+    assert pools["pytorch"]["saved"] is None  # of what, is not known
 
 
 def test_compare_for_people(profile: Path) -> None:
@@ -97,9 +104,72 @@ def test_compare_for_people(profile: Path) -> None:
     assert result.exit_code == 0
     lines = result.output.splitlines()
     assert lines[0] == f"{profile}: 5 blocks in a step (1 wrapped, 1 escaped); 1 of them not planned"
-    for title in ("live peak", "lower bound", "stowplan's arena", *POOL_TITLES.values()):
+    pools = [POOL_TITLES[name] for name in POOL_MODELS]
+    for title in ("planned peak", "lower bound", "stowplan's arena", *pools):
         assert any(line.startswith(f" {title}") for line in lines), title
+    assert lines[1] == "live peak of the program: not recorded"
+    assert "saved" not in result.output
     assert max(map(len, lines[1:])) <= 80
+
+
+def of_a_program(library: str = "NumPy") -> Profile:
+    """The step, in a program that has 100 KiB beside it, and 40 KiB more of that before the last request."""
+    size = np.array([100, 100, 100, 100, 140]) * KIB
+    planned = np.array([20, 28, 0, 20, 16]) * KIB  # after each request
+    planned[2] = 12 * KIB + 100  # blocks 0 and 2
+    escaped = np.array([0, 0, 0, 0, 1]) * KIB
+    program = Program(library, 1033, 50, 10**6, 10**6, 9, 8, 45, 900_000)
+    return replace(step(), alive=size + planned + escaped, program=program)
+
+
+def test_the_program_s_memory_for_people_and_programs(tmp_path: Path) -> None:
+    path = tmp_path / "step.profile"
+    of_a_program().save(path)
+    found = figures("compare", path)
+    assert found["live_peak"] == 157 * KIB
+    assert found["at_live_peak"] == {"tick": 8, "older": 140 * KIB, "escaped": KIB, "planned": 16 * KIB}
+    assert (found["planned_peak"], found["alignment"]) == (PLANNED_PEAK, 64)
+    assert found["program"]["repeats"] == 8
+    assert found["program"]["coverage"] == [0.9, 0.9]
+    pools = found["pools"]
+    assert list(pools) == ["malloc", *POOL_MODELS]
+    # PyTorch's reserves 2 MiB beside 141 KiB that are not its: the plan saves all of it but the arena.
+    assert pools["pytorch"]["saved"] == (2048 - 28) / (2048 + 141)
+    assert pools["none"]["saved"] is None
+    for command in ("compare", "show"):
+        result = stowplan(command, path)
+        assert (
+            "live peak of the program in the step: 157 KiB (140 KiB older, 1.0 KiB escaped," in result.output
+        )
+        assert "the step came 8 times; all 9 steps cover 90.0% of the program's 50 requests" in result.output
+        assert "not seen: requests of other threads and contexts;" in result.output
+        device = result.output.index("on a device (hypothetical)")
+        assert result.output.index("the C library's malloc") < device < result.output.index("CuPy's pool")
+
+
+def test_devices_are_not_hypothetical_for_a_device_s_profile(tmp_path: Path) -> None:
+    path = tmp_path / "step.profile"
+    of_a_program("CuPy").save(path)
+    found = figures("compare", path)
+    assert (list(found["pools"]), found["alignment"]) == (list(POOL_MODELS), 512)
+    assert "hypothetical" not in stowplan("compare", path).output
+
+
+@pytest.mark.skipif(
+    not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="the C library's malloc cannot be asked"
+)
+def test_malloc_is_measured() -> None:
+    use = replay_malloc(requests(as_requested(make_plan(of_a_program(), alignment=64))))
+    assert use is not None
+    assert use.live_peak == PLANNED_PEAK
+    assert use.reserved_peak >= PLANNED_PEAK
+    assert use.steady
+    large = Profile(
+        np.full(3, 10**8), np.arange(3), np.arange(3, 6), period=6
+    )  # each block is mapped by itself
+    use = replay_malloc(requests(as_requested(make_plan(large, alignment=64))))
+    assert use is not None
+    assert 3 * 10**8 <= use.reserved_peak < 3.01 * 10**8
 
 
 def test_show_by_call_site(profile: Path) -> None:
@@ -115,7 +185,7 @@ def test_show_by_call_site(profile: Path) -> None:
         ],
     }
     result = stowplan("show", profile, "--top", 1)
-    assert "Alive at the peak (tick 1 of 9): 3 blocks" in result.output
+    assert "Planned peak (tick 1 of 9): 3 blocks" in result.output
     rows = [line.split() for line in result.output.splitlines()]
     assert ["unknown", "1", "16,384", "16.0", "KiB", "57.1%"] in rows
     assert ["1", "others", "2", "12,288", "12.0", "KiB", "42.9%"] in rows
@@ -182,8 +252,8 @@ def test_peak_is_the_same_as_the_profile_s_whatever_the_step() -> None:
         profile = Profile(rng.integers(1, 1000, n), pairs[:, 0], end, period=2 * n)
         found = compare(profile, pools=())
         peak = peak_of(found.plan)
-        assert profile.size[peak.rows].sum() == found.live_peak == profile.live_peak
-        assert profile.live_bytes()[peak.tick] == profile.live_peak
+        assert profile.size[peak.rows].sum() == found.planned_peak == profile.planned_peak
+        assert profile.live_bytes()[peak.tick] == profile.planned_peak
 
 
 # ------------------------------------------------------------------------------------------------------------------ fit
@@ -212,7 +282,7 @@ def test_fit_predicts_what_is_asked(batches: list[str], tmp_path: Path) -> None:
         "predictions": [
             {
                 "batch": 8,
-                "live_peak": peak.live_peak,
+                "planned_peak": peak.planned_peak,
                 "lower_bound": peak.plan.placement.lower_bound,
                 "arena": peak.plan.arena_bytes,
                 "total": peak.plan.arena_bytes + 1024,

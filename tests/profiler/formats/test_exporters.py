@@ -177,4 +177,4 @@ def test_slices_say_what_they_are(tmp_path: Path) -> None:
     assert first["name"] == "train.py:7 step"
     assert first["args"] == {"block": 0, "size": 1000, "start": 0, "end": 4, "stream": 0, "offset": 0}
     (peak,) = [event for event in events if event["ph"] == "i"]
-    assert peak["args"]["bytes"] == PROFILE.live_peak
+    assert peak["args"]["bytes"] == PROFILE.planned_peak

@@ -112,7 +112,7 @@ def live_peak(step: Callable[[], object], steps: int = 3) -> int:
         for _ in range(steps):
             with recorder.step():
                 step()
-    return int(recorder.profile().live_peak)
+    return int(recorder.profile().planned_peak)
 
 
 def lean_peak(network: Callable[[], Any], data: tuple[Any, Any]) -> int:

@@ -1,0 +1,92 @@
+"""The program around a step: how much of it the step is, and the most that it had alive.
+
+::
+
+    requests   . . . [a b c d] [a b c d] x x x [a b c d] [a b e] . .   . and x: of no step; x: of other threads
+                     four steps; three of them are repeats of one
+
+*Coverage* is the share of all requests, and of all bytes, that lie in steps. Only requests that the recorder
+saw count, from the size on that it was told to record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Program:
+    """Counts of the whole recording that a profile comes from.
+
+    Attributes
+    ----------
+    library
+        Whose requests: ``"NumPy"``, ``"CuPy"``.
+    small
+        Requests below this many bytes were not recorded.
+    requests, bytes
+        All that were recorded.
+    live_peak
+        The most bytes alive at once.
+    steps
+        That were found or marked, and ended.
+    repeats
+        Of these, those that asked for what the profile's step asks for.
+    step_requests, step_bytes
+        What lies in steps.
+    other_requests, other_bytes
+        What other threads asked for. It lies in no step.
+    turns
+        How many steps in turn the profile is of, since blocks overlap their successors; `repeats` counts single steps.
+    threads
+        Whether the requests of other threads were seen.
+    """
+
+    library: str = ""
+    small: int = 0
+    requests: int = 0
+    bytes: int = 0
+    live_peak: int = 0
+    steps: int = 0
+    repeats: int = 0
+    step_requests: int = 0
+    step_bytes: int = 0
+    other_requests: int = 0
+    other_bytes: int = 0
+    turns: int = 1
+    threads: bool = False
+
+    @property
+    def coverage(self) -> tuple[float, float]:
+        """Shares of the requests, and of the bytes, that lie in steps; zeros where nothing was asked for."""
+        return self.step_requests / max(self.requests, 1), self.step_bytes / max(self.bytes, 1)
+
+    def as_header(self) -> dict[str, Any]:
+        """Return what `from_header` reads."""
+        return asdict(self)
+
+    @classmethod
+    def from_header(cls, header: object) -> Program | None:
+        """Read the counts of a file; None where it has none.
+
+        Raises
+        ------
+        ValueError
+            They are damaged. Counts that this version does not know are left out.
+        """
+        if header is None:
+            return None
+        if not isinstance(header, Mapping):
+            raise ValueError(f"the program's counts are {header!r}; expected a mapping")
+        known: dict[str, Any] = {}
+        for field in fields(cls):
+            if field.name in header:
+                value, default = header[field.name], field.default
+                if type(value) is not type(default) or (type(value) is int and value < 0):
+                    raise ValueError(
+                        f"the program's {field.name} is {value!r}; expected one like {default!r}"
+                    )
+                known[field.name] = value
+        return cls(**known)

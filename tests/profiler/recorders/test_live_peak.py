@@ -1,0 +1,297 @@
+"""The program's live peak, split into older, escaped and planned: against tracemalloc, and by hand."""
+
+from __future__ import annotations
+
+import threading
+import tracemalloc
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from stowplan import NumpyRecorder, Profile
+
+SMALL = 1033
+SIDE = 400  # arrays of 1.28 MB: what Python itself allocates in a step is far less than 1 % of the peak
+Program = Callable[[], Iterator[Callable[[], object]]]
+
+
+def waves() -> Iterator[Callable[[], object]]:
+    """Three levels that rotate."""
+    levels = [np.zeros((SIDE, SIDE)) for _ in range(3)]
+    levels[1][5, 5] = 1.0
+
+    def step() -> None:
+        old, now, _ = levels
+        laplacian = np.roll(now, 1, 0) + np.roll(now, -1, 0) - 2 * now
+        levels[:] = [now, 2 * now - old + 0.1 * laplacian, old]
+
+    for _ in range(12):
+        yield step
+
+
+def network() -> Iterator[Callable[[], object]]:
+    """A perceptron with Adam, whose moments are made in the first step."""
+    rng = np.random.default_rng(0)
+    weights = [rng.normal(size=(SIDE, SIDE)) / SIDE for _ in range(3)]
+    moments: list[list[np.ndarray]] = []
+    batch = rng.normal(size=(SIDE, SIDE))
+
+    def step() -> None:
+        values = [batch]
+        for weight in weights:
+            values.append(np.maximum(values[-1] @ weight, 0))
+        if not moments:
+            moments.extend([np.zeros_like(w), np.zeros_like(w)] for w in weights)
+        error = values[-1] - 1
+        for k in (2, 1, 0):
+            gradient = values[k].T @ error
+            error = (error @ weights[k].T) * (values[k] > 0)
+            first, second = moments[k]
+            first += 0.1 * (gradient - first)
+            second += 0.01 * (gradient**2 - second)
+            weights[k] -= 1e-3 * first / (np.sqrt(second) + 1e-8)
+
+    for _ in range(10):
+        yield step
+
+
+def means() -> Iterator[Callable[[], object]]:
+    """k-means, each step of which makes its centres anew."""
+    points = np.random.default_rng(1).normal(size=(SIDE * 20, 20))
+    centres = [points[:16].copy()]
+
+    def step() -> None:
+        distance = ((points[:, None, :] - centres[0][None]) ** 2).sum(axis=2)
+        chosen = (distance.argmin(axis=1)[:, None] == np.arange(16)).astype(float)
+        centres[0] = chosen.T @ points / np.maximum(chosen.sum(axis=0), 1)[:, None]
+
+    for _ in range(8):
+        yield step
+
+
+def frames() -> Iterator[Callable[[], object]]:
+    """Frames of three sizes in turn; no step repeats the one before."""
+
+    def step(side: int) -> None:
+        frame = np.ones((side, side))
+        edges = np.abs(np.diff(frame, axis=0))
+        (edges * 2).sum()
+
+    for number in range(24):
+        side = (300, 500, 400)[number % 3]
+        yield lambda side=side: step(side)
+
+
+def tiles() -> Iterator[Callable[[], object]]:
+    """Tiles of an image, in the threads of a pool; the main thread puts them together."""
+    image = np.ones((SIDE * 2, SIDE))
+
+    def filtered(tile: np.ndarray) -> np.ndarray:
+        return np.sqrt(tile * 2 + 1)
+
+    def step() -> None:
+        with ThreadPoolExecutor(1) as threads:
+            np.concatenate(list(threads.map(filtered, np.split(image, 4))))
+
+    for _ in range(6):
+        yield step
+
+
+def history() -> Iterator[Callable[[], object]]:
+    """Each step keeps its result, beside what was there before."""
+    field, kept = np.ones((SIDE, SIDE)), []
+
+    def step() -> None:
+        kept.append((field * 0.5 + 1)[::2].copy())
+
+    for _ in range(12):
+        yield step
+
+
+def _planned_size() -> int:
+    """Bytes of NumPy's arrays that are large enough to be planned, as tracemalloc has them now."""
+    domain = tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)
+    traces = tracemalloc.take_snapshot().filter_traces([domain]).traces
+    return sum(trace.size for trace in traces if trace.size >= SMALL)
+
+
+def _traced(program: Program, recorder: NumpyRecorder, *, marked: bool) -> tuple[int, int]:
+    """Run a program; return tracemalloc's peak of planned-size requests in its last steps, and in all of them."""
+    tracemalloc.start(1)
+    try:
+        with recorder:
+            peaks = []
+            for step in program():
+                others = tracemalloc.get_traced_memory()[0] - _planned_size()
+                tracemalloc.reset_peak()
+                if marked:
+                    with recorder.step():
+                        step()
+                else:
+                    step()
+                peaks.append(tracemalloc.get_traced_memory()[1] - others)
+    finally:
+        tracemalloc.stop()
+    return (peaks[-1] if marked else max(peaks[-3:])), max(peaks)
+
+
+@pytest.mark.parametrize("program", [waves, network, means, history, tiles])
+def test_the_live_peak_of_marked_steps_is_tracemalloc_s(program: Program) -> None:
+    recorder = NumpyRecorder(small=SMALL, threads=program is tiles)
+    step, ever = _traced(program, recorder, marked=True)
+    profile = recorder.profile()
+    assert profile.live_peak == pytest.approx(step, rel=0.01)
+    assert profile.program is not None
+    assert profile.program.live_peak == pytest.approx(ever, rel=0.01)
+
+
+@pytest.mark.parametrize("program", [waves, network, means, frames])
+def test_the_live_peak_of_found_steps_is_tracemalloc_s(program: Program) -> None:
+    recorder = NumpyRecorder(small=SMALL, auto_step=True)
+    step, ever = _traced(program, recorder, marked=False)
+    profile = recorder.profile()
+    assert profile.live_peak == pytest.approx(step, rel=0.01)
+    assert profile.program is not None
+    assert profile.program.live_peak == pytest.approx(ever, rel=0.01)
+
+
+def test_the_live_peak_of_a_program_without_steps_is_tracemalloc_s() -> None:
+    def once() -> Iterator[Callable[[], object]]:
+        kept: list[np.ndarray] = []
+        yield lambda: kept.extend(np.ones(n * 1000) for n in (300, 700, 100) if np.ones(n * 500).all())
+
+    recorder = NumpyRecorder(small=SMALL, auto_step=True)
+    _, ever = _traced(once, recorder, marked=False)
+    profile = recorder.whole()
+    assert profile.live_peak == profile.planned_peak == pytest.approx(ever, rel=0.01)
+    assert not profile.escaped.any()
+
+
+def parts(profile: Profile) -> tuple[int, int, int]:
+    found = profile.at_live_peak()
+    assert found is not None
+    return found.older, found.escaped, found.planned
+
+
+def test_older_escaped_and_planned_by_hand() -> None:
+    """Kept: 80 kB from before, and 16 kB of each step; planned: 40 kB, then 24 kB; wrapped: 8 kB."""
+    before, kept, carried = np.ones(10_000), [], [None]
+    recorder = NumpyRecorder(small=SMALL)
+    with recorder:
+        older = np.ones(10_000)
+        for _ in range(4):
+            with recorder.step():
+                kept.append(np.ones(2_000))
+                np.ones(5_000)
+                np.ones(3_000)
+                carried[0] = None
+                carried[0] = np.ones(1_000)
+        del older
+    profile = recorder.profile()
+    # In the last step: older, three times 16 kB of the steps before; 16 kB of its own; 40 kB beside 8 kB carried over.
+    assert parts(profile) == (80_000 + 3 * 16_000, 16_000, 48_000)
+    assert profile.live_peak == 80_000 + 4 * 16_000 + 48_000
+    assert profile.planned_peak == 48_000
+    curve = profile.older_bytes()
+    assert curve is not None
+    assert set(curve.tolist()) == {80_000 + 3 * 16_000}
+    assert before.all()
+
+
+def test_coverage_and_repeats() -> None:
+    recorder = NumpyRecorder(small=SMALL)
+    with recorder:
+        np.ones(50_000)
+        for number in range(10):
+            with recorder.step():
+                np.ones(1_000 if number != 2 else 7_000)
+                np.ones(2_000)
+    program = recorder.profile().program
+    assert program is not None
+    assert (program.library, program.small) == ("NumPy", SMALL)
+    assert (program.requests, program.bytes) == (21, 8 * (50_000 + 9 * 3_000 + 9_000))
+    assert (program.steps, program.repeats, program.step_requests) == (10, 9, 20)
+    assert program.coverage == (20 / 21, 36_000 / 86_000)
+
+
+def test_coverage_of_found_steps_counts_the_one_that_runs_at_the_end() -> None:
+    state, rounds = np.ones(2_000), 40
+    recorder = NumpyRecorder(auto_step=True, small=SMALL)
+    with recorder:
+        for _ in range(rounds):
+            change = np.roll(state, 1)
+            state = state + change * 0.5
+    program = recorder.profile().program
+    assert program is not None
+    length = len(recorder.profile()) // program.turns
+    assert program.requests == 3 * rounds
+    assert program.repeats == program.steps == program.step_requests // length
+    assert program.step_requests > 0.8 * program.requests  # all but those before the step was found
+
+
+def test_what_could_not_be_had_was_never_alive() -> None:
+    recorder = NumpyRecorder(small=SMALL)
+    with recorder:
+        for _ in range(3):
+            with recorder.step():
+                held = np.ones(2_000)
+                with pytest.raises(MemoryError):
+                    np.empty(1 << 59, dtype=np.uint8)
+                del held
+    program = recorder.profile().program
+    assert recorder.profile().live_peak == 16_000
+    assert program is not None
+    assert (program.live_peak, program.bytes) == (16_000, 3 * 16_000)
+
+
+def test_what_other_threads_have_alive_counts() -> None:
+    """A thread in a copy of the context has the recorder as its handler, too."""
+    import contextvars
+
+    kept: list[np.ndarray] = []
+    recorder = NumpyRecorder(small=SMALL)
+    with recorder:
+        for _ in range(3):
+            with recorder.step():
+                np.ones(1_000)
+                context = contextvars.copy_context()
+                thread = threading.Thread(
+                    target=lambda run=context.run: run(lambda: kept.append(np.ones(3_000)))
+                )
+                thread.start()
+                thread.join()
+    profile = recorder.profile()
+    assert profile.size.tolist() == [8_000]
+    assert profile.live_peak == 3 * 24_000
+    program = profile.program
+    assert program is not None
+    assert (program.other_requests, program.other_bytes) == (3, 3 * 24_000)
+
+
+def test_threads_are_seen_from_entry_to_exit_and_other_profilers_with_them() -> None:
+    called = []
+
+    def profiler(frame: object, event: str, argument: object) -> None:
+        called.append(event)
+
+    def count(recorder: NumpyRecorder) -> int:
+        thread = threading.Thread(target=lambda: np.ones(3_000))
+        thread.start()
+        thread.join()
+        return recorder.program().other_requests
+
+    recorder = NumpyRecorder(small=SMALL, threads=True)
+    threading.setprofile(profiler)
+    try:
+        with recorder, recorder.step():
+            assert count(recorder) == 1
+            assert called
+        assert threading.getprofile() is profiler
+        assert count(recorder) == 1
+    finally:
+        threading.setprofile(None)  # type: ignore[arg-type]
+    unaware = NumpyRecorder(small=SMALL)
+    with unaware, unaware.step():
+        assert count(unaware) == 0
