@@ -30,7 +30,7 @@ include "_core_declarations.pxi"
 
 
 cdef class CorePlan:
-    """A plan in the core's form (core/plan.hpp). All columns are int64; `tag` is not 0; `steps` is 1 or 2."""
+    """A plan in the core's form (core/plan.hpp). All columns are int64; `tag` is not 0."""
 
     cdef shared_ptr[CPlan] plan
 
@@ -41,7 +41,7 @@ cdef class CorePlan:
         fits = len(due_begin) == n + 2 and due_begin[n + 1] == len(due)
         if not (fits and len(requested) == len(capacity) == len(stream) == n):
             raise ValueError("the columns of a plan disagree in length")
-        if not (steps == 1 or (steps == 2 and n % 2 == 0)):
+        if steps < 1 or n % steps != 0:
             raise ValueError(f"a plan of {steps} steps and {n} requests")
         self.plan = make_shared[CPlan]()
         cdef CPlan* plan = self.plan.get()
@@ -53,7 +53,7 @@ cdef class CorePlan:
         _copy_numbers(plan.due, due)
         plan.arena_bytes = arena_bytes
         plan.tag = tag
-        plan.half = n // 2 if steps == 2 else 0
+        plan.turn = n // steps if steps > 1 else 0
         with nogil:
             plan.derive()
 
@@ -62,7 +62,7 @@ cdef class CorePlan:
         cdef CPlan* plan = self.plan.get()
         if not len(least) == len(landmark) == len(sign) == plan.requested.size():
             raise ValueError("the columns of a plan disagree in length")
-        if plan.half != 0:
+        if plan.turn != 0:
             raise ValueError("a merged plan is of one step")
         cdef vector[int64_t] smallest, signs
         cdef vector[uint32_t] marks

@@ -10,7 +10,7 @@ cdef extern from "plan.hpp" namespace "stowplan::allocator" nogil:
         vector[uint32_t] due
         int64_t arena_bytes
         uint64_t tag
-        uint32_t half
+        uint32_t turn
         void derive() except +
         void merge(vector[int64_t], const vector[uint32_t]&, const vector[int64_t]&) except +
 

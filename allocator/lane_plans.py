@@ -19,6 +19,7 @@ import numpy.typing as npt
 from ..errors import PoolError
 from ..planning.shared import SharedPlans
 from ..profiler import StepLog
+from ..profiler.steps import overlap_matters
 from ._core import Backend, CorePlan, PlanSet
 from .cache import Entry, PlanCache
 from .lane_policy import Action, Confirmation, LanePolicy
@@ -189,8 +190,7 @@ class LanePlans:
         """Do with a record what the policy has decided."""
         record = order.record
         if action is Action.PLAN:
-            job = self._maker.solving(order.sequence, record, order.following, found=self._policy.found)
-            self._submit(job)
+            self._submit(self._maker.solving(order.sequence, record, order.following))
         elif action is Action.MERGE and order.stands is not None:
             job = self._maker.merging(order.sequence, order.stands, record, order.following)
             self._submit(job)
@@ -219,8 +219,6 @@ class LanePlans:
 
     def _take_up(self) -> None:
         """Put the plans that are ready into use."""
-        from ..planning.making import overlap_matters
-
         for solved in self._planner.collect():
             self._policy.plan_made(solved.sequence)
             entry, old = solved.entry, solved.replaces
@@ -236,7 +234,7 @@ class LanePlans:
             if entry.standing.merged:
                 self._cache.drop_unproven(entry)
             profile = entry.plan.profile
-            alone = self._policy.found and not entry.standing.merged
+            alone = not entry.standing.merged
             self._policy.plan_taken_up(overlaps=alone and overlap_matters(profile.escaped, profile.size))
             self.latest = entry.plan
             self.plans += 1

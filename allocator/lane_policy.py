@@ -44,6 +44,9 @@ LONGEST_BACK_OFF = 10
 PATIENCE = 4
 """Times that a merged plan is succeeded before it is given more steps: it learns from each."""
 
+LONGEST_ROTATION = 8
+"""Steps after which all frees are in a step's log that there are in each (profiler/core/step_recorder.hpp)."""
+
 REMEMBERED = 64
 """Steps whose request sequence is remembered, to see that a record comes again."""
 
@@ -96,7 +99,7 @@ class Standing(NamedTuple):
     Attributes
     ----------
     steps
-        That it is a plan of: 2 for two in turn.
+        That it is a plan of: more than 1 where they take turns on it.
     merged
         Whether it stands for steps that differ.
     revisions
@@ -161,7 +164,7 @@ class LanePolicy:
         self._seen: deque[int] = deque(maxlen=REMEMBERED)  # sequences of records
         self._in_work: set[int] = set()  # sequences of the records that plans are being made of
         self._unproven = 0  # plans ordered since a step was last replayed in full
-        self._takes_clean_step = False  # see `plan_taken_up`
+        self._clean_step_in = 0  # steps until a clean one is recorded; 0: none is (see `plan_taken_up`)
 
     @property
     def has_record(self) -> bool:
@@ -170,7 +173,8 @@ class LanePolicy:
 
     def wants_log(self, *, has_plan: bool) -> bool:
         """Whether the next step's log is wanted even if the step is clean; `has_plan`: it is expected to follow one."""
-        return not has_plan or self.has_record or (self.found and self._takes_clean_step)
+        rerecords = self._clean_step_in == 1 or (self.found and self._clean_step_in > 0)  # found ones count if logged
+        return not has_plan or self.has_record or rerecords
 
     # ------------------------------------------------------------------------------------------------------- steps
 
@@ -201,9 +205,9 @@ class LanePolicy:
         self._steps += 1
         if clean and followed is not None:
             self._unproven = 0
-        takes_clean_step = self._takes_clean_step and clean and complete
-        if takes_clean_step:
-            self._takes_clean_step = False
+        takes_clean_step = self._clean_step_in == 1 and clean and complete
+        if takes_clean_step or self._clean_step_in > 1:
+            self._clean_step_in -= 1
         usable = complete and not failed
         phase = self.phase
         if phase is WARM_UP:
@@ -298,10 +302,10 @@ class LanePolicy:
         Parameters
         ----------
         overlaps
-            Whether it is of a step that was found, and leaves out so much that lives on in the next one that two
-            steps in turn may have room for it. Then the next clean step is recorded as well, to be planned as two.
+            Whether it leaves out so much that lives on in the next step that several in turn may have room for it.
+            Then a later clean step is recorded as well, when its log shows in which steps all this is freed.
         """
-        self._takes_clean_step = overlaps
+        self._clean_step_in = LONGEST_ROTATION if overlaps else 0
         if self.phase is RECORD:
             self.phase = REPLAY
 

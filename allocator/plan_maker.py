@@ -105,8 +105,8 @@ class PlanMaker:
 
         return Options(self._alignment, self._solver, let_others_run)
 
-    def solving(self, sequence: int, record: Record, following: StepLog, found: bool) -> Callable[[], Solved]:
-        """Return the job of planning a record (`found`: nobody marked it) beside the plans that there are now."""
+    def solving(self, sequence: int, record: Record, following: StepLog) -> Callable[[], Solved]:
+        """Return the job of planning a record beside the plans that there are now."""
         from ..planning.making import Task, plan_record
 
         options = self._options()
@@ -118,7 +118,6 @@ class PlanMaker:
             [entry.plan for entry in self._cache.variants(record.key)],
             [entry.plan for entry in self._cache.entries()],
             self._backend.arena_bytes(self._lane),
-            found,
             self._backend.stayers(self._lane),
             self._backend.grows_in_place,
         )

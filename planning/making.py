@@ -21,14 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..profiler import Profile, StepLog
-from ..profiler.steps import profile_step
+from ..profiler.steps import profile_step, steps_in_turn
 from .co_placement import NO_RANGES, place_around, place_beside
 from .merging import merge
 from .plan import Plan, largest, make_plan, same_structure
 from .shared import SharedPlans, fingerprint
-
-OVERLAPPING = 0.01
-"""Share of a step's blocks, or bytes, that may overlap their successors before two steps are planned together."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +68,6 @@ class Task:
         All plans in the arena, the most important first.
     arena_bytes
         The arena that is reserved.
-    found
-        Whether the step was found, rather than marked by the program.
     stayers
         Ranges of the arena that blocks no plan knows of stay in, int64 (m, 2).
     grows
@@ -85,7 +80,6 @@ class Task:
     variants: Sequence[Plan] = ()
     neighbours: Sequence[Plan] = ()
     arena_bytes: int = 0
-    found: bool = False
     stayers: npt.NDArray[np.int64] = field(default_factory=NO_RANGES.copy)
     grows: bool = True
 
@@ -111,14 +105,14 @@ def plan_record(task: Task, shared: SharedPlans, options: Options) -> Made:
     """
     options.step_aside()
     old = task.departed_from
-    profile, steps = _profile(task.log, task.following)
-    if task.found:
-        steps = 1  # two found and taken for one are one
+    profile, steps = _profile(task.log, task.following, _turns(old, task.log))
     options.step_aside()
     if any(_covers(plan.profile, profile) for plan in task.variants if plan is not old):
         return Made()  # it was planned while this record was waiting
     neighbours = tuple(task.neighbours)
-    if old is not None and not _succeeds(profile, old.profile):
+    if old is not None and _are_turns(old.profile, profile) and len(old.profile) > len(profile):
+        return Made(old, old)
+    if old is not None and not _succeeds(profile, steps, old):
         old = None
     if old is not None:
         if _teaches_nothing(old.profile, profile):
@@ -172,36 +166,26 @@ def plan_merged(old: Plan, log: StepLog, following: StepLog, options: Options) -
     return plan
 
 
-def _profile(log: StepLog, following: StepLog) -> tuple[Profile, int]:
-    """Return the profile of a step, or of two in turn if much of it overlaps; and of how many it is."""
-    if not log.equals(following) or not overlap_matters(log.overlapping(following), log.requested):
+def _profile(log: StepLog, following: StepLog, least: int) -> tuple[Profile, int]:
+    """Return the profile of a step, or of several in turn if much of it overlaps; and of how many, `least` or more."""
+    steps = max(least, steps_in_turn(following)) if log.equals(following) else 1
+    if steps == 1:
         return profile_step(log, following), 1
-    two = following.twice()
-    return profile_step(two, two), 2
-
-
-def overlap_matters(overlapping: npt.NDArray[np.bool_], size: npt.NDArray[np.int64]) -> bool:
-    """Whether so much of a step overlaps its successors that two steps should be planned together.
-
-    Parameters
-    ----------
-    overlapping
-        Which blocks do, bool (n,).
-    size
-        Bytes of each, int64 (n,).
-    """
-    share = max(overlapping.sum() / max(len(size), 1), size[overlapping].sum() / max(size.sum(), 1))
-    return bool(share > OVERLAPPING)
+    several = following.times(steps)
+    return profile_step(several, several), steps
 
 
 def _covers(plan: Profile, step: Profile) -> bool:
-    """Whether a plan is of a step like this one, or of two taken as one."""
-    return plan.same_blocks(step) or _is_twice(plan, step)
+    """Whether a plan is of a step like this one, or of several taken as one."""
+    return plan.same_blocks(step) or (len(plan) > len(step) and _are_turns(plan, step))
 
 
-def _succeeds(new: Profile, old: Profile) -> bool:
-    """Whether a record is the successor of the plan that it departed from, rather than another variant."""
-    return same_structure(old, new) or np.array_equal(old.size, new.size) or _is_twice(new, old)
+def _succeeds(new: Profile, steps: int, old: Plan) -> bool:
+    """Whether a record of so many steps succeeds the plan that it departed from, rather than being another variant."""
+    if same_structure(old.profile, new):
+        return True
+    one, other = new.size[: len(new) // steps], old.profile.size[: len(old.profile) // old.steps]
+    return np.array_equal(one, other)
 
 
 def _teaches_nothing(old: Profile, new: Profile) -> bool:
@@ -209,6 +193,13 @@ def _teaches_nothing(old: Profile, new: Profile) -> bool:
     return same_structure(old, new) and bool((new.size <= old.size).all())
 
 
-def _is_twice(plan: Profile, step: Profile) -> bool:
-    """Whether a plan is one of two such steps taken as one."""
-    return np.array_equal(plan.size, np.tile(step.size, 2))
+def _turns(plan: Plan | None, step: StepLog) -> int:
+    """Return how many such steps a plan is of; 1 if it is not of such."""
+    if plan is None or not np.array_equal(plan.profile.size, np.tile(step.requested, plan.steps)):
+        return 1
+    return plan.steps
+
+
+def _are_turns(plan: Profile, step: Profile) -> bool:
+    """Whether a plan is of such steps in turn."""
+    return len(step) > 0 and np.array_equal(plan.size, np.tile(step.size, len(plan) // len(step)))

@@ -35,7 +35,7 @@ class Plan:
     merged
         What is known of the steps that a merged plan stands for (planning/merging); None for others.
     steps
-        Steps of the program that the profile is of: 2 where they take turns on the plan, else 1.
+        Steps of the program that the profile is of: 1, or as many as take turns on the plan.
     """
 
     profile: Profile

@@ -22,6 +22,7 @@ from ..packing.check import check_fast
 from ..packing.placement import peak_of
 from ..profiler import Profile
 from ..profiler.profile import COLUMNS
+from ..profiler.steps import MOST_TURNS
 from .merging import Merged
 from .plan import Plan, problem_of
 
@@ -135,7 +136,7 @@ def _plan(
     profile = Profile.from_columns(path, columns, entry["period"])
     merged = _merged(columns, len(profile))
     steps = int(entry["steps"])
-    if steps not in (1, 2) or len(profile) % steps != 0 or (steps == 2 and merged is not None):
+    if not 1 <= steps <= MOST_TURNS or len(profile) % steps != 0 or (steps > 1 and merged is not None):
         raise ValueError(f"{len(profile)} requests of {steps} steps")
     return _validated(profile, columns["offsets"], alignment, str(entry["solver"]), merged, steps)
 

@@ -31,6 +31,7 @@ cdef extern from "passive_service.hpp" namespace "stowplan::profiler" nogil:
         vector[Event] log
         vector[int32_t] sites
         cbool complete
+        uint64_t start
         vector[int64_t] alive
         uint64_t signature
 
@@ -45,16 +46,20 @@ cdef extern from "passive_service.hpp" namespace "stowplan::profiler" nogil:
         int64_t step_bytes
         uint64_t repeats
 
-    cdef cppclass optional_pair "std::optional<stowplan::profiler::TwoRecordedSteps>":
-        cbool has_value()
-        pair[RecordedStep, RecordedStep] value()
+    cdef cppclass StepCandidate:
+        pair[RecordedStep, RecordedStep] steps
+        uint64_t times
+        double requests
+        double bytes
 
     cdef cppclass PassiveService:
         void set_who_asks(who_asks_function, void*)
         cbool begin_step(uintptr_t) except +
         RecordedStep end_step() except +
         void find_steps(uintptr_t) except +
-        optional_pair found()
+        vector[StepCandidate] candidates() except +
+        @staticmethod
+        size_t chosen(const vector[StepCandidate]&)
         ProgramCounts program(uint64_t)
 
     cdef cppclass HostMemory "stowplan::profiler::HostMemory<stowplan::profiler::PassiveService>":
@@ -287,17 +292,26 @@ cdef class StepWatch:
         finally:
             self.lock.unlock()
 
-    def found(self):
-        """Return the largest step found that was repeated and the one after it, as end_step does; None if none was."""
-        cdef optional_pair steps
+    def candidates(self):
+        """Return the steps that were found and repeated, and which of them is the program's.
+
+        Of each (step and the one after it, as of end_step; requests before it; times that it came; share of all requests
+        and of all bytes that it covers).
+        """
+        cdef vector[StepCandidate] found
         self.lock.lock()
         try:
-            steps = self.service.found()
+            found = self.service.candidates()
         finally:
             self.lock.unlock()
-        if not steps.has_value():
-            return None
-        return _recorded(steps.value().first), _recorded(steps.value().second)
+        cdef size_t i
+        candidates = []
+        for i in range(found.size()):
+            candidates.append((
+                _recorded(found[i].steps.first), _recorded(found[i].steps.second), found[i].steps.first.start,
+                found[i].times, found[i].requests, found[i].bytes,
+            ))
+        return candidates, PassiveService.chosen(found)
 
     def program(self, uint64_t signature):
         """Return the counts of the program so far, `repeats` those of the step with this signature, as a dict."""

@@ -38,6 +38,8 @@ class Program:
         What lies in steps.
     other_requests, other_bytes
         What other threads asked for. It lies in no step.
+    turns
+        How many steps in turn the profile is of, since blocks overlap their successors; `repeats` counts single steps.
     threads
         Whether the requests of other threads were seen.
     """
@@ -53,6 +55,7 @@ class Program:
     step_bytes: int = 0
     other_requests: int = 0
     other_bytes: int = 0
+    turns: int = 1
     threads: bool = False
 
     @property

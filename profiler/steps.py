@@ -1,8 +1,8 @@
 """Make the profile of a step from its log and the log of the step after it.
 
 A step's log holds its requests in order, and the frees between them: of blocks of the same step, and of blocks of the
-step before. Two steps that ask for the same sizes in the same order are *equal*; the second one shows where the wrapped
-blocks of the first end. The profile's clock runs round the circle of one step::
+steps before. Two steps that ask for the same sizes in the same order are *equal*; the second one shows where the
+wrapped blocks of the first end. The profile's clock runs round the circle of one step::
 
     requests      a0      a1              a2
     gaps       0       1           2           3        between which requests a free falls
@@ -30,6 +30,13 @@ EVENT_DTYPE = np.dtype(
     [("time_ns", "i8"), ("size", "i8"), ("stream", "i8"), ("request", "u4"), ("kind", "i1")], align=True
 )
 ALLOCATE, FREE, FREE_PREVIOUS = 0, 1, 2
+"""A free's kind is `FREE`, and one more for each step that has passed since its block's."""
+
+MOST_TURNS = 8
+"""Steps that may take turns on a plan."""
+
+OVERLAPPING = 0.01
+"""Share of a step's blocks, or bytes, that may overlap their successors before several steps are planned together."""
 
 _NEVER = np.int64(-1)
 
@@ -60,24 +67,39 @@ class StepLog:
         """Whether both steps asked for the same sizes, on the same streams, in the same order."""
         return np.array_equal(self.requested, other.requested) and np.array_equal(self.streams, other.streams)
 
-    def overlapping(self, following: StepLog) -> npt.NDArray[np.bool_]:
-        """Return which blocks are still alive when an equal step asks for their successors, bool (n,)."""
-        gap = _Frees.of(following, FREE_PREVIOUS, len(self.requested)).gap
-        return gap > np.arange(len(gap))
+    def places(self) -> IntArray:
+        """Return how many places in turn each block needs where all steps are like this one, int64 (n,).
 
-    def twice(self) -> StepLog:
-        """Return the log of this step and another like it, taken as one.
+        A block that is freed before its successor is requested needs one; one that is alive until the fourth successor
+        is there (a loop that rotates its arrays) needs five. 0: no free was logged.
+        """
+        n = len(self.requested)
+        kind = self.events["kind"].astype(np.int64)
+        at = np.flatnonzero((kind >= FREE) & (self.events["request"] < n))
+        request = self.events["request"][at].astype(np.int64)
+        requests_before = np.cumsum(kind == ALLOCATE)[at]
+        places = np.zeros(n, dtype=np.int64)
+        np.maximum.at(places, request, kind[at] - FREE + (requests_before > request))
+        return places
+
+    def times(self, steps: int) -> StepLog:
+        """Return the log of as many steps like this one, taken as one.
 
         A loop that holds its result until the next one is there asks for two places in turn: two steps have room for
         both.
         """
         n = len(self.requested)
-        of_previous = self.events["kind"] == FREE_PREVIOUS
-        first, second = self.events.copy(), self.events.copy()
-        first["request"][of_previous] += n
-        second["request"][~of_previous] += n
-        second["kind"][of_previous] = FREE
-        return StepLog(np.concatenate([first, second]))
+        kind = self.events["kind"].astype(np.int64)
+        is_free = kind >= FREE
+        age = np.where(is_free, kind - FREE, 0)
+        copies = []
+        for step in range(steps):
+            copy = self.events.copy()
+            born = step - age
+            copy["request"] += ((born % steps) * n).astype(np.uint32)
+            copy["kind"] = np.where(is_free, np.where(born < 0, FREE_PREVIOUS, FREE), ALLOCATE)
+            copies.append(copy[age <= steps])
+        return StepLog(np.concatenate(copies))
 
 
 @dataclass(frozen=True)
@@ -162,3 +184,24 @@ def profile_step(log: StepLog, following: StepLog) -> Profile:
         free_ns=np.where(free_ns == 0, UNKNOWN_NS, free_ns),
         period=period,
     )
+
+
+def steps_in_turn(step: StepLog) -> int:
+    """Return how many steps like this one are to be planned together, up to `MOST_TURNS`."""
+    places, size = step.places(), step.requested
+    places[places > MOST_TURNS] = 0
+    return next(n for n in range(1, MOST_TURNS + 1) if not overlap_matters(places > n, size))
+
+
+def overlap_matters(overlapping: npt.NDArray[np.bool_], size: npt.NDArray[np.int64]) -> bool:
+    """Whether so much of a step overlaps its successors that more steps should be planned together.
+
+    Parameters
+    ----------
+    overlapping
+        Which blocks do, bool (n,).
+    size
+        Bytes of each, int64 (n,).
+    """
+    share = max(overlapping.sum() / max(len(size), 1), size[overlapping].sum() / max(size.sum(), 1))
+    return bool(share > OVERLAPPING)

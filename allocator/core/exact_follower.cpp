@@ -52,7 +52,7 @@ RequestNumber ExactFollower::find_both(Bytes previous, Bytes size, Match before)
 // Whether another plan begins as this step did, and goes on with this request.
 bool ExactFollower::goes_on(const Plan& other, Bytes size) const {
   const RequestNumber passed = at_.passed();
-  return passed < other.size() && other.requested[passed] == size && other.prefix[passed] == at_.prefix();
+  return passed < other.step_size() && other.requested[passed] == size && other.prefix[passed] == at_.prefix();
 }
 
 // Follows such a plan from here, if there is one.
@@ -68,16 +68,18 @@ bool ExactFollower::follow_another(Bytes size) {
 Course ExactFollower::course(Bytes next) const {
   if (!exact_so_far_ || at_.passed() == 0) return Course::unknown;
   const auto goes_on = [&](const PlanPtr& other) { return this->goes_on(*other, next); };
-  if (at_.equals(at_.next(), next) || std::any_of(others_.begin(), others_.end(), goes_on)) return Course::goes_on;
-  return at_.next() == at_.end() ? Course::is_over : Course::unknown;
+  const bool is_over = at_.next() == at_.step_end();
+  if (!is_over && at_.equals(at_.next(), next)) return Course::goes_on;
+  if (std::any_of(others_.begin(), others_.end(), goes_on)) return Course::goes_on;
+  return is_over ? Course::is_over : Course::unknown;
 }
 
 // If a plan ends here that begins as this step did, then that is the plan that the step has followed.
 void ExactFollower::end_step() {
-  if (!exact_so_far_ || at_.next() == at_.end()) return;
+  if (!exact_so_far_ || at_.next() == at_.step_end()) return;
   for (const PlanPtr& other : others_) {
     const RequestNumber passed = at_.passed();
-    if (other->size() == passed && other->prefix[passed] == at_.prefix()) return at_.follow(other);
+    if (other->step_size() == passed && other->prefix_of(0, passed) == at_.prefix()) return at_.follow(other);
   }
 }
 

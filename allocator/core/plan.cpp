@@ -12,11 +12,13 @@ void Plan::derive() {
     for (std::uint32_t i = due_begin[k]; i < due_begin[k + 1]; ++i) wraps[due[i]] = k <= due[i];
   }
   prefix.assign(1, 0xCBF29CE484222325u);
+  whole.clear();
   for (const Bytes size : requested) {
-    const bool halfway = half != 0 && prefix.size() == half + std::size_t{1};
-    if (halfway) prefix.back() = prefix.front();
     const std::uint64_t mixed = (prefix.back() ^ static_cast<std::uint64_t>(size)) * 0x9E3779B97F4A7C15u;
     prefix.push_back(mixed ^ (mixed >> 29));
+    if (turn == 0 || (prefix.size() - 1) % turn != 0) continue;
+    whole.push_back(prefix.back());
+    prefix.back() = prefix.front();
   }
 }
 

@@ -6,8 +6,8 @@
 //
 // A wrapped block is due at a number not above its own, in the following step.
 //
-// A plan may be of two steps, which take turns on it: where results of a step outlive their successors, each is kept in
-// one of two places. A step then begins at request 0 or at `half`.
+// A plan may be of several steps, which take turns on it: where results of a step outlive their successors, each is kept
+// in one of several places. Each step is then `turn` requests long, and begins where the one before it ended.
 //
 // A *merged* plan stands for steps that differ: its requests are those of all of them, with their largest sizes, and
 // each step asks for some of them. What it knows beside that helps to find out where a step is (step_locator.hpp).
@@ -38,10 +38,12 @@ struct Plan {
   std::vector<RequestNumber> due;
   Bytes arena_bytes = 0;
   std::uint64_t tag = 0;   // the owner's name for it
-  RequestNumber half = 0;  // where the second step begins, in a plan of two; else 0
+  RequestNumber turn = 0;  // requests of a step, in a plan of several, of which they are a whole part; else 0
 
-  // prefix[k] is a hash of the sizes of the step before k: plans that begin alike are told apart where they part.
+  // prefix[k] is a hash of the sizes of the step before k: plans that begin alike are told apart where they part. That
+  // of a whole step is in `whole`, by turn.
   std::vector<std::uint64_t> prefix;
+  std::vector<std::uint64_t> whole;
 
   // Of a merged plan; else empty.
   std::vector<Bytes> least;             // the smallest size that was seen
@@ -77,6 +79,11 @@ struct Plan {
   }
 
   std::size_t size() const { return offset.size(); }
+  RequestNumber step_size() const { return turn != 0 ? turn : static_cast<RequestNumber>(size()); }
+  // Of a step that began at a request, before another.
+  std::uint64_t prefix_of(RequestNumber began, RequestNumber k) const {
+    return turn != 0 && k == began + turn ? whole[began / turn] : prefix[k];
+  }
   bool merged() const { return !least.empty(); }
   bool lasting(RequestNumber k) const { return end[k] == size() || end[k] - k > kLasting; }
 

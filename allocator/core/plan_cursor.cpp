@@ -5,9 +5,10 @@
 namespace stowplan::allocator {
 
 void PlanCursor::begin_step(PlanPtr plan) {
-  const bool second = std::exchange(halfway_, false) && plan != nullptr && plan == plan_;
+  const RequestNumber goes_on_at = std::exchange(goes_on_at_, 0);
+  const bool goes_on = plan != nullptr && plan == plan_;
   follow(std::move(plan));
-  next_ = began_ = second ? plan_->half : 0;
+  next_ = began_ = goes_on ? goes_on_at : 0;
   skipped_ = false;
 }
 
@@ -26,11 +27,12 @@ void PlanCursor::join(PlanPtr plan, RequestNumber requests) {
 }
 
 RequestNumber PlanCursor::end_step() {
-  halfway_ = next_ <= plan_->half && began_ < plan_->half;
-  const RequestNumber last = halfway_ ? plan_->half : end();
+  RequestNumber last = step_end();
+  while (last < next_) last += plan_->turn;  // it has had some of its successor's requests
   const RequestNumber missing = last - next_;
   skip_to(last);
-  if (!halfway_) make_due_late(last);  // freed after the last request
+  goes_on_at_ = last < end() ? last : 0;
+  if (last == end()) make_due_late(last);  // freed after the last request
   return missing;
 }
 

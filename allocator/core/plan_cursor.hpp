@@ -11,8 +11,8 @@
 //
 // Another plan may take over: whatever lives in the slots of the plan that is left becomes late.
 //
-// Two steps in turn (plan.hpp): a step that began at 0 ends at `half`, and the next one goes on there, if it follows
-// the same plan; what is alive stays in its slots.
+// Steps in turn (plan.hpp): where a step ends before the end of the plan, the next one goes on there, if it follows the
+// same plan; what is alive stays in its slots.
 //
 // O(1) per request, amortized, as long as it does not go back: each block is due once a step.
 #pragma once
@@ -39,10 +39,12 @@ class PlanCursor {
   RequestNumber next() const { return next_; }  // the request that the plan expects
   RequestNumber end() const { return static_cast<RequestNumber>(plan_->size()); }
   RequestNumber passed() const { return next_ - began_; }  // how many of the plan's requests lie behind, in this step
-  std::uint64_t prefix() const { return plan_->prefix[next_]; }  // of the step so far, if it was as planned
+  // Where the step ends, if it is as planned.
+  RequestNumber step_end() const { return began_ + plan_->step_size(); }
+  std::uint64_t prefix() const { return plan_->prefix_of(began_, next_); }  // of the step so far, if it was as planned
   bool has_skipped() const { return skipped_; }                  // whether a planned request of this step did not come
   // Of the whole step.
-  std::size_t planned_requests() const { return plan_ == nullptr ? 0 : plan_->half != 0 ? plan_->half : plan_->size(); }
+  std::size_t planned_requests() const { return plan_ == nullptr ? 0 : plan_->step_size(); }
   bool equals(RequestNumber k, Bytes size) const { return k < plan_->size() && plan_->requested[k] == size; }
   bool fits(RequestNumber k, Bytes size) const { return k < plan_->size() && size <= plan_->capacity[k]; }
 
@@ -82,8 +84,8 @@ class PlanCursor {
   PlanPtr plan_;                  // valid: its placement was checked
   std::vector<BlockId> in_slot_;  // by request number
   RequestNumber next_ = 0;
-  RequestNumber began_ = 0;  // the request at which the step began
-  bool halfway_ = false;     // the last step was the first of a plan of two
+  RequestNumber began_ = 0;       // the request at which the step began
+  RequestNumber goes_on_at_ = 0;  // where the next step begins, if it follows the same plan
   bool skipped_ = false;
 };
 

@@ -7,6 +7,10 @@
 //     steps      a  b  b  b  c  b  b  ...     b: what comes now and then, as c or an epoch's end, is not the step
 //                a  C  d  e  a  C  d  ...     C: images of different sizes; d shows what of C's stays alive
 //
+// A program may have several steps: phases one after the other, loops in loops. Each that the finder ever followed
+// leaves a candidate, and how much of all that was asked for (request_history.hpp) it covers. The step is the candidate
+// that covers most bytes; or a shorter one that covers nearly as much.
+//
 // Where somebody knows who asks, it is asked before each request, and its number is kept with the request.
 //
 // Beside the steps it counts the program's requests, of all threads that it sees. Steps of the same requests have one
@@ -26,6 +30,7 @@
 
 #include "block_table.hpp"
 #include "host_memory.hpp"
+#include "request_history.hpp"
 #include "step_finder.hpp"
 #include "step_recorder.hpp"
 
@@ -39,10 +44,19 @@ struct RecordedStep {
   std::vector<Event> log;
   std::vector<SiteNumber> sites;  // of each request, where they are known
   bool complete = false;          // the log holds all of the step
+  std::uint64_t start = 0;        // of a step that was found: requests before it
   std::vector<Bytes> alive;       // of each request: the most alive until the next, of the whole program
   std::uint64_t signature = 0;    // of the requests: sizes and streams, in order
 };
 using TwoRecordedSteps = std::pair<RecordedStep, RecordedStep>;
+
+// A step that was found, and how much of the program it is.
+struct StepCandidate {
+  TwoRecordedSteps steps;  // and the one after it
+  std::uint64_t times;     // that it came, one not overlapping another
+  double requests;         // share of all that it covers so
+  double bytes;            // likewise
+};
 
 // The program around its steps.
 struct ProgramCounts {
@@ -73,7 +87,10 @@ class PassiveService {
 
   Grant request(Bytes size, Stream stream, ThreadId thread) {
     Block block{size, stream, {}};
-    if (finder_ != nullptr && thread == owner_) keep_steps(size, stream);
+    if (finder_ != nullptr && thread == owner_) {
+      keep_steps(size, stream);
+      history_.add(size, stream);
+    }
     ++counts_.requests;
     counts_.bytes += size;
     if (thread != owner_) {
@@ -116,6 +133,8 @@ class PassiveService {
       finder_.reset();
       take_step();
       found_ = again_ = {};
+      earlier_.clear();
+      history_.clear();
       counts_.steps = counts_.step_requests = 0;
       counts_.step_bytes = 0;
       repeats_.clear();
@@ -136,9 +155,34 @@ class PassiveService {
     begin_step(thread);
     finder_ = std::make_unique<StepFinder>();
   }
-  // A step that was found and the one after it; none where no step came again.
-  const std::optional<TwoRecordedSteps>& found() const {
-    return again_.bytes > found_.bytes ? again_.steps : found_.steps;
+  // The steps that were found, in the order of the program; none where no step came again. O(all requests) for each.
+  std::vector<StepCandidate> candidates() const {
+    std::vector<StepCandidate> all;
+    const auto add = [&](const Found& found) {
+      if (!found.steps) return;
+      const RecordedStep& step = found.steps->first;
+      const auto is_known = [&](const StepCandidate& other) { return same_requests(other.steps.first, step); };
+      if (std::any_of(all.begin(), all.end(), is_known)) return;
+      const std::uint64_t times = history_.count(step.log);
+      const auto share = [times](double of_step, double of_all) { return static_cast<double>(times) * of_step / of_all; };
+      all.push_back({*found.steps, times, share(static_cast<double>(requests_of(step)), static_cast<double>(history_.requests())),
+                     share(static_cast<double>(requested(step)), static_cast<double>(history_.bytes()))});
+    };
+    for (const Found& found : earlier_) add(found);
+    add(latest());
+    return all;
+  }
+
+  // Which of them is the step of the program.
+  static std::size_t chosen(const std::vector<StepCandidate>& all) {
+    double most = 0;
+    for (const StepCandidate& candidate : all) most = std::max(most, candidate.bytes);
+    std::size_t best = all.size();
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i].bytes < most * (1 - 1.0 / StepFinder::kNotable)) continue;
+      if (best == all.size() || requests_of(all[i].steps.first) < requests_of(all[best].steps.first)) best = i;
+    }
+    return best;
   }
 
   // Counts so far, with the repeats of a step. The running step counts where it began as the last one, in full.
@@ -195,10 +239,11 @@ class PassiveService {
 
   RecordedStep take_step() {
     const bool complete = !recorder_.truncated();
-    return {recorder_.end_step(), std::exchange(sites_, {}), complete, std::exchange(alive_, {}), signature_};
+    return {recorder_.end_step(), std::exchange(sites_, {}), complete, start_, std::exchange(alive_, {}), signature_};
   }
 
   void keep_steps(Bytes size, Stream stream) {
+    const std::uint32_t anchors = finder_->anchors();
     switch (finder_->observe(size, stream, recorder_.live_bytes())) {
       case StepFinder::Cue::none: return;
       case StepFinder::Cue::begins:
@@ -208,6 +253,7 @@ class PassiveService {
         } else {
           drop_step();
         }
+        if (finder_->anchors() != anchors) forget_candidates();
         break;
       case StepFinder::Cue::found: {
         const std::uint32_t first = finder_->first(), second = finder_->second();
@@ -218,7 +264,7 @@ class PassiveService {
         forget_candidates();
         for (auto& [log, from, to] : {std::tuple{std::move(one), std::size_t{first}, std::size_t{second}},
                                       std::tuple{std::move(two), std::size_t{second}, alive.size()}}) {
-          RecordedStep step{log, {}, complete, {alive.begin() + from, alive.begin() + to}, 0};
+          RecordedStep step{log, {}, complete, start_ + from, {alive.begin() + from, alive.begin() + to}, 0};
           if (!sites.empty()) step.sites.assign(sites.begin() + from, sites.begin() + to);
           for (const Event& event : log) {
             if (event.kind == EventKind::allocate)
@@ -234,6 +280,7 @@ class PassiveService {
         drop_step();
         break;
     }
+    start_ = history_.requests();
     start_step();
   }
 
@@ -249,6 +296,7 @@ class PassiveService {
     std::optional<RecordedStep> after;
   };
   static constexpr std::size_t kCandidates = 8;
+  static constexpr std::size_t kEarlier = 16;  // steps that were followed once
 
   struct Found {
     std::optional<TwoRecordedSteps> steps;
@@ -257,10 +305,15 @@ class PassiveService {
 
   bool one_awaits_the_next() const { return !candidates_.empty() && !candidates_.back().after; }
 
+  const Found& latest() const { return again_.bytes > found_.bytes ? again_ : found_; }
+
   // Steps begin elsewhere from now on.
   void forget_candidates() {
-    if (again_.bytes > found_.bytes) found_ = std::move(again_);
-    again_ = {};
+    if (latest().steps) {
+      if (earlier_.size() == kEarlier) earlier_.erase(earlier_.begin());
+      earlier_.push_back(latest());
+    }
+    found_ = again_ = {};
     in_a_row_ = false;
     candidates_.clear();
   }
@@ -294,6 +347,11 @@ class PassiveService {
     Bytes bytes = 0;
     for (const Event& event : step.log) bytes += event.kind == EventKind::allocate ? event.size : 0;
     return bytes;
+  }
+
+  static std::uint64_t requests_of(const RecordedStep& step) {
+    return static_cast<std::uint64_t>(std::count_if(
+        step.log.begin(), step.log.end(), [](const Event& event) { return event.kind == EventKind::allocate; }));
   }
 
   static bool same_requests(const RecordedStep& one, const RecordedStep& other) {
@@ -330,6 +388,9 @@ class PassiveService {
   std::unordered_map<std::uint64_t, std::uint64_t> repeats_;  // by signature
 
   std::unique_ptr<StepFinder> finder_;
+  RequestHistory history_;
+  std::uint64_t start_ = 0;           // requests before the running step
+  std::vector<Found> earlier_;        // of former anchors
   std::deque<Candidate> candidates_;  // the latest last
   Found found_;                       // of steps in a row
   Found again_;                       // the finder's steps now, which are not

@@ -22,6 +22,11 @@
 // requests come in steps that begin high above their valley, as those of an inner loop do, the anchor is given up, and
 // nothing shorter is taken for a step.
 //
+// Loops in loops. Steps may be the iterations of an inner loop (a solver's, in each time step). Where a step differs from
+// most, the place where it is lowest may begin an *enclosing* one. Three such places with the same requests between them,
+// and bytes that are held over the inner steps, which none of these could plan: at least 1 / kNotable of all that the
+// enclosing step asks for. Then its anchor takes the inner one's place. An epoch of alike iterations stays what it is.
+//
 // O(log n) per request while searching, O(1) otherwise. Not synchronized.
 #pragma once
 
@@ -29,6 +34,7 @@
 #include <array>
 #include <cstdint>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "step_recorder.hpp"
@@ -49,6 +55,9 @@ class StepFinder {
   static constexpr Bytes kLevel = 8;    // an anchor's live bytes may be off by this part of the rise
   static constexpr Number kDoubt = 2;   // steps' lengths that begin above the valley before an anchor is given up
   static constexpr Number kShort = 64;  // requests that a step may always have beyond its usual length
+  static constexpr Bytes kNotable = 25;
+  static constexpr std::size_t kMarks = 8;               // places that may begin an enclosing step
+  static constexpr Number kEnclosing = Number{1} << 15;  // a longer one would be a large plan for little
   static constexpr Number kLongest = Number{1} << 19;  // a longer step is not found; bounds the memory of a search
 
   enum class Cue : std::uint8_t {
@@ -64,7 +73,7 @@ class StepFinder {
   // To be called before each request, with the bytes that are then alive of the requests before.
   Cue observe(Bytes size, Stream stream, Bytes live, Hint hint = Hint::none) {
     Cue cue = Cue::none;
-    if (hint == Hint::it_does || (hint == Hint::none && anchor_set_ && at_anchor(live))) cue = Cue::begins;
+    if (begins(live, hint)) cue = Cue::begins;
     if (cue == Cue::begins) note_beginning(live);
     if (cue == Cue::none && number_ >= kLongest) {
       forget();
@@ -82,8 +91,13 @@ class StepFinder {
 
   Number first() const { return first_; }
   Number second() const { return second_; }
+  Number anchors() const { return anchors_; }  // that there have been, each of another step
 
-  void forget() { *this = StepFinder(); }
+  void forget() {
+    const Number anchors = anchors_;
+    *this = StepFinder();
+    anchors_ = anchors;
+  }
 
  private:
   struct Level {
@@ -98,7 +112,24 @@ class StepFinder {
     int run;  // distances
   };
 
+  // Where the odd steps of a loop are lowest.
+  struct Mark {
+    std::uint64_t gram;
+    Number at;            // the last time, by `clock_`
+    std::uint64_t asked;  // before it, as a hash
+    Bytes bytes;          // asked for before it
+    Number distance;      // from the time before; 0 where there was none
+    std::uint64_t between;
+  };
+
   // ----------------------------------------------------------------------------------------------------- the anchor
+
+  // A plan of an inner loop ends within an enclosing step, and one of what lies between goes on beyond it.
+  bool begins(Bytes live, Hint hint) const {
+    if (!enclosing_) return hint == Hint::it_does || (hint == Hint::none && anchor_set_ && at_anchor(live));
+    if (number_ < usual_ / 2) return hint == Hint::none && at_anchor(live);
+    return hint == Hint::it_does || at_anchor(live);
+  }
 
   bool at_anchor(Bytes live) const {
     if (gram_[anchor_kind_] != anchor_) return false;
@@ -111,14 +142,59 @@ class StepFinder {
     low_ = std::min(low_, live);
     const bool valley = (live - low_) * 4 <= high_ - low_;
     doubt_ = !valley ? doubt_ + number_ : doubt_ - std::min(number_, doubt_);
-    if (doubt_ < kDoubt * usual_) return;
-    anchor_set_ = false;
+    if (doubt_ < kDoubt * usual_) return look_around();
+    anchor_set_ = enclosing_ = false;
     doubt_ = 0;
+  }
+
+  // ------------------------------------------------------------------------------------------------ enclosing steps
+
+  // The step that ends here is compared with the others; if it is not like them, it may hold a mark.
+  void look_around() {
+    const std::uint64_t step = asked_ - begun_asked_ * to_the_power(number_);
+    if (step == usual_step_ || votes_ == 0) {
+      if (votes_ == 0) usual_step_ = step;
+      votes_ = std::min(votes_ + 1, kVotes);
+      return;
+    }
+    --votes_;
+    if (!anchor_set_ || searching_ || lowest_ >= level_) return;
+    const auto known =
+        std::find_if(marks_.begin(), marks_.end(), [this](const Mark& mark) { return mark.gram == lowest_gram_; });
+    Mark mark{lowest_gram_, lowest_at_, lowest_asked_, lowest_bytes_, 0, 0};
+    if (known == marks_.end()) {
+      if (marks_.size() == kMarks) marks_.erase(marks_.begin());
+      marks_.push_back(mark);
+      return;
+    }
+    mark.distance = mark.at - known->at;
+    mark.between = mark.asked - known->asked * to_the_power(mark.distance);
+    const bool again = mark.distance == known->distance && mark.between == known->between;
+    const bool notable = (level_ - lowest_) * kNotable >= mark.bytes - known->bytes;
+    *known = mark;
+    if (!again || !notable || mark.distance > kEnclosing) return;
+    ++anchors_;
+    enclosing_ = true;
+    anchor_kind_ = kGrams.size() - 1;
+    anchor_ = mark.gram;
+    usual_ = mark.distance;
+    marks_.clear();
+    votes_ = 0;
+    chosen_ = true;
+  }
+
+  static std::uint64_t to_the_power(Number n) {
+    std::uint64_t result = 1;
+    for (std::uint64_t square = kBase; n != 0; n >>= 1, square *= square) result *= (n & 1) != 0 ? square : 1;
+    return result;
   }
 
   void begin(Bytes live) {
     number_ = 0;
     level_ = low_ = high_ = live;
+    begun_asked_ = asked_;
+    if (std::exchange(chosen_, false)) level_ = lowest_;
+    lowest_ = live;
     if (searching_) {
       searching_ = false;
       live_ = {};
@@ -155,6 +231,10 @@ class StepFinder {
       const auto [found, is_new] = places_[kind].try_emplace(gram_[kind], Place{number_, 0, number_, 0});
       if (!is_new && extend(found->second, live)) {
         anchor_set_ = true;
+        enclosing_ = false;
+        marks_.clear();
+        votes_ = 0;
+        ++anchors_;
         anchor_kind_ = kind;
         anchor_ = gram_[kind];
         doubt_ = 0;
@@ -204,7 +284,11 @@ class StepFinder {
   // ------------------------------------------------------------------------------------------------------ the grams
 
   void absorb(Bytes size, Stream stream, Bytes live) {
+    if (live < lowest_) note_lowest(live);
     std::uint64_t symbol = mix(static_cast<std::uint64_t>(size));
+    asked_ = asked_ * kBase + symbol + static_cast<std::uint64_t>(stream);
+    bytes_ += size;
+    ++clock_;
     symbol = mix(symbol ^ static_cast<std::uint64_t>(after_ - live));  // freed since the request before
     symbol = mix(symbol ^ static_cast<std::uint64_t>(stream));
     for (std::size_t kind = 0; kind < kGrams.size(); ++kind) {
@@ -217,6 +301,14 @@ class StepFinder {
     after_ = live + size;
     low_ = std::min(low_, live);
     high_ = std::max(high_, after_);
+  }
+
+  void note_lowest(Bytes live) {
+    lowest_ = live;
+    lowest_gram_ = gram_.back();
+    lowest_at_ = clock_;
+    lowest_asked_ = asked_;
+    lowest_bytes_ = bytes_;
   }
 
   static constexpr std::uint64_t kBase = 0x9E3779B97F4A7C15u;
@@ -241,6 +333,23 @@ class StepFinder {
   bool anchor_set_ = false;
   std::size_t anchor_kind_ = 0;
   std::uint64_t anchor_ = 0;
+
+  // Of loops in loops.
+  static constexpr Number kVotes = 64;
+  bool enclosing_ = false;         // the anchor is that of an enclosing step
+  bool chosen_ = false;            // since the last request
+  Number anchors_ = 0;
+  Number clock_ = 0;               // requests
+  std::uint64_t asked_ = 0;        // all their sizes and streams, as a hash
+  std::uint64_t begun_asked_ = 0;  // before the running step
+  Bytes bytes_ = 0;                // asked for
+  std::uint64_t usual_step_ = 0;   // sizes and streams of most steps (Boyer and Moore's vote)
+  Number votes_ = 0;
+  Bytes lowest_ = 0;               // of the running step, and what was so at that place
+  std::uint64_t lowest_gram_ = 0, lowest_asked_ = 0;
+  Number lowest_at_ = 0;
+  Bytes lowest_bytes_ = 0;
+  std::vector<Mark> marks_;
 
   bool searching_ = true;
   Number from_ = 0;  // where the search began

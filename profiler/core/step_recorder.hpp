@@ -4,8 +4,8 @@
 //        | a0  a1  f0  a2  a3  f1 |    f2  (between)  | a0 ...
 //        |                        |     \_ logged at the head of step 8, as "free of the previous step's request 2"
 //
-// The log is complete for blocks of the running step and of the one before it, which is all that a profile needs: a
-// block that outlives the following step has escaped.
+// The log is complete for blocks of the running step and of the kMostAge ones before it: a loop that rotates its arrays
+// (u, v, w = v, w, u) frees in each step what an earlier one has made. A block that is alive beyond them has escaped.
 //
 // It is kept small, four bytes an event and sixteen a request, because a replayed step writes one too, in case it
 // departs from its plan in the end; the wall clock is asked only while timestamps are on. Costs one append per event,
@@ -13,6 +13,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
@@ -27,13 +28,15 @@ using Stream = std::int64_t;
 enum class EventKind : std::int8_t {
   allocate = 0,
   free = 1,           // of a block of the same step
-  free_previous = 2,  // of a block of the step before
+  free_previous = 2,  // of a block of the step before; 3: of the one before that; and so on
 };
+
+constexpr std::uint32_t kMostAge = 8;  // steps ago, in which a block was made whose free is logged
 
 // The layout is the NumPy dtype `profiler.steps.EVENT_DTYPE`.
 struct Event {
   std::int64_t time_ns;   // wall clock, 0 while timestamps are off
-  Bytes size;             // 0 where a block of the step before is freed
+  Bytes size;             // 0 where a block of an earlier step is freed
   Stream stream;          // likewise
   std::uint32_t request;  // number of the request that made the block
   EventKind kind;
@@ -66,8 +69,9 @@ class StepRecorder {
   // As end_step(), for a step whose log nobody wants.
   void drop_step() {
     in_step_ = false;
+    std::move_backward(past_.begin(), past_.end() - 1, past_.end());
+    past_.front() = {step_, 0};
     ++step_;
-    previous_from_ = 0;
     truncated_ = false;
     entries_.clear();
     requests_.clear();
@@ -78,7 +82,7 @@ class StepRecorder {
   // and returns the logs of these.
   std::pair<std::vector<Event>, std::vector<Event>> end_two_steps(std::uint32_t first, std::uint32_t second) {
     const std::vector<Event> all = end_step();
-    previous_from_ = second;  // blocks keep the numbers that they have
+    past_ = {Past{step_ - 1, second}, Past{step_ - 1, first}};  // blocks keep the numbers that they have
     std::pair<std::vector<Event>, std::vector<Event>> two;
     bool in_first = false, in_second = false;
     for (Event event : all) {
@@ -86,7 +90,7 @@ class StepRecorder {
         in_second = event.request >= second;
         in_first = event.request >= first && !in_second;
       }
-      if (event.kind == EventKind::free_previous || event.request < first || (!in_first && !in_second)) continue;
+      if (event.kind >= EventKind::free_previous || event.request < first || (!in_first && !in_second)) continue;
       const bool of_first = event.request < second;
       if (of_first && in_second) event.kind = EventKind::free_previous;
       event.request -= of_first ? first : second;
@@ -103,7 +107,7 @@ class StepRecorder {
     } catch (const std::bad_alloc&) {
       truncated_ = true;
     }
-    append(EventKind::allocate, birth.request);
+    append(static_cast<std::uint32_t>(EventKind::allocate), birth.request);
     return birth;
   }
 
@@ -111,9 +115,9 @@ class StepRecorder {
     if (birth.step == 0) return;
     live_bytes_ -= size;
     if (birth.step == step_) {
-      append(EventKind::free, birth.request);
-    } else if (birth.step + 1 == step_ && birth.request >= previous_from_) {
-      append(EventKind::free_previous, birth.request - previous_from_);
+      append(static_cast<std::uint32_t>(EventKind::free), birth.request);
+    } else if (birth.step + kMostAge >= step_) {
+      free_earlier(birth);
     }
   }
 
@@ -140,15 +144,29 @@ class StepRecorder {
     Bytes size;
     Stream stream;
   };
-  static constexpr int kKindBits = 2;
+  // A step that has ended: where its requests begin among those of this number.
+  struct Past {
+    std::uint32_t step = 0;
+    std::uint32_t from = 0;
+  };
+  static constexpr int kKindBits = 4;
   static_assert(kMaxEvents <= std::size_t{1} << (32 - kKindBits), "a request's number and a kind fit one entry");
+  static_assert(static_cast<std::uint32_t>(EventKind::free) + kMostAge < 1u << kKindBits, "and so does every age");
+
+  void free_earlier(Birth birth) noexcept {
+    std::uint32_t kind = static_cast<std::uint32_t>(EventKind::free);
+    for (const Past past : past_) {
+      ++kind;
+      if (past.step == birth.step && past.from <= birth.request) return append(kind, birth.request - past.from);
+    }
+  }
 
   // Frees come through here too, and a free must not fail: without memory for the log, the log ends.
-  void append(EventKind kind, std::uint32_t request) noexcept {
+  void append(std::uint32_t kind, std::uint32_t request) noexcept {
     if (truncated_) return;
     try {
       if (entries_.size() < kMaxEvents) {
-        entries_.push_back(request << kKindBits | static_cast<std::uint32_t>(kind));
+        entries_.push_back(request << kKindBits | kind);
         if (timestamps_) note_time();
         return;
       }
@@ -170,7 +188,7 @@ class StepRecorder {
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       const auto kind = static_cast<EventKind>(entries_[i] & ((1u << kKindBits) - 1));
       const std::uint32_t number = entries_[i] >> kKindBits;
-      const bool known = kind != EventKind::free_previous && number < requests_.size();
+      const bool known = kind < EventKind::free_previous && number < requests_.size();
       const Request request = known ? requests_[number] : Request{0, 0};
       log.push_back({i < times_.size() ? times_[i] : 0, request.size, request.stream, number, kind});
     }
@@ -182,7 +200,7 @@ class StepRecorder {
   std::vector<std::int64_t> times_;     // by entry, as far as there are any
   std::uint32_t step_ = 1;              // the running step, or, between steps, the coming one
   std::uint32_t next_request_ = 0;
-  std::uint32_t previous_from_ = 0;  // where the previous step began in its blocks' numbers
+  std::array<Past, kMostAge> past_{};  // the latest first
   Bytes live_bytes_ = 0;
   bool in_step_ = false;
   bool timestamps_ = false;

@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from ...errors import PoolError, ProfileError
 from .._recorder import CallSites, StepWatch
+from ..candidates import StepCandidate
 from ..profile import Profile
 from ..program import Program
-from ..steps import StepLog, profile_step
+from ..steps import StepLog, profile_step, steps_in_turn
 from .call_sites import call_sites
 
 
@@ -49,7 +50,7 @@ class Recorder:
     Parameters
     ----------
     auto_step
-        Find the step that the program repeats, until a step is marked. The profile is that of the largest step found.
+        Find the step that the program repeats, until a step is marked.
     sites
         Record the call site of each block. If it is a `CallSites`, use that one, whose `asker` the caller sets.
     """
@@ -99,20 +100,48 @@ class Recorder:
     def profile(self) -> Profile:
         """Return the profile of the last step that the following one repeated.
 
-        If steps were found, it is the largest one that was repeated at once, or else the largest one that came again
-        after others.
+        If steps were found, it is the one of the `candidates` that is chosen.
 
         Raises
         ------
         ProfileError
             There has been no such step.
         """
-        found = self._watch.found() if self._auto_step else None
-        if found is not None:
-            self._make_profile(Recorded(*found[0]), Recorded(*found[1]))
+        for candidate in self.candidates():
+            if candidate.chosen:
+                return candidate.profile
         if self._profile is None:
             raise ProfileError("no profile yet: no two consecutive steps asked for the same blocks")
-        return replace(self._profile, program=self.program(self._signature))
+        assert self._profile.program is not None
+        turns = self._profile.program.turns
+        return replace(self._profile, program=replace(self.program(self._signature), turns=turns))
+
+    def candidates(self) -> list[StepCandidate]:
+        """Return the steps that were found, in the order of the program; none where steps were marked.
+
+        Each is one that the program repeated for a while: phases one after the other, a loop and the one around it. Of
+        the steps of one loop it is the largest one that was repeated at once, or else the largest one that came again
+        after others.
+        """
+        if not self._auto_step:
+            return []
+        found, chosen = self._watch.candidates()
+        candidates = []
+        for number, (step, following, start, times, requests, size) in enumerate(found):
+            profile = self._profile_of(Recorded(*step), Recorded(*following))
+            assert profile.program is not None
+            # A step may have come before it was found, and its like in another phase.
+            program = profile.program
+            program = replace(
+                program,
+                steps=max(times, program.steps),
+                repeats=max(times, program.repeats),
+                step_requests=max(round(requests * program.requests), program.step_requests),
+                step_bytes=max(round(size * program.bytes), program.step_bytes),
+            )
+            profile = replace(profile, program=program)
+            candidates.append(StepCandidate(profile, start, times, requests, size, chosen=number == chosen))
+        return candidates
 
     def whole(self) -> Profile:
         """Return the profile of everything recorded as one step; if steps were marked, of the last one.
@@ -144,18 +173,26 @@ class Recorder:
         before, step = self._last, self._end_step()
         self._last = step if step.complete and not failed else None
         if before is not None and self._last is not None and before.signature == step.signature:
-            self._make_profile(before, step)
+            self._profile, self._signature = self._profile_of(before, step), step.signature
 
     def _end_step(self) -> Recorded:
         """End the marked step and return it."""
         return Recorded(*self._watch.end_step())
 
-    def _make_profile(self, step: Recorded, following: Recorded) -> None:
+    def _profile_of(self, step: Recorded, following: Recorded) -> Profile:
         log, next_log = StepLog(step.events), StepLog(following.events)
         # A step may begin with less alive than its repetitions do: nothing was kept yet.
         alive = following.alive if log.equals(next_log) else step.alive
-        self._profile = self._noted(profile_step(log, next_log), step, alive)
-        self._signature = step.signature
+        steps = steps_in_turn(next_log) if log.equals(next_log) else 1
+        if steps == 1:
+            profile = profile_step(log, next_log)
+        else:
+            several = next_log.times(steps)  # as a pool plans them
+            profile = profile_step(several, several)
+            step, alive = step._replace(site=np.tile(step.site, steps)), np.tile(alive, steps)
+        return replace(
+            self._noted(profile, step, alive), program=replace(self.program(step.signature), turns=steps)
+        )
 
     def _noted(self, profile: Profile, step: Recorded, alive: npt.NDArray[np.int64]) -> Profile:
         """Add to a step's profile what its events do not say."""

@@ -66,7 +66,8 @@ def program_lines(profile: Profile) -> list[str]:
         return lines
     requests, count = program.coverage
     if program.repeats:
-        often = f"the step came {program.repeats:,} times; all {program.steps:,} steps cover"
+        turns = f" (the profile has {program.turns} in turn)" if program.turns > 1 else ""
+        often = f"the step came {program.repeats:,} times{turns}; all {program.steps:,} steps cover"
     elif program.steps:
         often = f"no step was repeated; all {program.steps:,} steps cover"
     else:

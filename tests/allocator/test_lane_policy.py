@@ -8,6 +8,7 @@ import pytest
 
 from stowplan.allocator.lane_policy import (
     LONGEST_BACK_OFF,
+    LONGEST_ROTATION,
     PATIENCE,
     REMEMBERED,
     UNPROVEN,
@@ -176,9 +177,13 @@ def test_a_log_is_wanted_where_there_is_no_plan_or_a_record_to_confirm(phase: Ph
     assert policy.wants_log(has_plan=True) is (phase in (Phase.CONFIRM, Phase.OBSERVE))
 
 
-def test_where_steps_found_overlap_one_clean_step_is_recorded_to_be_planned_as_two() -> None:
-    policy = in_phase(Phase.REPLAY, found=True)
+@pytest.mark.parametrize("found", [False, True])
+def test_where_steps_overlap_one_clean_step_is_recorded_to_be_planned_as_several(found: bool) -> None:
+    policy = in_phase(Phase.REPLAY, found=found)
     policy.plan_taken_up(overlaps=True)
+    for _ in range(LONGEST_ROTATION - 1):
+        assert policy.wants_log(has_plan=True) is found  # of steps that are found only those are told of
+        assert policy.step_ended(**CLEAN) == NOTHING
     assert policy.wants_log(has_plan=True)
     assert policy.step_ended(**CLEAN) == NOTHING  # it has no log yet
     assert policy.step_ended(**LOGGED) == RECORD
@@ -194,13 +199,6 @@ def test_that_a_plan_overlaps_is_forgotten_with_the_next_plan() -> None:
     policy.plan_taken_up(overlaps=False)
     assert not policy.wants_log(has_plan=True)
     assert policy.step_ended(**LOGGED) == NOTHING
-
-
-def test_a_marked_step_waits_for_no_log_of_a_clean_one() -> None:
-    policy = in_phase(Phase.REPLAY, found=True)
-    policy.plan_taken_up(overlaps=True)
-    policy.steps_are_marked()
-    assert not policy.wants_log(has_plan=True)
 
 
 # -------------------------------------------------------------------------------------------- what becomes of records

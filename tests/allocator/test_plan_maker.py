@@ -48,7 +48,7 @@ class Bench:
 
     def solved(self, log: StepLog, departed_from: Entry | None = None) -> Any:
         record = Record("train", log, departed_from)
-        return self.maker.solving(SEQUENCE, record, log, found=False)()
+        return self.maker.solving(SEQUENCE, record, log)()
 
     def merged(self, old: Entry, log: StepLog) -> Any:
         return self.maker.merging(SEQUENCE, old, Record("train", log, old), log)()
@@ -96,7 +96,7 @@ def test_a_record_that_teaches_nothing_leaves_the_entry_in_its_own_place() -> No
 def test_what_is_known_is_what_was_known_when_the_job_was_submitted() -> None:
     bench = Bench()
     record = Record("train", loop(5), None)
-    late, later = (bench.maker.solving(SEQUENCE, record, loop(5), found=False) for _ in range(2))
+    late, later = (bench.maker.solving(SEQUENCE, record, loop(5)) for _ in range(2))
     bench.cache.add(late().entry)
     assert later().entry is not None
     assert bench.solved(loop(5)).entry is None  # it is planned by now

@@ -100,7 +100,7 @@ class ReplayAgainstReference(RuleBasedStateMachine):
         self.steps = 1  # that take turns on the plan
         self.born: dict[int, int] = {}  # by planned request: the block of a whole step
 
-    @initialize(plan=plans(), steps=st.integers(1, 2))
+    @initialize(plan=plans(), steps=st.integers(1, 4))
     def first_plan(self, plan: list[PlannedRequest], steps: int) -> None:
         self.core.reserve(ARENA, ARENA_BYTES)
         self.use(plan, steps)
@@ -109,7 +109,7 @@ class ReplayAgainstReference(RuleBasedStateMachine):
         """Follow this plan from the next step on."""
         assume(all(p.offset + p.capacity <= ARENA_BYTES for p in plan))
         self.born.clear()
-        self.steps = steps if len(plan) % 2 == 0 and plan[0].least is None else 1
+        self.steps = steps if len(plan) % steps == 0 and plan[0].least is None else 1
         self.plan, self.core_plan = plan, core_plan(plan, self.steps)
 
     def ask(self, size: int) -> int:
@@ -132,7 +132,7 @@ class ReplayAgainstReference(RuleBasedStateMachine):
         del self.live[block]
 
     @precondition(lambda self: not self.reference.in_step)
-    @rule(plan=plans(), steps=st.integers(1, 2))
+    @rule(plan=plans(), steps=st.integers(1, 4))
     def new_plan(self, plan: list[PlannedRequest], steps: int) -> None:
         self.use(plan, steps)
 
@@ -141,7 +141,7 @@ class ReplayAgainstReference(RuleBasedStateMachine):
     def begin(self) -> None:
         assert self.core.begin_step(self.core_plan)
         self.reference.begin_step(
-            self.plan, ARENA, ARENA_BYTES, len(self.plan) // 2 if self.steps == 2 else 0
+            self.plan, ARENA, ARENA_BYTES, len(self.plan) // self.steps
         )
 
     @precondition(lambda self: self.reference.in_step)
@@ -158,7 +158,7 @@ class ReplayAgainstReference(RuleBasedStateMachine):
         began = self.reference.began
         if began == 0:
             self.born.clear()
-        end = self.reference.half or len(self.plan) if began == 0 else len(self.plan)
+        end = began + self.reference.turn
         for k in range(began, end + 1):
             for i, block in list(self.born.items()):
                 if self.plan[i].due == k and k > i and i not in late and block in self.live:

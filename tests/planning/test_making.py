@@ -76,12 +76,11 @@ def test_what_another_variant_stands_for_is_not_planned_again() -> None:
     assert (result.plan, result.replaces) == (None, None)
 
 
-@pytest.mark.parametrize("found", [False, True])
-def test_a_step_that_overlaps_its_successor_is_planned_with_it(found: bool) -> None:
-    result = made(repeated(KEPT_UNTIL_THE_NEXT, found=found))
+def test_a_step_that_overlaps_its_successor_is_planned_with_it() -> None:
+    result = made(repeated(KEPT_UNTIL_THE_NEXT))
     assert result.plan is not None
     assert result.plan.profile.size.tolist() == 2 * [640, 1280]
-    assert result.plan.steps == (1 if found else 2)
+    assert result.plan.steps == 2
     assert not result.plan.profile.escaped.any()
 
 

@@ -156,6 +156,41 @@ def test_another_loop_is_found_in_its_turn() -> None:
     assert set(distances(found)[-80:]) == {14}
 
 
+def nested(inner: int, *, held: int) -> Script:
+    """A time step: arrays that are held over the iterations of a solver, the solver, and an update."""
+    body: Script = [(1000 + i, 2) for i in range(6)]
+    length = 3 + 6 * inner
+    return [(held + i, length - i) for i in range(3)] + inner * body + [(700 + i, 1) for i in range(4)]
+
+
+@pytest.mark.parametrize("inner", [4, 10, 15])
+def test_an_enclosing_loop_that_holds_much_is_the_step(inner: int) -> None:
+    step = nested(inner, held=5000)
+    found = beginnings(chain([(10**6, 10**9)], islice(cycle(step), 20 * len(step))))
+    assert set(distances(found)[-12:]) == {len(step)}
+
+
+def test_an_enclosing_loop_that_holds_little_is_not() -> None:
+    """An epoch of alike iterations."""
+    step = nested(60, held=500)
+    found = beginnings(chain([(10**6, 10**9)], islice(cycle(step), 20 * len(step))))
+    assert distances(found)[-50:].count(6) > 45
+
+
+@given(
+    inner=st.lists(st.integers(1, 6), min_size=1, max_size=3),
+    held=st.sampled_from([50, 3000]),
+    hints=st.dictionaries(st.integers(0, 400), st.booleans(), max_size=4),
+)
+def test_loops_in_loops_equal_the_reference(inner: list[int], held: int, hints: dict[int, bool]) -> None:
+    finder, expected = StepFinder(), reference.StepFinder()
+    for number, (size, live) in enumerate(
+        run(chain.from_iterable(islice(cycle([nested(i, held=held) for i in inner]), 16)))
+    ):
+        cue = expected.observe(size, 0, live, hints.get(number))
+        assert finder.observe(size, 0, live, hints.get(number)) == cue
+
+
 def test_too_long_a_step_is_given_up() -> None:
     finder = StepFinder()
     cues = [finder.observe(number, 0, 0) for number in range(reference.LONGEST + 1)]

@@ -51,9 +51,10 @@ def test_a_block_alive_when_its_successor_comes_has_escaped() -> None:
 def test_two_steps_as_one() -> None:
     first = log((ALLOCATE, 0, 8), (ALLOCATE, 1, 4), (FREE, 1, 4))
     step = log((ALLOCATE, 0, 8), (FREE_PREVIOUS, 0, 8), (ALLOCATE, 1, 4), (FREE, 1, 4))
-    assert first.overlapping(step).tolist() == step.overlapping(step).tolist() == [True, False]
-    twice = step.twice()
-    assert not twice.overlapping(twice).any()
+    assert first.places().tolist() == [0, 1]
+    assert step.places().tolist() == [2, 1]
+    twice = step.times(2)
+    assert twice.places().tolist() == [1, 1, 1, 1]
     profile = profile_step(twice, twice)
     assert profile.size.tolist() == [8, 4, 8, 4]
     assert (profile.end - profile.start).tolist() == [5, 1, 5, 1]

@@ -61,9 +61,9 @@ class ReplayReference:
     unknown: int = 0
     requests: int = 0
     plan: list[PlannedRequest] = field(default_factory=list)
-    half: int = 0  # where the second step begins, in a plan of two
+    turn: int = 0  # requests of a step, in the plan
     began: int = 0  # where the step began in the plan
-    halfway: bool = False  # the last step was the first of two
+    goes_on_at: int = 0  # where in the plan the next step begins, if it follows it, too
     blocks: dict[int, Block] = field(default_factory=dict)
     step: int = 0
     in_step: bool = False
@@ -76,25 +76,27 @@ class ReplayReference:
     awaited: set[int] = field(default_factory=set)  # held blocks that the last request took the place of
     reasons: dict[str, int] = field(default_factory=dict)
 
-    def begin_step(self, plan: list[PlannedRequest], arena: int, arena_bytes: int, half: int = 0) -> None:
+    def begin_step(self, plan: list[PlannedRequest], arena: int, arena_bytes: int, turn: int = 0) -> None:
         if plan is not self.plan:
             for block in self.blocks.values():
                 block.number = None  # whatever lives is late to another plan
-        second = self.halfway and plan is self.plan
-        self.plan, self.arena, self.arena_bytes, self.half = plan, arena, arena_bytes, half
+        self.began = self.goes_on_at if plan is self.plan else 0
+        self.plan, self.arena, self.arena_bytes, self.turn = plan, arena, arena_bytes, turn or len(plan)
         self.lost = self.unknown = self.requests = 0
         self.interrupted = False
-        self.step += not second  # of the plan
-        self.began = half if second else 0
-        self.halfway = False
+        self.step += self.began == 0  # of the plan
+        self.goes_on_at = 0
         self.in_step, self.cursor, self.previous = True, self.began, None
         self.locator = StepLocatorReference(plan) if plan[0].least is not None else None
         self.travelled = 0
 
     def end_step(self) -> None:
         self.in_step = False
-        self.halfway = self.began < self.half and self.cursor <= self.half
-        self.cursor = self.half if self.halfway else len(self.plan)
+        end = self.began + self.turn
+        while end < self.cursor:
+            end += self.turn
+        self.cursor = end
+        self.goes_on_at = end % len(self.plan)
 
     def request(self, block: int, size: int, answer: int) -> None:
         """Check the core's answer, an address or 0 for upstream, and take the block in.

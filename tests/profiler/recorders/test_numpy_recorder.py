@@ -123,4 +123,6 @@ def test_what_comes_now_and_then_is_not_the_step() -> None:
             if number % 6 == 5:
                 np.sort(state.ravel()), np.abs(state)
     assert set(recorder.profile().size.tolist()) == {50 * 50 * 8}
-    assert len(recorder.profile()) == 4
+    program = recorder.profile().program
+    assert program is not None
+    assert len(recorder.profile()) == 4 * program.turns == 8  # the state overlaps its successor: two in turn

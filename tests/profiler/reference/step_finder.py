@@ -16,6 +16,10 @@ LEVEL = 8
 DOUBT = 2
 SHORT = 64
 LONGEST = 1 << 19
+NOTABLE = 25
+MARKS = 8
+ENCLOSING = 1 << 15
+VOTES = 64
 
 Symbol = tuple[int, int, int]
 
@@ -28,6 +32,13 @@ class Request:
 
 
 @dataclass
+class Mark:
+    place: int
+    distance: int = 0
+    between: list[tuple[int, int]] = field(default_factory=list)
+
+
+@dataclass
 class StepFinder:
     history: list[Request] = field(default_factory=list)  # since the search for the first step began
     begun: int = 0  # place at which the running step began
@@ -37,11 +48,16 @@ class StepFinder:
     doubt: int = 0
     anchor: tuple[Symbol, ...] | None = None
     periods: tuple[int, int] = (0, 0)
+    enclosing: bool = False
+    usual_step: list[tuple[int, int]] | None = None
+    votes: int = 0
+    marks: dict[tuple[Symbol, ...], Mark] = field(default_factory=dict)
+    chosen: int | None = None  # the lowest place of the last step, where its gram is the anchor from now on
 
     def observe(self, size: int, stream: int, live: int, begins: bool | None = None) -> str | None:
         here = len(self.history)
         after = self.history[-1].after if self.history else 0
-        cue = "begins" if begins or (begins is None and self.at_anchor(live)) else None
+        cue = "begins" if self.begins(live, begins) else None
         if cue == "begins":
             self.note_beginning(live)
         elif here - self.begun >= LONGEST:
@@ -55,7 +71,8 @@ class StepFinder:
                 self.usual = max(here - self.begun - second, second - first)
                 cue = "found"
         if cue in ("begins", "found"):
-            self.begun, self.level = here, live
+            self.begun, self.level = here, live if self.chosen is None else self.history[self.chosen].live
+            self.chosen = None
             self.searching_from = here if self.anchor is None else None
         self.history.append(Request((size, stream, after - live), live, live + size))
         return cue
@@ -67,6 +84,13 @@ class StepFinder:
         """Least and most alive from a place up to now."""
         requests = self.history[since:]
         return min([live, *(r.live for r in requests)]), max([live, *(r.after for r in requests)])
+
+    def begins(self, live: int, hint: bool | None) -> bool:
+        if not self.enclosing:
+            return bool(hint) or (hint is None and self.at_anchor(live))
+        if len(self.history) - self.begun < self.usual // 2:
+            return hint is None and self.at_anchor(live)
+        return bool(hint) or self.at_anchor(live)
 
     def at_anchor(self, live: int) -> bool:
         if self.anchor is None or self.gram(len(self.history), len(self.anchor)) != self.anchor:
@@ -81,7 +105,43 @@ class StepFinder:
         valley = (live - low) * 4 <= high - low
         self.doubt = max(self.doubt - length, 0) if valley else self.doubt + length
         if self.doubt >= DOUBT * self.usual:
-            self.anchor, self.doubt = None, 0
+            self.anchor, self.enclosing, self.doubt = None, False, 0
+        else:
+            self.look_around()
+
+    def asked(self, begin: int, end: int) -> list[tuple[int, int]]:
+        return [request.symbol[:2] for request in self.history[begin:end]]
+
+    def look_around(self) -> None:
+        step = self.asked(self.begun, len(self.history))
+        if self.votes == 0 or step == self.usual_step:
+            self.usual_step = step
+            self.votes = min(self.votes + 1, VOTES)
+            return
+        self.votes -= 1
+        lowest = min(range(self.begun, len(self.history)), key=lambda place: self.history[place].live)
+        level = self.history[lowest].live
+        if (
+            self.anchor is None
+            or self.searching_from is not None
+            or level >= self.level
+            or level >= self.history[self.begun].live
+        ):
+            return
+        gram = self.gram(lowest, GRAMS[-1])
+        if gram not in self.marks:
+            if len(self.marks) == MARKS:
+                del self.marks[next(iter(self.marks))]
+            self.marks[gram] = Mark(lowest)
+            return
+        known = self.marks[gram]
+        between = self.asked(known.place, lowest)
+        mark = self.marks[gram] = Mark(lowest, lowest - known.place, between)
+        again = mark.distance == known.distance and mark.between == known.between
+        notable = (self.level - level) * NOTABLE >= sum(size for size, _ in between)
+        if again and notable and mark.distance <= ENCLOSING:
+            self.enclosing, self.anchor, self.usual = True, gram, mark.distance
+            self.marks, self.votes, self.chosen = {}, 0, lowest
 
     def search(self, live: int) -> bool:
         assert self.searching_from is not None
@@ -106,6 +166,7 @@ class StepFinder:
             )
             if span >= self.usual and (span >= searched / 2 or much):
                 self.anchor, self.doubt = self.gram(here, k), 0
+                self.enclosing, self.marks, self.votes = False, {}, 0
                 self.periods = run[-3] - self.begun, run[-2] - self.begun
                 return True
         return False
