@@ -1,8 +1,8 @@
 """Make the profile of a step from its log and the log of the step after it.
 
 A step's log holds its requests in order, and the frees between them: of blocks of the same step, and of blocks of the
-steps before. Two steps that ask for the same sizes in the same order are *equal*; the second one shows where the wrapped
-blocks of the first end. The profile's clock runs round the circle of one step::
+steps before. Two steps that ask for the same sizes in the same order are *equal*; the second one shows where the
+wrapped blocks of the first end. The profile's clock runs round the circle of one step::
 
     requests      a0      a1              a2
     gaps       0       1           2           3        between which requests a free falls

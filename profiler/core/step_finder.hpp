@@ -78,7 +78,7 @@ class StepFinder {
     const bool anchored = anchor_set_ && at_anchor(live);
     if (begins(anchored, hint)) cue = Cue::begins;
     if (cue == Cue::begins) {
-      adrift_ = anchored || !anchor_set_ ? 0 : adrift_ + 1;
+      adrift_ = anchored ? 0 : adrift_ + (anchor_set_ ? 1 : 0);
       note_beginning(live);
     }
     if (cue == Cue::none && number_ >= kLongest) {
@@ -147,11 +147,13 @@ class StepFinder {
   void note_beginning(Bytes live) {
     usual_ = std::max(number_, usual_ - usual_ / 4 + number_ / 4);
     low_ = std::min(low_, live);
+    if (adrift_ != 0) return look_around();  // this says nothing about the anchor
     const bool valley = (live - low_) * 4 <= high_ - low_;
     doubt_ = !valley ? doubt_ + number_ : doubt_ - std::min(number_, doubt_);
     if (doubt_ < kDoubt * usual_) return look_around();
     anchor_set_ = enclosing_ = false;
-    doubt_ = adrift_ = 0;
+    doubt_ = 0;
+    adrift_ = kAdrift;  // a plan of such steps would keep the search from ever ending
   }
 
   // ------------------------------------------------------------------------------------------------ enclosing steps

@@ -96,14 +96,11 @@ class Recorder:
         if not self._auto_step:
             return []
         found, chosen = self._watch.candidates()
-        return [
-            StepCandidate(
-                self._with_sites(profile_step(StepLog(step[0]), StepLog(following[0])), step[2]),
-                *facts,
-                chosen=number == chosen,
-            )
-            for number, (step, following, *facts) in enumerate(found)
-        ]
+        candidates = []
+        for number, (step, following, start, times, requests, size) in enumerate(found):
+            profile = self._with_sites(profile_step(StepLog(step[0]), StepLog(following[0])), step[2])
+            candidates.append(StepCandidate(profile, start, times, requests, size, number == chosen))
+        return candidates
 
     def whole(self) -> Profile:
         """Return the profile of everything recorded as one step; if steps were marked, of the last one."""

@@ -78,8 +78,9 @@ def profile(
     marked: by --step-function, or with stowplan.step() in the script. Each block has its call site: the innermost line
     of the script's own code, outside of Python's library and installed packages; and the Chainer link and function that
     asked. If several steps are found (phases, loops in loops), they are listed with the share of all requests and bytes
-    that each covers; the one that covers most is written, or the one that --step names. Ctrl-C ends the script and keeps what was recorded. If no step repeats, all requests count as one step. The
-    exit status is the script's; or 1, and nothing is written, if --device gpu finds no request of CuPy's.
+    that each covers; the one that covers most is written, or the one that --step names. Ctrl-C ends the script
+    and keeps what was recorded. If no step repeats, all requests count as one step. The exit status is the script's;
+    or 1, and nothing is written, if --device gpu finds no request of CuPy's.
 
     With --graph, a few steps of the first Chainer optimizer that updates are recorded operator by operator, with bytes
     and seconds: four of optimizer.update(lossfun, ...), or five that end with optimizer.update(). No bit changes. The

@@ -62,7 +62,7 @@ class StepFinder:
         anchored = self.at_anchor(live)
         cue = "begins" if self.begins(anchored, begins) else None
         if cue == "begins":
-            self.adrift = 0 if anchored or self.anchor is None else self.adrift + 1
+            self.adrift = 0 if anchored else self.adrift + (self.anchor is not None)
             self.note_beginning(live)
         elif here - self.begun >= LONGEST:
             self.__init__()  # type: ignore[misc]
@@ -107,11 +107,12 @@ class StepFinder:
     def note_beginning(self, live: int) -> None:
         length = len(self.history) - self.begun
         self.usual = max(length, self.usual - self.usual // 4 + length // 4)
-        low, high = self.extremes(self.begun, live)
-        valley = (live - low) * 4 <= high - low
-        self.doubt = max(self.doubt - length, 0) if valley else self.doubt + length
-        if self.doubt >= DOUBT * self.usual:
-            self.anchor, self.enclosing, self.doubt, self.adrift = None, False, 0, 0
+        if not self.adrift:
+            low, high = self.extremes(self.begun, live)
+            valley = (live - low) * 4 <= high - low
+            self.doubt = max(self.doubt - length, 0) if valley else self.doubt + length
+        if not self.adrift and self.doubt >= DOUBT * self.usual:
+            self.anchor, self.enclosing, self.doubt, self.adrift = None, False, 0, ADRIFT
         else:
             self.look_around()
 
