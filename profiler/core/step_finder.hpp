@@ -167,7 +167,8 @@ class StepFinder {
       return;
     }
     --votes_;
-    if (!anchor_set_ || searching_ || lowest_ >= level_) return;
+    const bool at_its_beginning = clock_ - lowest_at_ >= number_;  // then nothing was noted within the step
+    if (!anchor_set_ || searching_ || at_its_beginning || lowest_ >= level_) return;
     const auto known =
         std::find_if(marks_.begin(), marks_.end(), [this](const Mark& mark) { return mark.gram == lowest_gram_; });
     Mark mark{lowest_gram_, lowest_at_, lowest_asked_, lowest_bytes_, 0, 0};
@@ -201,7 +202,8 @@ class StepFinder {
 
   void begin(Bytes live) {
     number_ = 0;
-    level_ = low_ = high_ = live;
+    low_ = high_ = live;
+    if (adrift_ == 0) level_ = live;  // of the anchor
     begun_asked_ = asked_;
     if (std::exchange(chosen_, false)) level_ = lowest_;
     lowest_ = live;
@@ -337,7 +339,7 @@ class StepFinder {
   Number number_ = 0;
   Bytes after_ = 0;           // alive after the request before
   Bytes low_ = 0, high_ = 0;  // least and most alive in the running step
-  Bytes level_ = 0;           // alive at the last beginning
+  Bytes level_ = 0;           // alive at the last beginning that was at the anchor
   Number usual_ = 0;          // requests of a step; 0 where none is known
   Number adrift_ = 0;         // beginnings since the last one at the anchor
   Number doubt_ = 0;          // requests of steps that began above the valley, less those of others

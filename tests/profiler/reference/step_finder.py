@@ -75,7 +75,9 @@ class StepFinder:
                 self.usual = max(here - self.begun - second, second - first)
                 cue = "found"
         if cue in ("begins", "found"):
-            self.begun, self.level = here, live if self.chosen is None else self.history[self.chosen].live
+            self.begun = here
+            if not self.adrift:
+                self.level = live if self.chosen is None else self.history[self.chosen].live
             self.chosen = None
             self.searching_from = here if self.anchor is None else None
         self.history.append(Request((size, stream, after - live), live, live + size))
