@@ -42,16 +42,11 @@ def replayed(stats: list[Stats], first: float = 0.5, last: float = 1.0) -> float
     return served / (served + after.upstream - before.upstream + after.guests - before.guests)
 
 
+@pytest.mark.parametrize("marked", [False, True])
 @pytest.mark.parametrize(("count", "parts"), [(8, 4), (3, 4), (5, 20)])
-def test_a_solver_in_each_time_step(count: int, parts: int) -> None:
-    stats = run(lambda step, after: solver(repeat(count, 50), step, after, parts), marked=True)
+def test_a_solver_in_each_time_step(count: int, parts: int, marked: bool) -> None:
+    stats = run(lambda step, after: solver(repeat(count, 50), step, after, parts), marked=marked)
     assert replayed(stats) > 0.95
-
-
-@pytest.mark.parametrize("count", [3, 8])
-def test_a_solver_whose_step_is_searched_for_gives_the_same_bits(count: int) -> None:
-    """How much is replayed is not promised: where all arrays are of one size, plans of the inner loop fit anywhere."""
-    assert run(lambda step, after: solver(repeat(count, 20), step, after), marked=False)[-1].steps > 0
 
 
 def test_a_solver_with_two_counts_in_turn() -> None:
