@@ -173,7 +173,9 @@ class LanePolicy:
 
     def wants_log(self, *, has_plan: bool) -> bool:
         """Whether the next step's log is wanted even if the step is clean; `has_plan`: it is expected to follow one."""
-        rerecords = self._clean_step_in == 1 or (self.found and self._clean_step_in > 0)  # found ones count if logged
+        rerecords = self._clean_step_in == 1 or (
+            self.found and self._clean_step_in > 0
+        )  # found ones count if logged
         return not has_plan or self.has_record or rerecords
 
     # ------------------------------------------------------------------------------------------------------- steps

@@ -111,11 +111,12 @@ class PlanMaker:
 
         options = self._options()
         old = record.departed_from
+        variants = self._cache.variants(record.key)
         task = Task(
             record.log,
             following,
             None if old is None else old.plan,
-            [entry.plan for entry in self._cache.variants(record.key)],
+            [entry.plan for entry in variants],
             [entry.plan for entry in self._cache.entries()],
             self._backend.arena_bytes(self._lane),
             self._backend.stayers(self._lane),
@@ -127,9 +128,10 @@ class PlanMaker:
                 made = plan_record(task, self._shared, options)
                 if made.plan is None:
                     return Solved(sequence)
-                replaces = None if made.replaces is None else old
+                known = variants if old is None else [old, *variants]
+                replaces = next((entry for entry in known if entry.plan is made.replaces), None)
                 if made.plan is made.replaces:
-                    return Solved(sequence, old, old)
+                    return Solved(sequence, replaces, replaces)
                 return Solved(sequence, self._cache.entry(record.key, made.plan), replaces)
             except Exception:
                 return Solved(sequence)

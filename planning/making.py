@@ -104,10 +104,10 @@ def plan_record(task: Task, shared: SharedPlans, options: Options) -> Made:
         The solver fails.
     """
     options.step_aside()
-    old = task.departed_from
+    old = task.departed_from or _twin(task.variants, task.log)
     profile, steps = _profile(task.log, task.following, _turns(old, task.log))
     options.step_aside()
-    if any(_covers(plan.profile, profile) for plan in task.variants if plan is not old):
+    if any(_covers(plan.profile, profile) for plan in task.variants if plan is not task.departed_from):
         return Made()  # it was planned while this record was waiting
     neighbours = tuple(task.neighbours)
     if old is not None and _are_turns(old.profile, profile) and len(old.profile) > len(profile):
@@ -198,6 +198,13 @@ def _turns(plan: Plan | None, step: StepLog) -> int:
     if plan is None or not np.array_equal(plan.profile.size, np.tile(step.requested, plan.steps)):
         return 1
     return plan.steps
+
+
+def _twin(variants: Sequence[Plan], step: StepLog) -> Plan | None:
+    """Return the plan of the same requests: no step could tell the two apart."""
+    return next(
+        (p for p in variants if np.array_equal(p.profile.size, np.tile(step.requested, p.steps))), None
+    )
 
 
 def _are_turns(plan: Profile, step: Profile) -> bool:

@@ -89,7 +89,7 @@ class PassiveService {
     Block block{size, stream, {}};
     if (finder_ != nullptr && thread == owner_) {
       keep_steps(size, stream);
-      history_.add(size, stream);
+      history_.add(size, stream, recorder_.live_bytes());
     }
     ++counts_.requests;
     counts_.bytes += size;
@@ -163,9 +163,11 @@ class PassiveService {
       const RecordedStep& step = found.steps->first;
       const auto is_known = [&](const StepCandidate& other) { return same_requests(other.steps.first, step); };
       if (std::any_of(all.begin(), all.end(), is_known)) return;
-      const std::uint64_t times = history_.count(step.log);
+      const std::uint64_t requests = requests_of(step);
+      const std::uint64_t times = history_.count(step.start, requests);
       const auto share = [times](double of_step, double of_all) { return static_cast<double>(times) * of_step / of_all; };
-      all.push_back({*found.steps, times, share(static_cast<double>(requests_of(step)), static_cast<double>(history_.requests())),
+      all.push_back({*found.steps, times,
+                     share(static_cast<double>(requests), static_cast<double>(history_.requests())),
                      share(static_cast<double>(requested(step)), static_cast<double>(history_.bytes()))});
     };
     for (const Found& found : earlier_) add(found);

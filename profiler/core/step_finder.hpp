@@ -18,7 +18,8 @@
 // requests are the same, is found all the same.
 //
 // From then on the gram is the *anchor*: a step begins wherever it ends with live bytes at about the level of the last
-// beginning. Where it does not come for twice a step's usual length, the search goes on beside it. Where most of the
+// beginning. Who follows a plan may know better, but not for long: where all requests are of one size, any plan fits,
+// and after kAdrift beginnings without the anchor it alone counts until it comes. Where it does not come for twice a step's usual length, the search goes on beside it. Where most of the
 // requests come in steps that begin high above their valley, as those of an inner loop do, the anchor is given up, and
 // nothing shorter is taken for a step.
 //
@@ -55,6 +56,7 @@ class StepFinder {
   static constexpr Bytes kLevel = 8;    // an anchor's live bytes may be off by this part of the rise
   static constexpr Number kDoubt = 2;   // steps' lengths that begin above the valley before an anchor is given up
   static constexpr Number kShort = 64;  // requests that a step may always have beyond its usual length
+  static constexpr Number kAdrift = 2;
   static constexpr Bytes kNotable = 25;
   static constexpr std::size_t kMarks = 8;               // places that may begin an enclosing step
   static constexpr Number kEnclosing = Number{1} << 15;  // a longer one would be a large plan for little
@@ -67,14 +69,18 @@ class StepFinder {
     lost     // kLongest requests without a beginning: all is forgotten
   };
 
-  // What the caller knows of whether a step begins with a request.
+  // What the caller believes of whether a step begins with a request.
   enum class Hint : std::uint8_t { none, it_does_not, it_does };
 
   // To be called before each request, with the bytes that are then alive of the requests before.
   Cue observe(Bytes size, Stream stream, Bytes live, Hint hint = Hint::none) {
     Cue cue = Cue::none;
-    if (begins(live, hint)) cue = Cue::begins;
-    if (cue == Cue::begins) note_beginning(live);
+    const bool anchored = anchor_set_ && at_anchor(live);
+    if (begins(anchored, hint)) cue = Cue::begins;
+    if (cue == Cue::begins) {
+      adrift_ = anchored ? 0 : adrift_ + (anchor_set_ ? 1 : 0);
+      note_beginning(live);
+    }
     if (cue == Cue::none && number_ >= kLongest) {
       forget();
       cue = Cue::lost;
@@ -125,10 +131,11 @@ class StepFinder {
   // ----------------------------------------------------------------------------------------------------- the anchor
 
   // A plan of an inner loop ends within an enclosing step, and one of what lies between goes on beyond it.
-  bool begins(Bytes live, Hint hint) const {
-    if (!enclosing_) return hint == Hint::it_does || (hint == Hint::none && anchor_set_ && at_anchor(live));
-    if (number_ < usual_ / 2) return hint == Hint::none && at_anchor(live);
-    return hint == Hint::it_does || at_anchor(live);
+  bool begins(bool anchored, Hint hint) const {
+    if (adrift_ >= kAdrift) return anchored;
+    if (!enclosing_) return hint == Hint::it_does || (hint == Hint::none && anchored);
+    if (number_ < usual_ / 2) return hint == Hint::none && anchored;
+    return hint == Hint::it_does || anchored;
   }
 
   bool at_anchor(Bytes live) const {
@@ -140,11 +147,13 @@ class StepFinder {
   void note_beginning(Bytes live) {
     usual_ = std::max(number_, usual_ - usual_ / 4 + number_ / 4);
     low_ = std::min(low_, live);
+    if (adrift_ != 0) return look_around();  // this says nothing about the anchor
     const bool valley = (live - low_) * 4 <= high_ - low_;
     doubt_ = !valley ? doubt_ + number_ : doubt_ - std::min(number_, doubt_);
     if (doubt_ < kDoubt * usual_) return look_around();
     anchor_set_ = enclosing_ = false;
     doubt_ = 0;
+    adrift_ = kAdrift;  // a plan of such steps would keep the search from ever ending
   }
 
   // ------------------------------------------------------------------------------------------------ enclosing steps
@@ -158,7 +167,8 @@ class StepFinder {
       return;
     }
     --votes_;
-    if (!anchor_set_ || searching_ || lowest_ >= level_) return;
+    const bool at_its_beginning = clock_ - lowest_at_ >= number_;  // then nothing was noted within the step
+    if (!anchor_set_ || searching_ || at_its_beginning || lowest_ >= level_) return;
     const auto known =
         std::find_if(marks_.begin(), marks_.end(), [this](const Mark& mark) { return mark.gram == lowest_gram_; });
     Mark mark{lowest_gram_, lowest_at_, lowest_asked_, lowest_bytes_, 0, 0};
@@ -174,6 +184,7 @@ class StepFinder {
     *known = mark;
     if (!again || !notable || mark.distance > kEnclosing) return;
     ++anchors_;
+    adrift_ = 0;
     enclosing_ = true;
     anchor_kind_ = kGrams.size() - 1;
     anchor_ = mark.gram;
@@ -191,7 +202,8 @@ class StepFinder {
 
   void begin(Bytes live) {
     number_ = 0;
-    level_ = low_ = high_ = live;
+    low_ = high_ = live;
+    if (adrift_ == 0) level_ = live;  // of the anchor
     begun_asked_ = asked_;
     if (std::exchange(chosen_, false)) level_ = lowest_;
     lowest_ = live;
@@ -232,6 +244,7 @@ class StepFinder {
       if (!is_new && extend(found->second, live)) {
         anchor_set_ = true;
         enclosing_ = false;
+        adrift_ = 0;
         marks_.clear();
         votes_ = 0;
         ++anchors_;
@@ -286,11 +299,11 @@ class StepFinder {
   void absorb(Bytes size, Stream stream, Bytes live) {
     if (live < lowest_) note_lowest(live);
     std::uint64_t symbol = mix(static_cast<std::uint64_t>(size));
-    asked_ = asked_ * kBase + symbol + static_cast<std::uint64_t>(stream);
     bytes_ += size;
     ++clock_;
     symbol = mix(symbol ^ static_cast<std::uint64_t>(after_ - live));  // freed since the request before
     symbol = mix(symbol ^ static_cast<std::uint64_t>(stream));
+    asked_ = asked_ * kBase + symbol;
     for (std::size_t kind = 0; kind < kGrams.size(); ++kind) {
       const std::uint64_t leaves = ring_[(seen_ - kGrams[kind]) % kRing];
       gram_[kind] = gram_[kind] * kBase + symbol - leaves * kPowers[kind];
@@ -326,8 +339,9 @@ class StepFinder {
   Number number_ = 0;
   Bytes after_ = 0;           // alive after the request before
   Bytes low_ = 0, high_ = 0;  // least and most alive in the running step
-  Bytes level_ = 0;           // alive at the last beginning
+  Bytes level_ = 0;           // alive at the last beginning that was at the anchor
   Number usual_ = 0;          // requests of a step; 0 where none is known
+  Number adrift_ = 0;         // beginnings since the last one at the anchor
   Number doubt_ = 0;          // requests of steps that began above the valley, less those of others
 
   bool anchor_set_ = false;
@@ -340,10 +354,10 @@ class StepFinder {
   bool chosen_ = false;            // since the last request
   Number anchors_ = 0;
   Number clock_ = 0;               // requests
-  std::uint64_t asked_ = 0;        // all their sizes and streams, as a hash
+  std::uint64_t asked_ = 0;        // all their symbols, as a hash
   std::uint64_t begun_asked_ = 0;  // before the running step
   Bytes bytes_ = 0;                // asked for
-  std::uint64_t usual_step_ = 0;   // sizes and streams of most steps (Boyer and Moore's vote)
+  std::uint64_t usual_step_ = 0;   // of most steps (Boyer and Moore's vote)
   Number votes_ = 0;
   Bytes lowest_ = 0;               // of the running step, and what was so at that place
   std::uint64_t lowest_gram_ = 0, lowest_asked_ = 0;

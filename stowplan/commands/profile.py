@@ -18,10 +18,11 @@ from ._options import (
 )
 
 if TYPE_CHECKING:
+    from ..profiler.candidates import StepCandidate
     from ..scheduling import StepGraph
     from ..scripts import Script
 
-_OF_PROFILES = ("step_function", "device", "output", "small", "no_sites")
+_OF_PROFILES = ("step_function", "number", "device", "output", "small", "no_sites")
 """Parameters that only a profile uses."""
 
 
@@ -30,6 +31,12 @@ _OF_PROFILES = ("step_function", "device", "output", "small", "no_sites")
     epilog="Example: stowplan profile -o step.profile train.py --epochs 2; stowplan show step.profile",
 )
 @step_function_option
+@click.option(
+    "--step",
+    "number",
+    type=click.IntRange(min=1),
+    help="Of several steps that are found, write the one that is listed under this number.",
+)
 @click.option(
     "--device",
     type=click.Choice(["auto", "cpu", "gpu"]),
@@ -61,6 +68,7 @@ _OF_PROFILES = ("step_function", "device", "output", "small", "no_sites")
 def profile(
     context: click.Context,
     step_function: str | None,
+    number: int | None,
     device: str,
     output: Path | None,
     small: int | None,
@@ -76,9 +84,10 @@ def profile(
     marked: by --step-function, or with stowplan.step() in the script. SCRIPT is what python takes: a file, a folder or
     archive with a __main__.py, or - for standard input; with -m, a module. Each block has its call site: the innermost
     line of the script's own code, outside of Python's library and installed packages; and the Chainer link and function
-    that asked. Ctrl-C ends the script and keeps what was recorded. If no step repeats, all requests count as one step.
-    The exit status is the script's; where that is not 0, nothing is written. Nor is it if no request was seen: exit
-    status 1.
+    that asked. If several steps are found (phases, loops in loops), they are listed with the share of all requests and
+    bytes that each covers; the one that covers most is written, or the one that --step names. Ctrl-C ends the script and
+    keeps what was recorded. If no step repeats, all requests count as one step. The exit status is the script's; where
+    that is not 0, nothing is written. Nor is it if no request was seen: exit status 1.
 
     With --graph, a few steps of the first Chainer optimizer that updates are recorded operator by operator, with bytes
     and seconds: four of optimizer.update(lossfun, ...), or five that end with optimizer.update(). No bit changes. The
@@ -106,8 +115,16 @@ def profile(
         click.echo(f"stowplan: {script} asked for no memory by CuPy; nothing was written", err=True)
         raise click.exceptions.Exit(status or 1)
     whose, recorder = seen
+    candidates = recorder.candidates()
+    _list_candidates(candidates)
     try:
-        step, what = recorder.profile(), "the step that it repeats"
+        if number is None:
+            step, what = recorder.profile(), "the step that it repeats"
+        elif number <= len(candidates):
+            step, what = candidates[number - 1].profile, f"step {number} of those that it repeats"
+        else:
+            found = f"{len(candidates)} were found" if candidates else "none was found"
+            raise click.UsageError(f"there is no step {number}: {found}; nothing was written")
     except ProfileError:
         step, what = recorder.whole(), "all of it, for no step was repeated"
     if not len(step):
@@ -124,6 +141,20 @@ def profile(
     for line in _look.program_lines(step):
         click.echo(f"  {line}", err=True)
     raise click.exceptions.Exit(status)
+
+
+def _list_candidates(candidates: list[StepCandidate]) -> None:
+    """Say which steps were found, if it was more than one."""
+    if len(candidates) < 2:
+        return
+    click.echo("stowplan: steps that were found, in their order:", err=True)
+    for number, candidate in enumerate(candidates, 1):
+        mark = "*" if candidate.chosen else " "
+        click.echo(
+            f"stowplan: {mark}{number:2d}: {len(candidate):,} blocks, {candidate.times:,} times from request "
+            f"{candidate.start:,} on: {candidate.requests:.0%} of all requests, {candidate.bytes:.0%} of all bytes",
+            err=True,
+        )
 
 
 def _refuse_with_graph(context: click.Context) -> None:

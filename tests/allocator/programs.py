@@ -33,7 +33,7 @@ def rotation(levels: int, steps: int, step: Step = nullcontext, after_step: Afte
             for weight, level in zip(weights, past, strict=True):
                 new += weight * level
             past = [new, *past[:-1]]
-            del new
+            del new, level
         after_step()
     return past[0]
 

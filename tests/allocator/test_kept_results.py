@@ -148,20 +148,20 @@ def test_larger_requests_reoptimize_both_turns() -> None:
     assert pool.stats.plans <= 3
 
 
-def test_what_is_kept_for_longer_escapes() -> None:
+def test_what_is_kept_for_more_than_eight_steps_escapes() -> None:
     pool = NumpyPool()
-    kept: deque[np.ndarray] = deque(maxlen=3)
+    kept: deque[np.ndarray] = deque(maxlen=9)
     with pool:
-        for value in range(12):
+        for value in range(32):
             with pool.step():
                 kept.append(np.full(5000, float(value)))
                 temporary = kept[-1] * 2
                 del temporary
             pool.wait()
     assert pool.profile().escaped.tolist() == [True, False]
-    assert [array[0] for array in kept] == [9, 10, 11]
+    assert [array[0] for array in kept] == list(range(23, 32))
     assert all((array == array[0]).all() for array in kept)
-    assert pool.stats.reasons["escaped"] == 9
+    assert pool.stats.reasons["escaped"] == 29
 
 
 def test_a_second_run_replays_from_its_first_step(tmp_path: Path) -> None:

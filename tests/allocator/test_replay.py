@@ -140,9 +140,7 @@ class ReplayAgainstReference(RuleBasedStateMachine):
     @rule()
     def begin(self) -> None:
         assert self.core.begin_step(self.core_plan)
-        self.reference.begin_step(
-            self.plan, ARENA, ARENA_BYTES, len(self.plan) // self.steps
-        )
+        self.reference.begin_step(self.plan, ARENA, ARENA_BYTES, len(self.plan) // self.steps)
 
     @precondition(lambda self: self.reference.in_step)
     @rule()

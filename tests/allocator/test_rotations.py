@@ -37,7 +37,9 @@ def test_a_rotation_is_replayed_in_full(levels: int, marked: bool, tmp_path) -> 
     assert plan.steps == levels
     assert not plan.profile.escaped.any()
     assert plan.arena_bytes == plan.placement.lower_bound
-    assert levels * LEVEL < plan.arena_bytes <= (levels + 6) * LEVEL  # the levels, and what one step has beside them
+    assert (
+        levels * LEVEL < plan.arena_bytes <= (levels + 6) * LEVEL
+    )  # the levels, and what one step has beside them
 
     pool.save(tmp_path / "plans")
     again = NumpyPool.load(tmp_path / "plans", auto_step=not marked)

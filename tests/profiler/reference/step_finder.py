@@ -20,6 +20,7 @@ NOTABLE = 25
 MARKS = 8
 ENCLOSING = 1 << 15
 VOTES = 64
+ADRIFT = 2
 
 Symbol = tuple[int, int, int]
 
@@ -35,7 +36,7 @@ class Request:
 class Mark:
     place: int
     distance: int = 0
-    between: list[tuple[int, int]] = field(default_factory=list)
+    between: list[Symbol] = field(default_factory=list)
 
 
 @dataclass
@@ -49,7 +50,8 @@ class StepFinder:
     anchor: tuple[Symbol, ...] | None = None
     periods: tuple[int, int] = (0, 0)
     enclosing: bool = False
-    usual_step: list[tuple[int, int]] | None = None
+    adrift: int = 0
+    usual_step: list[Symbol] | None = None
     votes: int = 0
     marks: dict[tuple[Symbol, ...], Mark] = field(default_factory=dict)
     chosen: int | None = None  # the lowest place of the last step, where its gram is the anchor from now on
@@ -57,8 +59,10 @@ class StepFinder:
     def observe(self, size: int, stream: int, live: int, begins: bool | None = None) -> str | None:
         here = len(self.history)
         after = self.history[-1].after if self.history else 0
-        cue = "begins" if self.begins(live, begins) else None
+        anchored = self.at_anchor(live)
+        cue = "begins" if self.begins(anchored, begins) else None
         if cue == "begins":
+            self.adrift = 0 if anchored else self.adrift + (self.anchor is not None)
             self.note_beginning(live)
         elif here - self.begun >= LONGEST:
             self.__init__()  # type: ignore[misc]
@@ -71,7 +75,9 @@ class StepFinder:
                 self.usual = max(here - self.begun - second, second - first)
                 cue = "found"
         if cue in ("begins", "found"):
-            self.begun, self.level = here, live if self.chosen is None else self.history[self.chosen].live
+            self.begun = here
+            if not self.adrift:
+                self.level = live if self.chosen is None else self.history[self.chosen].live
             self.chosen = None
             self.searching_from = here if self.anchor is None else None
         self.history.append(Request((size, stream, after - live), live, live + size))
@@ -85,12 +91,14 @@ class StepFinder:
         requests = self.history[since:]
         return min([live, *(r.live for r in requests)]), max([live, *(r.after for r in requests)])
 
-    def begins(self, live: int, hint: bool | None) -> bool:
+    def begins(self, anchored: bool, hint: bool | None) -> bool:
+        if self.adrift >= ADRIFT:
+            return anchored
         if not self.enclosing:
-            return bool(hint) or (hint is None and self.at_anchor(live))
+            return bool(hint) or (hint is None and anchored)
         if len(self.history) - self.begun < self.usual // 2:
-            return hint is None and self.at_anchor(live)
-        return bool(hint) or self.at_anchor(live)
+            return hint is None and anchored
+        return bool(hint) or anchored
 
     def at_anchor(self, live: int) -> bool:
         if self.anchor is None or self.gram(len(self.history), len(self.anchor)) != self.anchor:
@@ -101,16 +109,17 @@ class StepFinder:
     def note_beginning(self, live: int) -> None:
         length = len(self.history) - self.begun
         self.usual = max(length, self.usual - self.usual // 4 + length // 4)
-        low, high = self.extremes(self.begun, live)
-        valley = (live - low) * 4 <= high - low
-        self.doubt = max(self.doubt - length, 0) if valley else self.doubt + length
-        if self.doubt >= DOUBT * self.usual:
-            self.anchor, self.enclosing, self.doubt = None, False, 0
+        if not self.adrift:
+            low, high = self.extremes(self.begun, live)
+            valley = (live - low) * 4 <= high - low
+            self.doubt = max(self.doubt - length, 0) if valley else self.doubt + length
+        if not self.adrift and self.doubt >= DOUBT * self.usual:
+            self.anchor, self.enclosing, self.doubt, self.adrift = None, False, 0, ADRIFT
         else:
             self.look_around()
 
-    def asked(self, begin: int, end: int) -> list[tuple[int, int]]:
-        return [request.symbol[:2] for request in self.history[begin:end]]
+    def asked(self, begin: int, end: int) -> list[Symbol]:
+        return [request.symbol for request in self.history[begin:end]]
 
     def look_around(self) -> None:
         step = self.asked(self.begun, len(self.history))
@@ -138,9 +147,9 @@ class StepFinder:
         between = self.asked(known.place, lowest)
         mark = self.marks[gram] = Mark(lowest, lowest - known.place, between)
         again = mark.distance == known.distance and mark.between == known.between
-        notable = (self.level - level) * NOTABLE >= sum(size for size, _ in between)
+        notable = (self.level - level) * NOTABLE >= sum(size for size, _, _ in between)
         if again and notable and mark.distance <= ENCLOSING:
-            self.enclosing, self.anchor, self.usual = True, gram, mark.distance
+            self.enclosing, self.adrift, self.anchor, self.usual = True, 0, gram, mark.distance
             self.marks, self.votes, self.chosen = {}, 0, lowest
 
     def search(self, live: int) -> bool:
@@ -166,7 +175,7 @@ class StepFinder:
             )
             if span >= self.usual and (span >= searched / 2 or much):
                 self.anchor, self.doubt = self.gram(here, k), 0
-                self.enclosing, self.marks, self.votes = False, {}, 0
+                self.enclosing, self.adrift, self.marks, self.votes = False, 0, {}, 0
                 self.periods = run[-3] - self.begun, run[-2] - self.begun
                 return True
         return False
