@@ -116,7 +116,8 @@ class DefaultHandler {
   std::atomic<const Served*> newest_{nullptr};
 };
 
-// As make_handler_capsule(), above what NumPy's default handler was at first: a pool in its place is not asked by another.
+// As make_handler_capsule(), above what NumPy's default handler was at first: a pool in its place is not asked by
+// another.
 inline PyObject* make_pool_capsule(const char* name, PyObject* default_capsule, std::size_t small) {
   const DefaultHandler* placed = DefaultHandler::instance();
   return profiler::make_handler_capsule<HostLanes>(name, default_capsule, small,

@@ -295,8 +295,8 @@ cdef class StepWatch:
     def candidates(self):
         """Return the steps that were found and repeated, and which of them is the program's.
 
-        Of each (step and the one after it, as of end_step; requests before it; times that it came; share of all requests
-        and of all bytes that it covers).
+        Of each (step and the one after it, as of end_step; requests before it; times that it came; share of all
+        requests and of all bytes that it covers).
         """
         cdef vector[StepCandidate] found
         self.lock.lock()

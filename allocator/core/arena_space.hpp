@@ -41,7 +41,7 @@ struct Arena {
 
 class ArenaSpace {
  public:
-  static constexpr int kRangeTries = 8;     // free ranges that a search looks at
+  static constexpr int kRangeTries = 8;      // free ranges that a search looks at
   static constexpr std::int64_t kStays = 2;  // steps since its own that a block has seen begin, or is about to
 
   // `unit`: bytes to which sizes beside the plan are rounded up and aligned, relative to the arena. `blocks`: of all

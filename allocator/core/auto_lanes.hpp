@@ -9,10 +9,10 @@
 // steps go on following what they followed. Of steps that did just that nothing is queued, so that a hot loop wakes
 // nobody up.
 //
-// Each thread has steps of its own, in a step slot of its own. They are found from the requests of one stream, the first
-// that asks; the thread's other streams have their lanes in the same steps. Of kMostThreads threads at once: another one
-// takes the place of one that has not asked for kGone requests. The first step that is marked, by enter(), ends the
-// search for good.
+// Each thread has steps of its own, in a step slot of its own. They are found from the requests of one stream, the
+// first that asks; the thread's other streams have their lanes in the same steps. Of kMostThreads threads at once:
+// another one takes the place of one that has not asked for kGone requests. The first step that is marked, by enter(),
+// ends the search for good.
 #pragma once
 
 #include <cstdint>

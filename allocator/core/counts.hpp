@@ -24,7 +24,7 @@ namespace stowplan::allocator {
       reason(escaped)     /* the plan knows that the block outlives the step */    \
       reason(stream)      /* on a stream that has no lane */                       \
       reason(late)        /* a late block stood in the planned range */            \
-      reason(mismatch)    /* extra, or larger than planned, or not recognised */ \
+      reason(mismatch)    /* extra, or larger than planned, or not recognised */   \
       reason(resting)     /* while the pool did not look; counted at the end of the rest */
 
 #define STOWPLAN_COUNTS(count)                                                                                      \

@@ -18,7 +18,7 @@ namespace {
 using profiler::SpinLock;
 
 // More is made accessible than is asked for, so that the system is asked seldom.
-constexpr std::size_t kStep = 16;  // a part of the extent
+constexpr std::size_t kStep = 16;        // a part of the extent
 constexpr std::size_t kLeastStep = 256;  // pages
 
 }  // namespace
@@ -82,14 +82,13 @@ void HostHeap::release() {
 }
 
 profiler::Upstream HostHeap::as_upstream() {
-  return {this, [](void* heap, std::size_t size) { return static_cast<HostHeap*>(heap)->malloc(size); },
-          [](void* heap, std::size_t count, std::size_t item_size) {
-            return static_cast<HostHeap*>(heap)->calloc(count, item_size);
-          },
-          [](void* heap, void* old, std::size_t new_size) {
-            return static_cast<HostHeap*>(heap)->realloc(old, new_size);
-          },
-          [](void* heap, void* ptr, std::size_t size) { static_cast<HostHeap*>(heap)->free(ptr, size); }};
+  return {
+      this, [](void* heap, std::size_t size) { return static_cast<HostHeap*>(heap)->malloc(size); },
+      [](void* heap, std::size_t count, std::size_t item_size) {
+        return static_cast<HostHeap*>(heap)->calloc(count, item_size);
+      },
+      [](void* heap, void* old, std::size_t new_size) { return static_cast<HostHeap*>(heap)->realloc(old, new_size); },
+      [](void* heap, void* ptr, std::size_t size) { static_cast<HostHeap*>(heap)->free(ptr, size); }};
 }
 
 // -------------------------------------------------------------------------------------------------------- ranges

@@ -1,4 +1,5 @@
-// The lanes as the service of a HostMemory, and what needs both: the arenas' memory, and the heap of what is not planned.
+// The lanes as the service of a HostMemory, and what needs both: the arenas' memory, and the heap of what is not
+// planned.
 #pragma once
 
 #include <cstddef>
@@ -32,9 +33,7 @@ class Rests {
   static constexpr unsigned kPatience = 8;
 
   // To be called after each request: how many of the next ones nobody is to look at; mostly 0.
-  std::uint64_t after_request(const Counters& counters) {
-    return ++asked_ < window_ ? 0 : end_window(counters);
-  }
+  std::uint64_t after_request(const Counters& counters) { return ++asked_ < window_ ? 0 : end_window(counters); }
 
  private:
   std::uint64_t end_window(const Counters& counters);
@@ -71,7 +70,7 @@ class HostLanes : public AutoLanes {
   HostHeap heap_;
   Rests rests_;
   std::uint64_t leaves_ = 0;
-  std::uint64_t rested_ = 0;  // not counted yet
+  std::uint64_t rested_ = 0;                        // not counted yet
   std::vector<std::unique_ptr<HostArena>> memory_;  // by lane; null where it has none yet
 };
 
@@ -84,8 +83,8 @@ bool host_reserve(HostMemory& memory, LaneNumber lane, Bytes size);
 // Gives back to the system what the heap and the C library keep for later.
 void host_trim(HostMemory& memory);
 
-// Has the C library keep what is freed, for the whole process, rather than map a block of its own for each large request
-// and trim its heap after each large free. Nothing where it is not glibc.
+// Has the C library keep what is freed, for the whole process, rather than map a block of its own for each large
+// request and trim its heap after each large free. Nothing where it is not glibc.
 void keep_freed_memory();
 
 }  // namespace stowplan::allocator

@@ -6,8 +6,8 @@
 //
 // A wrapped block is due at a number not above its own, in the following step.
 //
-// A plan may be of several steps, which take turns on it: where results of a step outlive their successors, each is kept
-// in one of several places. Each step is then `turn` requests long, and begins where the one before it ended.
+// A plan may be of several steps, which take turns on it: where results of a step outlive their successors, each is
+// kept in one of several places. Each step is then `turn` requests long, and begins where the one before it ended.
 //
 // A *merged* plan stands for steps that differ: its requests are those of all of them, with their largest sizes, and
 // each step asks for some of them. What it knows beside that helps to find out where a step is (step_locator.hpp).

@@ -42,7 +42,7 @@ class PlanCursor {
   // Where the step ends, if it is as planned.
   RequestNumber step_end() const { return began_ + plan_->step_size(); }
   std::uint64_t prefix() const { return plan_->prefix_of(began_, next_); }  // of the step so far, if it was as planned
-  bool has_skipped() const { return skipped_; }                  // whether a planned request of this step did not come
+  bool has_skipped() const { return skipped_; }  // whether a planned request of this step did not come
   // Of the whole step.
   std::size_t planned_requests() const { return plan_ == nullptr ? 0 : plan_->step_size(); }
   bool equals(RequestNumber k, Bytes size) const { return k < plan_->size() && plan_->requested[k] == size; }

@@ -66,7 +66,8 @@ struct Upstream {
 template <class Service>
 class HostMemory {
  public:
-  HostMemory(const Upstream& upstream, std::size_t small) : small_(small), service_(upstream), upstream_(service_.upstream()) {}
+  HostMemory(const Upstream& upstream, std::size_t small)
+      : small_(small), service_(upstream), upstream_(service_.upstream()) {}
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
 

@@ -165,7 +165,9 @@ class PassiveService {
       if (std::any_of(all.begin(), all.end(), is_known)) return;
       const std::uint64_t requests = requests_of(step);
       const std::uint64_t times = history_.count(step.start, requests);
-      const auto share = [times](double of_step, double of_all) { return static_cast<double>(times) * of_step / of_all; };
+      const auto share = [times](double of_step, double of_all) {
+        return static_cast<double>(times) * of_step / of_all;
+      };
       all.push_back({*found.steps, times,
                      share(static_cast<double>(requests), static_cast<double>(history_.requests())),
                      share(static_cast<double>(requested(step)), static_cast<double>(history_.bytes()))});

@@ -19,14 +19,15 @@
 //
 // From then on the gram is the *anchor*: a step begins wherever it ends with live bytes at about the level of the last
 // beginning. Who follows a plan may know better, but not for long: where all requests are of one size, any plan fits,
-// and after kAdrift beginnings without the anchor it alone counts until it comes. Where it does not come for twice a step's usual length, the search goes on beside it. Where most of the
-// requests come in steps that begin high above their valley, as those of an inner loop do, the anchor is given up, and
-// nothing shorter is taken for a step.
+// and after kAdrift beginnings without the anchor it alone counts until it comes. Where it does not come for twice a
+// step's usual length, the search goes on beside it. Where most of the requests come in steps that begin high above
+// their valley, as those of an inner loop do, the anchor is given up, and nothing shorter is taken for a step.
 //
-// Loops in loops. Steps may be the iterations of an inner loop (a solver's, in each time step). Where a step differs from
-// most, the place where it is lowest may begin an *enclosing* one. Three such places with the same requests between them,
-// and bytes that are held over the inner steps, which none of these could plan: at least 1 / kNotable of all that the
-// enclosing step asks for. Then its anchor takes the inner one's place. An epoch of alike iterations stays what it is.
+// Loops in loops. Steps may be the iterations of an inner loop (a solver's, in each time step). Where a step differs
+// from most, the place where it is lowest may begin an *enclosing* one. Three such places with the same requests
+// between them, and bytes that are held over the inner steps, which none of these could plan: at least 1 / kNotable of
+// all that the enclosing step asks for. Then its anchor takes the inner one's place. An epoch of alike iterations stays
+// what it is.
 //
 // O(log n) per request while searching, O(1) otherwise. Not synchronized.
 #pragma once
@@ -60,7 +61,7 @@ class StepFinder {
   static constexpr Bytes kNotable = 25;
   static constexpr std::size_t kMarks = 8;               // places that may begin an enclosing step
   static constexpr Number kEnclosing = Number{1} << 15;  // a longer one would be a large plan for little
-  static constexpr Number kLongest = Number{1} << 19;  // a longer step is not found; bounds the memory of a search
+  static constexpr Number kLongest = Number{1} << 19;    // a longer step is not found; bounds the memory of a search
 
   enum class Cue : std::uint8_t {
     none,
@@ -350,8 +351,8 @@ class StepFinder {
 
   // Of loops in loops.
   static constexpr Number kVotes = 64;
-  bool enclosing_ = false;         // the anchor is that of an enclosing step
-  bool chosen_ = false;            // since the last request
+  bool enclosing_ = false;  // the anchor is that of an enclosing step
+  bool chosen_ = false;     // since the last request
   Number anchors_ = 0;
   Number clock_ = 0;               // requests
   std::uint64_t asked_ = 0;        // all their symbols, as a hash
@@ -359,7 +360,7 @@ class StepFinder {
   Bytes bytes_ = 0;                // asked for
   std::uint64_t usual_step_ = 0;   // of most steps (Boyer and Moore's vote)
   Number votes_ = 0;
-  Bytes lowest_ = 0;               // of the running step, and what was so at that place
+  Bytes lowest_ = 0;  // of the running step, and what was so at that place
   std::uint64_t lowest_gram_ = 0, lowest_asked_ = 0;
   Number lowest_at_ = 0;
   Bytes lowest_bytes_ = 0;

@@ -85,8 +85,8 @@ def profile(
     archive with a __main__.py, or - for standard input; with -m, a module. Each block has its call site: the innermost
     line of the script's own code, outside of Python's library and installed packages; and the Chainer link and function
     that asked. If several steps are found (phases, loops in loops), they are listed with the share of all requests and
-    bytes that each covers; the one that covers most is written, or the one that --step names. Ctrl-C ends the script and
-    keeps what was recorded. If no step repeats, all requests count as one step. The exit status is the script's; where
+    bytes that each covers; the one that covers most is written, or the one that --step names. Ctrl-C ends the script
+    and keeps what was recorded. If no step repeats, all requests count as one step. The exit status is the script's; where
     that is not 0, nothing is written. Nor is it if no request was seen: exit status 1.
 
     With --graph, a few steps of the first Chainer optimizer that updates are recorded operator by operator, with bytes

@@ -117,7 +117,9 @@ def test_what_was_handed_out_stays_the_pool_s(pool: NumpyPool) -> None:
     assert pool.stats.live_bytes == 8 * 1_101_000
     kept[1].resize(300_000, refcheck=False)
     kept[2].resize(5, refcheck=False)
-    assert (kept[1][:1000] == 7).all() and (kept[2] == 7).all() and (fresh == 1).all()
+    assert (kept[1][:1000] == 7).all()
+    assert (kept[2] == 7).all()
+    assert (fresh == 1).all()
     kept.clear()
     assert pool.stats.live_bytes == 0
 
@@ -193,7 +195,9 @@ print(float(c.sum()))
 
 
 def test_the_interpreter_goes_down_while_it_serves() -> None:
-    done = subprocess.run([sys.executable, "-c", END], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", END], capture_output=True, text=True, check=False, timeout=120
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "150000.0\n", "")
 
 

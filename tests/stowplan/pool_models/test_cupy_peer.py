@@ -56,5 +56,7 @@ def test_nearly_the_same_where_equal_chunks_leave_a_choice() -> None:
     # Of equal chunks CuPy takes one by the addresses of Python objects, which differ from process to process. One
     # step may so reserve some percent more or less than the model's; that most of them do would not be by chance.
     peaks = [max(real) for real in total_bytes(*programs)]
-    ratios = [real / replay(step, CupyPoolModel(), 6).reserved_peak for step, real in zip(steps, peaks, strict=True)]
+    ratios = [
+        real / replay(step, CupyPoolModel(), 6).reserved_peak for step, real in zip(steps, peaks, strict=True)
+    ]
     assert np.median(ratios) == pytest.approx(1, rel=0.05), ratios
