@@ -426,6 +426,14 @@ def keep_host_memory():
     keep_freed_memory()
 
 
+def set_aside(cbool aside):
+    """Let no pool see this thread's requests of NumPy from now on, or see them again; return whether it did not."""
+    cdef cbool before = is_aside()
+    cdef cbool* flag = &is_aside()
+    flag[0] = aside
+    return before
+
+
 def any_installed():
     """Whether a pool serves in the place of NumPy's default handler."""
     return is_installed(None)

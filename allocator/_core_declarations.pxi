@@ -190,6 +190,7 @@ cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
     cbool host_reserve(HostMemory&, uint16_t, int64_t) except +
     void host_trim(HostMemory&)
     void keep_freed_memory()
+    cbool& is_aside "stowplan::profiler::is_aside" ()
 
 
 cdef extern from "device.hpp" namespace "stowplan::allocator":

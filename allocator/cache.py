@@ -119,7 +119,8 @@ class PlanCache:
         """Take a plan in, and throw out what it replaces, or the least recently used if there are too many."""
         if replaces is not None:
             self._remove(replaces)
-            self._succeed(entry, replaces)
+            if entry.plan.profile is replaces.plan.profile:
+                self._succeed(entry, replaces)
         while len(self._entries) >= self._capacity:
             self._remove(self.entries()[-1])
         self._entries[entry.tag] = entry
@@ -128,7 +129,7 @@ class PlanCache:
         entry.used = self._clock
 
     def _succeed(self, entry: Entry, old: Entry) -> None:
-        """Have a plan expected where the one was whose place it takes. O(plans)."""
+        """Have the plan of a step, placed anew, expected where the one was whose place it takes. O(plans)."""
         entry.successor = old.successor
         for other in (entry, *self._entries.values()):
             if other.successor == old.tag:

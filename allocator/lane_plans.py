@@ -146,7 +146,8 @@ class LanePlans:
             followed=None if followed is None else followed.standing,
             confirmation=None if order is None else self._confirmation(order),
         )
-        if followed is not None and complete and not (clean or failed):
+        # What a step that was found leaves behind may be the enclosing loop's, and go with its iteration.
+        if followed is not None and complete and not (clean or failed or self._policy.found):
             self._make_way(followed)
         if order is not None:
             self._carry_out(decision.action, order)

@@ -6,7 +6,6 @@ its own. So each lane has its own policy and plans (`LanePlans`), as if there we
 
 from __future__ import annotations
 
-import contextvars
 import os
 import sys
 import threading
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import PoolError, ProfileError
 from ..planning.shared import SharedPlans
 from ._core import Backend
+from .apart import apart
 from .cache import Entry
 from .lane_plans import LanePlans, Outcome
 from .outcome_thread import start_outcome_thread
@@ -122,7 +122,7 @@ class Lanes:
             for saved in self._loaded
             if (saved.step_slot, saved.lane) == (number, place)
         ]
-        return not plans or contextvars.Context().run(self._step_slots[number].lanes[place].load, plans)
+        return not plans or apart(self._step_slots[number].lanes[place].load, plans)
 
     def _all(self) -> list[LanePlans]:
         return [lane for step_slot in self._step_slots for lane in step_slot.lanes]
@@ -146,7 +146,7 @@ class Lanes:
             raise PoolError(f"this thread runs a step already: steps do not nest{_of_tasks()}")
         number, lanes = entered
         try:
-            contextvars.Context().run(self._begin, self._step_slot(number, lanes), key)
+            apart(self._begin, self._step_slot(number, lanes), key)
         except BaseException:
             self._backend.end(number)
             raise
@@ -158,7 +158,7 @@ class Lanes:
 
     def end_step(self, number: int, failed: bool) -> None:
         """End a step; `failed` where an exception left it, so that it says nothing about the next."""
-        contextvars.Context().run(self._end, number, failed)
+        apart(self._end, number, failed)
 
     def _end(self, number: int, failed: bool) -> None:
         step_slot = self._step_slots[number]
@@ -170,7 +170,7 @@ class Lanes:
     def collect(self) -> None:
         """Learn from the steps that were found and have ended; on any thread."""
         with self._collecting:  # outcomes come in their order
-            contextvars.Context().run(self._collect)
+            apart(self._collect)
 
     def _collect(self) -> None:
         outcomes: dict[int, list[Outcome]] = {}
@@ -193,7 +193,7 @@ class Lanes:
             for lane in list(step_slot.lanes):
                 ready &= lane.wait(None if until is None else max(until - time.monotonic(), 0))
                 with step_slot.mutex:
-                    contextvars.Context().run(lane.take_up)
+                    apart(lane.take_up)
         return ready
 
     # ----------------------------------------------------------------------------------------------- interruptions
@@ -235,7 +235,7 @@ class Lanes:
 
     def begin_anew(self) -> None:
         """Forget what threads were doing that a fork has left behind; see `forking`. The locks are held."""
-        contextvars.Context().run(self._begin_anew)
+        apart(self._begin_anew)
 
     def _begin_anew(self) -> None:
         gone = self._backend.end_steps_of_others()
@@ -264,7 +264,7 @@ class Lanes:
             for number, lane, entries in self._entries()
             for entry in entries
         ]
-        contextvars.Context().run(save_plans, path, plans, backend, self._alignment, self._backend.small)
+        apart(save_plans, path, plans, backend, self._alignment, self._backend.small)
 
     def _entries(self) -> Iterator[tuple[int, int, list[Entry]]]:
         """Yield each lane's plans in use, with the numbers of its step slot and of its place there."""
@@ -286,7 +286,7 @@ class Lanes:
         """
         from ..planning.saved import load_plans
 
-        plans, small = contextvars.Context().run(load_plans, path, backend, self._alignment)
+        plans, small = apart(load_plans, path, backend, self._alignment)
         if small < self._backend.small:
             self._backend.refine()
         lanes = max((saved.lane + 1 for saved in plans if saved.step_slot == 0), default=1)
@@ -330,11 +330,11 @@ class Lanes:
 
     def report(self) -> dict[str, Any]:
         """Return what fills the memory, and why requests were not replayed; see `Pool.report`."""
-        return contextvars.Context().run(self._diagnosis.report, self.stats(), self._in_use(), self._key())
+        return apart(self._diagnosis.report, self.stats(), self._in_use(), self._key())
 
     def diagnose(self, error: BaseException) -> None:
         """Have an error that a failure in this thread's step has caused say what the request found."""
-        contextvars.Context().run(self._diagnosis.explain, error, self._in_use(), self._key())
+        apart(self._diagnosis.explain, error, self._in_use(), self._key())
 
     def _in_use(self) -> list[InUse]:
         return [

@@ -5,16 +5,19 @@ One worker per pool; the solvers release the GIL. Results wait until they are co
 What the worker does in Python would keep the program waiting all the same: the interpreter lets a thread that waits for
 the GIL wait up to 5 ms (`sys.getswitchinterval`). So jobs come in pieces of a millisecond or less, and between them the
 worker steps aside.
+
+`concurrent.futures` is not imported later, on a thread of ours: it brings `logging`, which takes part in forks, and
+must not come in the middle of one.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Generic, TypeVar
 
-if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
+from ._core import set_aside
 
 T = TypeVar("T")
 
@@ -43,9 +46,9 @@ class Planner(Generic[T]):
     def submit(self, job: Callable[[], T]) -> None:
         """Start a job when those before it are done."""
         if self._executor is None:
-            from concurrent.futures import ThreadPoolExecutor  # with logging behind it
-
-            self._executor = ThreadPoolExecutor(1, thread_name_prefix="stowplan-planner")
+            self._executor = ThreadPoolExecutor(
+                1, thread_name_prefix="stowplan-planner", initializer=set_aside, initargs=(True,)
+            )
         self._jobs.append(self._executor.submit(job))
 
     def collect(self) -> list[T]:
@@ -59,8 +62,6 @@ class Planner(Generic[T]):
         """Wait until all jobs are done, at most `timeout` seconds; return whether they are."""
         if not self._jobs:
             return True
-        from concurrent.futures import wait
-
         began = time.monotonic()
         while self._jobs:
             left = None if timeout is None else timeout - (time.monotonic() - began)

@@ -10,7 +10,7 @@
 // is still noted belongs to a block whose free was mistaken for a small one, and is put right then. So `small` may be
 // lowered at any time: blocks that were small then are not noted, and go to upstream.
 //
-// While it stands aside, all requests go to upstream unseen; frees of what was noted before are noted.
+// Requests of a thread that is aside go to upstream unseen.
 //
 // A Service is constructed from the Upstream and has
 //     Upstream upstream()                                         what is asked in its place
@@ -45,6 +45,12 @@ using ThreadId = std::uintptr_t;
 inline ThreadId current_thread() {
   static thread_local char here;
   return reinterpret_cast<ThreadId>(&here);
+}
+
+// Whether this thread's requests are upstream's: what makes plans is no business of a pool's that serves all threads.
+inline bool& is_aside() {
+  static thread_local bool aside = false;
+  return aside;
 }
 
 struct Grant {
@@ -130,9 +136,6 @@ class HostMemory {
     return blocks_by_address_.find(reinterpret_cast<std::uintptr_t>(ptr)) != kNoBlock;
   }
 
-  // From now on, or no longer.
-  void stand_aside(bool aside) { aside_ = aside; }
-
   std::size_t small() const { return small_; }
 
   // Takes requests from `small` bytes on; whether that is fewer than before.
@@ -190,7 +193,7 @@ class HostMemory {
 
   // Whether a request is nobody's but upstream's. Several threads may count one too many.
   bool is_left() {
-    if (aside_.load(std::memory_order_relaxed)) return true;
+    if (is_aside()) return true;
     return left_.load(std::memory_order_relaxed) > 0 && left_.fetch_sub(1, std::memory_order_relaxed) > 0;
   }
 
@@ -204,7 +207,6 @@ class HostMemory {
 
   SpinLock lock_;
   std::atomic<std::size_t> small_;
-  std::atomic<bool> aside_{false};
   std::atomic<std::int64_t> left_{0};  // requests that are not for the service
   Service service_;
   const Upstream upstream_;

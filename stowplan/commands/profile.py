@@ -86,8 +86,8 @@ def profile(
     line of the script's own code, outside of Python's library and installed packages; and the Chainer link and function
     that asked. If several steps are found (phases, loops in loops), they are listed with the share of all requests and
     bytes that each covers; the one that covers most is written, or the one that --step names. Ctrl-C ends the script
-    and keeps what was recorded. If no step repeats, all requests count as one step. The exit status is the script's; where
-    that is not 0, nothing is written. Nor is it if no request was seen: exit status 1.
+    and keeps what was recorded. If no step repeats, all requests count as one step. The exit status is the script's;
+    where that is not 0, nothing is written. Nor is it if no request was seen: exit status 1.
 
     With --graph, a few steps of the first Chainer optimizer that updates are recorded operator by operator, with bytes
     and seconds: four of optimizer.update(lossfun, ...), or five that end with optimizer.update(). No bit changes. The

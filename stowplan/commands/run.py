@@ -44,7 +44,7 @@ def run(
     SCRIPT is what python takes: a file, a folder or archive with a __main__.py, or - for standard input; with -m, a
     module. All that follows it is the script's.
 
-    The pool serves NumPy's arrays in the main thread and, if the script imports CuPy, CuPy's in all threads. If the
+    The pools serve NumPy's arrays and, if the script imports CuPy, CuPy's, in all threads. If the
     script gives CuPy an allocator, that one serves the requests that are not planned. If it imports Chainer, Chainer
     is made to work with the installed versions. At the end two lines on standard error say whether it helped, why, and
     what to do. The exit status is the script's.

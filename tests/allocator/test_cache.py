@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -188,12 +189,13 @@ def test_the_order_of_use_is_strict() -> None:
     assert all(a.used > b.used for a, b in pairwise(cache.entries()))
 
 
-def test_a_successor_is_expected_where_the_plan_was_whose_place_it_takes() -> None:
+def test_a_plan_placed_anew_is_expected_where_the_plan_was_whose_place_it_takes() -> None:
     cache = PlanCache(4)
     a, b = add(cache, "x", 100), add(cache, "x", 200)
     for entry in (a, b, a, b, a):
         cache.follow(entry, in_full=True)
-    successor = add(cache, "x", 300, replaces=a)
+    successor = cache.entry("x", replace(a.plan))  # the same step, placed anew
+    cache.add(successor, replaces=a)
     add(cache, "x", 400)  # used last
     assert cache.likely("x")[0] is b.core
     cache.follow(b, in_full=True)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stowplan.allocator import plan_maker
 from stowplan.allocator.cache import Entry, PlanCache
 from stowplan.allocator.plan_maker import WORTH, PlanMaker, Record
+from stowplan.planning import making
 from stowplan.planning.co_placement import NO_RANGES
 from stowplan.planning.shared import SharedPlans
 from stowplan.profiler import ALLOCATE, FREE, StepLog
@@ -137,7 +137,7 @@ def test_whatever_fails_makes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
     old = Bench().solved(loop(20)).entry
     for name in ("plan_record", "plan_merged"):
-        monkeypatch.setattr(plan_maker, name, fail)
+        monkeypatch.setattr(making, name, fail)
     bench = Bench()
     for solved in (bench.solved(loop(5)), bench.merged(old, loop(30))):
         assert (solved.sequence, solved.entry, solved.replaces) == (SEQUENCE, None, None)

@@ -110,6 +110,20 @@ def test_marked_steps_of_several_threads(pool: NumpyPool) -> None:
     assert pool.stats.replayed > 0
 
 
+def test_what_makes_plans_is_not_served() -> None:
+    pool = NumpyPool(warmup=0)
+    pool.install()
+    try:
+        for _ in range(6):
+            with pool.step():
+                np.ones(1000).sum()
+            pool.wait()
+    finally:
+        pool.uninstall()
+    assert pool.stats.plans == 1
+    assert pool.stats.requests == 6
+
+
 def test_what_was_handed_out_stays_the_pool_s(pool: NumpyPool) -> None:
     kept = [np.full(size, 7.0) for size in (10, 1000, 100_000, 1_000_000)]
     pool.uninstall()

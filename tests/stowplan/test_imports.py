@@ -164,9 +164,7 @@ def test_run_loads_little_before_the_script(tmp_path: Path) -> None:
     assert not loaded & {
         *(set(FRAMEWORKS) - {"click"}),
         *rooms,
-        "concurrent.futures.thread",
         "csv",
-        "logging",
     }
     assert commands == {"stowplan.commands._options", "stowplan.commands.run"}
 

@@ -28,5 +28,5 @@ def test_all_pictures_are_made(tmp_path: Path) -> None:
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
     text = (tmp_path / "terminal.svg").read_text()
     assert text.startswith("<svg")
-    assert "Memory&#160;of&#160;the&#160;step" in text
+    assert "planned&#160;peak" in text
     assert "url(" not in text.replace("url(#", "")
