@@ -1,0 +1,34 @@
+"""The live peak of programs that nobody wrote for stowplan, against tracemalloc."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.programs.catalogue import PROGRAMS, STARTUP, Program
+
+ROOT = Path(__file__).resolve().parents[3]
+OBJECTS = 256 << 10
+"""Bytes that tracemalloc sees beside arrays of planned size: Python's objects and small arrays of these programs."""
+
+
+@pytest.mark.parametrize(
+    "program", [pytest.param(program, id=program.name) for program in PROGRAMS if program is not STARTUP]
+)
+def test_the_live_peak_is_tracemalloc_s(program: Program) -> None:
+    if (missing := program.missing()) is not None:
+        pytest.skip(missing)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.profiler.recorders.traced_program", program.name],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    peaks = json.loads(done.stdout.splitlines()[-1])
+    assert 0 <= peaks["traced"] - peaks["recorded"] <= 0.01 * peaks["traced"] + OBJECTS
