@@ -76,6 +76,11 @@ void HostHeap::free(void* ptr, std::size_t size) {
   if (kDebug) assert_invariants();
 }
 
+void HostHeap::tick() {
+  std::lock_guard<SpinLock> lock(lock_);
+  note_use();
+}
+
 void HostHeap::release() {
   std::lock_guard<SpinLock> lock(lock_);
   release(0);

@@ -47,6 +47,9 @@ class HostHeap {
   void* realloc(void* old, std::size_t new_size);
   void free(void* ptr, std::size_t size);
 
+  // Ends the period if it is over; for while nobody asks the heap.
+  void tick();
+
   // Gives back the memory of all free ranges.
   void release();
 

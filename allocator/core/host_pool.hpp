@@ -52,6 +52,7 @@ class HostLanes : public AutoLanes {
   Upstream upstream() { return heap_.as_upstream(); }
   Grant request(Bytes size, Stream stream, ThreadId thread) {
     if (rested_ > 0) count(Reason::resting, std::exchange(rested_, 0));
+    if (++asked_ % kTick == 0) heap_.tick();
     const Grant grant = AutoLanes::request(size, stream, thread);
     if (finds_steps()) leaves_ = rests_.after_request(counters());
     return grant;
@@ -67,7 +68,10 @@ class HostLanes : public AutoLanes {
   const HostArena& memory(LaneNumber lane) const { return *memory_[lane]; }
 
  private:
+  static constexpr std::uint64_t kTick = 256;  // requests; those from plans do not get to the heap
+
   HostHeap heap_;
+  std::uint64_t asked_ = 0;
   Rests rests_;
   std::uint64_t leaves_ = 0;
   std::uint64_t rested_ = 0;                        // not counted yet

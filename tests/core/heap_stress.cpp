@@ -143,6 +143,15 @@ void bounded() {
   heap.release();
   require(resident(large, kLarge) == 0, "release() leaves nothing");
 
+  require(heap.malloc(kLarge) == large, "there is room again");
+  std::memset(large, 1, kLarge);
+  heap.free(large, kLarge);
+  for (int period = 0; period < 3; ++period) {
+    now += HostHeap::kPeriod;
+    heap.tick();
+  }
+  require(resident(large, kLarge) == 0, "time alone is enough");
+
   auto* zeros = static_cast<char*>(heap.calloc(1, kLarge));
   require(zeros == large && zeros[0] == 0 && zeros[kLarge - 1] == 0, "calloc of what was used before gives zeros");
   require(resident(zeros, kLarge) <= std::size_t{4} << 20, "and writes none of a large block's");
