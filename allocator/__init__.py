@@ -5,7 +5,9 @@ Names are loaded when they are first used: a pool alone needs nothing of what ma
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..lazy import lazily
 
 if TYPE_CHECKING:
     from ..planning import Plan, make_plan
@@ -15,20 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["CupyPool", "NumpyPool", "Plan", "Stats", "make_plan"]
 
-_LAZY = {
-    "CupyPool": ".backends.cupy_pool",
-    "NumpyPool": ".backends.numpy_pool",
-    "Plan": "..planning",
-    "Stats": ".stats",
-    "make_plan": "..planning",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(_LAZY[name], __name__), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazily(
+    __name__,
+    {
+        "CupyPool": "backends.cupy_pool",
+        "NumpyPool": "backends.numpy_pool",
+        "Plan": ".planning",
+        "Stats": "stats",
+        "make_plan": ".planning",
+    },
+)

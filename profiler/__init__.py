@@ -10,7 +10,9 @@ Names are loaded when they are first used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..lazy import lazily
 
 if TYPE_CHECKING:
     from .profile import ESCAPED, Profile
@@ -32,25 +34,18 @@ __all__ = [
     "profile_step",
 ]
 
-_LAZY = {
-    "ALLOCATE": "steps",
-    "ESCAPED": "profile",
-    "FREE": "steps",
-    "BatchModel": "scaling",
-    "CupyRecorder": "recorders.cupy_recorder",  # a class derived from one of CuPy's
-    "NumpyRecorder": "recorders.numpy_recorder",
-    "Profile": "profile",
-    "StepLog": "steps",
-    "fit_batches": "scaling",
-    "profile_step": "steps",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(f".{_LAZY[name]}", __name__), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazily(
+    __name__,
+    {
+        "ALLOCATE": "steps",
+        "ESCAPED": "profile",
+        "FREE": "steps",
+        "BatchModel": "scaling",
+        "CupyRecorder": "recorders.cupy_recorder",  # a class derived from one of CuPy's
+        "NumpyRecorder": "recorders.numpy_recorder",
+        "Profile": "profile",
+        "StepLog": "steps",
+        "fit_batches": "scaling",
+        "profile_step": "steps",
+    },
+)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
 from .errors import PoolError, StowplanError
+from .lazy import lazily
 
 if TYPE_CHECKING:
     from .allocator import CupyPool, NumpyPool
@@ -30,24 +31,17 @@ __all__ = [
     "step",
 ]
 
-_LAZY = {
-    "CupyPool": "allocator",
-    "CupyRecorder": "profiler",
-    "NumpyPool": "allocator",
-    "NumpyRecorder": "profiler",
-    "Profile": "profiler",
-    "step": "scripts.step_markers",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(f".{_LAZY[name]}", __name__), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazily(
+    __name__,
+    {
+        "CupyPool": "allocator",
+        "CupyRecorder": "profiler",
+        "NumpyPool": "allocator",
+        "NumpyRecorder": "profiler",
+        "Profile": "profiler",
+        "step": "scripts.step_markers",
+    },
+)
 
 
 def load_ipython_extension(shell: Any) -> None:

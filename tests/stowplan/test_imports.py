@@ -22,6 +22,7 @@ LEAVES = {
     "stowplan.errors",
     "stowplan.files",
     "stowplan.minimalloc",
+    "stowplan.lazy",
     "stowplan.units",
 }
 FRAMEWORKS = ("chainer", "cupy", "torch", "matplotlib", "pulp", "highspy", "rich", "click")
