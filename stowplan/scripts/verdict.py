@@ -1,7 +1,8 @@
 """Whether a pool has helped a program, why, and what to do: the two lines at the end of ``stowplan run``.
 
-CPU time a step decides. Page faults explain it, as they are most of what a plan saves on the host; what was not served
-from the plan, and why, explains the rest.
+CPU time a step decides: with the plan beside that without it, where the pool keeps freed memory mapped already, so this
+is not what plain Python would take. Page faults explain it, as they are most of what a plan saves on the host; what was
+not served from the plan, and why, explains the rest.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ MARK = (
 )
 MIMALLOC = (
     "or run it without stowplan, with an allocator that keeps memory: LD_PRELOAD=libmimalloc.so python ..."
+)
+KEEPING = (
+    "compare with an allocator that does no more than that: LD_PRELOAD=libmimalloc.so python ..., "
+    "or glibc's variables"
 )
 
 
@@ -89,8 +94,11 @@ def judge(figures: dict[str, Any], before: StepCost | None = None, after: StepCo
     if change < -NOISE:
         return Verdict(True, f"a step takes {-change:.0%} less CPU time{missed}", advice, before, after)
     if before.faults < FEW_FAULTS:
-        why = f"a step has only {before.faults:,.0f} page faults without a plan: there is little to gain"
-        return Verdict(None if change <= NOISE else False, why, "run it without stowplan", before, after)
+        why = (
+            f"a step has only {before.faults:,.0f} page faults without a plan, as the pool keeps what is freed: "
+            "a plan has little to add"
+        )
+        return Verdict(None if change <= NOISE else False, why, KEEPING, before, after)
     if change <= NOISE:
         return Verdict(None, f"CPU time a step did not change measurably{missed}", advice, before, after)
     advice = f"{advice or MARK}; {MIMALLOC}"
