@@ -1,0 +1,78 @@
+# Pools of host memory: the lanes behind a NumPy memory handler, for a context or the process. Included by _core.pyx.
+
+def keep_host_memory():
+    """Have the C library keep what is freed, for the whole process; see core/host_pool.hpp."""
+    keep_freed_memory()
+
+
+def set_aside(cbool aside):
+    """Let no pool see this thread's requests of NumPy from now on, or see them again; return whether it did not."""
+    cdef cbool before = is_aside()
+    cdef cbool* flag = &is_aside()
+    flag[0] = aside
+    return before
+
+
+def any_installed():
+    """Whether a pool serves in the place of NumPy's default handler."""
+    return is_installed(None)
+
+
+cdef class HostPool(Backend):
+    """The lanes behind a NumPy memory handler.
+
+    The capsule owns the core: arrays hold the capsule, so either may be dropped first.
+    """
+
+    cdef readonly object handler
+    cdef HostMemory* memory
+    cdef size_t least
+
+    def __init__(self, name, default_handler, size_t small, least=None):
+        self.handler = make_pool_capsule(name.encode(), default_handler, small)
+        self.least = small if least is None else least
+        self.memory = memory_of(self.handler)
+        self.lanes = new LockedLanes(self.memory.lock(), self.memory.service())
+
+    def __dealloc__(self):
+        del self.lanes
+
+    @property
+    def small(self):
+        """Requests below this many bytes are not planned."""
+        return self.memory.small()
+
+    @property
+    def refinable(self):
+        """Whether requests from `least` bytes on can be planned, rather than from `small` on."""
+        return self.least < self.memory.small()
+
+    def refine(self):
+        """Have them planned."""
+        self.memory.lower_small(self.least)
+
+    @property
+    def grows_in_place(self):
+        """Always: its addresses are set aside."""
+        return True
+
+    def reserve(self, uint16_t lane, int64_t size):
+        """Make a lane's arena at least this large; False where upstream has no memory for it."""
+        return host_reserve(self.memory[0], lane, size)
+
+    def trim(self):
+        """Give back to the system what upstream keeps for later."""
+        host_trim(self.memory[0])
+
+    def install(self, default_handler):
+        """Serve in the place of NumPy's default handler, from now on; see default_handler.hpp."""
+        install(default_handler, self.handler)
+
+    @property
+    def installed(self):
+        """Whether it does."""
+        return is_installed(self.handler)
+
+    def uninstall(self):
+        """Serve there no longer. Precondition: it does."""
+        uninstall()
