@@ -22,7 +22,7 @@ import numpy as np
 cimport numpy as cnp
 
 from ..errors import PoolError
-from ..profiler.steps import EVENT_DTYPE
+from ..profiler.events import EVENT_DTYPE
 
 cnp.import_array()
 

@@ -16,9 +16,13 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from typing import TYPE_CHECKING
 
-from .lanes import Lanes
-from .pool import Pool
+from . import own_threads
+
+if TYPE_CHECKING:
+    from .lanes import Lanes
+    from .pool import Pool
 
 _watched: weakref.WeakSet[Pool] | None = None
 _one_at_a_time = threading.Lock()
@@ -49,6 +53,7 @@ def _after() -> None:
 
 
 def _after_in_child() -> None:
+    own_threads.begin_anew()
     for pool in list(_watched or ()):
         pool._begin_anew()
     _after()

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import PoolError
 from ..planning.shared import SharedPlans
 from ..profiler import StepLog
 from ..profiler.steps import overlap_matters
@@ -29,9 +28,6 @@ from .planning_budget import PlanningBudget
 
 if TYPE_CHECKING:
     from ..planning import Plan
-
-ALWAYS_THERE = ("auto", "best_fit_orders")
-"""Solvers that need no look: the first look imports them all."""
 
 Outcome = tuple[npt.NDArray[np.void], bool, bool, int]
 """Of a lane's part of a step: (events, complete, clean, tag of the plan followed)."""
@@ -64,13 +60,6 @@ class LanePlans:
     auto_step
         Whether steps are found, until one is marked.
 
-    Raises
-    ------
-    PoolError
-        `warmup` is negative, `max_plans` is not positive, or either is not an integer.
-    UnknownSolverError
-        There is no such solver.
-
     Attributes
     ----------
     key
@@ -96,14 +85,10 @@ class LanePlans:
         max_plans: int,
         auto_step: bool = False,
     ) -> None:
-        self._policy = LanePolicy(_count("warmup", warmup, 0, "a number of steps"), found=auto_step)
-        if planner not in ALWAYS_THERE:
-            from ..packing.registry import find
-
-            find(planner)
+        self._policy = LanePolicy(warmup, found=auto_step)
         self._backend = backend
         self.lane = lane
-        self._cache = PlanCache(_count("max_plans", max_plans, 1, "a number of plans"))
+        self._cache = PlanCache(max_plans)
         self._maker = PlanMaker(backend, lane, self._cache, shared, alignment=alignment, solver=planner)
         self._planner: Planner[Solved] = Planner()
         self._budget = budget
@@ -291,9 +276,3 @@ class _Order:
         self.record, self.following, self.stands = record, following, stands
         log = record.log
         self.sequence = hash((record.key, log.requested.tobytes(), log.streams.tobytes()))
-
-
-def _count(name: str, value: object, least: int, what: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise PoolError(f"{name} is {value!r}; expected {what}, {least} or more")
-    return value

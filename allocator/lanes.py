@@ -2,6 +2,9 @@
 
 A step takes a step slot, and in it every stream has a lane (allocator/core/lanes.hpp): requests, a plan and an arena of
 its own. So each lane has its own policy and plans (`LanePlans`), as if there were no other.
+
+What decides is imported with the first step, and what answers questions with the first question: a program without
+steps does without both.
 """
 
 from __future__ import annotations
@@ -17,16 +20,19 @@ from ..errors import PoolError, ProfileError
 from ..planning.shared import SharedPlans
 from ._core import Backend
 from .apart import apart
-from .cache import Entry
-from .lane_plans import LanePlans, Outcome
 from .outcome_thread import start_outcome_thread
 from .planning_budget import SHARE, PlanningBudget
-from .report import Diagnosis, InUse
-from .stats import Stats, snapshot
 
 if TYPE_CHECKING:
     from ..planning import Plan
     from ..planning.saved import SavedPlan
+    from .cache import Entry
+    from .lane_plans import LanePlans, Outcome
+    from .report import Diagnosis, InUse
+    from .stats import Stats
+
+ALWAYS_THERE = ("auto", "best_fit_orders")
+"""Solvers that need no look: the first look imports them all."""
 
 
 class StepSlot:
@@ -63,8 +69,10 @@ class Lanes:
 
     Raises
     ------
-    PoolError, UnknownSolverError
-        As for `LanePlans`.
+    PoolError
+        `warmup` is negative, `max_plans` is not positive, or either is not an integer.
+    UnknownSolverError
+        There is no such solver.
     """
 
     def __init__(
@@ -77,19 +85,22 @@ class Lanes:
         enter: Callable[[], Any] = lambda: None,
         **options: Any,
     ) -> None:
+        _check_count("warmup", options["warmup"], 0, "a number of steps")
+        _check_count("max_plans", options["max_plans"], 1, "a number of plans")
+        if options["planner"] not in ALWAYS_THERE:
+            from ..packing.registry import find
+
+            find(options["planner"])
         self._backend = backend
         self._alignment = alignment
-        self._shared = shared = SharedPlans(options["max_plans"])
-        self._budget = budget = PlanningBudget(planning_share)
-        self._make: Callable[[int], LanePlans] = lambda lane: LanePlans(
-            backend, lane, shared, budget, alignment=alignment, auto_step=auto_step, **options
-        )
+        self._shared = SharedPlans(options["max_plans"])
+        self._budget = PlanningBudget(planning_share)
+        self._options = {"alignment": alignment, "auto_step": auto_step, **options}
         self._loaded: list[SavedPlan] = []
         self._mutex = threading.Lock()  # of the list of step slots
         self._step_slots: list[StepSlot] = []
-        self._step_slot(0, backend.lanes_of(0))
         self._interrupted = Interrupted()
-        self._diagnosis = Diagnosis(backend)
+        self._diagnosis: Diagnosis | None = None
         self._refusal: str | None = None
         self._collecting = threading.Lock()
         self._enter = enter
@@ -99,6 +110,11 @@ class Lanes:
 
     def _start_outcome_thread(self) -> None:
         start_outcome_thread(self._backend.wait_for_outcomes, self._backend.close, self.collect, self._enter)
+
+    def _make(self, lane: int) -> LanePlans:
+        from .lane_plans import LanePlans
+
+        return LanePlans(self._backend, lane, self._shared, self._budget, **self._options)
 
     def _step_slot(self, number: int, lanes: list[int]) -> StepSlot:
         """Return a step slot that has these lanes; some of them may be new."""
@@ -318,6 +334,8 @@ class Lanes:
 
     def stats(self) -> Stats:
         """Return a snapshot of the pool's counts."""
+        from .stats import snapshot
+
         lanes = self._all()
         return snapshot(
             self._backend.counters(),
@@ -328,15 +346,33 @@ class Lanes:
             plans_skipped=self._budget.skipped,
         )
 
+    def progress(self) -> tuple[int, int]:
+        """Return how many steps have ended, and how many requests were replayed."""
+        counters = self._backend.counters()
+        return counters["steps"], counters["requests"]["replayed"]
+
+    def has_served(self) -> bool:
+        """Whether any request has come."""
+        return any(self._backend.counters()["requests"].values())
+
     def report(self) -> dict[str, Any]:
         """Return what fills the memory, and why requests were not replayed; see `Pool.report`."""
-        return apart(self._diagnosis.report, self.stats(), self._in_use(), self._key())
+        return apart(self._diagnoses().report, self.stats(), self._in_use(), self._key())
 
     def diagnose(self, error: BaseException) -> None:
         """Have an error that a failure in this thread's step has caused say what the request found."""
-        apart(self._diagnosis.explain, error, self._in_use(), self._key())
+        apart(self._diagnoses().explain, error, self._in_use(), self._key())
+
+    def _diagnoses(self) -> Diagnosis:
+        from .report import Diagnosis
+
+        if self._diagnosis is None:
+            self._diagnosis = Diagnosis(self._backend)
+        return self._diagnosis
 
     def _in_use(self) -> list[InUse]:
+        from .report import InUse
+
         return [
             InUse(self._step_slots[number].lanes[place].lane, entry.key, entry.tag, entry.plan)
             for number, place, entries in self._entries()
@@ -348,6 +384,11 @@ class Lanes:
         number = self._backend.situation()["step_slot"]
         lanes = self._step_slots[number].lanes if number < len(self._step_slots) else []
         return lanes[0].key if lanes else None
+
+
+def _check_count(name: str, value: object, least: int, what: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise PoolError(f"{name} is {value!r}; expected {what}, {least} or more")
 
 
 def _of_tasks() -> str:

@@ -10,10 +10,13 @@ r"""Steps that the core has found and ended by itself: a thread takes their outc
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
+
+from .own_threads import start_thread
 
 
 def start_outcome_thread(
@@ -36,8 +39,7 @@ def start_outcome_thread(
         Called first, on that thread.
     """
     method = weakref.WeakMethod(collect)
-    thread = threading.Thread(target=_run, args=(wait, method, enter), name="stowplan-outcomes", daemon=True)
-    thread.start()
+    thread = start_thread(functools.partial(_run, wait, method, enter), "outcomes", daemon=True)
     # Not at exit: the thread sleeps without the GIL, and is best left alone there.
     weakref.finalize(collect.__self__, close).atexit = False  # type: ignore[attr-defined]
     return thread

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from ..errors import PoolError
 from .lanes import Lanes
-from .report import report_text
-from .stats import Stats
 from .step import Step, interrupt
 
 if TYPE_CHECKING:
     from ..planning import Plan
     from ..profiler import Profile
+    from .stats import Stats
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -134,6 +133,15 @@ class Pool(ABC):
         """A snapshot of the counts on the current device."""
         return self._lanes().stats()
 
+    def progress(self) -> tuple[int, int]:
+        """Return how many steps have ended, and how many requests were replayed: two of `stats`, at once."""
+        return self._lanes().progress()
+
+    @property
+    def has_served(self) -> bool:
+        """Whether any request has come that is large enough to plan."""
+        return self._lanes().has_served()
+
     @overload
     def report(self, *, as_dict: Literal[False] = False) -> str: ...
 
@@ -163,6 +171,8 @@ class Pool(ABC):
             - ``plans``: ``key``, ``requests``, ``arena_bytes``, ``lower_bound``;
             - ``failure``: the text on the last request that upstream had no memory for, or None.
         """
+        from .report import report_text
+
         data = self._lanes().report()
         return data if as_dict else report_text(data)
 

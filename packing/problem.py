@@ -24,7 +24,6 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from .. import minimalloc
 from ..errors import FormatError, ProblemError
 
 IntArray = npt.NDArray[np.int64]
@@ -226,6 +225,8 @@ class Problem:
         FormatError
             Naming file, line and what was expected.
         """
+        from .. import minimalloc
+
         t = minimalloc.read(path)
         try:
             return cls(t.size, t.lower, t.upper, gaps=t.gaps, alignment=t.alignment, fixed=t.offset, id=t.id)
@@ -246,6 +247,8 @@ class Problem:
         answer = self.fixed if offsets is None else _column("offsets", offsets)
         if len(answer) != len(self):
             raise ProblemError(f"offsets has {len(answer)} entries; expected {len(self)}, one per block")
+        from .. import minimalloc
+
         table = minimalloc.Table(
             id=tuple(map(str, range(len(self)))) if self.id is None else self.id,
             lower=self.start,

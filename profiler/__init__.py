@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 from ..lazy import lazily
 
 if TYPE_CHECKING:
+    from .events import ALLOCATE, FREE
     from .profile import ESCAPED, Profile
     from .recorders.cupy_recorder import CupyRecorder
     from .recorders.numpy_recorder import NumpyRecorder
     from .scaling import BatchModel, fit_batches
-    from .steps import ALLOCATE, FREE, StepLog, profile_step
+    from .steps import StepLog, profile_step
 
 __all__ = [
     "ALLOCATE",
@@ -37,9 +38,9 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
-        "ALLOCATE": "steps",
+        "ALLOCATE": "events",
         "ESCAPED": "profile",
-        "FREE": "steps",
+        "FREE": "events",
         "BatchModel": "scaling",
         "CupyRecorder": "recorders.cupy_recorder",  # a class derived from one of CuPy's
         "NumpyRecorder": "recorders.numpy_recorder",

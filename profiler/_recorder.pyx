@@ -15,7 +15,7 @@ import numpy as np
 
 cimport numpy as cnp
 
-from .steps import EVENT_DTYPE
+from .events import EVENT_DTYPE
 
 cnp.import_array()
 

@@ -21,16 +21,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from .events import ALLOCATE, FREE, FREE_PREVIOUS
 from .profile import ESCAPED, UNKNOWN_NS, Profile
 
 IntArray = npt.NDArray[np.int64]
-
-# Mirrors `Event` in profiler/core/step_recorder.hpp.
-EVENT_DTYPE = np.dtype(
-    [("time_ns", "i8"), ("size", "i8"), ("stream", "i8"), ("request", "u4"), ("kind", "i1")], align=True
-)
-ALLOCATE, FREE, FREE_PREVIOUS = 0, 1, 2
-"""A free's kind is `FREE`, and one more for each step that has passed since its block's."""
 
 MOST_TURNS = 8
 """Steps that may take turns on a plan."""

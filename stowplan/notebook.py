@@ -48,15 +48,15 @@ def run_cell(shell: Any, line: str, cell: str) -> None:
     ScriptError
         The options are not those of `USAGE`, or the step function is not one.
     """
-    from .commands.run import as_figures
     from .scripts.auto_pools import pools
+    from .scripts.serving import as_figures
     from .scripts.step_usage import StepUsage
     from .scripts.verdict import judge, text
 
     name = _step_function(line)
     with _marked(shell.user_ns, name), pools() as serving:
         numpy = serving["numpy"]
-        with StepUsage(lambda: numpy.stats) as usage:
+        with StepUsage(numpy.progress) as usage:
             shell.run_cell(cell)  # which shows what the cell raises
         figures = {name: as_figures(pool.stats) for name, pool in serving.items()}
     asked = {name: served for name, served in figures.items() if served["requests"]}

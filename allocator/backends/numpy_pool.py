@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import PoolError
 from ...profiler import _recorder
-from ...profiler.recorders.numpy_recorder import default_handler
+from ...profiler.default_handler import default_handler
 from .._core import HostPool, any_installed
 from ..forking import watch
 from ..lanes import Lanes

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...profiler import Profile, StepLog
+from ...profiler.events import FREE, FREE_PREVIOUS
 from ...profiler.profile import ESCAPED
-from ...profiler.steps import FREE, FREE_PREVIOUS
 from .matching import LANDMARK, Match, match_step
 from .merged import Merged
 from .requests import NONE, BoolArray, Frees, IntArray, Requests

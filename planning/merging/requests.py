@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...profiler import Profile, StepLog
-from ...profiler.steps import ALLOCATE, FREE
+from ...profiler.events import ALLOCATE, FREE
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]

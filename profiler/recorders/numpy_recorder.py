@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import contextvars
 import sys
 import threading
 from types import FrameType
 from typing import Any
 
 from .. import _recorder
+from ..default_handler import default_handler
 from .recorder import Recorder
-
-
-def default_handler() -> Any:
-    """Return NumPy's default memory handler (a capsule), the one of a new context."""
-    return contextvars.Context().run(_recorder.current_handler)
 
 
 class NumpyRecorder(Recorder):

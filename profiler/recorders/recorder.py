@@ -26,7 +26,7 @@ class Recorded(NamedTuple):
     Attributes
     ----------
     events
-        Structured array (k,) of `profiler.steps.EVENT_DTYPE`.
+        Structured array (k,) of `profiler.events.EVENT_DTYPE`.
     complete
         Whether they are all.
     site

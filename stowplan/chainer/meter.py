@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..profiler._recorder import CallSites
+from ..profiler.events import ALLOCATE, FREE
 from ..profiler.recorders.numpy_recorder import NumpyRecorder
-from ..profiler.steps import ALLOCATE, FREE
 
 __all__ = ["CupyMeter", "HostMeter", "Meter", "clock_for", "meter_for"]
 

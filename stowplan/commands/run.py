@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import resource
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,9 +14,6 @@ from ._options import (
     script_argument,
     step_function_option,
 )
-
-if TYPE_CHECKING:
-    from ..allocator import Stats
 
 
 @click.command(context_settings=SCRIPT_CONTEXT, epilog="Example: stowplan run train.py --epochs 20")
@@ -50,51 +44,7 @@ def run(
     what to do. The exit status is the script's.
     """
     from ..scripts import Script
-    from ..scripts.auto_pools import pools
-    from ..scripts.step_usage import StepUsage
-    from ..scripts.verdict import judge, text
+    from ..scripts.serving import run_served
 
     program = Script(script, module=module)
-    with pools() as serving:
-        numpy = serving["numpy"]
-        with StepUsage(lambda: numpy.stats) as usage:
-            faults = -_minor_faults()
-            status = program.run(arguments, step_function)
-            faults += _minor_faults()
-        figures = {name: as_figures(pool.stats) for name, pool in serving.items()}
-    costs = {"numpy": (usage.before, usage.after)}
-    verdicts = {name: judge(served, *costs.get(name, ())) for name, served in figures.items()}
-    whole = {
-        **{name: {**served, "verdict": verdicts[name].as_dict()} for name, served in figures.items()},
-        "minor_faults": faults,
-        "exit_status": status,
-    }
-    if as_json:
-        click.echo(json.dumps(whole))
-    else:
-        asked = {name: served for name, served in figures.items() if served["requests"]}
-        for name, served in (asked or figures).items():
-            click.echo(text(name, served, verdicts[name]), err=True)
-    if stats is not None:
-        stats.write_text(json.dumps(whole) + "\n")
-    raise click.exceptions.Exit(status)
-
-
-def _minor_faults() -> int:
-    """Return the minor page faults of this process so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-
-
-def as_figures(stats: Stats) -> dict[str, Any]:
-    """Return what is to be said of a pool: all its counts, and the share of what a plan might have served."""
-    from dataclasses import asdict
-
-    from ..allocator.counts import REASONS
-
-    planned = stats.requests - sum(n for name, n in stats.reasons.items() if not REASONS[name].had_plan)
-    return {
-        "requests": stats.requests,
-        **asdict(stats),
-        "with_a_plan": planned,
-        "share": stats.replayed / planned if planned else 0.0,
-    }
+    raise click.exceptions.Exit(run_served(program, arguments, step_function, stats=stats, as_json=as_json))

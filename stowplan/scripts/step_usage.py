@@ -15,27 +15,15 @@ import resource
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple
+
+from ..allocator.own_threads import start_thread, used
 
 _OFTEN, _SELDOM = 0.002, 0.1  # seconds between two looks
 _OF_THE_TIME = 50  # until there is a plan, it looks so often in the time that has passed
 
 
-class Counts(Protocol):
-    """What is read of a pool's `Stats`."""
-
-    @property
-    def steps(self) -> int:
-        """Steps that have ended."""
-
-    @property
-    def replayed(self) -> int:
-        """Requests served from a plan."""
-
-
-@dataclass(frozen=True)
-class StepCost:
+class StepCost(NamedTuple):
     """What a step cost on average.
 
     Attributes
@@ -53,8 +41,7 @@ class StepCost:
     cpu_seconds: float
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """The process after so many steps."""
 
     steps: int
@@ -67,21 +54,21 @@ class StepUsage:
 
     Parameters
     ----------
-    counts
-        Returns the pool's counts, on any thread.
+    progress
+        Returns how many of the pool's steps have ended, and how many requests were replayed; called on a thread of its
+        own.
     """
 
-    def __init__(self, counts: Callable[[], Counts]) -> None:
-        self._counts = counts
+    def __init__(self, progress: Callable[[], tuple[int, int]]) -> None:
+        self._progress = progress
         self._parts: dict[
             bool, tuple[Sample, Sample]
         ] = {}  # by whether the plan serves: first and last sample
         self._last = 0
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="stowplan-usage", daemon=True)
 
     def __enter__(self) -> StepUsage:
-        self._thread.start()
+        self._thread = start_thread(self._watch, "usage", daemon=True)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -90,11 +77,11 @@ class StepUsage:
 
     def look(self) -> bool:
         """Take a sample, if steps have ended since the last one; return whether the plan serves."""
-        counts = self._counts()
-        serves = counts.replayed > 0
-        if counts.steps and (counts.steps != self._last or serves not in self._parts):
-            self._last = counts.steps
-            sample = _sample(counts.steps)
+        steps, replayed = self._progress()
+        serves = replayed > 0
+        if steps and (steps != self._last or serves not in self._parts):
+            self._last = steps
+            sample = _sample(steps)
             first, _ = self._parts.get(serves, (sample, sample))
             self._parts[serves] = first, sample
         return serves
@@ -128,21 +115,5 @@ class StepUsage:
 
 
 def _sample(steps: int) -> Sample:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    faults, seconds = used.ru_minflt, used.ru_utime + used.ru_stime
-    for thread in threading.enumerate():
-        if thread.name.startswith("stowplan-"):
-            own_faults, own_seconds = _used_by(thread)
-            faults -= own_faults
-            seconds -= own_seconds
-    return Sample(steps, faults, seconds)
-
-
-def _used_by(thread: threading.Thread) -> tuple[int, float]:
-    """Return the minor page faults and the CPU time of a thread; nothing where the system does not tell."""
-    try:
-        with open(f"/proc/self/task/{thread.native_id}/stat", "rb") as file:
-            faults = int(file.read().rpartition(b")")[2].split()[7])
-        return faults, time.clock_gettime(time.pthread_getcpuclockid(thread.ident or 0))
-    except (OSError, IndexError, ValueError):  # it has ended, or there is no /proc
-        return 0, 0.0
+    whole, own = resource.getrusage(resource.RUSAGE_SELF), used()
+    return Sample(steps, whole.ru_minflt - own.faults, whole.ru_utime + whole.ru_stime - own.cpu_seconds)

@@ -7,8 +7,7 @@ not served from the plan, and why, explains the rest.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..units import human_bytes
 from .step_usage import StepCost
@@ -30,8 +29,7 @@ KEEPING = (
 )
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """A pool's effect on a program.
 
     Attributes
@@ -54,7 +52,10 @@ class Verdict:
 
     def as_dict(self) -> dict[str, Any]:
         """Return all of it for ``--json``."""
-        return asdict(self)
+        costs = {
+            name: cost and cost._asdict() for name, cost in (("before", self.before), ("after", self.after))
+        }
+        return {**self._asdict(), **costs}
 
 
 def judge(figures: dict[str, Any], before: StepCost | None = None, after: StepCost | None = None) -> Verdict:

@@ -16,7 +16,7 @@ import pytest
 from stowplan import NumpyPool
 from stowplan.allocator._core import HostPool
 from stowplan.profiler import NumpyRecorder, StepLog, profile_step
-from stowplan.profiler.recorders.numpy_recorder import default_handler
+from stowplan.profiler.default_handler import default_handler
 
 
 def heat(steps: int, after_step: Callable[[], object] = lambda: None) -> np.ndarray:

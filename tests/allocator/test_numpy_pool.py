@@ -11,7 +11,7 @@ import pytest
 
 from stowplan import NumpyPool
 from stowplan.errors import PoolError, ProfileError, StowplanError
-from stowplan.profiler.recorders.numpy_recorder import default_handler
+from stowplan.profiler.default_handler import default_handler
 
 
 def chain(size: int = 10_000) -> float:

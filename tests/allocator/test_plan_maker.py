@@ -13,7 +13,7 @@ from stowplan.planning import making
 from stowplan.planning.co_placement import NO_RANGES
 from stowplan.planning.shared import SharedPlans
 from stowplan.profiler import ALLOCATE, FREE, StepLog
-from stowplan.profiler.steps import EVENT_DTYPE
+from stowplan.profiler.events import EVENT_DTYPE
 
 SEQUENCE = 42
 

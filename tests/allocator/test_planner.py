@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 from stowplan.allocator.planner import Planner
 
@@ -21,11 +22,20 @@ def test_results_come_once_and_in_the_order_of_the_jobs() -> None:
 
 def test_jobs_run_one_at_a_time_and_not_on_the_caller_s_thread() -> None:
     planner: Planner[int] = Planner()
-    for _ in range(50):
-        planner.submit(threading.get_ident)
+    one_at_a_time = threading.Lock()
+
+    def job() -> int:
+        assert one_at_a_time.acquire(blocking=False)
+        time.sleep(1e-4)
+        one_at_a_time.release()
+        return threading.get_ident()
+
+    for number in range(50):
+        planner.submit(job)
+        assert number % 10 or planner.wait(60)  # the worker goes, and comes again
     assert planner.wait(60)
-    threads = set(planner.collect())
-    assert len(threads) == 1
+    threads = planner.collect()
+    assert len(threads) == 50
     assert threading.get_ident() not in threads
 
 

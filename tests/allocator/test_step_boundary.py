@@ -17,7 +17,7 @@ from stowplan.allocator.core_plan import core_plan
 from stowplan.allocator.lane_plans import LanePlans, LaneStart, Outcome
 from stowplan.planning import make_plan
 from stowplan.profiler import _recorder
-from stowplan.profiler.recorders.numpy_recorder import default_handler
+from stowplan.profiler.default_handler import default_handler
 
 SIZE = 5000
 NO_PLAN = PlanSet()

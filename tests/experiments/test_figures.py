@@ -21,7 +21,7 @@ from experiments.measures.workload import PHASES, Phase
 from experiments.models import MODELS, Model
 from stowplan.pool_models import replay
 from stowplan.profiler import Profile, StepLog
-from stowplan.profiler.steps import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS
+from stowplan.profiler.events import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS
 
 pytest.importorskip(
     "matplotlib", reason="matplotlib is not installed; expected: pip install 'stowplan[plot]'"

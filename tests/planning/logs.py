@@ -6,7 +6,8 @@ import numpy as np
 
 from stowplan import Profile
 from stowplan.profiler import StepLog
-from stowplan.profiler.steps import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS, profile_step
+from stowplan.profiler.events import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS
+from stowplan.profiler.steps import profile_step
 
 
 def log(text: str) -> StepLog:

@@ -16,7 +16,8 @@ from stowplan.planning.merging.merge import FORGET
 from stowplan.planning.merging.merged import ROOM
 from stowplan.planning.merging.requests import NEVER
 from stowplan.profiler import StepLog
-from stowplan.profiler.steps import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS, profile_step
+from stowplan.profiler.events import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS
+from stowplan.profiler.steps import profile_step
 
 from .reference.matching import PlannedRow, StepColumn
 from .reference.matching import match as reference

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.profiler import ESCAPED, Profile, StepLog, profile_step
-from stowplan.profiler.steps import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS
+from stowplan.profiler.events import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS
 
 
 def log(*events: tuple[int, int, int]) -> StepLog:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -54,10 +53,10 @@ def test_verdicts(
 
 
 def test_steps_are_parted_by_the_first_replayed_request() -> None:
-    counts = SimpleNamespace(steps=0, replayed=0)
-    usage = StepUsage(lambda: counts)
-    for counts.steps, counts.replayed in ((0, 0), (2, 0), (5, 0), (6, 3), (6, 4), (16, 40)):
-        assert usage.look() == (counts.replayed > 0)
+    progress = [(0, 0), (2, 0), (5, 0), (6, 3), (6, 4), (16, 40)]
+    usage = StepUsage(iter(progress).__next__)
+    for _, replayed in progress:
+        assert usage.look() == (replayed > 0)
     assert usage.before is not None
     assert usage.after is not None
     assert (usage.before.steps, usage.after.steps) == (3, 10)
@@ -65,7 +64,6 @@ def test_steps_are_parted_by_the_first_replayed_request() -> None:
 
 
 def test_without_a_whole_step_there_is_no_cost() -> None:
-    counts = SimpleNamespace(steps=4, replayed=0)
-    usage = StepUsage(lambda: counts)
+    usage = StepUsage(lambda: (4, 0))
     usage.look()
     assert (usage.before, usage.after) == (None, None)

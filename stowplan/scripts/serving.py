@@ -1,0 +1,106 @@
+"""Run a program through pools, and say what came of it: what ``stowplan run`` does.
+
+Until the program ends, little is imported: it starts within some percent of Python's own start-up.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .auto_pools import pools
+from .script import Script
+from .step_usage import StepUsage
+
+if TYPE_CHECKING:
+    from ..allocator import Stats
+
+NOTHING = (
+    "stowplan: numpy: no request for a block that is large enough to plan\n"
+    "  it did not help: there was nothing to serve. What to do: run it without stowplan"
+)
+
+
+def run_served(
+    program: Script,
+    arguments: Sequence[str],
+    step_function: str | None = None,
+    *,
+    stats: Path | None = None,
+    as_json: bool = False,
+) -> int:
+    """Run a program, its arrays served by pools that find its steps; return its exit status.
+
+    Parameters
+    ----------
+    program, arguments, step_function
+        As for `Script.run`.
+    stats
+        A file for the statistics, as JSON.
+    as_json
+        Whether the statistics are one line on standard output, rather than two lines for people on standard error.
+
+    Raises
+    ------
+    ScriptError
+        As `Script.run`.
+    OSError
+        `stats` cannot be written.
+    """
+    with pools() as serving:
+        numpy = serving["numpy"]
+        with StepUsage(numpy.progress) as usage:
+            faults = -_minor_faults()
+            status = program.run(arguments, step_function)
+            faults += _minor_faults()
+        if len(serving) == 1 and not (numpy.has_served or as_json or stats):
+            print(NOTHING, file=sys.stderr)
+            return status
+        figures = {name: as_figures(pool.stats) for name, pool in serving.items()}
+    from .verdict import judge, text
+
+    costs = {"numpy": (usage.before, usage.after)}
+    verdicts = {name: judge(served, *costs.get(name, ())) for name, served in figures.items()}
+    whole = {
+        **{name: {**served, "verdict": verdicts[name].as_dict()} for name, served in figures.items()},
+        "minor_faults": faults,
+        "exit_status": status,
+    }
+    if as_json:
+        print(_as_json(whole))
+    else:
+        asked = {name: served for name, served in figures.items() if served["requests"]}
+        for name, served in (asked or figures).items():
+            print(text(name, served, verdicts[name]), file=sys.stderr)
+    if stats is not None:
+        stats.write_text(_as_json(whole) + "\n")
+    return status
+
+
+def _as_json(figures: dict[str, Any]) -> str:
+    import json
+
+    return json.dumps(figures)
+
+
+def _minor_faults() -> int:
+    """Return the minor page faults of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def as_figures(stats: Stats) -> dict[str, Any]:
+    """Return what is to be said of a pool: all its counts, and the share of what a plan might have served."""
+    from dataclasses import asdict
+
+    from ..allocator.counts import REASONS
+
+    planned = stats.requests - sum(n for name, n in stats.reasons.items() if not REASONS[name].had_plan)
+    return {
+        "requests": stats.requests,
+        **asdict(stats),
+        "with_a_plan": planned,
+        "share": stats.replayed / planned if planned else 0.0,
+    }
