@@ -42,6 +42,7 @@ bool HostLanes::grow(LaneNumber number, Bytes size) {
   HostArena& memory = *memory_[number];
   if (!memory.grow(size)) return false;
   lane(number).reserve(memory.base(), memory.size());
+  arena_is_new_ = true;
   return true;
 }
 

@@ -54,6 +54,7 @@ class HostLanes : public AutoLanes {
     if (rested_ > 0) count(Reason::resting, std::exchange(rested_, 0));
     if (++asked_ % kTick == 0) heap_.tick();
     const Grant grant = AutoLanes::request(size, stream, thread);
+    if (arena_is_new_ && grant.address != 0) give_way();
     if (finds_steps()) leaves_ = rests_.after_request(counters());
     return grant;
   }
@@ -68,10 +69,17 @@ class HostLanes : public AutoLanes {
   const HostArena& memory(LaneNumber lane) const { return *memory_[lane]; }
 
  private:
+  // An arena is used for the first time: it is resident from now on, and takes the place of what the heap keeps.
+  void give_way() {
+    arena_is_new_ = false;
+    heap_.release();
+  }
+
   static constexpr std::uint64_t kTick = 256;  // requests; those from plans do not get to the heap
 
   HostHeap heap_;
   std::uint64_t asked_ = 0;
+  bool arena_is_new_ = false;
   Rests rests_;
   std::uint64_t leaves_ = 0;
   std::uint64_t rested_ = 0;                        // not counted yet
