@@ -59,7 +59,7 @@ class Lanes:
     enter
         Called first on the thread that takes the outcomes of the steps found.
     options
-        As for `LanePlans`: `warmup`, `planner`, `max_plans`.
+        As for `LanePlans`: `warmup`, `planner`, `max_plans`, `store`.
 
     Raises
     ------
@@ -322,6 +322,7 @@ class Lanes:
         return snapshot(
             self._backend.counters(),
             plans=sum(lane.plans for lane in lanes),
+            packed=sum(lane.packed for lane in lanes),
             reoptimizations=sum(lane.reoptimizations for lane in lanes),
             lower_bound=sum(lane.lower_bound for lane in lanes),
             planning_seconds=self._budget.seconds,
