@@ -37,8 +37,9 @@ ALWAYS_THERE = ("auto", "best_fit_orders")
 Outcome = tuple[npt.NDArray[np.void], bool, bool, int]
 """Of a lane's part of a step: (events, complete, clean, tag of the plan followed)."""
 
-LaneStart = tuple[int, CorePlan | None, PlanSet, int, bool]
-"""Of a lane's part of a step: (lane, plan expected, all that it may follow, bytes of an arena for them, timestamps)."""
+LaneStart = tuple[int, CorePlan | None, PlanSet, int, bool, bool]
+"""Of a lane's part of a step: (lane, plan expected, all that it may follow, bytes of an arena for them, timestamps, whether
+it may have guests)."""
 
 
 class LanePlans:
@@ -115,16 +116,18 @@ class LanePlans:
         self._budget = budget
         self._record: Record | None = None  # where the policy has one
         self.key: Hashable = None
+        self._keeps_results = False  # whether the running step does, or the last one
         self.latest: Plan | None = None
         self.plans = self.reoptimizations = 0
 
     # ------------------------------------------------------------------------------------------------------- steps
 
-    def next_step(self, key: Hashable) -> LaneStart:
-        """Take up what is ready, and return how a marked step begins in this lane."""
+    def next_step(self, key: Hashable, keeps_results: bool = False) -> LaneStart:
+        """Take up what is ready, and return how a marked step begins in this lane; see `Pool.step`."""
         if self._policy.found:
             self._policy.steps_are_marked()
             self._record = None
+        self._keeps_results = keeps_results
         start = self._start(key)
         self.key = key
         return start
@@ -133,7 +136,7 @@ class LanePlans:
         self._take_up()
         likely, variants = self._cache.likely(key)
         timestamps = self._policy.wants_log(has_plan=likely is not None)
-        return self.lane, likely, variants, self._cache.arena_bytes, timestamps
+        return self.lane, likely, variants, self._cache.arena_bytes, timestamps, not self._keeps_results
 
     def step_ended(self, outcome: Outcome, failed: bool) -> None:
         """Learn from a step; `failed` where an exception left it, so that it says nothing about the next."""
@@ -158,7 +161,7 @@ class LanePlans:
         if order is not None:
             self._carry_out(decision.action, order)
         if decision.record:
-            self._record = Record(self.key, StepLog(events), followed)
+            self._record = Record(self.key, StepLog(events), followed, self._keeps_results)
 
     def _confirmation(self, order: _Order) -> Confirmation:
         """Say what the policy is to know of an order."""
@@ -167,7 +170,8 @@ class LanePlans:
             sequence=order.sequence,
             equal=log.equals(following),
             same_key=order.record.key == self.key,
-            stands=None if order.stands is None else order.stands.standing,
+            # What is merged takes results for wrapped: they would stand in each other's way.
+            stands=None if order.stands is None or order.record.keeps_results else order.stands.standing,
             refinable=self._backend.refinable,
             affordable=self._budget.allows_order(),
         )
@@ -182,7 +186,7 @@ class LanePlans:
         for outcome in outcomes:
             self.step_ended(outcome, failed=False)
         start = self._start(None)
-        *_, arena_bytes, timestamps = start
+        *_, arena_bytes, timestamps, _ = start
         self._backend.reserve(self.lane, arena_bytes)  # it may have been given back
         self._backend.expect(start, timestamps or self._planner.busy)
 

@@ -129,8 +129,8 @@ class Lanes:
 
     # ------------------------------------------------------------------------------------------------------- steps
 
-    def begin_step(self, key: Hashable) -> int:
-        """Start a step in this thread; return its step slot.
+    def begin_step(self, key: Hashable, keeps_results: bool = False) -> int:
+        """Start a step in this thread, see `Pool.step`; return its step slot.
 
         Raises
         ------
@@ -146,15 +146,15 @@ class Lanes:
             raise PoolError(f"this thread runs a step already: steps do not nest{_of_tasks()}")
         number, lanes = entered
         try:
-            apart(self._begin, self._step_slot(number, lanes), key)
+            apart(self._begin, self._step_slot(number, lanes), key, keeps_results)
         except BaseException:
             self._backend.end(number)
             raise
         return number
 
-    def _begin(self, step_slot: StepSlot, key: Hashable) -> None:
+    def _begin(self, step_slot: StepSlot, key: Hashable, keeps_results: bool) -> None:
         with step_slot.mutex:
-            self._backend.begin([lane.next_step(key) for lane in step_slot.lanes])
+            self._backend.begin([lane.next_step(key, keeps_results) for lane in step_slot.lanes])
 
     def end_step(self, number: int, failed: bool) -> None:
         """End a step; `failed` where an exception left it, so that it says nothing about the next."""

@@ -47,11 +47,12 @@ class Memory(Protocol):
 
 @dataclass(frozen=True)
 class Record:
-    """A step that may become a plan: its key, its log, and the plan that it departed from."""
+    """A step that may become a plan: its key, its log, the plan that it departed from, whether it keeps its results."""
 
     key: Hashable
     log: StepLog
     departed_from: Entry | None
+    keeps_results: bool = False
 
 
 @dataclass(frozen=True)
@@ -138,10 +139,11 @@ class PlanMaker:
         variants = self._cache.variants(record.key)
         task = Task(
             record.log,
-            following,
+            record.log.alone() if record.keeps_results else following,
             None if old is None else old.plan,
             [entry.plan for entry in variants],
-            [entry.plan for entry in self._cache.entries()],
+            # A step that keeps its results leaves nothing in the arena, so its plan has nothing to agree on.
+            () if record.keeps_results else [entry.plan for entry in self._cache.entries()],
             self._backend.arena_bytes(self._lane),
             self._backend.stayers(self._lane),
             self._backend.grows_in_place,

@@ -77,7 +77,7 @@ class Pool(ABC):
         for lanes in self._all_lanes():
             lanes.begin_anew()
 
-    def step(self, key: Hashable = None) -> Step:
+    def step(self, key: Hashable = None, *, keeps_results: bool = False) -> Step:
         """Return a context manager around one step, the code that repeats, on the current device.
 
         An exception that leaves the step passes on; what the step did is not taken for a record.
@@ -91,6 +91,10 @@ class Pool(ABC):
         key
             Says which of several steps this is. Without it (and among steps of one key) plans are told apart by their
             requests.
+        keeps_results
+            What is alive when the step ends is its result, and lives as long as the program likes: tasks, whose results
+            go to other tasks. It counts as escaped, and has no place in the plan. Without this it is expected to be
+            alive, or not, as it was when the next step was watched.
 
         Raises
         ------
@@ -110,7 +114,7 @@ class Pool(ABC):
                 RuntimeWarning,
                 stacklevel=2,
             )
-        return Step(self._lanes(), key)
+        return Step(self._lanes(), key, keeps_results)
 
     def interrupt(self, function: Callable[P, R] | None = None) -> Any:
         """Enter a part of the program, in this thread, that does not repeat: upstream serves it, no profile sees it.

@@ -136,7 +136,8 @@ def plan_record(task: Task, shared: SharedPlans, options: Options) -> Made:
 
     # Of a step that was not repeated they may be blocks, which have their places in the plan.
     stayers = task.stayers if task.log.equals(task.following) else NO_RANGES
-    made_of = (fingerprint(profile), steps, neighbours, task.arena_bytes, stayers.tobytes())
+    arena_bytes = task.arena_bytes if neighbours or len(stayers) else 0
+    made_of = (fingerprint(profile), steps, neighbours, arena_bytes, stayers.tobytes())
     plan = shared.find(made_of, make)
     options.step_aside()
     return Made(plan, old)

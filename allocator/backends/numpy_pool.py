@@ -52,6 +52,9 @@ class NumpyPool(Pool):
     small
         Requests below this many bytes go to NumPy's default handler, which has caches for them, and are neither
         planned nor counted. None: 1033, and 512 from when marked steps turn out to differ from each other.
+    limit
+        Bytes that arenas, and arrays that lie in none, may take together at most. An arena is not made larger than that
+        allows, and a request beyond it raises MemoryError. None: no limit.
     plans
         A directory, or another store (`stowplan.planning.PlanStore`), in which plans are looked for before they are
         packed, and kept for other processes and later runs. None: each process packs its own.
@@ -87,12 +90,16 @@ class NumpyPool(Pool):
         planning_share: float = SHARE,
         auto_step: bool = False,
         small: int | None = None,
+        limit: int | None = None,
         plans: Plans = None,
     ) -> None:
         if small is not None and (not isinstance(small, int) or isinstance(small, bool) or small < 0):
             raise PoolError(f"small is {small!r}; expected a number of bytes, 0 or more, or None")
+        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+            raise PoolError(f"limit is {limit!r}; expected a number of bytes, 1 or more, or None")
         least = FINE if small is None else small
-        self._host = HostPool("stowplan", default_handler(), SMALL if small is None else small, least)
+        small = SMALL if small is None else small
+        self._host = HostPool("stowplan", default_handler(), small, least, limit or 0)
         self._only = Lanes(
             self._host,
             alignment=HOST_ALIGNMENT,
