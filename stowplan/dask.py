@@ -64,7 +64,7 @@ LOG_SECONDS = 10.0
 """Between two lines of a log."""
 
 
-class PoolPlugin(WorkerPlugin):
+class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
     """Serve the arrays of Dask's tasks from plans.
 
     Parameters

@@ -18,6 +18,7 @@ import inspect
 import os
 import sys
 import threading
+import types
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
@@ -35,7 +36,9 @@ R = TypeVar("R")
 KINDS = 256
 """Plans to keep: computations have more kinds of tasks than loops have kinds of steps."""
 
-_pools: dict[tuple[int | None, str | None], NumpyPool] = {}  # of this process, by limit and directory of plans
+_pools: dict[
+    tuple[int | None, str | None], NumpyPool
+] = {}  # of this process, by limit and directory of plans
 
 
 class _Call(threading.local):
@@ -101,9 +104,11 @@ class served(Generic[P, R]):  # noqa: N801  # used as a function
                     f"{getattr(function, '__qualname__', function)} is {what}: other code runs between its parts; "
                     "expected a function whose call is one step"
                 )
+        functools.update_wrapper(
+            self, function
+        )  # and the attributes, which may be those of one that is served
         self._limit = None if limit is None else limit_of(limit)
         self._plans = None if plans is None else os.path.abspath(plans)
-        functools.update_wrapper(self, function)
 
     @property
     def pool(self) -> NumpyPool:
@@ -127,19 +132,23 @@ class served(Generic[P, R]):  # noqa: N801  # used as a function
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """Return the method, where a method was decorated."""
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else types.MethodType(self, instance)
 
     def __reduce__(self) -> Any:
         if self._is_named():  # a decorator's result: its name leads here, and none leads to the function
             return self.__qualname__  # type: ignore[attr-defined]
-        options = {"limit": self._limit, "plans": self._plans}
-        return functools.partial(served, **options), (self.__wrapped__,)
+        return _make, (self.__wrapped__, self._limit, self._plans)
 
     def _is_named(self) -> bool:
         found: Any = sys.modules.get(getattr(self, "__module__", ""))
         for part in getattr(self, "__qualname__", "").split("."):
             found = getattr(found, part, None)
         return found is self
+
+
+def _make(function: Callable[P, R], limit: int | None, plans: str | None) -> served[P, R]:
+    """Make one that was pickled."""
+    return served(function, limit=limit, plans=plans)
 
 
 _REFUSED: tuple[tuple[Callable[[Any], bool], str], ...] = (

@@ -53,8 +53,8 @@ class NumpyPool(Pool):
         Requests below this many bytes go to NumPy's default handler, which has caches for them, and are neither
         planned nor counted. None: 1033, and 512 from when marked steps turn out to differ from each other.
     limit
-        Bytes that arenas, and arrays that lie in none, may take together at most. An arena is not made larger than that
-        allows, and a request beyond it raises MemoryError. None: no limit.
+        Bytes that arenas, as a whole, and arrays that lie in none, may take together at most. An arena is not made
+        larger than that allows, and a request beyond it raises MemoryError. None: no limit.
     plans
         A directory, or another store (`stowplan.planning.PlanStore`), in which plans are looked for before they are
         packed, and kept for other processes and later runs. None: each process packs its own.
@@ -130,7 +130,7 @@ class NumpyPool(Pool):
     ) -> None:
         if isinstance(error, MemoryError):
             self._only.diagnose(error)
-        if not (hasattr(self._entered, "outer") and self._serves_here()):
+        if not (hasattr(self._entered, "outer") and self._is_innermost()):
             raise PoolError(
                 "this pool does not serve here: leave it in the thread or task that entered it, "
                 "and leave pools that were entered after it first"
@@ -174,13 +174,18 @@ class NumpyPool(Pool):
 
     def _begin_anew(self) -> None:
         super()._begin_anew()
-        self._entered.inherited = hasattr(self._entered, "outer") and self._serves_here()
+        self._entered.inherited = hasattr(self._entered, "outer") and self._is_innermost()
 
     def serving(self) -> AbstractContextManager[Any]:
         """Return a context manager in which the pool serves this thread: itself, or nothing where it does already."""
-        return nullcontext() if self._host.installed or self._serves_here() else self
+        return nullcontext() if self._serves_here() else self
 
     def _serves_here(self) -> bool:
+        return self._is_innermost() or (
+            self._host.installed and _recorder.current_handler() is default_handler()
+        )
+
+    def _is_innermost(self) -> bool:
         return _recorder.current_handler() is self._host.handler
 
     def _lanes(self) -> Lanes:
