@@ -38,8 +38,8 @@ Outcome = tuple[npt.NDArray[np.void], bool, bool, int]
 """Of a lane's part of a step: (events, complete, clean, tag of the plan followed)."""
 
 LaneStart = tuple[int, CorePlan | None, PlanSet, int, bool, bool]
-"""Of a lane's part of a step: (lane, plan expected, all that it may follow, bytes of an arena for them, timestamps, whether
-it may have guests)."""
+"""Of a lane's part of a step: (lane, plan expected, all that it may follow, bytes of an arena for them, timestamps,
+whether the arena may have guests)."""
 
 
 class LanePlans:

@@ -1,7 +1,7 @@
 """``served(function)``: a function whose calls are steps of a pool, wherever they run.
 
-Executors, pools of processes and joblib call functions in threads and processes of their own, where no ``with pool:`` of
-the program reaches. So the function brings its pool along: the first call in a process makes it there::
+Executors, pools of processes and joblib call functions in threads and processes of their own, where no ``with pool:``
+of the program reaches. So the function brings its pool along: the first call in a process makes it there::
 
     program                                    thread or process of an executor
     executor.map(served(smooth), images) ───>  pool of this process ──> with pool.serving(), pool.step(): smooth(image)
@@ -118,6 +118,7 @@ class served(Generic[P, R]):  # noqa: N801  # used as a function
         return _pools.get(options) or _pools.setdefault(options, task_pool(*options))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function, in a step."""
         function = self.__wrapped__
         if _call.runs:
             return function(*args, **kwargs)
