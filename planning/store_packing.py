@@ -165,8 +165,11 @@ class Packer:
         return placement
 
     def _pack(self, problem: Problem, solver: str) -> Placement:
+        placement = pack(
+            problem, solver
+        )  # wishes that contradict each other are refused before anything is packed
         self.packed += 1
-        return pack(problem, solver)
+        return placement
 
     def _found(self, store: PlanStore, key: str, problem: Problem) -> Placement | None:
         try:
