@@ -250,11 +250,11 @@ cdef class Replay:
 
 
 cdef LaneStart _lane_start(step):
-    """Take (lane, plan or None, PlanSet, bytes of an arena, timestamps)."""
+    """Take (lane, plan or None, PlanSet, bytes of an arena, timestamps, guests)."""
     cdef LaneStart start
     cdef CorePlan plan
     cdef PlanSet others
-    start.lane, plan, others, start.arena_bytes, start.timestamps = step
+    start.lane, plan, others, start.arena_bytes, start.timestamps, start.guests = step
     start.plan = _pointer(plan)
     start.others = others.plans
     return start
@@ -274,6 +274,11 @@ cdef class Backend:
 
     cdef LockedLanes* lanes  # the subclass's own
 
+    @property
+    def limit(self):
+        """The most bytes that arenas and upstream's blocks may take together; 0: as many as there are."""
+        return 0
+
     def enter(self):
         """Take a step slot for this thread; return its number and its lanes', or None where it runs a step."""
         cdef Entered entered = self.lanes.enter()
@@ -289,7 +294,7 @@ cdef class Backend:
         return entered.step_slot, entered.lanes
 
     def begin(self, starts):
-        """Begin the step in each lane of its step slot: [(lane, plan or None, PlanSet, bytes of an arena, timestamps)].
+        """Begin the step in each lane of its step slot; `starts` has what `_lane_start` takes for each.
 
         An arena that is too small is made larger, if upstream has the memory; else the lane goes without its plans.
         """
@@ -298,7 +303,7 @@ cdef class Backend:
             lanes.push_back(_lane_start(start))
         cdef cbool may_wait = self.may_wait()
         if not self.lanes.begin(lanes, may_wait, True):
-            for lane, _, _, arena_bytes, _ in starts:
+            for lane, _, _, arena_bytes, _, _ in starts:
                 self.reserve(lane, arena_bytes)
             self.lanes.begin(lanes, may_wait, False)
 
@@ -395,6 +400,7 @@ cdef class Backend:
             return None
         return {
             "number": failure.number,
+            "limit": self.limit,
             "asked": _live_block(failure.asked),
             "found": _situation(failure.found),
         }

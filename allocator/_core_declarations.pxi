@@ -128,6 +128,7 @@ cdef extern from "lanes.hpp" namespace "stowplan::allocator" nogil:
         vector[PlanPtr] others
         int64_t arena_bytes
         cbool timestamps
+        cbool guests
 
     cdef cppclass LaneOutcome:
         uint16_t lane
@@ -189,6 +190,7 @@ cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
 
     cbool host_reserve(HostMemory&, uint16_t, int64_t) except +
     void host_trim(HostMemory&)
+    void host_limit(HostMemory&, int64_t)
     void keep_freed_memory()
     cbool& is_aside "stowplan::profiler::is_aside" ()
 

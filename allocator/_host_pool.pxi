@@ -27,11 +27,14 @@ cdef class HostPool(Backend):
     cdef readonly object handler
     cdef HostMemory* memory
     cdef size_t least
+    cdef readonly int64_t limit
 
-    def __init__(self, name, default_handler, size_t small, least=None):
+    def __init__(self, name, default_handler, size_t small, least=None, int64_t limit=0):
         self.handler = make_pool_capsule(name.encode(), default_handler, small)
         self.least = small if least is None else least
         self.memory = memory_of(self.handler)
+        self.limit = limit
+        host_limit(self.memory[0], limit)
         self.lanes = new LockedLanes(self.memory.lock(), self.memory.service())
 
     def __dealloc__(self):

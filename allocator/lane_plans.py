@@ -28,12 +28,14 @@ from .planning_budget import PlanningBudget
 
 if TYPE_CHECKING:
     from ..planning import Plan
+    from ..planning.store import PlanStore
 
 Outcome = tuple[npt.NDArray[np.void], bool, bool, int]
 """Of a lane's part of a step: (events, complete, clean, tag of the plan followed)."""
 
-LaneStart = tuple[int, CorePlan | None, PlanSet, int, bool]
-"""Of a lane's part of a step: (lane, plan expected, all that it may follow, bytes of an arena for them, timestamps)."""
+LaneStart = tuple[int, CorePlan | None, PlanSet, int, bool, bool]
+"""Of a lane's part of a step: (lane, plan expected, all that it may follow, bytes of an arena for them, timestamps,
+whether the arena may have guests)."""
 
 
 class LanePlans:
@@ -59,6 +61,8 @@ class LanePlans:
         Plans to keep.
     auto_step
         Whether steps are found, until one is marked.
+    store
+        As for `PlanMaker`.
 
     Attributes
     ----------
@@ -84,26 +88,31 @@ class LanePlans:
         planner: str,
         max_plans: int,
         auto_step: bool = False,
+        store: PlanStore | None = None,
     ) -> None:
         self._policy = LanePolicy(warmup, found=auto_step)
         self._backend = backend
         self.lane = lane
         self._cache = PlanCache(max_plans)
-        self._maker = PlanMaker(backend, lane, self._cache, shared, alignment=alignment, solver=planner)
+        self._maker = PlanMaker(
+            backend, lane, self._cache, shared, alignment=alignment, solver=planner, store=store
+        )
         self._planner: Planner[Solved] = Planner()
         self._budget = budget
         self._record: Record | None = None  # where the policy has one
         self.key: Hashable = None
+        self._keeps_results = False  # whether the running step does, or the last one
         self.latest: Plan | None = None
         self.plans = self.reoptimizations = 0
 
     # ------------------------------------------------------------------------------------------------------- steps
 
-    def next_step(self, key: Hashable) -> LaneStart:
-        """Take up what is ready, and return how a marked step begins in this lane."""
+    def next_step(self, key: Hashable, keeps_results: bool = False) -> LaneStart:
+        """Take up what is ready, and return how a marked step begins in this lane; see `Pool.step`."""
         if self._policy.found:
             self._policy.steps_are_marked()
             self._record = None
+        self._keeps_results = keeps_results
         start = self._start(key)
         self.key = key
         return start
@@ -112,7 +121,7 @@ class LanePlans:
         self._take_up()
         likely, variants = self._cache.likely(key)
         timestamps = self._policy.wants_log(has_plan=likely is not None)
-        return self.lane, likely, variants, self._cache.arena_bytes, timestamps
+        return self.lane, likely, variants, self._cache.arena_bytes, timestamps, not self._keeps_results
 
     def step_ended(self, outcome: Outcome, failed: bool) -> None:
         """Learn from a step; `failed` where an exception left it, so that it says nothing about the next."""
@@ -137,7 +146,7 @@ class LanePlans:
         if order is not None:
             self._carry_out(decision.action, order)
         if decision.record:
-            self._record = Record(self.key, StepLog(events), followed)
+            self._record = Record(self.key, StepLog(events), followed, self._keeps_results)
 
     def _confirmation(self, order: _Order) -> Confirmation:
         """Say what the policy is to know of an order."""
@@ -146,7 +155,8 @@ class LanePlans:
             sequence=order.sequence,
             equal=log.equals(following),
             same_key=order.record.key == self.key,
-            stands=None if order.stands is None else order.stands.standing,
+            # What is merged takes results for wrapped: they would stand in each other's way.
+            stands=None if order.stands is None or order.record.keeps_results else order.stands.standing,
             refinable=self._backend.refinable,
             affordable=self._budget.allows_order(),
         )
@@ -161,7 +171,7 @@ class LanePlans:
         for outcome in outcomes:
             self.step_ended(outcome, failed=False)
         start = self._start(None)
-        *_, arena_bytes, timestamps = start
+        *_, arena_bytes, timestamps, _ = start
         self._backend.reserve(self.lane, arena_bytes)  # it may have been given back
         self._backend.expect(start, timestamps or self._planner.busy)
 
@@ -187,7 +197,7 @@ class LanePlans:
             self._cache.clear()
 
     def _submit(self, job: Callable[[], Solved]) -> None:
-        self._planner.submit(self._budget.timed(job))
+        self._planner.submit(self._budget.order(job))
 
     def _make_way(self, followed: Entry) -> None:
         """Have a plan placed anew that cannot be replayed in full while what stays in the arena stays there."""
@@ -250,6 +260,11 @@ class LanePlans:
     def lower_bound(self) -> int:
         """The largest of the plans' lower bounds, in bytes; 0 where there is no plan. Needs no mutex."""
         return self._cache.lower_bound
+
+    @property
+    def packed(self) -> int:
+        """Plans for which something had to be packed. Needs no mutex."""
+        return self._maker.packed
 
     def load(self, plans: list[tuple[Hashable, Plan]]) -> bool:
         """Take plans into use, in place of a warm-up; False where there is no memory for their arena."""

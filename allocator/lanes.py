@@ -21,7 +21,7 @@ from ..planning.shared import SharedPlans
 from ._core import Backend
 from .apart import apart
 from .outcome_thread import start_outcome_thread
-from .planning_budget import SHARE, PlanningBudget
+from .planning_budget import PATIENCE, SHARE, PlanningBudget
 
 if TYPE_CHECKING:
     from ..planning import Plan
@@ -65,7 +65,7 @@ class Lanes:
     enter
         Called first on the thread that takes the outcomes of the steps found.
     options
-        As for `LanePlans`: `warmup`, `planner`, `max_plans`.
+        As for `LanePlans`: `warmup`, `planner`, `max_plans`, `store`.
 
     Raises
     ------
@@ -145,8 +145,8 @@ class Lanes:
 
     # ------------------------------------------------------------------------------------------------------- steps
 
-    def begin_step(self, key: Hashable) -> int:
-        """Start a step in this thread; return its step slot.
+    def begin_step(self, key: Hashable, keeps_results: bool = False) -> int:
+        """Start a step in this thread, see `Pool.step`; return its step slot.
 
         Raises
         ------
@@ -162,15 +162,15 @@ class Lanes:
             raise PoolError(f"this thread runs a step already: steps do not nest{_of_tasks()}")
         number, lanes = entered
         try:
-            apart(self._begin, self._step_slot(number, lanes), key)
+            apart(self._begin, self._step_slot(number, lanes), key, keeps_results)
         except BaseException:
             self._backend.end(number)
             raise
         return number
 
-    def _begin(self, step_slot: StepSlot, key: Hashable) -> None:
+    def _begin(self, step_slot: StepSlot, key: Hashable, keeps_results: bool) -> None:
         with step_slot.mutex:
-            self._backend.begin([lane.next_step(key) for lane in step_slot.lanes])
+            self._backend.begin([lane.next_step(key, keeps_results) for lane in step_slot.lanes])
 
     def end_step(self, number: int, failed: bool) -> None:
         """End a step; `failed` where an exception left it, so that it says nothing about the next."""
@@ -183,10 +183,17 @@ class Lanes:
             for lane, (_, outcome) in zip(step_slot.lanes, outcomes, strict=False):
                 lane.step_ended(outcome, failed)
 
-    def collect(self) -> None:
-        """Learn from the steps that were found and have ended; on any thread."""
+    def collect(self) -> float:
+        """Learn from the steps that were found and have ended; on any thread.
+
+        Returns
+        -------
+        Seconds for which the outcome thread is to let outcomes wait: more than 0 where planning has used its share.
+        """
         with self._collecting:  # outcomes come in their order
-            apart(self._collect)
+            before = self._budget.seconds
+            apart(self._budget.timed, self._collect)
+            return 0.0 if self._budget.allows_order() else PATIENCE * (self._budget.seconds - before)
 
     def _collect(self) -> None:
         outcomes: dict[int, list[Outcome]] = {}
@@ -340,6 +347,7 @@ class Lanes:
         return snapshot(
             self._backend.counters(),
             plans=sum(lane.plans for lane in lanes),
+            packed=sum(lane.packed for lane in lanes),
             reoptimizations=sum(lane.reoptimizations for lane in lanes),
             lower_bound=sum(lane.lower_bound for lane in lanes),
             planning_seconds=self._budget.seconds,

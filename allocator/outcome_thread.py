@@ -5,24 +5,28 @@ r"""Steps that the core has found and ended by itself: a thread takes their outc
     program's thread      ... request | request | request ...      the core ends a step and begins the next
                                        \ outcome  ^
     outcome thread                       collect() |               record, confirm, submit what is to be planned, take
-                                                                   plans up, and say what to expect
+                                                                   plans up, and say what to expect; perhaps rest
 """
 
 from __future__ import annotations
 
 import functools
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 from .own_threads import start_thread
 
+LONGEST_REST = 0.5
+"""Seconds; longer, and a program that begins to repeat would wait for its plan."""
+
 
 def start_outcome_thread(
     wait: Callable[[], bool],
     close: Callable[[], None],
-    collect: Callable[[], Any],
+    collect: Callable[[], float],
     enter: Callable[[], Any] = lambda: None,
 ) -> threading.Thread:
     """Call a bound method on a thread of its own, whenever there are outcomes, as long as the method's owner lives.
@@ -34,7 +38,7 @@ def start_outcome_thread(
     close
         Ends all waits, now and to come: called when the owner dies.
     collect
-        The method. It is not kept alive.
+        The method: returns seconds to rest, `LONGEST_REST` at most. It is not kept alive.
     enter
         Called first, on that thread.
     """
@@ -46,7 +50,7 @@ def start_outcome_thread(
 
 
 def _run(
-    wait: Callable[[], bool], method: weakref.WeakMethod[Callable[[], Any]], enter: Callable[[], Any]
+    wait: Callable[[], bool], method: weakref.WeakMethod[Callable[[], float]], enter: Callable[[], Any]
 ) -> None:
     enter()
     while wait():
@@ -54,10 +58,12 @@ def _run(
         if collect is None:
             return
         try:
-            collect()
+            rest = collect()
         except RuntimeError as error:
             # Executors close a moment before the main thread counts as gone.
             if threading.main_thread().is_alive() and "interpreter shutdown" not in str(error):
                 raise
             return  # the interpreter goes down, and no job is taken any more
         del collect
+        if rest > 0:
+            time.sleep(min(rest, LONGEST_REST))

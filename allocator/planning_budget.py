@@ -3,7 +3,7 @@
 A program whose steps all differ gives the planner work with every step. On a core of its own that is unseen, but the
 program may need all cores, or be billed for them. So a record is planned only while
 
-    CPU time of planning  <=  ALLOWANCE + share * CPU time of the rest of the process, since the pool began
+    CPU time of planning  <=  share * (HEAD_START + CPU time of the rest of the process, since the pool began)
 
 and what is beyond is *skipped*: the plan that there is, or upstream, serves. A step that goes on to differ from its
 plan asks again, at the latest when the share allows for it. The first `FIRST` orders are carried out in any case. An
@@ -27,8 +27,11 @@ T = TypeVar("T")
 SHARE = 0.1
 """CPU time of planning for each second of the rest of the process."""
 
-ALLOWANCE = 2.0
-"""Seconds of CPU time beyond the share: the plans of a short program come at once."""
+HEAD_START = 20.0
+"""Seconds of CPU time for which the share is there from the beginning: the plans of a short program come at once."""
+
+PATIENCE = 50
+"""Where there is no time left, steps that were found are looked at for one part in so many of the time."""
 
 FIRST = 4
 """Orders that are carried out whatever they cost: a few kinds of steps, with many blocks each."""
@@ -88,25 +91,25 @@ class PlanningBudget:
                 return True
             used = self.seconds - self._used_before
             others = self._of_process() - self._began - used
-            return used <= ALLOWANCE + self._share * max(others, 0.0)
+            return used <= self._share * (HEAD_START + max(others, 0.0))
 
     def skip(self) -> None:
         """Count an order that there was no time for."""
         with self._mutex:
             self.skipped += 1
 
-    def timed(self, job: Callable[[], T]) -> Callable[[], T]:
+    def order(self, job: Callable[[], T]) -> Callable[[], T]:
         """Return the job of an order: it counts the CPU time of the thread on which it runs."""
         with self._mutex:
             self._orders += 1
+        return lambda: self.timed(job)
 
-        def run() -> T:
-            began = self._of_thread()
-            try:
-                return job()
-            finally:
-                used = self._of_thread() - began
-                with self._mutex:
-                    self.seconds += used
-
-        return run
+    def timed(self, job: Callable[[], T]) -> T:
+        """Do what belongs to planning, and count the CPU time of this thread."""
+        began = self._of_thread()
+        try:
+            return job()
+        finally:
+            used = self._of_thread() - began
+            with self._mutex:
+                self.seconds += used

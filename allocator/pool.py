@@ -7,7 +7,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
 from ..errors import PoolError
 from .lanes import Lanes
@@ -15,12 +15,30 @@ from .step import Step, interrupt
 
 if TYPE_CHECKING:
     from ..planning import Plan
+    from ..planning.store import PlanStore
     from ..profiler import Profile
     from .stats import Stats
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Self = TypeVar("Self", bound="Pool")
+Plans: TypeAlias = "PlanStore | str | os.PathLike[str] | None"
+"""What a pool takes for a store of plans."""
+
+
+def store_of(plans: Plans) -> PlanStore | None:
+    """Return a pool's store; a pool without one imports nothing of it.
+
+    Raises
+    ------
+    PoolError
+        `plans` is neither a store nor a path.
+    """
+    if plans is None:
+        return None
+    from ..planning.store import open_store
+
+    return open_store(plans)
 
 
 class Pool(ABC):
@@ -58,7 +76,7 @@ class Pool(ABC):
         for lanes in self._all_lanes():
             lanes.begin_anew()
 
-    def step(self, key: Hashable = None) -> Step:
+    def step(self, key: Hashable = None, *, keeps_results: bool = False) -> Step:
         """Return a context manager around one step, the code that repeats, on the current device.
 
         An exception that leaves the step passes on; what the step did is not taken for a record.
@@ -72,6 +90,10 @@ class Pool(ABC):
         key
             Says which of several steps this is. Without it (and among steps of one key) plans are told apart by their
             requests.
+        keeps_results
+            What is alive when the step ends is its result, and lives as long as the program likes: tasks, whose results
+            go to other tasks. It counts as escaped, and has no place in the plan. Without this it is expected to be
+            alive, or not, as it was when the next step was watched.
 
         Raises
         ------
@@ -91,7 +113,7 @@ class Pool(ABC):
                 RuntimeWarning,
                 stacklevel=2,
             )
-        return Step(self._lanes(), key)
+        return Step(self._lanes(), key, keeps_results)
 
     def interrupt(self, function: Callable[P, R] | None = None) -> Any:
         """Enter a part of the program, in this thread, that does not repeat: upstream serves it, no profile sees it.

@@ -153,16 +153,20 @@ def failure_text(failure: dict[str, Any], plans: Sequence[InUse], key: Hashable)
     bound = max((used.plan.placement.lower_bound for used in plans), default=0)
     reserved = found["arena_bytes"] + found["upstream_bytes"]
     largest = _largest(found, plans)
+    limited = 0 < failure["limit"] < reserved + asked["size"]
+    who = f"the limit of {failure['limit']:,} bytes leaves no room" if limited else "upstream has no memory"
     return "\n".join(
         [
-            f"stowplan: upstream has no memory for {asked['size']:,} bytes: {where} step "
-            f"{_step(found['step'], key)}",
+            f"stowplan: {who} for {asked['size']:,} bytes: {where} step {_step(found['step'], key)}",
             f"  live {found['live_bytes']:,} bytes; reserved {reserved:,} (arena {found['arena_bytes']:,}, "
             f"upstream's blocks {found['upstream_bytes']:,}); largest lower bound {bound:,}",
             *_largest_lines(largest, "  "),
-            f"  next: {_next_action(asked['size'], found, largest, bool(plans))}",
+            f"  next: {_LIMITED if limited else _next_action(asked['size'], found, largest, bool(plans))}",
         ]
     )
+
+
+_LIMITED = "a higher limit, or fewer arrays kept; arenas count as a whole, also between steps"
 
 
 def attach(error: BaseException, text: str) -> None:

@@ -18,13 +18,14 @@ R = TypeVar("R")
 class Step:
     """Begin a step on entry, end it on exit; an exception passes on."""
 
-    def __init__(self, lanes: Lanes, key: Hashable) -> None:
+    def __init__(self, lanes: Lanes, key: Hashable, keeps_results: bool) -> None:
         self._lanes = lanes
         self._key = key
+        self._keeps_results = keeps_results
         self._step_slot = 0
 
     def __enter__(self) -> None:
-        self._step_slot = self._lanes.begin_step(self._key)
+        self._step_slot = self._lanes.begin_step(self._key, self._keeps_results)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -13,10 +13,17 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from ..profiler import Profile
     from .plan import Plan
+
+
+class _Made:
+    """A plan that is made, or being made; or what was raised."""
+
+    def __init__(self) -> None:
+        self.is_done = threading.Event()
+        self.plan: Plan | None = None
+        self.error: BaseException | None = None
 
 
 class SharedPlans:
@@ -35,35 +42,34 @@ class SharedPlans:
     def begin_anew(self) -> None:
         """Forget all, those that are being made as well: a fork has left behind who makes them."""
         self._mutex = threading.Lock()
-        self._plans: OrderedDict[Hashable, Future[Plan]] = OrderedDict()
+        self._plans: OrderedDict[Hashable, _Made] = OrderedDict()
 
     def find(self, made_of: Hashable, make: Callable[[], Plan]) -> Plan:
         """Return the plan that was made of this, or make it; what `make` raises, all raise who wait for it."""
-        from concurrent.futures import Future
-
         with self._mutex:
-            plan = self._plans.get(made_of)
-            is_new = plan is None
-            if plan is None:
-                plan = self._plans[made_of] = Future()
+            made = self._plans.get(made_of)
+            is_new = made is None
+            if made is None:
+                made = self._plans[made_of] = _Made()
                 while len(self._plans) > self._capacity:
                     self._plans.popitem(last=False)
             self._plans.move_to_end(made_of)
         if is_new:
             try:
-                plan.set_result(make())
+                made.plan = make()
             except BaseException as error:
                 with self._mutex:
                     self._plans.pop(made_of, None)
-                plan.set_exception(error)
-        return plan.result()
+                made.error = error
+            made.is_done.set()
+        made.is_done.wait()
+        if made.plan is None:
+            assert made.error is not None
+            raise made.error
+        return made.plan
 
 
-def fingerprint(profile: Profile) -> bytes:
-    """Return what tells a step's requests and frees from those of others: 32 bytes. O(n), without the GIL."""
-    import hashlib
-
-    known = hashlib.blake2b(str(profile.period).encode(), digest_size=32)
-    for column in (profile.size, profile.start, profile.end, profile.stream):
-        known.update(column.tobytes())
-    return known.digest()
+def contents(profile: Profile) -> Hashable:
+    """Return what tells a step's requests and frees from those of others. O(n)."""
+    columns = (profile.size, profile.start, profile.end, profile.stream)
+    return (profile.period, *(column.tobytes() for column in columns))

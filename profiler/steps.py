@@ -61,6 +61,10 @@ class StepLog:
         """Whether both steps asked for the same sizes, on the same streams, in the same order."""
         return np.array_equal(self.requested, other.requested) and np.array_equal(self.streams, other.streams)
 
+    def alone(self) -> StepLog:
+        """Return the log of this step where nothing was alive before; as the one after it, it frees nothing of it."""
+        return StepLog(self.events[self.events["kind"] < FREE_PREVIOUS])
+
     def places(self) -> IntArray:
         """Return how many places in turn each block needs where all steps are like this one, int64 (n,).
 

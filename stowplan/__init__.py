@@ -16,6 +16,7 @@ from .lazy import lazily
 
 if TYPE_CHECKING:
     from .allocator import CupyPool, NumpyPool
+    from .executors import served
     from .profiler import CupyRecorder, NumpyRecorder, Profile
     from .scripts.step_markers import step
 
@@ -28,6 +29,7 @@ __all__ = [
     "Profile",
     "StowplanError",
     "__version__",
+    "served",
     "step",
 ]
 
@@ -39,6 +41,7 @@ __getattr__ = lazily(
         "NumpyPool": "allocator",
         "NumpyRecorder": "profiler",
         "Profile": "profiler",
+        "served": "executors",
         "step": "scripts.step_markers",
     },
 )

@@ -13,7 +13,7 @@ from .._core import DevicePool, DeviceRouter, Lease
 from ..forking import watch
 from ..lanes import Lanes
 from ..planning_budget import SHARE
-from ..pool import Pool
+from ..pool import Plans, Pool, store_of
 from .device_streams import DeviceStreams, Streams
 
 DEVICE_ALIGNMENT = 512
@@ -51,7 +51,7 @@ class CupyPool(Pool):
         Plans to keep, the most recently used.
     planning_share
         CPU time that making plans may use, as a share of the CPU time of the rest of the process since the pool was
-        made; 2 seconds and the first four plans come on top. What is beyond is not planned, and counted
+        made, and of 20 seconds before; the first four plans come in any case. What is beyond is not planned, and counted
         (``stats.plans_skipped``). ``math.inf``: no bound.
     auto_step
         Find the step that the program repeats, without `step` being called, and plan it; see `Pool.step`. There is no
@@ -59,6 +59,9 @@ class CupyPool(Pool):
     device
         The one device that is served. None: each request's current device, with an arena and plans for each. A number
         saves the question, and lets the pool run where there is no driver (with an `upstream` that needs none).
+    plans
+        A directory, or another store (`stowplan.planning.PlanStore`), in which plans are looked for before they are
+        packed, and kept for other processes and later runs. None: each process packs its own.
 
     Raises
     ------
@@ -94,6 +97,7 @@ class CupyPool(Pool):
         planning_share: float = SHARE,
         auto_step: bool = False,
         device: int | None = None,
+        plans: Plans = None,
     ) -> None:
         import cupy
 
@@ -114,6 +118,7 @@ class CupyPool(Pool):
             "max_plans": max_plans,
             "planning_share": planning_share,
             "auto_step": auto_step,
+            "store": store_of(plans),
         }
         self._device = device
         self._devices: dict[int, tuple[DevicePool, Lanes]] = {}

@@ -14,7 +14,7 @@ from .._core import HostPool, any_installed
 from ..forking import watch
 from ..lanes import Lanes
 from ..planning_budget import SHARE
-from ..pool import Pool
+from ..pool import Plans, Pool, store_of
 
 HOST_ALIGNMENT = 64
 """Bytes; a cache line and the widest vector load. NumPy's default handler promises 16."""
@@ -44,7 +44,7 @@ class NumpyPool(Pool):
         Plans to keep, the most recently used.
     planning_share
         CPU time that making plans may use, as a share of the CPU time of the rest of the process since the pool was
-        made; 2 seconds and the first four plans come on top. What is beyond is not planned, and counted
+        made, and of 20 seconds before; the first four plans come in any case. What is beyond is not planned, and counted
         (``stats.plans_skipped``). ``math.inf``: no bound.
     auto_step
         Find the step that the program repeats, without `step` being called, and plan it; see `Pool.step`. There is no
@@ -52,6 +52,12 @@ class NumpyPool(Pool):
     small
         Requests below this many bytes go to NumPy's default handler, which has caches for them, and are neither
         planned nor counted. None: 1033, and 512 from when marked steps turn out to differ from each other.
+    limit
+        Bytes that arenas, as a whole, and arrays that lie in none, may take together at most. An arena is not made
+        larger than that allows, and a request beyond it raises MemoryError. None: no limit.
+    plans
+        A directory, or another store (`stowplan.planning.PlanStore`), in which plans are looked for before they are
+        packed, and kept for other processes and later runs. None: each process packs its own.
 
     Raises
     ------
@@ -84,11 +90,16 @@ class NumpyPool(Pool):
         planning_share: float = SHARE,
         auto_step: bool = False,
         small: int | None = None,
+        limit: int | None = None,
+        plans: Plans = None,
     ) -> None:
         if small is not None and (not isinstance(small, int) or isinstance(small, bool) or small < 0):
             raise PoolError(f"small is {small!r}; expected a number of bytes, 0 or more, or None")
+        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+            raise PoolError(f"limit is {limit!r}; expected a number of bytes, 1 or more, or None")
         least = FINE if small is None else small
-        self._host = HostPool("stowplan", default_handler(), SMALL if small is None else small, least)
+        small = SMALL if small is None else small
+        self._host = HostPool("stowplan", default_handler(), small, least, limit or 0)
         self._only = Lanes(
             self._host,
             alignment=HOST_ALIGNMENT,
@@ -97,6 +108,7 @@ class NumpyPool(Pool):
             planner=planner,
             max_plans=max_plans,
             planning_share=planning_share,
+            store=store_of(plans),
         )
         self._entered = threading.local()  # NumPy's handler before, of each thread that is in the pool
         watch(self)
@@ -118,7 +130,7 @@ class NumpyPool(Pool):
     ) -> None:
         if isinstance(error, MemoryError):
             self._only.diagnose(error)
-        if not (hasattr(self._entered, "outer") and self._serves_here()):
+        if not (hasattr(self._entered, "outer") and self._is_innermost()):
             raise PoolError(
                 "this pool does not serve here: leave it in the thread or task that entered it, "
                 "and leave pools that were entered after it first"
@@ -162,13 +174,18 @@ class NumpyPool(Pool):
 
     def _begin_anew(self) -> None:
         super()._begin_anew()
-        self._entered.inherited = hasattr(self._entered, "outer") and self._serves_here()
+        self._entered.inherited = hasattr(self._entered, "outer") and self._is_innermost()
 
     def serving(self) -> AbstractContextManager[Any]:
         """Return a context manager in which the pool serves this thread: itself, or nothing where it does already."""
-        return nullcontext() if self._host.installed or self._serves_here() else self
+        return nullcontext() if self._serves_here() else self
 
     def _serves_here(self) -> bool:
+        return self._is_innermost() or (
+            self._host.installed and _recorder.current_handler() is default_handler()
+        )
+
+    def _is_innermost(self) -> bool:
         return _recorder.current_handler() is self._host.handler
 
     def _lanes(self) -> Lanes:

@@ -37,6 +37,7 @@ std::uint64_t Rests::end_window(const Counters& counters) {
 }
 
 bool HostLanes::grow(LaneNumber number, Bytes size) {
+  if (!allows(size - lane(number).arena().size)) return false;
   if (memory_.size() <= number) memory_.resize(number + 1u);
   if (memory_[number] == nullptr) memory_[number] = std::make_unique<HostArena>();
   HostArena& memory = *memory_[number];
@@ -51,6 +52,10 @@ void host_trim(HostMemory& memory) {
 #ifdef __GLIBC__
   malloc_trim(0);
 #endif
+}
+
+void host_limit(HostMemory& memory, Bytes limit) {
+  memory.locked([&](HostLanes& lanes) { lanes.set_limit(limit); });
 }
 
 void keep_freed_memory() {

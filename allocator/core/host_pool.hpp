@@ -53,8 +53,9 @@ class HostLanes : public AutoLanes {
   Grant request(Bytes size, Stream stream, ThreadId thread) {
     if (rested_ > 0) count(Reason::resting, std::exchange(rested_, 0));
     if (++asked_ % kTick == 0) heap_.tick();
-    const Grant grant = AutoLanes::request(size, stream, thread);
+    Grant grant = AutoLanes::request(size, stream, thread);
     if (arena_is_new_ && grant.address != 0) give_way();
+    grant.refused = grant.address == 0 && !allows(0);
     if (finds_steps()) leaves_ = rests_.after_request(counters());
     return grant;
   }
@@ -66,6 +67,9 @@ class HostLanes : public AutoLanes {
   bool owns(const void* ptr) const { return heap_.owns(ptr); }
   HostHeap& heap() { return heap_; }
   bool grow(LaneNumber lane, Bytes size);
+  // The most bytes that arenas and upstream's blocks may take together; 0: as many as there are. What is beyond has no
+  // memory: an arena does not grow, and a request fails.
+  void set_limit(Bytes limit) { limit_ = limit; }
   const HostArena& memory(LaneNumber lane) const { return *memory_[lane]; }
 
  private:
@@ -77,7 +81,10 @@ class HostLanes : public AutoLanes {
 
   static constexpr std::uint64_t kTick = 256;  // requests; those from plans do not get to the heap
 
+  bool allows(Bytes more) const { return limit_ == 0 || counters().reserved_bytes() + more <= limit_; }
+
   HostHeap heap_;
+  Bytes limit_ = 0;
   std::uint64_t asked_ = 0;
   bool arena_is_new_ = false;
   Rests rests_;
@@ -94,6 +101,9 @@ bool host_reserve(HostMemory& memory, LaneNumber lane, Bytes size);
 
 // Gives back to the system what the heap and the C library keep for later.
 void host_trim(HostMemory& memory);
+
+// See HostLanes::set_limit.
+void host_limit(HostMemory& memory, Bytes limit);
 
 // Has the C library keep what is freed, for the whole process, rather than map a block of its own for each large
 // request and trim its heap after each large free. Nothing where it is not glibc.

@@ -84,6 +84,7 @@ void Lanes::begin(std::vector<LaneStart> starts, bool may_wait) {
     replay.set_may_wait(may_wait);
     replay.begin_step(std::move(start.plan), std::move(start.others));
     replay.set_timestamps(start.timestamps);
+    replay.set_guests(start.guests);
   }
 }
 

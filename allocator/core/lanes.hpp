@@ -45,6 +45,7 @@ struct LaneStart {
   std::vector<PlanPtr> others;
   Bytes arena_bytes = 0;   // of an arena in which each of them can be replayed
   bool timestamps = true;  // note the wall clock of its events, and keep the log even of a clean step
+  bool guests = true;      // see Replay::set_guests
 };
 
 struct LaneOutcome {

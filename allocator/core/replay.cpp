@@ -81,7 +81,7 @@ inline Grant Replay::serve_planned(Follower& follower, Block& block) {
 // Serves as a guest of the arena, or upstream if there is no room.
 template <class Follower>
 Grant Replay::invite(const Follower& follower, Block& block, Reason reason) {
-  if (arena().size == 0) return send_upstream(block, reason);
+  if (!has_guests_ || arena().size == 0) return send_upstream(block, reason);
   const bool anywhere = !cursor_.has_plan() || guests_.are_lost() || has_given_up(follower);
   const std::uintptr_t address =
       anywhere ? space_.best_fit(block.size, [](Range) { return true; }) : follower.place_guest(block);

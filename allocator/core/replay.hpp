@@ -95,6 +95,7 @@ class Replay {
   bool in_step() const { return recorder_.in_step(); }
   void set_timestamps(bool on) { recorder_.set_timestamps(on); }
   void set_may_wait(bool on) { may_wait_ = on; }  // off: what is held is late to every request
+  void set_guests(bool on) { has_guests_ = on; }  // off: what the plan does not serve may stay, and goes upstream
 
   // Makes [base, base + size) the arena. It may grow the present one; else that is retired: it goes when its last block
   // has gone.
@@ -159,6 +160,7 @@ class Replay {
   Guests guests_;
   bool clean_ = true;  // every request of the step was served from its slot
   bool may_wait_ = true;
+  bool has_guests_ = true;
 };
 
 }  // namespace stowplan::allocator

@@ -58,6 +58,7 @@ struct Grant {
   BlockId id = kNoBlock;
   std::uint8_t reason = 0;  // the service's word for why
   bool waits = false;       // the service has more to say before the block is used
+  bool refused = false;     // upstream is not asked: the request fails
 };
 
 // NumPy's PyDataMemAllocator, field by field.
@@ -81,7 +82,7 @@ class HostMemory {
     if (is_small(size) || is_left()) return upstream_.malloc(upstream_.ctx, size);
     const Grant grant = request(size);
     if (grant.address != 0) return reinterpret_cast<void*>(grant.address);
-    return adopt(grant.id, upstream_.malloc(upstream_.ctx, size));
+    return adopt(grant.id, grant.refused ? nullptr : upstream_.malloc(upstream_.ctx, size));
   }
 
   void* calloc(std::size_t count, std::size_t item_size) {
@@ -93,7 +94,7 @@ class HostMemory {
       // The arena is recycled memory: nobody has zeroed it.
       return std::memset(reinterpret_cast<void*>(grant.address), 0, size);
     }
-    return adopt(grant.id, upstream_.calloc(upstream_.ctx, count, item_size));
+    return adopt(grant.id, grant.refused ? nullptr : upstream_.calloc(upstream_.ctx, count, item_size));
   }
 
   // A new block, a copy, and a free: in the log and in the plan these are what they are.

@@ -22,6 +22,11 @@ from ._options import (
 @click.option(
     "--json", "as_json", is_flag=True, help="Say it at the end of standard output, as one line of JSON."
 )
+@click.option(
+    "--plans",
+    metavar="DIRECTORY",
+    help="Look for plans there before they are packed, and keep them there for other runs.",
+)
 @module_option
 @script_argument
 @arguments_argument
@@ -29,6 +34,7 @@ def run(
     step_function: str | None,
     stats: Path | None,
     as_json: bool,
+    plans: str | None,
     module: bool,
     script: str,
     arguments: tuple[str, ...],
@@ -47,4 +53,5 @@ def run(
     from ..scripts.serving import run_served
 
     program = Script(script, module=module)
-    raise click.exceptions.Exit(run_served(program, arguments, step_function, stats=stats, as_json=as_json))
+    status = run_served(program, arguments, step_function, stats=stats, as_json=as_json, plans=plans)
+    raise click.exceptions.Exit(status)

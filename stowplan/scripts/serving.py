@@ -31,6 +31,7 @@ def run_served(
     *,
     stats: Path | None = None,
     as_json: bool = False,
+    plans: str | None = None,
 ) -> int:
     """Run a program, its arrays served by pools that find its steps; return its exit status.
 
@@ -43,6 +44,9 @@ def run_served(
     as_json
         Whether the statistics are one line on standard output, rather than two lines for people on standard error.
 
+    plans
+        A directory of plans, as for `NumpyPool`.
+
     Raises
     ------
     ScriptError
@@ -50,7 +54,7 @@ def run_served(
     OSError
         `stats` cannot be written.
     """
-    with pools() as serving:
+    with pools(plans) as serving:
         numpy = serving["numpy"]
         with StepUsage(numpy.progress) as usage:
             faults = -_minor_faults()

@@ -36,11 +36,12 @@ class Owner:
         self.called = threading.Semaphore(0)
         self._error = error
 
-    def collect(self) -> None:
+    def collect(self) -> float:
         self.threads.append(threading.get_ident())
         self.called.release()
         if self._error is not None:
             raise self._error
+        return 0.0
 
 
 @pytest.fixture

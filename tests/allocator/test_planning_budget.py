@@ -10,7 +10,7 @@ import pytest
 
 from stowplan import NumpyPool
 from stowplan.allocator import lanes
-from stowplan.allocator.planning_budget import ALLOWANCE, FIRST, SHARE, PlanningBudget
+from stowplan.allocator.planning_budget import FIRST, HEAD_START, SHARE, PlanningBudget
 from stowplan.errors import PoolError
 
 
@@ -31,7 +31,7 @@ class Clocks:
 def used(clocks: Clocks, budget: PlanningBudget, seconds: float, orders: int = FIRST) -> None:
     """Carry out as many orders, which together take so long."""
     for _ in range(orders):
-        budget.timed(lambda: clocks.plan(seconds / orders))()
+        budget.order(lambda: clocks.plan(seconds / orders))()
 
 
 def test_the_first_orders_are_carried_out_whatever_they_cost() -> None:
@@ -44,10 +44,10 @@ def test_the_first_orders_are_carried_out_whatever_they_cost() -> None:
     assert budget.seconds == 100 * FIRST
 
 
-def test_what_is_within_the_allowance_costs_no_share() -> None:
+def test_the_share_of_the_head_start_is_there_at_once() -> None:
     clocks = Clocks()
-    budget = clocks.budget(share=0)
-    used(clocks, budget, ALLOWANCE, orders=1000)
+    budget = clocks.budget(share=0.5)
+    used(clocks, budget, 0.5 * HEAD_START, orders=1024)
     assert budget.allows_order()
     used(clocks, budget, 0.5, orders=1)
     assert not budget.allows_order()
@@ -57,7 +57,7 @@ def test_what_is_within_the_allowance_costs_no_share() -> None:
 def test_beyond_it_planning_waits_until_the_rest_of_the_process_has_used_enough(share: float) -> None:
     clocks = Clocks()
     budget = clocks.budget(share)
-    used(clocks, budget, ALLOWANCE + 8)
+    used(clocks, budget, share * HEAD_START + 8)
     clocks.process += 7.5 / share
     assert not budget.allows_order()
     clocks.process += 1 / share
@@ -67,7 +67,7 @@ def test_beyond_it_planning_waits_until_the_rest_of_the_process_has_used_enough(
 def test_planning_s_own_time_earns_nothing() -> None:
     clocks = Clocks()
     budget = clocks.budget(share=2)  # else each second would pay for two
-    used(clocks, budget, ALLOWANCE + 1)
+    used(clocks, budget, 2 * HEAD_START + 1)
     assert not budget.allows_order()
 
 
@@ -87,21 +87,21 @@ def test_an_order_that_fails_has_cost_its_time() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        budget.timed(failing)()
+        budget.order(failing)()
     assert budget.seconds == 3
 
 
 def test_after_a_fork_all_begins_anew_but_what_is_counted() -> None:
     clocks = Clocks()
-    budget = clocks.budget(share=0)
-    used(clocks, budget, ALLOWANCE + 1)
+    budget = clocks.budget(share=1)
+    used(clocks, budget, HEAD_START + 1)
     assert not budget.allows_order()
     clocks.process = 0.0  # the child's
     budget.begin_anew()
     assert budget.allows_order()
-    used(clocks, budget, ALLOWANCE)
+    used(clocks, budget, HEAD_START)
     assert budget.allows_order()
-    assert budget.seconds == 2 * ALLOWANCE + 1
+    assert budget.seconds == 2 * HEAD_START + 1
 
 
 def test_threads_count_together() -> None:
@@ -111,7 +111,7 @@ def test_threads_count_together() -> None:
     def work() -> None:
         for _ in range(50):
             with mutex:  # so that each job sees two readings in a row
-                budget.timed(lambda: None)()
+                budget.timed(lambda: None)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:

@@ -213,7 +213,7 @@ def failure(size: int, live: int, *blocks: tuple[int, int, str]) -> dict[str, An
         "largest": largest,
     }
     asked = {"size": size, "age": 0, "request": 4}
-    return {"number": 1, "asked": asked, "found": found}
+    return {"number": 1, "limit": 0, "asked": asked, "found": found}
 
 
 @pytest.mark.parametrize(

@@ -65,21 +65,21 @@ def test_a_thread_runs_one_step_at_a_time(host: HostPool) -> None:
 
 def test_an_arena_is_there_when_the_step_begins(host: HostPool) -> None:
     assert host.arena_bytes(0) == 0
-    ((lane, (log, complete, clean, tag)),) = run(host, (0, plan_of_one(), NO_PLAN, 1 << 20, False))
+    ((lane, (log, complete, clean, tag)),) = run(host, (0, plan_of_one(), NO_PLAN, 1 << 20, False, True))
     assert host.arena_bytes(0) == 1 << 20
     assert (lane, len(log), complete, clean, tag) == (0, 0, False, True, 7)
     assert host.counters()["requests"]["replayed"] == 1
 
 
 def test_a_step_begins_without_the_plans_for_which_there_is_no_memory(host: HostPool) -> None:
-    ((_, (log, complete, clean, tag)),) = run(host, (0, plan_of_one(1 << 60), NO_PLAN, 1 << 60, False))
+    ((_, (log, complete, clean, tag)),) = run(host, (0, plan_of_one(1 << 60), NO_PLAN, 1 << 60, False, True))
     assert host.arena_bytes(0) == 0
     assert (len(log), complete, clean, tag) == (2, True, False, 0)
 
 
 def test_the_log_of_a_clean_step_is_kept_where_timestamps_are_asked_for(host: HostPool) -> None:
     for timestamps in (True, False, True):
-        ((_, (log, complete, clean, _)),) = run(host, (0, plan_of_one(), NO_PLAN, 1 << 20, timestamps))
+        ((_, (log, complete, clean, _)),) = run(host, (0, plan_of_one(), NO_PLAN, 1 << 20, timestamps, True))
         assert clean
         assert complete == timestamps
         assert [time_ns > 0 for time_ns in log["time_ns"]] == ([True, True] if timestamps else [])
@@ -87,7 +87,7 @@ def test_the_log_of_a_clean_step_is_kept_where_timestamps_are_asked_for(host: Ho
 
 def test_all_lanes_of_a_step_begin_and_end_together(host: HostPool) -> None:
     assert host.add_lane(0) == 1
-    starts: list[LaneStart] = [(lane, plan_of_one(), NO_PLAN, 1 << 20, False) for lane in (0, 1)]
+    starts: list[LaneStart] = [(lane, plan_of_one(), NO_PLAN, 1 << 20, False, True) for lane in (0, 1)]
     outcomes = run(host, *starts)
     assert [lane for lane, _ in outcomes] == [0, 1]
     assert [clean for _, (_, _, clean, _) in outcomes] == [
@@ -101,7 +101,7 @@ def test_the_steps_of_threads_that_a_fork_leaves_behind_end(host: HostPool) -> N
     own = host.enter()
     assert own is not None
     step_slot, (lane,) = on_another_thread(host.enter)
-    host.begin([(lane, None, NO_PLAN, 0, True)])
+    host.begin([(lane, None, NO_PLAN, 0, True, True)])
     assert host.end_steps_of_others() == [step_slot]
     assert host.end_steps_of_others() == []
     assert host.enter() is None  # this thread's goes on
@@ -140,9 +140,9 @@ def test_who_has_a_step_slot_next_waits_until_its_last_step_is_judged(
         step_ended(self, outcome, failed)
         order.append("judged")
 
-    def note(self: LanePlans, key: Hashable) -> LaneStart:
+    def note(self: LanePlans, key: Hashable, keeps_results: bool) -> LaneStart:
         order.append("next")
-        return next_step(self, key)
+        return next_step(self, key, keeps_results)
 
     def step() -> None:
         with pool.step():

@@ -11,7 +11,7 @@ import pytest
 
 from stowplan import Profile
 from stowplan.planning import Plan, make_plan
-from stowplan.planning.shared import SharedPlans, fingerprint
+from stowplan.planning.shared import SharedPlans, contents
 
 
 def a_plan() -> Plan:
@@ -80,14 +80,10 @@ def test_what_another_process_was_making_is_not_waited_for() -> None:
 def test_steps_that_differ_in_one_number_are_told_apart(column: str) -> None:
     columns = {"size": [1, 2], "start": [0, 1], "end": [3, 4], "stream": [0, 0]}
     period = 6
-    before = fingerprint(
-        Profile(**{name: np.array(values) for name, values in columns.items()}, period=period)
-    )
+    before = contents(Profile(**{name: np.array(values) for name, values in columns.items()}, period=period))
     if column == "period":
         period += 1
     else:
         columns[column][1] += 1
-    after = fingerprint(
-        Profile(**{name: np.array(values) for name, values in columns.items()}, period=period)
-    )
+    after = contents(Profile(**{name: np.array(values) for name, values in columns.items()}, period=period))
     assert before != after

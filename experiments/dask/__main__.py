@@ -1,0 +1,89 @@
+"""Run the computations on clusters of all contestants: ``python -m experiments.dask``.
+
+Each on Dask as it is, with `stowplan.dask.PoolPlugin`, and over jemalloc, mimalloc, tcmalloc and a tuned C library
+(`measures.peers`): the workers' CPU time, page faults and resident sets over plain Dask's, and whether all results are
+the same. What is not installed is named, and left out.
+
+The files are ``dask.csv`` and ``dask.md``. A computation that has been measured is not run again by the same command:
+delete ``dask/cells`` in the folder for that. The machine should have nothing else to do.
+
+Exit status 1 if a result differs.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from ..measures import kept, output, peers
+from ..measures.kept import Row
+from . import measure, table
+from .computations import COMPUTATIONS, Computation
+
+ROUNDS, QUICK_ROUNDS = 9, 2
+WARMUP, QUICK_WARMUP = 12, 4
+PACKAGES = ("dask", "distributed", "scipy")
+
+
+def row_of(computation: Computation, rounds: int, quick: bool, seed: int, out: Path) -> Row:
+    """Return a computation's row, kept in a file."""
+    about = {"device": "cpu", "computation": computation.name, "title": computation.title}
+    warmup, size = (QUICK_WARMUP, computation.quick) if quick else (WARMUP, computation.size)
+    study = {"rounds": rounds, "warmup": warmup, "size": size, "seed": seed}
+    study |= {"contestants": sorted(measure.contestants())}
+    path = out / "dask" / "cells" / f"{computation.name}.json"
+    return about | kept.finished(
+        path, study, lambda: measure.measure(computation, rounds, warmup, size, seed)
+    )
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="Small sizes and two rounds: a minute, and ratios of no use.")
+@click.option(
+    "--rounds", type=click.IntRange(2), help=f"Rounds of each.  [default: {ROUNDS}; quick: {QUICK_ROUNDS}]"
+)
+@click.option(
+    "--computation",
+    "chosen",
+    multiple=True,
+    type=click.Choice([computation.name for computation in COMPUTATIONS]),
+    help="Only this one; repeatable.",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the order of turns.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("build/experiments"),
+    help="Folder for cells and tables.  [default: build/experiments]",
+)
+def main(quick: bool, rounds: int | None, chosen: tuple[str, ...], seed: int, out: Path) -> None:
+    """Run computations of Dask under several allocators."""
+    refusal = measure.refuse_a_chosen_allocator()
+    if refusal is not None:
+        raise click.ClickException(refusal)
+    for line in peers.missing():
+        click.echo(line, err=True)
+    out.mkdir(parents=True, exist_ok=True)
+    count = rounds or (QUICK_ROUNDS if quick else ROUNDS)
+    rows = []
+    for computation in COMPUTATIONS:
+        if chosen and computation.name not in chosen:
+            continue
+        rows.append(row_of(computation, count, quick, seed, out))
+        click.echo(f"{computation.title}:")
+        for line in table.verdicts(rows[-1]):
+            click.echo(f"  {line}")
+    path = out / "dask"
+    shown = [table.with_errors(row) for row in rows]
+    output.write_table(
+        shown, table.columns(rows), path, "Dask under several allocators", table.NOTE, PACKAGES
+    )
+    click.echo(f"the table: {path.with_suffix('.md')}")
+    if not all(row["identical"] for row in rows):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""Run one computation on a cluster of each contestant, in turns whose order changes, and compare what they used.
+
+A *contestant* is what the workers of a LocalCluster of 2 processes with 2 threads each have: ``plain`` is Dask as it
+is, ``stowplan`` has `stowplan.dask.PoolPlugin`, and each of `measures.peers` has something in its environment, by
+Dask's setting for that (``distributed.nanny.pre-spawn-environ``). All clusters are there at once. After the warm-up,
+each computes once in a *round*; what counts are the workers' own CPU time and page faults from before to after that.
+
+What a row has, for each contestant C: ``cpu_C`` and ``faults_C``, the medians over rounds of the ratio to plain's in
+the same round; ``error_C``, the standard error of the first; ``rss_C``, the workers' largest resident sets over
+plain's; ``seconds_C``, ``count_C`` and ``bytes_C``, the medians of CPU time and faults, and the resident sets
+themselves; ``identical``, whether all results are the same to the bit. Of the requests of planned sizes, over all
+measured rounds: ``replayed``, the share that came from a plan, of those that tasks made and freed again; ``results``,
+the share of tasks' requests that outlived the task; ``received``, requests outside of tasks, for each in one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import resource
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import dask
+import numpy as np
+from distributed import Client, LocalCluster
+
+import stowplan.dask
+
+from ..measures import peers
+from ..measures.kept import Row
+from ..measures.medians import standard_error
+from .computations import Computation
+
+PLAIN, OURS = "plain", "stowplan"
+PROCESSES, THREADS = 2, 2
+SPAWN = "distributed.nanny.pre-spawn-environ"
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What the workers used for one computation: CPU time in seconds, minor page faults, resident sets, result.
+
+    Attributes
+    ----------
+    rss
+        Their largest resident sets so far, in bytes.
+    digest
+        Of the result.
+    """
+
+    cpu: float
+    faults: int
+    rss: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Requests of planned sizes: from plans, results, other ones of tasks, those outside of tasks."""
+
+    replayed: int = 0
+    results: int = 0
+    others: int = 0
+    received: int = 0
+
+
+def contestants() -> dict[str, dict[str, str]]:
+    """Return what each adds to the environment of the workers, by name."""
+    return {PLAIN: {}, OURS: {}, **peers.available()}
+
+
+@contextmanager
+def cluster(contestant: str, added: Mapping[str, str]) -> Iterator[Client]:
+    """Start a contestant's cluster."""
+    environment = {**dask.config.get(SPAWN), **added}
+    with ExitStack() as stack:
+        with dask.config.set({SPAWN: environment}):
+            workers = LocalCluster(
+                n_workers=PROCESSES, threads_per_worker=THREADS, dashboard_address=":0", memory_limit=0
+            )
+        stack.enter_context(workers)
+        client = stack.enter_context(Client(workers, set_as_default=False))
+        if contestant == OURS:
+            client.register_plugin(stowplan.dask.PoolPlugin())
+        yield client
+
+
+def used() -> tuple[float, int, int]:
+    """Return this process's CPU time, minor page faults and largest resident set so far; run by each worker."""
+    found = resource.getrusage(resource.RUSAGE_SELF)
+    return found.ru_utime + found.ru_stime, found.ru_minflt, found.ru_maxrss * 1024
+
+
+def run(client: Client, computation: Computation, size: int) -> Usage:
+    """Compute once."""
+    before = client.run(used)
+    result = np.asarray(client.compute(computation.build(size)).result())
+    after = client.run(used)
+    cpu = sum(after[worker][0] - before[worker][0] for worker in after)
+    faults = sum(after[worker][1] - before[worker][1] for worker in after)
+    rss = sum(rss for _, _, rss in after.values())
+    return Usage(cpu, faults, rss, hashlib.sha256(np.ascontiguousarray(result).tobytes()).hexdigest())
+
+
+def requests(client: Client) -> Requests:
+    """Return what the pools of the workers have counted since they were made."""
+    counts = client.run(stowplan.dask.stats).values()
+    reasons = [stats.reasons for stats in counts]
+    replayed = sum(stats.replayed for stats in counts)
+    results = sum(reason.get("escaped", 0) for reason in reasons)
+    received = sum(reason.get("outside", 0) + reason.get("thread", 0) for reason in reasons)
+    others = sum(stats.requests for stats in counts) - replayed - results - received
+    return Requests(replayed, results, others, received)
+
+
+def measure(computation: Computation, rounds: int, warmup: int, size: int, seed: int) -> Row:
+    """Run so many rounds of a computation after the warm-up; return its row."""
+    ways = contestants()
+    rng = np.random.default_rng(seed)
+    found: dict[str, list[Usage]] = {name: [] for name in ways}
+    with ExitStack() as stack:
+        clients = {name: stack.enter_context(cluster(name, added)) for name, added in ways.items()}
+        first = [run(client, computation, size) for client in clients.values() for _ in range(warmup)]
+        before = requests(clients[OURS])
+        for _ in range(rounds):
+            for name in map(str, rng.permutation(list(ways))):
+                found[name].append(run(clients[name], computation, size))
+        after = requests(clients[OURS])
+    return compare(found, {use.digest for use in first}) | shares(before, after)
+
+
+def compare(found: Mapping[str, Sequence[Usage]], digests: set[str]) -> Row:
+    """Return the row of these runs, by contestant and round; `digests` are those of the warm-up."""
+    plain = found[PLAIN]
+    everything = digests | {use.digest for runs in found.values() for use in runs}
+    row: Row = {"rounds": len(plain), "identical": len(everything) == 1}
+    for name, runs in found.items():
+        cpu = np.array([use.cpu / other.cpu for use, other in zip(runs, plain, strict=True)])
+        faults = [use.faults / max(other.faults, 1) for use, other in zip(runs, plain, strict=True)]
+        row |= {
+            f"cpu_{name}": float(np.median(cpu)),
+            f"error_{name}": standard_error(cpu),
+            f"faults_{name}": float(np.median(faults)),
+            f"rss_{name}": runs[-1].rss / plain[-1].rss,
+            f"seconds_{name}": float(np.median([use.cpu for use in runs])),
+            f"count_{name}": float(np.median([use.faults for use in runs])),
+            f"bytes_{name}": runs[-1].rss,
+        }
+    return row
+
+
+def shares(before: Requests, after: Requests) -> Row:
+    """Return what the pools counted between two moments."""
+    replayed, results = after.replayed - before.replayed, after.results - before.results
+    others, received = after.others - before.others, after.received - before.received
+    of_tasks = max(replayed + results + others, 1)
+    return {
+        "replayed": replayed / max(replayed + others, 1),
+        "results": results / of_tasks,
+        "received": received / of_tasks,
+    }
+
+
+def refuse_a_chosen_allocator() -> str | None:
+    """Say why nothing can be compared, as the workers inherit this process's environment; None if it can."""
+    chosen = sorted(peers.CHOOSING & os.environ.keys())
+    return f"the environment has {', '.join(chosen)}; expected none of these" if chosen else None

@@ -1,0 +1,83 @@
+"""Packing with a store of plans: what is there is validated and taken, what is not is packed and kept.
+
+Without a store nothing of it is imported.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+from ..packing import Placement, Problem, pack
+from .store import DamagedError, PlanStore
+
+
+class Packer:
+    """Packs what the store does not have.
+
+    Parameters
+    ----------
+    store
+        None: everything is packed.
+
+    Attributes
+    ----------
+    packed
+        Problems that were packed.
+    """
+
+    def __init__(self, store: PlanStore | None) -> None:
+        self._store = store
+        self.packed = 0
+
+    def __call__(self, problem: Problem, solver: str) -> Placement:
+        """Return the placement that the store has, or pack it and keep it there.
+
+        Raises
+        ------
+        StowplanError
+            The solver fails.
+        """
+        store = self._store
+        if store is None or problem.constrained:
+            return self._pack(problem, solver)
+        from .store_packing import encode, key_of
+
+        key = key_of(problem, solver)
+        found = self._found(store, key, problem)
+        if found is not None:
+            return found
+        placement = self._pack(problem, solver)
+        try:
+            store.keep(key, encode(key, problem, placement))
+        except Exception as error:
+            _warn(f"{store.where(key)}: cannot be kept: {error}")
+        return placement
+
+    def _pack(self, problem: Problem, solver: str) -> Placement:
+        placement = pack(
+            problem, solver
+        )  # wishes that contradict each other are refused before anything is packed
+        self.packed += 1
+        return placement
+
+    def _found(self, store: PlanStore, key: str, problem: Problem) -> Placement | None:
+        from .store_packing import decode
+
+        try:
+            data = store.find(key)
+            return None if data is None else decode(data, key, problem)
+        except DamagedError as error:
+            _warn(f"{store.where(key)} is refused, and packed again: {error}")
+        except Exception as error:
+            _warn(f"{store.where(key)} cannot be asked for: {error}")
+        return None
+
+
+_told: set[str] = set()
+
+
+def _warn(text: str) -> None:
+    """Warn once; a plan is an optimization."""
+    if text not in _told:
+        _told.add(text)
+        warnings.warn(text, RuntimeWarning, stacklevel=3)

@@ -1,0 +1,124 @@
+"""Steps whose results outlive them, as those of tasks do; and the limit of a pool."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+import pytest
+
+from stowplan import NumpyPool
+from stowplan.errors import PoolError
+from stowplan.profiler import StepLog
+from stowplan.profiler.steps import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS, profile_step
+
+SIZES = {"a": 3000, "b": 5000, "c": 4000}
+
+
+def task(kind: str, value: float) -> np.ndarray:
+    """Two intermediates, and a result as large as these."""
+    first = np.full(SIZES[kind], value)
+    second = first * 2
+    return first + second
+
+
+def run(pool: NumpyPool, tasks: int, keep: int) -> list[tuple[int, int, int, int]]:
+    """Run tasks of three kinds in no order, with the last results alive; return the counts of each: replayed, guests,
+    escaped, others.
+    """
+    order = np.random.default_rng(0).choice(list(SIZES), tasks)
+    kept: deque[tuple[float, np.ndarray]] = deque(maxlen=keep)
+    counts = []
+    with pool:
+        for number, kind in enumerate(order):
+            before = pool.stats
+            with pool.step(str(kind), keeps_results=True):
+                kept.append((3.0 * number, task(str(kind), float(number))))
+            pool.wait()
+            after = pool.stats
+            assert all((result == value).all() for value, result in kept)
+            escaped = after.reasons.get("escaped", 0) - before.reasons.get("escaped", 0)
+            replayed, guests = after.replayed - before.replayed, after.guests - before.guests
+            counts.append((replayed, guests, escaped, after.requests - before.requests - replayed - escaped))
+    return counts
+
+
+def test_intermediates_are_replayed_and_results_escape_however_long_they_stay() -> None:
+    pool = NumpyPool(warmup=0)
+    counts = run(pool, 60, keep=20)
+    assert set(counts[20:]) == {(2, 0, 1, 0)}
+    assert pool.stats.plans == len(SIZES)
+    assert pool.stats.guests == 0
+    assert pool.stats.arena_bytes < 2 * 5000 * 8 + 4096  # the intermediates of the largest kind
+
+
+def test_the_plan_of_such_a_step_holds_what_it_frees() -> None:
+    events = np.array(
+        [
+            (1, 800, 0, 0, ALLOCATE),
+            (2, 0, 0, 0, FREE_PREVIOUS),  # another task's result
+            (3, 900, 0, 1, ALLOCATE),
+            (4, 0, 0, 0, FREE),
+            (5, 0, 0, 1, FREE_PREVIOUS + 3),
+        ],
+        dtype=EVENT_DTYPE,
+    )
+    log = StepLog(events)
+    profile = profile_step(log, log.alone())
+    assert profile.escaped.tolist() == [False, True]
+    assert not profile.wrapped.any()
+
+
+def test_without_it_results_take_places_that_they_then_hold() -> None:
+    """What the option is for: the same tasks, as steps that expect to be followed as they were."""
+    pool = NumpyPool(warmup=0)
+    kept: deque[np.ndarray] = deque(maxlen=20)
+    with pool:
+        for kind in np.random.default_rng(0).choice(list(SIZES), 60):
+            with pool.step(str(kind)):
+                kept.append(task(str(kind), 1.0))
+            pool.wait()
+    assert pool.stats.reasons["late"] > 0
+
+
+def test_a_request_beyond_the_limit_fails_and_says_why() -> None:
+    pool = NumpyPool(limit=1_000_000)
+    with pool:
+        kept = np.ones(100_000)
+        with pytest.raises(MemoryError) as failure, pool.step("task"):
+            np.ones(100_000)
+        assert pool.stats.live_bytes == kept.nbytes
+        assert np.ones(10_000).sum() == 10_000  # there is room for this
+        assert np.zeros(10_000).sum() == 0
+        with pytest.raises(MemoryError):
+            np.zeros(100_000)
+    report = pool.report()
+    assert "the limit of 1,000,000 bytes leaves no room for 800,000 bytes" in report
+    notes = getattr(failure.value, "__notes__", [str(failure.value.__cause__)])
+    assert any("the limit of 1,000,000 bytes" in note for note in notes)
+
+
+def test_an_arena_is_made_within_the_limit_or_not_at_all() -> None:
+    sizes = (30_000, 30_000)  # 480,000 bytes of an arena
+    for limit, share in ((800_000, 1.0), (700_000, 0.0)):
+        pool = NumpyPool(warmup=0, limit=limit)
+        with pool:
+            for _ in range(6):
+                before = pool.stats
+                with pool.step():
+                    between = None
+                    arrays = [np.ones(size) for size in sizes]
+                    del arrays
+                after = pool.stats
+                between = np.ones(35_000)
+                pool.wait()
+        assert between is not None
+        assert (after.replayed - before.replayed) / (after.requests - before.requests) == share
+        assert after.reserved_bytes <= limit
+        assert after.peak_reserved_bytes <= limit
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, "1", True])
+def test_a_limit_is_a_number_of_bytes(limit: object) -> None:
+    with pytest.raises(PoolError, match=r"limit is .*expected a number of bytes"):
+        NumpyPool(limit=limit)  # type: ignore[arg-type]
