@@ -15,7 +15,7 @@ so that whoever catches that error goes on catching it::
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from .stats import Stats, of_kind
 
 if TYPE_CHECKING:
     from ..planning import Plan
+    from ._core import Backend
 
 
 class InUse(NamedTuple):
@@ -35,20 +36,10 @@ class InUse(NamedTuple):
     plan: Plan
 
 
-class Source(Protocol):
-    """What a diagnosis asks of the compiled half of a pool; see allocator/core/diagnosis.hpp."""
-
-    def situation(self) -> dict[str, Any]:
-        """Return what fills the memory now."""
-
-    def failure(self) -> dict[str, Any] | None:
-        """Return the last request that upstream had no memory for, and what it found; None where there is none."""
-
-
 class Diagnosis:
     """What a pool says of itself. Remembers the text on the last failure, which must not name a later step's key."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Backend) -> None:
         self._source = source
         self._number, self._text = 0, ""
 

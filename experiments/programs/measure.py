@@ -13,6 +13,7 @@ and resident set; ``identical``, whether the program printed the same in every r
 
 from __future__ import annotations
 
+import compileall
 import json
 import subprocess
 import sys
@@ -23,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+import stowplan
 
 from ..measures import peers, usage
 from ..measures.kept import Row
@@ -70,9 +73,11 @@ def run(program: Program, contestant: str, added: Mapping[str, str], arguments: 
         command = (sys.executable, *ours, str(program.script), *arguments)
         # The allocator is for the program alone: `env` brings it in behind the process that measures.
         settings = [f"{name}={value}" for name, value in added.items()]
+        environment = peers.environment(ONE_THREAD)
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
         done = subprocess.run(
             [sys.executable, "-I", "-S", usage.__file__, str(result), "env", *settings, *command],
-            env=peers.environment(ONE_THREAD),
+            env=environment,
             capture_output=True,
             check=False,
         )
@@ -87,6 +92,7 @@ def run(program: Program, contestant: str, added: Mapping[str, str], arguments: 
 def measure(program: Program, rounds: int, quick: bool, seed: int) -> Row:
     """Run so many rounds of a program; return its row."""
     ways = contestants()
+    compileall.compile_dir(Path(stowplan.__file__).parent, quiet=2)
     arguments = [str(program.quick)] if quick else []
     rng = np.random.default_rng(seed)
     found: dict[str, list[Usage]] = {name: [] for name in ways}

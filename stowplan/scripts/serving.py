@@ -5,10 +5,10 @@ Until the program ends, little is imported: it starts within some percent of Pyt
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .auto_pools import pools
@@ -29,7 +29,7 @@ def run_served(
     arguments: Sequence[str],
     step_function: str | None = None,
     *,
-    stats: Path | None = None,
+    stats: str | os.PathLike[str] | None = None,
     as_json: bool = False,
     plans: str | None = None,
 ) -> int:
@@ -80,7 +80,8 @@ def run_served(
         for name, served in (asked or figures).items():
             print(text(name, served, verdicts[name]), file=sys.stderr)
     if stats is not None:
-        stats.write_text(_as_json(whole) + "\n")
+        with open(stats, "w", encoding="utf-8") as file:
+            file.write(_as_json(whole) + "\n")
     return status
 
 
