@@ -145,6 +145,8 @@ class LanePlans:
             self._make_way(followed)
         if order is not None:
             self._carry_out(decision.action, order)
+        if self._maker.is_first(self.key) and complete and len(events) and not (failed or self._policy.found):
+            self._recall(events)
         if decision.record:
             self._record = Record(self.key, StepLog(events), followed, self._keeps_results)
 
@@ -195,9 +197,17 @@ class LanePlans:
         elif action is Action.START_OVER:
             self._backend.refine()
             self._cache.clear()
+            self._maker.start_over()
 
     def _submit(self, job: Callable[[], Solved]) -> None:
         self._planner.submit(self._budget.order(job))
+
+    def _recall(self, events: npt.NDArray[np.void]) -> None:
+        """Look for what follows the first step of a key in another run; that takes a file's time, and no budget."""
+        sequence = hash(("recalled", self.key))
+        job = self._maker.recalling(sequence, self.key, StepLog(events), self._backend.small)
+        if job is not None:
+            self._planner.submit(job)
 
     def _make_way(self, followed: Entry) -> None:
         """Have a plan placed anew that cannot be replayed in full while what stays in the arena stays there."""
@@ -218,7 +228,7 @@ class LanePlans:
         for solved in self._planner.collect():
             self._policy.plan_made(solved.sequence)
             entry, old = solved.entry, solved.replaces
-            if entry is None:
+            if entry is None or (solved.recalled and self._cache.variants(entry.key)):
                 continue
             if not self._backend.reserve(self.lane, max(entry.plan.arena_bytes, solved.arena_bytes)):
                 continue

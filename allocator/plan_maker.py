@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 WORTH = 1.03
 """Bytes reserved for each byte ever alive, up to which a merged plan may go."""
 
+MOST_KEYS = 64
+"""Step keys that are looked for in a store by their first step; a program that numbers its steps has more."""
 
 ELSEWHERE = 0.5
 """Share of an arena; where upstream has to hold more of a plan's blocks than this, another arena takes its place."""
@@ -65,12 +67,15 @@ class Solved:
     ----------
     arena_bytes
         To reserve at least.
+    recalled
+        Whether it is of an earlier run: no use where there is a plan by now.
     """
 
     sequence: int
     entry: Entry | None = None
     replaces: Entry | None = None
     arena_bytes: int = 0
+    recalled: bool = False
 
 
 class PlanMaker:
@@ -109,6 +114,8 @@ class PlanMaker:
         self._backend, self._lane, self._cache, self._shared = backend, lane, cache, shared
         self._alignment, self._solver, self._store = alignment, solver, store
         self.packed = 0
+        # Step key to the store's key of what follows its first step; None: it has none.
+        self._after: dict[Hashable, str | None] = {}
 
     def _job(self, sequence: int, make: Callable[[Options], Solved]) -> Callable[[], Solved]:
         """Return a job that does not raise, and counts what it packs.
@@ -117,6 +124,9 @@ class PlanMaker:
         """
         from ..planning.making import Options
         from ..planning.packer import Packer
+
+        if self._store is not None:
+            from ..planning import store_packing, store_steps  # noqa: F401
 
         packer = Packer(self._store)
         options = Options(self._alignment, self._solver, let_others_run, packer)
@@ -149,6 +159,9 @@ class PlanMaker:
             self._backend.grows_in_place,
         )
 
+        after = self._after.get(record.key)
+        store = self._store
+
         def solve(options: Options) -> Solved:
             made = plan_record(task, self._shared, options)
             if made.plan is None:
@@ -157,9 +170,43 @@ class PlanMaker:
             replaces = next((entry for entry in known if entry.plan is made.replaces), None)
             if made.plan is made.replaces:
                 return Solved(sequence, replaces, replaces)
+            if store is not None and after is not None and (replaces is not None or not variants):
+                from ..planning.store_steps import remember
+
+                remember(store, after, made.plan)
             return Solved(sequence, self._cache.entry(record.key, made.plan), replaces)
 
         return self._job(sequence, solve)
+
+    def is_first(self, key: Hashable) -> bool:
+        """Return whether no step of a key has been looked for in a store yet; False without a store."""
+        return self._store is not None and key not in self._after and len(self._after) < MOST_KEYS
+
+    def start_over(self) -> None:
+        """Note that steps ask for more than plans knew of: the next step of each key is its first."""
+        self._after.clear()
+
+    def recalling(
+        self, sequence: int, key: Hashable, log: StepLog, small: int
+    ) -> Callable[[], Solved] | None:
+        """Return the job of finding what an earlier run came to replay after such a step, the first one of its key.
+
+        None where there is nothing to look for.
+        """
+        from ..planning.store_steps import key_after, recall
+
+        store = self._store
+        after = key_after(log, key, alignment=self._alignment, solver=self._solver, small=small)
+        self._after[key] = after
+        if store is None or after is None:
+            return None
+
+        def find(options: Options) -> Solved:
+            plan = recall(store, after, options.alignment)
+            entry = None if plan is None else self._cache.entry(key, plan)
+            return Solved(sequence, entry, recalled=True)
+
+        return self._job(sequence, find)
 
     def merging(self, sequence: int, old: Entry, record: Record, following: StepLog) -> Callable[[], Solved]:
         """Return the job of making one plan for a record and for the steps that another plan stands for."""

@@ -48,9 +48,9 @@ class Packer:
             return found
         placement = self._pack(problem, solver)
         try:
-            store.keep(key, encode(key, problem, placement))
+            store.keep(key, encode(key, placement))
         except Exception as error:
-            _warn(f"{store.where(key)}: cannot be kept: {error}")
+            warn_once(f"{store.where(key)}: cannot be kept: {error}")
         return placement
 
     def _pack(self, problem: Problem, solver: str) -> Placement:
@@ -67,16 +67,16 @@ class Packer:
             data = store.find(key)
             return None if data is None else decode(data, key, problem)
         except DamagedError as error:
-            _warn(f"{store.where(key)} is refused, and packed again: {error}")
+            warn_once(f"{store.where(key)} is refused, and packed again: {error}")
         except Exception as error:
-            _warn(f"{store.where(key)} cannot be asked for: {error}")
+            warn_once(f"{store.where(key)} cannot be asked for: {error}")
         return None
 
 
 _told: set[str] = set()
 
 
-def _warn(text: str) -> None:
+def warn_once(text: str) -> None:
     """Warn once; a plan is an optimization."""
     if text not in _told:
         _told.add(text)

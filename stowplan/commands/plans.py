@@ -131,15 +131,10 @@ def _one(store: DirectoryStore, key: str) -> Kept:
 def _header(store: DirectoryStore, file: Kept) -> dict[str, Any]:
     """Return what a file says of itself; ``refused``: why it would not be followed."""
     from ..planning.store import DamagedError
-    from ..planning.store_packing import read_header
+    from ..planning.store_packing import opened
 
     try:
-        header, offsets = read_header(store.find(file.key, used=False) or b"")
-        if header["key"] != file.key:
-            raise DamagedError("made for another problem: its key is another one")
-        if len(offsets) != 8 * header["blocks"]:
-            raise DamagedError(f"{len(offsets)} bytes of offsets; expected {8 * header['blocks']}")
-        return header
+        return opened(store.find(file.key, used=False) or b"", file.key)[0]
     except (DamagedError, OSError) as error:
         return {"refused": str(error)}
 

@@ -10,7 +10,8 @@ import pytest
 from stowplan import NumpyPool
 from stowplan.errors import PoolError
 from stowplan.profiler import StepLog
-from stowplan.profiler.events import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS, profile_step
+from stowplan.profiler.events import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS
+from stowplan.profiler.steps import profile_step
 
 SIZES = {"a": 3000, "b": 5000, "c": 4000}
 
