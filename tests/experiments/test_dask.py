@@ -63,18 +63,18 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in peers.CHOOSING:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(measure, "contestants", lambda: {measure.PLAIN: {}, measure.OURS: {}})
-    arguments = ["--quick", "--computation", "filtered", "--out", str(tmp_path)]
+    arguments = ["--quick", "--computation", "climate", "--out", str(tmp_path)]
     done = CliRunner().invoke(command.main, arguments)
     assert done.exit_code == 0, done.output
     assert "results the same: yes" in done.output
-    row = json.loads((tmp_path / "dask" / "cells" / "filtered.json").read_text())["row"]
+    row = json.loads((tmp_path / "dask" / "cells" / "climate.json").read_text())["row"]
     assert row["rounds"] == command.QUICK_ROUNDS
     assert row["replayed"] > 0
     assert row["seconds_plain"] > 0
     with (tmp_path / "dask.csv").open() as file:
         (kept,) = csv.DictReader(file)
     assert kept["identical"] == "True"
-    assert "rolling filter of images" in (tmp_path / "dask.md").read_text()
+    assert "reductions of a climate" in (tmp_path / "dask.md").read_text()
 
 
 def test_an_allocator_chosen_for_the_command_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
