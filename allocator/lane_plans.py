@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from ..planning import Plan
     from ..planning.store import PlanStore
 
+MOST_TAKEN = 4096
+"""Keys of which a lane remembers that it has looked at the plans of other lanes."""
+
 Outcome = tuple[npt.NDArray[np.void], bool, bool, int]
 """Of a lane's part of a step: (events, complete, clean, tag of the plan followed)."""
 
@@ -102,6 +105,8 @@ class LanePlans:
         self._record: Record | None = None  # where the policy has one
         self.key: Hashable = None
         self._keeps_results = False  # whether the running step does, or the last one
+        self._shared = shared
+        self._taken: dict[Hashable, int] = {}  # number of the last offer that was looked at, by key
         self.latest: Plan | None = None
         self.plans = self.reoptimizations = 0
 
@@ -119,6 +124,8 @@ class LanePlans:
 
     def _start(self, key: Hashable) -> LaneStart:
         self._take_up()
+        if self._keeps_results:
+            self._take_offers(key)
         likely, variants = self._cache.likely(key)
         timestamps = self._policy.wants_log(has_plan=likely is not None)
         return self.lane, likely, variants, self._cache.arena_bytes, timestamps, not self._keeps_results
@@ -245,6 +252,24 @@ class LanePlans:
             self.latest = entry.plan
             self.plans += 1
             self.reoptimizations += old is not None
+
+    def _take_offers(self, key: Hashable) -> None:
+        """Put plans into use that other lanes have made for steps of this key."""
+        offers = self._shared.offers(key)
+        if not offers or offers[-1][0] == self._taken.get(key, 0):
+            return
+        known = [entry.plan for entry in self._cache.variants(key)]
+        for number, plan in offers:
+            if number <= self._taken.get(key, 0) or any(
+                plan.profile.same_blocks(own.profile) for own in known
+            ):
+                continue
+            if self._backend.reserve(self.lane, plan.arena_bytes):
+                self._cache.add(self._cache.entry(key, plan))
+                self._policy.plan_taken_up(overlaps=False)
+        if len(self._taken) >= MOST_TAKEN:
+            self._taken.clear()  # they are looked at again
+        self._taken[key] = offers[-1][0]
 
     def wait(self, timeout: float | None) -> bool:
         """Wait until the plans being made are ready, and return whether they are. No mutex is needed for this."""

@@ -166,6 +166,8 @@ class PlanMaker:
             made = plan_record(task, self._shared, options)
             if made.plan is None:
                 return Solved(sequence)
+            if record.keeps_results and made.plan is not made.replaces:
+                self._shared.offer(record.key, made.plan)
             known = variants if old is None else [old, *variants]
             replaces = next((entry for entry in known if entry.plan is made.replaces), None)
             if made.plan is made.replaces:

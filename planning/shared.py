@@ -3,6 +3,9 @@
 Every lane of a pool decides for itself, so eight threads that run one step ask for eight plans at about the same time.
 A plan is known by what it was made of; the first thread that asks makes it, and the others wait for it. It is kept
 while it is among the last `capacity` that were asked for.
+
+A plan of a step that keeps its results has nothing to do with what else is in the arena, so it fits into that of any
+lane: it is offered to the others, by its step's key, and a thread need not see for itself what another one has seen.
 """
 
 from __future__ import annotations
@@ -15,6 +18,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..profiler import Profile
     from .plan import Plan
+
+MOST_OFFERS = 8
+"""Plans of one key that are offered to other lanes."""
 
 
 class _Made:
@@ -43,6 +49,8 @@ class SharedPlans:
         """Forget all, those that are being made as well: a fork has left behind who makes them."""
         self._mutex = threading.Lock()
         self._plans: OrderedDict[Hashable, _Made] = OrderedDict()
+        self._offered: OrderedDict[Hashable, list[tuple[int, Plan]]] = OrderedDict()
+        self._offers = 0
 
     def find(self, made_of: Hashable, make: Callable[[], Plan]) -> Plan:
         """Return the plan that was made of this, or make it; what `make` raises, all raise who wait for it."""
@@ -67,6 +75,20 @@ class SharedPlans:
             assert made.error is not None
             raise made.error
         return made.plan
+
+    def offer(self, key: Hashable, plan: Plan) -> None:
+        """Offer a plan to all lanes. Of a key, the last `MOST_OFFERS` are kept; of keys, `capacity`."""
+        with self._mutex:
+            self._offers += 1
+            mine = self._offered.setdefault(key, [])
+            self._offered[key] = [*mine, (self._offers, plan)][-MOST_OFFERS:]
+            self._offered.move_to_end(key)
+            while len(self._offered) > self._capacity:
+                self._offered.popitem(last=False)
+
+    def offers(self, key: Hashable) -> list[tuple[int, Plan]]:
+        """Return what is offered for a key: (number, plan), the larger the later. Not to be changed. O(1)."""
+        return self._offered.get(key, [])
 
 
 def contents(profile: Profile) -> Hashable:

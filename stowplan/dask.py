@@ -234,7 +234,8 @@ def _in_steps(run_task: Callable[..., Any], pool: NumpyPool) -> Callable[..., An
     @functools.wraps(run_task)
     def run(task: Any, data: dict[Any, Any], execution_state: Any, key: Any, *others: Any) -> Any:
         def step(data: dict[Any, Any]) -> Any:
-            with pool.step(kind(key_split(key), data.values()), keeps_results=True):
+            function = getattr(getattr(task, "func", None), "__name__", "")
+            with pool.step(kind(f"{key_split(key)} {function}", data.values()), keeps_results=True):
                 return task(data)
 
         return run_task(step, data, execution_state, key, *others)

@@ -169,8 +169,11 @@ def task_pool(limit: int | None, plans: str | None) -> NumpyPool:
 
 def kind(name: str, values: Iterable[object]) -> str:
     """Return the step key of a task, by its name and by the arrays among its arguments."""
-    sizes = [value.nbytes for value in values if isinstance(value, np.ndarray)]
-    return f"{name} ({len(sizes)} arrays, {sum(sizes)} bytes)"
+    arrays = [value for value in values if isinstance(value, np.ndarray)]
+    others = sum(
+        not array.flags.c_contiguous for array in arrays
+    )  # of which many functions make a copy first
+    return f"{name} ({len(arrays)} arrays, {sum(array.nbytes for array in arrays)} bytes, {others} not in C order)"
 
 
 def limit_of(limit: int | str) -> int:

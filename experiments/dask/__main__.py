@@ -23,7 +23,7 @@ from . import measure, table
 from .computations import COMPUTATIONS, Computation
 
 ROUNDS, QUICK_ROUNDS = 9, 2
-WARMUP, QUICK_WARMUP = 12, 4
+WARMUP, QUICK_WARMUP = 12, 3
 PACKAGES = ("dask", "distributed", "scipy")
 
 
@@ -40,7 +40,7 @@ def row_of(computation: Computation, rounds: int, quick: bool, seed: int, out: P
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Small sizes and two rounds: a minute, and ratios of no use.")
+@click.option("--quick", is_flag=True, help="Small sizes and two rounds: two minutes, and ratios of no use.")
 @click.option(
     "--rounds", type=click.IntRange(2), help=f"Rounds of each.  [default: {ROUNDS}; quick: {QUICK_ROUNDS}]"
 )

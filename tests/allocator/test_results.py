@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 
 import numpy as np
@@ -123,3 +124,30 @@ def test_an_arena_is_made_within_the_limit_or_not_at_all() -> None:
 def test_a_limit_is_a_number_of_bytes(limit: object) -> None:
     with pytest.raises(PoolError, match=r"limit is .*expected a number of bytes"):
         NumpyPool(limit=limit)  # type: ignore[arg-type]
+
+
+def test_what_one_thread_has_learned_another_one_need_not() -> None:
+    pool = NumpyPool(warmup=0)
+    run(pool, 40, keep=5)
+    plans = pool.stats.plans
+    found = []
+
+    def other() -> None:
+        with pool, pool.step("nothing"):  # meanwhile this thread's steps have another step slot
+            begun.set()
+            assert go_on.wait(60)
+
+    begun, go_on = threading.Event(), threading.Event()
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert begun.wait(60)
+    with pool:
+        for kind in SIZES:
+            before = pool.stats.replayed
+            with pool.step(kind, keeps_results=True):
+                task(kind, 1.0)
+            found.append(pool.stats.replayed - before)
+    go_on.set()
+    thread.join()
+    assert found == [2] * len(SIZES)
+    assert pool.stats.plans == plans

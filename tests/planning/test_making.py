@@ -114,7 +114,7 @@ def test_equal_tasks_have_one_plan() -> None:
     first, second = (plan_record(repeated(STEP), shared, OPTIONS) for _ in range(2))
     assert first.plan is second.plan is not None
     wider = plan_record(repeated(STEP, arena_bytes=64), shared, OPTIONS)
-    assert wider.plan is not first.plan
+    assert wider.plan is first.plan  # nobody is beside it: the arena's size makes no difference
 
 
 def test_it_steps_aside_between_the_pieces() -> None:

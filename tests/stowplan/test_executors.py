@@ -171,8 +171,10 @@ def test_methods() -> None:
 
 
 def test_calls_of_one_kind() -> None:
-    assert executors.kind("f", (IMAGES[0], 3, IMAGES[1])) == "f (2 arrays, 36000 bytes)"
-    assert executors.kind("f", ()) == "f (0 arrays, 0 bytes)"
+    wide = np.ones((10, 20)).T
+    assert executors.kind("f", (IMAGES[0], 3, IMAGES[1])) == "f (2 arrays, 36000 bytes, 0 not in C order)"
+    assert executors.kind("f", (wide, wide[:0])) == "f (2 arrays, 1600 bytes, 1 not in C order)"
+    assert executors.kind("f", ()) == "f (0 arrays, 0 bytes, 0 not in C order)"
 
 
 async def coroutine() -> None: ...

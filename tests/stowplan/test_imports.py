@@ -25,7 +25,18 @@ LEAVES = {
     "stowplan.lazy",
     "stowplan.units",
 }
-FRAMEWORKS = ("chainer", "cupy", "torch", "matplotlib", "pulp", "highspy", "rich", "click")
+FRAMEWORKS = (
+    "chainer",
+    "cupy",
+    "torch",
+    "dask",
+    "distributed",
+    "matplotlib",
+    "pulp",
+    "highspy",
+    "rich",
+    "click",
+)
 
 ROOMS = (ROOT / "tools" / "rooms.txt").read_text().split()
 MAY_IMPORT = {
@@ -40,6 +51,7 @@ PUBLIC = {
     "stowplan",
     "stowplan.chainer.links",
     "stowplan.compat",
+    "stowplan.dask",
     "stowplan.errors",
     "stowplan.packing",
     "stowplan.planning",

@@ -1,0 +1,85 @@
+"""Dask's computations are what they say; what was measured becomes a table and verdicts."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("distributed", reason="no Dask; expected: pip install 'stowplan[dask]'")
+
+from click.testing import CliRunner
+
+from experiments.dask import __main__ as command
+from experiments.dask import measure, table
+from experiments.dask.computations import COMPUTATIONS
+from experiments.measures import peers
+
+
+def test_the_decomposition_is_one() -> None:
+    build = COMPUTATIONS[0].build
+    lower = np.asarray(build(8).compute(scheduler="sync"))
+    assert lower.shape == (32, 32)
+    assert np.array_equal(lower, np.tril(lower))
+    assert np.linalg.norm(lower @ lower.T) > 32 * 5  # at least 32 on the diagonal
+
+
+@pytest.mark.parametrize("computation", COMPUTATIONS, ids=lambda computation: computation.name)
+def test_a_computation_gives_the_same_each_time(computation: command.Computation) -> None:
+    first, second = (np.asarray(computation.build(8).compute(scheduler="sync")) for _ in range(2))
+    assert np.isfinite(first).all()
+    assert first.tobytes() == second.tobytes()
+    assert first.std() > 0
+
+
+def uses(cpu: list[float], faults: int, rss: int, digest: str = "a") -> list[measure.Usage]:
+    return [measure.Usage(seconds, faults, rss, digest) for seconds in cpu]
+
+
+def test_ratios_are_those_of_a_round() -> None:
+    found = {
+        "plain": uses([1.0, 2.0, 4.0], 100, 10),
+        "stowplan": uses([0.5, 1.0, 2.0], 5, 11),
+        peers.TUNED_GLIBC: uses([0.9, 1.8, 3.6], 10, 12),
+    }
+    row = measure.compare(found, {"a"}) | measure.shares(
+        measure.Requests(), measure.Requests(replayed=95, results=100, others=5, received=50)
+    )
+    assert (row["cpu_stowplan"], row["error_stowplan"], row["seconds_plain"]) == (0.5, 0, 2)
+    assert (row["faults_stowplan"], row["rss_stowplan"]) == (0.05, 1.1)
+    assert (row["replayed"], row["results"], row["received"]) == (0.95, 0.5, 0.25)
+    assert row["identical"]
+    assert [line.rpartition(" ")[2] for line in table.verdicts(row)] == ["yes"] * 4
+    assert "stowplan: CPU" in [column.heading for column in table.columns([row])]
+    worse = row | {"replayed": 0.89, "faults_stowplan": 0.34, "cpu_stowplan": 1.01, "identical": False}
+    assert [line.rpartition(" ")[2] for line in table.verdicts(worse)] == ["NO"] * 4
+    assert not measure.compare(found, {"b"})["identical"]
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in peers.CHOOSING:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(measure, "contestants", lambda: {measure.PLAIN: {}, measure.OURS: {}})
+    arguments = ["--quick", "--computation", "climate", "--out", str(tmp_path)]
+    done = CliRunner().invoke(command.main, arguments)
+    assert done.exit_code == 0, done.output
+    assert "results the same: yes" in done.output
+    row = json.loads((tmp_path / "dask" / "cells" / "climate.json").read_text())["row"]
+    assert row["rounds"] == command.QUICK_ROUNDS
+    assert row["replayed"] > 0
+    assert row["seconds_plain"] > 0
+    with (tmp_path / "dask.csv").open() as file:
+        (kept,) = csv.DictReader(file)
+    assert kept["identical"] == "True"
+    assert "reductions of a climate" in (tmp_path / "dask.md").read_text()
+
+
+def test_an_allocator_chosen_for_the_command_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLOC_TOP_PAD_", "1")
+    done = CliRunner().invoke(command.main, ["--quick"])
+    assert done.exit_code == 1
+    assert "the environment has" in done.output
+    assert "MALLOC_TOP_PAD_" in done.output
