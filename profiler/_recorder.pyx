@@ -137,11 +137,14 @@ cdef class CallSites:
     ----------
     is_user_code
         ``f(code) -> bool``: asked once for each code object.
+    stacks
+        Innermost frames of others' code that are added where such code asked, called by the user's.
 
     Attributes
     ----------
     sites
-        By number: ``"file:line function"``, or ``"file:line function > asker"`` if there was an asker.
+        By number: ``"file:line function"``; with what the user's line called, and with the asker if there was one,
+        ``"file:line function > package/file:line function > asker"``.
     asker
         Text that is added to the call sites from now on (a framework's function, say); None: nothing is added.
     """
@@ -156,9 +159,12 @@ cdef class CallSites:
     cdef dict number_of_asker
     cdef int32_t asking  # -1: nobody
     cdef unordered_map[uint64_t, int32_t] number_of_both  # by number of the user's frame and of the asker
+    cdef size_t stacks
+    cdef dict number_of_stack  # by number of the user's frame, and codes and lines of others' frames
 
-    def __init__(self, is_user_code):
+    def __init__(self, is_user_code, size_t stacks=0):
         self.is_user_code = is_user_code
+        self.stacks, self.number_of_stack = stacks, {}
         self.sites, self.codes, self.numbers = [], [], {}
         self.askers, self.number_of_asker = [], {}
         self.asking = -1
@@ -199,16 +205,40 @@ cdef class CallSites:
         cdef PyObject* frame = innermost_frame()
         cdef PyObject* outer
         cdef int32_t site = -1
+        called = [] if self.stacks else None
         while frame != NULL and site == -1:
             try:
                 site = self.site_of(frame)
+                if site == -1 and called is not None and len(called) < self.stacks:
+                    called.append(self.other_frame(frame))
             finally:
                 outer = calling_frame(frame)
                 Py_DECREF(<object>frame)
                 frame = outer
         if frame != NULL:
             Py_DECREF(<object>frame)
-        return site
+        return self.with_stack(site, tuple(called)) if called else site
+
+    cdef tuple other_frame(self, PyObject* frame):
+        """Return code and line of a frame; the code is in `codes`, as its site was asked for."""
+        cdef PyObject* code = code_of(frame)
+        try:
+            return <object>code, line_of(frame)
+        finally:
+            Py_DECREF(<object>code)
+
+    cdef int32_t with_stack(self, int32_t site, tuple called) except -2:
+        """Number a user's frame (-1: none) with the frames of others that it has called, the innermost first."""
+        key = (site, *[(id(code), line) for code, line in called])
+        number = self.number_of_stack.get(key, -1)
+        if number < 0:
+            frames = [] if site < 0 else [self.sites[site]]
+            for code, line in reversed(called):
+                file = "/".join(code.co_filename.replace("\\", "/").split("/")[-3:])
+                frames.append(f"{file}:{line} {code.co_name}")
+            number = self.number_of(" > ".join(frames))
+            self.number_of_stack[key] = number
+        return number
 
     cdef int32_t site_of(self, PyObject* frame) except -2:
         cdef PyObject* code = code_of(frame)

@@ -17,8 +17,14 @@ _OWN_FOLDERS = tuple(
 )
 
 
-def call_sites() -> CallSites:
-    """Return an object that numbers the call sites of the user's code, and names them: ``"file:line function"``."""
+def call_sites(stacks: int = 0) -> CallSites:
+    """Return an object that numbers the call sites of the user's code, and names them: ``"file:line function"``.
+
+    Parameters
+    ----------
+    stacks
+        Where other code asked, called by the user's: how many of its innermost frames follow, with ``>`` between.
+    """
     paths = sysconfig.get_paths()
     foreign = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     foreign |= {*site.getsitepackages(), site.getusersitepackages(), os.path.dirname(os.__file__)}
@@ -31,4 +37,4 @@ def call_sites() -> CallSites:
         path = os.path.realpath(name)
         return not path.startswith(folders) and not path.startswith(_OWN_FOLDERS)
 
-    return CallSites(is_user_code)
+    return CallSites(is_user_code, stacks)

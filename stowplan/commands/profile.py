@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..scheduling import StepGraph
     from ..scripts import Script
 
-_OF_PROFILES = ("step_function", "number", "device", "output", "small", "no_sites")
+_OF_PROFILES = ("step_function", "number", "device", "output", "small", "no_sites", "stacks")
 """Parameters that only a profile uses."""
 
 
@@ -57,6 +57,13 @@ _OF_PROFILES = ("step_function", "number", "device", "output", "small", "no_site
 )
 @click.option("--no-sites", is_flag=True, help="Do not note the call sites.")
 @click.option(
+    "--stacks",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Where a library asked, add its N innermost calls to the script's own line.",
+)
+@click.option(
     "--graph",
     type=OutputFile(),
     help="Write no profile, but the step graph of Chainer's training step, for stowplan schedule.",
@@ -73,6 +80,7 @@ def profile(
     output: Path | None,
     small: int | None,
     no_sites: bool,
+    stacks: int,
     graph: Path | None,
     module: bool,
     script: str,
@@ -104,7 +112,7 @@ def profile(
 
     program = Script(script, module=module)
     path = Path(f"{program.name}.profile") if output is None else output
-    with recording(device, sites=not no_sites, small=small) as recorders:
+    with recording(device, sites=not no_sites, small=small, stacks=stacks) as recorders:
         status = program.run(arguments, step_function)
     if status not in (0, INTERRUPTED):
         left = f"{path} stays as it was" if path.exists() else "nothing was written"

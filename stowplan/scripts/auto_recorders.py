@@ -42,7 +42,9 @@ class Recorders:
 
 
 @contextmanager
-def recording(device: str = "auto", *, sites: bool = True, small: int | None = None) -> Iterator[Recorders]:
+def recording(
+    device: str = "auto", *, sites: bool = True, small: int | None = None, stacks: int = 0
+) -> Iterator[Recorders]:
     """Record the requests of this thread.
 
     Parameters
@@ -53,11 +55,13 @@ def recording(device: str = "auto", *, sites: bool = True, small: int | None = N
         Record call sites and, once Chainer is imported, its links and functions.
     small
         Requests below this many bytes are left out. None: those that `NumpyPool` does not plan, and none of CuPy's.
+    stacks
+        Calls of a library that a call site has beside the user's own line.
     """
     from ..profiler import NumpyRecorder
     from ..profiler.recorders.call_sites import call_sites
 
-    where = call_sites() if sites else None
+    where = call_sites(stacks) if sites else None
     found = Recorders()
     with ExitStack() as stack:
 

@@ -198,6 +198,39 @@ def test_marks_go_to_whoever_looks() -> None:
     assert pool.stats.steps == 5
 
 
+LIBRARY_ASKS = """
+import textwrap, types
+import numpy as np
+code = compile("def inner(n):\\n    return np.ones(n)\\ndef outer(n):\\n    return inner(n)", textwrap.__file__, "exec")
+library = types.ModuleType("library")
+library.np = np
+exec(code, library.__dict__)
+def step():
+    first = library.outer(5000)
+    second = np.zeros(5000)
+for _ in range(20):
+    step()
+"""
+
+
+@pytest.mark.parametrize("stacks", [0, 1, 2, 9])
+def test_stacks_add_the_innermost_calls_of_a_library(stacks: int, tmp_path: Path) -> None:
+    script = tmp_path / "asks.py"
+    script.write_text(LIBRARY_ASKS)
+    done = program("profile", "--stacks", str(stacks), script.name, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    profile = Profile.load(tmp_path / "asks.profile")
+    sites = {profile.sites[i].rpartition(f"{tmp_path}/")[2] for i in profile.site}
+    calls = ["textwrap.py:4 outer", "textwrap.py:2 inner"]
+    (own, *called) = next(site for site in sites if site.startswith("asks.py:9 step")).split(" > ")
+    assert own == "asks.py:9 step"
+    inner = [call for call in called if "textwrap.py" in call]
+    # np.ones is Python code of NumPy's: the innermost call of all.
+    assert len(called) == min(stacks, 3)
+    assert [call.rpartition("/")[2] for call in inner] == calls[max(0, 3 - max(stacks, 1)) :]
+    assert "asks.py:10 step" in sites  # np.zeros is compiled: nobody's call is between
+
+
 def test_call_sites_of_nobody_s_code() -> None:
     recorder = NumpyRecorder(sites=True)
     with recorder:
