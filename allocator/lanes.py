@@ -27,6 +27,7 @@ from .stats import Stats, snapshot
 if TYPE_CHECKING:
     from ..planning import Plan
     from ..planning.saved import SavedPlan
+    from ..planning.store import PlanStore
 
 
 class StepSlot:
@@ -84,6 +85,7 @@ class Lanes:
         self._make: Callable[[int], LanePlans] = lambda lane: LanePlans(
             backend, lane, shared, budget, alignment=alignment, auto_step=auto_step, **options
         )
+        self._options = options
         self._loaded: list[SavedPlan] = []
         self._mutex = threading.Lock()  # of the list of step slots
         self._step_slots: list[StepSlot] = []
@@ -254,6 +256,21 @@ class Lanes:
         self._refusal = why
 
     # ------------------------------------------------------------------------------------------------------- files
+
+    @property
+    def store(self) -> PlanStore | None:
+        """Where plans are looked for before they are packed."""
+        store: PlanStore | None = self._options.get("store")
+        return store
+
+    def use_store(self, store: PlanStore) -> None:
+        """Have the plans to come of all lanes, those that are new as well, looked for there."""
+        with self._mutex:
+            self._options["store"] = store
+            for step_slot in self._step_slots:
+                with step_slot.mutex:
+                    for lane in step_slot.lanes:
+                        lane.use_store(store)
 
     def save(self, path: str | os.PathLike[str], backend: str) -> None:
         """Write the plans of all lanes; see `save_plans`."""

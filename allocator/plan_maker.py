@@ -90,6 +90,8 @@ class PlanMaker:
 
     Attributes
     ----------
+    store
+        As above; for the jobs to come.
     packed
         Plans for which something had to be packed, those that came to nothing included.
     """
@@ -106,7 +108,7 @@ class PlanMaker:
         store: PlanStore | None = None,
     ) -> None:
         self._backend, self._lane, self._cache, self._shared = backend, lane, cache, shared
-        self._alignment, self._solver, self._store = alignment, solver, store
+        self._alignment, self._solver, self.store = alignment, solver, store
         self.packed = 0
 
     def _job(self, sequence: int, make: Callable[[Options], Solved]) -> Callable[[], Solved]:
@@ -117,7 +119,7 @@ class PlanMaker:
         from ..planning.making import Options
         from ..planning.store_packing import Packer
 
-        packer = Packer(self._store)
+        packer = Packer(self.store)
         options = Options(self._alignment, self._solver, let_others_run, packer)
 
         def job() -> Solved:
