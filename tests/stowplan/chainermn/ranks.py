@@ -43,7 +43,8 @@ def _run(script: Path, *args: str, ranks: int, timeout: float) -> tuple[int, str
         [
             str(Path(sys.executable).with_name("mpiexec")),
             *("-n", str(ranks), "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"),
-            *(sys.executable, "-W", "ignore", str(script), *args),
+            # By mpi4py, which ends all ranks when one of them raises.
+            *(sys.executable, "-W", "ignore", "-m", "mpi4py", str(script), *args),
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

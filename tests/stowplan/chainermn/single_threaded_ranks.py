@@ -18,4 +18,7 @@ with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     share_plans(pool, MPI.COMM_WORLD)
 assert pool.store is None
-print(*(str(warning.message).replace("\n", " ") for warning in caught if "MPI" in str(warning.message)), flush=True)
+print(
+    *(str(warning.message).replace("\n", " ") for warning in caught if "MPI" in str(warning.message)),
+    flush=True,
+)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+import time
 
 from mpi4py import MPI
 
 from stowplan import NumpyPool
 from stowplan.chainer import share_plans
+from stowplan.errors import PoolError
 from stowplan.planning import MemoryStore, PlanStore
 
 comm = MPI.COMM_WORLD
@@ -39,14 +41,11 @@ def agreeing() -> None:
     for number, data in enumerate((b"1", LARGE, LARGE[:2048], LARGE[: 2048 * 3])):
         if comm.rank == 0:
             if number % 2:
-                comm.barrier()  # the other one comes later
+                time.sleep(0.1)  # the other one waits
             pack(store, str(number), data)
             assert store.find(key(str(number))) is None  # there is no store of its own
-            if not number % 2:
-                comm.barrier()
         else:
             assert store.find(key(str(number))) == data
-            comm.barrier()
             assert store.find(key(str(number))) == data
 
 
@@ -114,6 +113,21 @@ def forked() -> None:
         store.keep(key("b"), b"b")
         os._exit(0 if sound and inner.find(key("b")) == b"b" else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def refusals() -> None:
+    """What is no communicator, and what is no time, is refused by all; one rank alone shares with nobody."""
+    for wrong in ({"comm": "world"}, {"comm": comm, "patience": 0}):
+        pool = NumpyPool()
+        try:
+            share_plans(pool, **wrong)
+        except PoolError as error:
+            assert "expected" in str(error)
+        else:
+            raise AssertionError(f"{wrong} was taken")
+        assert pool.store is None
+    share_plans(pool, MPI.COMM_SELF)
+    assert pool.store is None
 
 
 def main() -> None:

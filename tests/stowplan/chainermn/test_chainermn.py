@@ -71,7 +71,7 @@ def test_a_later_run_packs_nothing_even_after_one_that_was_killed(tmp_path: Path
 
 @needs_mpi
 def test_ranks_that_agree_differ_or_say_nothing() -> None:
-    scenarios = ("agreeing", "late", "differing", "silent", "stores_of_their_own", "forked")
+    scenarios = ("agreeing", "late", "differing", "silent", "stores_of_their_own", "forked", "refusals")
     out = run_ranks(HERE / "store_ranks.py", *scenarios)
     assert "rank 0 is done" in out
     assert "rank 1 is done" in out
