@@ -301,6 +301,10 @@ class LanePlans:
         """Plans for which something had to be packed. Needs no mutex."""
         return self._maker.packed
 
+    def use_store(self, store: PlanStore) -> None:
+        """Have the plans to come looked for there."""
+        self._maker.store = store
+
     def load(self, plans: list[tuple[Hashable, Plan]]) -> bool:
         """Take plans into use, in place of a warm-up; False where there is no memory for their arena."""
         if not self._backend.reserve(self.lane, max(plan.arena_bytes for _, plan in plans)):

@@ -26,6 +26,7 @@ from .planning_budget import PATIENCE, SHARE, PlanningBudget
 if TYPE_CHECKING:
     from ..planning import Plan
     from ..planning.saved import SavedPlan
+    from ..planning.store import PlanStore
     from .cache import Entry
     from .lane_plans import LanePlans, Outcome
     from .report import Diagnosis, InUse
@@ -277,6 +278,21 @@ class Lanes:
         self._refusal = why
 
     # ------------------------------------------------------------------------------------------------------- files
+
+    @property
+    def store(self) -> PlanStore | None:
+        """Where plans are looked for before they are packed."""
+        store: PlanStore | None = self._options.get("store")
+        return store
+
+    def use_store(self, store: PlanStore) -> None:
+        """Have the plans to come of all lanes, those that are new as well, looked for there."""
+        with self._mutex:
+            self._options["store"] = store
+            for step_slot in self._step_slots:
+                with step_slot.mutex:
+                    for lane in step_slot.lanes:
+                        lane.use_store(store)
 
     def save(self, path: str | os.PathLike[str], backend: str) -> None:
         """Write the plans of all lanes; see `save_plans`."""

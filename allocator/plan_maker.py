@@ -96,6 +96,8 @@ class PlanMaker:
 
     Attributes
     ----------
+    store
+        As above; for the jobs to come.
     packed
         Plans for which something had to be packed, those that came to nothing included.
     """
@@ -112,7 +114,7 @@ class PlanMaker:
         store: PlanStore | None = None,
     ) -> None:
         self._backend, self._lane, self._cache, self._shared = backend, lane, cache, shared
-        self._alignment, self._solver, self._store = alignment, solver, store
+        self._alignment, self._solver, self.store = alignment, solver, store
         self.packed = 0
         # Step key to the store's key of what follows its first step; None: it has none.
         self._after: dict[Hashable, str | None] = {}
@@ -128,7 +130,7 @@ class PlanMaker:
         if self._store is not None:
             from ..planning import store_packing, store_steps  # noqa: F401
 
-        packer = Packer(self._store)
+        packer = Packer(self.store)
         options = Options(self._alignment, self._solver, let_others_run, packer)
 
         def job() -> Solved:

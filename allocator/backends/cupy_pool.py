@@ -6,7 +6,7 @@ import functools
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import PoolError
 from .._core import DevicePool, DeviceRouter, Lease
@@ -15,6 +15,9 @@ from ..lanes import Lanes
 from ..planning_budget import SHARE
 from ..pool import Plans, Pool, store_of
 from .device_streams import DeviceStreams, Streams
+
+if TYPE_CHECKING:
+    from ...planning.store import PlanStore
 
 DEVICE_ALIGNMENT = 512
 """Bytes; what CuPy's own pool rounds to, and what CUDA aligns to."""
@@ -188,6 +191,11 @@ class CupyPool(Pool):
 
     def _all_lanes(self) -> list[Lanes]:
         return [lanes for _, lanes in list(self._devices.values())]
+
+    def use_store(self, store: PlanStore) -> None:
+        """Have all plans to come looked for in a store, those of devices that come into use later as well."""
+        self._options["store"] = store
+        super().use_store(store)
 
     def _begin_anew(self) -> None:
         super()._begin_anew()
