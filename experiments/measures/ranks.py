@@ -19,6 +19,7 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _MORE_RANKS_THAN_CORES = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",  # Open MPI 4
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",  # and 5
+    "OMPI_MCA_mpi_yield_when_idle": "1",
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 }

@@ -2,9 +2,12 @@
 
 ::
 
-    x --+-- normalize -- query, key, value | attention | project -- drop --(+)--+-- normalize -- widen | GeLU | narrow -- drop --(+)
-        |                      by heads                                     ^   |                  by columns                     ^
-        +-------------------------------------------------------------------+   +-------------------------------------------------+
+    x --+-- normalize -- query, key, value | attention | project -- drop --(+)--> y
+        |                      each rank some heads                         ^
+        +-------------------------------------------------------------------+
+    y --+-- normalize -- widen | GeLU | narrow -- drop --(+)-->
+        |             each rank some columns              ^
+        +-------------------------------------------------+
 
 Attention is causal, a word sees itself and those before. Rows are words, those of one place in all sentences of the
 batch next to each other (words, batch, width), so that a part of the sequence is a part of the rows. Functions keep for
@@ -95,7 +98,7 @@ class Block(chainer.Chain):  # type: ignore[misc]
         return x + self._drop(self.narrow(gelu(self.widen(self.before_feed(x)))), 1)
 
     def _attend(self, looked: Any, batch: int) -> Any:
-        """Return (words * batch, width / ranks) for queries, keys and values by head, (words * batch, 3 width / ranks)."""
+        """Return (words * batch, width / ranks) for queries, keys and values by head, three times as wide."""
         words = len(looked) // batch
         by_head = F.reshape(looked, (words, batch, self.heads, 3, self.head))
         queries, keys, values = (
@@ -176,7 +179,7 @@ _INNER, _CUBE = np.float32((2 / np.pi) ** 0.5), np.float32(0.044715)
 
 
 def gelu(x: Any) -> Any:
-    """x · Φ(x), by tanh (D. Hendrycks and K. Gimpel, arXiv 1606.08415, section 2); keeps its input."""
+    """Return x · Φ(x), by tanh (D. Hendrycks and K. Gimpel, arXiv 1606.08415, section 2); keeps its input."""
     return _Gelu().apply((x,))[0]
 
 

@@ -1,6 +1,6 @@
 """One rank: ``mpiexec -n N python -m experiments.parallel.rank PARALLEL WORDS BATCH WIDTH HEADS LAYERS``.
 
-Rank 0 prints a list with the figures of each rank, JSON. Bytes are the recorder's: all blocks that a step asks NumPy for.
+Rank 0 prints a list with the figures of each rank, JSON. Bytes are the recorder's: blocks that a step asks NumPy for.
 
 ``kept``
     Alive at the end of the forward pass, and asked for in it: what the closed form counts.

@@ -89,7 +89,21 @@ class RowLinear(chainer.Link):  # type: ignore[misc]
             y, b = reduce_scatter(y, self.ranks), copy(self.b, self.ranks)
         else:
             y, b = all_reduce(y, self.ranks), self.b
-        return y + F.broadcast_to(b, y.shape)
+        return _AddBias().apply((y, b))[0]
+
+
+class _AddBias(chainer.FunctionNode):  # type: ignore[misc]
+    """Add b (n,) to x (k, n).
+
+    With ``F.broadcast_to`` a backward pass would keep the gradients of all layers to its end: Chainer goes through
+    functions by their distance from the leaves, and comes to those of parameters alone last.
+    """
+
+    def forward(self, inputs: Any) -> Any:
+        return (inputs[0] + inputs[1],)
+
+    def backward(self, indexes: Any, grads: Any) -> Any:
+        return grads[0], F.sum(grads[0], axis=0)
 
 
 class Normalization(chainer.Link):  # type: ignore[misc]
@@ -128,7 +142,7 @@ def take_parts(link: Any, whole: Any) -> None:
     ParallelError
         They are not the same network.
     """
-    sources = dict(whole.namedparams())
+    sources: dict[str, Any] = {name: parameter.array for name, parameter in whole.namedparams()}
     targets = dict(link.namedparams())
     if sources.keys() != targets.keys():
         name = min(sources.keys() ^ targets.keys())
@@ -136,14 +150,14 @@ def take_parts(link: Any, whole: Any) -> None:
     for path, owner in link.namedlinks():
         for name, axis in getattr(owner, "axes", {}).items():
             key = f"{path.rstrip('/')}/{name}"
-            array = sources[key].array
-            part = owner.ranks.part(array.shape[axis], f"rows or columns of {key}")
-            sources[key] = array[part] if axis == 0 else array[:, part]
+            part = owner.ranks.part(sources[key].shape[axis], f"rows or columns of {key}")
+            sources[key] = sources[key][(slice(None),) * axis + (part,)]
     for key, target in targets.items():
-        array = getattr(sources[key], "array", sources[key])
-        if array.shape != target.shape:
-            raise ParallelError(f"{key} is {target.shape}, its part of the other {array.shape}; expected one")
-        target.array[...] = array
+        if sources[key].shape != target.shape:
+            raise ParallelError(
+                f"{key} is {target.shape}, its part of the other {sources[key].shape}; expected one shape"
+            )
+        target.array[...] = sources[key]
 
 
 def _drawn(shape: tuple[int, int], inputs: int, ranks: Ranks, seed: Sequence[int]) -> Any:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-import numpy as np
-
 from ...errors import StowplanError
 
 __all__ = ["Communicator", "LoneRank", "ParallelError", "Ranks"]
@@ -20,7 +18,7 @@ class Communicator(Protocol):
 
     @property
     def rank(self) -> int:
-        """This rank, from 0 on."""
+        """Number of this one, from 0 on."""
 
     @property
     def size(self) -> int:
@@ -72,8 +70,9 @@ class Ranks:
 class LoneRank:
     """A communicator that stands for one rank of many, without the others and without MPI.
 
-    Every other rank is taken to send what this one sends. So values are not those of the split network; sizes, and the
-    order in which blocks are asked for and freed, are. That is what a profile needs, for any number of ranks.
+    The other ranks are taken to add nothing to sums, and to send what this one sends. So values are not those of the
+    split network; sizes, and the order in which blocks are asked for and freed, are. That is what a profile needs, for
+    any number of ranks.
 
     Parameters
     ----------
@@ -89,13 +88,13 @@ class LoneRank:
         self.size, self.rank = size, rank
 
     def Allreduce(self, sendbuf: Any, recvbuf: Any) -> None:  # noqa: N802
-        """Multiply by the number of ranks."""
-        np.multiply(sendbuf, self.size, out=recvbuf)
+        """Copy."""
+        recvbuf[...] = sendbuf
 
     def Allgather(self, sendbuf: Any, recvbuf: Any) -> None:  # noqa: N802
         """Repeat."""
         recvbuf.reshape(self.size, -1)[:] = sendbuf.reshape(1, -1)
 
     def Reduce_scatter_block(self, sendbuf: Any, recvbuf: Any) -> None:  # noqa: N802
-        """Multiply this rank's part by the number of ranks."""
-        np.multiply(sendbuf.reshape(self.size, -1)[self.rank], self.size, out=recvbuf.reshape(-1))
+        """Copy this rank's part."""
+        recvbuf.reshape(-1)[:] = sendbuf.reshape(self.size, -1)[self.rank]
