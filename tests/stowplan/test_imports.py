@@ -39,6 +39,7 @@ MAY_IMPORT = {
 PUBLIC = {
     "stowplan",
     "stowplan.chainer.links",
+    "stowplan.chainer.parallel",
     "stowplan.compat",
     "stowplan.errors",
     "stowplan.packing",
