@@ -29,6 +29,7 @@ from .planning_budget import PlanningBudget
 
 if TYPE_CHECKING:
     from ..planning import Plan
+    from ..planning.store import PlanStore
 
 ALWAYS_THERE = ("auto", "best_fit_orders")
 """Solvers that need no look: the first look imports them all."""
@@ -63,6 +64,8 @@ class LanePlans:
         Plans to keep.
     auto_step
         Whether steps are found, until one is marked.
+    store
+        As for `PlanMaker`.
 
     Raises
     ------
@@ -95,6 +98,7 @@ class LanePlans:
         planner: str,
         max_plans: int,
         auto_step: bool = False,
+        store: PlanStore | None = None,
     ) -> None:
         self._policy = LanePolicy(_count("warmup", warmup, 0, "a number of steps"), found=auto_step)
         if planner not in ALWAYS_THERE:
@@ -104,7 +108,9 @@ class LanePlans:
         self._backend = backend
         self.lane = lane
         self._cache = PlanCache(_count("max_plans", max_plans, 1, "a number of plans"))
-        self._maker = PlanMaker(backend, lane, self._cache, shared, alignment=alignment, solver=planner)
+        self._maker = PlanMaker(
+            backend, lane, self._cache, shared, alignment=alignment, solver=planner, store=store
+        )
         self._planner: Planner[Solved] = Planner()
         self._budget = budget
         self._record: Record | None = None  # where the policy has one
@@ -265,6 +271,15 @@ class LanePlans:
     def lower_bound(self) -> int:
         """The largest of the plans' lower bounds, in bytes; 0 where there is no plan. Needs no mutex."""
         return self._cache.lower_bound
+
+    @property
+    def packed(self) -> int:
+        """Plans for which something had to be packed. Needs no mutex."""
+        return self._maker.packed
+
+    def use_store(self, store: PlanStore) -> None:
+        """Have the plans to come looked for there."""
+        self._maker.store = store
 
     def load(self, plans: list[tuple[Hashable, Plan]]) -> bool:
         """Take plans into use, in place of a warm-up; False where there is no memory for their arena."""

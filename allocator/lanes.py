@@ -27,6 +27,7 @@ from .stats import Stats, snapshot
 if TYPE_CHECKING:
     from ..planning import Plan
     from ..planning.saved import SavedPlan
+    from ..planning.store import PlanStore
 
 
 class StepSlot:
@@ -59,7 +60,7 @@ class Lanes:
     enter
         Called first on the thread that takes the outcomes of the steps found.
     options
-        As for `LanePlans`: `warmup`, `planner`, `max_plans`.
+        As for `LanePlans`: `warmup`, `planner`, `max_plans`, `store`.
 
     Raises
     ------
@@ -84,6 +85,7 @@ class Lanes:
         self._make: Callable[[int], LanePlans] = lambda lane: LanePlans(
             backend, lane, shared, budget, alignment=alignment, auto_step=auto_step, **options
         )
+        self._options = options
         self._loaded: list[SavedPlan] = []
         self._mutex = threading.Lock()  # of the list of step slots
         self._step_slots: list[StepSlot] = []
@@ -255,6 +257,21 @@ class Lanes:
 
     # ------------------------------------------------------------------------------------------------------- files
 
+    @property
+    def store(self) -> PlanStore | None:
+        """Where plans are looked for before they are packed."""
+        store: PlanStore | None = self._options.get("store")
+        return store
+
+    def use_store(self, store: PlanStore) -> None:
+        """Have the plans to come of all lanes, those that are new as well, looked for there."""
+        with self._mutex:
+            self._options["store"] = store
+            for step_slot in self._step_slots:
+                with step_slot.mutex:
+                    for lane in step_slot.lanes:
+                        lane.use_store(store)
+
     def save(self, path: str | os.PathLike[str], backend: str) -> None:
         """Write the plans of all lanes; see `save_plans`."""
         from ..planning.saved import SavedPlan, save_plans
@@ -322,6 +339,7 @@ class Lanes:
         return snapshot(
             self._backend.counters(),
             plans=sum(lane.plans for lane in lanes),
+            packed=sum(lane.packed for lane in lanes),
             reoptimizations=sum(lane.reoptimizations for lane in lanes),
             lower_bound=sum(lane.lower_bound for lane in lanes),
             planning_seconds=self._budget.seconds,

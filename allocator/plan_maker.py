@@ -18,6 +18,7 @@ from .planner import let_others_run
 if TYPE_CHECKING:
     from ..packing.problem import IntArray
     from ..planning.making import Options
+    from ..planning.store import PlanStore
 
 WORTH = 1.03
 """Bytes reserved for each byte ever alive, up to which a merged plan may go."""
@@ -84,6 +85,15 @@ class PlanMaker:
         Plans of all lanes.
     alignment, solver
         Of the plans: bytes, and the name of the packing solver.
+    store
+        What is asked before anything is packed; None: nothing.
+
+    Attributes
+    ----------
+    store
+        As above; for the jobs to come.
+    packed
+        Plans for which something had to be packed, those that came to nothing included.
     """
 
     def __init__(
@@ -95,21 +105,37 @@ class PlanMaker:
         *,
         alignment: int,
         solver: str,
+        store: PlanStore | None = None,
     ) -> None:
         self._backend, self._lane, self._cache, self._shared = backend, lane, cache, shared
-        self._alignment, self._solver = alignment, solver
+        self._alignment, self._solver, self.store = alignment, solver, store
+        self.packed = 0
 
-    def _options(self) -> Options:
-        """Return how plans are made. Called with the lane's mutex, which a fork waits for: imports are whole then."""
+    def _job(self, sequence: int, make: Callable[[Options], Solved]) -> Callable[[], Solved]:
+        """Return a job that does not raise, and counts what it packs.
+
+        Called with the lane's mutex, which a fork waits for: imports are whole then.
+        """
         from ..planning.making import Options
+        from ..planning.store_packing import Packer
 
-        return Options(self._alignment, self._solver, let_others_run)
+        packer = Packer(self.store)
+        options = Options(self._alignment, self._solver, let_others_run, packer)
+
+        def job() -> Solved:
+            try:
+                return make(options)
+            except Exception:
+                return Solved(sequence)
+            finally:
+                self.packed += packer.packed > 0
+
+        return job
 
     def solving(self, sequence: int, record: Record, following: StepLog) -> Callable[[], Solved]:
         """Return the job of planning a record beside the plans that there are now."""
         from ..planning.making import Task, plan_record
 
-        options = self._options()
         old = record.departed_from
         variants = self._cache.variants(record.key)
         task = Task(
@@ -123,20 +149,17 @@ class PlanMaker:
             self._backend.grows_in_place,
         )
 
-        def solve() -> Solved:
-            try:
-                made = plan_record(task, self._shared, options)
-                if made.plan is None:
-                    return Solved(sequence)
-                known = variants if old is None else [old, *variants]
-                replaces = next((entry for entry in known if entry.plan is made.replaces), None)
-                if made.plan is made.replaces:
-                    return Solved(sequence, replaces, replaces)
-                return Solved(sequence, self._cache.entry(record.key, made.plan), replaces)
-            except Exception:
+        def solve(options: Options) -> Solved:
+            made = plan_record(task, self._shared, options)
+            if made.plan is None:
                 return Solved(sequence)
+            known = variants if old is None else [old, *variants]
+            replaces = next((entry for entry in known if entry.plan is made.replaces), None)
+            if made.plan is made.replaces:
+                return Solved(sequence, replaces, replaces)
+            return Solved(sequence, self._cache.entry(record.key, made.plan), replaces)
 
-        return solve
+        return self._job(sequence, solve)
 
     def merging(self, sequence: int, old: Entry, record: Record, following: StepLog) -> Callable[[], Solved]:
         """Return the job of making one plan for a record and for the steps that another plan stands for."""
@@ -145,21 +168,19 @@ class PlanMaker:
 
         stayers = self._backend.stayers(self._lane)
         limit = None if self._backend.grows_in_place else self._backend.arena_bytes(self._lane)
-        options = self._options()
 
-        def solve() -> Solved:
-            try:
-                plan = plan_merged(old.plan, record.log, following, options)
-                if plan is None or not self._is_worth(plan.arena_bytes):
-                    return Solved(sequence, old, old)
-                around = place_around(plan, stayers, (), arena_bytes=limit, planner=options.quick)
-                if around is not None and self._is_worth(around.arena_bytes):
-                    plan = around
-                return Solved(sequence, self._cache.entry(record.key, plan), old)
-            except Exception:
-                return Solved(sequence)
+        def solve(options: Options) -> Solved:
+            plan = plan_merged(old.plan, record.log, following, options)
+            if plan is None or not self._is_worth(plan.arena_bytes):
+                return Solved(sequence, old, old)
+            around = place_around(
+                plan, stayers, (), arena_bytes=limit, planner=options.quick, packer=options.packer
+            )
+            if around is not None and self._is_worth(around.arena_bytes):
+                plan = around
+            return Solved(sequence, self._cache.entry(record.key, plan), old)
 
-        return solve
+        return self._job(sequence, solve)
 
     def placing_anew(self, sequence: int, old: Entry, stayers: IntArray) -> Callable[[], Solved]:
         """Return the job of placing a plan again, around what stays in its way.
@@ -173,21 +194,18 @@ class PlanMaker:
         arena_bytes = self._backend.arena_bytes(self._lane)
         limit = None if self._backend.grows_in_place else arena_bytes
 
-        options = self._options()
-        solver = options.quick if old.standing.merged else options.solver
+        def place(options: Options) -> Solved:
+            solver = options.quick if old.standing.merged else options.solver
+            plan = place_around(
+                old.plan, stayers, neighbours, arena_bytes=limit, planner=solver, packer=options.packer
+            )
+            if plan is None and obstructed_bytes(old.plan, stayers) <= ELSEWHERE * arena_bytes:
+                return Solved(sequence, old, old)
+            if plan is None:
+                return Solved(sequence, old, old, arena_bytes + self._alignment)
+            return Solved(sequence, self._cache.entry(old.key, plan), old)
 
-        def place() -> Solved:
-            try:
-                plan = place_around(old.plan, stayers, neighbours, arena_bytes=limit, planner=solver)
-                if plan is None and obstructed_bytes(old.plan, stayers) <= ELSEWHERE * arena_bytes:
-                    return Solved(sequence, old, old)
-                if plan is None:
-                    return Solved(sequence, old, old, arena_bytes + self._alignment)
-                return Solved(sequence, self._cache.entry(old.key, plan), old)
-            except Exception:
-                return Solved(sequence)
-
-        return place
+        return self._job(sequence, place)
 
     def _is_worth(self, arena_bytes: int) -> bool:
         """Whether the program has ever had nearly as much alive as would be reserved with such an arena."""

@@ -7,7 +7,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
 from ..errors import PoolError
 from .lanes import Lanes
@@ -17,11 +17,29 @@ from .step import Step, interrupt
 
 if TYPE_CHECKING:
     from ..planning import Plan
+    from ..planning.store import PlanStore
     from ..profiler import Profile
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Self = TypeVar("Self", bound="Pool")
+Plans: TypeAlias = "PlanStore | str | os.PathLike[str] | None"
+"""What a pool takes for a store of plans."""
+
+
+def store_of(plans: Plans) -> PlanStore | None:
+    """Return a pool's store; a pool without one imports nothing of it.
+
+    Raises
+    ------
+    PoolError
+        `plans` is neither a store nor a path.
+    """
+    if plans is None:
+        return None
+    from ..planning.store import open_store
+
+    return open_store(plans)
 
 
 class Pool(ABC):
@@ -93,6 +111,16 @@ class Pool(ABC):
                 stacklevel=2,
             )
         return Step(self._lanes(), key)
+
+    @property
+    def store(self) -> PlanStore | None:
+        """The store that plans are looked for in before they are packed; None without one."""
+        return self._lanes().store
+
+    def use_store(self, store: PlanStore) -> None:
+        """Have all plans to come looked for in a store, in place of the one that the pool was made with."""
+        for lanes in self._all_lanes():
+            lanes.use_store(store)
 
     def interrupt(self, function: Callable[P, R] | None = None) -> Any:
         """Enter a part of the program, in this thread, that does not repeat: upstream serves it, no profile sees it.

@@ -89,6 +89,15 @@ class Stats:
             metric=True,
         ),
     )
+    packed: int = field(
+        default=0,
+        metadata=_count(
+            Kind.EVENTS,
+            "Plans that this process has packed itself, in whole or in part, those that came to nothing included; the "
+            "others are from a store (`plans`).",
+            metric=True,
+        ),
+    )
 
     @property
     def fragmentation(self) -> float:
@@ -183,6 +192,7 @@ def snapshot(
     plans: int,
     reoptimizations: int,
     lower_bound: int,
+    packed: int = 0,
     planning_seconds: float = 0.0,
     plans_skipped: int = 0,
 ) -> Stats:
@@ -192,7 +202,7 @@ def snapshot(
     ----------
     counters
         As the core has them (core/counts.hpp).
-    plans, reoptimizations, lower_bound, planning_seconds, plans_skipped
+    plans, reoptimizations, lower_bound, packed, planning_seconds, plans_skipped
         What it does not know.
     """
     requests = dict(counters["requests"])
@@ -205,6 +215,7 @@ def snapshot(
         reoptimizations=reoptimizations,
         reserved_bytes=counters["arena_bytes"] + counters["upstream_bytes"],
         lower_bound=lower_bound,
+        packed=packed,
         planning_seconds=planning_seconds,
         plans_skipped=plans_skipped,
         **{name: counters[name] for name in COUNTS.keys() & counters.keys()},

@@ -11,7 +11,19 @@ from ..lazy import lazily
 
 if TYPE_CHECKING:
     from .plan import UNPLANNED, Plan, make_plan, problem_of
+    from .store import MemoryStore, PlanStore
+    from .store_directory import DirectoryStore
 
-__all__ = ["UNPLANNED", "Plan", "make_plan", "problem_of"]
+__all__ = [
+    "UNPLANNED",
+    "DirectoryStore",
+    "MemoryStore",
+    "Plan",
+    "PlanStore",
+    "make_plan",
+    "problem_of",
+]
 
-__getattr__ = lazily(__name__, dict.fromkeys(__all__, "plan"))
+_WHERE = {"DirectoryStore": "store_directory", "MemoryStore": "store", "PlanStore": "store"}
+
+__getattr__ = lazily(__name__, {name: _WHERE.get(name, "plan") for name in __all__})

@@ -31,7 +31,7 @@ import numpy.typing as npt
 from ..errors import ProblemError
 from ..packing import Problem, lower_bound, pack
 from ..packing.problem import IntArray
-from .plan import Plan
+from .plan import Pack, Plan
 
 NO_RANGES: IntArray = np.empty((0, 2), dtype=np.int64)
 FREE = -1
@@ -39,7 +39,9 @@ TOLERANCE = 1.02
 """How much larger than alone a plan may be for the sake of its neighbours, if the arena must grow for it."""
 
 
-def place_beside(plan: Plan, neighbours: Sequence[Plan], *, arena_bytes: int, planner: str = "auto") -> Plan:
+def place_beside(
+    plan: Plan, neighbours: Sequence[Plan], *, arena_bytes: int, planner: str = "auto", packer: Pack = pack
+) -> Plan:
     """Place a plan's blocks again, in agreement with other plans as far as that costs nothing to speak of.
 
     Parameters
@@ -52,6 +54,8 @@ def place_beside(plan: Plan, neighbours: Sequence[Plan], *, arena_bytes: int, pl
         The arena that is reserved already: up to there agreement is free.
     planner
         Name of the solver.
+    packer
+        What packs.
 
     Returns
     -------
@@ -62,7 +66,7 @@ def place_beside(plan: Plan, neighbours: Sequence[Plan], *, arena_bytes: int, pl
         return plan
     limit = max(arena_bytes, int(plan.arena_bytes * TOLERANCE))
     for fixed, residents in _wishes(plan, neighbours):
-        placed = _placed(plan, fixed, residents, limit, planner)
+        placed = _placed(plan, fixed, residents, limit, planner, packer)
         if placed is not None:
             return placed
     return plan
@@ -75,6 +79,7 @@ def place_around(
     *,
     arena_bytes: int | None,
     planner: str = "auto",
+    packer: Pack = pack,
 ) -> Plan | None:
     """Place a plan's blocks again, beside blocks that stay in the arena; beside other plans as well where that can be.
 
@@ -90,6 +95,8 @@ def place_around(
         The most that the plan may need; None: whatever it takes.
     planner
         Name of the solver.
+    packer
+        What packs.
 
     Returns
     -------
@@ -100,7 +107,7 @@ def place_around(
         return plan
     for fixed, residents in (*_wishes(plan, neighbours), (_no_wish(plan), NO_RANGES)):
         taken = _union(np.concatenate([residents, stayers]))
-        placed = _placed(plan, fixed, taken, arena_bytes, planner)
+        placed = _placed(plan, fixed, taken, arena_bytes, planner, packer)
         if placed is not None:
             return placed
     return None
@@ -127,10 +134,12 @@ def _obstructed(plan: Plan, stayers: IntArray) -> npt.NDArray[np.bool_]:
     return np.asarray(beyond[at] < begin + plan.problem.size)
 
 
-def _placed(plan: Plan, fixed: IntArray, residents: IntArray, limit: int | None, planner: str) -> Plan | None:
+def _placed(
+    plan: Plan, fixed: IntArray, residents: IntArray, limit: int | None, planner: str, packer: Pack
+) -> Plan | None:
     """Pack with fixed offsets and residents; None where they contradict each other, or it needs more than `limit`."""
     try:
-        placement = pack(_with_residents(plan.problem, fixed, residents), solver=planner)
+        placement = packer(_with_residents(plan.problem, fixed, residents), planner)
     except ProblemError:
         return None
     offsets = placement.offsets[: len(plan.problem)]

@@ -20,11 +20,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from ..packing import pack
 from ..profiler import Profile, StepLog
 from ..profiler.steps import profile_step, steps_in_turn
 from .co_placement import NO_RANGES, place_around, place_beside
 from .merging import merge
-from .plan import Plan, largest, make_plan, same_structure
+from .plan import Pack, Plan, largest, make_plan, same_structure
 from .shared import SharedPlans, fingerprint
 
 
@@ -40,11 +41,14 @@ class Options:
         Name of the packing solver.
     step_aside
         Called between pieces of the work, to let other threads run.
+    packer
+        What packs: it may ask a store first.
     """
 
     alignment: int
     solver: str = "auto"
     step_aside: Callable[[], object] = lambda: None
+    packer: Pack = pack
 
     @property
     def quick(self) -> str:
@@ -121,18 +125,19 @@ def plan_record(task: Task, shared: SharedPlans, options: Options) -> Made:
             profile = largest(old.profile, profile)
         neighbours = tuple(plan for plan in neighbours if plan is not old)
 
-    def pack() -> Plan:
-        alone = make_plan(profile, alignment=options.alignment, planner=options.solver, steps=steps)
+    def make() -> Plan:
+        solver, packer = options.solver, options.packer
+        alone = make_plan(profile, alignment=options.alignment, planner=solver, steps=steps, packer=packer)
         options.step_aside()
-        beside = place_beside(alone, neighbours, arena_bytes=task.arena_bytes, planner=options.solver)
+        beside = place_beside(alone, neighbours, arena_bytes=task.arena_bytes, planner=solver, packer=packer)
         limit = None if task.grows else task.arena_bytes
-        around = place_around(beside, stayers, neighbours, arena_bytes=limit, planner=options.solver)
+        around = place_around(beside, stayers, neighbours, arena_bytes=limit, planner=solver, packer=packer)
         return beside if around is None else around
 
     # Of a step that was not repeated they may be blocks, which have their places in the plan.
     stayers = task.stayers if task.log.equals(task.following) else NO_RANGES
     made_of = (fingerprint(profile), steps, neighbours, task.arena_bytes, stayers.tobytes())
-    plan = shared.find(made_of, pack)
+    plan = shared.find(made_of, make)
     options.step_aside()
     return Made(plan, old)
 
@@ -161,7 +166,13 @@ def plan_merged(old: Plan, log: StepLog, following: StepLog, options: Options) -
     both = merge(old.profile, old.merged, log, following, options.step_aside)
     if both is None:
         return None
-    plan = make_plan(both[0], alignment=options.alignment, planner=options.quick, merged=both[1])
+    plan = make_plan(
+        both[0],
+        alignment=options.alignment,
+        planner=options.quick,
+        merged=both[1],
+        packer=options.packer,
+    )
     options.step_aside()
     return plan
 

@@ -14,6 +14,9 @@ from .merging import Merged
 
 IntArray = npt.NDArray[np.int64]
 
+Pack = Callable[[Problem, str], Placement]
+"""From a problem and the name of a solver to a placement: `pack`, or what asks a store first (store_packing.py)."""
+
 UNPLANNED = -1
 """The offset of a block that is not planned."""
 
@@ -92,6 +95,7 @@ def make_plan(
     progress: Callable[[Progress], object] | None = None,
     merged: Merged | None = None,
     steps: int = 1,
+    packer: Pack | None = None,
 ) -> Plan:
     """Solve the packing problem of a profile.
 
@@ -109,6 +113,8 @@ def make_plan(
         What is known of the steps that the profile stands for, if it stands for several.
     steps
         As for `Plan`.
+    packer
+        Packs in place of `stowplan.packing.pack`, without a limit.
 
     Raises
     ------
@@ -118,7 +124,10 @@ def make_plan(
         The solver's placement is wrong: `pack` validates it, whoever is to blame.
     """
     problem, rows = problem_of(profile, alignment, merged)
-    placement = pack(problem, planner, time_limit, threads, progress=progress)
+    if packer is not None:
+        placement = packer(problem, planner)
+    else:
+        placement = pack(problem, planner, time_limit, threads, progress=progress)
     return Plan(profile, rows, problem, placement, merged, steps)
 
 

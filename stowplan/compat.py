@@ -13,6 +13,8 @@ what Chainer uses                gone since              what it gets instead
                                                          ``F.resize_images`` alone
 ===============================  ======================  ===========================================================
 
+ChainerMN comes with Chainer and is imported when a program does so; then `compat_chainermn` mends it.
+
 It leaves no name in NumPy's namespace, where other libraries test for names to tell versions apart, and it changes no
 value that Chainer computes. Where NumPy 2 computes otherwise than NumPy 1 (NEP 50: a Python number no longer widens
 float16), so does Chainer.
@@ -31,6 +33,7 @@ from typing import Any
 
 import numpy as np
 
+from .compat_chainermn import mend_when_imported
 from .errors import MissingDependencyError
 
 __all__ = ["enable_chainer"]
@@ -119,6 +122,7 @@ def importing_chainer() -> Iterator[list[str]]:
         for name in removed:
             delattr(np, name)
     changes += [_give(*user) for user in _USERS if user[-1] in removed and not _was_given(*user)]
+    mend_when_imported()
 
 
 def _find(module_name: str, function_name: str) -> tuple[Any, str, types.FunctionType]:

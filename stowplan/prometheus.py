@@ -14,6 +14,7 @@ metric                                 kind     labels beside ``pool``
 stowplan_requests_total                counter  ``served``: plan, or why not: a reason of `Stats.reasons`
 stowplan_plans_total                   counter  -
 stowplan_reoptimizations_total         counter  -
+stowplan_packed_total                  counter  -
 stowplan_plans_skipped_total           counter  -
 stowplan_planning_seconds_total        counter  -
 stowplan_bytes                         gauge    ``of``: a size in `Stats`, without ``_bytes``: live, peak_live, ...

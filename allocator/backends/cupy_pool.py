@@ -6,15 +6,18 @@ import functools
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import PoolError
 from .._core import DevicePool, DeviceRouter, Lease
 from ..forking import watch
 from ..lanes import Lanes
 from ..planning_budget import SHARE
-from ..pool import Pool
+from ..pool import Plans, Pool, store_of
 from .device_streams import DeviceStreams, Streams
+
+if TYPE_CHECKING:
+    from ...planning.store import PlanStore
 
 DEVICE_ALIGNMENT = 512
 """Bytes; what CuPy's own pool rounds to, and what CUDA aligns to."""
@@ -59,6 +62,9 @@ class CupyPool(Pool):
     device
         The one device that is served. None: each request's current device, with an arena and plans for each. A number
         saves the question, and lets the pool run where there is no driver (with an `upstream` that needs none).
+    plans
+        A directory, or another store (`stowplan.planning.PlanStore`), in which plans are looked for before they are
+        packed, and kept for other processes and later runs. None: each process packs its own.
 
     Raises
     ------
@@ -94,6 +100,7 @@ class CupyPool(Pool):
         planning_share: float = SHARE,
         auto_step: bool = False,
         device: int | None = None,
+        plans: Plans = None,
     ) -> None:
         import cupy
 
@@ -114,6 +121,7 @@ class CupyPool(Pool):
             "max_plans": max_plans,
             "planning_share": planning_share,
             "auto_step": auto_step,
+            "store": store_of(plans),
         }
         self._device = device
         self._devices: dict[int, tuple[DevicePool, Lanes]] = {}
@@ -183,6 +191,11 @@ class CupyPool(Pool):
 
     def _all_lanes(self) -> list[Lanes]:
         return [lanes for _, lanes in list(self._devices.values())]
+
+    def use_store(self, store: PlanStore) -> None:
+        """Have all plans to come looked for in a store, those of devices that come into use later as well."""
+        self._options["store"] = store
+        super().use_store(store)
 
     def _begin_anew(self) -> None:
         super()._begin_anew()

@@ -14,7 +14,7 @@ from .._core import HostPool, any_installed
 from ..forking import watch
 from ..lanes import Lanes
 from ..planning_budget import SHARE
-from ..pool import Pool
+from ..pool import Plans, Pool, store_of
 
 HOST_ALIGNMENT = 64
 """Bytes; a cache line and the widest vector load. NumPy's default handler promises 16."""
@@ -52,6 +52,9 @@ class NumpyPool(Pool):
     small
         Requests below this many bytes go to NumPy's default handler, which has caches for them, and are neither
         planned nor counted. None: 1033, and 512 from when marked steps turn out to differ from each other.
+    plans
+        A directory, or another store (`stowplan.planning.PlanStore`), in which plans are looked for before they are
+        packed, and kept for other processes and later runs. None: each process packs its own.
 
     Raises
     ------
@@ -84,6 +87,7 @@ class NumpyPool(Pool):
         planning_share: float = SHARE,
         auto_step: bool = False,
         small: int | None = None,
+        plans: Plans = None,
     ) -> None:
         if small is not None and (not isinstance(small, int) or isinstance(small, bool) or small < 0):
             raise PoolError(f"small is {small!r}; expected a number of bytes, 0 or more, or None")
@@ -97,6 +101,7 @@ class NumpyPool(Pool):
             planner=planner,
             max_plans=max_plans,
             planning_share=planning_share,
+            store=store_of(plans),
         )
         self._entered = threading.local()  # NumPy's handler before, of each thread that is in the pool
         watch(self)

@@ -14,6 +14,7 @@ module               what it is
                      program itself reads gradients (``gradient_reads``)
 ``masks``            packs masks to bits
 ``swapping``         values in a file, or in pinned memory (``pinned``); ``evictions``: which of them, and when
+``sharing``          has the ranks of an MPI program share their plans
 ``links``            reversible layers
 ===================  ===================================================================================================
 
@@ -24,6 +25,7 @@ today's NumPy and Python.
 from .graph_recorder import record_graph
 from .scheduler import Scheduler
 from .scheduler_stats import SchedulerStats
+from .sharing import share_plans
 from .training import MemoryReport, Updater, evaluate_in_steps, update_in_steps
 
 __all__ = [
@@ -33,5 +35,6 @@ __all__ = [
     "Updater",
     "evaluate_in_steps",
     "record_graph",
+    "share_plans",
     "update_in_steps",
 ]

@@ -37,7 +37,7 @@ from chainer.optimizers import (  # noqa: E402  # noqa: E402
 
 from .updates import call_hook_in_pieces, update_in_pieces  # noqa: E402
 
-__all__ = ["EarlyUpdate", "reason_against"]
+__all__ = ["EarlyUpdate", "behind", "reason_against"]
 
 RULES = (
     ada_delta.AdaDeltaRule,
@@ -61,6 +61,11 @@ HOOKS = (
 """Hooks that look at one parameter at a time and draw no random numbers."""
 
 
+def behind(optimizer: Any) -> Any:
+    """Return the optimizer that a multi-node optimizer of ChainerMN's stands before; another one is returned as it is."""
+    return vars(optimizer).get("actual_optimizer", optimizer)
+
+
 def reason_against(optimizer: Any) -> str | None:
     """Return why an optimizer's parameters cannot be updated early; None if they can.
 
@@ -69,6 +74,8 @@ def reason_against(optimizer: Any) -> str | None:
     optimizer
         A `chainer.Optimizer` that has been set up.
     """
+    if behind(optimizer) is not optimizer:
+        return "gradients are averaged over all ranks when the backward pass is over"
     if type(optimizer).update is not GradientMethod.update or not isinstance(optimizer, GradientMethod):
         return f"{type(optimizer).__name__} has an update of its own"
     if type(optimizer).reallocate_cleared_grads is not GradientMethod.reallocate_cleared_grads:

@@ -6,6 +6,10 @@
     loss.backward(); optimizer.update()  the same, if the step watched was one backward pass, then one update
 
 If there is a reason against an early update, or the optimizer has an `update` of its own, Chainer's update runs.
+
+ChainerMN's multi-node optimizers are no optimizers but stand before one: their `update` runs the backward pass, averages
+the gradients over all ranks, in an order that all ranks share, and then calls the `update` of the optimizer, which is
+the one that is replaced. No parameter can be updated before the average is there, so none is updated early.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ enable_chainer()
 
 from chainer.optimizer import GradientMethod  # noqa: E402 (mended first)
 
-from .early import EarlyUpdate  # noqa: E402
+from .early import EarlyUpdate, behind  # noqa: E402
 from .execution import ScheduledStep  # noqa: E402
 from .gradient_reads import GradientReads  # noqa: E402
 
@@ -41,7 +45,8 @@ class Updates:
     """An optimizer's `update` while a step runs: it updates parameters in the backward pass."""
 
     def __init__(self, scheduler: UpdatesOf, step: ScheduledStep, optimizer: Any) -> None:
-        self._scheduler, self._step, self._optimizer = scheduler, step, optimizer
+        self._scheduler, self._step, self._outer = scheduler, step, optimizer
+        self._optimizer = behind(optimizer)
         self._early: EarlyUpdate | None = None
 
     def __enter__(self) -> None:
@@ -66,7 +71,7 @@ class Updates:
         if self._early is None and self._step.passes == 1:
             gradients = any(param._grad_var is not None for param in self._optimizer.target.params())
             if not gradients:
-                self._early = self._scheduler.early_update(self._optimizer, self._step)
+                self._early = self._scheduler.early_update(self._outer, self._step)
                 self._step.updates(self._early)
 
     def update(self, lossfun: Any = None, *args: Any, **named: Any) -> None:
@@ -83,7 +88,7 @@ class Updates:
                 optimizer.target.cleargrads()
             else:
                 optimizer.target.zerograds()
-            self._early = self._scheduler.early_update(optimizer, step)
+            self._early = self._scheduler.early_update(self._outer, step)
             step.updates(self._early)
             try:
                 loss.backward(loss_scale=optimizer._loss_scale)

@@ -9,7 +9,6 @@
 ``auto_graph_recorder``  records the step graph of the first Chainer optimizer that updates
 ``step_usage``           page faults and CPU time a step, before there is a plan and after
 ``verdict``              whether the pool has helped, why, and what to do
-``import_hooks``         calls a function when the script has imported a module
 =======================  ===============================================================================================
 """
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .import_hooks import when_imported
+from ..import_hooks import when_imported
 
 if TYPE_CHECKING:
     from ..chainer.graph_recorder import GraphRecorder

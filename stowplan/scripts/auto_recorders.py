@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from ..allocator.backends.numpy_pool import SMALL
-from .import_hooks import when_imported
+from ..import_hooks import when_imported
 from .step_markers import steps_go_to
 
 if TYPE_CHECKING:

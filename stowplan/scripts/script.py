@@ -28,7 +28,7 @@ from pathlib import PurePath
 from typing import Any
 
 from ..errors import ScriptError
-from .import_hooks import when_imported
+from ..import_hooks import when_imported
 
 _MARK = "__stowplan_step__"
 _FAILED = 1

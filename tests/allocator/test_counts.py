@@ -19,7 +19,7 @@ from stowplan.commands.run import as_figures
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 CORE = Replay().counters()
 DERIVED = {"replayed", "upstream", "reasons", "plans", "reoptimizations", "reserved_bytes", "lower_bound"}
-DERIVED |= {"planning_seconds", "plans_skipped"}
+DERIVED |= {"packed", "planning_seconds", "plans_skipped"}
 """Fields of `Stats` that the core does not name so, or does not know."""
 
 

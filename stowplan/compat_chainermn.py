@@ -1,0 +1,42 @@
+"""ChainerMN 7.8.1 on today's NumPy: the one thing of it that needs mending.
+
+A multi-node iterator's ranks are told the size of the dataset as an array of one element, and make an integer of it by
+``int(array)``. NumPy 1.25 to 2.3 warn about that for an array with dimensions; NumPy 2.4 raises. The ranks that raise
+leave the others waiting. The one method that does it gets an ``int`` that takes the element.
+"""
+
+from __future__ import annotations
+
+import types
+from contextlib import ExitStack
+
+import numpy as np
+
+from .import_hooks import when_imported
+
+__all__ = ["mend_when_imported"]
+
+_waiting = ExitStack()
+
+
+def mend_when_imported() -> None:
+    """Mend ChainerMN as soon as the program has imported it, at once if it has; a second call changes nothing."""
+    _waiting.close()
+    _waiting.enter_context(when_imported("chainermn", _mend))
+
+
+def _mend() -> None:
+    from chainermn.iterators import multi_node_iterator
+
+    owner = multi_node_iterator._MultiNodeIteratorSlave
+    function = owner.__init__
+    if "int" in function.__globals__:
+        return
+    given = types.FunctionType(
+        function.__code__,
+        {**function.__globals__, "int": lambda array: int(np.asarray(array).item())},
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    owner.__init__ = given
