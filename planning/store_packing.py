@@ -165,7 +165,9 @@ class Packer:
         return placement
 
     def _pack(self, problem: Problem, solver: str) -> Placement:
-        placement = pack(problem, solver)  # wishes that contradict each other are refused before anything is packed
+        placement = pack(
+            problem, solver
+        )  # wishes that contradict each other are refused before anything is packed
         self.packed += 1
         return placement
 
