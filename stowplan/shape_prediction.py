@@ -1,8 +1,15 @@
 """What a rank of a split program needs, at shapes that nobody ran: from profiles of small ones.
 
-Blocks grow by powers of a shape's numbers (`stowplan.profiler.shape_scaling`), all but `LAYERS`, which repeats blocks:
-a step of n layers is planned at two numbers of them, and its memory is affine in n, since each layer more keeps as much
-as the one before.
+Blocks grow by powers of a shape's numbers (`stowplan.profiler.shape_scaling`), all but `LAYERS`, which repeats blocks.
+The steps of two numbers of layers are predicted, and their requests paired::
+
+    2 layers    build build      forward forward            backward backward            update update
+                  |     |           |       |                  |        |                  |      |
+    3 layers    build build .    forward forward .          backward backward .          update update .
+
+What is alive at a request grows by the same for each layer more: its difference in a pair. So each pair tells how much
+is alive there with n layers, and the planned peak is the most of all. (A line through two planned peaks would not do:
+with few layers the fullest moment may be another one.) The arena is as far above the peak as with more of the two.
 
 ===========  ==========================================================================================================
 parallel     a rank of N
@@ -19,9 +26,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from .errors import ProfileError
 from .planning import make_plan
 from .profiler import Profile
+from .profiler.sequence_matching import match_sequences
 from .profiler.shape_scaling import Shape, ShapeModel, fit_shapes
 
 __all__ = ["LAYERS", "SPLIT", "Memory", "RankModel", "fit_ranks"]
@@ -54,9 +65,12 @@ class RankModel:
     ----------
     models
         By number of layers, one or two; by 0 where shapes have no such number.
+    pairs
+        Requests of the two steps that are each other's, int64 (k, 2); empty if there is one.
     """
 
     models: Mapping[int, ShapeModel]
+    pairs: npt.NDArray[np.int64]
 
     def at(self, shape: Shape, *, alignment: int, **how: Any) -> Memory:
         """Plan the step at a shape.
@@ -75,28 +89,23 @@ class RankModel:
         ProfileError
             The profiles do not tell the effect of one of its numbers.
         """
-        within = {name: number for name, number in shape.items() if name != LAYERS}
-        plans = {
-            layers: make_plan(model.profile(within), alignment=alignment, **how)
-            for layers, model in self.models.items()
-        }
-        found = {n: (plan.profile.planned_peak, plan.arena_bytes) for n, plan in plans.items()}
-        if (LAYERS in shape) != (0 not in found):
+        if (LAYERS in shape) != (0 not in self.models):
             raise ProfileError(f"{LAYERS} in the shape or in the profiles only; expected it in both")
-        wanted = shape.get(LAYERS, 0)
-        if wanted in found:
-            return Memory(*found[wanted])
-        if len(found) < 2:
+        within = {name: number for name, number in shape.items() if name != LAYERS}
+        wanted, (low, high) = shape.get(LAYERS, 0), (min(self.models), max(self.models))
+        if wanted not in self.models and low == high:
             raise ProfileError(
-                f"{LAYERS}:{wanted}, and {LAYERS}:{min(found)} in all profiles; expected those of two numbers of layers"
+                f"{LAYERS}:{wanted}, and {LAYERS}:{low} in all profiles; expected those of two numbers of layers"
             )
-        low, high = sorted(found)
-        return Memory(
-            *(
-                int(b + (b - a) * (wanted - high) / (high - low))
-                for a, b in zip(found[low], found[high], strict=True)
-            )
-        )
+        known = wanted if wanted in self.models else high
+        plan = make_plan(self.models[known].profile(within), alignment=alignment, **how)
+        peak = plan.profile.planned_peak
+        if wanted not in self.models:
+            few = self.models[low].profile(within)
+            before = few.live_bytes()[few.start[self.pairs[:, 0]]]
+            grown = plan.profile.live_bytes()[plan.profile.start[self.pairs[:, 1]]] - before
+            peak = int((before + -(-grown * (wanted - low) // (high - low))).max())
+        return Memory(peak, plan.arena_bytes * peak // max(plan.profile.planned_peak, 1))
 
 
 def fit_ranks(profiles: Sequence[tuple[Shape, Profile]], parallel: str | None) -> RankModel:
@@ -112,7 +121,7 @@ def fit_ranks(profiles: Sequence[tuple[Shape, Profile]], parallel: str | None) -
     Raises
     ------
     ProfileError
-        There are none, those of more than two numbers of layers, or `fit_shapes` cannot fit them.
+        There are none, those of more than two numbers of layers or without call sites, or `fit_shapes` cannot fit them.
     """
     mine = [
         (shape, profile)
@@ -129,4 +138,26 @@ def fit_ranks(profiles: Sequence[tuple[Shape, Profile]], parallel: str | None) -
     if len(groups) > 2 or (0 in groups and len(groups) > 1):
         told = ", ".join(map(str, sorted(groups)))
         raise ProfileError(f"profiles of {told} layers; expected those of one or two numbers of layers")
-    return RankModel({layers: fit_shapes(group) for layers, group in sorted(groups.items())})
+    models = {layers: fit_shapes(group) for layers, group in sorted(groups.items())}
+    return RankModel(models, _paired(*models.values()) if len(models) > 1 else np.empty((0, 2), np.int64))
+
+
+def _paired(few: ShapeModel, many: ShapeModel) -> npt.NDArray[np.int64]:
+    """Pair the requests of a step with those of one of more layers. O(n * requests of the layers more)."""
+    steps = few.profile(few.shape), many.profile(few.shape)
+    if any((step.site < 0).any() for step in steps):
+        raise ProfileError(
+            f"profiles of two numbers of {LAYERS}, without call sites; expected them to be recorded with sites"
+        )
+    # Alike are requests of one size and one call site, which for links of Chainer's names the layer.
+    mine, others = (
+        [(step.sites[site], size) for site, size in zip(step.site.tolist(), step.size.tolist(), strict=True)]
+        for step in steps
+    )
+    n, m = len(mine), len(others)
+    pairs = match_sequences(n, m, lambda i, j: mine[i] == others[j], m - n + n // 10)
+    if pairs is None:
+        raise ProfileError(
+            f"the steps of {n} and {m} requests differ in more than layers that were added; expected the same layers"
+        )
+    return pairs
