@@ -14,8 +14,8 @@
     ``stowplan.chainer.share_plans``: rank 0 packs, and sends the placement to all others in turn, in pieces.
 
 **Measured here**, on one rank whose pool plans the step of GPT blocks split along the sequence: planning's CPU seconds
-with an empty directory and with a filled one, and the file's bytes; and rank 0's seconds for each message, among four
-ranks by shared memory. **Assumed**, by options: what the directory's server does in a second, and the link of rank 0.
+with an empty directory and with a filled one, and the file's bytes; and rank 0's CPU seconds for each message, to
+another rank by shared memory. **Assumed**, by options: what the directory's server does in a second, and rank 0's link.
 **Simulated**: the server as a queue that serves requests one after the other. Left out: failures, other users of the
 server, caches of its clients, and MPI's own limits.
 """
@@ -56,7 +56,7 @@ class Costs(NamedTuple):
     pack, take
         CPU seconds of planning, with an empty directory and with a filled one.
     message
-        Seconds of rank 0 for each message to one rank.
+        CPU seconds of rank 0 for each message to one rank.
     blocks, placement
         Of the step; bytes of its file.
     """
@@ -92,7 +92,7 @@ def measure() -> Costs:
         cold = min(planning(f"{folder}/{k}", 1) for k in range(ROUNDS))
         warm = min(planning(f"{folder}/0", 0) for _ in range(ROUNDS))
         kept = max(DirectoryStore(f"{folder}/0").kept(), key=lambda file: file.size)
-    message = min(run_ranks(4, "experiments.scale.rank", [str(PIECE), "2000"], 60) for _ in range(ROUNDS))
+    message = min(run_ranks(2, "experiments.scale.rank", [str(PIECE), "20000"], 60) for _ in range(ROUNDS))
     return Costs(cold, warm, message, (kept.size - 250) // 8, kept.size)
 
 

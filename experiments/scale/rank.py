@@ -1,4 +1,4 @@
-"""Rank 0's seconds for a message: ``mpiexec -n N python -m experiments.scale.rank BYTES COUNT``; JSON."""
+"""Rank 0's CPU seconds for a message: ``mpiexec -n 2 python -m experiments.scale.rank BYTES COUNT``; JSON."""
 
 from __future__ import annotations
 
@@ -8,24 +8,28 @@ import time
 
 import numpy as np
 
+TOGETHER = 64
+"""Messages under way."""
+
 
 def main() -> None:
-    """Send COUNT messages to each other rank, all under way at once, as `stowplan.chainer.share_plans` does."""
+    """Send messages to the other rank, and print the CPU seconds of each: what stands in line behind it waits for."""
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
     size, count = map(int, sys.argv[1:])
     message = np.zeros(size, np.uint8)
     comm.Barrier()
-    began = time.perf_counter()
-    for _ in range(count):
+    began = time.process_time()
+    for _ in range(count // TOGETHER):
         if comm.rank == 0:
-            MPI.Request.Waitall([comm.Isend(message, rank) for rank in range(1, comm.size)])
+            MPI.Request.Waitall([comm.Isend(message, 1) for _ in range(TOGETHER)])
         else:
-            comm.Recv(message)
-    comm.Barrier()
+            for _ in range(TOGETHER):
+                comm.Recv(message)
+    used = time.process_time() - began
     if comm.rank == 0:
-        print(json.dumps((time.perf_counter() - began) / (count * (comm.size - 1))))
+        print(json.dumps(used / (count // TOGETHER * TOGETHER)))
 
 
 if __name__ == "__main__":
