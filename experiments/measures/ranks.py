@@ -69,7 +69,11 @@ def run_ranks(count: int, module: str, arguments: Sequence[str], seconds: float)
         printed, errors = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         process.terminate()  # mpiexec ends its ranks
-        _, errors = process.communicate()
+        try:
+            _, errors = process.communicate(timeout=5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            errors = ""
         raise RuntimeError(f"{' '.join(command)}: not done after {seconds} s\n{errors}") from None
     if process.returncode:
         raise RuntimeError(f"{' '.join(command)}: exit status {process.returncode}\n{printed}{errors}")

@@ -73,6 +73,7 @@ def measure(parallel: Any, ranks: int, shape: Shape) -> Row:
 @click.option("--width", default=SHAPE.width, show_default=True, type=click.IntRange(1))
 @click.option("--heads", default=SHAPE.heads, show_default=True, type=click.IntRange(1))
 @click.option("--layers", default=SHAPE.layers, show_default=True, type=click.IntRange(1))
+@click.option("--by", "ways", multiple=True, default=WAYS, show_default=True, type=click.Choice(WAYS))
 @click.option("--ranks", multiple=True, default=RANKS, show_default=True, type=click.IntRange(1))
 @click.option(
     "--out",
@@ -80,11 +81,11 @@ def measure(parallel: Any, ranks: int, shape: Shape) -> Row:
     default=ROOT / "build" / "experiments",
     help="Folder for the table.  [default: build/experiments]",
 )
-def main(out: Path, ranks: tuple[int, ...], **sizes: int) -> None:
+def main(out: Path, ways: tuple[str, ...], ranks: tuple[int, ...], **sizes: int) -> None:
     """Measure the ranks of a network split by data, by tensor and by sequence."""
     enable_chainer()
     shape = Shape(**sizes)
-    cells = [(way, count) for way in WAYS for count in ranks]
+    cells = [(way, count) for way in ways for count in ranks]
     rows = []
     for way, count in track(cells, "parallel", console=Console(stderr=True)):
         try:
