@@ -7,22 +7,20 @@ leave the others waiting. The one method that does it gets an ``int`` that takes
 
 from __future__ import annotations
 
+import functools
 import types
-from contextlib import ExitStack
 
 import numpy as np
 
-from .import_hooks import when_imported
+from .import_hooks import once_imported
 
 __all__ = ["mend_when_imported"]
 
-_waiting = ExitStack()
 
-
+@functools.cache
 def mend_when_imported() -> None:
     """Mend ChainerMN as soon as the program has imported it, at once if it has; a second call changes nothing."""
-    _waiting.close()
-    _waiting.enter_context(when_imported("chainermn", _mend))
+    once_imported("chainermn", _mend)
 
 
 def _mend() -> None:
@@ -30,13 +28,10 @@ def _mend() -> None:
 
     owner = multi_node_iterator._MultiNodeIteratorSlave
     function = owner.__init__
-    if "int" in function.__globals__:
-        return
-    given = types.FunctionType(
+    owner.__init__ = types.FunctionType(
         function.__code__,
         {**function.__globals__, "int": lambda array: int(np.asarray(array).item())},
         function.__name__,
         function.__defaults__,
         function.__closure__,
     )
-    owner.__init__ = given

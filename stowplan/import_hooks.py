@@ -41,6 +41,20 @@ def when_imported(
         finder.leave()
 
 
+def once_imported(name: str, action: Callable[[], object]) -> None:
+    """Call a function once, right after a module is imported, whenever that is; at once if it is imported already.
+
+    Parameters
+    ----------
+    name, action
+        As for `when_imported`.
+    """
+    if name in sys.modules:
+        action()
+    else:
+        sys.meta_path.insert(0, _Finder(name, action, nullcontext))
+
+
 class _Finder:
     """Finds a module by the other finders, and has its loader call the action."""
 

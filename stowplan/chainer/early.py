@@ -62,7 +62,7 @@ HOOKS = (
 
 
 def behind(optimizer: Any) -> Any:
-    """Return the optimizer that a multi-node optimizer of ChainerMN's stands before; another one is returned as it is."""
+    """Return the optimizer that a multi-node optimizer of ChainerMN's stands before; any other one as it is."""
     return vars(optimizer).get("actual_optimizer", optimizer)
 
 

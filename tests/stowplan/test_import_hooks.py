@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stowplan.import_hooks import when_imported
+from stowplan.import_hooks import once_imported, when_imported
 
 NAME = "module_that_nobody_else_has"
 
@@ -37,6 +37,18 @@ def test_once_and_after_the_module_has_run(path: Path) -> None:
     assert seen == [42]
     with when_imported(NAME, lambda: seen.append("at once")):
         assert seen == [42, "at once"]
+
+
+def test_once_whenever_it_is(path: Path) -> None:
+    path.write_text("answer = 42")
+    seen = []
+    once_imported(NAME, lambda: seen.append(sys.modules[NAME].answer))
+    assert seen == []
+    importlib.import_module(NAME)
+    importlib.reload(sys.modules[NAME])
+    assert seen == [42]
+    once_imported(NAME, lambda: seen.append("at once"))
+    assert seen == [42, "at once"]
 
 
 def test_a_module_that_fails_or_is_not_there(path: Path) -> None:
