@@ -127,7 +127,7 @@ class PlanMaker:
         from ..planning.making import Options
         from ..planning.packer import Packer
 
-        if self._store is not None:
+        if self.store is not None:
             from ..planning import store_packing, store_steps  # noqa: F401
 
         packer = Packer(self.store)
@@ -162,7 +162,7 @@ class PlanMaker:
         )
 
         after = self._after.get(record.key)
-        store = self._store
+        store = self.store
 
         def solve(options: Options) -> Solved:
             made = plan_record(task, self._shared, options)
@@ -184,7 +184,7 @@ class PlanMaker:
 
     def is_first(self, key: Hashable) -> bool:
         """Return whether no step of a key has been looked for in a store yet; False without a store."""
-        return self._store is not None and key not in self._after and len(self._after) < MOST_KEYS
+        return self.store is not None and key not in self._after and len(self._after) < MOST_KEYS
 
     def start_over(self) -> None:
         """Note that steps ask for more than plans knew of: the next step of each key is its first."""
@@ -199,7 +199,7 @@ class PlanMaker:
         """
         from ..planning.store_steps import key_after, recall
 
-        store = self._store
+        store = self.store
         after = key_after(log, key, alignment=self._alignment, solver=self._solver, small=small)
         self._after[key] = after
         if store is None or after is None:

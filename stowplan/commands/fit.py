@@ -10,14 +10,15 @@ import click
 
 from . import _look
 from ._fit_graphs import DOUBLINGS, fit_step_graphs
+from ._fit_shapes import WAYS, ShapeType, fit_shapes, parse_shape, split_batch
 from ._options import Bytes, OutputFile, planning_options
 
 if TYPE_CHECKING:
     from ..planning import Plan
 
 
-class _BatchProfile(click.Path):
-    """``BATCH=PROFILE``: a batch size, and the profile, or the step graph, of a step of it."""
+class _ShapeProfile(click.Path):
+    """``BATCH=PROFILE`` or ``SHAPE=PROFILE``, of a step of that batch size or shape; or its step graph."""
 
     name = "batch=profile"
 
@@ -25,18 +26,31 @@ class _BatchProfile(click.Path):
         super().__init__(path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the batch and the path."""
-        batch, sign, path = str(value).partition("=")
-        if not sign or not batch.isdecimal() or int(batch) < 1:
-            self.fail(f"{value!r}; expected BATCH=PROFILE, like 2=two.profile", param, ctx)
-        return int(batch), super().convert(path, param, ctx)
+        """Return the shape and the path."""
+        text, sign, path = str(value).partition("=")
+        try:
+            shape = parse_shape(text if sign else "")
+        except ValueError:
+            self.fail(
+                f"{value!r}; expected BATCH=PROFILE, like 2=two.profile, or NAME:NUMBER,...=PROFILE",
+                param,
+                ctx,
+            )
+        return shape, super().convert(path, param, ctx)
 
 
 @click.command(epilog="Example: stowplan fit 2=two.profile 4=four.profile --memory 16GiB --retained 1.2GiB")
-@click.argument("profiles", metavar="BATCH=PROFILE...", type=_BatchProfile(), nargs=-1, required=True)
+@click.argument("files", metavar="BATCH=PROFILE...", type=_ShapeProfile(), nargs=-1, required=True)
 @click.option(
     "--batch", "batches", type=click.IntRange(min=1), multiple=True, help="Predict this batch size."
 )
+@click.option(
+    "--at", type=ShapeType(), help="Predict this shape, of profiles of named shapes: NAME:NUMBER,..."
+)
+@click.option(
+    "--ranks", type=click.IntRange(min=1), help="Predict one of so many ranks, split as --parallel says."
+)
+@click.option("--parallel", type=click.Choice(WAYS), help="What --ranks divide.")
 @click.option(
     "--memory",
     "--budget",
@@ -58,8 +72,11 @@ class _BatchProfile(click.Path):
 )
 @planning_options
 def fit(
-    profiles: tuple[tuple[int, Path], ...],
+    files: tuple[tuple[dict[str, int], Path], ...],
     batches: tuple[int, ...],
+    at: dict[str, int] | None,
+    ranks: int | None,
+    parallel: str | None,
     memory: int | None,
     retained: int | None,
     output: Path | None,
@@ -76,9 +93,26 @@ def fit(
 
     With step graphs, of stowplan profile --graph, in place of profiles: the peak of the lean step, and the least that
     recomputation reaches; within a memory, the largest batch of each; and what recomputation costs in time.
+
+    With shapes, like words:64,width:128=FILE, in place of batches: one rank's memory --at another shape. --ranks N
+    --parallel data divides the batch; by tensor or sequence the shapes have a number of that name, their ranks.
     """
-    if len({batch for batch, _ in profiles}) < len(profiles):
-        raise click.UsageError("two profiles of one batch size")
+    if len({tuple(sorted(shape.items())) for shape, _ in files}) < len(files):
+        raise click.UsageError("two profiles of one batch size, or of one shape")
+    if (ranks is None) != (parallel is None):
+        raise click.UsageError("--ranks says how many, --parallel what they divide; expected both or neither")
+    if at is not None or any(shape.keys() != {"batch"} for shape, _ in files):
+        if memory is not None or output is not None:
+            raise click.UsageError("profiles of named shapes; expected neither --memory nor -o")
+        shaped = {"alignment": alignment, "solver": solver, "time_limit": time_limit, "threads": threads}
+        fit_shapes(files, at, batches, ranks, parallel, retained or 0, as_json, shaped)
+        return
+    if parallel not in (None, "data"):
+        raise click.UsageError(
+            f"no number {parallel} beside the batch sizes; expected {parallel}:N,...=PROFILE"
+        )
+    profiles = [(shape["batch"], path) for shape, path in files]
+    batches = tuple(split_batch(batch, ranks, parallel) for batch in batches)
     if output is not None and len(batches) != 1:
         raise click.UsageError(f"-o writes one profile; expected one --batch, not {len(batches)}")
     how: dict[str, Any] = {"solver": solver, "time_limit": time_limit, "threads": threads}
@@ -134,7 +168,7 @@ def fit(
         raise click.exceptions.Exit(1)
 
 
-def _are_graphs(files: tuple[tuple[int, Path], ...]) -> bool:
+def _are_graphs(files: list[tuple[int, Path]]) -> bool:
     """Whether the files are step graphs; raise if only some are."""
     from ._graphs import is_graph
 

@@ -50,6 +50,7 @@ MAY_IMPORT = {
 PUBLIC = {
     "stowplan",
     "stowplan.chainer.links",
+    "stowplan.chainer.parallel",
     "stowplan.compat",
     "stowplan.dask",
     "stowplan.errors",

@@ -1,0 +1,120 @@
+"""One rank: ``mpiexec -n N python -m experiments.parallel.rank PARALLEL WORDS BATCH WIDTH HEADS LAYERS``.
+
+Rank 0 prints a list with the figures of each rank, JSON. Bytes are the recorder's: blocks that a step asks NumPy for.
+
+``kept``
+    Alive at the end of the forward pass, and asked for in it: what the closed form counts.
+``peak``
+    The most that forward and backward pass together have alive at once of what they ask for: what is kept, gradients of
+    parameters, and what the backward pass has in flight. Parameters, and the input, are older.
+``parameters``
+    Bytes.
+``error``
+    How far the rank's gradients, those of its part of the input among them, are from the unsplit network's, of which
+    rank by rank the same parameters are taken: the largest difference of a gradient over its largest element, at most.
+    None by data, where nothing is split.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import numpy as np
+
+from stowplan import NumpyRecorder
+from stowplan.chainer import parallel
+from stowplan.chainer.parallel import LoneRank, Ranks
+
+from ..models.split_block import Blocks, Parallel  # after stowplan.chainer, which mends Chainer
+
+from chainer import Variable  # isort: skip
+
+
+def measure(comm: Any, mode: Parallel, words: int, batch: int, width: int, heads: int, layers: int) -> Any:
+    """Return the figures of a rank of a communicator; by data each rank has its part of the batch."""
+    if mode == "data":
+        examples, ranks = Ranks(comm).part(batch, "examples"), Ranks(LoneRank(1))
+    else:
+        examples, ranks = slice(0, batch), Ranks(comm, sequence=mode == "sequence")
+    net = Blocks(layers, width, heads, ranks)
+    net.cleargrads()
+    rows = ranks.part(words, "words") if mode == "sequence" else slice(0, words)
+    x, gy = np.random.default_rng(0).standard_normal((2, words, batch, width), np.float32)
+    mine, mine_gy = (np.ascontiguousarray(a[rows, examples].reshape(-1, width)) for a in (x, gy))
+    kept, peak = recorded(net, mine, mine_gy, examples.stop - examples.start)
+    error = None if mode == "data" else worst(net, (x, gy), (mine, mine_gy), heads, rows)
+    return {
+        "kept": kept,
+        "peak": peak,
+        "parameters": sum(array.nbytes for array in (p.array for p in net.params())),
+        "error": error,
+    }
+
+
+def recorded(net: Blocks, x: Any, gy: Any, batch: int) -> tuple[int, int]:
+    """Return the bytes kept after a forward pass, and the most alive in a step."""
+    recorder = NumpyRecorder()
+    with recorder:
+        with recorder.step():
+            y = net(x, batch)
+        forward = recorder.whole()
+        del y
+        with recorder.step():
+            y = net(x, batch)
+            y.grad = gy
+            y.backward()
+            del y
+        step = recorder.whole()
+    net.cleargrads()
+    return int(forward.size[forward.end == forward.period].sum()), step.planned_peak
+
+
+def worst(
+    net: Blocks, whole_arrays: tuple[Any, Any], mine: tuple[Any, Any], heads: int, rows: slice
+) -> float:
+    """Return how far the gradients are from those of the unsplit network, with dropout."""
+    x, gy = whole_arrays
+    _, batch, width = x.shape
+    whole = Blocks(len(net), width, heads, Ranks(LoneRank(1)))
+    parallel.take_parts(net, whole)
+    for block in (*net, *whole):
+        block.calls = 0  # so that both drop the same
+    gradients = []
+    for one, (array, gradient) in ((whole, (x.reshape(-1, width), gy.reshape(-1, width))), (net, mine)):
+        variable = Variable(array)
+        y = one(variable, batch)
+        y.grad = gradient
+        one.cleargrads()
+        y.backward()
+        gradients.append(variable.grad)
+    expected = gradients[0].reshape(x.shape)[rows].reshape(-1, width)
+    found = [_off(gradients[1], expected)]
+    parts = Blocks(len(net), width, heads, net[0].ranks)
+    for parameter in whole.params():
+        parameter.array[...] = parameter.grad
+    parallel.take_parts(parts, whole)
+    found += [
+        _off(a.grad, b.array)
+        for (_, a), (_, b) in zip(sorted(net.namedparams()), sorted(parts.namedparams()), strict=True)
+    ]
+    return max(found)
+
+
+def _off(found: Any, expected: Any) -> float:
+    return float(abs(found - expected).max() / abs(expected).max())
+
+
+def main() -> None:
+    """Measure on this rank and print on rank 0."""
+    from mpi4py import MPI
+
+    mode, *shape = sys.argv[1:]
+    figures = MPI.COMM_WORLD.gather(measure(MPI.COMM_WORLD, mode, *map(int, shape)))  # type: ignore[arg-type]
+    if figures is not None:
+        print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

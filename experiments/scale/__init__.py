@@ -1,0 +1,1 @@
+"""What a cluster would do, past the machines here: ``python -m experiments.scale``."""

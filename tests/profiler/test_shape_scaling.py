@@ -1,0 +1,77 @@
+"""Sizes as products of powers of a shape: recorded steps predict steps of other shapes, block by block."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stowplan import NumpyRecorder, Profile
+from stowplan.errors import ProfileError
+from stowplan.profiler.shape_scaling import fit_shapes
+
+
+def recorded(rows: int, width: int, extra: int = 0) -> Profile:
+    """A step with blocks of rows · width, width², rows² and of no such product."""
+    recorder = NumpyRecorder()
+    with recorder, recorder.step():
+        x = np.ones((rows, width), np.float32)
+        w = np.ones((width, width), np.float64)
+        y = x @ w.astype(np.float32)
+        scores = y @ y.T
+        kept = np.ones(rows, bool)
+        more = [np.ones(rows + 1000) for _ in range(extra)]
+        del x, scores, more, kept
+        last = y * 2
+        del y, w, last
+    return recorder.whole()
+
+
+SMALL = [
+    ({"rows": rows, "width": width}, recorded(rows, width)) for rows, width in ((16, 8), (32, 8), (16, 24))
+]
+
+
+def test_a_shape_that_was_not_profiled_is_predicted_block_by_block() -> None:
+    model = fit_shapes(SMALL)
+    real = recorded(200, 40)
+    predicted = model.profile({"rows": 200, "width": 40})
+    np.testing.assert_array_equal(predicted.size, real.size)
+    np.testing.assert_array_equal(predicted.start, real.start)
+    np.testing.assert_array_equal(predicted.end, real.end)
+    assert predicted.planned_peak == real.planned_peak
+
+
+def test_blocks_beyond_32_bits_are_whole_bytes() -> None:
+    predicted = fit_shapes(SMALL).profile({"rows": 3 * 10**6, "width": 7})
+    assert 4 * (3 * 10**6) ** 2 in predicted.size
+
+
+def test_profiles_that_tell_too_little_are_refused() -> None:
+    diagonal = [SMALL[0], ({"rows": 32, "width": 16}, recorded(32, 16))]
+    with pytest.raises(ProfileError, match="effects of rows, width apart"):
+        fit_shapes(diagonal)
+    with pytest.raises(ProfileError, match="width:9, and it is 8 in all profiles"):
+        fit_shapes(SMALL[:2]).profile({"rows": 5, "width": 9})
+    with pytest.raises(ProfileError, match="no width in rows:5"):
+        fit_shapes(SMALL).profile({"rows": 5})
+    with pytest.raises(ProfileError, match="rows:0; expected 1"):
+        fit_shapes(SMALL).profile({"rows": 0, "width": 8})
+    with pytest.raises(ProfileError, match="the same numbers in all shapes"):
+        fit_shapes([*SMALL, ({"rows": 5}, SMALL[0][1])])
+
+
+def test_sizes_that_are_no_products_are_refused() -> None:
+    sums = [
+        ({"rows": rows, "width": width}, recorded(rows, width, extra=1))
+        for rows, width in ((16, 8), (32, 8), (16, 24))
+    ]
+    # rows + 1000 goes as no power of rows: the nearest power, 0, is off.
+    sums.append(({"rows": 64 * 16, "width": 8}, recorded(64 * 16, 8, extra=1)))
+    with pytest.raises(ProfileError, match="no products of powers"):
+        fit_shapes(sums)
+
+
+def test_other_steps_are_refused() -> None:
+    other = ({"rows": 64, "width": 8}, recorded(64, 8, extra=2))
+    with pytest.raises(ProfileError, match=r"requests and .*same blocks in the same order"):
+        fit_shapes([*SMALL, other])
