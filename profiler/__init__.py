@@ -3,6 +3,7 @@
 ``recorders``          watch NumPy's or CuPy's allocations; ``steps``: the logs of two steps make a profile
 ``profile``            the blocks of one step, in columns
 ``scaling``            predicts profiles at other batch sizes, with ``sequence_matching``
+``shape_scaling``      predicts profiles at any shape, from small ones
 ``formats``            one file a format, and the registry of them
 
 Names are loaded when they are first used.

@@ -16,6 +16,7 @@ module               what it is
 ``swapping``         values in a file, or in pinned memory (``pinned``); ``evictions``: which of them, and when
 ``sharing``          has the ranks of an MPI program share their plans
 ``links``            reversible layers
+``parallel``         networks split over ranks: tensor and sequence parallelism; imported by its own name
 ===================  ===================================================================================================
 
 Importing this package imports Chainer, by `stowplan.compat.enable_chainer`: an ``import chainer`` after it works on
