@@ -95,6 +95,8 @@ class PlanMaker:
 
     Attributes
     ----------
+    store
+        As above; for the jobs to come.
     packed
         Plans for which something had to be packed, those that came to nothing included.
     """
@@ -111,7 +113,7 @@ class PlanMaker:
         store: PlanStore | None = None,
     ) -> None:
         self._backend, self._lane, self._cache, self._shared = backend, lane, cache, shared
-        self._alignment, self._solver, self._store = alignment, solver, store
+        self._alignment, self._solver, self.store = alignment, solver, store
         self.packed = 0
         # Step key to the store's key of what follows its first step; None: it has none.
         self._after: dict[Hashable, str | None] = {}
@@ -124,7 +126,7 @@ class PlanMaker:
         from ..planning.making import Options
         from ..planning.store_packing import Packer
 
-        packer = Packer(self._store)
+        packer = Packer(self.store)
         options = Options(self._alignment, self._solver, let_others_run, packer)
 
         def job() -> Solved:
@@ -156,7 +158,7 @@ class PlanMaker:
         )
 
         after = self._after.get(record.key)
-        store = self._store
+        store = self.store
 
         def solve(options: Options) -> Solved:
             made = plan_record(task, self._shared, options)
@@ -174,7 +176,7 @@ class PlanMaker:
 
     def is_first(self, key: Hashable) -> bool:
         """Return whether no step of a key has been looked for in a store yet; False without a store."""
-        return self._store is not None and key not in self._after and len(self._after) < MOST_KEYS
+        return self.store is not None and key not in self._after and len(self._after) < MOST_KEYS
 
     def start_over(self) -> None:
         """Note that steps ask for more than plans knew of: the next step of each key is its first."""
@@ -189,7 +191,7 @@ class PlanMaker:
         """
         from ..planning.store_steps import key_after, recall
 
-        store = self._store
+        store = self.store
         after = key_after(log, key, alignment=self._alignment, solver=self._solver, small=small)
         self._after[key] = after
         if store is None or after is None:
