@@ -152,8 +152,9 @@ class LanePlans:
             self._make_way(followed)
         if order is not None:
             self._carry_out(decision.action, order)
-        if self._maker.is_first(self.key) and complete and len(events) and not (failed or self._policy.found):
-            self._recall(events)
+        is_unplanned = followed is None and complete and len(events) and not (failed or self._policy.found)
+        if is_unplanned and self._maker.looks_for(self.key):
+            self._recall(StepLog(events), is_record=decision.record)
         if decision.record:
             self._record = Record(self.key, StepLog(events), followed, self._keeps_results)
 
@@ -209,10 +210,10 @@ class LanePlans:
     def _submit(self, job: Callable[[], Solved]) -> None:
         self._planner.submit(self._budget.order(job))
 
-    def _recall(self, events: npt.NDArray[np.void]) -> None:
-        """Look for what follows the first step of a key in another run; that takes a file's time, and no budget."""
+    def _recall(self, log: StepLog, *, is_record: bool) -> None:
+        """Look for what follows such a step in another run; that takes a file's time, and no budget."""
         sequence = hash(("recalled", self.key))
-        job = self._maker.recalling(sequence, self.key, StepLog(events), self._backend.small)
+        job = self._maker.recalling(sequence, self.key, log, self._backend.small, is_record=is_record)
         if job is not None:
             self._planner.submit(job)
 

@@ -24,7 +24,10 @@ WORTH = 1.03
 """Bytes reserved for each byte ever alive, up to which a merged plan may go."""
 
 MOST_KEYS = 64
-"""Step keys that are looked for in a store by their first step; a program that numbers its steps has more."""
+"""Step keys whose first steps are looked for in a store; a program that numbers its steps has more."""
+
+MOST_LOOKS = 8
+"""Steps of a key that are looked for, at most, as long as it has no plan."""
 
 ELSEWHERE = 0.5
 """Share of an arena; where upstream has to hold more of a plan's blocks than this, another arena takes its place."""
@@ -78,6 +81,22 @@ class Solved:
     recalled: bool = False
 
 
+@dataclass
+class _Begun:
+    """How the steps of a key began: how many were looked for in a store, under which key the last one.
+
+    Attributes
+    ----------
+    before_record
+        The store's key of the step before the first record, under which the plan is kept: the steps up to there make
+        what lasts, and a run that begins alike has to have made it before it replays.
+    """
+
+    steps: int = 0
+    last: str | None = None
+    before_record: str | None = None
+
+
 class PlanMaker:
     """Makes one lane's plans.
 
@@ -116,8 +135,7 @@ class PlanMaker:
         self._backend, self._lane, self._cache, self._shared = backend, lane, cache, shared
         self._alignment, self._solver, self.store = alignment, solver, store
         self.packed = 0
-        # Step key to the store's key of what follows its first step; None: it has none.
-        self._after: dict[Hashable, str | None] = {}
+        self._begun: dict[Hashable, _Begun] = {}
 
     def _job(self, sequence: int, make: Callable[[Options], Solved]) -> Callable[[], Solved]:
         """Return a job that does not raise, and counts what it packs.
@@ -161,8 +179,8 @@ class PlanMaker:
             self._backend.grows_in_place,
         )
 
-        after = self._after.get(record.key)
-        store = self.store
+        begun, store = self._begun.get(record.key), self.store
+        after = None if begun is None else begun.before_record
 
         def solve(options: Options) -> Solved:
             made = plan_record(task, self._shared, options)
@@ -182,26 +200,31 @@ class PlanMaker:
 
         return self._job(sequence, solve)
 
-    def is_first(self, key: Hashable) -> bool:
-        """Return whether no step of a key has been looked for in a store yet; False without a store."""
-        return self.store is not None and key not in self._after and len(self._after) < MOST_KEYS
+    def looks_for(self, key: Hashable) -> bool:
+        """Return whether the store is to be asked what follows a step of this key; False without a store."""
+        if self.store is None:
+            return False
+        begun = self._begun.get(key)
+        return len(self._begun) < MOST_KEYS if begun is None else begun.steps < MOST_LOOKS
 
     def start_over(self) -> None:
         """Note that steps ask for more than plans knew of: the next step of each key is its first."""
-        self._after.clear()
+        self._begun.clear()
 
     def recalling(
-        self, sequence: int, key: Hashable, log: StepLog, small: int
+        self, sequence: int, key: Hashable, log: StepLog, small: int, *, is_record: bool
     ) -> Callable[[], Solved] | None:
-        """Return the job of finding what an earlier run came to replay after such a step, the first one of its key.
+        """Return the job of finding what an earlier run came to replay after such a step, which had no plan.
 
         None where there is nothing to look for.
         """
         from ..planning.store_steps import key_after, recall
 
-        store = self.store
+        store, begun = self.store, self._begun.setdefault(key, _Begun())
         after = key_after(log, key, alignment=self._alignment, solver=self._solver, small=small)
-        self._after[key] = after
+        if is_record and begun.before_record is None:
+            begun.before_record = begun.last or after
+        begun.steps, begun.last = begun.steps + 1, after
         if store is None or after is None:
             return None
 

@@ -1,9 +1,9 @@
 """What follows a first step: the plan that an earlier run came to, for a run that begins alike.
 
-The first step of a run is no step to plan (parameters and the optimizer's state are made in it), but it tells which
-program this is. So a pool notes, under what that step asked for, the plan that it came to replay; and a later run whose
-first step asks for the same has that plan for its second one. It is an expectation and no more: requests are checked
-against it as against any plan, and where they differ, the pool goes on as without it.
+The first steps of a run are none to plan (parameters and the optimizer's state are made in them), but they tell which
+program this is. So a pool notes, under what the last step before the record asked for, the plan that it came to replay;
+and a later run in which a step asks for the same has that plan for the next one. It is an expectation and no more:
+requests are checked against it as against any plan, and where they differ, the pool goes on as without it.
 
 The bytes are those of a placement, with four columns of the profile, n requests, before the offsets of its blocks.
 """

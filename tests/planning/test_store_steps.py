@@ -129,6 +129,29 @@ def test_a_run_that_begins_alike_replays_its_second_step() -> None:
     assert (again.stats.packed, again.stats.plans) == (0, 1)
 
 
+def test_what_lasts_is_made_before_a_run_replays() -> None:
+    """Where the second step makes what stays, the plan is expected for the third, as it was made there."""
+
+    def run_that_keeps(pool: NumpyPool) -> list[int]:
+        kept, replayed = [], []
+        with pool:
+            for number in range(8):
+                before = pool.stats.replayed
+                with pool.step():
+                    if number == 1:
+                        kept.append(np.zeros(5000))
+                    float((np.ones(1000) * 2).sum() + (np.ones(3000) * 3).sum())
+                pool.wait()
+                replayed.append(pool.stats.replayed - before)
+        return replayed
+
+    store = MemoryStore()
+    assert run_that_keeps(NumpyPool(warmup=2, plans=store)) == [0, 0, 0, 0, 4, 4, 4, 4]
+    again = NumpyPool(warmup=2, plans=store)
+    assert run_that_keeps(again) == [0, 0, 4, 4, 4, 4, 4, 4]
+    assert again.stats.packed == 0
+
+
 def test_a_run_that_begins_alike_and_goes_on_otherwise_loses_nothing() -> None:
     store = MemoryStore()
     run(NumpyPool(plans=store), [500, *5 * [1000]])

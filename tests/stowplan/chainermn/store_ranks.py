@@ -7,6 +7,7 @@ import os
 import sys
 import time
 
+import pytest
 from mpi4py import MPI
 
 from stowplan import NumpyPool
