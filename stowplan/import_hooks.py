@@ -67,7 +67,7 @@ class _Finder:
         self._asks_others = False
 
     def leave(self) -> None:
-        if self in sys.meta_path:
+        if sys.meta_path is not None and self in sys.meta_path:  # None: the interpreter goes down
             sys.meta_path.remove(self)
 
     def find_spec(

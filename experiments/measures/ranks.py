@@ -1,19 +1,21 @@
-"""Run a module on ranks of MPI on this machine, by the ``mpiexec`` of this Python's environment or of the path."""
+"""Run a program on ranks of MPI on this machine, by the ``mpiexec`` of this Python's environment or of the path."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from .runner import ROOT, CannotRunError
 
-__all__ = ["require_mpi", "run_ranks"]
+__all__ = ["launch", "require_mpi", "run_ranks"]
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _MORE_RANKS_THAN_CORES = {
@@ -44,17 +46,19 @@ def require_mpi() -> str:
     return found
 
 
-def run_ranks(count: int, module: str, arguments: Sequence[str], seconds: float) -> Any:
-    """Run ``python -m module arguments`` on `count` ranks, each with one thread; return the JSON printed by rank 0.
+def launch(count: int, program: Sequence[str], seconds: float) -> tuple[int, str, str]:
+    """Run a program on `count` ranks, each with one thread; return exit status, standard output and standard error.
+
+    Nothing of the ranks is left, however they end.
 
     Raises
     ------
     CannotRunError
         There is no MPI.
     RuntimeError
-        A rank failed, or they took longer than `seconds`; with what they printed.
+        They took longer than `seconds`; with what they printed.
     """
-    command = [require_mpi(), "-n", str(count), sys.executable, "-m", module, *arguments]
+    command = [require_mpi(), "-n", str(count), "--bind-to", "none", *program]
     threads = dict.fromkeys(_THREADS, "1")
     search = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)}
     process = subprocess.Popen(
@@ -64,17 +68,42 @@ def run_ranks(count: int, module: str, arguments: Sequence[str], seconds: float)
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
     try:
         printed, errors = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         process.terminate()  # mpiexec ends its ranks
-        try:
-            _, errors = process.communicate(timeout=5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            errors = ""
-        raise RuntimeError(f"{' '.join(command)}: not done after {seconds} s\n{errors}") from None
-    if process.returncode:
-        raise RuntimeError(f"{' '.join(command)}: exit status {process.returncode}\n{printed}{errors}")
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(5)
+        _kill_session(process.pid)
+        printed, errors = process.communicate()
+        raise RuntimeError(f"{' '.join(command)}: not done after {seconds} s\n{printed}{errors}") from None
+    finally:
+        _kill_session(process.pid)
+    return process.returncode, printed, errors
+
+
+def _kill_session(session: int) -> None:
+    """Kill what is left: ranks have process groups of their own, but belong to the session of their mpiexec."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            pid = int(folder.name)
+            if os.getsid(pid) == session:
+                os.kill(pid, signal.SIGKILL)
+
+
+def run_ranks(count: int, module: str, arguments: Sequence[str], seconds: float) -> Any:
+    """Run ``python -m module arguments`` on `count` ranks; return the JSON printed by rank 0.
+
+    Raises
+    ------
+    CannotRunError
+        There is no MPI.
+    RuntimeError
+        A rank failed, or they took longer than `seconds`; with what they printed.
+    """
+    status, printed, errors = launch(count, [sys.executable, "-m", module, *arguments], seconds)
+    if status:
+        raise RuntimeError(f"{module} {' '.join(arguments)}: exit status {status}\n{printed}{errors}")
     return json.loads(printed)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
 import sys
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from experiments.measures.ranks import launch
+
 TIMEOUT = 90.0
 """Seconds; a run takes a few, and many more on a machine that is busy."""
 
@@ -39,43 +36,10 @@ def run_ranks_that_die(script: Path, *args: str, ranks: int = 2, timeout: float 
 
 
 def _run(script: Path, *args: str, ranks: int, timeout: float) -> tuple[int, str]:
-    process = subprocess.Popen(
-        [
-            str(Path(sys.executable).with_name("mpiexec")),
-            *("-n", str(ranks), "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"),
-            # By mpi4py, which ends all ranks when one of them raises.
-            *(sys.executable, "-W", "ignore", "-m", "mpi4py", str(script), *args),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
-            "OMP_NUM_THREADS": "1",
-            "OPENBLAS_NUM_THREADS": "1",
-            "OMPI_MCA_mpi_yield_when_idle": "1",  # ranks may be more than cores
-        },
-    )
+    # By mpi4py, which ends all ranks when one of them raises.
+    program = [sys.executable, "-W", "ignore", "-m", "mpi4py", str(script), *args]
     try:
-        out, _ = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        process.terminate()  # mpiexec ends its ranks
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(5)
-        _kill_session(process.pid)
-        out, _ = process.communicate()
-        pytest.fail(f"{script.name} {args} took more than {timeout} s:\n{out}")
-    finally:
-        _kill_session(process.pid)
-    return process.returncode, out
-
-
-def _kill_session(session: int) -> None:
-    """Kill what is left: ranks have process groups of their own, but belong to the session of their mpiexec."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            pid = int(folder.name)
-            if os.getsid(pid) == session:
-                os.kill(pid, signal.SIGKILL)
+        status, printed, errors = launch(ranks, program, timeout)
+    except RuntimeError as error:
+        pytest.fail(str(error))
+    return status, printed + errors
