@@ -7,6 +7,7 @@ import os
 import sys
 import time
 
+import pytest
 from mpi4py import MPI
 
 from stowplan import NumpyPool
@@ -119,12 +120,8 @@ def refusals() -> None:
     """What is no communicator, and what is no time, is refused by all; one rank alone shares with nobody."""
     for wrong in ({"comm": "world"}, {"comm": comm, "patience": 0}):
         pool = NumpyPool()
-        try:
+        with pytest.raises(PoolError, match="expected"):
             share_plans(pool, **wrong)
-        except PoolError as error:
-            assert "expected" in str(error)
-        else:
-            raise AssertionError(f"{wrong} was taken")
         assert pool.store is None
     share_plans(pool, MPI.COMM_SELF)
     assert pool.store is None
