@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 WORTH = 1.03
 """Bytes reserved for each byte ever alive, up to which a merged plan may go."""
 
+MOST_KEYS = 64
+"""Step keys whose first steps are looked for in a store; a program that numbers its steps has more."""
+
+MOST_LOOKS = 8
+"""Steps of a key that are looked for, at most, as long as it has no plan."""
 
 ELSEWHERE = 0.5
 """Share of an arena; where upstream has to hold more of a plan's blocks than this, another arena takes its place."""
@@ -64,12 +69,31 @@ class Solved:
     ----------
     arena_bytes
         To reserve at least.
+    recalled
+        Whether it is of an earlier run: no use where there is a plan by now.
     """
 
     sequence: int
     entry: Entry | None = None
     replaces: Entry | None = None
     arena_bytes: int = 0
+    recalled: bool = False
+
+
+@dataclass
+class _Begun:
+    """How the steps of a key began: how many were looked for in a store, under which key the last one.
+
+    Attributes
+    ----------
+    before_record
+        The store's key of the step before the first record, under which the plan is kept: the steps up to there make
+        what lasts, and a run that begins alike has to have made it before it replays.
+    """
+
+    steps: int = 0
+    last: str | None = None
+    before_record: str | None = None
 
 
 class PlanMaker:
@@ -110,6 +134,7 @@ class PlanMaker:
         self._backend, self._lane, self._cache, self._shared = backend, lane, cache, shared
         self._alignment, self._solver, self.store = alignment, solver, store
         self.packed = 0
+        self._begun: dict[Hashable, _Begun] = {}
 
     def _job(self, sequence: int, make: Callable[[Options], Solved]) -> Callable[[], Solved]:
         """Return a job that does not raise, and counts what it packs.
@@ -135,6 +160,7 @@ class PlanMaker:
     def solving(self, sequence: int, record: Record, following: StepLog) -> Callable[[], Solved]:
         """Return the job of planning a record beside the plans that there are now."""
         from ..planning.making import Task, plan_record
+        from ..planning.store_steps import remember
 
         old = record.departed_from
         variants = self._cache.variants(record.key)
@@ -149,6 +175,9 @@ class PlanMaker:
             self._backend.grows_in_place,
         )
 
+        begun, store = self._begun.get(record.key), self.store
+        after = None if begun is None else begun.before_record
+
         def solve(options: Options) -> Solved:
             made = plan_record(task, self._shared, options)
             if made.plan is None:
@@ -157,9 +186,46 @@ class PlanMaker:
             replaces = next((entry for entry in known if entry.plan is made.replaces), None)
             if made.plan is made.replaces:
                 return Solved(sequence, replaces, replaces)
+            if store is not None and after is not None and (replaces is not None or not variants):
+                remember(store, after, made.plan)
             return Solved(sequence, self._cache.entry(record.key, made.plan), replaces)
 
         return self._job(sequence, solve)
+
+    def looks_for(self, key: Hashable) -> bool:
+        """Return whether the store is to be asked what follows a step of this key; False without a store."""
+        if self.store is None:
+            return False
+        begun = self._begun.get(key)
+        return len(self._begun) < MOST_KEYS if begun is None else begun.steps < MOST_LOOKS
+
+    def start_over(self) -> None:
+        """Note that steps ask for more than plans knew of: the next step of each key is its first."""
+        self._begun.clear()
+
+    def recalling(
+        self, sequence: int, key: Hashable, log: StepLog, small: int, *, is_record: bool
+    ) -> Callable[[], Solved] | None:
+        """Return the job of finding what an earlier run came to replay after such a step, which had no plan.
+
+        None where there is nothing to look for.
+        """
+        from ..planning.store_steps import key_after, recall
+
+        store, begun = self.store, self._begun.setdefault(key, _Begun())
+        after = key_after(log, key, alignment=self._alignment, solver=self._solver, small=small)
+        if is_record and begun.before_record is None:
+            begun.before_record = begun.last or after
+        begun.steps, begun.last = begun.steps + 1, after
+        if store is None or after is None:
+            return None
+
+        def find(options: Options) -> Solved:
+            plan = recall(store, after, options.alignment)
+            entry = None if plan is None else self._cache.entry(key, plan)
+            return Solved(sequence, entry, recalled=True)
+
+        return self._job(sequence, find)
 
     def merging(self, sequence: int, old: Entry, record: Record, following: StepLog) -> Callable[[], Solved]:
         """Return the job of making one plan for a record and for the steps that another plan stands for."""

@@ -78,8 +78,8 @@ class DirectoryStore(PlanStore):
         """Return the file's path."""
         return os.path.join(self.path, key + SUFFIX)
 
-    def find(self, key: str) -> bytes | None:
-        """Return a file's bytes, and note its use.
+    def find(self, key: str, *, used: bool = True) -> bytes | None:
+        """Return a file's bytes, and note its use, if it is one.
 
         Raises
         ------
@@ -101,7 +101,7 @@ class DirectoryStore(PlanStore):
             if found.st_size > self._limit:
                 raise DamagedError(f"{found.st_size} bytes, more than all plans may have together")
             data = file.read()
-        if time.time() - found.st_mtime > STALE:
+        if used and time.time() - found.st_mtime > STALE:
             with suppress(OSError):  # a directory that others have written, perhaps
                 os.utime(path)
         return data
@@ -129,6 +129,14 @@ class DirectoryStore(PlanStore):
                 os.unlink(temporary)
             raise
         self._make_room(key)
+
+    def recall(self, key: str) -> bytes | None:
+        """Do as `find`: what is kept here lasts."""
+        return self.find(key)
+
+    def remember(self, key: str, data: bytes) -> None:
+        """Do as `keep`."""
+        self.keep(key, data)
 
     def kept(self) -> list[Kept]:
         """Return the store's files, the last used first. O(n log n)."""

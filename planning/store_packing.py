@@ -2,7 +2,7 @@ r"""Packing with a store: what is there is validated and taken, what is not is p
 
 The bytes of a placement, n blocks::
 
-    stowplan placement 1\n            what it is
+    stowplan plan 1\n                 what it is
     {"key": ..., "solver": ...}\n     one line of JSON
     n offsets                         int64, little endian
     16 bytes                          BLAKE2b of all before it: what was torn is seen before it is looked at
@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -26,10 +27,11 @@ from ..errors import ConflictError, ProblemError
 from ..packing import Placement, Problem, lower_bound, pack
 from ..packing.check import check_fast
 from ..packing.placement import peak_of
+from ..packing.problem import IntArray
 from .store import DamagedError, PlanStore
 
 VERSION = 1
-MAGIC = b"stowplan placement %d\n" % VERSION
+MAGIC = b"stowplan plan %d\n" % VERSION
 DIGEST = 16
 
 COLUMNS = ("size", "start", "end", "gaps", "alignment", "fixed")
@@ -46,54 +48,54 @@ def key_of(problem: Problem, solver: str) -> str:
     return known.hexdigest()
 
 
-def encode(key: str, problem: Problem, placement: Placement) -> bytes:
+def encode(key: str, placement: Placement) -> bytes:
     """Return the bytes of a placement."""
+    return sealed(key, placement, {}, [placement.offsets])
+
+
+def sealed(key: str, placement: Placement, known: dict[str, int], columns: Sequence[IntArray]) -> bytes:
+    """Return bytes that `opened` reads: of the columns, and in the header what is known beside the placement."""
     header = {
         "key": key,
         "stowplan": __version__,
         "solver": placement.solver,
-        "blocks": len(problem),
+        "blocks": len(placement.offsets),
         "peak": placement.peak,
         "lower_bound": placement.lower_bound,
-        "seconds": round(placement.seconds, 6),
+        **known,
     }
-    body = MAGIC + json.dumps(header).encode() + b"\n" + placement.offsets.astype("<i8", copy=False).tobytes()
+    body = MAGIC + json.dumps(header).encode() + b"\n"
+    body += b"".join(column.astype("<i8", copy=False).tobytes() for column in columns)
     return body + _digest(body)
 
 
-def read_header(data: bytes) -> tuple[dict[str, Any], memoryview]:
-    """Return the header and the bytes of the offsets.
+def opened(data: bytes, key: str) -> tuple[dict[str, Any], IntArray]:
+    """Return the header, with a ``solver`` and ``blocks`` in it at least, and the numbers of all columns.
 
     Raises
     ------
     DamagedError
-        The bytes are no placement, of another version, or torn.
+        The bytes are something else, of another version, torn, or kept under another key.
     """
     if not data.startswith(MAGIC):
         raise DamagedError(
-            "not a placement, or one of another version; expected it to begin with "
-            f"{MAGIC.decode().strip()!r}"
+            f"not a plan, or one of another version; expected it to begin with {MAGIC.decode().strip()!r}"
         )
     if _digest(data[:-DIGEST]) != data[-DIGEST:]:
         raise DamagedError("torn or changed: its digest is another one")
     line = data.find(b"\n", len(MAGIC), -DIGEST)
     try:
         header = json.loads(data[len(MAGIC) : line])
-        sound = line > 0 and all(
-            isinstance(header[name], kind) and not isinstance(header[name], bool)
-            for name, kind in (
-                ("key", str),
-                ("solver", str),
-                ("blocks", int),
-                ("peak", int),
-                ("lower_bound", int),
-            )
-        )
+        numbers = np.frombuffer(data[line + 1 : -DIGEST], dtype="<i8").astype(np.int64)
+        expected = {"key": str, "solver": str, "blocks": int, "peak": int, "lower_bound": int}
+        sound = line > 0 and all(type(header[name]) is kind for name, kind in expected.items())
     except (ValueError, TypeError, LookupError, RecursionError):
         sound = False
     if not sound:
         raise DamagedError("its header is not valid")
-    return header, memoryview(data)[line + 1 : -DIGEST]
+    if header["key"] != key:
+        raise DamagedError("made for another problem: its key is another one")
+    return header, numbers
 
 
 def decode(data: bytes, key: str, problem: Problem) -> Placement:
@@ -104,12 +106,20 @@ def decode(data: bytes, key: str, problem: Problem) -> Placement:
     DamagedError
         The bytes are not a valid placement of this problem.
     """
-    header, rest = read_header(data)
-    if header["key"] != key:
-        raise DamagedError("made for another problem: its key is another one")
-    if len(rest) != 8 * len(problem):
-        raise DamagedError(f"{len(rest)} bytes of offsets; expected {8 * len(problem)}")
-    offsets = np.frombuffer(rest, dtype="<i8").astype(np.int64)
+    header, offsets = opened(data, key)
+    return validated(problem, offsets, header["solver"])
+
+
+def validated(problem: Problem, offsets: IntArray, solver: str) -> Placement:
+    """Return offsets as the placement of a problem.
+
+    Raises
+    ------
+    DamagedError
+        They are not a valid placement of this problem.
+    """
+    if len(offsets) != len(problem):
+        raise DamagedError(f"{len(offsets)} offsets; expected {len(problem)}")
     try:
         check_fast(problem, offsets)
     except (ConflictError, ProblemError) as error:
@@ -120,8 +130,7 @@ def decode(data: bytes, key: str, problem: Problem) -> Placement:
         raise DamagedError(f"it needs {peak} bytes; expected {most} at most, all blocks one above the other")
     offsets.flags.writeable = False
     status: Literal["optimal", "feasible"] = "optimal" if peak == bound else "feasible"
-    why = "the lower bound, computed again"
-    return Placement(offsets, peak, bound, header["solver"], 0.0, status, why)
+    return Placement(offsets, peak, bound, solver, 0.0, status, "the lower bound, computed again")
 
 
 class Packer:
@@ -159,13 +168,15 @@ class Packer:
             return found
         placement = self._pack(problem, solver)
         try:
-            store.keep(key, encode(key, problem, placement))
+            store.keep(key, encode(key, placement))
         except Exception as error:
-            _warn(f"{store.where(key)}: cannot be kept: {error}")
+            warn_once(f"{store.where(key)}: cannot be kept: {error}")
         return placement
 
     def _pack(self, problem: Problem, solver: str) -> Placement:
-        placement = pack(problem, solver)  # wishes that contradict each other are refused before anything is packed
+        placement = pack(
+            problem, solver
+        )  # wishes that contradict each other are refused before anything is packed
         self.packed += 1
         return placement
 
@@ -174,16 +185,16 @@ class Packer:
             data = store.find(key)
             return None if data is None else decode(data, key, problem)
         except DamagedError as error:
-            _warn(f"{store.where(key)} is refused, and packed again: {error}")
+            warn_once(f"{store.where(key)} is refused, and packed again: {error}")
         except Exception as error:
-            _warn(f"{store.where(key)} cannot be asked for: {error}")
+            warn_once(f"{store.where(key)} cannot be asked for: {error}")
         return None
 
 
 _told: set[str] = set()
 
 
-def _warn(text: str) -> None:
+def warn_once(text: str) -> None:
     """Warn once; a plan is an optimization."""
     if text not in _told:
         _told.add(text)

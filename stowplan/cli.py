@@ -28,6 +28,7 @@ COMMANDS = (
     "fit",
     "order",
     "pack",
+    "plans",
     "profile",
     "report",
     "run",

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 @click.option(
     "--json", "as_json", is_flag=True, help="Say it at the end of standard output, as one line of JSON."
 )
+@click.option(
+    "--plans",
+    metavar="DIRECTORY",
+    help="Look for plans there before they are packed, and keep them there for other runs.",
+)
 @module_option
 @script_argument
 @arguments_argument
@@ -35,6 +40,7 @@ def run(
     step_function: str | None,
     stats: Path | None,
     as_json: bool,
+    plans: str | None,
     module: bool,
     script: str,
     arguments: tuple[str, ...],
@@ -55,7 +61,7 @@ def run(
     from ..scripts.verdict import judge, text
 
     program = Script(script, module=module)
-    with pools() as serving:
+    with pools(plans) as serving:
         numpy = serving["numpy"]
         with StepUsage(lambda: numpy.stats) as usage:
             faults = -_minor_faults()

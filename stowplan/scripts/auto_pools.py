@@ -26,25 +26,31 @@ QUICK = "best_fit_orders"
 
 
 @contextmanager
-def pools() -> Iterator[dict[str, Pool]]:
-    """Serve NumPy, and CuPy once it is imported, by pools that find steps; yield the pools by name."""
+def pools(plans: str | None = None) -> Iterator[dict[str, Pool]]:
+    """Serve NumPy, and CuPy once it is imported, by pools that find steps; yield the pools by name.
+
+    Parameters
+    ----------
+    plans
+        As for `NumpyPool`.
+    """
     from ..allocator import NumpyPool
     from ..allocator._core import keep_host_memory
 
     keep_host_memory()
-    pool = NumpyPool(auto_step=True, planner=QUICK)
+    pool = NumpyPool(auto_step=True, planner=QUICK, plans=plans)
     serving: dict[str, Pool] = {"numpy": pool}
     with ExitStack() as stack:
         pool.install()
         stack.callback(pool.uninstall)
         stack.enter_context(steps_go_to(pool.step))
-        serve_cupy = lambda: stack.enter_context(_cupy_served(serving))  # noqa: E731
+        serve_cupy = lambda: stack.enter_context(_cupy_served(serving, plans))  # noqa: E731
         stack.enter_context(when_imported("cupy", serve_cupy))
         yield serving
 
 
 @contextmanager
-def _cupy_served(serving: dict[str, Pool]) -> Iterator[None]:
+def _cupy_served(serving: dict[str, Pool], plans: str | None) -> Iterator[None]:
     """Put a pool, ``serving["cupy"]``, above whatever allocator CuPy has or is given."""
     import cupy
     from cupy.cuda import memory
@@ -57,7 +63,7 @@ def _cupy_served(serving: dict[str, Pool]) -> Iterator[None]:
 
     def set_allocator(allocator: Any = None) -> None:
         install(allocator)
-        pool = CupyPool(cupy.cuda.get_allocator(), auto_step=True, device=device)
+        pool = CupyPool(cupy.cuda.get_allocator(), auto_step=True, device=device, plans=plans)
         install(pool.malloc)
         serving["cupy"] = pool
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -106,3 +107,18 @@ def test_steps_are_found_without_marks() -> None:
     assert stats.steps > 2
     assert upstream.live_bytes == stats.reserved_bytes == stats.arena_bytes
     assert kept is not None
+
+
+def test_a_second_run_finds_the_plans_of_the_first(tmp_path: Path) -> None:
+    runs = []
+    for _ in range(2):
+        pool = CupyPool(HostUpstream(), device=0, plans=tmp_path)
+        with cupy.cuda.using_allocator(pool.malloc):
+            for key, sizes in 3 * [("train", TRAIN), ("train", TRAIN), ("train", TRAIN), ("eval", EVALUATE)]:
+                run(pool, 1, lambda sizes=sizes: chain(sizes), key)
+        runs.append(pool.stats)
+    first, second = runs
+    assert (first.packed, second.packed) == (2, 0)
+    assert (first.plans, second.plans) == (2, 2)
+    assert second.reasons["no_plan"] == 5 + 3  # the first step of each
+    assert second.replayed + second.reasons["no_plan"] == second.requests

@@ -25,7 +25,7 @@ from stowplan.planning.store_packing import Packer, decode, key_of
 
 PROCESSES = 4
 PROBLEMS = 12
-BLOCKS = 800
+BLOCKS = 300
 LIMIT = 8 * BLOCKS * PROBLEMS // 3  # not all of them have room: there is always something to write
 STUCK = 30.0  # seconds in which a process that is not stuck does something
 
@@ -37,21 +37,22 @@ def problems() -> list[Problem]:
     return [Problem(64 * rng.integers(1, 100, BLOCKS), start, start + 3) for _ in range(PROBLEMS)]
 
 
-def work(store: DirectoryStore, count: mmap.mmap, place: int, seed: int) -> None:
+def work(known: list[Problem], store: DirectoryStore, count: mmap.mmap, place: int, seed: int) -> None:
     """Ask for one problem after the other, for ever."""
     warnings.simplefilter("error")
-    rng, asked, known = random.Random(seed), Packer(store), problems()
+    rng, asked = random.Random(seed), Packer(store)
     for n in range(1 << 60):
         asked(rng.choice(known), "best_fit")
+        time.sleep(rng.random() * 1e-3)  # the machine has fewer cores than there are processes
         struct.pack_into("<q", count, 8 * place, n)
 
 
-def begin(store: DirectoryStore, count: mmap.mmap, place: int, seed: int) -> int:
+def begin(known: list[Problem], store: DirectoryStore, count: mmap.mmap, place: int, seed: int) -> int:
     """Fork a process that works; return its id."""
     child = os.fork()
     if child == 0:
         try:
-            work(store, count, place, seed)
+            work(known, store, count, place, seed)
         except BaseException:
             traceback.print_exc()
         os._exit(1)
@@ -66,19 +67,20 @@ def counts(count: mmap.mmap) -> tuple[int, ...]:
 def main(path: str, kills: int, seed: int) -> None:
     """Kill, begin anew, and look at what is left."""
     rng, store, count = random.Random(seed), DirectoryStore(path, LIMIT), mmap.mmap(-1, 8 * PROCESSES)
-    for problem in problems():  # compiled parts are loaded before the first fork
+    known = problems()
+    for problem in known:  # compiled parts are loaded before the first fork
         pack(problem, "best_fit")
-    children = [begin(store, count, place, seed + place) for place in range(PROCESSES)]
+    children = [begin(known, store, count, place, seed + place) for place in range(PROCESSES)]
     try:
         for kill in range(kills):
-            time.sleep(rng.random() * 0.004)
+            time.sleep(rng.random() * 0.002)
             place = rng.randrange(PROCESSES)
             os.kill(children[place], signal.SIGKILL)
             _, status = os.waitpid(children[place], 0)
             children[place] = 0
             if not os.WIFSIGNALED(status):
                 sys.exit(f"kill {kill}: process {place} had ended by itself")
-            children[place] = begin(store, count, place, seed + PROCESSES + kill)
+            children[place] = begin(known, store, count, place, seed + PROCESSES + kill)
         unfinished = sum(name.startswith(".") for name in os.listdir(path))
         before, until = counts(count), time.monotonic() + STUCK
         while any(one == other for one, other in zip(before, counts(count), strict=True)):
@@ -90,7 +92,7 @@ def main(path: str, kills: int, seed: int) -> None:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
     whole = 0
-    for problem in problems():
+    for problem in known:
         key = key_of(problem, "best_fit")
         data = store.find(key)
         if data is not None:

@@ -39,7 +39,7 @@ def one_above_the_other(problem: Problem, apart: int = 0) -> np.ndarray:
 def written(problem: Problem, offsets: np.ndarray, **changed: object) -> bytes:
     """Return bytes with a valid digest, whatever they hold."""
     placement = replace(pack(problem), offsets=np.asarray(offsets, dtype=np.int64))
-    data = encode(key_of(problem, "auto"), problem, placement)
+    data = encode(key_of(problem, "auto"), placement)
     end = data.index(b"\n", len(MAGIC))
     header = {**json.loads(data[len(MAGIC) : end]), **changed}
     body = MAGIC + json.dumps(header).encode() + data[end:-16]
@@ -161,9 +161,9 @@ def shuffled(data: bytes, at: int) -> bytes:
         (written(PROBLEM, one_above_the_other(PROBLEM), key=7), "header"),
         (written(PROBLEM, one_above_the_other(PROBLEM), solver=None), "header"),
         (written(PROBLEM, one_above_the_other(PROBLEM)[:3]), "offsets"),
-        (SOUND.replace(b"placement 1", b"placement 2"), "another version"),
-        (b"", "not a placement"),
-        (b"\x80\x04\x95 a pickle", "not a placement"),
+        (SOUND.replace(b"plan 1", b"plan 2"), "another version"),
+        (b"", "not a plan"),
+        (b"\x80\x04\x95 a pickle", "not a plan"),
         *((SOUND[:length], "torn|another version") for length in range(3, len(SOUND), 23)),
         *((shuffled(SOUND, at), "torn|another version") for at in range(0, len(SOUND), 17)),
     ],
