@@ -130,12 +130,6 @@ class _RankStore(PlanStore):
     def where(self, key: str) -> str:
         return super().where(key) if self._inner is None else self._inner.where(key)
 
-    def recall(self, key: str) -> bytes | None:
-        return None if self._inner is None else self._inner.recall(key)
-
-    def remember(self, key: str, data: bytes) -> None:
-        if self._inner is not None:
-            self._inner.remember(key, data)
 
 
 class _Packs(_RankStore):
