@@ -131,7 +131,6 @@ class _RankStore(PlanStore):
         return super().where(key) if self._inner is None else self._inner.where(key)
 
 
-
 class _Packs(_RankStore):
     """Rank 0's: sends all that it has found or packed."""
 
