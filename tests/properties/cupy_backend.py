@@ -16,6 +16,7 @@ class CupyBackend:
 
     resizes = False
     marks = True
+    installs = False
     zeroes = False  # CuPy does that with a kernel
 
     def __init__(self, plans: Path | None = None) -> None:

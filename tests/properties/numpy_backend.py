@@ -17,6 +17,7 @@ class NumpyBackend:
     resizes = True
     zeroes = True
     marks = True
+    installs = True
 
     def __init__(self, plans: Path | None = None) -> None:
         self.pool = make_pool(NumpyPool, plans, warmup=0, small=0, auto_step=not self.marks)

@@ -141,6 +141,11 @@ class PoolMachine(RuleBasedStateMachine):
     def a_step_changes(self, script: list[Planned], key: Hashable) -> None:
         self.program.scripts[key] = script
 
+    @precondition(lambda self: self.program.backend.installs)
+    @rule()
+    def install_or_uninstall(self) -> None:
+        self.program.install_or_uninstall()
+
     @precondition(all_between_steps)
     @rule()
     def pool_is_dropped(self) -> None:

@@ -54,6 +54,7 @@ class Backend(Protocol):
     resizes: bool
     zeroes: bool
     marks: bool
+    installs: bool
 
     def allocate(self, size: int, zeroed: bool) -> Any:
         """Return a new array of bytes, on any thread. MemoryError where upstream was told to fail."""
@@ -140,6 +141,7 @@ class PoolProgram:
         self.worker = ThreadPoolExecutor(1, thread_name_prefix="program")
         self.worker_step: Any = None
         self.context: contextvars.Context | None = None  # in which the pool serves
+        self.installed = False  # in the place of the default, where the backend can
 
     # ------------------------------------------------------------------------------------------- requests and frees
 
@@ -332,9 +334,21 @@ class PoolProgram:
         self.operations += 1
         assert self.backend.pool.wait()
 
+    def install_or_uninstall(self) -> None:
+        """Have the pool serve all threads and contexts, or no longer; what it has handed out stays its own."""
+        self.operations += 1
+        self.installed = not self.installed
+        if self.installed:
+            self.backend.pool.install()
+        else:
+            self.backend.pool.uninstall()
+            self.context = None  # it may have been left without a pool of its own
+
     def replace_pool(self, backend: Backend) -> None:
         """Drop the pool; its blocks live on."""
         self.operations += 1
+        if self.installed:
+            self.install_or_uninstall()
         self._count()
         self.backend, self.depth = backend, 0
         self.of_this_pool = {}
@@ -371,6 +385,8 @@ class PoolProgram:
             self.worker_ends(FailureError)
         self.worker.shutdown()
         self.context = None
+        if self.installed:
+            self.install_or_uninstall()
         for block in self.droppable():
             self.free(block)
         gc.collect()

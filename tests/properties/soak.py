@@ -90,6 +90,8 @@ def something_rare(program: PoolProgram, backend: Any, chance: random.Random) ->
         program.replace_pool(backend())
     elif program.step is None and draw < 0.998:
         program.reload(backend)
+    elif draw >= 0.998 and program.backend.installs:
+        program.install_or_uninstall()
 
 
 def soak(backend: Any, operations: int, seed: int, say: Any = None) -> Counter[str]:
