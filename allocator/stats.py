@@ -77,7 +77,8 @@ class Stats:
         default=0.0,
         metadata=_count(
             Kind.SECONDS,
-            "CPU time that making plans has used, in seconds, on threads of the pool.",
+            "CPU time that making plans has used, and looking at steps that were found, in seconds, on threads of the "
+            "pool.",
             metric=True,
         ),
     )
