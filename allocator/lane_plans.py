@@ -244,6 +244,7 @@ class LanePlans:
                 entry.revise(old)
             if entry is old:
                 continue
+            is_new = self._cache.get(entry.tag) is not entry
             self._cache.add(entry, replaces=old)
             if entry.standing.merged:
                 self._cache.drop_unproven(entry)
@@ -251,8 +252,8 @@ class LanePlans:
             alone = not entry.standing.merged
             self._policy.plan_taken_up(overlaps=alone and overlap_matters(profile.escaped, profile.size))
             self.latest = entry.plan
-            self.plans += 1
-            self.reoptimizations += old is not None
+            self.plans += is_new
+            self.reoptimizations += is_new and old is not None
 
     def _take_offers(self, key: Hashable) -> None:
         """Put plans into use that other lanes have made for steps of this key."""

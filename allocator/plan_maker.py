@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..planning.shared import SharedPlans
 from ..profiler import StepLog
 from .cache import Entry, PlanCache
+from .lane_policy import PATIENCE
 from .planner import let_others_run
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Record:
 class Solved:
     """What the planner made of a record: an entry for the cache (None: nothing), and the one whose place it takes.
 
-    An entry that takes its own place taught nothing, or needs another arena.
+    An entry that takes its own place taught nothing, or needs another arena. It may be one that is in the cache.
 
     Attributes
     ----------
@@ -177,6 +178,7 @@ class PlanMaker:
             self._backend.arena_bytes(self._lane),
             self._backend.stayers(self._lane),
             self._backend.grows_in_place,
+            doubted=record.departed_from is not None and record.departed_from.standing.revisions < PATIENCE,
         )
 
         begun, store = self._begun.get(record.key), self.store
@@ -192,6 +194,9 @@ class PlanMaker:
             replaces = next((entry for entry in known if entry.plan is made.replaces), None)
             if made.plan is made.replaces:
                 return Solved(sequence, replaces, replaces)
+            there = next((entry for entry in variants if entry.plan is made.plan), None)
+            if there is not None:
+                return Solved(sequence, there, replaces)
             if store is not None and after is not None and (replaces is not None or not variants):
                 from ..planning.store_steps import remember
 

@@ -76,6 +76,8 @@ class Task:
         Ranges of the arena that blocks no plan knows of stay in, int64 (m, 2).
     grows
         Whether the arena can be made larger where it is; else a larger one is empty of stayers.
+    doubted
+        Whether the record is believed to have no other reason for frees that it lacks than what came before it.
     """
 
     log: StepLog
@@ -86,13 +88,14 @@ class Task:
     arena_bytes: int = 0
     stayers: npt.NDArray[np.int64] = field(default_factory=NO_RANGES.copy)
     grows: bool = True
+    doubted: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Made:
     """What became of a record: a plan (None: nothing), and the one whose place it takes.
 
-    A plan that takes its own place taught nothing.
+    A plan that takes its own place taught nothing. It may be one of the variants.
     """
 
     plan: Plan | None = None
@@ -111,15 +114,21 @@ def plan_record(task: Task, shared: SharedPlans, options: Options) -> Made:
     old = task.departed_from or _twin(task.variants, task.log)
     profile, steps = _profile(task.log, task.following, _turns(old, task.log))
     options.step_aside()
-    if any(_covers(plan.profile, profile) for plan in task.variants if plan is not task.departed_from):
-        return Made()  # it was planned while this record was waiting
+    others = (plan for plan in task.variants if plan is not task.departed_from)
+    known = next((plan for plan in others if _covers(plan.profile, profile)), None)
+    if known is not None:  # it was planned while this record was waiting
+        if task.departed_from is not None and _same_requests(known.profile, task.departed_from.profile):
+            return Made(
+                known, task.departed_from
+            )  # which steps would go on to follow: they cannot tell the two apart
+        return Made()
     neighbours = tuple(task.neighbours)
     if old is not None and _are_turns(old.profile, profile) and len(old.profile) > len(profile):
         return Made(old, old)
     if old is not None and not _succeeds(profile, steps, old):
         old = None
     if old is not None:
-        if _teaches_nothing(old.profile, profile):
+        if _teaches_nothing(old.profile, profile) or (task.doubted and _forgets(old, profile, steps)):
             return Made(old, old)
         if len(profile) == len(old.profile):
             profile = largest(old.profile, profile)
@@ -187,6 +196,10 @@ def _profile(log: StepLog, following: StepLog, least: int) -> tuple[Profile, int
     return profile_step(several, several), steps
 
 
+def _same_requests(one: Profile, other: Profile) -> bool:
+    return np.array_equal(one.size, other.size) and np.array_equal(one.stream, other.stream)
+
+
 def _covers(plan: Profile, step: Profile) -> bool:
     """Whether a plan is of a step like this one, or of several taken as one."""
     return plan.same_blocks(step) or (len(plan) > len(step) and _are_turns(plan, step))
@@ -203,6 +216,18 @@ def _succeeds(new: Profile, steps: int, old: Plan) -> bool:
 def _teaches_nothing(old: Profile, new: Profile) -> bool:
     """Whether a step that was not served from its plan throughout had no other reason than what stood in its way."""
     return same_structure(old, new) and bool((new.size <= old.size).all())
+
+
+def _forgets(old: Plan, new: Profile, steps: int) -> bool:
+    """Whether a record of steps in turn has all that the plan leaves out, and more.
+
+    Frees of blocks from before another step, which the plan's own record had seen, are not in its log.
+    """
+    if old.steps == 1 or not len(new):
+        return False
+    left_out = np.logical_or.reduce(old.profile.escaped.reshape(old.steps, -1))
+    now = np.logical_or.reduce(new.escaped.reshape(steps, -1))
+    return left_out.shape == now.shape and bool((left_out <= now).all() and (left_out < now).any())
 
 
 def _turns(plan: Plan | None, step: StepLog) -> int:

@@ -94,6 +94,30 @@ def test_two_steps_in_turn_succeed_the_plan_of_one() -> None:
     assert again.plan is None
 
 
+def test_a_variant_that_no_step_can_tell_from_the_plan_takes_its_place() -> None:
+    old, better = (
+        a_plan("640 1280 -1"),
+        a_plan("640 1280 -0 -1"),
+    )  # of the same requests; the first leaves one out
+    task = repeated("640 1280 -0 -1", departed_from=old, variants=[old, better], neighbours=[old, better])
+    result = made(task)
+    assert result.plan is better
+    assert result.replaces is old
+
+
+@pytest.mark.parametrize("doubted", [True, False])
+def test_frees_that_a_record_of_steps_in_turn_lacks_are_believed_to_come_again(doubted: bool) -> None:
+    old = made(repeated(KEPT_UNTIL_THE_NEXT)).plan
+    assert old is not None
+    lost = "640 1280 -1"  # as after another step: the free of the block from before it is not known
+    task = repeated(lost, departed_from=old, variants=[old], neighbours=[old], doubted=doubted)
+    result = made(task)
+    assert result.replaces is old
+    assert result.plan is not None
+    assert (result.plan is old) == doubted
+    assert result.plan.profile.escaped.any() != doubted
+
+
 def test_a_plan_is_placed_beside_the_others_but_not_beside_the_one_it_replaces() -> None:
     other, old = a_plan("~0 640 1280 -1"), a_plan("~0 6400 64 -1")
     assert len(other.residents) == len(old.residents) == 1
