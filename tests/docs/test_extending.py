@@ -42,6 +42,7 @@ class Buffers:
     resizes = False
     zeroes = False
     marks = True
+    installs = False
 
     def __init__(self, plans: Path | None = None) -> None:
         self.host = example("host_backend")
