@@ -54,10 +54,8 @@ class Packer:
         return placement
 
     def _pack(self, problem: Problem, solver: str) -> Placement:
-        placement = pack(
-            problem, solver
-        )  # wishes that contradict each other are refused before anything is packed
-        self.packed += 1
+        placement = pack(problem, solver)
+        self.packed += 1  # after it: wishes that contradict each other are refused before anything is packed
         return placement
 
     def _found(self, store: PlanStore, key: str, problem: Problem) -> Placement | None:
