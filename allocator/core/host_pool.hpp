@@ -46,7 +46,8 @@ class Rests {
 // Lanes that own their arenas, and a heap above the upstream that they are given.
 class HostLanes : public AutoLanes {
  public:
-  explicit HostLanes(const Upstream& upstream) : AutoLanes(kHostAlignment), heap_(upstream) {}
+  explicit HostLanes(const Upstream& upstream, Scope scope = Scope::thread)
+      : AutoLanes(kHostAlignment, scope), heap_(upstream) {}
 
   // The service that HostMemory asks.
   Upstream upstream() { return heap_.as_upstream(); }

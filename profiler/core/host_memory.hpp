@@ -73,8 +73,10 @@ struct Upstream {
 template <class Service>
 class HostMemory {
  public:
-  HostMemory(const Upstream& upstream, std::size_t small)
-      : small_(small), service_(upstream), upstream_(service_.upstream()) {}
+  // `options`: the service's, after the upstream.
+  template <class... Options>
+  HostMemory(const Upstream& upstream, std::size_t small, Options... options)
+      : small_(small), service_(upstream, options...), upstream_(service_.upstream()) {}
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
 
