@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 from ...errors import PoolError
 from ...profiler.torch_library import TorchLibrary, library
