@@ -1,7 +1,7 @@
-"""Pools of host memory for what is not NumPy: installed for the whole process, one step at a time.
+"""Pools of host memory for what is not NumPy: installed for the whole process.
 
-A library's own threads ask for memory in the midst of their caller's step, so the step is the process's: requests of
-all threads, in their order. If threads take turns in another order each time, each has a plan of its own.
+A library's own threads ask for memory in the midst of their caller's step, so mostly the step is the process's: requests
+of all threads, in their order. If threads take turns in another order each time, each has a plan of its own.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from ..pool import Plans, Pool, store_of
 ALIGNMENT = 64
 """Bytes; a cache line and the widest vector load."""
 
+SCOPES = {"process": Scope.process, "thread": Scope.thread}
+
 Self = TypeVar("Self", bound="NativeHostPool")
 
 
@@ -31,6 +33,8 @@ class NativeHostPool(Pool):
     ----------
     small
         Bytes; requests below are not planned.
+    scope
+        Whose steps are told apart: ``"process"`` or ``"thread"``.
     limit
         Bytes that arenas, and blocks that lie in none, may take together at most; None: no limit.
     auto_step, planning_share, plans, options
@@ -41,6 +45,7 @@ class NativeHostPool(Pool):
         self,
         *,
         small: int,
+        scope: str,
         limit: int | None,
         plans: Plans,
         auto_step: bool = False,
@@ -51,7 +56,9 @@ class NativeHostPool(Pool):
             raise PoolError(f"small is {small!r}; expected a number of bytes, 0 or more, or None")
         if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
             raise PoolError(f"limit is {limit!r}; expected a number of bytes, 1 or more, or None")
-        self._host = NativePool(small, limit or 0, Scope.process, self._place())
+        if scope not in SCOPES:
+            raise PoolError(f"scope is {scope!r}; expected 'process' or 'thread'")
+        self._host = NativePool(small, limit or 0, SCOPES[scope], self._place())
         self._only = Lanes(
             self._host,
             alignment=ALIGNMENT,

@@ -11,8 +11,9 @@ from ..planning_budget import SHARE
 from ..pool import Plans
 from .native_pool import NativeHostPool
 
-SMALL = 1033
-"""Bytes; below, the C library's cache of each thread answers faster than any plan, and the memory does not matter."""
+SMALL = 16384
+"""Bytes; smaller tensors carry some percent of the bytes at most, and are what differs from step to step: scalars,
+indices, an optimizer's first state."""
 
 DEVICES = ("cpu", "cuda")
 
@@ -32,7 +33,11 @@ class TorchPool(NativeHostPool):
     device
         ``"cpu"``; or ``"cuda"``, which makes a `TorchCudaPool`.
     small
-        Requests below this many bytes are neither planned nor counted. None: 1033.
+        Requests below this many bytes are neither planned nor counted. None: 16384.
+    scope
+        ``"process"``: one step at a time, of all threads, as PyTorch asks for memory on threads of its own, too.
+        ``"thread"``: each thread runs steps of its own, for programs that call PyTorch on several threads at once; what
+        its own threads ask for then goes upstream.
     warmup, planner, max_plans, planning_share, auto_step, limit, plans
         As for `NumpyPool`.
 
@@ -66,12 +71,14 @@ class TorchPool(NativeHostPool):
         planning_share: float = SHARE,
         auto_step: bool = False,
         small: int | None = None,
+        scope: str = "process",
         limit: int | None = None,
         plans: Plans = None,
     ) -> None:
         if device not in DEVICES:
             raise PoolError(f"device is {device!r}; expected 'cpu' or 'cuda'")
         super().__init__(
+            scope=scope,
             small=SMALL if small is None else small,
             limit=limit,
             plans=plans,
