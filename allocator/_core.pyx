@@ -151,8 +151,8 @@ cdef class Replay:
 
     cdef CLanes* core
 
-    def __cinit__(self, int64_t unit=1):
-        self.core = new CLanes(unit)
+    def __cinit__(self, int64_t unit=1, Scope scope=Scope.thread):
+        self.core = new CLanes(unit, scope)
 
     def __dealloc__(self):
         del self.core
@@ -186,9 +186,9 @@ cdef class Replay:
         self.core.drop_awaited(granted)
         return awaited
 
-    def enter(self, uintptr_t thread=1):
-        """Return the number of a step slot, or None where the thread has one."""
-        cdef optional_step_slot step_slot = self.core.enter(thread)
+    def enter(self, uintptr_t thread=1, int64_t stream=0):
+        """Return the number of a step slot, or None where the thread, or the stream, has one."""
+        cdef optional_step_slot step_slot = self.core.enter(thread, stream)
         return step_slot.value() if step_slot.has_value() else None
 
     def leave(self, uint16_t step_slot):
@@ -224,8 +224,8 @@ cdef class Replay:
         self.leave(step_slot)
         return outcomes[0]
 
-    def set_interrupted(self, cbool interrupted, uintptr_t thread=1):
-        self.core.set_interrupted(thread, interrupted)
+    def set_interrupted(self, cbool interrupted, uintptr_t thread=1, int64_t stream=0):
+        self.core.set_interrupted(thread, interrupted, stream)
 
     def reserve(self, uintptr_t base, int64_t size, uint16_t lane=0):
         self.core.lane(lane).reserve(base, size)
@@ -238,8 +238,8 @@ cdef class Replay:
     def counters(self):
         return _counters(self.core.counters())
 
-    def situation(self, uintptr_t thread=1):
-        return _situation(self.core.situation(thread))
+    def situation(self, uintptr_t thread=1, int64_t stream=0):
+        return _situation(self.core.situation(thread, stream))
 
     def ranges(self):
         """Return {block id: (begin, end)} of the live blocks, and of the held ones."""
@@ -279,9 +279,14 @@ cdef class Backend:
         """The most bytes that arenas and upstream's blocks may take together; 0: as many as there are."""
         return 0
 
+    @property
+    def scope(self):
+        """Whose steps are told apart, a `Scope`."""
+        return self.lanes.scope()
+
     def enter(self):
         """Take a step slot for this thread; return its number and its lanes', or None where it runs a step."""
-        cdef Entered entered = self.lanes.enter()
+        cdef Entered entered = self.lanes.enter(self.own_stream())
         if entered.step_slot < 0:
             return None
         if entered.takes_over:
@@ -316,6 +321,10 @@ cdef class Backend:
         """End the marked steps of all threads but this one: a fork has left them behind. Return their step slots."""
         return list(self.lanes.end_steps_of_others())
 
+    cdef int64_t own_stream(self) except? -1:
+        """Return the current stream, where steps are streams'."""
+        return 0
+
     cdef make_idle(self):
         """Return when nobody uses the memory of blocks that are free."""
 
@@ -340,7 +349,7 @@ cdef class Backend:
 
     def set_interrupted(self, cbool interrupted):
         """Send this thread's requests upstream, if it runs a step."""
-        self.lanes.set_interrupted(interrupted)
+        self.lanes.set_interrupted(interrupted, self.own_stream())
 
     def find_steps(self):
         """Find steps without being told, from now on; the first `enter` ends it."""
@@ -391,7 +400,7 @@ cdef class Backend:
 
     def situation(self):
         """Return what fills the memory, as this thread sees it; see core/diagnosis.hpp."""
-        return _situation(self.lanes.situation())
+        return _situation(self.lanes.situation(self.own_stream()))
 
     def failure(self):
         """Return the last request that upstream had no memory for, and what it found; or None."""
@@ -428,4 +437,5 @@ cdef class Backend:
 
 
 include "_host_pool.pxi"
+include "_native_pool.pxi"
 include "_device_pool.pxi"

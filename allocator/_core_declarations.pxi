@@ -95,13 +95,22 @@ cdef extern from "diagnosis.hpp" namespace "stowplan::allocator" nogil:
         Situation found
 
 
+cdef extern from "scope.hpp" namespace "stowplan::allocator" nogil:
+    cpdef enum class Scope(uint8_t):
+        """Whose steps a pool tells apart: each thread's, each stream's, or those of the whole process."""
+
+        thread
+        stream
+        process
+
+
 cdef extern from "lanes.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass optional_step_slot "std::optional<stowplan::allocator::StepSlotNumber>":
         cbool has_value()
         uint16_t value()
 
     cdef cppclass CLanes "stowplan::allocator::Lanes":
-        CLanes(int64_t) except +
+        CLanes(int64_t, Scope) except +
         Grant request(int64_t, int64_t, uintptr_t) except +
         void adopt(uint32_t, uintptr_t)
         void cancel(uint32_t)
@@ -110,14 +119,14 @@ cdef extern from "lanes.hpp" namespace "stowplan::allocator" nogil:
         cbool let_go(uint32_t) except +
         const vector[uint32_t]& awaited(uint32_t)
         void drop_awaited(uint32_t)
-        optional_step_slot enter(uintptr_t) except +
+        optional_step_slot enter(uintptr_t, int64_t) except +
         void leave(uint16_t)
         const vector[uint16_t]& lanes_of(uint16_t)
         void welcome(uint16_t) except +
-        void set_interrupted(uintptr_t, cbool)
+        void set_interrupted(uintptr_t, cbool, int64_t)
         CReplay& lane(uint16_t)
         const Counters& counters()
-        Situation situation(uintptr_t)
+        Situation situation(uintptr_t, int64_t)
         vector[uint32_t] live_blocks() except +
         Range range_of(uint32_t)
         void assert_invariants() except +
@@ -152,15 +161,16 @@ cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
 
     cdef cppclass LockedLanes:
         LockedLanes(SpinLock&, AutoLanes&)
-        Entered enter() except +
+        Entered enter(int64_t) except +
         vector[uint16_t] welcome(uint16_t) except +
         cbool begin(vector[LaneStart]&, cbool, cbool) except +
         vector[LaneOutcome] end(uint16_t) except +
         vector[uint16_t] end_steps_of_others() except +
         vector[uint16_t] lanes_of(uint16_t) except +
         size_t step_slots()
+        Scope scope()
         uint16_t add_lane(uint16_t) except +
-        void set_interrupted(cbool) except +
+        void set_interrupted(cbool, int64_t) except +
         void find_steps() except +
         cbool finds_steps()
         void expect(const LaneStart&, cbool) except +
@@ -172,7 +182,7 @@ cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
         void retire_idle_arenas() except +
         vector[uintptr_t] take_dead_arenas() except +
         Counters counters()
-        Situation situation()
+        Situation situation(int64_t)
         void note_failure(uint32_t)
         Failure failure()
         void reset_peaks()
@@ -181,18 +191,40 @@ cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
         pass
 
 
+cdef extern from "libc_upstream.hpp" namespace "stowplan::profiler" nogil:
+    cdef cppclass Upstream:
+        Upstream()
+        Upstream(const Upstream&)
+
+    Upstream libc_upstream()
+
+
 cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass HostMemory "stowplan::allocator::HostMemory":
+        HostMemory(const Upstream&, size_t, Scope) except +
         SpinLock& lock()
         AutoLanes& service()
         size_t small()
         cbool lower_small(size_t)
 
+    cbool host_retire(HostMemory&) except +
     cbool host_reserve(HostMemory&, uint16_t, int64_t) except +
     void host_trim(HostMemory&)
     void host_limit(HostMemory&, int64_t)
     void keep_freed_memory()
     cbool& is_aside "stowplan::profiler::is_aside" ()
+
+
+cdef extern from "dispatcher.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass Dispatcher:
+        Dispatcher(const Upstream&) except +
+        const Upstream& original()
+        const HostMemory* serving()
+        void serve(HostMemory*) except +
+        void rest()
+        Upstream functions()
+
+    Upstream functions_of(HostMemory*)
 
 
 cdef extern from "device.hpp" namespace "stowplan::allocator":

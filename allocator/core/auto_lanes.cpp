@@ -6,29 +6,29 @@ namespace stowplan::allocator {
 
 using profiler::StepFinder;
 
-std::optional<StepSlotNumber> AutoLanes::enter(ThreadId thread) {
+std::optional<StepSlotNumber> AutoLanes::enter(ThreadId thread, Stream stream) {
   if (finds_steps_) {
     stop_looking();
     finds_steps_ = false;
     outcomes_.clear();
   }
-  return Lanes::enter(thread);
+  return Lanes::enter(thread, stream);
 }
 
 std::vector<StepSlotNumber> AutoLanes::end_steps_of_others(ThreadId thread) {
   std::vector<StepSlotNumber> theirs = step_slots_of_others(thread);
-  for (const Watch& watch : watches_) {  // such a step ends when another thread takes the place
+  for (const Watch& watch : watches_) {  // such a step ends when another runner takes the place
     theirs.erase(std::remove(theirs.begin(), theirs.end(), watch.step_slot), theirs.end());
   }
   for (const StepSlotNumber step_slot : theirs) end(step_slot);
   return theirs;
 }
 
-// The named slow path of watch_of(): another thread than the last one. Null where there are too many.
-AutoLanes::Watch* AutoLanes::other_watch_of(ThreadId thread) {
-  auto at = std::find_if(watches_.begin(), watches_.end(), [=](const Watch& watch) { return watch.thread == thread; });
-  if (at == watches_.end() && watches_.size() < kMostThreads) {
-    at = watches_.insert(at, Watch{thread, std::make_unique<StepFinder>(), std::nullopt, asked_});
+// The named slow path of watch_of(): another runner than the last one. Null where there are too many.
+AutoLanes::Watch* AutoLanes::other_watch_of(Runner runner) {
+  auto at = std::find_if(watches_.begin(), watches_.end(), [=](const Watch& watch) { return watch.runner == runner; });
+  if (at == watches_.end() && watches_.size() < kMostRunners) {
+    at = watches_.insert(at, Watch{runner, std::make_unique<StepFinder>(), std::nullopt, asked_});
   }
   if (at == watches_.end()) {
     at = std::min_element(watches_.begin(), watches_.end(),
@@ -36,20 +36,20 @@ AutoLanes::Watch* AutoLanes::other_watch_of(ThreadId thread) {
     if (at->last_request + kGone > asked_) return nullptr;
     break_off(*at);
     at->finder->forget();
-    at->thread = thread;
+    at->runner = runner;
   }
   at->last_request = asked_;
   latest_ = static_cast<std::size_t>(at - watches_.begin());
   return &*at;
 }
 
-void AutoLanes::keep_steps(Watch& watch, Bytes size, Stream stream) {
+void AutoLanes::keep_steps(Watch& watch, Bytes size, Stream stream, ThreadId thread) {
   if (!watch.step_slot) {
-    watch.step_slot = Lanes::enter(watch.thread);
+    watch.step_slot = take_step_slot(watch.runner, thread);
     begin_lanes(*watch.step_slot);
   }
   const StepSlotNumber step_slot = *watch.step_slot;
-  if (!is_first_lane(step_slot, stream)) return;
+  if (!is_first_lane(step_slot, stream, thread)) return;
   StepFinder& finder = *watch.finder;
   const LaneNumber first = lanes_of(step_slot).front();
   Replay& replay = lane(first);

@@ -9,10 +9,10 @@
 // steps go on following what they followed. Of steps that did just that nothing is queued, so that a hot loop wakes
 // nobody up.
 //
-// Each thread has steps of its own, in a step slot of its own. They are found from the requests of one stream, the
-// first that asks; the thread's other streams have their lanes in the same steps. Of kMostThreads threads at once:
-// another one takes the place of one that has not asked for kGone requests. The first step that is marked, by enter(),
-// ends the search for good.
+// Each runner (scope.hpp: a thread, mostly) has steps of its own, in a step slot of its own. They are found from the
+// requests of one stream, the first that asks; the runner's other streams have their lanes in the same steps. Of
+// kMostRunners at once: another one takes the place of one that has not asked for kGone requests. The first step that
+// is marked, by enter(), ends the search for good.
 #pragma once
 
 #include <cstdint>
@@ -32,21 +32,19 @@ class AutoLanes : public Lanes {
   using Lanes::Lanes;
 
   static constexpr std::size_t kMostWaiting = 64;
-  static constexpr std::size_t kMostThreads = 16;
+  static constexpr std::size_t kMostRunners = 16;
   static constexpr std::uint64_t kGone = 4096;
 
   // From now on. Precondition: no step is running.
   void find_steps() { finds_steps_ = true; }
 
   Grant request(Bytes size, Stream stream, ThreadId thread) {
-    if (finds_steps_ && !is_interrupted(thread)) {
-      if (Watch* watch = watch_of(thread)) keep_steps(*watch, size, stream);
-    }
+    if (finds_steps_) look_for_steps(size, stream, thread);
     return Lanes::request(size, stream, thread);
   }
 
   bool finds_steps() const { return finds_steps_; }
-  std::optional<StepSlotNumber> enter(ThreadId thread);
+  std::optional<StepSlotNumber> enter(ThreadId thread, Stream stream = 0);
 
   // How the lane's next steps begin; the running one takes part, too, if it follows no plan. `wanted`: the outcome of
   // every step is. Nothing where the search has ended.
@@ -67,22 +65,27 @@ class AutoLanes : public Lanes {
     bool wanted = true;
   };
 
-  // A thread whose steps are looked for.
+  // A runner whose steps are looked for.
   struct Watch {
-    ThreadId thread = 0;
+    Runner runner = 0;
     std::unique_ptr<profiler::StepFinder> finder;
     std::optional<StepSlotNumber> step_slot;  // of the step that is running
-    std::uint64_t last_request = 0;           // of all threads
+    std::uint64_t last_request = 0;           // of all runners
   };
 
-  Watch* watch_of(ThreadId thread) {
+  void look_for_steps(Bytes size, Stream stream, ThreadId thread) {
+    const Runner runner = this->runner(thread, stream);
+    if (is_interrupted(runner)) return;
+    if (Watch* watch = watch_of(runner)) keep_steps(*watch, size, stream, thread);
+  }
+  Watch* watch_of(Runner runner) {
     ++asked_;
-    if (watches_.empty() || watches_[latest_].thread != thread) return other_watch_of(thread);
+    if (watches_.empty() || watches_[latest_].runner != runner) return other_watch_of(runner);
     watches_[latest_].last_request = asked_;
     return &watches_[latest_];
   }
-  Watch* other_watch_of(ThreadId thread);
-  void keep_steps(Watch& watch, Bytes size, Stream stream);
+  Watch* other_watch_of(Runner runner);
+  void keep_steps(Watch& watch, Bytes size, Stream stream, ThreadId thread);
   void begin_lanes(StepSlotNumber step_slot);
   void break_off(Watch& watch);
   void deliver(LaneNumber lane, StepOutcome outcome);
@@ -90,8 +93,8 @@ class AutoLanes : public Lanes {
 
   bool finds_steps_ = false;
   std::vector<Watch> watches_;
-  std::size_t latest_ = 0;   // of the thread that asked last
-  std::uint64_t asked_ = 0;  // requests of all threads
+  std::size_t latest_ = 0;   // of the runner that asked last
+  std::uint64_t asked_ = 0;  // requests of all runners
 
   std::vector<Expected> expected_;  // by lane
   std::vector<LaneOutcome> outcomes_;

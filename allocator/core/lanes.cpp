@@ -6,73 +6,94 @@
 
 namespace stowplan::allocator {
 
-Lanes::Lanes(Bytes unit) : unit_(unit), step_slots_(1) { add_lane(0); }
+Lanes::Lanes(Bytes unit, Scope scope) : unit_(unit), scope_(scope), step_slots_(1) { add_lane(0); }
 
 // ---------------------------------------------------------------------------------------------------- requests
 
 // The named slow path of request(): another thread or stream than the last one's.
 Grant Lanes::find_lane_and_request(Bytes size, Stream stream, ThreadId thread) {
-  const std::optional<StepSlotNumber> number = step_slot_of(thread);
+  const Runner runner = this->runner(thread, stream);
+  const std::optional<StepSlotNumber> number = step_slot_of_runner(runner);
   Replay& any = lanes_.front()->replay;
   if (!number) return any.pass_upstream(size, stream, steps_running_ == 0 ? Reason::outside : Reason::thread);
   StepSlot& step_slot = step_slots_[*number];
-  if (is_interrupted(thread)) return any.pass_upstream(size, stream, Reason::interrupted);
-  Lane* lane = lane_of(step_slot, stream);
+  if (is_interrupted(runner)) return any.pass_upstream(size, stream, Reason::interrupted);
+  const Source source = source_of(step_slot, stream, thread);
+  Lane* lane = lane_of(step_slot, source);
   if (lane == nullptr) {
-    std::vector<Stream>& strangers = step_slot.strangers;
-    const bool known = std::find(strangers.begin(), strangers.end(), stream) != strangers.end();
-    if (!known && strangers.size() < kMostLanes) strangers.push_back(stream);
+    std::vector<Source>& strangers = step_slot.strangers;
+    const bool known = std::find(strangers.begin(), strangers.end(), source) != strangers.end();
+    if (!known && strangers.size() < kMostLanes) strangers.push_back(source);
     return any.pass_upstream(size, stream, Reason::stream);
   }
   lane->last_step = step_slot.steps;
   last_ = &lane->replay;
+  last_order_ = scope_ == Scope::process && !step_slot.is_split ? &step_slot.order : nullptr;
   last_thread_ = thread;
   last_stream_ = stream;
+  if (last_order_ != nullptr) last_order_->note(thread, size, stream);
   return last_->request(size, stream);
 }
 
-bool Lanes::is_first_lane(StepSlotNumber step_slot, Stream stream) const {
-  const std::optional<Stream>& first = lanes_[step_slots_[step_slot].lanes.front()]->stream;
-  return !first || first == stream;
+bool Lanes::is_first_lane(StepSlotNumber number, Stream stream, ThreadId thread) const {
+  const StepSlot& step_slot = step_slots_[number];
+  const std::optional<Source>& first = lanes_[step_slot.lanes.front()]->source;
+  return !first || first == source_of(step_slot, stream, thread);
 }
 
-Lanes::Lane* Lanes::lane_of(StepSlot& step_slot, Stream stream) {
+Lanes::Lane* Lanes::lane_of(StepSlot& step_slot, const Source& source) {
   for (const LaneNumber number : step_slot.lanes) {
-    if (lanes_[number]->stream == stream) return lanes_[number].get();
+    if (lanes_[number]->source == source) return lanes_[number].get();
   }
   for (const LaneNumber number : step_slot.lanes) {
     Lane* lane = lanes_[number].get();
-    if (lane->stream) continue;
-    lane->stream = stream;
+    if (lane->source) continue;
+    lane->source = source;
     return lane;
   }
   return nullptr;
 }
 
+// Splits a step slot whose step, which has ended, differs from an earlier one only in how threads took turns.
+void Lanes::look_at_order(StepSlot& step_slot) {
+  if (scope_ != Scope::process || step_slot.is_split) return;
+  const ThreadId first = step_slot.order.first();
+  if (!step_slot.order.end_step()) return;
+  step_slot.is_split = true;
+  step_slot.strangers.clear();
+  for (const LaneNumber number : step_slot.lanes) {
+    std::optional<Source>& source = lanes_[number]->source;
+    if (source) source->thread = first;
+  }
+}
+
 // ------------------------------------------------------------------------------------------------------ step slots
 
-std::optional<StepSlotNumber> Lanes::step_slot_of(ThreadId thread) const {
+std::optional<StepSlotNumber> Lanes::step_slot_of_runner(Runner runner) const {
   for (std::size_t i = 0; i < step_slots_.size(); ++i) {
-    if (step_slots_[i].thread == thread) return static_cast<StepSlotNumber>(i);
+    if (step_slots_[i].runner == runner) return static_cast<StepSlotNumber>(i);
   }
   return std::nullopt;
 }
 
-std::optional<StepSlotNumber> Lanes::enter(ThreadId thread) {
-  if (step_slot_of(thread)) return std::nullopt;
+std::optional<StepSlotNumber> Lanes::take_step_slot(Runner runner, ThreadId thread) {
+  if (step_slot_of_runner(runner)) return std::nullopt;
   const auto had = std::find_if(step_slots_.begin(), step_slots_.end(), [=](const StepSlot& step_slot) {
-    return step_slot.thread == 0 && step_slot.last_thread == thread;
+    return step_slot.runner == 0 && step_slot.last_runner == runner;
   });
   auto at = had != step_slots_.end()
                 ? had
-                : std::find_if(step_slots_.begin(), step_slots_.end(), [](const StepSlot& b) { return b.thread == 0; });
+                : std::find_if(step_slots_.begin(), step_slots_.end(), [](const StepSlot& b) { return b.runner == 0; });
   if (at == step_slots_.end()) {
     step_slots_.emplace_back();
     add_lane(static_cast<StepSlotNumber>(step_slots_.size() - 1));
     at = std::prev(step_slots_.end());
   }
-  set_interrupted(thread, false);  // a thread that ended while it was: its number has come again
-  at->thread = at->last_thread = thread;
+  interrupted_.erase(std::remove(interrupted_.begin(), interrupted_.end(), runner),
+                     interrupted_.end());  // a thread that ended while it was: its number has come again
+  forget_last();
+  at->runner = at->last_runner = runner;
+  at->entered_by = thread;
   ++at->steps;
   ++steps_running_;
   return static_cast<StepSlotNumber>(at - step_slots_.begin());
@@ -103,6 +124,7 @@ std::vector<LaneOutcome> Lanes::end(StepSlotNumber step_slot) {
 }
 
 void Lanes::count_step(StepSlotNumber number) {
+  look_at_order(step_slots_[number]);
   ++step_slots_[number].steps;
   ++shared_.counters.steps;
   forget_last();  // a lane notes in each step that its stream asked
@@ -110,22 +132,25 @@ void Lanes::count_step(StepSlotNumber number) {
 
 void Lanes::leave(StepSlotNumber number) {
   forget_last();
+  look_at_order(step_slots_[number]);
   ++shared_.counters.steps;
-  step_slots_[number].thread = 0;
+  step_slots_[number].runner = 0;
   --steps_running_;
 }
 
-void Lanes::set_interrupted(ThreadId thread, bool interrupted) {
+void Lanes::set_interrupted(ThreadId thread, bool interrupted, Stream stream) {
   forget_last();
-  const auto at = std::find(interrupted_.begin(), interrupted_.end(), thread);
-  if (interrupted && at == interrupted_.end()) interrupted_.push_back(thread);
+  const Runner runner = this->runner(thread, stream);
+  const auto at = std::find(interrupted_.begin(), interrupted_.end(), runner);
+  if (interrupted && at == interrupted_.end()) interrupted_.push_back(runner);
   if (!interrupted && at != interrupted_.end()) interrupted_.erase(at);
 }
 
 std::vector<StepSlotNumber> Lanes::step_slots_of_others(ThreadId thread) const {
   std::vector<StepSlotNumber> theirs;
   for (std::size_t i = 0; i < step_slots_.size(); ++i) {
-    if (step_slots_[i].thread != 0 && step_slots_[i].thread != thread) theirs.push_back(static_cast<StepSlotNumber>(i));
+    if (step_slots_[i].runner != 0 && step_slots_[i].entered_by != thread)
+      theirs.push_back(static_cast<StepSlotNumber>(i));
   }
   return theirs;
 }
@@ -144,7 +169,7 @@ LaneNumber Lanes::add_lane(StepSlotNumber step_slot) {
 LaneNumber Lanes::next_to_take_over(const StepSlot& step_slot, const std::vector<LaneNumber>& taken) const {
   for (const LaneNumber number : step_slot.lanes) {
     const Lane& lane = *lanes_[number];
-    const bool away = lane.stream && lane.last_step + kAway < step_slot.steps;
+    const bool away = lane.source && lane.last_step + kAway < step_slot.steps;
     if (away && std::find(taken.begin(), taken.end(), number) == taken.end()) return number;
   }
   return kNoLane;
@@ -158,14 +183,14 @@ bool Lanes::takes_over(StepSlotNumber number) const {
 void Lanes::welcome(StepSlotNumber number) {
   StepSlot& step_slot = step_slots_[number];
   std::vector<LaneNumber> taken;
-  for (const Stream stream : step_slot.strangers) {
+  for (const Source& source : step_slot.strangers) {
     LaneNumber at = next_to_take_over(step_slot, taken);
     if (at == kNoLane) {
       if (step_slot.lanes.size() >= kMostLanes) break;
       at = add_lane(number);
     }
     taken.push_back(at);
-    lanes_[at]->stream = stream;
+    lanes_[at]->source = source;
     lanes_[at]->last_step = step_slot.steps;
   }
   step_slot.strangers.clear();
@@ -184,21 +209,22 @@ void Lanes::reset_peaks() { shared_.counters.reset_peaks(); }
 
 // --------------------------------------------------------------------------------------------------- diagnosis
 
-// The step slot of the thread's step, or of its last one, or the first.
-StepSlotNumber Lanes::step_slot_for(ThreadId thread) const {
-  if (const auto running = step_slot_of(thread)) return *running;
+// The step slot of the runner's step, or of its last one, or the first.
+StepSlotNumber Lanes::step_slot_for(Runner runner) const {
+  if (const auto running = step_slot_of_runner(runner)) return *running;
   for (std::size_t i = 0; i < step_slots_.size(); ++i) {
-    if (step_slots_[i].last_thread == thread) return static_cast<StepSlotNumber>(i);
+    if (step_slots_[i].last_runner == runner) return static_cast<StepSlotNumber>(i);
   }
   return 0;
 }
 
-Situation Lanes::situation(ThreadId thread) const {
+Situation Lanes::situation(ThreadId thread, Stream stream) const {
   Situation now;
-  now.step_slot = step_slot_for(thread);
+  const Runner runner = this->runner(thread, stream);
+  now.step_slot = step_slot_for(runner);
   const StepSlot& step_slot = step_slots_[now.step_slot];
-  now.in_step = step_slot.thread == thread;
-  now.step = step_slot.steps + (step_slot.thread == 0 ? 1 : 0);
+  now.in_step = step_slot.runner == runner;
+  now.step = step_slot.steps + (step_slot.runner == 0 ? 1 : 0);
   for (const LaneNumber number : step_slot.lanes) {
     now.requests += lanes_[number]->replay.requests();
     now.planned_requests += lanes_[number]->replay.planned_requests();
@@ -219,7 +245,7 @@ void Lanes::note_failure(BlockId id, ThreadId thread) {
   const Block& block = shared_.blocks[id];
   ++failure_.number;
   failure_.asked = block.lane->describe(block);
-  failure_.found = situation(thread);
+  failure_.found = situation(thread, block.stream);
   failure_.found.live_bytes -= block.size;
   failure_.found.upstream_bytes -= block.size;
 }
@@ -257,8 +283,8 @@ void Lanes::assert_invariants() const {
   for (const StepSlot& step_slot : step_slots_) {
     for (std::size_t i = 0; i < step_slot.lanes.size(); ++i) {
       for (std::size_t j = 0; j < i; ++j) {
-        const auto& a = lanes_[step_slot.lanes[i]]->stream;
-        require(!a || a != lanes_[step_slot.lanes[j]]->stream, "a stream has one lane of a step slot");
+        const auto& a = lanes_[step_slot.lanes[i]]->source;
+        require(!a || a != lanes_[step_slot.lanes[j]]->source, "a source has one lane of a step slot");
       }
     }
   }

@@ -15,6 +15,10 @@
 // step slot and of its stream; upstream where its thread runs no step, or the stream has no lane. A block belongs to
 // the lane that it came from, whichever thread frees it.
 //
+// That is Scope::thread. Elsewhere (scope.hpp) a step is a stream's, or the process's, and a step slot is what it
+// takes. Where a process's steps differ only in how threads take turns, its step slot is *split*: then each thread has
+// lanes of its own in it, as each stream has.
+//
 // A lane without a stream takes the first one that asks and has none. Streams that asked in vain have a lane from the
 // step slot's next step on: a new one, or that of a stream that stayed away from its last kAway steps, once its owner
 // has waited for the device.
@@ -33,6 +37,7 @@
 
 #include "invariants.hpp"
 #include "replay.hpp"
+#include "scope.hpp"
 
 namespace stowplan::allocator {
 
@@ -59,12 +64,14 @@ class Lanes {
   static constexpr std::uint32_t kAway = 8;
 
   // `unit`: see Replay.
-  explicit Lanes(Bytes unit);
+  explicit Lanes(Bytes unit, Scope scope = Scope::thread);
+  Scope scope() const { return scope_; }
 
   // The service that HostMemory asks (host_memory.hpp).
   void before_request() {}
   Grant request(Bytes size, Stream stream, ThreadId thread) {
     const bool as_before = thread == last_thread_ && stream == last_stream_;
+    if (as_before && last_order_ != nullptr) last_order_->note(thread, size, stream);
     const Grant grant = as_before ? last_->request(size, stream) : find_lane_and_request(size, stream, thread);
     if (kDebug) assert_invariants();
     return grant;
@@ -91,10 +98,15 @@ class Lanes {
   void drop_awaited(BlockId granted) { of(granted).drop_awaited(); }
   Stream stream_of(BlockId id) const { return shared_.blocks[id].stream; }
 
-  // Takes a step slot for a step of this thread, which is not interrupted; none where the thread has one already.
-  std::optional<StepSlotNumber> enter(ThreadId thread);
-  // The step slot that this thread's step has taken.
-  std::optional<StepSlotNumber> step_slot_of(ThreadId thread) const;
+  // Takes a step slot for a step of this thread (on this stream, where steps are streams'), which is not interrupted;
+  // none where it runs one already.
+  std::optional<StepSlotNumber> enter(ThreadId thread, Stream stream = 0) {
+    return take_step_slot(runner(thread, stream), thread);
+  }
+  // The step slot that the step of this thread, or of this stream, has taken.
+  std::optional<StepSlotNumber> step_slot_of(ThreadId thread, Stream stream = 0) const {
+    return step_slot_of_runner(runner(thread, stream));
+  }
   // Begins the step in lanes of its step slot. Where the arena is smaller than `arena_bytes`, the plans that do not fit
   // are left out. `may_wait`: see Replay.
   void begin(std::vector<LaneStart> starts, bool may_wait);
@@ -112,8 +124,8 @@ class Lanes {
   // Gives lanes to the streams that asked in vain.
   void welcome(StepSlotNumber step_slot);
 
-  // Requests of the thread's step go upstream unlogged while it is interrupted.
-  void set_interrupted(ThreadId thread, bool interrupted);
+  // Requests of its step go upstream unlogged while it is interrupted.
+  void set_interrupted(ThreadId thread, bool interrupted, Stream stream = 0);
 
   Replay& lane(LaneNumber number) { return lanes_[number]->replay; }
   std::size_t lanes() const { return lanes_.size(); }
@@ -123,7 +135,7 @@ class Lanes {
   void reset_peaks();
 
   // What fills the memory, as a thread sees it; the last request that upstream had no memory for, and what it found.
-  Situation situation(ThreadId thread) const;
+  Situation situation(ThreadId thread, Stream stream = 0) const;
   void note_failure(BlockId id, ThreadId thread);
   const Failure& failure() const { return failure_; }
 
@@ -133,51 +145,70 @@ class Lanes {
   void assert_invariants() const;
 
  protected:
-  // Whether the stream's requests go to the step slot's first lane.
-  bool is_first_lane(StepSlotNumber step_slot, Stream stream) const;
-  bool is_interrupted(ThreadId thread) const {
-    return !interrupted_.empty() && std::find(interrupted_.begin(), interrupted_.end(), thread) != interrupted_.end();
+  Runner runner(ThreadId thread, Stream stream) const { return runner_of(scope_, thread, stream); }
+  std::optional<StepSlotNumber> take_step_slot(Runner runner, ThreadId thread);
+  // Whether requests go to the step slot's first lane.
+  bool is_first_lane(StepSlotNumber step_slot, Stream stream, ThreadId thread) const;
+  bool is_interrupted(Runner runner) const {
+    return !interrupted_.empty() && std::find(interrupted_.begin(), interrupted_.end(), runner) != interrupted_.end();
   }
-  // Of the steps that other threads run.
+  // Of the steps that other threads have entered.
   std::vector<StepSlotNumber> step_slots_of_others(ThreadId thread) const;
   // One step of the step slot has ended.
   void count_step(StepSlotNumber step_slot);
   void count(Reason reason, std::uint64_t requests) { shared_.counters.of(reason) += requests; }
 
  private:
+  // Whose requests a lane takes: a stream's; in a step slot that is split, only one thread's.
+  struct Source {
+    Stream stream;
+    ThreadId thread;  // 0: all
+    bool operator==(const Source& other) const { return stream == other.stream && thread == other.thread; }
+    bool operator!=(const Source& other) const { return !(*this == other); }
+  };
   struct Lane {
     Lane(Bytes unit, Shared& shared, LaneNumber number) : replay(unit, shared, number) {}
     Replay replay;
-    std::optional<Stream> stream;
-    std::uint64_t last_step = 0;  // of the step slot, in which the stream asked
+    std::optional<Source> source;
+    std::uint64_t last_step = 0;  // of the step slot, in which the source asked
   };
   struct StepSlot {
-    ThreadId thread = 0;  // whose step has it; 0 while it is free
-    ThreadId last_thread = 0;
+    Runner runner = 0;  // whose step has it; 0 while it is free
+    Runner last_runner = 0;
+    ThreadId entered_by = 0;
     std::uint64_t steps = 0;
     std::vector<LaneNumber> lanes;
-    std::vector<Stream> strangers;  // streams that asked in vain
+    std::vector<Source> strangers;  // that asked in vain
+    bool is_split = false;
+    ThreadOrder order;  // where the step is of all threads, and not split
   };
 
   Grant find_lane_and_request(Bytes size, Stream stream, ThreadId thread);
-  Lane* lane_of(StepSlot& step_slot, Stream stream);
+  std::optional<StepSlotNumber> step_slot_of_runner(Runner runner) const;
+  static Source source_of(const StepSlot& step_slot, Stream stream, ThreadId thread) {
+    return {stream, step_slot.is_split ? thread : 0};
+  }
+  Lane* lane_of(StepSlot& step_slot, const Source& source);
+  void look_at_order(StepSlot& step_slot);
   LaneNumber next_to_take_over(const StepSlot& step_slot, const std::vector<LaneNumber>& taken) const;
   void forget_last() { last_thread_ = 0; }
-  StepSlotNumber step_slot_for(ThreadId thread) const;
+  StepSlotNumber step_slot_for(Runner runner) const;
   Replay& of(BlockId id) { return *shared_.blocks[id].lane; }
 
   static constexpr LaneNumber kNoLane = UINT16_MAX;
 
   const Bytes unit_;
+  const Scope scope_;
   Shared shared_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<StepSlot> step_slots_;
   std::size_t steps_running_ = 0;
-  std::vector<ThreadId> interrupted_;
+  std::vector<Runner> interrupted_;
   Failure failure_;
 
   // The last request's lane, as long as its step is running and not interrupted. No thread is 0.
   Replay* last_ = nullptr;
+  ThreadOrder* last_order_ = nullptr;
   ThreadId last_thread_ = 0;
   Stream last_stream_ = 0;
 };

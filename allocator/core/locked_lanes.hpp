@@ -35,9 +35,10 @@ class LockedLanes {
   // A step of this thread: enter(), begin(), end(), one lock each. What its lanes may follow is asked in between, as
   // there may be new lanes; and where a lane passes to another stream, the owner waits for the device first, and says
   // welcome().
-  Entered enter() {
+  // `stream`: the current one, where steps are streams' (scope.hpp).
+  Entered enter(Stream stream = 0) {
     return locked([&]() -> Entered {
-      const auto step_slot = lanes_.enter(profiler::current_thread());
+      const auto step_slot = lanes_.enter(profiler::current_thread(), stream);
       if (!step_slot) return {};
       const bool waits = lanes_.takes_over(*step_slot);
       if (!waits) lanes_.welcome(*step_slot);
@@ -72,14 +73,15 @@ class LockedLanes {
   std::vector<LaneNumber> lanes_of(StepSlotNumber step_slot) {
     return locked([&] { return lanes_.lanes_of(step_slot); });
   }
+  Scope scope() const { return lanes_.scope(); }
   std::size_t step_slots() {
     return locked([&] { return lanes_.step_slots(); });
   }
   LaneNumber add_lane(StepSlotNumber step_slot) {
     return locked([&] { return lanes_.add_lane(step_slot); });
   }
-  void set_interrupted(bool interrupted) {
-    locked([&] { lanes_.set_interrupted(profiler::current_thread(), interrupted); });
+  void set_interrupted(bool interrupted, Stream stream = 0) {
+    locked([&] { lanes_.set_interrupted(profiler::current_thread(), interrupted, stream); });
   }
 
   // Steps that are found.
@@ -120,8 +122,8 @@ class LockedLanes {
   Counters counters() {
     return locked([&] { return lanes_.counters(); });
   }
-  Situation situation() {
-    return locked([&] { return lanes_.situation(profiler::current_thread()); });
+  Situation situation(Stream stream = 0) {
+    return locked([&] { return lanes_.situation(profiler::current_thread(), stream); });
   }
   void note_failure(BlockId id) {
     locked([&] { lanes_.note_failure(id, profiler::current_thread()); });
