@@ -1,16 +1,17 @@
-"""The library that puts PyTorch's CPU tensors under five C functions: compiled on first use, and kept.
+"""The libraries that put PyTorch's CPU tensors under five C functions: compiled on first use, and kept.
 
-A program in C++ fits one version of PyTorch, so the source ships, ``torch_cpu_allocator.cpp``, and is compiled against
-the PyTorch that is there: some seconds, once, without ninja or setuptools. The library is kept as ::
+A program in C++ fits one version of PyTorch, so the sources ship, ``torch_cpu_allocator.cpp`` and, for who records,
+``torch_operators.cpp``. They are compiled against the PyTorch that is there: some seconds, once, without ninja or
+setuptools. A library is kept as ::
 
     $XDG_CACHE_HOME or ~/.cache / stowplan / torch-VERSION-DIGEST / torch_cpu_allocator.so
 
 DIGEST is of all that it depends on: source, options, PyTorch's version and place. With what is kept, no compiler is
-needed. A library gets its name by a rename, so that processes may compile at the same time; one that cannot be loaded
+needed. It gets its name by a rename, so that processes may compile at the same time; one that cannot be loaded
 is compiled again. Where nothing can be kept there, it is compiled in a temporary folder, by each process. Once loaded,
 it stays for the life of the process.
 
-PyTorch is imported when `library` is called.
+PyTorch is imported when a library is asked for.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ import tempfile
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 from ..errors import MissingDependencyError, PoolError
 
-SOURCE = Path(__file__).with_name("torch_cpu_allocator.cpp")
+HERE = Path(__file__).parent
 COMPILERS = ("c++", "g++", "clang++")
 FLAGS = ("-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
 SHOWN = 2_000
@@ -37,10 +38,11 @@ SHOWN = 2_000
 
 _lock = threading.Lock()
 _loaded: dict[Path, TorchLibrary] = {}
+L = TypeVar("L", bound="TorchLibrary")
 
 
 class TorchLibrary:
-    """The loaded library, with PyTorch's allocator of CPU tensors in it: one in a process.
+    """A loaded library, with an allocator of PyTorch's CPU tensors in it: one of each kind in a process.
 
     Parameters
     ----------
@@ -52,6 +54,9 @@ class TorchLibrary:
     OSError
         It cannot be loaded.
     """
+
+    SOURCES: ClassVar[tuple[str, ...]] = ("torch_cpu_allocator.cpp",)
+    LINKED: ClassVar[tuple[str, ...]] = ("c10",)
 
     def __init__(self, path: Path) -> None:
         self._library = ctypes.PyDLL(str(path))  # holds the GIL: one thread at a time changes the allocator
@@ -93,6 +98,31 @@ class TorchLibrary:
         return bool(self._library.stow_torch_installed())
 
 
+class TorchRecordingLibrary(TorchLibrary):
+    """The same with an allocator of its own, which may stand above the other one, and with PyTorch's operators."""
+
+    SOURCES = (*TorchLibrary.SOURCES, "torch_operators.cpp")
+    LINKED = ("torch_cpu", *TorchLibrary.LINKED)
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._library.stow_torch_listen.argtypes = [ctypes.c_void_p]
+
+    def listen(self, listener_address: int) -> None:
+        """Have C functions called when operators begin and end, on any thread; does nothing if they are.
+
+        Parameters
+        ----------
+        listener_address
+            Of a ``struct Listener`` (torch_operators.cpp), whose functions live as long as the process.
+        """
+        self._library.stow_torch_listen(listener_address)
+
+    def ignore(self) -> None:
+        """Have nothing called any more, except at the end of operators that run."""
+        self._library.stow_torch_ignore()
+
+
 class Torch(NamedTuple):
     """What is compiled against.
 
@@ -110,33 +140,45 @@ class Torch(NamedTuple):
     folder: Path
     new_abi: bool
 
-    def options(self, source: Path) -> list[str]:
-        """Return what a compiler is told to make a library of a source; ``-o`` and a path are to follow."""
+    def options(self, kind: type[TorchLibrary]) -> list[str]:
+        """Return what a compiler is told to make a library; ``-o`` and a path are to follow."""
         include, lib = self.folder / "include", self.folder / "lib"
         return [
             *FLAGS,
             f"-D_GLIBCXX_USE_CXX11_ABI={int(self.new_abi)}",
             *("-isystem", str(include)),
-            str(source),
-            *(f"-L{lib}", "-lc10", f"-Wl,-rpath,{lib}"),
+            *(str(HERE / source) for source in kind.SOURCES),
+            *(f"-L{lib}", *(f"-l{name}" for name in kind.LINKED), f"-Wl,-rpath,{lib}"),
         ]
 
 
 def library() -> TorchLibrary:
-    """Return the library, compiled if need be.
+    """Return the library for pools, compiled if need be.
 
     Raises
     ------
     MissingDependencyError
         PyTorch is not installed, there is no compiler of C++, or it refuses the source.
     """
-    torch, source = installed_torch(), SOURCE
-    folder = cache_folder() / f"torch-{torch.version.split(' ')[0]}-{digest(torch, source)}"
-    path = folder / f"{source.stem}.so"
+    return _library(TorchLibrary)
+
+
+def recording_library() -> TorchRecordingLibrary:
+    """Return the library for recorders; as `library`."""
+    return _library(TorchRecordingLibrary)
+
+
+def _library(kind: type[L]) -> L:
+    torch = installed_torch()
+    folder = cache_folder() / f"torch-{torch.version.split(' ')[0]}-{digest(torch, kind)}"
+    path = folder / f"{Path(kind.SOURCES[-1]).stem}.so"
     with _lock:
-        if path not in _loaded:
-            _loaded[path] = _kept(path, torch, source) or _made_apart(torch, source)
-        return _loaded[path]
+        known = _loaded.get(path)
+        if isinstance(known, kind):
+            return known
+        loaded = _kept(path, torch, kind) or _made_apart(torch, kind)
+        _loaded[path] = loaded
+        return loaded
 
 
 def installed_torch() -> Torch:
@@ -184,38 +226,39 @@ def cache_folder() -> Path:
     return Path(named if os.path.isabs(named) else os.path.expanduser("~/.cache")) / "stowplan"
 
 
-def digest(torch: Torch, source: Path) -> str:
+def digest(torch: Torch, kind: type[TorchLibrary]) -> str:
     """Return 16 hexadecimal digits of all that a library depends on."""
-    hashed = hashlib.sha256(source.read_bytes())
-    hashed.update("\0".join([torch.version, *torch.options(source)]).encode())
+    hashed = hashlib.sha256("\0".join([torch.version, *torch.options(kind)]).encode())
+    for source in kind.SOURCES:
+        hashed.update((HERE / source).read_bytes())
     return hashed.hexdigest()[:16]
 
 
-def _kept(path: Path, torch: Torch, source: Path) -> TorchLibrary | None:
+def _kept(path: Path, torch: Torch, kind: type[L]) -> L | None:
     """Load the library that is kept, made anew if it is absent or broken; None where it cannot be kept."""
     if path.is_file():
         with suppress(OSError):
-            return TorchLibrary(path)
+            return kind(path)
     if not path.is_absolute():
         return None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            made = _compiled(torch, source, Path(folder))
+            made = _compiled(torch, kind, Path(folder))
             os.replace(made, path)
-        return TorchLibrary(path)
+        return kind(path)
     except OSError:
         return None
 
 
-def _made_apart(torch: Torch, source: Path) -> TorchLibrary:
+def _made_apart(torch: Torch, kind: type[L]) -> L:
     with tempfile.TemporaryDirectory(prefix="stowplan-") as folder:
-        return TorchLibrary(_compiled(torch, source, Path(folder)))  # stays loaded when its file is gone
+        return kind(_compiled(torch, kind, Path(folder)))  # stays loaded when its file is gone
 
 
-def _compiled(torch: Torch, source: Path, folder: Path) -> Path:
-    path = folder / f"{source.stem}.so"
-    command = [*compiler(), *torch.options(source), "-o", str(path)]
+def _compiled(torch: Torch, kind: type[TorchLibrary], folder: Path) -> Path:
+    path = folder / "library.so"
+    command = [*compiler(), *torch.options(kind), "-o", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
         raise MissingDependencyError(
