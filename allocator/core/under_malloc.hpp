@@ -45,9 +45,7 @@ class UnderMalloc {
   UnderMalloc(const UnderMalloc&) = delete;
   UnderMalloc& operator=(const UnderMalloc&) = delete;
 
-  MallocTable table() {
-    return {{this, malloc, calloc, realloc, free}, size_of, hold_for_fork, let_go_after_fork};
-  }
+  MallocTable table() { return {{this, malloc, calloc, realloc, free}, size_of, hold_for_fork, let_go_after_fork}; }
 
  private:
   struct PutOff {

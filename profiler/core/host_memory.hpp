@@ -22,7 +22,7 @@
 //     void cancel(BlockId)                                        upstream had none
 //     bool release(BlockId)                                       true: the block is upstream's, free it there
 //     Bytes size_of(BlockId)
-//     std::size_t upstream_size_of(void*)                         of memory of that upstream; without the lock. 0: other
+//     std::size_t upstream_size_of(void*)                         0: not of that upstream; without the lock
 #pragma once
 
 #include <atomic>
