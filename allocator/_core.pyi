@@ -115,7 +115,12 @@ class HostPool(HostBackend):
 class NativePool(HostBackend):
     place: NativePlace | None
     def __init__(
-        self, small: int, limit: int = 0, scope: Scope = ..., place: NativePlace | None = None
+        self,
+        small: int,
+        limit: int = 0,
+        scope: Scope = ...,
+        place: NativePlace | None = None,
+        alignment: int = 64,
     ) -> None: ...
     @property
     def functions(self) -> int: ...
@@ -130,6 +135,7 @@ class NativePlace:
     def functions(self) -> int: ...
     @property
     def taken(self) -> bool: ...
+    def under_malloc(self) -> int: ...
 
 class Lease:
     pool: DevicePool
