@@ -31,7 +31,8 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --build-constraint build-constraints.txt --editable
 
 ROOMS := $(shell cat tools/rooms.txt)
-CORES := $(shell find $(ROOMS) -name '*.cpp')
+# Not what is compiled where PyTorch is: its headers are not here.
+CORES := $(shell find $(ROOMS) -name '*.cpp' -not -path 'profiler/torch_*')
 HEADERS := $(shell find $(ROOMS) -name '*.hpp')
 # What an installation depends on: change one of these and the next command installs again.
 BUILD_INPUTS := setup.py setup.cfg pyproject.toml build-constraints.txt tools/rooms.txt $(CORES) $(HEADERS) \

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from ..planning import Plan, make_plan
     from .backends.cupy_pool import CupyPool
     from .backends.numpy_pool import NumpyPool
+    from .backends.torch_pool import TorchPool
     from .stats import Stats
 
-__all__ = ["CupyPool", "NumpyPool", "Plan", "Stats", "make_plan"]
+__all__ = ["CupyPool", "NumpyPool", "Plan", "Stats", "TorchPool", "make_plan"]
 
 __getattr__ = lazily(
     __name__,
@@ -24,6 +25,7 @@ __getattr__ = lazily(
         "NumpyPool": "backends.numpy_pool",
         "Plan": ".planning",
         "Stats": "stats",
+        "TorchPool": "backends.torch_pool",
         "make_plan": ".planning",
     },
 )

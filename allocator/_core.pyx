@@ -279,6 +279,11 @@ cdef class Backend:
         """The most bytes that arenas and upstream's blocks may take together; 0: as many as there are."""
         return 0
 
+    @property
+    def scope(self):
+        """Whose steps are told apart, a `Scope`."""
+        return self.lanes.scope()
+
     def enter(self):
         """Take a step slot for this thread; return its number and its lanes', or None where it runs a step."""
         cdef Entered entered = self.lanes.enter(self.own_stream())
@@ -432,5 +437,6 @@ cdef class Backend:
 
 
 include "_host_pool.pxi"
+include "_native_pool.pxi"
 include "_device_pool.pxi"
 include "_cuda_pool.pxi"

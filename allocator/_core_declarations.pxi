@@ -168,6 +168,7 @@ cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
         vector[uint16_t] end_steps_of_others() except +
         vector[uint16_t] lanes_of(uint16_t) except +
         size_t step_slots()
+        Scope scope()
         uint16_t add_lane(uint16_t) except +
         void set_interrupted(cbool, int64_t) except +
         void find_steps() except +
@@ -190,18 +191,40 @@ cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
         pass
 
 
+cdef extern from "libc_upstream.hpp" namespace "stowplan::profiler" nogil:
+    cdef cppclass Upstream:
+        Upstream()
+        Upstream(const Upstream&)
+
+    Upstream libc_upstream()
+
+
 cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass HostMemory "stowplan::allocator::HostMemory":
+        HostMemory(const Upstream&, size_t, Scope) except +
         SpinLock& lock()
         AutoLanes& service()
         size_t small()
         cbool lower_small(size_t)
 
+    cbool host_retire(HostMemory&) except +
     cbool host_reserve(HostMemory&, uint16_t, int64_t) except +
     void host_trim(HostMemory&)
     void host_limit(HostMemory&, int64_t)
     void keep_freed_memory()
     cbool& is_aside "stowplan::profiler::is_aside" ()
+
+
+cdef extern from "dispatcher.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass Dispatcher:
+        Dispatcher(const Upstream&) except +
+        const Upstream& original()
+        const HostMemory* serving()
+        void serve(HostMemory*) except +
+        void rest()
+        Upstream functions()
+
+    Upstream functions_of(HostMemory*)
 
 
 cdef extern from "device.hpp" namespace "stowplan::allocator":

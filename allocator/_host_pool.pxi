@@ -18,24 +18,12 @@ def any_installed():
     return is_installed(None)
 
 
-cdef class HostPool(Backend):
-    """The lanes behind a NumPy memory handler.
+cdef class HostBackend(Backend):
+    """Lanes over host memory; a subclass says who owns the memory, and where its requests come from."""
 
-    The capsule owns the core: arrays hold the capsule, so either may be dropped first.
-    """
-
-    cdef readonly object handler
     cdef HostMemory* memory
     cdef size_t least
     cdef readonly int64_t limit
-
-    def __init__(self, name, default_handler, size_t small, least=None, int64_t limit=0):
-        self.handler = make_pool_capsule(name.encode(), default_handler, small)
-        self.least = small if least is None else least
-        self.memory = memory_of(self.handler)
-        self.limit = limit
-        host_limit(self.memory[0], limit)
-        self.lanes = new LockedLanes(self.memory.lock(), self.memory.service())
 
     def __dealloc__(self):
         del self.lanes
@@ -66,6 +54,23 @@ cdef class HostPool(Backend):
     def trim(self):
         """Give back to the system what upstream keeps for later."""
         host_trim(self.memory[0])
+
+
+cdef class HostPool(HostBackend):
+    """The lanes behind a NumPy memory handler.
+
+    The capsule owns the core: arrays hold the capsule, so either may be dropped first.
+    """
+
+    cdef readonly object handler
+
+    def __init__(self, name, default_handler, size_t small, least=None, int64_t limit=0):
+        self.handler = make_pool_capsule(name.encode(), default_handler, small)
+        self.least = small if least is None else least
+        self.memory = memory_of(self.handler)
+        self.limit = limit
+        host_limit(self.memory[0], limit)
+        self.lanes = new LockedLanes(self.memory.lock(), self.memory.service())
 
     def install(self, default_handler):
         """Serve in the place of NumPy's default handler, from now on; see default_handler.hpp."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import PoolError, ProfileError
 from ..planning.shared import SharedPlans
-from ._core import Backend
+from ._core import Backend, Scope
 from .apart import apart
 from .outcome_thread import start_outcome_thread
 from .planning_budget import PATIENCE, SHARE, PlanningBudget
@@ -44,10 +44,14 @@ class StepSlot:
         self.lanes: list[LanePlans] = []
 
 
-class Interrupted(threading.local):
-    """How many interrupted parts a thread is in."""
+class Interrupted:
+    """How many interrupted parts the process is in; see `InterruptedThread`."""
 
     depth = 0
+
+
+class InterruptedThread(Interrupted, threading.local):
+    """How many interrupted parts a thread is in."""
 
 
 class Lanes:
@@ -100,7 +104,8 @@ class Lanes:
         self._loaded: list[SavedPlan] = []
         self._mutex = threading.Lock()  # of the list of step slots
         self._step_slots: list[StepSlot] = []
-        self._interrupted = Interrupted()
+        self._of_process = backend.scope == Scope.process
+        self._interrupted = Interrupted() if self._of_process else InterruptedThread()
         self._diagnosis: Diagnosis | None = None
         self._refusal: str | None = None
         self._collecting = threading.Lock()
@@ -160,7 +165,8 @@ class Lanes:
             raise PoolError("a step cannot begin in an interrupted part: resume first")
         entered = self._backend.enter()
         if entered is None:
-            raise PoolError(f"this thread runs a step already: steps do not nest{_of_tasks()}")
+            who = "the process" if self._of_process else "this thread"
+            raise PoolError(f"{who} runs a step already: steps do not nest{_of_tasks()}")
         number, lanes = entered
         try:
             apart(self._begin, self._step_slot(number, lanes), key, keeps_results)

@@ -39,13 +39,13 @@ void destroy_capsule(PyObject* capsule) {
 // passed on unseen to it, or to `below` where it is given.
 template <class Service>
 PyObject* make_handler_capsule(const char* name, PyObject* upstream, std::size_t small,
-                               const PyDataMemAllocator* below = nullptr) {
+                               const Upstream* below = nullptr) {
   PyDataMem_Handler* handler = handler_of(upstream);
   if (handler == nullptr) return nullptr;
   auto contents = std::make_unique<CapsuleContents<Service>>();
-  const PyDataMemAllocator& a = below != nullptr ? *below : handler->allocator;
-  contents->memory =
-      std::make_unique<HostMemory<Service>>(Upstream{a.ctx, a.malloc, a.calloc, a.realloc, a.free}, small);
+  const PyDataMemAllocator& a = handler->allocator;
+  contents->memory = std::make_unique<HostMemory<Service>>(
+      below != nullptr ? *below : Upstream{a.ctx, a.malloc, a.calloc, a.realloc, a.free}, small);
   using Handler = NumpyHandler<Service>;
   std::snprintf(contents->handler.name, sizeof contents->handler.name, "%s", name);
   contents->handler.version = 1;

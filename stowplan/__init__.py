@@ -15,7 +15,7 @@ from .errors import PoolError, StowplanError
 from .lazy import lazily
 
 if TYPE_CHECKING:
-    from .allocator import CupyPool, NumpyPool
+    from .allocator import CupyPool, NumpyPool, TorchPool
     from .executors import served
     from .profiler import CupyRecorder, NumpyRecorder, Profile
     from .scripts.step_markers import step
@@ -28,6 +28,7 @@ __all__ = [
     "PoolError",
     "Profile",
     "StowplanError",
+    "TorchPool",
     "__version__",
     "served",
     "step",
@@ -41,6 +42,7 @@ __getattr__ = lazily(
         "NumpyPool": "allocator",
         "NumpyRecorder": "profiler",
         "Profile": "profiler",
+        "TorchPool": "allocator",
         "served": "executors",
         "step": "scripts.step_markers",
     },

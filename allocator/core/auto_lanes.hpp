@@ -11,8 +11,8 @@
 //
 // Each runner (scope.hpp: a thread, mostly) has steps of its own, in a step slot of its own. They are found from the
 // requests of one stream, the first that asks; the runner's other streams have their lanes in the same steps. Of
-// kMostRunners at once: another one takes the place of one that has not asked for kGone requests. The first step that is
-// marked, by enter(), ends the search for good.
+// kMostRunners at once: another one takes the place of one that has not asked for kGone requests. The first step that
+// is marked, by enter(), ends the search for good.
 #pragma once
 
 #include <cstdint>

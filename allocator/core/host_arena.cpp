@@ -3,13 +3,22 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 namespace stowplan::allocator {
 
 namespace {
 
-constexpr std::size_t kMostAddresses = std::size_t{1} << 40;
 constexpr std::size_t kHugePage = std::size_t{1} << 21;
 constexpr std::size_t kSpared = 16;  // at most one part in so many of an arena is memory that huge pages add to it
+
+// Several times the memory that there is, so that many arenas find addresses, and none too few of them.
+std::size_t most_addresses() {
+  constexpr std::size_t kLeast = std::size_t{1} << 36, kMost = std::size_t{1} << 40;
+  const auto memory =
+      static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return std::clamp(4 * memory, kLeast, kMost) & ~(kHugePage - 1);
+}
 
 std::size_t round_up(std::size_t x, std::size_t unit) { return (x + unit - 1) / unit * unit; }
 
@@ -40,7 +49,7 @@ bool HostArena::grow(Bytes size) {
 
 // The widest range that the system allows (an address space limit may be set), aligned to huge pages.
 bool HostArena::set_aside(std::size_t least) {
-  for (std::size_t bytes = kMostAddresses; bytes >= least + kHugePage; bytes /= 2) {
+  for (std::size_t bytes = most_addresses(); bytes >= least + kHugePage; bytes /= 2) {
     void* range = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range == MAP_FAILED) continue;
     const auto begin = reinterpret_cast<std::uintptr_t>(range);

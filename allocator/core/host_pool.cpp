@@ -47,6 +47,23 @@ bool HostLanes::grow(LaneNumber number, Bytes size) {
   return true;
 }
 
+void HostLanes::give_back() {
+  for (std::size_t i = 0; i < lanes(); ++i) lane(static_cast<LaneNumber>(i)).retire_idle_arena();
+  const std::vector<std::uintptr_t> dead = take_dead_arenas();
+  for (std::unique_ptr<HostArena>& memory : memory_) {
+    const bool is_dead = memory != nullptr && std::find(dead.begin(), dead.end(), memory->base()) != dead.end();
+    if (is_dead) memory.reset();
+  }
+  heap_.release();
+}
+
+bool host_retire(HostMemory& memory) {
+  return memory.locked([](HostLanes& lanes) {
+    lanes.give_back();
+    return lanes.live_blocks().empty();
+  });
+}
+
 void host_trim(HostMemory& memory) {
   memory.service().heap().release();
 #ifdef __GLIBC__

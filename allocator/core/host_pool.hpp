@@ -72,6 +72,9 @@ class HostLanes : public AutoLanes {
   // memory: an arena does not grow, and a request fails.
   void set_limit(Bytes limit) { limit_ = limit; }
   const HostArena& memory(LaneNumber lane) const { return *memory_[lane]; }
+  // Gives back what the heap keeps, and all arenas in which nothing lives. A lane whose arena goes serves no plan
+  // before it grows again.
+  void give_back();
 
  private:
   // An arena is used for the first time: it is resident from now on, and takes the place of what the heap keeps.
@@ -99,6 +102,9 @@ using HostMemory = profiler::HostMemory<HostLanes>;
 // Makes the lane's arena at least this large. False, and nothing changed, where there is no memory for it. Upstream
 // gives back what it keeps first: the arena takes its place.
 bool host_reserve(HostMemory& memory, LaneNumber lane, Bytes size);
+
+// For when the pool is gone, but blocks of it may live: gives back all memory in which nothing does. True if none does.
+bool host_retire(HostMemory& memory);
 
 // Gives back to the system what the heap and the C library keep for later.
 void host_trim(HostMemory& memory);

@@ -149,7 +149,8 @@ void Lanes::set_interrupted(ThreadId thread, bool interrupted, Stream stream) {
 std::vector<StepSlotNumber> Lanes::step_slots_of_others(ThreadId thread) const {
   std::vector<StepSlotNumber> theirs;
   for (std::size_t i = 0; i < step_slots_.size(); ++i) {
-    if (step_slots_[i].runner != 0 && step_slots_[i].entered_by != thread) theirs.push_back(static_cast<StepSlotNumber>(i));
+    if (step_slots_[i].runner != 0 && step_slots_[i].entered_by != thread)
+      theirs.push_back(static_cast<StepSlotNumber>(i));
   }
   return theirs;
 }

@@ -15,9 +15,9 @@
 // step slot and of its stream; upstream where its thread runs no step, or the stream has no lane. A block belongs to
 // the lane that it came from, whichever thread frees it.
 //
-// That is Scope::thread. Elsewhere (scope.hpp) a step is a stream's, or the process's, and a step slot is what it takes.
-// Where a process's steps differ only in how threads take turns, its step slot is *split*: then each thread has lanes
-// of its own in it, as each stream has.
+// That is Scope::thread. Elsewhere (scope.hpp) a step is a stream's, or the process's, and a step slot is what it
+// takes. Where a process's steps differ only in how threads take turns, its step slot is *split*: then each thread has
+// lanes of its own in it, as each stream has.
 //
 // A lane without a stream takes the first one that asks and has none. Streams that asked in vain have a lane from the
 // step slot's next step on: a new one, or that of a stream that stayed away from its last kAway steps, once its owner

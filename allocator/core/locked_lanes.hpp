@@ -73,6 +73,7 @@ class LockedLanes {
   std::vector<LaneNumber> lanes_of(StepSlotNumber step_slot) {
     return locked([&] { return lanes_.lanes_of(step_slot); });
   }
+  Scope scope() const { return lanes_.scope(); }
   std::size_t step_slots() {
     return locked([&] { return lanes_.step_slots(); });
   }

@@ -18,8 +18,8 @@ bool ThreadOrder::end_step() {
   threads_.clear();
   latest_ = 0;
   if (!several) return false;
-  const auto at =
-      std::find_if(steps_.begin(), steps_.end(), [&](const Step& earlier) { return earlier.requests == step.requests; });
+  const auto at = std::find_if(steps_.begin(), steps_.end(),
+                               [&](const Step& earlier) { return earlier.requests == step.requests; });
   if (at != steps_.end()) return at->order != step.order;
   if (steps_.size() < kRemembered) {
     steps_.push_back(step);

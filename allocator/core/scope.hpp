@@ -5,7 +5,8 @@
 //     process    one step at a time: requests of all threads, in the order in which they come
 //
 // A library's own threads (PyTorch's for parts of an operator, or for the backward pass) ask for memory in the midst of
-// their caller's step. Mostly their requests come in one order, as the operators do; ThreadOrder sees where they do not.
+// their caller's step. Mostly their requests come in one order, as the operators do; ThreadOrder sees where they do
+// not.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Host memory behind NumPy's allocator interface (NEP 49), with no Python in it.
+// Host memory behind NumPy's allocator interface (NEP 49), with no Python in it. Other libraries have no better one.
 //
 // `HostMemory<Service>` turns the four C functions of NEP 49 into requests to a Service, which answers each with an
 // address or sends it upstream. One lock guards service and map; upstream is called outside it, because it is foreign
@@ -116,19 +116,18 @@ class HostMemory {
     return fresh;
   }
 
-  // The size that NumPy passes is a best guess: it settles only what is small.
+  // The size that NumPy passes is a best guess: it settles only what is small. SIZE_MAX: nobody knows.
   void free(void* ptr, std::size_t size) {
-    if (ptr == nullptr) return;
-    bool to_upstream = true;
-    if (!is_small(size) || among_arenas(ptr)) {
-      std::lock_guard<SpinLock> lock(lock_);
-      const BlockId id = blocks_by_address_.take(reinterpret_cast<std::uintptr_t>(ptr));
-      if (id != kNoBlock) {
-        size = static_cast<std::size_t>(service_.size_of(id));
-        to_upstream = service_.release(id);
-      }
-    }
-    if (to_upstream) upstream_.free(upstream_.ctx, ptr, size);
+    if (ptr != nullptr && release(ptr, size) != Whose::ours) upstream_.free(upstream_.ctx, ptr, size);
+  }
+
+  // Frees a block if it came from here, as far as that is noted anywhere; `size` as for free().
+  bool free_if_known(void* ptr, std::size_t size) {
+    if (ptr == nullptr) return true;
+    const Whose whose = release(ptr, size);
+    if (whose == Whose::unknown && !service_.owns(ptr)) return false;
+    if (whose != Whose::ours) upstream_.free(upstream_.ctx, ptr, size);
+    return true;
   }
 
   // Whether a block came from here, as far as that is noted anywhere; `size` as for free().
@@ -174,6 +173,18 @@ class HostMemory {
     if (grant.address != 0) blocks_by_address_.insert(grant.address, grant.id);
     if (const std::uint64_t leaves = service_.leaves(); leaves > 0) left_ = static_cast<std::int64_t>(leaves);
     return grant;
+  }
+
+  enum class Whose { unknown, ours, upstreams };
+
+  // Takes a block off the books, and its address back where it is the service's own; `size` becomes what is noted.
+  Whose release(void* ptr, std::size_t& size) {
+    if (is_small(size) && !among_arenas(ptr)) return Whose::unknown;
+    std::lock_guard<SpinLock> lock(lock_);
+    const BlockId id = blocks_by_address_.take(reinterpret_cast<std::uintptr_t>(ptr));
+    if (id == kNoBlock) return Whose::unknown;
+    size = static_cast<std::size_t>(service_.size_of(id));
+    return service_.release(id) ? Whose::upstreams : Whose::ours;
   }
 
   void* adopt(BlockId id, void* ptr) {

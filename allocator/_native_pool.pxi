@@ -1,0 +1,100 @@
+# Pools under what is not NumPy: PyTorch's tensors, malloc. Included by _core.pyx.
+
+cdef vector[HostMemory*] _retired  # of pools that are gone: what is alive may still be freed
+
+
+cdef void _retire(HostMemory* memory, cbool served):
+    """Give back what a pool that is gone leaves, and what those before it still had."""
+    if host_retire(memory[0]) and not served:
+        del memory
+    elif not served:
+        _retired.push_back(memory)
+    cdef size_t i = 0
+    while i < _retired.size():
+        if host_retire(_retired[i][0]):
+            del _retired[i]
+            _retired[i] = _retired.back()
+            _retired.pop_back()
+        else:
+            i += 1
+
+
+cdef class NativePool(HostBackend):
+    """The lanes behind C functions.
+
+    Parameters
+    ----------
+    small
+        Requests below this many bytes are not planned.
+    limit
+        See `Backend.limit`.
+    scope
+        Whose steps are told apart.
+    place
+        What it can be installed in; its original functions are upstream. None: the C library is.
+    """
+
+    cdef readonly NativePlace place
+    cdef Upstream own_functions
+    cdef cbool served  # it may be called as long as the process lives
+
+    def __init__(self, size_t small, int64_t limit=0, Scope scope=Scope.process, NativePlace place=None):
+        cdef Upstream upstream = libc_upstream() if place is None else place.dispatcher.original()
+        self.memory = new HostMemory(upstream, small, scope)
+        self.least, self.limit, self.place = small, limit, place
+        self.own_functions = functions_of(self.memory)
+        host_limit(self.memory[0], limit)
+        self.lanes = new LockedLanes(self.memory.lock(), self.memory.service())
+
+    def __dealloc__(self):
+        if self.installed:
+            self.place.dispatcher.rest()
+        if self.memory != NULL:
+            _retire(self.memory, self.served)
+
+    @property
+    def functions(self):
+        """Address of the five functions (core/host_memory.hpp, `Upstream`) that serve from this pool alone."""
+        return <uintptr_t>&self.own_functions
+
+    @property
+    def installed(self):
+        """Whether it serves in its place."""
+        return self.place is not None and self.place.dispatcher.serving() == self.memory
+
+    def install(self):
+        """Serve in its place from now on. Precondition: it has one, and nobody serves there."""
+        self.served = True
+        self.place.dispatcher.serve(self.memory)
+
+    def uninstall(self):
+        """Serve there no longer. What was handed out stays the pool's own. Precondition: it does."""
+        self.place.dispatcher.rest()
+
+
+@cython.final
+cdef class NativePlace:
+    """Where pools serve one after another: functions that a library calls, and goes on calling when they are gone.
+
+    Parameters
+    ----------
+    original
+        Address of the five functions that stood there before; 0: the C library's.
+    """
+
+    cdef Dispatcher* dispatcher  # neither is ever destroyed
+    cdef Upstream* own_functions
+
+    def __cinit__(self, uintptr_t original=0):
+        self.dispatcher = new Dispatcher((<Upstream*>original)[0] if original != 0 else libc_upstream())
+        self.own_functions = new Upstream(self.dispatcher.functions())
+
+    @property
+    def functions(self):
+        """Address of the five functions that the library is to call; good for ever."""
+        return <uintptr_t>self.own_functions
+
+    @property
+    def taken(self):
+        """Whether a pool serves here."""
+        return self.dispatcher.serving() != NULL

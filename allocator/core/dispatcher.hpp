@@ -1,0 +1,99 @@
+// Pools in the place of an allocator that the whole process uses: NumPy's default handler, PyTorch's allocator, malloc.
+//
+//     client ──> functions() ──> the pool that serves now ──> ... ──> what stood there before
+//                free, realloc └──> the pools that ever served: whose is the block?
+//
+// A client's functions are replaced once, and stay: blocks remember them, not the pool, so a pool that has served must
+// be found again for each of its blocks. For the same reason neither a dispatcher nor a pool that has served is ever
+// destroyed.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+
+#include "host_pool.hpp"
+
+namespace stowplan::allocator {
+
+class Dispatcher {
+ public:
+  // `original`: what stood there before.
+  explicit Dispatcher(const Upstream& original) : original_(original) {}
+  Dispatcher(const Dispatcher&) = delete;
+  Dispatcher& operator=(const Dispatcher&) = delete;
+
+  const Upstream& original() const { return original_; }
+  const HostMemory* serving() const { return serving_.load(std::memory_order_acquire); }
+
+  // Has a pool, which lives for ever, serve from now on. One caller at a time.
+  void serve(HostMemory* memory) {
+    if (!has_served(memory)) newest_.store(new Served{memory, newest_.load()}, std::memory_order_release);
+    serving_.store(memory, std::memory_order_release);
+  }
+  // Has nobody serve; blocks that pools have handed out stay theirs.
+  void rest() { serving_.store(nullptr, std::memory_order_release); }
+
+  bool has_served(const HostMemory* memory) const {
+    for (const Served* one = newest_.load(std::memory_order_acquire); one != nullptr; one = one->before) {
+      if (one->memory == memory) return true;
+    }
+    return false;
+  }
+
+  // What the client is given. `free` takes SIZE_MAX for a size that is not known.
+  Upstream functions() { return {this, malloc, calloc, realloc, free}; }
+
+ private:
+  struct Served {
+    HostMemory* memory;
+    const Served* before;
+  };
+
+  static Dispatcher& of(void* ctx) { return *static_cast<Dispatcher*>(ctx); }
+
+  // Without memory for the bookkeeping a request fails, as it does without memory.
+  static void* malloc(void* ctx, std::size_t size) noexcept try {
+    HostMemory* memory = of(ctx).serving_.load(std::memory_order_acquire);
+    return memory != nullptr ? memory->malloc(size) : of(ctx).original_.malloc(of(ctx).original_.ctx, size);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+  static void* calloc(void* ctx, std::size_t count, std::size_t item_size) noexcept try {
+    HostMemory* memory = of(ctx).serving_.load(std::memory_order_acquire);
+    return memory != nullptr ? memory->calloc(count, item_size)
+                             : of(ctx).original_.calloc(of(ctx).original_.ctx, count, item_size);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+  static void* realloc(void* ctx, void* ptr, std::size_t new_size) noexcept try {
+    if (ptr == nullptr) return malloc(ctx, new_size);
+    for (const Served* one = of(ctx).newest(); one != nullptr; one = one->before) {
+      if (one->memory->knows(ptr, SIZE_MAX)) return one->memory->realloc(ptr, new_size);
+    }
+    return of(ctx).original_.realloc(of(ctx).original_.ctx, ptr, new_size);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+  static void free(void* ctx, void* ptr, std::size_t size) noexcept {
+    for (const Served* one = of(ctx).newest(); one != nullptr; one = one->before) {
+      if (one->memory->free_if_known(ptr, size)) return;
+    }
+    of(ctx).original_.free(of(ctx).original_.ctx, ptr, size);
+  }
+
+  const Served* newest() const { return newest_.load(std::memory_order_acquire); }
+
+  const Upstream original_;
+  std::atomic<HostMemory*> serving_{nullptr};
+  std::atomic<const Served*> newest_{nullptr};
+};
+
+// The functions of one pool alone.
+inline Upstream functions_of(HostMemory* memory) {
+  using Handler = profiler::NumpyHandler<HostLanes>;
+  return {memory, Handler::malloc, Handler::calloc, Handler::realloc, Handler::free};
+}
+
+}  // namespace stowplan::allocator

@@ -1,0 +1,226 @@
+"""The library that puts PyTorch's CPU tensors under five C functions: compiled on first use, and kept.
+
+A program in C++ fits one version of PyTorch, so the source ships, ``torch_cpu_allocator.cpp``, and is compiled against
+the PyTorch that is there: some seconds, once, without ninja or setuptools. The library is kept as ::
+
+    $XDG_CACHE_HOME or ~/.cache / stowplan / torch-VERSION-DIGEST / torch_cpu_allocator.so
+
+DIGEST is of all that it depends on: source, options, PyTorch's version and place. With what is kept, no compiler is
+needed. A library gets its name by a rename, so that processes may compile at the same time; one that cannot be loaded
+is compiled again. Where nothing can be kept there, it is compiled in a temporary folder, by each process. Once loaded,
+it stays for the life of the process.
+
+PyTorch is imported when `library` is called.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from ..errors import MissingDependencyError, PoolError
+
+SOURCE = Path(__file__).with_name("torch_cpu_allocator.cpp")
+COMPILERS = ("c++", "g++", "clang++")
+FLAGS = ("-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
+SHOWN = 2_000
+"""Characters of a compiler's complaint that an error shows."""
+
+_lock = threading.Lock()
+_loaded: dict[Path, TorchLibrary] = {}
+
+
+class TorchLibrary:
+    """The loaded library, with PyTorch's allocator of CPU tensors in it: one in a process.
+
+    Parameters
+    ----------
+    path
+        The shared library.
+
+    Raises
+    ------
+    OSError
+        It cannot be loaded.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._library = ctypes.PyDLL(str(path))  # holds the GIL: one thread at a time changes the allocator
+        self._library.stow_torch_install.argtypes = [ctypes.c_void_p]
+
+    def install(self, table_address: int) -> None:
+        """Let PyTorch ask five C functions for the memory of CPU tensors; does nothing if it does.
+
+        Parameters
+        ----------
+        table_address
+            Of a ``struct Upstream`` (profiler/core/host_memory.hpp) that lives as long as the process. Its ``malloc``
+            and ``calloc`` return multiples of 64, or null, and are called by any thread, with or without the GIL; its
+            ``free`` gets the size SIZE_MAX, which stands for an unknown one. It is asked to free its blocks, and where
+            a storage of its making grows, after `uninstall`, too.
+
+        Raises
+        ------
+        PoolError
+            This process has installed another struct before, or an allocator of a higher priority is in place.
+        """
+        answer = self._library.stow_torch_install(table_address)
+        if answer == 1:
+            raise PoolError(
+                "PyTorch's CPU tensors have another table of functions; expected one in a process"
+            )
+        if answer == 2:
+            raise PoolError(
+                "PyTorch keeps its CPU allocator, which another library has installed at a higher priority"
+            )
+
+    def uninstall(self) -> bool:
+        """Put the former allocator back; false, and nothing done, if PyTorch asks another one by now."""
+        return bool(self._library.stow_torch_uninstall())
+
+    @property
+    def installed(self) -> bool:
+        """Whether PyTorch asks for memory here."""
+        return bool(self._library.stow_torch_installed())
+
+
+class Torch(NamedTuple):
+    """What is compiled against.
+
+    Attributes
+    ----------
+    version
+        With the revision of the sources, as builds of one version differ.
+    folder
+        Of the package, with ``include`` and ``lib`` in it.
+    new_abi
+        Whether it was compiled with C++11's strings.
+    """
+
+    version: str
+    folder: Path
+    new_abi: bool
+
+    def options(self, source: Path) -> list[str]:
+        """Return what a compiler is told to make a library of a source; ``-o`` and a path are to follow."""
+        include, lib = self.folder / "include", self.folder / "lib"
+        return [
+            *FLAGS,
+            f"-D_GLIBCXX_USE_CXX11_ABI={int(self.new_abi)}",
+            *("-isystem", str(include)),
+            str(source),
+            *(f"-L{lib}", "-lc10", f"-Wl,-rpath,{lib}"),
+        ]
+
+
+def library() -> TorchLibrary:
+    """Return the library, compiled if need be.
+
+    Raises
+    ------
+    MissingDependencyError
+        PyTorch is not installed, there is no compiler of C++, or it refuses the source.
+    """
+    torch, source = installed_torch(), SOURCE
+    folder = cache_folder() / f"torch-{torch.version.split(' ')[0]}-{digest(torch, source)}"
+    path = folder / f"{source.stem}.so"
+    with _lock:
+        if path not in _loaded:
+            _loaded[path] = _kept(path, torch, source) or _made_apart(torch, source)
+        return _loaded[path]
+
+
+def installed_torch() -> Torch:
+    """Return the PyTorch that is installed, and import it.
+
+    Raises
+    ------
+    MissingDependencyError
+        There is none.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"PyTorch cannot be imported ({error}); expected a build of it: pip install 'stowplan[torch]'"
+        ) from error
+    version = f"{torch.__version__} {getattr(torch.version, 'git_version', '')}"
+    return Torch(version, Path(torch.__file__).resolve().parent, torch.compiled_with_cxx11_abi())
+
+
+def compiler() -> list[str]:
+    """Return the command of the C++ compiler: ``$CXX``, or the first that there is.
+
+    Raises
+    ------
+    MissingDependencyError
+        There is none.
+    """
+    chosen = shlex.split(os.environ.get("CXX", ""))
+    if chosen and shutil.which(chosen[0]):
+        return chosen
+    found = [name for name in COMPILERS if not chosen and shutil.which(name)]
+    if found:
+        return found[:1]
+    looked_for = f"$CXX, which is {chosen[0]}" if chosen else ", ".join(COMPILERS)
+    raise MissingDependencyError(
+        f"no C++ compiler found ({looked_for}); expected one of C++20, which compiles a small library for"
+        " PyTorch's tensors on the first use: apt install g++, or set $CXX"
+    )
+
+
+def cache_folder() -> Path:
+    """Return the folder in which this user's libraries are kept. It need not exist; it is relative if there is none."""
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(named if os.path.isabs(named) else os.path.expanduser("~/.cache")) / "stowplan"
+
+
+def digest(torch: Torch, source: Path) -> str:
+    """Return 16 hexadecimal digits of all that a library depends on."""
+    hashed = hashlib.sha256(source.read_bytes())
+    hashed.update("\0".join([torch.version, *torch.options(source)]).encode())
+    return hashed.hexdigest()[:16]
+
+
+def _kept(path: Path, torch: Torch, source: Path) -> TorchLibrary | None:
+    """Load the library that is kept, made anew if it is absent or broken; None where it cannot be kept."""
+    if path.is_file():
+        with suppress(OSError):
+            return TorchLibrary(path)
+    if not path.is_absolute():
+        return None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            made = _compiled(torch, source, Path(folder))
+            os.replace(made, path)
+        return TorchLibrary(path)
+    except OSError:
+        return None
+
+
+def _made_apart(torch: Torch, source: Path) -> TorchLibrary:
+    with tempfile.TemporaryDirectory(prefix="stowplan-") as folder:
+        return TorchLibrary(_compiled(torch, source, Path(folder)))  # stays loaded when its file is gone
+
+
+def _compiled(torch: Torch, source: Path, folder: Path) -> Path:
+    path = folder / f"{source.stem}.so"
+    command = [*compiler(), *torch.options(source), "-o", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode != 0:
+        raise MissingDependencyError(
+            f"the library for PyTorch's tensors cannot be compiled: {shlex.join(command)} ended with"
+            f" {done.returncode}; expected a C++20 compiler that fits PyTorch {torch.version}; its last words:\n"
+            f"{done.stderr[-SHOWN:].strip()}"
+        )
+    return path

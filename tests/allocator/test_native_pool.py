@@ -1,0 +1,238 @@
+"""Pools behind C functions: places in which they serve one after another, what they leave, and steps of all threads."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from stowplan import PoolError
+from stowplan.allocator._core import NativePlace
+from stowplan.allocator.backends.native_pool import NativeHostPool
+
+from .c_functions import CFunctions
+
+PLACE = NativePlace()
+LARGE = 1 << 20
+
+
+class PlacePool(NativeHostPool):
+    """A pool for whoever calls the functions of `PLACE`."""
+
+    def __init__(self, **options: Any) -> None:
+        defaults = {"small": 1000, "scope": "process", "limit": None, "plans": None, "warmup": 0}
+        super().__init__(**{"planner": "auto", "max_plans": 8, **defaults, **options})
+
+    def _place(self) -> NativePlace:
+        return PLACE
+
+    def _take_place(self) -> None:
+        pass  # nobody called anything else
+
+    def _leave_place(self) -> None:
+        pass
+
+    def _backend(self) -> str:
+        return "test: place"
+
+
+@pytest.fixture
+def libc() -> CFunctions:
+    """What PLACE serves, whoever is in it."""
+    return CFunctions(PLACE.functions)
+
+
+@pytest.fixture
+def pool() -> Iterator[PlacePool]:
+    pool = PlacePool()
+    with pool:
+        yield pool
+
+
+def run(
+    pool: PlacePool, functions: CFunctions, steps: int, sizes: tuple[int, ...] = (LARGE, 5000, 70_000)
+) -> None:
+    for _ in range(steps):
+        with pool.step():
+            blocks = [functions.malloc(size) for size in sizes]
+            for block, size in zip(blocks, sizes, strict=True):
+                ctypes.memset(block, 1, size)
+                functions.free(block)
+        pool.wait()
+
+
+def test_a_step_is_replayed(pool: PlacePool, libc: CFunctions) -> None:
+    run(pool, libc, 6)
+    assert pool.stats.replayed == 4 * 3
+    assert pool.stats.reasons["no_plan"] == 2 * 3
+    assert pool.stats.live_bytes == 0
+
+
+def test_pools_serve_one_at_a_time(pool: PlacePool) -> None:
+    with pytest.raises(PoolError, match="another pool serves already"):
+        PlacePool().install()
+    with pytest.raises(PoolError, match="this pool serves already"):
+        pool.install()
+    with pytest.raises(PoolError, match="not installed"):
+        PlacePool().uninstall()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("small", -1), ("small", 1.5), ("limit", 0), ("limit", True), ("scope", "stream")]
+)
+def test_bad_options_are_refused(option: str, value: object) -> None:
+    with pytest.raises(PoolError, match=f"{option} is {value!r}; expected"):
+        PlacePool(**{option: value})
+
+
+def test_blocks_of_before_between_and_after_go_back_where_they_came_from(libc: CFunctions) -> None:
+    before = libc.malloc(LARGE)
+    one, two = PlacePool(), PlacePool()
+    with one:
+        run(one, libc, 4)
+        first = libc.malloc(LARGE)
+        grown = libc.realloc(before, 2 * LARGE)
+    between = libc.malloc(LARGE)
+    with two:
+        second = libc.malloc(LARGE)
+        libc.free(first)
+        libc.free(between)
+        assert two.stats.live_bytes == LARGE
+    assert one.stats.live_bytes == 0
+    libc.free(second)
+    libc.free(grown)
+    assert two.stats.live_bytes == 0
+
+
+def test_a_block_outlives_its_pool_and_its_memory_goes_when_it_does(libc: CFunctions) -> None:
+    pool = PlacePool()
+    size = 64 * LARGE
+    with pool:
+        run(pool, libc, 4, (size,))
+        with pool.step():
+            block = libc.malloc(size)
+            ctypes.memset(block, 7, size)
+    del pool
+    last = (ctypes.c_char * 1).from_address(block + size - 1)
+    assert last.raw == b"\7"
+    libc.free(block)
+
+
+def test_memory_of_a_pool_that_is_gone_is_given_back(libc: CFunctions) -> None:
+    size = 64 * LARGE
+    before = resident()
+    for _ in range(4):
+        pool = PlacePool()
+        with pool:
+            run(pool, libc, 4, (size,))
+        del pool
+    assert resident() - before < size
+
+
+def test_a_limit_is_kept(libc: CFunctions) -> None:
+    with PlacePool(limit=3 * LARGE) as pool:
+        block = libc.malloc(2 * LARGE)
+        assert libc.malloc(2 * LARGE) == 0
+        assert libc.calloc(2, LARGE) == 0
+        libc.free(block)
+        again = libc.malloc(3 * LARGE)
+        assert again != 0
+        libc.free(again)
+        assert pool.report(as_dict=True)["failure"]
+
+
+def test_requests_of_all_threads_are_one_step_s(pool: PlacePool, libc: CFunctions) -> None:
+    worker = Worker(libc)
+    for _ in range(6):
+        with pool.step():
+            for turn in (0, 1, 0, 1):
+                worker.ask(5000) if turn else ask(libc, 9000)
+        pool.wait()
+    worker.stop()
+    assert pool.stats.replayed == 4 * 4
+    assert "thread" not in pool.stats.reasons
+
+
+def test_threads_that_take_turns_otherwise_have_plans_of_their_own(pool: PlacePool, libc: CFunctions) -> None:
+    """Eight requests of each thread, of sizes of their own, in an order that is never the same."""
+    worker, rng = Worker(libc), random.Random(3)
+    replayed = 0
+    for number in range(20):
+        before = pool.stats.replayed
+        turns = [0] * 8 + [1] * 8
+        rng.shuffle(turns)
+        sizes = (iter(range(9000, 90_000, 9000)), iter(range(5000, 50_000, 5000)))
+        with pool.step():
+            ask(libc, 4000)  # the step's own thread is the first
+            for turn in turns:
+                size = next(sizes[turn])
+                worker.ask(size) if turn else ask(libc, size)
+        pool.wait()
+        replayed = pool.stats.replayed - before
+        if number > 12:
+            assert replayed == 17
+    worker.stop()
+    assert replayed == 17
+
+
+def test_an_interrupted_part_is_the_process_s(pool: PlacePool, libc: CFunctions) -> None:
+    worker = Worker(libc)
+    run(pool, libc, 4)
+    with pool.step():
+        with pool.interrupt():
+            worker.ask(5000)
+        worker.ask(LARGE)
+    worker.stop()
+    assert pool.stats.reasons["interrupted"] == 1
+
+
+def test_steps_of_threads_with_scope_thread(libc: CFunctions) -> None:
+    with PlacePool(scope="thread") as pool:
+        threads = [threading.Thread(target=run, args=(pool, libc, 8)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert pool.stats.steps == 16
+        assert "thread" not in pool.stats.reasons
+
+
+def ask(functions: CFunctions, size: int) -> None:
+    block = functions.malloc(size)
+    ctypes.memset(block, 1, size)
+    functions.free(block)
+
+
+class Worker:
+    """A thread that asks when it is told."""
+
+    def __init__(self, functions: CFunctions) -> None:
+        self.functions = functions
+        self.size: int | None = None
+        self.told, self.done = threading.Semaphore(0), threading.Semaphore(0)
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self) -> None:
+        while self.told.acquire() and self.size is not None:
+            ask(self.functions, self.size)
+            self.done.release()
+
+    def ask(self, size: int) -> None:
+        self.size = size
+        self.told.release()
+        self.done.acquire()
+
+    def stop(self) -> None:
+        self.size = None
+        self.told.release()
+        self.thread.join()
+
+
+def resident() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
