@@ -31,6 +31,7 @@ class SpinLock {
  private:
   static constexpr int kSpins = 64;
 
+  // Not in the initial-exec model: a process with many libraries has no room left for the thread-locals of a late one.
   static int& held() {
     static thread_local int held = 0;
     return held;
