@@ -31,11 +31,11 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --build-constraint build-constraints.txt --editable
 
 ROOMS := $(shell cat tools/rooms.txt)
-# Not what is compiled where PyTorch is: its headers are not here.
-CORES := $(shell find $(ROOMS) -name '*.cpp' -not -path 'profiler/torch_*')
+CORES := $(shell find $(ROOMS) -path '*/core/*' -name '*.cpp')
+LIBRARIES := allocator/preload.cpp
 HEADERS := $(shell find $(ROOMS) -name '*.hpp')
 # What an installation depends on: change one of these and the next command installs again.
-BUILD_INPUTS := setup.py setup.cfg pyproject.toml build-constraints.txt tools/rooms.txt $(CORES) $(HEADERS) \
+BUILD_INPUTS := setup.py setup.cfg pyproject.toml build-constraints.txt tools/rooms.txt $(CORES) $(LIBRARIES) $(HEADERS) \
 	$(shell find $(ROOMS) -name '*.pyx' -o -name '*.pxi')
 
 .PHONY: help demo test thorough soak experiments gpu-test lint docs docs-html docs-examples dist asan tsan clean FORCE
@@ -100,7 +100,7 @@ gpu-test: $(VENV)/.development
 SOURCES := $(shell find $(ROOMS) tests/core -name '*.cpp' -o -name '*.hpp')
 CYTHON := $(shell find $(ROOMS) -name '*.pyx' -o -name '*.pxi')
 
-lint: $(VENV)/.development $(CORES:%.cpp=build/tidy/%.checked)
+lint: $(VENV)/.development $(patsubst %.cpp,build/tidy/%.checked,$(CORES) $(LIBRARIES))
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -7,6 +7,7 @@ STOWPLAN_DEBUG
 """
 
 import os
+import platform
 from glob import glob
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from setuptools import Extension, setup
 
 COMPILE_ARGS = ["-std=c++17", "-O3", "-Wall", "-Wextra", "-fvisibility=hidden", "-pthread"]
 LINK_ARGS = ["-pthread"]
+if platform.libc_ver()[0] == "glibc":
+    COMPILE_ARGS += ["-ftls-model=initial-exec"]  # a thread's own numbers are read without a call
 MACROS = [("NPY_NO_DEPRECATED_API", "NPY_1_22_API_VERSION"), ("NPY_TARGET_VERSION", "NPY_1_22_API_VERSION")]
 if os.environ.get("STOWPLAN_DEBUG") == "1":
     COMPILE_ARGS += ["-O1", "-g", "-UNDEBUG"]
@@ -73,6 +76,17 @@ def extension(name: str, *cores: str) -> Extension:
     )
 
 
+def preload() -> Extension:
+    """Build the library that is put before the C library: no module, and of C++ only what needs no library."""
+    return Extension(
+        "stowplan.allocator._preload",
+        sources=["allocator/preload.cpp"],
+        extra_compile_args=[*COMPILE_ARGS, "-fno-exceptions", "-fno-rtti"],
+        extra_link_args=[*LINK_ARGS, "-nodefaultlibs", "-lc"],
+        language="c++",
+    )
+
+
 PACKING, SCHEDULING = "packing/core", "scheduling/core"
 EXTENSIONS = [
     extension(
@@ -94,6 +108,7 @@ EXTENSIONS = [
     extension("scheduling._ordering", f"{SCHEDULING}/order/*.cpp"),
     extension("planning.merging._merging", "planning/merging/core/*.cpp"),
     extension("allocator._core", "allocator/core/**/*.cpp"),
+    preload(),
 ]
 
 setup(

@@ -1,7 +1,7 @@
 """Pools of host memory for what is not NumPy: installed for the whole process.
 
-A library's own threads ask for memory in the midst of their caller's step, so mostly the step is the process's: requests
-of all threads, in their order. If threads take turns in another order each time, each has a plan of its own.
+A library's own threads ask for memory in the midst of their caller's step, so mostly the step is the process's:
+requests of all threads, in their order. If threads take turns in another order each time, each has a plan of its own.
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ class NativeHostPool(Pool):
         As for `NumpyPool`.
     """
 
+    alignment = ALIGNMENT
+    """Bytes; of every planned address."""
+
     def __init__(
         self,
         *,
@@ -58,10 +61,10 @@ class NativeHostPool(Pool):
             raise PoolError(f"limit is {limit!r}; expected a number of bytes, 1 or more, or None")
         if scope not in SCOPES:
             raise PoolError(f"scope is {scope!r}; expected 'process' or 'thread'")
-        self._host = NativePool(small, limit or 0, SCOPES[scope], self._place())
+        self._host = NativePool(small, limit or 0, SCOPES[scope], self._place(), self.alignment)
         self._only = Lanes(
             self._host,
-            alignment=ALIGNMENT,
+            alignment=self.alignment,
             auto_step=auto_step,
             planning_share=planning_share,
             store=store_of(plans),

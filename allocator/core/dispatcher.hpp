@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <new>
 
+#include "fork_locks.hpp"
 #include "host_pool.hpp"
 
 namespace stowplan::allocator {
@@ -29,11 +30,22 @@ class Dispatcher {
 
   // Has a pool, which lives for ever, serve from now on. One caller at a time.
   void serve(HostMemory* memory) {
-    if (!has_served(memory)) newest_.store(new Served{memory, newest_.load()}, std::memory_order_release);
+    if (!has_served(memory)) {
+      newest_.store(new Served{memory, newest_.load()}, std::memory_order_release);
+      hold_over_forks(*memory);
+    }
     serving_.store(memory, std::memory_order_release);
   }
   // Has nobody serve; blocks that pools have handed out stay theirs.
   void rest() { serving_.store(nullptr, std::memory_order_release); }
+
+  // Bytes of a block of a pool that ever served; 0 of another.
+  std::size_t size_of(void* ptr) const {
+    for (const Served* one = newest(); one != nullptr; one = one->before) {
+      if (const std::size_t size = one->memory->size_of(ptr); size > 0) return size;
+    }
+    return 0;
+  }
 
   bool has_served(const HostMemory* memory) const {
     for (const Served* one = newest_.load(std::memory_order_acquire); one != nullptr; one = one->before) {

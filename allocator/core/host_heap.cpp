@@ -49,11 +49,7 @@ void* HostHeap::calloc(std::size_t count, std::size_t item_size) {
 
 void* HostHeap::realloc(void* old, std::size_t new_size) {
   if (!owns(old)) return below_.realloc(below_.ctx, old, new_size);
-  std::size_t held = 0;
-  {
-    std::lock_guard<SpinLock> lock(lock_);
-    held = pages_of(old) * kPage;
-  }
+  const std::size_t held = size_of(old);
   if (new_size <= held && new_size >= held / 2) return old;
   void* fresh = malloc(new_size);
   if (fresh == nullptr) return nullptr;
@@ -74,6 +70,14 @@ void HostHeap::free(void* ptr, std::size_t size) {
   in_use_ -= pages;
   note_use();
   if (kDebug) assert_invariants();
+}
+
+// A thread that holds locks already is about to fork, and holds this one.
+std::size_t HostHeap::size_of(void* ptr) {
+  if (!owns(ptr)) return 0;
+  std::unique_lock<SpinLock> lock(lock_, std::defer_lock);
+  if (!SpinLock::is_any_held()) lock.lock();
+  return pages_of(ptr) * kPage;
 }
 
 void HostHeap::tick() {

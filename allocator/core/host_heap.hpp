@@ -59,6 +59,10 @@ class HostHeap {
   bool owns(const void* ptr) const {
     return reinterpret_cast<std::uintptr_t>(ptr) - memory_.base() < memory_.addresses() && memory_.base() != 0;
   }
+  // Bytes of a block of the heap; 0 of another.
+  std::size_t size_of(void* ptr);
+  // Guards all of it.
+  profiler::SpinLock& lock() { return lock_; }
   std::size_t in_use() const { return in_use_ * kPage; }
   std::size_t extent() const { return top_ * kPage; }  // bytes up to the last page ever taken
   void assert_invariants() const;

@@ -22,6 +22,7 @@
 //     void cancel(BlockId)                                        upstream had none
 //     bool release(BlockId)                                       true: the block is upstream's, free it there
 //     Bytes size_of(BlockId)
+//     std::size_t upstream_size_of(void*)                         0: not of that upstream; without the lock
 #pragma once
 
 #include <atomic>
@@ -43,13 +44,13 @@ using ThreadId = std::uintptr_t;
 
 // A number that no two running threads share: the address of a thread-local byte.
 inline ThreadId current_thread() {
-  static thread_local char here;
+  static STOWPLAN_CLOSE_THREAD_LOCAL char here;
   return reinterpret_cast<ThreadId>(&here);
 }
 
 // Whether this thread's requests are upstream's: what makes plans is no business of a pool's that serves all threads.
 inline bool& is_aside() {
-  static thread_local bool aside = false;
+  static STOWPLAN_CLOSE_THREAD_LOCAL bool aside = false;
   return aside;
 }
 
@@ -102,13 +103,8 @@ class HostMemory {
   // A new block, a copy, and a free: in the log and in the plan these are what they are.
   void* realloc(void* old, std::size_t new_size) {
     if (old == nullptr) return malloc(new_size);
-    std::size_t old_size = 0;
-    {
-      std::lock_guard<SpinLock> lock(lock_);
-      const BlockId id = blocks_by_address_.find(reinterpret_cast<std::uintptr_t>(old));
-      if (id == kNoBlock) return upstream_.realloc(upstream_.ctx, old, new_size);  // small, and so upstream's
-      old_size = static_cast<std::size_t>(service_.size_of(id));
-    }
+    const std::size_t old_size = noted_size(old);
+    if (old_size == kNotNoted) return upstream_.realloc(upstream_.ctx, old, new_size);  // small, and so upstream's
     void* fresh = malloc(new_size);
     if (fresh == nullptr) return nullptr;
     std::memcpy(fresh, old, old_size < new_size ? old_size : new_size);
@@ -136,6 +132,12 @@ class HostMemory {
     if (is_small(size) && !among_arenas(ptr)) return false;
     std::lock_guard<SpinLock> lock(lock_);
     return blocks_by_address_.find(reinterpret_cast<std::uintptr_t>(ptr)) != kNoBlock;
+  }
+
+  // Bytes of a block that came from here, as far as that is noted anywhere; 0 of another.
+  std::size_t size_of(void* ptr) {
+    const std::size_t noted = noted_size(ptr);
+    return noted != kNotNoted ? noted : service_.upstream_size_of(ptr);
   }
 
   std::size_t small() const { return small_; }
@@ -173,6 +175,16 @@ class HostMemory {
     if (grant.address != 0) blocks_by_address_.insert(grant.address, grant.id);
     if (const std::uint64_t leaves = service_.leaves(); leaves > 0) left_ = static_cast<std::int64_t>(leaves);
     return grant;
+  }
+
+  static constexpr std::size_t kNotNoted = SIZE_MAX;
+
+  // A thread that holds locks already is about to fork, and holds this one.
+  std::size_t noted_size(void* ptr) {
+    std::unique_lock<SpinLock> lock(lock_, std::defer_lock);
+    if (!SpinLock::is_any_held()) lock.lock();
+    const BlockId id = blocks_by_address_.find(reinterpret_cast<std::uintptr_t>(ptr));
+    return id == kNoBlock ? kNotNoted : static_cast<std::size_t>(service_.size_of(id));
   }
 
   enum class Whose { unknown, ours, upstreams };
