@@ -129,18 +129,17 @@ def test_call_sites_are_lines_and_operators() -> None:
 
 
 def test_requests_of_kernels_threads_have_the_site_of_their_operator() -> None:
-    _, step = network()
+    query = torch.randn(8, 4, 256, 64, requires_grad=True)
     torch.set_num_threads(2)
     try:
-        recorder = TorchRecorder(sites=True, small=SMALL)
-        with recorder:
-            for _ in range(4):
-                with recorder.step():
-                    step()
+        recorder = TorchRecorder(sites=True)
+        with recorder, recorder.step():
+            # Its backward asks for memory on a second thread, too.
+            nn.functional.scaled_dot_product_attention(query, query, query).sum().backward()
     finally:
         torch.set_num_threads(1)
-    assert recorder.requests > 50
     profile = recorder.whole()
+    assert len(profile) > 10
     assert (profile.site >= 0).all()
 
 
