@@ -1,7 +1,7 @@
 """Where the command ``stowplan`` and ``python -m stowplan`` begin.
 
-``stowplan run [-m] [--json] [--preload] [--stats FILE] SCRIPT ...`` starts the script at once: to import the command line's library
-takes as long as a tenth of NumPy. All else is the command line's (cli.py), help and bad input included.
+``stowplan run [-m] [--json] [--preload] [--stats FILE] SCRIPT ...`` starts the script at once: to import the command
+line's library takes as long as a tenth of NumPy. All else is the command line's (cli.py), help and bad input included.
 """
 
 from __future__ import annotations

@@ -42,7 +42,9 @@ def restart() -> None:
     if before is not None:
         raise PoolError(f"LD_PRELOAD={path} was ignored: see what the dynamic loader says above")
     if any(separator in path for separator in ": "):
-        raise PoolError(f"LD_PRELOAD takes no path with a space or colon; expected stowplan elsewhere than {path}")
+        raise PoolError(
+            f"LD_PRELOAD takes no path with a space or colon; expected stowplan elsewhere than {path}"
+        )
     present = os.environ.get("LD_PRELOAD", "")
     os.environ[_BEFORE] = present
     os.environ["LD_PRELOAD"] = f"{present}:{path}" if present else path
