@@ -439,3 +439,4 @@ cdef class Backend:
 include "_host_pool.pxi"
 include "_native_pool.pxi"
 include "_device_pool.pxi"
+include "_cuda_pool.pxi"

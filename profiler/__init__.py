@@ -1,6 +1,6 @@
 """What happened: recorders, the profile of a step, and the formats of files that hold one.
 
-``recorders``          watch NumPy's or CuPy's allocations; ``steps``: the logs of two steps make a profile
+``recorders``          watch NumPy's, CuPy's or PyTorch's allocations; ``steps``: the logs of two steps make a profile
 ``profile``            the blocks of one step, in columns
 ``scaling``            predicts profiles at other batch sizes, with ``sequence_matching``
 ``shape_scaling``      predicts profiles at any shape, from small ones
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .profile import ESCAPED, Profile
     from .recorders.cupy_recorder import CupyRecorder
     from .recorders.numpy_recorder import NumpyRecorder
+    from .recorders.torch_recorder import TorchRecorder
     from .scaling import BatchModel, fit_batches
     from .steps import StepLog, profile_step
 
@@ -32,6 +33,7 @@ __all__ = [
     "NumpyRecorder",
     "Profile",
     "StepLog",
+    "TorchRecorder",
     "fit_batches",
     "profile_step",
 ]
@@ -47,6 +49,7 @@ __getattr__ = lazily(
         "NumpyRecorder": "recorders.numpy_recorder",
         "Profile": "profile",
         "StepLog": "steps",
+        "TorchRecorder": "recorders.torch_recorder",
         "fit_batches": "scaling",
         "profile_step": "steps",
     },

@@ -1,6 +1,7 @@
 # distutils: language = c++
-"""Binding of the passive recorder: a NumPy memory handler that passes every request on, or a memory hook of CuPy's."""
+"""Binding of the passive recorder: NumPy's memory handler that passes every request on, CuPy's memory hook, a heap."""
 
+from cpython.pystate cimport PyThreadState
 from cpython.ref cimport Py_DECREF, PyObject
 from cython.operator cimport dereference
 
@@ -76,8 +77,10 @@ cdef extern from "passive_service.hpp" namespace "stowplan::profiler" nogil:
 cdef extern from "told_blocks.hpp" namespace "stowplan::profiler" nogil:
     cdef cppclass ToldBlocks:
         ToldBlocks(size_t) except +
+        ToldBlocks(size_t, cbool) except +
         void allocated(uintptr_t, int64_t, int64_t) except +
         void freed(uintptr_t)
+        uintptr_t thread()
         uint64_t requests()
         SpinLock& lock()
         PassiveService& service()
@@ -92,7 +95,7 @@ cdef extern from "profiler/call_sites.hpp" namespace "stowplan::profiler":
 
 
 cdef extern from "Python.h":
-    int PyGILState_Check()
+    int PyGILState_Check() nogil
     int PyGC_Disable()
     int PyGC_Enable()
 
@@ -171,7 +174,7 @@ cdef class CallSites:
 
     def ask(self):
         """Return the number of the site of this call, -1 if there is none."""
-        return self.here()
+        return self.here(self.asking)
 
     @property
     def asker(self):
@@ -179,24 +182,25 @@ cdef class CallSites:
 
     @asker.setter
     def asker(self, name):
-        if name is None:
-            self.asking = -1
-            return
+        self.asking = -1 if name is None else self.number_of_asker_named(name)
+
+    cdef int32_t number_of_asker_named(self, str name) except -2:
         number = self.number_of_asker.setdefault(name, len(self.askers))
         if number == len(self.askers):
             self.askers.append(name)
-        self.asking = number
+        return number
 
-    cdef int32_t here(self) except -2:
+    cdef int32_t here(self, int32_t asking) except -2:
+        """Return the number of the innermost user's frame with an asker, -1 for none."""
         cdef int32_t frame = self.users_frame()
-        return frame if self.asking < 0 else self.with_asker(frame)
+        return frame if asking < 0 else self.with_asker(frame, asking)
 
-    cdef int32_t with_asker(self, int32_t frame) except -2:
-        cdef uint64_t both = (<uint64_t><uint32_t>frame << 32) | <uint32_t>self.asking
+    cdef int32_t with_asker(self, int32_t frame, int32_t asking) except -2:
+        cdef uint64_t both = (<uint64_t><uint32_t>frame << 32) | <uint32_t>asking
         known = self.number_of_both.find(both)
         if known != self.number_of_both.end():
             return dereference(known).second
-        asker = self.askers[self.asking]
+        asker = self.askers[asking]
         number = self.number_of(asker if frame < 0 else f"{self.sites[frame]} > {asker}")
         self.number_of_both[both] = number
         return number
@@ -276,7 +280,7 @@ cdef int32_t _who_asks(void* sites) noexcept:
         return -1
     cdef int collecting = PyGC_Disable()
     try:
-        return (<CallSites>sites).here()
+        return (<CallSites>sites).here((<CallSites>sites).asking)
     except BaseException:
         return -1
     finally:
@@ -296,11 +300,15 @@ cdef class StepWatch:
         if sites is not None:
             self.service.set_who_asks(_who_asks, <void*>sites)
 
+    cdef uintptr_t thread(self) noexcept:
+        """Return whose steps the caller's requests lie in."""
+        return current_thread()
+
     def begin_step(self):
         """Start a step in this thread; False if one is running."""
         self.lock.lock()
         try:
-            return self.service.begin_step(current_thread())
+            return self.service.begin_step(self.thread())
         finally:
             self.lock.unlock()
 
@@ -318,7 +326,7 @@ cdef class StepWatch:
         """Find steps among this thread's requests, from now until the first begin_step."""
         self.lock.lock()
         try:
-            self.service.find_steps(current_thread())
+            self.service.find_steps(self.thread())
         finally:
             self.lock.unlock()
 
@@ -396,6 +404,9 @@ cdef class ToldRecorder(StepWatch):
     def requests(self):
         """All requests so far, in steps or not."""
         return self.blocks.requests()
+
+
+include "_heap_recorder.pxi"
 
 
 cdef tuple _recorded(const RecordedStep& step):

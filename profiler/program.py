@@ -23,7 +23,7 @@ class Program:
     Attributes
     ----------
     library
-        Whose requests: ``"NumPy"``, ``"CuPy"``.
+        Whose requests: ``"NumPy"``, ``"CuPy"``, ``"PyTorch"`` (its tensors in host memory).
     small
         Requests below this many bytes were not recorded.
     requests, bytes

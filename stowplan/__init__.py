@@ -17,7 +17,7 @@ from .lazy import lazily
 if TYPE_CHECKING:
     from .allocator import CupyPool, NumpyPool, TorchPool
     from .executors import served
-    from .profiler import CupyRecorder, NumpyRecorder, Profile
+    from .profiler import CupyRecorder, NumpyRecorder, Profile, TorchRecorder
     from .scripts.step_markers import step
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Profile",
     "StowplanError",
     "TorchPool",
+    "TorchRecorder",
     "__version__",
     "served",
     "step",
@@ -43,6 +44,7 @@ __getattr__ = lazily(
         "NumpyRecorder": "profiler",
         "Profile": "profiler",
         "TorchPool": "allocator",
+        "TorchRecorder": "profiler",
         "served": "executors",
         "step": "scripts.step_markers",
     },

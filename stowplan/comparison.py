@@ -5,8 +5,8 @@ most bytes. Older and escaped blocks (parameters, optimizer state) are the same 
 share of the program's memory with a pool: older and escaped blocks, and what the pool reserves. It is known where the
 profile knows of older blocks.
 
-For a profile of NumPy's, the C library's malloc is measured, as that is what the plan takes the place of. Pools of
-devices then say what the same step would need there: they are hypothetical.
+For a profile of the host's, of NumPy or of PyTorch's CPU tensors, the C library's malloc is measured, as that is what
+the plan takes the place of. Pools of devices then say what the same step would need there: they are hypothetical.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ __all__ = [
     "alignment_of",
     "as_requested",
     "compare",
-    "is_numpy_s",
+    "is_of_host",
     "peak_of",
 ]
 
 ALIGNMENT = 512
 """Bytes: what `CupyPool` aligns blocks to."""
 HOST_ALIGNMENT = 64
-"""Bytes: what `NumpyPool` does."""
+"""Bytes: what `NumpyPool` and `TorchPool` do."""
 
 MALLOC = "malloc"
-"""The C library's: measured, for a profile of NumPy's."""
+"""The C library's: measured, for a profile of the host's."""
 
 POOL_TITLES = {
     MALLOC: "the C library's malloc",
@@ -111,14 +111,14 @@ class Peak:
     rows: npt.NDArray[np.int64]
 
 
-def is_numpy_s(profile: Profile) -> bool:
-    """Whether a profile is known to be of NumPy's requests."""
-    return profile.program is not None and profile.program.library == "NumPy"
+def is_of_host(profile: Profile) -> bool:
+    """Whether a profile is known to be of requests for host memory: NumPy's, or PyTorch's for CPU tensors."""
+    return profile.program is not None and profile.program.library in ("NumPy", "PyTorch")
 
 
 def alignment_of(profile: Profile) -> int:
     """Return the bytes that the pool which a profile is for aligns blocks to."""
-    return HOST_ALIGNMENT if is_numpy_s(profile) else ALIGNMENT
+    return HOST_ALIGNMENT if is_of_host(profile) else ALIGNMENT
 
 
 def peak_of(plan: Plan) -> Peak:
@@ -161,8 +161,8 @@ def compare(
     solver, time_limit, threads, progress
         As for `stowplan.packing.pack`.
     pools
-        Names in `POOL_MODELS`, or `MALLOC`. None: all of the models, and for a profile of NumPy's first `MALLOC`, if it
-        can be measured.
+        Names in `POOL_MODELS`, or `MALLOC`. None: all of the models, and for a profile of the host's first `MALLOC`, if
+        it can be measured.
 
     Raises
     ------
@@ -180,7 +180,7 @@ def compare(
     asked = as_requested(plan)
     script = requests(asked)
     if pools is None:
-        pools = (MALLOC, *POOL_MODELS) if is_numpy_s(profile) else POOL_MODELS
+        pools = (MALLOC, *POOL_MODELS) if is_of_host(profile) else POOL_MODELS
     uses = {
         name: replay_malloc(script) if name == MALLOC else replay(script, POOL_MODELS[name]())
         for name in pools

@@ -114,10 +114,10 @@ void DevicePool::hold(BlockId id, const std::vector<Token>& streams, Token memor
   if (kDebug) lanes_.assert_invariants();
 }
 
-// The held blocks whose place a request was given, but those that settle() has let go of since.
+// The held blocks whose place a request was given: under the lock that it was given under, as the next request of the
+// lane may be another thread's.
 std::vector<DevicePool::HeldPtr> DevicePool::take_awaited(BlockId granted) {
   std::vector<HeldPtr> awaited;
-  Lock lock(lock_);
   for (const BlockId id : lanes_.awaited(granted)) {
     const auto at = held_.find(id);
     if (at == held_.end()) continue;
@@ -129,10 +129,8 @@ std::vector<DevicePool::HeldPtr> DevicePool::take_awaited(BlockId granted) {
   return awaited;
 }
 
-// Has a stream wait for what others do with the blocks whose place it was given. A lane's requests are one thread's:
-// nobody else takes what is awaited here.
-void DevicePool::wait_for_uses(BlockId granted, Stream stream) {
-  const std::vector<HeldPtr> awaited = take_awaited(granted);
+// Has a stream wait for what others do with the blocks whose place it was given.
+void DevicePool::wait_for_uses(const std::vector<HeldPtr>& awaited, BlockId granted, Stream stream) {
   try {
     for (const HeldPtr& held : awaited) {
       for (const Use& use : held->uses) Device::checked(device_.wait(device_.owner, stream, use.event.token()));

@@ -31,6 +31,8 @@ class DevicePool {
   // CUDA's name for the calling thread's own default stream: many streams, that is, under one handle.
   static constexpr Stream kPerThread = 2;
 
+  explicit DevicePool(Scope scope = Scope::thread) : lanes_(kUnit, scope) {}
+
   // Once, before all else.
   void connect(const Device& device) { device_ = device; }
   // Drops all that it keeps of the owner's; nothing but the destructor comes after it.
@@ -41,11 +43,13 @@ class DevicePool {
     const ThreadId thread = profiler::current_thread();
     const Stream own = stream == kPerThread ? -static_cast<Stream>(thread) : stream;
     Grant grant;
+    std::vector<HeldPtr> awaited;
     {
       std::lock_guard<profiler::SpinLock> lock(lock_);
       grant = lanes_.request(size, own, thread);
+      if (grant.waits) awaited = take_awaited(grant.id);
     }
-    if (grant.waits) wait_for_uses(grant.id, stream);
+    if (grant.waits) wait_for_uses(awaited, grant.id, stream);
     return grant;
   }
   // Serves a block by upstream; its memory is the client's. If the answer is an error, that has been noted, and the
@@ -90,14 +94,14 @@ class DevicePool {
   using HeldPtr = std::shared_ptr<Held>;
 
   std::vector<HeldPtr> take_awaited(BlockId granted);
-  void wait_for_uses(BlockId granted, Stream stream);
+  void wait_for_uses(const std::vector<HeldPtr>& awaited, BlockId granted, Stream stream);
   bool is_done(Held& held);
   Token event_of(const Use& use);
   Answer ask(Bytes size, bool sample, void* client) const;
   void synchronize() const { Device::checked(device_.synchronize(device_.owner)); }
 
   profiler::SpinLock lock_;
-  AutoLanes lanes_{kUnit};
+  AutoLanes lanes_;
   LockedLanes locked_{lock_, lanes_};
   Device device_;
   std::unordered_map<BlockId, HeldPtr> held_;

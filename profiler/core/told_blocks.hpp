@@ -20,8 +20,10 @@ namespace stowplan::profiler {
 
 class ToldBlocks {
  public:
-  // Requests below `small` bytes are left out.
-  explicit ToldBlocks(std::size_t small) : small_(static_cast<Bytes>(small)), service_(Upstream{}) {}
+  // Requests below `small` bytes are left out. `all_threads`: a step is one of all threads, in the order of their
+  // requests.
+  explicit ToldBlocks(std::size_t small, bool all_threads = false)
+      : small_(static_cast<Bytes>(small)), all_threads_(all_threads), service_(Upstream{}) {}
 
   void allocated(std::uintptr_t address, Bytes size, Stream stream) {
     if (size >= small_) service_.before_request();
@@ -29,7 +31,7 @@ class ToldBlocks {
     release(address);
     if (size < small_) return;
     ++requests_;
-    const BlockId id = service_.request(size, stream, current_thread()).id;
+    const BlockId id = service_.request(size, stream, thread()).id;
     if (address == 0) {
       service_.cancel(id);
     } else {
@@ -43,7 +45,8 @@ class ToldBlocks {
     release(address);
   }
 
-  std::uint64_t requests() const { return requests_; }  // so far, in steps or not
+  ThreadId thread() const { return all_threads_ ? 0 : current_thread(); }  // whose steps the caller's requests lie in
+  std::uint64_t requests() const { return requests_; }                     // so far, in steps or not
   SpinLock& lock() { return lock_; }
   PassiveService& service() { return service_; }
 
@@ -55,6 +58,7 @@ class ToldBlocks {
   }
 
   const Bytes small_;
+  const bool all_threads_;
   SpinLock lock_;
   PassiveService service_;
   AddressMap by_address_;

@@ -81,14 +81,17 @@ def program_lines(profile: Profile) -> list[str]:
     unseen = {
         ("NumPy", True): "contexts that the program makes, and threads that Python does not start",
         ("NumPy", False): "other threads and contexts",
+        ("PyTorch", False): "what PyTorch's kernels take from the C library",
     }.get((program.library, program.threads), "other threads")
-    lines.append(f"not seen: requests of {unseen}; blocks from before the recording")
+    if program.library != "PyTorch":
+        unseen = f"requests of {unseen}"
+    lines.append(f"not seen: {unseen}; blocks from before the recording")
     return lines
 
 
 def memory_table(found: Comparison) -> Table:
     """Return a table of what program and step have alive, and of what stowplan and the pools reserve for the step."""
-    from ..comparison import MALLOC, is_numpy_s
+    from ..comparison import MALLOC, is_of_host
 
     plan = found.plan
     parts = plan.profile.at_live_peak()
@@ -108,7 +111,7 @@ def memory_table(found: Comparison) -> Table:
     rows.add_row(f"lower bound (units of {unit})", *size(bound), ratio(bound))
     rows.add_row("stowplan's arena", *size(plan.arena_bytes), ratio(plan.arena_bytes))
     rows.add_section()
-    elsewhere = is_numpy_s(plan.profile)
+    elsewhere = is_of_host(plan.profile)
     for name, title, use in found.titled():
         if elsewhere and name != MALLOC:
             rows.add_section()

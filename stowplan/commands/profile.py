@@ -39,10 +39,11 @@ _OF_PROFILES = ("step_function", "number", "device", "output", "small", "no_site
 )
 @click.option(
     "--device",
-    type=click.Choice(["auto", "cpu", "gpu"]),
+    type=click.Choice(["auto", "cpu", "gpu", "torch"]),
     default="auto",
     show_default=True,
-    help="Whose requests: NumPy's (cpu), CuPy's (gpu), or CuPy's if there are any, else NumPy's (auto).",
+    help="Whose requests: NumPy's (cpu), CuPy's (gpu), those of PyTorch's CPU tensors (torch); or CuPy's if there are "
+    "any, else NumPy's or PyTorch's, whichever are more bytes (auto).",
 )
 @click.option(
     "-o",
@@ -53,7 +54,8 @@ _OF_PROFILES = ("step_function", "number", "device", "output", "small", "no_site
 @click.option(
     "--small",
     type=click.IntRange(min=0),
-    help="Requests below this many bytes are left out.  [default: 1033 of NumPy's, 0 of CuPy's]",
+    help="Requests below this many bytes are left out.  [default: 1033 of NumPy's, 0 of CuPy's, 16384 of "
+    "PyTorch's]",
 )
 @click.option("--no-sites", is_flag=True, help="Do not note the call sites.")
 @click.option(
@@ -88,14 +90,15 @@ def profile(
 ) -> None:
     """Run SCRIPT with its ARGUMENTS as python does, find the step that it repeats, and write that step's profile.
 
-    The requests of NumPy and CuPy in the main thread are recorded, and served as without stowplan. Steps are found, or
-    marked: by --step-function, or with stowplan.step() in the script. SCRIPT is what python takes: a file, a folder or
-    archive with a __main__.py, or - for standard input; with -m, a module. Each block has its call site: the innermost
-    line of the script's own code, outside of Python's library and installed packages; and the Chainer link and function
-    that asked. If several steps are found (phases, loops in loops), they are listed with the share of all requests and
-    bytes that each covers; the one that covers most is written, or the one that --step names. Ctrl-C ends the script
-    and keeps what was recorded. If no step repeats, all requests count as one step. The exit status is the script's;
-    where that is not 0, nothing is written. Nor is it if no request was seen: exit status 1.
+    The requests of NumPy and CuPy in the main thread are recorded, and those of PyTorch's CPU tensors on all threads,
+    and served as without stowplan. Steps are found, or marked: by --step-function, or with stowplan.step() in the
+    script. SCRIPT is what python takes: a file, a folder or archive with a __main__.py, or - for standard input; with
+    -m, a module. Each block has its call site: the innermost line of the script's own code, outside of Python's library
+    and installed packages; and the Chainer link and function that asked, or PyTorch's operator. If several steps are
+    found (phases, loops in loops), they are listed with the share of all requests and bytes that each covers; the one
+    that covers most is written, or the one that --step names. Ctrl-C ends the script and keeps what was recorded. If no
+    step repeats, all requests count as one step. The exit status is the script's; where that is not 0, nothing is
+    written. Nor is it if no request was seen: exit status 1.
 
     With --graph, a few steps of the first Chainer optimizer that updates are recorded operator by operator, with bytes
     and seconds: four of optimizer.update(lossfun, ...), or five that end with optimizer.update(). No bit changes. The
@@ -118,11 +121,11 @@ def profile(
         left = f"{path} stays as it was" if path.exists() else "nothing was written"
         click.echo(f"stowplan: {script} failed with exit status {status}; {left}", err=True)
         raise click.exceptions.Exit(status)
-    seen = recorders.seen()
-    if seen is None:
-        click.echo(f"stowplan: {script} asked for no memory by CuPy; nothing was written", err=True)
+    recorder = recorders.seen()
+    if recorder is None:
+        library = "PyTorch" if device == "torch" else "CuPy"
+        click.echo(f"stowplan: {script} asked for no memory by {library}; nothing was written", err=True)
         raise click.exceptions.Exit(status or 1)
-    whose, recorder = seen
     candidates = recorder.candidates()
     _list_candidates(candidates)
     try:
@@ -143,7 +146,8 @@ def profile(
         raise click.exceptions.Exit(status or 1)
     step.save(path)
     click.echo(
-        f"stowplan: {whose}: {what}: {len(step):,} blocks, planned peak {step.planned_peak:,} bytes; written to {path}",
+        f"stowplan: {recorder.library}: {what}: {len(step):,} blocks, planned peak {step.planned_peak:,} bytes; "
+        f"written to {path}",
         err=True,
     )
     for line in _look.program_lines(step):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..comparison import MALLOC, POOL_TITLES, alignment_of, as_requested, is_numpy_s
+from ..comparison import MALLOC, POOL_TITLES, alignment_of, as_requested, is_of_host
 from ..errors import MissingDependencyError
 from ..files import atomic_write
 from ..planning import Plan, make_plan
@@ -125,7 +125,7 @@ def _page(plan: Plan, title: str) -> str:
         more_sites=max(len(sites) - _TABLE, 0),
         sites_known=bool(profile.sites),
         band=None if profile.older_bytes() is None else (_PLANNED, _ESCAPED, _OLDER),
-        hypothetical=is_numpy_s(profile),
+        hypothetical=is_of_host(profile),
         peak_tick=peak_tick,
         last_tick=max(profile.period - 1, 0),
     )
@@ -157,7 +157,7 @@ def _cards(plan: Plan, pool_bytes: int) -> list[tuple[str, str, str]]:
         ("Planned peak", human_bytes(profile.planned_peak), f"lower bound {human_bytes(bound)}"),
         ("stowplan's arena", human_bytes(plan.arena_bytes), above(plan.arena_bytes)),
     ]
-    if is_numpy_s(profile):
+    if is_of_host(profile):
         malloc = replay_malloc(requests(as_requested(plan)))
         if malloc is not None:
             cards.append(

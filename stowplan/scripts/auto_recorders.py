@@ -1,24 +1,27 @@
-"""Record a program that does not mention stowplan: NumPy's requests, and CuPy's once the program imports it."""
+"""Record a program that does not mention stowplan: NumPy's requests; CuPy's and PyTorch's once it imports them."""
 
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from ..allocator.backends.numpy_pool import SMALL
+from ..allocator.backends.torch_pool import SMALL as SMALL_OF_TORCH
+from ..errors import MissingDependencyError
 from ..import_hooks import when_imported
 from .step_markers import steps_go_to
 
 if TYPE_CHECKING:
-    from ..profiler import CupyRecorder, NumpyRecorder
+    from ..profiler import CupyRecorder, NumpyRecorder, TorchRecorder
 
-    R = TypeVar("R", NumpyRecorder, CupyRecorder)
+    R = TypeVar("R", NumpyRecorder, CupyRecorder, TorchRecorder)
 
-DEVICES = ("auto", "cpu", "gpu")
-"""Whose requests are recorded: ``auto`` means CuPy's if there are any, else NumPy's."""
+DEVICES = ("auto", "cpu", "gpu", "torch")
+"""Whose requests are recorded: NumPy's, CuPy's, those of PyTorch's CPU tensors; ``auto``: of all of them."""
 
 
 @dataclass
@@ -27,25 +30,30 @@ class Recorders:
 
     Attributes
     ----------
-    numpy, cupy
-        None if the device rules it out, or as long as the program has not imported CuPy.
+    numpy, cupy, torch
+        None if the device rules it out, or as long as the program has not imported CuPy or PyTorch.
     """
 
     numpy: NumpyRecorder | None = None
     cupy: CupyRecorder | None = None
+    torch: TorchRecorder | None = None
 
-    def seen(self) -> tuple[str, NumpyRecorder | CupyRecorder] | None:
-        """Return the library recorded, by name, and its recorder; None for CuPy's alone without a request."""
+    def seen(self) -> NumpyRecorder | CupyRecorder | TorchRecorder | None:
+        """Return CuPy's recorder if it saw a request, else NumPy's or PyTorch's, whichever saw more bytes; or None."""
         if self.cupy is not None and self.cupy.requests:
-            return "CuPy", self.cupy
-        return None if self.numpy is None else ("NumPy", self.numpy)
+            return self.cupy
+        host = [recorder for recorder in (self.numpy, self.torch) if recorder is not None]
+        return max(host, key=lambda recorder: recorder.program().bytes, default=None)
 
 
 @contextmanager
 def recording(
     device: str = "auto", *, sites: bool = True, small: int | None = None, stacks: int = 0
 ) -> Iterator[Recorders]:
-    """Record the requests of this thread.
+    """Record the requests of this thread, and of PyTorch's CPU tensors on all threads.
+
+    Where PyTorch's cannot be recorded, for want of a compiler, there is a RuntimeWarning, or, if they are the only ones
+    asked for, an error in the program's import.
 
     Parameters
     ----------
@@ -54,7 +62,8 @@ def recording(
     sites
         Record call sites and, once Chainer is imported, its links and functions.
     small
-        Requests below this many bytes are left out. None: those that `NumpyPool` does not plan, and none of CuPy's.
+        Requests below this many bytes are left out. None: those that `NumpyPool` and `TorchPool` do not plan, and none
+        of CuPy's.
     stacks
         Calls of a library that a call site has beside the user's own line.
     """
@@ -75,19 +84,34 @@ def recording(
 
             found.cupy = watch(CupyRecorder(auto_step=True, sites=where or False, small=small or 0))
 
+        def watch_torch() -> None:
+            from ..profiler import TorchRecorder
+
+            least = SMALL_OF_TORCH if small is None else small
+            try:
+                recorder = TorchRecorder(auto_step=True, sites=where or False, small=least)
+            except MissingDependencyError as error:
+                if device == "torch":
+                    raise
+                warnings.warn(f"PyTorch's tensors are not recorded: {error}", RuntimeWarning, stacklevel=2)
+            else:
+                found.torch = watch(recorder)
+
         def name_chainer() -> None:
             from ..profiler.recorders.chainer_names import ChainerNames
 
             assert where is not None
             stack.enter_context(ChainerNames(where))
 
-        if device != "gpu":
+        if device in ("auto", "cpu"):
             least = SMALL if small is None else small
             found.numpy = watch(
                 NumpyRecorder(auto_step=True, sites=where or False, small=least, threads=True)
             )
-        if device != "cpu":
+        if device in ("auto", "gpu"):
             stack.enter_context(when_imported("cupy", _here(watch_cupy)))
+        if device in ("auto", "torch"):
+            stack.enter_context(when_imported("torch", watch_torch))
         if where is not None:
             stack.enter_context(when_imported("chainer", _here(name_chainer)))
         yield found

@@ -145,21 +145,21 @@ def test_a_limit_is_kept(libc: CFunctions) -> None:
         assert pool.report(as_dict=True)["failure"]
 
 
-def test_requests_of_all_threads_are_one_step_s(pool: PlacePool, libc: CFunctions) -> None:
-    worker = Worker(libc)
+def test_requests_of_all_threads_are_one_step_s(pool: PlacePool, libc: CFunctions, worker: Worker) -> None:
     for _ in range(6):
         with pool.step():
             for turn in (0, 1, 0, 1):
                 worker.ask(5000) if turn else ask(libc, 9000)
         pool.wait()
-    worker.stop()
     assert pool.stats.replayed == 4 * 4
     assert "thread" not in pool.stats.reasons
 
 
-def test_threads_that_take_turns_otherwise_have_plans_of_their_own(pool: PlacePool, libc: CFunctions) -> None:
+def test_threads_that_take_turns_otherwise_have_plans_of_their_own(
+    pool: PlacePool, libc: CFunctions, worker: Worker
+) -> None:
     """Eight requests of each thread, of sizes of their own, in an order that is never the same."""
-    worker, rng = Worker(libc), random.Random(3)
+    rng = random.Random(3)
     replayed = 0
     for number in range(20):
         before = pool.stats.replayed
@@ -175,18 +175,26 @@ def test_threads_that_take_turns_otherwise_have_plans_of_their_own(pool: PlacePo
         replayed = pool.stats.replayed - before
         if number > 12:
             assert replayed == 17
-    worker.stop()
     assert replayed == 17
 
 
-def test_an_interrupted_part_is_the_process_s(pool: PlacePool, libc: CFunctions) -> None:
-    worker = Worker(libc)
+def test_steps_of_all_threads_are_found(libc: CFunctions, worker: Worker) -> None:
+    with PlacePool(auto_step=True) as pool:
+        for _ in range(30):
+            live = [libc.malloc(size) for size in (LARGE, 2 * LARGE, 5000)]
+            worker.ask(7000)
+            for block in live:
+                libc.free(block)
+            pool.wait()
+        assert pool.stats.replayed > 4 * 20
+
+
+def test_an_interrupted_part_is_the_process_s(pool: PlacePool, libc: CFunctions, worker: Worker) -> None:
     run(pool, libc, 4)
     with pool.step():
         with pool.interrupt():
             worker.ask(5000)
         worker.ask(LARGE)
-    worker.stop()
     assert pool.stats.reasons["interrupted"] == 1
 
 

@@ -1,0 +1,200 @@
+# The replay core as a C allocator of CUDA memory, for PyTorch and CuPy. Included by _core.pyx.
+
+ctypedef intptr_t (*stream_pointer)() noexcept
+
+
+cdef extern from "cuda_api.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass CudaApi:
+        pass
+    const char* find_cuda(CudaApi&)
+
+
+cdef extern from "cuda_pool.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass CudaGraphs:
+        int64_t reserved_bytes()
+
+    cdef cppclass CudaMemory:
+        int64_t limit()
+
+    cdef cppclass CCudaPool "stowplan::allocator::CudaPool":
+        LockedLanes* lanes()
+        CudaMemory& memory()
+        CudaGraphs& graphs()
+        void record_stream(void*, int64_t) except +
+        cbool reserve(uint16_t, int64_t) except +
+        size_t drop_dead_arenas() except +
+        size_t give_back() except +
+        void settle() except +
+        void synchronize()
+        cbool is_capturing(int64_t)
+
+    cdef cppclass CCudaPools "stowplan::allocator::CudaPools":
+        CCudaPools(const CudaApi&, Scope, int64_t) except +
+        CCudaPool& on(int) except +
+        void record_stream(void*, int64_t) except +
+        void abandon()
+        cbool has_served()
+        stream_pointer current_stream
+
+    CCudaPools* installed_pools "stowplan::allocator::CudaPools::installed"()
+    void install_pools "stowplan::allocator::CudaPools::install"(CCudaPools*)
+
+
+def any_cuda_installed():
+    """Whether a pool serves PyTorch's requests of CUDA memory."""
+    return installed_pools() != NULL
+
+
+@cython.final
+cdef class CudaPools:
+    """The pools of all devices of a process, as C functions have them.
+
+    Parameters
+    ----------
+    scope
+        Whose steps are told apart.
+    limit
+        Bytes that arenas and blocks may take together on each device; 0: as many as there are.
+    table
+        Address of a table of CUDA's functions (core/cuda_api.hpp); 0: of the runtime that the process has loaded.
+    current_stream
+        A capsule with CuPy's C function, or the address of such a function; None: CuPy is on stream 0.
+
+    Raises
+    ------
+    PoolError
+        There is no CUDA runtime, or it lacks a function.
+    """
+
+    cdef CCudaPools* pools
+    cdef object current_stream
+
+    def __init__(self, Scope scope, int64_t limit=0, uintptr_t table=0, current_stream=None):
+        cdef CudaApi api
+        cdef const char* missing
+        if table != 0:
+            api = (<CudaApi*>table)[0]
+        else:
+            missing = find_cuda(api)
+            if missing != NULL:
+                raise PoolError(f"no CUDA runtime with {missing.decode()}; expected libcudart of CUDA 11.3 or later")
+        self.pools = new CCudaPools(api, scope, limit)
+        self.current_stream = current_stream
+        if isinstance(current_stream, int):
+            self.pools.current_stream = <stream_pointer><uintptr_t>current_stream
+        elif PyCapsule_IsValid(current_stream, STREAM_SIGNATURE):
+            self.pools.current_stream = <stream_pointer>PyCapsule_GetPointer(current_stream, STREAM_SIGNATURE)
+
+    def __dealloc__(self):
+        if self.pools != NULL and self.pools != installed_pools():  # else it stays, as PyTorch does
+            del self.pools
+
+    @property
+    def address(self):
+        """What CuPy's C functions take as their first argument."""
+        return <uintptr_t>self.pools
+
+    @property
+    def has_served(self):
+        """Whether any request has come."""
+        return self.pools.has_served()
+
+    def install(self):
+        """Serve PyTorch's requests, from now on and for good."""
+        install_pools(self.pools)
+
+    def take_back(self):
+        """Take back an installation that nothing has been asked of yet."""
+        if installed_pools() == self.pools:
+            install_pools(NULL)
+
+    @property
+    def installed(self):
+        """Whether it does."""
+        return installed_pools() == self.pools
+
+    def record_stream(self, uintptr_t address, int64_t stream):
+        """Note that a block is used on another stream than its own, too."""
+        self.pools.record_stream(<void*>address, stream)
+
+    def abandon(self):
+        """Serve nothing, and take nothing back: a fork has left CUDA behind."""
+        self.pools.abandon()
+
+
+@cython.final
+cdef class CudaPool(Backend):
+    """The pool of one device.
+
+    Parameters
+    ----------
+    current_stream
+        ``f() -> int``: PyTorch's current stream on the device; None: stream 0.
+    """
+
+    cdef CCudaPool* pool
+    cdef CudaPools pools  # whose it is
+    cdef object current_stream
+
+    def __init__(self, CudaPools pools, int device, current_stream=None):
+        self.pools = pools
+        self.pool = &pools.pools.on(device)
+        self.lanes = self.pool.lanes()
+        self.current_stream = current_stream
+
+    cdef int64_t own_stream(self) except? -1:
+        return 0 if self.current_stream is None else self.current_stream()
+
+    @property
+    def limit(self):
+        """The most bytes that arenas and blocks may take together; 0: as many as there are."""
+        return self.pool.memory().limit()
+
+    @property
+    def graph_bytes(self):
+        """Bytes that CUDA graphs have for themselves; not among the counts."""
+        return self.pool.graphs().reserved_bytes()
+
+    cdef make_idle(self):
+        with nogil:
+            self.pool.synchronize()
+
+    cdef bint may_wait(self) except -1:
+        return not self.pool.is_capturing(self.own_stream())
+
+    def settle(self):
+        """See `Backend`."""
+        with nogil:
+            self.pool.settle()
+
+    def enter(self):
+        """See `Backend`."""
+        self.settle()
+        return Backend.enter(self)
+
+    def end(self, uint16_t step_slot):
+        """See `Backend`."""
+        outcomes = Backend.end(self, step_slot)
+        with nogil:
+            self.pool.drop_dead_arenas()
+        return outcomes
+
+    def take_outcomes(self):
+        """See `Backend`."""
+        with nogil:
+            self.pool.drop_dead_arenas()
+        return Backend.take_outcomes(self)
+
+    def reserve(self, uint16_t lane, int64_t size):
+        """Make a lane's arena at least this large; False where CUDA has no memory for it."""
+        cdef cbool reserved
+        with nogil:
+            reserved = self.pool.reserve(lane, size)
+        return reserved
+
+    def give_back(self):
+        """Give back what is held, arenas in which nothing lives, and what CUDA's allocator keeps; return how many."""
+        cdef size_t given
+        with nogil:
+            given = self.pool.give_back()
+        return given

@@ -1,0 +1,134 @@
+// The lanes behind a C allocator of CUDA memory: what PyTorch's pluggable allocator and CuPy's C functions call. No
+// Python in it: no request needs the GIL.
+//
+//     address ──> block ──> DevicePool ──> arenas, and CUDA's stream-ordered allocator (cuda_memory.hpp)
+//        └──> a block of a graph's (cuda_graphs.hpp)
+//
+// A block is known by its address. Which address belongs to which block stands in a map under a lock of its own: a free
+// takes its entry before the block's end, so no two blocks ever have the same.
+//
+// A request that finds no memory is made again when all that can go back has gone back; then it throws
+// (cuda_errors.hpp), and its text says what fills the memory.
+//
+// `CudaPool` is of one device, `CudaPools` of all, made on first use. One CudaPools of a process may be installed: the
+// exported functions (cuda_exports.hpp) ask it from then on, and it is never destroyed.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "address_map.hpp"
+#include "cuda_graphs.hpp"
+#include "cuda_memory.hpp"
+#include "device_pool.hpp"
+
+namespace stowplan::allocator {
+
+class CudaPool {
+ public:
+  CudaPool(const CudaApi& api, int device, Scope scope, Bytes limit);
+  ~CudaPool();
+  CudaPool(const CudaPool&) = delete;
+  CudaPool& operator=(const CudaPool&) = delete;
+
+  void* malloc(Bytes size, Stream stream);
+  void free(void* address);
+  // Says that another stream than its own uses a block, too: see DevicePool::hold().
+  void record_stream(void* address, Stream stream);
+
+  // What CUDA refuses of these counts as not done.
+  bool reserve(LaneNumber lane, Bytes size);
+  std::size_t drop_dead_arenas() { return pool_.drop_dead_arenas(); }
+  std::size_t give_back();
+  void settle();
+  void synchronize() { memory_.synchronize(); }
+  bool is_capturing(Stream stream) const { return memory_.is_capturing(stream); }
+  // The share of the device's memory that the pool may take at most.
+  void set_fraction(double fraction);
+
+  LockedLanes* lanes() { return pool_.lanes(); }
+  CudaMemory& memory() { return memory_; }
+  CudaGraphs& graphs() { return graphs_; }
+
+ private:
+  // What the map has of a block beyond its number.
+  struct Extra {
+    Token memory = 0;             // upstream's
+    std::vector<Stream> used_on;  // streams other than its own
+  };
+
+  // What DevicePool asks of its owner.
+  struct Client {
+    Stream stream;
+    Token memory = 0;
+  };
+  static CudaPool& self(void* owner) { return *static_cast<CudaPool*>(owner); }
+  Device as_owner();
+  int ask(Client* client, Bytes size, Answer& answer);
+  int record(Stream stream, Token& event);
+  int done(CudaEvent event);
+  void drop(Token token);
+
+  void* ask_upstream(const Grant& grant, Bytes size, Stream stream);
+  void* request_of_graph(Bytes size, Stream stream);
+  void note(std::uintptr_t address, BlockId id, Token memory);
+  [[noreturn]] void fail(CudaError error, Bytes size, Stream stream);
+  std::string describe(Bytes size, Stream stream);
+
+  CudaMemory memory_;
+  CudaGraphs graphs_{memory_};
+  DevicePool pool_;
+  profiler::SpinLock lock_;
+  profiler::AddressMap blocks_;
+  std::vector<Extra> extras_;  // by block
+};
+
+class CudaPools {
+ public:
+  static constexpr int kMostDevices = 64;
+
+  CudaPools(const CudaApi& api, Scope scope, Bytes limit) : api_(api), scope_(scope), limit_(limit) {}
+
+  CudaPool& on(int device);  // throws CudaFailure where there cannot be such a device
+  void* malloc(Bytes size, int device, Stream stream);
+  void free(void* address, int device);
+  void record_stream(void* address, Stream stream);
+  void* base_of(void* address, std::size_t& size);
+  void give_back();
+
+  // After a fork: CUDA has stayed behind, and so has all memory.
+  void abandon() { abandoned_ = true; }
+  bool has_served() const { return has_served_; }
+
+  // CuPy's C function for its current stream; null: everything is on stream 0.
+  std::intptr_t (*current_stream)() = nullptr;
+
+  static CudaPools* installed() { return installed_; }
+  // Precondition: null, or nothing has been asked of the one before.
+  static void install(CudaPools* pools) { installed_ = pools; }
+
+ private:
+  template <class F>
+  void each(F&& f) {
+    for (const auto& device : devices_) {
+      if (CudaPool* pool = device.load()) f(*pool);
+    }
+  }
+
+  static inline std::atomic<CudaPools*> installed_{nullptr};
+
+  const CudaApi api_;
+  const Scope scope_;
+  const Bytes limit_;
+  std::atomic<bool> abandoned_{false}, has_served_{false};
+  std::mutex mutex_;  // of making a pool
+  std::vector<std::unique_ptr<CudaPool>> pools_;
+  std::array<std::atomic<CudaPool*>, kMostDevices> devices_{};
+};
+
+}  // namespace stowplan::allocator

@@ -1,0 +1,103 @@
+"""Record the steps of a PyTorch program on the host: what its CPU tensors ask for, on all threads.
+
+While the recorder is entered, PyTorch's tensors come from the C library's heap, aligned as PyTorch aligns them, through
+C functions that note every block (profiler/core/watched_heap.hpp). Operators allocate without the GIL, and on threads
+of their own. So call sites are taken when an operator begins that no other one runs, by a callback of PyTorch's
+profiler (`at::RecordFunction`), and hold for all that is asked for until it ends::
+
+    train.py:31 step > aten::linear                      an operator that the user's line calls
+    train.py:33 step > AddmmBackward0 > aten::mm         one that autograd runs, on behalf of ``loss.backward()``
+
+A thread that Python does not know, as those that compute within an operator, has the site of the one operator that
+runs; where several run at once, it has none. This module imports PyTorch when a recorder is made.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+
+from ...errors import PoolError
+from .. import _recorder
+from ..torch_library import recording_library
+from .recorder import Recorder
+
+
+class TorchRecorder(Recorder):
+    """Watch the allocations of PyTorch's CPU tensors, and make a `Profile` of a step that repeats.
+
+    A step is one of all threads, in the order of their requests. On first use a small library is compiled against the
+    PyTorch that is there, some ten seconds, and kept; see `stowplan.profiler.torch_library`. What kernels take from the
+    C library themselves is not seen, nor is memory of devices.
+
+    Parameters
+    ----------
+    auto_step
+        Find the step that the program repeats, until a step is marked.
+    sites
+        Record the call site of each block: the innermost line of the user's own code, and the operator that asked.
+    small
+        Requests below this many bytes are not recorded.
+
+    Raises
+    ------
+    PoolError
+        Another recorder of PyTorch's is entered, or this one is entered twice.
+    MissingDependencyError
+        PyTorch is not installed, or there is no C++ compiler for the library.
+
+    Examples
+    --------
+    ::
+
+        recorder = TorchRecorder(sites=True)
+        with recorder:
+            for batch in batches:
+                with recorder.step():
+                    train(batch)
+        profile = recorder.profile()
+    """
+
+    library = "PyTorch"
+
+    def __init__(
+        self, *, auto_step: bool = False, sites: bool | _recorder.CallSites = False, small: int = 0
+    ) -> None:
+        super().__init__(auto_step, sites)
+        self._small = small
+        self._compiled = recording_library()
+        self._watch = self._heap = _recorder.HeapRecorder(small, self._sites)
+
+    def __enter__(self) -> TorchRecorder:
+        self._enter()
+        _forget_in_children()
+        if not self._heap.watch():
+            self._exit()
+            raise PoolError("another recorder of PyTorch's tensors is entered; expected one at a time")
+        try:
+            self._compiled.install(_recorder.watched_functions())
+        except PoolError:
+            self._heap.leave()
+            self._exit()
+            raise
+        if self._sites is not None:
+            _recorder.note_operators(self._sites)
+            self._compiled.listen(_recorder.operator_listener())
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._compiled.ignore()
+        _recorder.note_operators(None)
+        self._compiled.uninstall()
+        self._heap.leave()
+        self._exit()
+
+    @property
+    def requests(self) -> int:
+        """Requests seen so far, in steps or not."""
+        return self._heap.requests
+
+
+@functools.cache
+def _forget_in_children() -> None:
+    os.register_at_fork(after_in_child=_recorder.forget_watcher)

@@ -1,0 +1,303 @@
+// A CUDA device of which only the order of things is simulated: streams, events, captures, a stream-ordered allocator
+// and the other one, over addresses that nobody looks at. One of a process; any thread.
+//
+// It keeps the books of happens-before: what a stream is given comes after all that it was given before, after the
+// events that it was told to wait for, and after all that the host had seen done. Memory that goes back, and a kernel
+// that touches an address after another block's, must come after all that used it; else it fails.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <random>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "cuda_pool.hpp"
+
+namespace simulated {
+
+using namespace stowplan::allocator;
+
+[[noreturn]] inline void fail(const char* what) {
+  std::fprintf(stderr, "cuda_stress: %s\n", what);
+  std::exit(1);
+}
+
+class Cuda {
+  using Clock = std::map<Stream, std::uint64_t>;  // of each stream, how many of its kernels
+  struct Use {
+    std::uintptr_t begin, end;
+    Stream stream;
+    std::uint64_t number;
+    std::uint64_t block;
+  };
+  struct Memory {
+    Bytes size;
+    Stream stream;
+    bool ordered;
+  };
+  struct Event {
+    Stream stream;
+    std::uint64_t number;
+  };
+  struct Freed {
+    std::uintptr_t address;
+    Stream stream;
+  };
+  using Lock = std::lock_guard<std::mutex>;
+  static Cuda& self() {
+    static Cuda one;
+    return one;
+  }
+  static Stream number_of(CudaStream stream) { return static_cast<Stream>(reinterpret_cast<std::intptr_t>(stream)); }
+
+ public:
+  static Cuda& get() { return self(); }
+
+  CudaApi api() {
+    CudaApi api;
+    api.malloc = [](void** ptr, std::size_t size) { return self().allocate(ptr, size, 0, false); };
+    api.malloc_async = [](void** ptr, std::size_t size, CudaStream stream) {
+      return self().allocate(ptr, size, number_of(stream), true);
+    };
+    api.free = [](void* ptr) { return self().give(ptr, 0, false); };
+    api.free_async = [](void* ptr, CudaStream stream) { return self().give(ptr, number_of(stream), true); };
+    api.device_memory_pool = [](CudaMemoryPool* pool, int) {
+      *pool = reinterpret_cast<CudaMemoryPool>(&self());
+      return kCudaSuccess;
+    };
+    api.set_memory_pool = [](CudaMemoryPool, int, void*) { return kCudaSuccess; };
+    api.trim_memory_pool = [](CudaMemoryPool, std::size_t) { return self().trim(); };
+    api.device_attribute = [](int* value, int, int) {
+      *value = self().ordered_allocator;
+      return kCudaSuccess;
+    };
+    api.memory_info = [](std::size_t* free, std::size_t* total) {
+      const Lock lock(self().mutex_);
+      *total = static_cast<std::size_t>(self().capacity);
+      *free = static_cast<std::size_t>(std::max<Bytes>(self().capacity - self().in_use_, 0));
+      return kCudaSuccess;
+    };
+    api.event_create = [](CudaEvent* event, unsigned) {
+      if (self().is_faulty()) return self().error(400);
+      *event = reinterpret_cast<CudaEvent>(new Event{});
+      ++self().events;
+      return kCudaSuccess;
+    };
+    api.event_record = [](CudaEvent event, CudaStream stream) { return self().record(event, number_of(stream)); };
+    api.event_query = [](CudaEvent event) { return self().query(*reinterpret_cast<Event*>(event)); };
+    api.event_destroy = [](CudaEvent event) {
+      delete reinterpret_cast<Event*>(event);
+      --self().events;
+      return kCudaSuccess;
+    };
+    api.stream_wait_event = [](CudaStream stream, CudaEvent event, unsigned) {
+      return self().wait(number_of(stream), *reinterpret_cast<Event*>(event));
+    };
+    api.stream_is_capturing = [](CudaStream stream, int* status) {
+      const Stream captured = self().captured;
+      if (captured != kNone && number_of(stream) == 0) return self().error(906);  // asked of the legacy stream
+      *status = number_of(stream) == captured;
+      return kCudaSuccess;
+    };
+    api.exchange_capture_mode = [](int* mode) {
+      std::swap(*mode, capture_mode());
+      return kCudaSuccess;
+    };
+    api.device_synchronize = [] { return self().synchronize(); };
+    api.get_device = [](int* device) {
+      *device = current_device();
+      return kCudaSuccess;
+    };
+    api.set_device = [](int device) {
+      current_device() = device;
+      return kCudaSuccess;
+    };
+    api.get_last_error = [] { return std::exchange(last_error(), kCudaSuccess); };
+    api.error_string = [](CudaError) { return "simulated"; };
+    return api;
+  }
+
+  static constexpr Stream kNone = -1;
+  std::atomic<Stream> captured{kNone};
+  std::atomic<unsigned> fault_rate{0};  // one call in so many fails
+  std::atomic<int> ordered_allocator{1};
+  std::atomic<Bytes> capacity{Bytes{1} << 40};
+  std::atomic<std::int64_t> events{0};
+  std::atomic<std::uint64_t> waits{0}, faults{0};
+  static CudaError& last_error() {
+    static thread_local CudaError error = kCudaSuccess;
+    return error;
+  }
+  static int& current_device() {
+    static thread_local int device = 0;
+    return device;
+  }
+
+  // A kernel on a stream, which touches a block.
+  void use(void* address, Bytes size, Stream stream, std::uint64_t block) {
+    const Lock lock(mutex_);
+    const auto begin = reinterpret_cast<std::uintptr_t>(address);
+    const auto end = begin + static_cast<std::uintptr_t>(size);
+    for (auto at = uses_.begin(); at != uses_.end();) {
+      if (seen_[at->stream] >= at->number) {
+        at = uses_.erase(at);
+        continue;
+      }
+      const bool overlaps = at->begin < end && begin < at->end && at->block != block;
+      if (overlaps && !precedes(*at, stream)) fail("a stream was not waited for");
+      ++at;
+    }
+    uses_.push_back({begin, end, stream, ++given_[stream], block});
+  }
+  // What the program itself orders.
+  void order(Stream first, Stream then) {
+    const Lock lock(mutex_);
+    follow(then, {first, given_[first]});
+  }
+  void run_some(std::mt19937& random) {
+    const Lock lock(mutex_);
+    for (const auto& [stream, number] : given_) finished_[stream] += random() % (number - finished_[stream] + 1);
+  }
+  std::size_t blocks() {
+    const Lock lock(mutex_);
+    return live_.size();
+  }
+  Bytes in_use() {
+    const Lock lock(mutex_);
+    return in_use_;
+  }
+
+ private:
+  static int& capture_mode() {
+    static thread_local int mode = 0;
+    return mode;
+  }
+  bool is_faulty() {
+    if (fault_rate == 0 || captured != kNone) return false;
+    const Lock lock(mutex_);
+    if (random_() % fault_rate != 0) return false;
+    ++faults;
+    return true;
+  }
+  static CudaError error(CudaError number) { return last_error() = number; }
+  void refuse_in_capture(const char* what) const {
+    if (captured != kNone && capture_mode() != kCudaRelaxed) fail(what);
+  }
+  bool precedes(const Use& use, Stream later) {
+    return use.stream == later || seen_[use.stream] >= use.number || awaited_[later][use.stream] >= use.number;
+  }
+  void follow(Stream stream, const Event& event) {
+    Clock before = awaited_[event.stream];
+    before[event.stream] = event.number;
+    for (const auto& [other, number] : before) {
+      awaited_[stream][other] = std::max(awaited_[stream][other], number);
+    }
+  }
+
+  CudaError allocate(void** ptr, std::size_t bytes, Stream stream, bool ordered) {
+    refuse_in_capture("memory was asked for in a capture");
+    if (ordered && stream == captured) fail("a stream that is being captured was asked for memory");
+    if (is_faulty()) return error(kCudaOutOfMemory);
+    const auto size = static_cast<Bytes>(bytes);
+    const Lock lock(mutex_);
+    if (in_use_ + kept_ + size > capacity) return error(kCudaOutOfMemory);
+    std::uintptr_t address = 0;
+    if (ordered) {  // what the stream has given back, it may have again at once
+      const auto at = freed_.find({size, stream});
+      if (at != freed_.end()) {
+        address = at->second;
+        kept_ -= size;
+        freed_.erase(at);
+      }
+    }
+    if (address == 0) {
+      address = next_;
+      next_ += (bytes + 511) / 512 * 512 + 512;
+    }
+    in_use_ += size;
+    live_[address] = {size, stream, ordered};
+    *ptr = reinterpret_cast<void*>(address);
+    return kCudaSuccess;
+  }
+  CudaError give(void* ptr, Stream stream, bool ordered) {
+    if (captured != kNone && (!ordered || stream == captured)) fail("memory went back in a capture");
+    const Lock lock(mutex_);
+    const auto begin = reinterpret_cast<std::uintptr_t>(ptr);
+    const auto at = live_.find(begin);
+    if (at == live_.end()) fail("memory went back twice");
+    const Memory memory = at->second;
+    if (ordered && (!memory.ordered || memory.stream != stream)) fail("memory went back where it did not come from");
+    live_.erase(at);
+    in_use_ -= memory.size;
+    const auto end = begin + static_cast<std::uintptr_t>(memory.size);
+    for (const Use& use : uses_) {
+      if (use.begin >= end || begin >= use.end) continue;
+      if (ordered ? !precedes(use, stream) : seen_[use.stream] < use.number) fail("memory went back while it was used");
+    }
+    if (ordered) {
+      freed_.emplace(std::pair(memory.size, stream), begin);
+      kept_ += memory.size;
+    }
+    return kCudaSuccess;
+  }
+  CudaError trim() {
+    const Lock lock(mutex_);
+    freed_.clear();
+    kept_ = 0;
+    return kCudaSuccess;
+  }
+  CudaError record(CudaEvent event, Stream stream) {
+    if (stream == captured) fail("an event from outside was recorded in a capture");
+    if (is_faulty()) return error(400);
+    const Lock lock(mutex_);
+    *reinterpret_cast<Event*>(event) = {stream, given_[stream]};
+    return kCudaSuccess;
+  }
+  CudaError query(const Event& event) {
+    refuse_in_capture("an event was asked after in a capture");
+    const Lock lock(mutex_);
+    if (finished_[event.stream] < event.number) return error(kCudaNotReady);
+    seen_[event.stream] = std::max(seen_[event.stream], event.number);
+    return kCudaSuccess;
+  }
+  CudaError wait(Stream stream, const Event& event) {
+    if (stream == captured) fail("a stream that is being captured was to wait for work from before");
+    if (is_faulty()) {
+      see_all();  // nothing runs on a stream that cannot wait
+      return error(400);
+    }
+    const Lock lock(mutex_);
+    follow(stream, event);
+    ++waits;
+    return kCudaSuccess;
+  }
+  CudaError synchronize() {
+    if (captured != kNone) fail("the device was waited for in a capture");
+    const bool fails = is_faulty();
+    see_all();  // nothing runs on a device that cannot be waited for
+    return fails ? error(700) : kCudaSuccess;
+  }
+  void see_all() {
+    const Lock lock(mutex_);
+    seen_ = finished_ = given_;
+  }
+
+  std::mutex mutex_;
+  std::mt19937 random_{1};
+  Clock given_, finished_, seen_;
+  std::map<Stream, Clock> awaited_;
+  std::vector<Use> uses_;
+  std::map<std::uintptr_t, Memory> live_;
+  std::multimap<std::pair<Bytes, Stream>, std::uintptr_t> freed_;
+  Bytes in_use_ = 0, kept_ = 0;
+  std::uintptr_t next_ = std::uintptr_t{1} << 40;
+};
+
+}  // namespace simulated
