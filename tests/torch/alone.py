@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
 SECONDS = 120
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # two threads that spin take minutes on a core that is busy
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["torch", "stowplan.allocator.backends.torch_pool", "experiments.torch.session"])
 
