@@ -1,13 +1,13 @@
 """Networks in plain PyTorch, each with batches that it can learn from: none knows of stowplan.
 
-=========  ===========================================  =======================================  =======================
-network    from                                         measured                                 quick
-=========  ===========================================  =======================================  =======================
-resnet18   He et al. 2015, ImageNet's                   4 images of 96 x 96                      a quarter of the channels
-unet       Ronneberger et al. 2015, padded; 4 levels    2 images of 128 x 128, 32 channels       8 channels
-gpt        Radford et al. 2019, pre-norm; tied head     2 x 128 tokens, 4 blocks of 768          2 blocks of 128
-lstm       Zaremba et al. 2014, 2 layers                32 x 64 tokens, 512 units                32 x 16 tokens, 128 units
-=========  ===========================================  =======================================  =======================
+========  =======================================  ==================================  ============================
+network   from                                     measured                            quick
+========  =======================================  ==================================  ============================
+resnet18  He et al. 2015, ImageNet's               4 images of 96 x 96                 a quarter of the channels
+unet      Ronneberger et al. 2015, padded          2 images of 128 x 128, 32 channels  96 x 96, 8 channels
+gpt       Radford et al. 2019; tied head           2 x 128 tokens, 4 blocks of 768     2 blocks of 128
+lstm      Zaremba et al. 2014, 2 layers            32 x 64 tokens, 512 units           32 x 16 tokens, 128 units
+========  =======================================  ==================================  ============================
 """
 
 from __future__ import annotations
@@ -95,9 +95,7 @@ class UNet(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         widths = [width << level for level in range(4)]
-        self.down = nn.ModuleList(
-            self._double(a, b) for a, b in zip([3, *widths[:-1]], widths, strict=True)
-        )
+        self.down = nn.ModuleList(self._double(a, b) for a, b in zip([3, *widths[:-1]], widths, strict=True))
         self.bottom = self._double(widths[-1], 2 * widths[-1])
         self.grow = nn.ModuleList(nn.ConvTranspose2d(2 * w, w, 2, 2) for w in reversed(widths))
         self.up = nn.ModuleList(self._double(2 * w, w) for w in reversed(widths))

@@ -40,7 +40,9 @@ def main(network: str, phase: str, optimizer: str, way: str, threads: int, quick
                 return usage
             pool.wait()
             stats = pool.stats
-            return usage | {"pool": asdict(stats) | {"requests": stats.requests, "fragmentation": stats.fragmentation}}
+            return usage | {
+                "pool": asdict(stats) | {"requests": stats.requests, "fragmentation": stats.fragmentation}
+            }
 
         serve(answers, turn, lambda: {"digest": session.digest()})
 

@@ -1,4 +1,4 @@
-"""Run a function in a process of its own, forked from one that has PyTorch and the pool imported and nothing else done."""
+"""Run a function in a process of its own, forked from one that has imported PyTorch and the pool, and no more."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 SECONDS = 120
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # two threads that spin take minutes on a core that is busy
+os.environ.setdefault(
+    "OMP_WAIT_POLICY", "passive"
+)  # two threads that spin take minutes on a core that is busy
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["torch", "stowplan.allocator.backends.torch_pool", "experiments.torch.session"])
+_CONTEXT.set_forkserver_preload(
+    ["torch", "stowplan.allocator.backends.torch_pool", "experiments.torch.session"]
+)
 
 
 def alone(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what ``function(*arguments)`` returns there; what it raises fails the test, and so does a process that hangs.
+    """Return what ``function(*arguments)`` returns there; the function is one of a module that can be imported.
 
-    The function is one of a module that can be imported, and the process ends by itself.
+    What it raises fails the test, and so does a process that hangs or does not end well.
     """
     answers, answer = _CONTEXT.Pipe(duplex=False)
     process = _CONTEXT.Process(target=_answer, args=(answer, function, arguments), daemon=False)

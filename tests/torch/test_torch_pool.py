@@ -90,6 +90,10 @@ def test_tensors_outlive_the_pool() -> None:
     alone(tensors_outlive_the_pool)
 
 
+def ask(found: list[torch.Tensor]) -> None:
+    found += [torch.ones(LARGE) for _ in range(4)]
+
+
 def frees_on_other_threads() -> None:
     pool = TorchPool()
     with pool:
@@ -101,7 +105,7 @@ def frees_on_other_threads() -> None:
                 thread.start()
                 thread.join()
         asked: list[torch.Tensor] = []
-        thread = threading.Thread(target=lambda: asked.extend(torch.ones(LARGE) for _ in range(4)))
+        thread = threading.Thread(target=ask, args=(asked,))
         thread.start()
         thread.join()
     assert sum(int(tensor.sum()) for tensor in asked) == 4 * LARGE

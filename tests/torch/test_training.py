@@ -19,7 +19,7 @@ from stowplan import TorchPool
 from .alone import alone
 
 PLAIN, MARKED, AUTO = "plain", "marked", "auto"
-WARMUP = (4, 2)
+WARMUP = (4, 4)
 STEPS = 3
 OPTIMIZER = {"resnet18": "sgd", "unet": "adam", "gpt": "adam", "lstm": "sgd"}
 SPARE = 8 << 20  # bytes: the planner's code, which only the pool's process loads, and what heaps differ by
@@ -68,7 +68,7 @@ def check(name: str, phase: str, threads: int, way: str) -> None:
     assert after.replayed - before.replayed >= 0.99 * requests, after.reasons
     assert after.lower_bound > 0
     assert after.arena_bytes == after.lower_bound
-    # In some inferences glibc keeps all it needs; what is left there are the process's own, one or two.
-    assert turns[-1].faults <= max(0.01 * plain[-1].faults, STEPS)
+    # In some inferences glibc keeps all it needs; what is left are a few of the process's own.
+    assert turns[-1].faults <= max(0.01 * plain[-1].faults, 2 * STEPS)
     assert plain[-1].faults > 300 * STEPS or phase == INFERENCE
     assert turns[-1].peak <= plain[-1].peak + SPARE
