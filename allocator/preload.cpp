@@ -169,9 +169,7 @@ STOWPLAN_API void* reallocarray(void* ptr, std::size_t count, std::size_t item_s
 
 STOWPLAN_API int posix_memalign(void** to, std::size_t alignment, std::size_t size) {
   if (alignment % sizeof(void*) != 0 || !is_power_of_two(alignment)) return EINVAL;
-  const int error = errno;
   void* ptr = aligned(alignment, size);
-  errno = error;  // it is told by the result alone
   if (ptr == nullptr) return ENOMEM;
   *to = ptr;
   return 0;

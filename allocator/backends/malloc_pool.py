@@ -61,7 +61,9 @@ class MallocPool(NativeHostPool):
             warmup=warmup,
             planner=planner,
             max_plans=max_plans,
-            enter=functools.partial(set_aside, True),  # what the thread of the outcomes asks for is not the program's
+            enter=functools.partial(
+                set_aside, True
+            ),  # what the thread of the outcomes asks for is not the program's
         )
 
     def _place(self) -> NativePlace:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..allocator import Stats
 
 NOTHING = (
-    "stowplan: numpy: no request for a block that is large enough to plan\n"
+    "stowplan: {}: no request for a block that is large enough to plan\n"
     "  it did not help: there was nothing to serve. What to do: run it without stowplan"
 )
 
@@ -32,6 +32,7 @@ def run_served(
     stats: str | os.PathLike[str] | None = None,
     as_json: bool = False,
     plans: str | None = None,
+    preload: bool = False,
 ) -> int:
     """Run a program, its arrays served by pools that find its steps; return its exit status.
 
@@ -46,6 +47,8 @@ def run_served(
 
     plans
         A directory of plans, as for `NumpyPool`.
+    preload
+        Whether malloc is served rather than NumPy; this process is then one that `preloading.restart` has begun.
 
     Raises
     ------
@@ -54,19 +57,19 @@ def run_served(
     OSError
         `stats` cannot be written.
     """
-    with pools(plans) as serving:
-        numpy = serving["numpy"]
-        with StepUsage(numpy.progress) as usage:
+    with pools(plans, preload=preload) as serving:
+        name, host = next(iter(serving.items()))
+        with StepUsage(host.progress) as usage:
             faults = -_minor_faults()
             status = program.run(arguments, step_function)
             faults += _minor_faults()
-        if len(serving) == 1 and not (numpy.has_served or as_json or stats):
-            print(NOTHING, file=sys.stderr)
+        if len(serving) == 1 and not (host.has_served or as_json or stats):
+            print(NOTHING.format(name), file=sys.stderr)
             return status
         figures = {name: as_figures(pool.stats) for name, pool in serving.items()}
     from .verdict import judge, text
 
-    costs = {"numpy": (usage.before, usage.after)}
+    costs = {name: (usage.before, usage.after)}
     verdicts = {name: judge(served, *costs.get(name, ())) for name, served in figures.items()}
     whole = {
         **{name: {**served, "verdict": verdicts[name].as_dict()} for name, served in figures.items()},
