@@ -15,13 +15,15 @@ CudaError CudaMemory::checked(CudaError error) const {
 }
 
 CudaMemoryPool CudaMemory::memory_pool() {
-  std::call_once(looked_, [this] {
-    int supported = 0;
-    if (checked(api_.device_attribute(&supported, kCudaMemoryPoolsSupported, device_)) != kCudaSuccess) return;
-    if (supported == 0 || checked(api_.device_memory_pool(&memory_pool_, device_)) != kCudaSuccess) return;
-    std::uint64_t all = UINT64_MAX;  // it keeps what is freed, until trim()
-    checked(api_.set_memory_pool(memory_pool_, kCudaReleaseThreshold, &all));
-  });
+  // Not call_once: its thread-locals are the C++ library's, which may have been loaded too late for initial-exec ones.
+  const Lock lock(looking_);
+  if (looked_) return memory_pool_;
+  looked_ = true;
+  int supported = 0;
+  if (checked(api_.device_attribute(&supported, kCudaMemoryPoolsSupported, device_)) != kCudaSuccess) return nullptr;
+  if (supported == 0 || checked(api_.device_memory_pool(&memory_pool_, device_)) != kCudaSuccess) return memory_pool_;
+  std::uint64_t all = UINT64_MAX;  // it keeps what is freed, until trim()
+  checked(api_.set_memory_pool(memory_pool_, kCudaReleaseThreshold, &all));
   return memory_pool_;
 }
 

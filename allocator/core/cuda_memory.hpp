@@ -75,7 +75,8 @@ class CudaMemory {
   std::atomic<Bytes> limit_;
   std::atomic<Bytes> taken_{0};
   std::atomic<int> captures_{0};  // that are known to run on the device
-  std::once_flag looked_;
+  std::mutex looking_;
+  bool looked_ = false;
   CudaMemoryPool memory_pool_ = nullptr;  // what the stream-ordered allocator takes from; null: there is none
   std::mutex mutex_;
   std::map<std::uintptr_t, CudaBlock*> blocks_;  // by address
