@@ -93,6 +93,10 @@ class SimulatedCuda:
         FOREVER.append((functions, self._current_stream))
 
     @property
+    def races(self) -> list[BaseException]:
+        return self.errors
+
+    @property
     def address(self) -> int:
         return ctypes.addressof(self.table)
 
@@ -285,7 +289,11 @@ class Tensor:
             raise MemoryError(size)
         if address != 0:
             OWNERS[address] = pool._pools
-        self.ptr = Address(address)
+        self._address = Address(address)
+
+    @property
+    def ptr(self) -> int:
+        return int(self._address)
 
     @property
     def data(self) -> Any:  # what SimulatedDevice takes for an array
@@ -294,3 +302,25 @@ class Tensor:
     @property
     def mem(self) -> Any:
         return self
+
+
+class StreamsTorchCudaPool(SimulatedTorchCudaPool):
+    """What the tests of streams do with a `SimulatedPool`, by C functions."""
+
+    @property
+    def simulated(self) -> SimulatedDevice:
+        return self.cuda.device
+
+    @property
+    def memory(self) -> SimulatedCuda:
+        return self.cuda
+
+    def empty(self, size: int, stream: Stream = Stream(0), *, use: bool = True) -> Tensor:  # noqa: B008
+        tensor = Tensor(self, size, stream.ptr)
+        self.cuda.device.admit(tensor)
+        if use:
+            self.cuda.device.use(tensor, stream)
+        return tensor
+
+    def free_all_blocks(self) -> None:
+        self.free_all()
