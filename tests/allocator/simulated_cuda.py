@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from ctypes import CFUNCTYPE, c_char_p, c_int, c_size_t, c_uint, c_void_p
+from dataclasses import replace
 from typing import Any
 
 from stowplan.allocator import _core
@@ -144,9 +145,10 @@ class SimulatedCuda:
         else:
             assert stream != self.device.captured
             self.device.give_back(address, size, stream)
-        # Whatever comes here later is other memory: a real device has it waited for.
+        # What comes here later is other memory: of that the device takes care.
         self.device._kernels = [
-            k for k in self.device._kernels if k.end <= address or address + size <= k.begin
+            replace(k, begin=0, end=0) if k.begin < address + size and address < k.end else k
+            for k in self.device._kernels
         ]
 
     def _refuse_capture(self) -> None:
