@@ -9,13 +9,19 @@ UNKNOWN = ctypes.c_size_t(-1).value
 """The size that a free is told if nobody knows it."""
 
 
+_MALLOC = CFUNCTYPE(c_void_p, c_void_p, c_size_t)
+_CALLOC = CFUNCTYPE(c_void_p, c_void_p, c_size_t, c_size_t)
+_REALLOC = CFUNCTYPE(c_void_p, c_void_p, c_void_p, c_size_t)
+_FREE = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)
+
+
 class _Upstream(ctypes.Structure):
     _fields_ = (
         ("ctx", c_void_p),
-        ("malloc", CFUNCTYPE(c_void_p, c_void_p, c_size_t)),
-        ("calloc", CFUNCTYPE(c_void_p, c_void_p, c_size_t, c_size_t)),
-        ("realloc", CFUNCTYPE(c_void_p, c_void_p, c_void_p, c_size_t)),
-        ("free", CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)),
+        ("malloc", _MALLOC),
+        ("calloc", _CALLOC),
+        ("realloc", _REALLOC),
+        ("free", _FREE),
     )
 
 
@@ -38,9 +44,9 @@ class LibcUpstream:
             getattr(self._libc, name).restype = c_void_p
         self.live: dict[int, int] = {}
         self.failures = 0
-        kinds = [kind for _, kind in _Upstream._fields_[1:]]
-        methods = (self._malloc, self._calloc, self._realloc, self._free)
-        self._functions = _Upstream(None, *(kind(method) for kind, method in zip(kinds, methods, strict=True)))
+        self._functions = _Upstream(
+            None, _MALLOC(self._malloc), _CALLOC(self._calloc), _REALLOC(self._realloc), _FREE(self._free)
+        )
         self.address = ctypes.addressof(self._functions)
 
     def _note(self, found: int | None, size: int) -> int | None:
@@ -56,7 +62,9 @@ class LibcUpstream:
         return None if self._fails() else self._note(self._libc.malloc(c_size_t(size)), size)
 
     def _calloc(self, ctx: int | None, count: int, size: int) -> int | None:
-        return None if self._fails() else self._note(self._libc.calloc(c_size_t(count), c_size_t(size)), count * size)
+        if self._fails():
+            return None
+        return self._note(self._libc.calloc(c_size_t(count), c_size_t(size)), count * size)
 
     def _realloc(self, ctx: int | None, block: int, size: int) -> int | None:
         del self.live[block]
@@ -70,8 +78,9 @@ class LibcUpstream:
 class CFunctions:
     """Them, copied from an address, so they may outlive what stood there. A call lets go of the GIL."""
 
-    def __init__(self, address: int) -> None:
+    def __init__(self, address: int, upstream: LibcUpstream | None = None) -> None:
         self._at = _Upstream.from_buffer_copy(_Upstream.from_address(address))
+        self.upstream = upstream  # what they call, kept alive
 
     def malloc(self, size: int) -> int:
         """Return an address, or 0."""

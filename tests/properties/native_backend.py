@@ -8,7 +8,7 @@ from typing import Any
 from stowplan.allocator._core import NativePlace
 from stowplan.allocator.backends.native_pool import NativeHostPool
 
-from ..allocator.c_functions import UNKNOWN, CFunctions, LibcUpstream
+from ..allocator.c_functions import CFunctions, LibcUpstream
 from .pool_program import make_pool
 
 
@@ -33,24 +33,43 @@ class _PlacePool(NativeHostPool):
         return "test: place"
 
 
-class Block:
-    """Bytes that some functions have given, and take back when nobody holds them."""
+_owners: dict[int, CFunctions] = {}  # of the blocks alive: who has given them
 
-    def __init__(self, functions: CFunctions, upstream: LibcUpstream, size: int, zeroed: bool) -> None:
-        self._functions, self._upstream = functions, upstream  # what is called when it dies
-        self.address = 0
-        self.address = functions.calloc(1, size) if zeroed else functions.malloc(size)
-        self._size = size
-        if not self.address:
-            raise MemoryError
 
-    def resize(self, size: int) -> None:
-        self.address, self._size = self._functions.realloc(self.address, size), size
-        assert self.address
+class _Address(int):
+    """A block's address, which frees it when nobody holds it.
+
+    Of a kind that the garbage collector does not look into, as an array's data: it goes after all finalizers.
+    """
+
+    __slots__ = ()
 
     def __del__(self) -> None:
-        if self.address:  # the size is as good as unknown
-            self._functions.free(self.address, self._size if self._size % 2 else UNKNOWN)
+        functions = _owners.pop(int(self), None)
+        if functions is not None:
+            functions.free(int(self))
+
+
+class Block:
+    """Bytes that some functions have given."""
+
+    def __init__(self, functions: CFunctions, size: int, zeroed: bool) -> None:
+        found = functions.calloc(1, size) if zeroed else functions.malloc(size)
+        if not found:
+            raise MemoryError
+        self._own(functions, found)
+
+    def resize(self, size: int) -> None:
+        """Change the size; upstream does not fail meanwhile."""
+        functions = _owners.pop(self.address)
+        assert functions.upstream is not None
+        functions.upstream.failures, failures = 0, functions.upstream.failures
+        self._own(functions, functions.realloc(self.address, size))
+        functions.upstream.failures = failures
+
+    def _own(self, functions: CFunctions, found: int) -> None:
+        self.address = _Address(found)  # the former one goes first: it may be the same
+        _owners[found] = functions
 
 
 class NativeBackend:
@@ -66,10 +85,11 @@ class NativeBackend:
         self.upstream = LibcUpstream()
         place = NativePlace(self.upstream.address)
         self.pool = make_pool(_PlacePool, plans, place, scope=self.scope, auto_step=not self.marks)
-        self.own, self.places = CFunctions(self.pool._host.functions), CFunctions(place.functions)
+        self.own = CFunctions(self.pool._host.functions, self.upstream)
+        self.places = CFunctions(place.functions, self.upstream)
 
     def allocate(self, size: int, zeroed: bool) -> Block:
-        return Block(self.places if self.pool._host.installed else self.own, self.upstream, size, zeroed)
+        return Block(self.places if self.pool._host.installed else self.own, size, zeroed)
 
     def address(self, block: Block) -> int:
         return block.address
@@ -78,9 +98,7 @@ class NativeBackend:
         return size
 
     def resize(self, block: Block, size: int) -> None:
-        failures, block._upstream.failures = block._upstream.failures, 0
         block.resize(size)
-        block._upstream.failures = failures
 
     def fail(self, times: int) -> bool:
         self.upstream.failures = times
