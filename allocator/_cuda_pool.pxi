@@ -57,9 +57,6 @@ cdef class CudaPools:
         Bytes that arenas and blocks may take together on each device; 0: as many as there are.
     table
         Address of a table of CUDA's functions (core/cuda_api.hpp); 0: of the runtime that the process has loaded.
-    current_stream
-        A capsule with CuPy's C function, or the address of such a function; None: CuPy is on stream 0.
-
     Raises
     ------
     PoolError
@@ -67,9 +64,9 @@ cdef class CudaPools:
     """
 
     cdef CCudaPools* pools
-    cdef object current_stream
+    cdef object current_stream  # kept for its function
 
-    def __init__(self, Scope scope, int64_t limit=0, uintptr_t table=0, current_stream=None):
+    def __init__(self, Scope scope, int64_t limit=0, uintptr_t table=0):
         cdef CudaApi api
         cdef const char* missing
         if table != 0:
@@ -79,11 +76,6 @@ cdef class CudaPools:
             if missing != NULL:
                 raise PoolError(f"no CUDA runtime with {missing.decode()}; expected libcudart of CUDA 11.3 or later")
         self.pools = new CCudaPools(api, scope, limit)
-        self.current_stream = current_stream
-        if isinstance(current_stream, int):
-            self.pools.current_stream = <stream_pointer><uintptr_t>current_stream
-        elif PyCapsule_IsValid(current_stream, STREAM_SIGNATURE):
-            self.pools.current_stream = <stream_pointer>PyCapsule_GetPointer(current_stream, STREAM_SIGNATURE)
 
     def __dealloc__(self):
         if self.pools != NULL and self.pools != installed_pools():  # else it stays, as PyTorch does
@@ -98,6 +90,14 @@ cdef class CudaPools:
     def has_served(self):
         """Whether any request has come."""
         return self.pools.has_served()
+
+    def follow_stream(self, current_stream):
+        """Take for CuPy's current stream what this says: a capsule with its C function, or the address of one."""
+        self.current_stream = current_stream
+        if isinstance(current_stream, int):
+            self.pools.current_stream = <stream_pointer><uintptr_t>current_stream
+        else:
+            self.pools.current_stream = <stream_pointer>PyCapsule_GetPointer(current_stream, STREAM_SIGNATURE)
 
     def install(self):
         """Serve PyTorch's requests, from now on and for good."""

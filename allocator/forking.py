@@ -6,7 +6,8 @@ the threads only the one that forked. So:
 - before the fork the pools' locks are taken, as no thread may be in the middle of something that it cannot finish;
 - in the child, plans that were being made are forgotten, and so is a step of a thread that is not there. The next
   unplanned step is recorded again, and a new thread makes its plan;
-- the core's locks need nothing: they are held with the GIL only, and the thread that forks has it.
+- the locks of a core that NumPy alone calls need nothing: they are held with the GIL only, and the thread that forks
+  has it. Those of a core that other libraries call are held over the fork (core/fork_locks.hpp).
 
 `subprocess`, and the start methods "spawn" and "forkserver", copy nothing.
 """

@@ -58,11 +58,13 @@ cdef int32_t _site_of_operator(const char* node, const char* name) noexcept:
 
 
 cdef void _operator_begins(const char* node, const char* name) noexcept nogil:
-    # A thread that Python does not know is not made known to it: whoever waits for this one may have the GIL.
-    cdef int32_t site = -1
-    if PyGILState_GetThisThreadState() != NULL:
-        with gil:
-            site = _site_of_operator(node, name)
+    # A thread that Python does not know is not made known to it, since whoever waits for this one may have the GIL. It
+    # computes for another one's operator, and what it runs is part of that.
+    if PyGILState_GetThisThreadState() == NULL:
+        return
+    cdef int32_t site
+    with gil:
+        site = _site_of_operator(node, name)
     OperatorSites.begins(site)
 
 

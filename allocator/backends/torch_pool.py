@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 from ...errors import PoolError
 from ...profiler.torch_library import TorchLibrary, library
@@ -60,6 +61,13 @@ class TorchPool(NativeHostPool):
                 with pool.step():
                     train(batch)
     """
+
+    def __new__(cls, device: str = "cpu", **options: Any) -> Any:
+        if device != "cuda":
+            return super().__new__(cls)
+        from .torch_cuda_pool import TorchCudaPool
+
+        return TorchCudaPool(**options)
 
     def __init__(
         self,

@@ -44,13 +44,13 @@ using ThreadId = std::uintptr_t;
 
 // A number that no two running threads share: the address of a thread-local byte.
 inline ThreadId current_thread() {
-  static STOWPLAN_CLOSE_THREAD_LOCAL char here;
+  static thread_local char here;
   return reinterpret_cast<ThreadId>(&here);
 }
 
 // Whether this thread's requests are upstream's: what makes plans is no business of a pool's that serves all threads.
 inline bool& is_aside() {
-  static STOWPLAN_CLOSE_THREAD_LOCAL bool aside = false;
+  static thread_local bool aside = false;
   return aside;
 }
 

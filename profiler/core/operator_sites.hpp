@@ -22,7 +22,9 @@ class OperatorSites {
     mine() = site;
     running_ += packed(site);
   }
+  // Does nothing in a thread where none began.
   static void ends() {
+    if (!mine()) return;
     running_ -= packed(*mine());
     mine().reset();
   }

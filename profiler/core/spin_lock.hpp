@@ -9,13 +9,6 @@
 
 #include <atomic>
 
-// A thread-local that costs no call, even in a library that is loaded late: a few bytes, which glibc has room for.
-#ifdef __GLIBC__
-#define STOWPLAN_CLOSE_THREAD_LOCAL __attribute__((tls_model("initial-exec"))) thread_local
-#else
-#define STOWPLAN_CLOSE_THREAD_LOCAL thread_local
-#endif
-
 namespace stowplan::profiler {
 
 class SpinLock {
@@ -38,8 +31,9 @@ class SpinLock {
  private:
   static constexpr int kSpins = 64;
 
+  // Not in the initial-exec model: a process with many libraries has no room left for the thread-locals of a late one.
   static int& held() {
-    static STOWPLAN_CLOSE_THREAD_LOCAL int held = 0;
+    static thread_local int held = 0;
     return held;
   }
 

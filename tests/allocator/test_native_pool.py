@@ -53,6 +53,13 @@ def pool() -> Iterator[PlacePool]:
         yield pool
 
 
+@pytest.fixture
+def worker(libc: CFunctions) -> Iterator[Worker]:
+    worker = Worker(libc)
+    yield worker
+    worker.stop()
+
+
 def run(
     pool: PlacePool, functions: CFunctions, steps: int, sizes: tuple[int, ...] = (LARGE, 5000, 70_000)
 ) -> None:

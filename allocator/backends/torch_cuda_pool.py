@@ -1,0 +1,302 @@
+"""The pool for PyTorch's tensors in CUDA memory; CuPy's arrays may share it."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ...errors import MissingDependencyError, PoolError
+from .. import _core
+from .._core import CudaPool, CudaPools, Scope, any_cuda_installed
+from ..forking import watch
+from ..lanes import Lanes
+from ..planning_budget import SHARE
+from ..pool import Plans, Pool, store_of
+from .cupy_pool import DEVICE_ALIGNMENT, FORKED, PER_THREAD
+
+if TYPE_CHECKING:
+    from ...planning.store import PlanStore
+
+SCOPES = {"process": Scope.process, "stream": Scope.stream, "thread": Scope.thread}
+
+HOOKS = {
+    "set_reset_fn": "stow_cuda_reset",
+    "set_memory_fraction_fn": "stow_cuda_memory_fraction",
+    "set_base_alloc_fn": "stow_cuda_base_alloc",
+    "set_record_stream_fn": "stow_cuda_record_stream",
+    "set_begin_allocate_to_pool": "stow_cuda_begin_pool",
+    "set_end_allocate_to_pool_fn": "stow_cuda_end_pool",
+    "set_release_pool": "stow_cuda_release_pool",
+}
+"""What PyTorch lets a pluggable allocator set beside malloc and free: the setter, and the function that it is given."""
+
+
+class TorchCudaPool(Pool):
+    """Serve PyTorch's CUDA tensors, those of repeated steps from a plan: ``TorchPool(device="cuda")``.
+
+    PyTorch's requests come to C functions: none of them runs Python, or needs the GIL. Each device has an arena and
+    plans of its own. What is not planned comes from CUDA's stream-ordered allocator (`cudaMallocAsync`).
+
+    PyTorch takes an allocator before its first use of CUDA, and for good: so one pool of a process can be installed, and
+    it stays.
+
+    Parameters
+    ----------
+    scope
+        ``"process"``: one step at a time, of all threads, as the backward pass runs on threads of PyTorch's own.
+        ``"stream"``: each stream runs steps of its own. ``"thread"``: each thread does.
+    limit
+        Bytes that arenas and blocks may take together at most, on each device; None: no limit.
+        `torch.cuda.set_per_process_memory_fraction` sets it for one device.
+    small
+        None: CUDA tensors of any size are planned.
+    warmup, planner, max_plans, planning_share, auto_step, plans
+        As for `CupyPool`.
+
+    Raises
+    ------
+    PoolError
+        An argument is out of range, this PyTorch is a build without CUDA, or there is no CUDA runtime; a step begins
+        within a step, or in a fork of a process that has used the pool.
+    MissingDependencyError
+        PyTorch is not installed.
+    UnknownSolverError
+        There is no such solver.
+
+    Examples
+    --------
+    ::
+
+        pool = stowplan.TorchPool(device="cuda")
+        pool.install()  # before anything is on the GPU
+        for batch in batches:
+            with pool.step():
+                train(batch)
+    """
+
+    def __init__(
+        self,
+        *,
+        warmup: int = 1,
+        planner: str = "auto",
+        max_plans: int = 32,
+        planning_share: float = SHARE,
+        auto_step: bool = False,
+        small: int | None = None,
+        scope: str = "process",
+        limit: int | None = None,
+        plans: Plans = None,
+    ) -> None:
+        if small is not None:
+            raise PoolError(f"small is {small!r}; expected None: CUDA tensors of any size are planned")
+        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+            raise PoolError(f"limit is {limit!r}; expected a number of bytes, 1 or more, or None")
+        if scope not in SCOPES:
+            raise PoolError(f"scope is {scope!r}; expected one of: {', '.join(SCOPES)}")
+        self._pools = CudaPools(SCOPES[scope], limit or 0, self._table())
+        self._options: dict[str, Any] = {
+            "warmup": warmup,
+            "planner": planner,
+            "max_plans": max_plans,
+            "planning_share": planning_share,
+            "auto_step": auto_step,
+            "store": store_of(plans),
+        }
+        self._devices: dict[int, tuple[CudaPool, Lanes]] = {}
+        self._on(0)  # checks the options
+        watch(self)
+
+    # ------------------------------------------------------------------------------------------------------- PyTorch
+
+    def install(self) -> None:
+        """Make the pool PyTorch's allocator of CUDA memory, from now on and for good.
+
+        Raises
+        ------
+        PoolError
+            A pool is installed already, or PyTorch has used CUDA before.
+        """
+        import torch
+
+        if any_cuda_installed():
+            which = "this pool" if self._pools.installed else "another pool"
+            raise PoolError(f"{which} is PyTorch's CUDA allocator already; expected one in a process")
+        functions = ctypes.CDLL(_core.__file__)
+        allocator = torch.cuda.memory.CUDAPluggableAllocator(
+            _core.__file__, "stow_cuda_malloc", "stow_cuda_free"
+        )
+        for setter, name in HOOKS.items():
+            if hasattr(allocator.allocator(), setter):
+                getattr(allocator.allocator(), setter)(_address(functions, name))
+        self._pools.install()
+        try:
+            torch.cuda.memory.change_current_allocator(allocator)
+        except RuntimeError as error:
+            self._pools.take_back()
+            raise PoolError(
+                "PyTorch has used CUDA in this process already, and then keeps its allocator "
+                f"({str(error).splitlines()[0]}); expected install() before anything is on a GPU"
+            ) from error
+        _installed.append((self, allocator))
+        if self._options["auto_step"]:
+            for device in range(torch.cuda.device_count()):
+                self._on(device)
+
+    def __enter__(self) -> TorchCudaPool:
+        """Install the pool, where it is not installed yet. It stays when the block ends."""
+        if not self._pools.installed:
+            self.install()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and "out of memory" in str(error):
+            self._lanes().diagnose(error)
+
+    def serving(self) -> AbstractContextManager[Any]:
+        """Return a context manager in which the pool serves: it does, once it is installed."""
+        return nullcontext() if self._serves_here() else self
+
+    def _serves_here(self) -> bool:
+        return self._pools.installed
+
+    # --------------------------------------------------------------------------------------------------------- CuPy
+
+    @functools.cached_property
+    def cupy_malloc(self) -> Callable[[int], Any]:
+        """An allocator for `cupy.cuda.set_allocator`: CuPy's arrays lie in the arena of PyTorch's tensors, then.
+
+        It needs no installation. What CuPy asks for is on CuPy's current stream; in a step, it is part of it.
+        """
+        import cupy
+        from cupy_backends.cuda import stream
+
+        self._pools.follow_stream(stream.__pyx_capi__["get_current_stream_ptr"])
+        functions = ctypes.CDLL(_core.__file__)
+        allocator = cupy.cuda.CFunctionAllocator(
+            self._pools.address,
+            _address(functions, "stow_cupy_malloc"),
+            _address(functions, "stow_cupy_free"),
+            self._pools,
+        )
+
+        def malloc(size: int) -> Any:
+            memory = allocator.malloc(size)
+            if memory.ptr == 0 and size > 0:
+                error = cupy.cuda.memory.OutOfMemoryError(size, self.stats.reserved_bytes)
+                self._lanes().diagnose(error)
+                raise error
+            return memory
+
+        return malloc
+
+    # ----------------------------------------------------------------------------------------------- streams, memory
+
+    def record_stream(self, array: Any, stream: Any) -> None:
+        """Say that a tensor's or an array's memory is used on another stream than its own, too.
+
+        The same as ``tensor.record_stream(stream)``; for CuPy's arrays there is no other way. See
+        `CupyPool.record_stream`.
+
+        Parameters
+        ----------
+        array
+            A `torch.Tensor` or a `cupy.ndarray`, or a view of one.
+        stream
+            A `torch.cuda.Stream` or a `cupy.cuda.Stream`.
+
+        Raises
+        ------
+        PoolError
+            The stream is each thread's own.
+        """
+        handle = stream.cuda_stream if hasattr(stream, "cuda_stream") else stream.ptr
+        if handle == PER_THREAD:
+            raise PoolError("the stream is each thread's own; expected one that all threads share")
+        storage = array.untyped_storage().data_ptr() if hasattr(array, "untyped_storage") else array.data.mem.ptr
+        self._pools.record_stream(storage, handle)
+
+    def free_all(self) -> None:
+        """Give back to the devices all that nothing lives in; `torch.cuda.empty_cache` does the same.
+
+        The next step that has a plan takes its arena again.
+        """
+        for pool, _ in list(self._devices.values()):
+            pool.give_back()
+
+    @property
+    def graph_bytes(self) -> int:
+        """Bytes of the current device that CUDA graphs have for themselves; `stats` has them not."""
+        return self._on(self._current_device())[0].graph_bytes
+
+    # ------------------------------------------------------------------------------------------------------- devices
+
+    def _table(self) -> int:
+        """Return the address of a table of CUDA's functions; 0: of the runtime that PyTorch has loaded."""
+        try:
+            import torch
+        except ImportError as error:
+            raise MissingDependencyError(
+                "TorchPool needs PyTorch, which is not installed; expected: a build for CUDA"
+            ) from error
+        if torch.version.cuda is None:
+            raise PoolError(
+                f"PyTorch {torch.__version__} is a build without CUDA; expected one with it, or device='cpu'"
+            )
+        return 0
+
+    def _current_device(self) -> int:
+        import torch
+
+        return int(torch.cuda.current_device()) if torch.cuda.is_initialized() else 0
+
+    def _current_stream(self, device: int) -> int:
+        import torch
+
+        return int(torch.cuda.current_stream(device).cuda_stream) if torch.cuda.is_initialized() else 0
+
+    def _backend(self) -> str:
+        import torch
+
+        return f"torch: {torch.cuda.get_device_name(self._current_device())}"
+
+    def _on(self, device: int) -> tuple[CudaPool, Lanes]:
+        if device not in self._devices:
+            pool = CudaPool(self._pools, device, functools.partial(self._current_stream, device))
+            lanes = Lanes(pool, alignment=DEVICE_ALIGNMENT, **self._options)
+            self._devices.setdefault(device, (pool, lanes))
+        return self._devices[device]
+
+    def _lanes(self) -> Lanes:
+        return self._on(self._current_device())[1]
+
+    def _all_lanes(self) -> list[Lanes]:
+        return [lanes for _, lanes in list(self._devices.values())]
+
+    def use_store(self, store: PlanStore) -> None:
+        """Have all plans to come looked for in a store, those of devices that come into use later as well."""
+        self._options["store"] = store
+        super().use_store(store)
+
+    def _begin_anew(self) -> None:
+        if not self._pools.has_served:
+            return super()._begin_anew()
+        self._pools.abandon()  # its locks may be held by threads that are not there
+        for lanes in self._all_lanes():
+            lanes.refuse(FORKED)
+
+
+_installed: list[tuple[TorchCudaPool, Any]] = []
+"""The pool that PyTorch has, and what it was handed over in: PyTorch goes on calling them until the process ends."""
+
+
+def _address(library: ctypes.CDLL, name: str) -> int:
+    address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+    if address is None:
+        raise PoolError(f"{_core.__file__} does not export {name}")
+    return address

@@ -1,0 +1,296 @@
+"""CUDA's runtime as C functions over a simulated device and real host memory: what a `TorchCudaPool` needs of a GPU.
+
+The functions are Python's, by ctypes. The order of things is `SimulatedDevice`'s: a kernel that touches an address
+which another block's kernel may still touch raises, and so does memory that goes back too early.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from ctypes import CFUNCTYPE, c_char_p, c_int, c_size_t, c_uint, c_void_p
+from typing import Any
+
+from stowplan.allocator import _core
+from stowplan.allocator.backends.torch_cuda_pool import TorchCudaPool
+
+from .simulated_device import Event, RaceError, SimulatedDevice, Stream
+
+OK, OUT_OF_MEMORY, UNKNOWN, NOT_READY, CAPTURED = 0, 2, 400, 600, 900
+ALIGNMENT = 512
+GUARD = b"\xee" * 64  # behind each block
+
+
+class Table(ctypes.Structure):
+    """The table of core/cuda_api.hpp: a pointer for each function, in its order."""
+
+    NAMES = (
+        "malloc free malloc_async free_async device_memory_pool set_memory_pool trim_memory_pool device_attribute "
+        "memory_info event_create event_record event_query event_destroy stream_wait_event stream_is_capturing "
+        "exchange_capture_mode device_synchronize get_device set_device get_last_error error_string"
+    ).split()
+    _fields_ = [(name, c_void_p) for name in NAMES]  # noqa: RUF012
+
+
+SIGNATURES: dict[str, tuple[Any, ...]] = {
+    "malloc": (c_void_p, c_size_t),
+    "free": (c_void_p,),
+    "malloc_async": (c_void_p, c_size_t, c_size_t),
+    "free_async": (c_void_p, c_size_t),
+    "device_memory_pool": (c_void_p, c_int),
+    "set_memory_pool": (c_void_p, c_int, c_void_p),
+    "trim_memory_pool": (c_void_p, c_size_t),
+    "device_attribute": (c_void_p, c_int, c_int),
+    "memory_info": (c_void_p, c_void_p),
+    "event_create": (c_void_p, c_uint),
+    "event_record": (c_size_t, c_size_t),
+    "event_query": (c_size_t,),
+    "event_destroy": (c_size_t,),
+    "stream_wait_event": (c_size_t, c_size_t, c_uint),
+    "stream_is_capturing": (c_size_t, c_void_p),
+    "exchange_capture_mode": (c_void_p,),
+    "device_synchronize": (),
+    "get_device": (c_void_p,),
+    "set_device": (c_int,),
+    "get_last_error": (),
+    "error_string": (c_int,),
+}
+
+
+FOREVER: list[Any] = []
+"""Functions of all tables: the garbage collector must not take them before the pools that call them."""
+
+
+class SimulatedCuda:
+    """A table of functions, and what they have done.
+
+    Attributes
+    ----------
+    live_bytes
+        Given out and not given back.
+    calls
+        Names of the functions called.
+    fails
+        ``f(name, size) -> bool``: which requests find no memory, and which calls (of size 0) fail.
+    errors
+        What a call has found wrong; to be empty.
+    """
+
+    def __init__(self, *, ordered: bool = True) -> None:
+        self.device = SimulatedDevice()
+        self.ordered = ordered
+        self.live_bytes = 0
+        self.calls: list[str] = []
+        self.fails: Callable[[str, int], bool] = lambda name, size: False
+        self.errors: list[BaseException] = []
+        self.now = 0  # CuPy's current stream
+        self._blocks: dict[int, tuple[Any, int, int | None]] = {}  # address: memory, bytes, stream
+        self._events: dict[int, Event] = {}
+        self._last = 0
+        functions = [self._function(name) for name in Table.NAMES]
+        self.table = Table(*(ctypes.cast(function, c_void_p) for function in functions))
+        self._current_stream = CFUNCTYPE(c_size_t)(lambda: self.now)
+        FOREVER.append((functions, self._current_stream))
+
+    @property
+    def address(self) -> int:
+        return ctypes.addressof(self.table)
+
+    @property
+    def current_stream(self) -> int:
+        """Address of a C function, as CuPy's."""
+        return ctypes.cast(self._current_stream, c_void_p).value or 0
+
+    def _function(self, name: str) -> Any:
+        def call(*args: Any) -> Any:
+            self.calls.append(name)
+            try:
+                if name == "error_string":
+                    return b"simulated"
+                return getattr(self, "_" + name)(*args) or OK
+            except Exception as error:  # there is nobody above to catch it
+                self.errors.append(error)
+                return UNKNOWN
+
+        return CFUNCTYPE(c_char_p if name == "error_string" else c_int, *SIGNATURES[name])(call)
+
+    # ---------------------------------------------------------------------------------------------------- memory
+
+    def _take(self, name: str, to: int, size: int, stream: int | None) -> int:
+        if self.fails(name, size):
+            return OUT_OF_MEMORY
+        memory = ctypes.create_string_buffer(size + ALIGNMENT + len(GUARD))
+        address = -(-ctypes.addressof(memory) // ALIGNMENT) * ALIGNMENT
+        ctypes.memmove(address + size, GUARD, len(GUARD))
+        self._blocks[address] = memory, size, stream
+        self.live_bytes += size
+        c_void_p.from_address(to).value = address
+        return OK
+
+    def _give(self, address: int, stream: int | None) -> None:
+        _, size, own = self._blocks.pop(address)
+        self.live_bytes -= size
+        assert ctypes.string_at(address + size, len(GUARD)) == GUARD, "somebody wrote behind a block"
+        assert stream is None or stream == own, "memory of another stream"
+        if stream is None:
+            self._refuse_capture()
+            waiting = [k for k in self.device._kernels if not k.precedes(self.device._seen)]
+            if any(k.begin < address + size and address < k.end for k in waiting):
+                raise RaceError("memory went back while it was used")
+        else:
+            assert stream != self.device.captured
+            self.device.give_back(address, size, stream)
+        # Whatever comes here later is other memory: a real device has it waited for.
+        self.device._kernels = [
+            k for k in self.device._kernels if k.end <= address or address + size <= k.begin
+        ]
+
+    def _refuse_capture(self) -> None:
+        assert self.device.captured is None, "not while a stream is being captured"
+
+    def _malloc(self, to: int, size: int) -> int:
+        return self._take("malloc", to, size, None)
+
+    def _malloc_async(self, to: int, size: int, stream: int) -> int:
+        assert stream != self.device.captured
+        return self._take("malloc_async", to, size, stream)
+
+    def _free(self, address: int) -> None:
+        self._give(address, None)
+
+    def _free_async(self, address: int, stream: int) -> None:
+        self._give(address, stream)
+
+    def _device_memory_pool(self, to: int, device: int) -> None:
+        c_void_p.from_address(to).value = 1
+
+    def _set_memory_pool(self, pool: int, attribute: int, value: int) -> None:
+        assert attribute == 4
+
+    def _trim_memory_pool(self, pool: int, keep: int) -> None:
+        pass
+
+    def _device_attribute(self, to: int, attribute: int, device: int) -> None:
+        c_int.from_address(to).value = self.ordered
+
+    def _memory_info(self, free: int, total: int) -> None:
+        c_size_t.from_address(free).value = 1 << 30
+        c_size_t.from_address(total).value = 1 << 32
+
+    # --------------------------------------------------------------------------------------------------- streams
+
+    def _event_create(self, to: int, flags: int) -> int:
+        if self.fails("event_create", 0):
+            return UNKNOWN
+        self._last += 1
+        c_void_p.from_address(to).value = self._last
+        return OK
+
+    def _event_record(self, event: int, stream: int) -> None:
+        assert stream != self.device.captured
+        self._events[event] = self.device.event(Stream(stream))
+
+    def _event_query(self, event: int) -> int:
+        return OK if self.device.done(self._events[event]) else NOT_READY
+
+    def _event_destroy(self, event: int) -> None:
+        self._events.pop(event, None)
+
+    def _stream_wait_event(self, stream: int, event: int, flags: int) -> None:
+        self.device.wait(stream, self._events[event])
+
+    def _stream_is_capturing(self, stream: int, to: int) -> None:
+        c_int.from_address(to).value = stream == self.device.captured
+
+    def _exchange_capture_mode(self, mode: int) -> None:
+        pass
+
+    def _device_synchronize(self) -> int:
+        if self.device.captured is not None:
+            return CAPTURED
+        self.device.synchronize()
+        return OK
+
+    def _get_device(self, to: int) -> None:
+        c_int.from_address(to).value = 0
+
+    def _set_device(self, device: int) -> None:
+        pass
+
+    def _get_last_error(self) -> int:
+        return OK
+
+
+class SimulatedTorchCudaPool(TorchCudaPool):
+    """A TorchCudaPool on a simulated device, which CuPy's C functions ask: everything but the device is the real thing."""
+
+    def __init__(self, *, ordered: bool = True, **options: Any) -> None:
+        self.cuda = SimulatedCuda(ordered=ordered)
+        super().__init__(**options)
+        self._pools.follow_stream(self.cuda.current_stream)
+
+    def _table(self) -> int:
+        return self.cuda.address
+
+    def _current_device(self) -> int:
+        return 0
+
+    def _current_stream(self, device: int) -> int:
+        return self.cuda.now
+
+    def _backend(self) -> str:
+        return "torch: simulated"
+
+    def _serves_here(self) -> bool:
+        return True
+
+
+FUNCTIONS = ctypes.CDLL(_core.__file__)
+FUNCTIONS.stow_cupy_malloc.restype = c_void_p
+FUNCTIONS.stow_cupy_malloc.argtypes = [c_void_p, c_size_t, c_int]
+FUNCTIONS.stow_cupy_free.argtypes = [c_void_p, c_void_p, c_int]
+FUNCTIONS.stow_cupy_free.restype = None
+
+
+class Address(int):
+    """A block's address; the block is freed when it dies. Not before, as one in a cycle: it is not collected itself."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        owner = OWNERS.pop(int(self), None)
+        if owner is not None:
+            FUNCTIONS.stow_cupy_free(owner.address, int(self), 0)
+
+
+OWNERS: dict[int, Any] = {}
+"""The pools of a block: they outlive it."""
+
+
+class Tensor:
+    """A block of a pool's, asked for by C functions that know nothing of Python.
+
+    Raises
+    ------
+    MemoryError
+        The pool has none.
+    """
+
+    def __init__(self, pool: SimulatedTorchCudaPool, size: int, stream: int = 0) -> None:
+        self.nbytes = size
+        before, pool.cuda.now = pool.cuda.now, stream
+        address = FUNCTIONS.stow_cupy_malloc(pool._pools.address, size, 0) or 0
+        pool.cuda.now = before
+        if address == 0 and size > 0:
+            raise MemoryError(size)
+        if address != 0:
+            OWNERS[address] = pool._pools
+        self.ptr = Address(address)
+
+    @property
+    def data(self) -> Any:  # what SimulatedDevice takes for an array
+        return self
+
+    @property
+    def mem(self) -> Any:
+        return self

@@ -1,0 +1,11 @@
+"""TorchCudaPool keeps to the contract of backends, over a simulated device."""
+
+from __future__ import annotations
+
+from ..properties.torch_cuda_backend import TorchCudaBackend
+from .backend import BackendContract
+
+
+class TestTorchCudaPool(BackendContract):
+    backend = TorchCudaBackend
+    test_arbitrary_programs = None  # tests/properties/test_torch_cuda_pool_program.py runs more of them

@@ -1,0 +1,59 @@
+"""PyTorch's requests of CUDA memory over a simulated device, for pool_program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ..allocator.simulated_cuda import SimulatedTorchCudaPool, Tensor
+from .pool_program import make_pool
+
+
+class TorchCudaBackend:
+    """A TorchCudaPool, each thread with steps of its own."""
+
+    resizes = False
+    marks = True
+    installs = False
+    zeroes = False
+    options: ClassVar[dict[str, Any]] = {"scope": "thread"}
+
+    def __init__(self, plans: Path | None = None) -> None:
+        self.failures = 0
+        options = {"warmup": 0, "auto_step": not self.marks, **self.options}
+        self.pool = make_pool(SimulatedTorchCudaPool, plans, **options)
+        self.pool.cuda.fails = self._fails
+
+    def _fails(self, name: str, size: int) -> bool:
+        self.failures -= 1
+        return self.failures >= 0
+
+    def allocate(self, size: int, zeroed: bool) -> Tensor:
+        return Tensor(self.pool, size)
+
+    def address(self, tensor: Tensor) -> int:
+        return tensor.ptr
+
+    def asked(self, size: int) -> int:
+        return size
+
+    def fail(self, times: int) -> bool:
+        self.failures = 2 * times  # a request that finds no memory is made again
+        return True
+
+    def check(self) -> None:
+        assert not self.pool.cuda.errors
+        assert self.pool.cuda.live_bytes == self.pool.stats.reserved_bytes
+
+
+class ProcessTorchCudaBackend(TorchCudaBackend):
+    """Found steps of the whole process: requests of all threads, in their order."""
+
+    marks = False
+    options: ClassVar[dict[str, Any]] = {"scope": "process"}
+
+
+class UnorderedTorchCudaBackend(TorchCudaBackend):
+    """A device without the stream-ordered allocator, and steps of each stream."""
+
+    options: ClassVar[dict[str, Any]] = {"scope": "thread", "ordered": False}
