@@ -15,7 +15,6 @@ CudaError CudaMemory::checked(CudaError error) const {
 }
 
 CudaMemoryPool CudaMemory::memory_pool() {
-  // Not call_once: its thread-locals are the C++ library's, which may have been loaded too late for initial-exec ones.
   const Lock lock(looking_);
   if (looked_) return memory_pool_;
   looked_ = true;
