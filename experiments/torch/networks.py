@@ -95,9 +95,7 @@ class UNet(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         widths = [width << level for level in range(4)]
-        self.down = nn.ModuleList(
-            self._double(a, b) for a, b in zip([3, *widths[:-1]], widths, strict=True)
-        )
+        self.down = nn.ModuleList(self._double(a, b) for a, b in zip([3, *widths[:-1]], widths, strict=True))
         self.bottom = self._double(widths[-1], 2 * widths[-1])
         self.grow = nn.ModuleList(nn.ConvTranspose2d(2 * w, w, 2, 2) for w in reversed(widths))
         self.up = nn.ModuleList(self._double(2 * w, w) for w in reversed(widths))
