@@ -7,7 +7,6 @@ STOWPLAN_DEBUG
 """
 
 import os
-import platform
 from glob import glob
 from pathlib import Path
 
@@ -17,8 +16,6 @@ from setuptools import Extension, setup
 
 COMPILE_ARGS = ["-std=c++17", "-O3", "-Wall", "-Wextra", "-fvisibility=hidden", "-pthread"]
 LINK_ARGS = ["-pthread"]
-if platform.libc_ver()[0] == "glibc":
-    COMPILE_ARGS += ["-ftls-model=initial-exec"]  # a thread's own numbers are read without a call
 MACROS = [("NPY_NO_DEPRECATED_API", "NPY_1_22_API_VERSION"), ("NPY_TARGET_VERSION", "NPY_1_22_API_VERSION")]
 if os.environ.get("STOWPLAN_DEBUG") == "1":
     COMPILE_ARGS += ["-O1", "-g", "-UNDEBUG"]

@@ -23,7 +23,7 @@ class Program:
     Attributes
     ----------
     library
-        Whose requests: ``"NumPy"``, ``"CuPy"``, ``"PyTorch"`` (its tensors in host memory).
+        Whose requests: ``"NumPy"``, ``"CuPy"``, ``"PyTorch"`` (its tensors in host memory), ``"PyTorch on CUDA"``.
     small
         Requests below this many bytes were not recorded.
     requests, bytes
@@ -42,6 +42,8 @@ class Program:
         How many steps in turn the profile is of, since blocks overlap their successors; `repeats` counts single steps.
     threads
         Whether the requests of other threads were seen.
+    reserved
+        The most bytes that the library's own pool had reserved; 0 where that is not known.
     """
 
     library: str = ""
@@ -57,6 +59,7 @@ class Program:
     other_bytes: int = 0
     turns: int = 1
     threads: bool = False
+    reserved: int = 0
 
     @property
     def coverage(self) -> tuple[float, float]:

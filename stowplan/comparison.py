@@ -94,6 +94,17 @@ class Comparison:
         whole = parts.older + parts.escaped + reserved
         return (reserved - self.plan.arena_bytes) / whole if whole else 0.0
 
+    @property
+    def saved_of_reserved(self) -> float | None:
+        """Share of all that the program's own pool had reserved that the plan, older and escaped blocks leave over.
+
+        None where the profile does not know; negative if they need more.
+        """
+        parts, program = self.plan.profile.at_live_peak(), self.plan.profile.program
+        if parts is None or program is None or not program.reserved:
+            return None
+        return 1 - (parts.older + parts.escaped + self.plan.arena_bytes) / program.reserved
+
 
 @dataclass(frozen=True)
 class Peak:

@@ -1,6 +1,6 @@
-"""The pool under malloc: large blocks of any library in the process, through a library that is loaded before all others.
+"""The pool under malloc: large blocks of any library in the process, by way of one that is loaded before all others.
 
-The library (preload.cpp) is one that only the dynamic loader can put before the C library, when a process begins:
+That one (preload.cpp) only the dynamic loader can put before the C library, when a process begins:
 ``LD_PRELOAD``. ``stowplan run --preload`` does that.
 """
 

@@ -218,7 +218,9 @@ class TorchCudaPool(Pool):
         handle = stream.cuda_stream if hasattr(stream, "cuda_stream") else stream.ptr
         if handle == PER_THREAD:
             raise PoolError("the stream is each thread's own; expected one that all threads share")
-        storage = array.untyped_storage().data_ptr() if hasattr(array, "untyped_storage") else array.data.mem.ptr
+        storage = (
+            array.untyped_storage().data_ptr() if hasattr(array, "untyped_storage") else array.data.mem.ptr
+        )
         self._pools.record_stream(storage, handle)
 
     def free_all(self) -> None:

@@ -25,25 +25,29 @@ constexpr int kCudaCaptureNone = 0;              // cudaStreamCaptureStatusNone
 constexpr int kCudaRelaxed = 2;                  // cudaStreamCaptureModeRelaxed
 
 // Member, CUDA's name, and parameters, in CUDA's order; each returns an error, but for the last one.
-#define STOWPLAN_CUDA_FUNCTIONS(function)                                                                              \
-  function(malloc, cudaMalloc, (void**, std::size_t)) function(free, cudaFree, (void*)) function(                      \
-      malloc_async, cudaMallocAsync, (void**, std::size_t, CudaStream)) function(free_async, cudaFreeAsync,            \
-                                                                                 (void*, CudaStream))                  \
-      function(device_memory_pool, cudaDeviceGetMemPool, (CudaMemoryPool*, int device)) function(                      \
-          set_memory_pool, cudaMemPoolSetAttribute, (CudaMemoryPool, int attribute, void*))                            \
-          function(trim_memory_pool, cudaMemPoolTrimTo, (CudaMemoryPool, std::size_t keep)) function(                  \
-              device_attribute, cudaDeviceGetAttribute, (int* value, int attribute, int device))                       \
-              function(memory_info, cudaMemGetInfo, (std::size_t* free, std::size_t* total)) function(                 \
-                  event_create, cudaEventCreateWithFlags, (CudaEvent*, unsigned flags))                                \
-                  function(event_record, cudaEventRecord, (CudaEvent, CudaStream)) function(                           \
-                      event_query, cudaEventQuery, (CudaEvent)) function(event_destroy, cudaEventDestroy, (CudaEvent)) \
-                      function(stream_wait_event, cudaStreamWaitEvent, (CudaStream, CudaEvent, unsigned flags))        \
-                          function(stream_is_capturing, cudaStreamIsCapturing, (CudaStream, int* status))              \
-                              function(exchange_capture_mode, cudaThreadExchangeStreamCaptureMode, (int* mode))        \
-                                  function(device_synchronize, cudaDeviceSynchronize, (void))                          \
-                                      function(get_device, cudaGetDevice, (int* device))                               \
-                                          function(set_device, cudaSetDevice, (int device))                            \
-                                              function(get_last_error, cudaGetLastError, (void))
+// clang-format off
+#define STOWPLAN_CUDA_FUNCTIONS(function) \
+  function(malloc, cudaMalloc, (void**, std::size_t)) \
+  function(free, cudaFree, (void*)) \
+  function(malloc_async, cudaMallocAsync, (void**, std::size_t, CudaStream)) \
+  function(free_async, cudaFreeAsync, (void*, CudaStream)) \
+  function(device_memory_pool, cudaDeviceGetMemPool, (CudaMemoryPool*, int device)) \
+  function(set_memory_pool, cudaMemPoolSetAttribute, (CudaMemoryPool, int attribute, void*)) \
+  function(trim_memory_pool, cudaMemPoolTrimTo, (CudaMemoryPool, std::size_t keep)) \
+  function(device_attribute, cudaDeviceGetAttribute, (int* value, int attribute, int device)) \
+  function(memory_info, cudaMemGetInfo, (std::size_t* free, std::size_t* total)) \
+  function(event_create, cudaEventCreateWithFlags, (CudaEvent*, unsigned flags)) \
+  function(event_record, cudaEventRecord, (CudaEvent, CudaStream)) \
+  function(event_query, cudaEventQuery, (CudaEvent)) \
+  function(event_destroy, cudaEventDestroy, (CudaEvent)) \
+  function(stream_wait_event, cudaStreamWaitEvent, (CudaStream, CudaEvent, unsigned flags)) \
+  function(stream_is_capturing, cudaStreamIsCapturing, (CudaStream, int* status)) \
+  function(exchange_capture_mode, cudaThreadExchangeStreamCaptureMode, (int* mode)) \
+  function(device_synchronize, cudaDeviceSynchronize, (void)) \
+  function(get_device, cudaGetDevice, (int* device)) \
+  function(set_device, cudaSetDevice, (int device)) \
+  function(get_last_error, cudaGetLastError, (void))
+// clang-format on
 
 struct CudaApi {
 #define STOWPLAN_MEMBER(member, name, parameters) CudaError(*member) parameters = nullptr;

@@ -15,15 +15,12 @@ CudaError CudaMemory::checked(CudaError error) const {
 }
 
 CudaMemoryPool CudaMemory::memory_pool() {
-  // Not std::call_once: its thread-locals stand in libstdc++, and initial-exec makes them ask for static room there, of
-  // which there is none left once PyTorch is loaded.
   const Lock lock(looking_);
   if (looked_) return memory_pool_;
   looked_ = true;
   int supported = 0;
-  if (checked(api_.device_attribute(&supported, kCudaMemoryPoolsSupported, device_)) != kCudaSuccess || supported == 0)
-    return nullptr;
-  if (checked(api_.device_memory_pool(&memory_pool_, device_)) != kCudaSuccess) return memory_pool_;
+  if (checked(api_.device_attribute(&supported, kCudaMemoryPoolsSupported, device_)) != kCudaSuccess) return nullptr;
+  if (supported == 0 || checked(api_.device_memory_pool(&memory_pool_, device_)) != kCudaSuccess) return memory_pool_;
   std::uint64_t all = UINT64_MAX;  // it keeps what is freed, until trim()
   checked(api_.set_memory_pool(memory_pool_, kCudaReleaseThreshold, &all));
   return memory_pool_;

@@ -75,7 +75,7 @@ class CudaMemory {
   std::atomic<Bytes> limit_;
   std::atomic<Bytes> taken_{0};
   std::atomic<int> captures_{0};  // that are known to run on the device
-  std::mutex looking_;            // guards the next two
+  std::mutex looking_;
   bool looked_ = false;
   CudaMemoryPool memory_pool_ = nullptr;  // what the stream-ordered allocator takes from; null: there is none
   std::mutex mutex_;

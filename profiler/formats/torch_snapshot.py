@@ -15,12 +15,17 @@ action             read as
 alloc              an allocation
 free_requested     nothing: another stream may still use the block
 free_completed     the free. (The viewer's own ``free``, one event for both, is read as well.)
-segment_...        nothing: what the caching allocator asks of the device
+segment_alloc/map  the caching allocator asks the device for as many bytes; ``segment_free`` and ``_unmap``
+                   give them back
 oom, snapshot, …   nothing
 =================  ====================================================================================
 
 A snapshot has traces only where ``torch.cuda.memory._record_memory_history()`` was called before. A block's call site
 is the innermost frame of a Python file outside PyTorch, or else the innermost frame.
+
+The segments are those at the end of the trace, so that both together tell what was alive, and what was reserved, at any
+moment of it: the profile knows the program's live peak, older blocks included, and the most that the caching allocator
+had reserved. Where the two contradict each other, or there are no segments, it knows neither.
 
 What is written is one step as its plan serves it: one segment, the arena, with every planned block at its offset; any
 other block has a segment of its own. Wrapped blocks are there when the trace begins. It uses only what the viewer's
@@ -36,6 +41,7 @@ import os
 import pickle
 import re
 import reprlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +50,7 @@ import numpy.typing as npt
 from ...errors import FormatError
 from ...files import atomic_write
 from ..profile import UNKNOWN_NS, UNKNOWN_SITE, Profile
+from ..program import Program
 from .event_log import EventLog
 from .registry import Format, register
 from .safe_pickle import UnsafePickleError, loads
@@ -51,8 +58,12 @@ from .safe_pickle import UnsafePickleError, loads
 IntArray = npt.NDArray[np.int64]
 Frame = dict[str, Any]
 
+LIBRARY = "PyTorch on CUDA"
+"""What a profile calls the program's library."""
+
 ARENA_ADDRESS = 1 << 40
 _GRANULARITY = 512
+_RESERVES = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 _PROTOCOL = 4  # the newest that the viewer reads
 _SITE = re.compile(r"(.*):([0-9]{1,9})(?: (.*))?", re.DOTALL)
 _LONGEST_NAME = 256  # a pickle of n bytes can mention a name of n bytes n times over
@@ -87,24 +98,44 @@ def read(path: str | os.PathLike[str], device: int | None = None) -> Profile:
         raise FormatError(path, "not a memory snapshot of PyTorch; expected a dictionary with device_traces")
     device = _choose(path, traces, device)
     log = EventLog(path, f"device_traces[{device}][{{}}]")
+    alive, reserved = _Count(), _Count()
+    allocations: list[int] = []  # changes of what is alive
     sites: dict[int, str | None] = {}  # by the identity of the frames, which many entries share
     for log.at, entry in enumerate(traces[device]):
         action = entry.get("action") if isinstance(entry, dict) else None
         if not isinstance(action, str):
             raise log.refusal("no action; expected an entry of a trace")
+        if action in _RESERVES:
+            reserved.add(_RESERVES[action] * _integer(log, entry, "size"))
         if action not in ("alloc", "free_completed", "free"):
             continue
         address, size = _integer(log, entry, "addr"), _integer(log, entry, "size")
         time = entry.get("time_us")
         ns = time * 1000 if type(time) is int and 0 <= time < 2**63 // 1000 else UNKNOWN_NS
+        change = alive.add(size if action == "alloc" else -size)
         if action != "alloc":
             log.free(address, ns, size)
             continue
+        allocations.append(change)
         frames = entry.get("frames")
         if id(frames) not in sites:
             sites[id(frames)] = _site(frames)
         log.allocate(address, size, _integer(log, entry, "stream"), ns, sites[id(frames)])
-    return log.profile()
+    profile = log.profile()
+    at_the_end = _at_the_end(snapshot.get("segments"), device)
+    if at_the_end is None:
+        return profile
+    in_segments, in_blocks = reserved.ending_at(at_the_end[0]), alive.ending_at(at_the_end[1])
+    if in_segments is None or in_blocks is None or not in_segments.any():
+        return profile
+    program = Program(
+        library=LIBRARY,
+        requests=len(profile),
+        bytes=int(profile.size.sum()),
+        live_peak=int(in_blocks.max()),
+        reserved=int(in_segments.max()),
+    )
+    return replace(profile, alive=in_blocks[np.array(allocations, dtype=np.intp) + 1], program=program)
 
 
 def write(path: str | os.PathLike[str], profile: Profile, offsets: IntArray) -> None:
@@ -141,6 +172,47 @@ def _choose(path: str | os.PathLike[str], traces: list[list[Any]], device: int |
     if device is None:
         raise FormatError(path, f"traces of the devices {listed}; expected one, or a choice")
     raise FormatError(path, f"no trace of device {device}; expected one of {listed}")
+
+
+class _Count:
+    """A number of bytes, by its changes."""
+
+    def __init__(self) -> None:
+        self._changes: list[int] = []
+
+    def add(self, change: int) -> int:
+        """Note a change, and return its number."""
+        self._changes.append(change)
+        return len(self._changes) - 1
+
+    def ending_at(self, last: int) -> IntArray | None:
+        """Return the bytes before each change and after the last one; None if they were negative, or beyond 64 bits."""
+        all_of_them = [last]
+        for change in reversed(self._changes):
+            all_of_them.append(all_of_them[-1] - change)
+        if min(all_of_them) < 0 or max(all_of_them) >= 2**63:
+            return None
+        return np.array(all_of_them[::-1], dtype=np.int64)
+
+
+def _at_the_end(segments: Any, device: int) -> tuple[int, int] | None:
+    """Return bytes of a device's segments, and of the blocks alive in them; None if they are not as PyTorch lists them.
+
+    A block that waits for another stream is alive. Its bytes are those that were asked for.
+    """
+    reserved = alive = 0
+    try:
+        for segment in segments:
+            if segment.get("device", 0) == device:
+                reserved += int(segment["total_size"])
+                alive += sum(
+                    int(block.get("requested_size", block["size"]))
+                    for block in segment["blocks"]
+                    if block["state"].startswith("active")
+                )
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
+        return None
+    return reserved, alive
 
 
 def _integer(log: EventLog, entry: dict[str, Any], name: str) -> int:

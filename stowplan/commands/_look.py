@@ -64,6 +64,11 @@ def program_lines(profile: Profile) -> list[str]:
         lines.append(f"live peak of the program in the step: {human_bytes(sum(parts[1:]))} ({split}){ever}")
     if program is None:
         return lines
+    if program.reserved:
+        lines.append(
+            f"{program.library} had at most {human_bytes(program.reserved)} reserved; the trace is read as one step"
+        )
+        return lines
     requests, count = program.coverage
     if program.repeats:
         turns = f" (the profile has {program.turns} in turn)" if program.turns > 1 else ""
@@ -94,7 +99,7 @@ def memory_table(found: Comparison) -> Table:
     from ..comparison import MALLOC, is_of_host
 
     plan = found.plan
-    parts = plan.profile.at_live_peak()
+    parts, program = plan.profile.at_live_peak(), plan.profile.program
     rows = table("Memory", "", "bytes", "", "/ planned", *(["saved"] if parts is not None else []))
 
     def ratio(count: int) -> str:
@@ -111,6 +116,11 @@ def memory_table(found: Comparison) -> Table:
     rows.add_row(f"lower bound (units of {unit})", *size(bound), ratio(bound))
     rows.add_row("stowplan's arena", *size(plan.arena_bytes), ratio(plan.arena_bytes))
     rows.add_section()
+    if parts is not None and program is not None and found.saved_of_reserved is not None:
+        share = f"{round(found.saved_of_reserved, 3) + 0.0:.1%}"
+        rows.add_row(f"{program.library} reserved", *size(program.reserved), "", share)
+        rows.add_row("  with the plan", *size(parts.older + parts.escaped + plan.arena_bytes))
+        rows.add_section()
     elsewhere = is_of_host(plan.profile)
     for name, title, use in found.titled():
         if elsewhere and name != MALLOC:
@@ -139,6 +149,7 @@ def memory_figures(found: Comparison) -> dict[str, Any]:
         "arena": plan.arena_bytes,
         "optimal": plan.placement.optimal,
         "solver": plan.placement.solver,
+        "saved_of_reserved": found.saved_of_reserved,
         "pools": {
             name: {
                 "title": title,

@@ -142,7 +142,7 @@ def _cards(plan: Plan, pool_bytes: int) -> list[tuple[str, str, str]]:
             f"{human_bytes(count)} {name}" for name, count in zip(parts._fields[1:], parts[1:], strict=True)
         )
         cards.append(("Live peak of the program", human_bytes(sum(parts[1:])), split))
-    if profile.program is not None:
+    if profile.program is not None and not profile.program.reserved:
         often = f"of all bytes; the step came {profile.program.repeats:,} times"
         cards.append(("Coverage", f"{profile.program.coverage[1]:.1%}", often))
 

@@ -9,21 +9,78 @@ UNKNOWN = ctypes.c_size_t(-1).value
 """The size that a free is told if nobody knows it."""
 
 
+_MALLOC = CFUNCTYPE(c_void_p, c_void_p, c_size_t)
+_CALLOC = CFUNCTYPE(c_void_p, c_void_p, c_size_t, c_size_t)
+_REALLOC = CFUNCTYPE(c_void_p, c_void_p, c_void_p, c_size_t)
+_FREE = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)
+
+
 class _Upstream(ctypes.Structure):
     _fields_ = (
         ("ctx", c_void_p),
-        ("malloc", CFUNCTYPE(c_void_p, c_void_p, c_size_t)),
-        ("calloc", CFUNCTYPE(c_void_p, c_void_p, c_size_t, c_size_t)),
-        ("realloc", CFUNCTYPE(c_void_p, c_void_p, c_void_p, c_size_t)),
-        ("free", CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)),
+        ("malloc", _MALLOC),
+        ("calloc", _CALLOC),
+        ("realloc", _REALLOC),
+        ("free", _FREE),
     )
 
 
-class CFunctions:
-    """Them, at an address. A call lets go of the GIL."""
+class LibcUpstream:
+    """The C library as five functions, which count what is alive, and fail when they are told to.
 
-    def __init__(self, address: int) -> None:
-        self._at = _Upstream.from_address(address)
+    Attributes
+    ----------
+    address
+        Of the functions.
+    live
+        Sizes of the blocks alive, by address.
+    failures
+        So many of the next requests fail.
+    """
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None)
+        for name in ("malloc", "calloc", "realloc"):
+            getattr(self._libc, name).restype = c_void_p
+        self.live: dict[int, int] = {}
+        self.failures = 0
+        self._functions = _Upstream(
+            None, _MALLOC(self._malloc), _CALLOC(self._calloc), _REALLOC(self._realloc), _FREE(self._free)
+        )
+        self.address = ctypes.addressof(self._functions)
+
+    def _note(self, found: int | None, size: int) -> int | None:
+        if found:
+            self.live[found] = size
+        return found
+
+    def _fails(self) -> bool:
+        self.failures = max(self.failures - 1, -1)
+        return self.failures >= 0
+
+    def _malloc(self, ctx: int | None, size: int) -> int | None:
+        return None if self._fails() else self._note(self._libc.malloc(c_size_t(size)), size)
+
+    def _calloc(self, ctx: int | None, count: int, size: int) -> int | None:
+        if self._fails():
+            return None
+        return self._note(self._libc.calloc(c_size_t(count), c_size_t(size)), count * size)
+
+    def _realloc(self, ctx: int | None, block: int, size: int) -> int | None:
+        del self.live[block]
+        return self._note(self._libc.realloc(c_void_p(block), c_size_t(size)), size)
+
+    def _free(self, ctx: int | None, block: int, size: int) -> None:
+        del self.live[block]
+        self._libc.free(c_void_p(block))
+
+
+class CFunctions:
+    """Them, copied from an address, so they may outlive what stood there. A call lets go of the GIL."""
+
+    def __init__(self, address: int, upstream: LibcUpstream | None = None) -> None:
+        self._at = _Upstream.from_buffer_copy(_Upstream.from_address(address))
+        self.upstream = upstream  # what they call, kept alive
 
     def malloc(self, size: int) -> int:
         """Return an address, or 0."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from ctypes import CFUNCTYPE, c_char_p, c_int, c_size_t, c_uint, c_void_p
+from dataclasses import replace
 from typing import Any
 
 from stowplan.allocator import _core
@@ -93,6 +94,10 @@ class SimulatedCuda:
         FOREVER.append((functions, self._current_stream))
 
     @property
+    def races(self) -> list[BaseException]:
+        return self.errors
+
+    @property
     def address(self) -> int:
         return ctypes.addressof(self.table)
 
@@ -140,9 +145,10 @@ class SimulatedCuda:
         else:
             assert stream != self.device.captured
             self.device.give_back(address, size, stream)
-        # Whatever comes here later is other memory: a real device has it waited for.
+        # What comes here later is other memory: of that the device takes care.
         self.device._kernels = [
-            k for k in self.device._kernels if k.end <= address or address + size <= k.begin
+            replace(k, begin=0, end=0) if k.begin < address + size and address < k.end else k
+            for k in self.device._kernels
         ]
 
     def _refuse_capture(self) -> None:
@@ -285,7 +291,11 @@ class Tensor:
             raise MemoryError(size)
         if address != 0:
             OWNERS[address] = pool._pools
-        self.ptr = Address(address)
+        self._address = Address(address)
+
+    @property
+    def ptr(self) -> int:
+        return int(self._address)
 
     @property
     def data(self) -> Any:  # what SimulatedDevice takes for an array
@@ -294,3 +304,25 @@ class Tensor:
     @property
     def mem(self) -> Any:
         return self
+
+
+class StreamsTorchCudaPool(SimulatedTorchCudaPool):
+    """What the tests of streams do with a `SimulatedPool`, by C functions."""
+
+    @property
+    def simulated(self) -> SimulatedDevice:
+        return self.cuda.device
+
+    @property
+    def memory(self) -> SimulatedCuda:
+        return self.cuda
+
+    def empty(self, size: int, stream: Stream = Stream(0), *, use: bool = True) -> Tensor:  # noqa: B008
+        tensor = Tensor(self, size, stream.ptr)
+        self.cuda.device.admit(tensor)
+        if use:
+            self.cuda.device.use(tensor, stream)
+        return tensor
+
+    def free_all_blocks(self) -> None:
+        self.free_all()

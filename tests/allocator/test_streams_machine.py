@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -42,9 +42,11 @@ requests = st.builds(
 class StreamsMachine(RuleBasedStateMachine):
     """Arbitrary programs on three streams; every kernel looks for races."""
 
+    make_pool: ClassVar[Any] = SimulatedPool
+
     @initialize(script=st.lists(requests, min_size=1, max_size=7))
     def start(self, script: list[Asked]) -> None:
-        self.pool = SimulatedPool(warmup=0)
+        self.pool = self.make_pool(warmup=0)
         self.device = self.pool.simulated
         self.script = script
         self.live: list[tuple[int, Asked, Any]] = []  # when it is due

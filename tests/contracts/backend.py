@@ -62,9 +62,9 @@ class BackendContract:
         self.run(program, 5)
         if not program.backend.fail(1000):
             pytest.skip(f"upstream of {type(program.backend).__name__} cannot be made to fail")
-        assert program.allocate(100_000) is None
+        assert program.allocate(60_000) is None
         program.backend.fail(0)
-        assert program.allocate(100_000) is not None
+        assert program.allocate(60_000) is not None
         self.run(program, 3)
         assert self.run(program, 1) == len(STEP)
         program.finish()

@@ -211,8 +211,8 @@ class Program {
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
     for (auto at = of_graph_.begin(); at != of_graph_.end();) {  // what the same pool gave there before
       const auto other = reinterpret_cast<std::uintptr_t>(at->first);
-      const bool overlaps = other < begin + static_cast<std::uintptr_t>(size) &&
-                            begin < other + static_cast<std::uintptr_t>(at->second);
+      const bool overlaps =
+          other < begin + static_cast<std::uintptr_t>(size) && begin < other + static_cast<std::uintptr_t>(at->second);
       if (overlaps && at->first != address) books_.remove(at->first);
       at = overlaps ? of_graph_.erase(at) : std::next(at);
     }
@@ -296,8 +296,7 @@ int main(int argc, char** argv) {
     cuda.capacity = Bytes{1} << 20;
     std::vector<std::thread> threads;
     for (unsigned i = 0; i < kThreads; ++i) {
-      threads.emplace_back(
-          [&, seed, i] { Program(*pools, books, kThreads * seed + i, false, i % 2 == 0).run(20); });
+      threads.emplace_back([&, seed, i] { Program(*pools, books, kThreads * seed + i, false, i % 2 == 0).run(20); });
     }
     for (std::thread& thread : threads) thread.join();
     finish(std::move(pools));

@@ -115,7 +115,7 @@ def main() -> None:
     """Read the arguments, and soak."""
     parser = argparse.ArgumentParser(description="Random programs through a pool.")
     parser.add_argument("--operations", type=lambda text: int(float(text.replace("_", ""))), default=10**6)
-    parser.add_argument("--pool", choices=("numpy", "cupy"), default="cupy")
+    parser.add_argument("--pool", choices=("numpy", "cupy", "native", "torch-cuda"), default="cupy")
     parser.add_argument("--unmarked", action="store_true", help="the pool finds the steps itself")
     parser.add_argument("--seed", type=int, default=None)
     options = parser.parse_args()
@@ -123,6 +123,14 @@ def main() -> None:
         from .numpy_backend import NumpyBackend, UnmarkedNumpyBackend
 
         backend: Any = UnmarkedNumpyBackend if options.unmarked else NumpyBackend
+    elif options.pool == "torch-cuda":
+        from .torch_cuda_backend import ProcessTorchCudaBackend, TorchCudaBackend
+
+        backend = ProcessTorchCudaBackend if options.unmarked else TorchCudaBackend
+    elif options.pool == "native":
+        from .native_backend import NativeBackend, UnmarkedNativeBackend
+
+        backend = UnmarkedNativeBackend if options.unmarked else NativeBackend
     else:
         from .cupy_backend import CupyBackend, UnmarkedCupyBackend
 

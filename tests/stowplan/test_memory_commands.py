@@ -84,6 +84,7 @@ def test_compare_for_programs(profile: Path) -> None:
         "lower_bound": PLANNED_PEAK,
         "arena": PLANNED_PEAK,
         "optimal": True,
+        "saved_of_reserved": None,
     }
     assert list(pools) == list(POOL_MODELS)
     assert pools["none"] == {

@@ -73,7 +73,10 @@ if __name__ == "__main__":
     for method in ("fork", "spawn"):
         with multiprocessing.get_context(method).Pool(2) as workers:
             print(method, workers.map(work, range(6)))
-    program = "import ctypes, os; print(os.environ.get('LD_PRELOAD'), hasattr(ctypes.CDLL(None), 'stow_malloc_install'))"
+    program = (
+        "import ctypes, os; "
+        "print(os.environ.get('LD_PRELOAD'), hasattr(ctypes.CDLL(None), 'stow_malloc_install'))"
+    )
     print(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
     print(before.sum(), [name for name in os.environ if "STOWPLAN_LD" in name])
 """
@@ -130,7 +133,7 @@ def test_steps_are_found_under_malloc_and_replayed(python: Runner, tmp_path: Pat
     assert outcome.stdout.splitlines()[0] == plain.stdout.strip()
     found = figures(outcome)
     assert found["replayed"] > 0.5 * found["requests"] > 0
-    assert found["arena_bytes"] == found["lower_bound"] > 0
+    assert found["arena_bytes"] >= found["lower_bound"] > 0
     assert json.loads((tmp_path / "stats.json").read_text())["malloc"] == found
     assert "stowplan: malloc: " in python(LOOP, *PRELOAD).stderr
 

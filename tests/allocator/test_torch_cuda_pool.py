@@ -1,0 +1,316 @@
+"""TorchCudaPool over a simulated CUDA: streams, threads, limits, failures, captures, forks. No GPU, and no PyTorch."""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+from stowplan import TorchPool
+from stowplan.allocator.backends.torch_cuda_pool import HOOKS
+from stowplan.errors import MissingDependencyError, PoolError
+
+from .simulated_cuda import (
+    ALIGNMENT,
+    FUNCTIONS,
+    SimulatedTorchCudaPool,
+    StreamsTorchCudaPool,
+    Table,
+    Tensor,
+)
+from .simulated_device import Stream
+from .test_streams_machine import StreamsMachine
+
+MAIN, SIDE = Stream(0), Stream(64)
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class TorchCudaStreamsMachine(StreamsMachine):
+    make_pool = StreamsTorchCudaPool
+
+
+TestTorchCudaStreams = TorchCudaStreamsMachine.TestCase
+TestTorchCudaStreams.settings = settings(settings.get_profile("usual"), stateful_step_count=30)
+
+
+class StreamScopeMachine(StreamsMachine):
+    @staticmethod
+    def make_pool(**options: Any) -> StreamsTorchCudaPool:
+        return StreamsTorchCudaPool(scope="stream", **options)
+
+
+TestStreamScope = StreamScopeMachine.TestCase
+TestStreamScope.settings = settings(settings.get_profile("usual"), stateful_step_count=30)
+
+
+@pytest.fixture
+def pool() -> Iterator[StreamsTorchCudaPool]:
+    pool = StreamsTorchCudaPool(warmup=0)
+    yield pool
+    gc.collect()
+    assert not pool.cuda.errors
+
+
+def run(pool: SimulatedTorchCudaPool, steps: int, work: Callable[[], object]) -> None:
+    for _ in range(steps):
+        with pool.step():
+            work()
+        pool.wait()
+
+
+def chain(pool: StreamsTorchCudaPool) -> None:
+    previous = None
+    for size in (3000, 700, 5000, 900):
+        current = pool.empty(size)
+        del previous
+        previous = current
+
+
+def test_the_table_has_the_names_of_the_header() -> None:
+    header = (ROOT / "allocator" / "core" / "cuda_api.hpp").read_text(encoding="utf-8")
+    names = re.findall(r"^ +function\((\w+), cuda", header, flags=re.MULTILINE)
+    assert [*names, "error_string"] == Table.NAMES
+
+
+def test_every_hook_is_exported() -> None:
+    for name in (*HOOKS.values(), "stow_cuda_malloc", "stow_cuda_free"):
+        assert getattr(FUNCTIONS, name)
+
+
+def test_a_replayed_step_asks_cuda_for_nothing(pool: StreamsTorchCudaPool) -> None:
+    run(pool, 5, lambda: chain(pool))
+    before = list(pool.cuda.calls)
+    run(pool, 3, lambda: chain(pool))
+    # Whether the step may wait; nothing by its requests.
+    assert set(pool.cuda.calls[len(before) :]) == {"stream_is_capturing"}
+    stats = pool.stats
+    assert stats.replayed >= 12
+    assert stats.arena_bytes == stats.lower_bound
+
+
+def test_blocks_are_aligned_as_cuda_aligns(pool: StreamsTorchCudaPool) -> None:
+    def work() -> None:
+        assert pool.empty(1).ptr % ALIGNMENT == pool.empty(700).ptr % ALIGNMENT == 0
+
+    run(pool, 6, work)
+    assert pool.stats.replayed > 0
+
+
+def test_no_bytes_are_no_block(pool: StreamsTorchCudaPool) -> None:
+    assert Tensor(pool, 0).ptr == 0
+    assert pool.cuda.calls == []
+
+
+def test_a_step_of_the_process_has_the_requests_of_all_threads(pool: StreamsTorchCudaPool) -> None:
+    def work() -> None:
+        kept = pool.empty(3000)
+        thread = threading.Thread(target=chain, args=(pool,))  # as the backward pass
+        thread.start()
+        thread.join()
+        del kept
+
+    run(pool, 5, work)
+    before = pool.stats
+    run(pool, 3, work)
+    assert pool.stats.reasons == before.reasons
+    assert pool.stats.replayed == before.replayed + 15
+
+
+def test_each_stream_runs_its_own_steps_in_its_scope() -> None:
+    pool = StreamsTorchCudaPool(warmup=0, scope="stream")
+
+    def work(stream: Stream) -> None:
+        pool.cuda.now = stream.ptr
+        with pool.step():
+            for size in (3000, 700):
+                pool.empty(size, stream)
+            pool.empty(900, Stream(SIDE.ptr - stream.ptr))  # the other's: not in this step
+        pool.wait()
+
+    for _ in range(8):
+        work(MAIN)
+        work(SIDE)
+    stats = pool.stats
+    assert stats.reasons["thread"] == 16
+    assert stats.replayed > 0
+
+
+def test_a_stream_is_waited_for_on_the_device_alone(pool: StreamsTorchCudaPool) -> None:
+    device = pool.cuda.device
+
+    def work() -> None:
+        batch = pool.empty(3000)
+        device.follow(SIDE, device.event(MAIN))
+        device.use(batch, SIDE)
+        pool.record_stream(batch, SIDE)
+        del batch
+        pool.empty(3000)
+
+    run(pool, 6, work)
+    pool.cuda.calls.clear()
+    run(pool, 1, work)
+    assert pool.cuda.calls.count("stream_wait_event") >= 1
+    assert "device_synchronize" not in pool.cuda.calls
+
+
+@pytest.mark.parametrize("ordering", [True, False])
+def test_with_the_ordering_switched_off_there_is_a_race(ordering: bool) -> None:
+    pool = StreamsTorchCudaPool(warmup=0)
+    device = pool.cuda.device
+
+    def work() -> None:
+        batch = pool.empty(3000)
+        device.follow(SIDE, device.event(MAIN))  # the program's own ordering
+        device.use(batch, SIDE)
+        pool.record_stream(batch, SIDE)
+        del batch
+        pool.empty(3000)
+
+    device.ordering = ordering
+    if ordering:
+        run(pool, 8, work)
+        return
+    with pytest.raises(Exception, match="does not come after"):
+        run(pool, 8, work)
+
+
+def test_streams_of_each_thread_s_own_are_refused(pool: StreamsTorchCudaPool) -> None:
+    with pytest.raises(PoolError, match="each thread's own"):
+        pool.record_stream(pool.empty(10), Stream(2))
+
+
+def test_memory_of_a_captured_stream_waits_for_the_end_of_the_capture(pool: StreamsTorchCudaPool) -> None:
+    tensor, device = pool.empty(3000), pool.cuda.device
+    device.captured = MAIN.ptr
+    del tensor
+    assert pool.cuda.live_bytes == 3000
+    other = pool.empty(500)  # by cudaMalloc: a captured stream has no stream-ordered allocator
+    assert pool.cuda.calls.count("malloc") == 1
+    device.captured = None
+    pool.free_all()
+    assert pool.cuda.live_bytes == 500
+    del other
+    assert pool.cuda.live_bytes == 0
+
+
+def test_the_limit_is_kept_and_what_it_refuses_is_explained() -> None:
+    pool = StreamsTorchCudaPool(warmup=0, limit=100_000)
+    kept = pool.empty(60_000)
+    with pytest.raises(MemoryError):
+        pool.empty(60_000)
+    assert pool.cuda.live_bytes == 60_000
+    report = pool.report()
+    assert "60,000 bytes" in report
+    assert "the limit of 100,000 bytes leaves no room" in report
+    assert kept.nbytes == 60_000
+
+
+def test_an_arena_makes_room_for_a_request(pool: StreamsTorchCudaPool) -> None:
+    run(pool, 6, lambda: chain(pool))
+    assert pool.stats.arena_bytes > 0
+    pool.cuda.fails = lambda name, size: pool.cuda.live_bytes + size > 100_000
+    assert pool.empty(100_000).nbytes == 100_000
+    assert pool.stats.arena_bytes == 0
+    before = pool.stats.replayed
+    run(pool, 2, lambda: chain(pool))
+    assert pool.stats.replayed > before
+
+
+def test_plans_are_saved_and_loaded(pool: StreamsTorchCudaPool, tmp_path: Path) -> None:
+    run(pool, 5, lambda: chain(pool))
+    pool.save(tmp_path / "plans")
+    other = StreamsTorchCudaPool.load(tmp_path / "plans")
+    run(other, 1, lambda: chain(other))
+    assert other.stats.replayed == 4
+
+
+def test_found_steps_are_replayed() -> None:
+    pool = StreamsTorchCudaPool(auto_step=True)
+    for _ in range(60):
+        chain(pool)
+        pool.wait()
+    assert pool.stats.replayed > 100
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"scope": "lane"}, "one of: process, stream, thread"),
+        ({"limit": 0}, "1 or more"),
+        ({"small": 100}, "any size"),
+        ({"warmup": -1}, "0 or more"),
+    ],
+)
+def test_bad_options_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(PoolError, match=said):
+        SimulatedTorchCudaPool(**options)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="PyTorch is installed")
+def test_without_pytorch_the_pool_says_so() -> None:
+    with pytest.raises(MissingDependencyError, match="needs PyTorch"):
+        TorchPool(device="cuda")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.parametrize("used", [True, False])
+def test_a_fork_of_a_process_that_has_used_the_pool_is_refused(
+    pool: StreamsTorchCudaPool, used: bool
+) -> None:
+    if used:
+        kept = pool.empty(100)
+    child = os.fork()
+    if child == 0:
+        try:
+            try:
+                with pool.step():
+                    done = pool.empty(200).nbytes == 200 and not used
+            except PoolError as error:
+                done = used and "does not survive a fork" in str(error)
+                with pytest.raises(MemoryError):
+                    pool.empty(10)
+                del kept
+            os._exit(0 if done else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+RUNTIMES = sorted(Path("/usr/local").glob("cuda*/lib*/libcudart.so.1[23]"))
+
+WITHOUT_A_DRIVER = """
+import ctypes, sys
+ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
+from stowplan.allocator import _core
+count = ctypes.c_int()
+if ctypes.CDLL(sys.argv[1]).cudaGetDeviceCount(ctypes.byref(count)) == 0:
+    print("a driver")
+    sys.exit()
+pools = _core.CudaPools(_core.Scope.process)
+functions = ctypes.CDLL(_core.__file__)
+functions.stow_cupy_malloc.restype = ctypes.c_void_p
+functions.stow_cupy_malloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+print(functions.stow_cupy_malloc(pools.address, 1000, 0))
+pool = _core.CudaPool(pools, 0)
+print(pool.give_back(), pool.reserve(0, 1000), pool.counters()["live_bytes"])
+"""
+
+
+@pytest.mark.skipif(not RUNTIMES, reason="no libcudart of CUDA 12 or 13 under /usr/local/cuda*")
+def test_the_real_runtime_without_a_driver_fails_and_no_more() -> None:
+    command = [sys.executable, "-c", WITHOUT_A_DRIVER, str(RUNTIMES[-1])]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    if "a driver" in done.stdout:
+        pytest.skip("there is a driver here: tests/gpu has its tests")
+    assert done.stdout.split() == ["None", "0", "False", "0"]

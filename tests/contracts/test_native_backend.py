@@ -1,0 +1,11 @@
+"""Pools behind C functions keep to the contract of backends."""
+
+from __future__ import annotations
+
+from ..properties.native_backend import NativeBackend
+from .backend import BackendContract
+
+
+class TestNativePool(BackendContract):
+    backend = NativeBackend
+    test_arbitrary_programs = None  # tests/properties/test_native_pool_program.py runs more of them

@@ -1,0 +1,102 @@
+"""What a snapshot's segments and trace tell together: what was alive and reserved, beside an allocator that counts."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stowplan.profiler import Profile, formats
+
+from .snapshots import CachingAllocator, snapshot
+
+MIB = 1 << 20
+
+
+def read(folder: Path, what: Any) -> Profile:
+    path = folder / "snapshot.pickle"
+    path.write_bytes(pickle.dumps(what))
+    return formats.read(path)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_it_is_what_the_allocator_counts(tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    pool = CachingAllocator()
+    live: list[int] = []
+    for number in range(200):
+        if number == 60:
+            pool.trace()
+        chance = draw.random()
+        if chance < 0.5 or not live:
+            live.append(pool.alloc(draw.choice([1, 700, 3 * MIB, draw.randrange(1, 9 * MIB)])))
+        elif chance < 0.9:
+            pool.free(live.pop(draw.randrange(len(live))))
+        elif chance < 0.95:
+            pool.request_free(live[-1])
+        else:
+            pool.empty_cache()
+    profile = read(tmp_path, pool.snapshot(device=draw.randrange(3)))
+    assert profile.alive.tolist() == pool.alive
+    program = profile.program
+    assert program is not None
+    assert (program.library, program.reserved) == ("PyTorch on CUDA", pool.most_reserved)
+    assert program.live_peak >= max(pool.alive)
+
+
+def test_the_parts_of_a_step(tmp_path: Path) -> None:
+    pool = CachingAllocator()
+    pool.alloc(8 * MIB)  # parameters
+    former = pool.alloc(MIB)
+    pool.trace()
+    pool.free(pool.alloc(20 * MIB))
+    pool.free(former)
+    escaped = pool.alloc(3 * MIB)
+    pool.free(pool.alloc(24 * MIB))
+    assert escaped
+    profile = read(tmp_path, pool.snapshot())
+    parts = profile.at_live_peak()
+    assert parts is not None
+    assert parts._asdict() == {"tick": 3, "older": 8 * MIB, "escaped": 3 * MIB, "planned": 24 * MIB}
+    profile.save(tmp_path / "step.profile")
+    again = formats.read(tmp_path / "step.profile")
+    assert (again.program, again.live_peak) == (profile.program, 35 * MIB)
+
+
+def lost(shot: dict[str, Any]) -> None:
+    del shot["segments"]
+
+
+def empty(shot: dict[str, Any]) -> None:
+    shot["segments"] = []
+
+
+def of_another_trace(shot: dict[str, Any]) -> None:
+    shot["segments"][0]["blocks"] = []  # 3 MiB were allocated, and are not there
+
+
+def of_another_kind(shot: dict[str, Any]) -> None:
+    shot["segments"] = [[1, 2]]
+
+
+def endless(shot: dict[str, Any]) -> None:
+    shot["segments"][0]["total_size"] = float("inf")
+
+
+@pytest.mark.parametrize("change", [lost, empty, of_another_trace, of_another_kind, endless])
+def test_segments_that_tell_nothing(tmp_path: Path, change: Any) -> None:
+    pool = CachingAllocator()
+    pool.trace()
+    pool.alloc(3 * MIB)
+    shot = pool.snapshot()
+    assert read(tmp_path, shot).live_peak == 3 * MIB
+    change(shot)
+    profile = read(tmp_path, shot)
+    assert (profile.size.tolist(), profile.live_peak, profile.program) == ([3 * MIB], None, None)
+
+
+def test_a_trace_without_its_segments(tmp_path: Path) -> None:
+    assert read(tmp_path, snapshot()).program is None  # more was freed than the one segment holds

@@ -1,0 +1,116 @@
+"""Blocks behind C functions for pool_program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from stowplan.allocator._core import NativePlace
+from stowplan.allocator.backends.native_pool import NativeHostPool
+
+from ..allocator.c_functions import CFunctions, LibcUpstream
+from .pool_program import make_pool
+
+
+class _PlacePool(NativeHostPool):
+    """A pool for whoever calls the functions of a place, all requests of which are planned."""
+
+    def __init__(self, place: NativePlace, **options: Any) -> None:
+        self._own_place = place
+        defaults = {"planner": "auto", "max_plans": 32, "warmup": 0, "limit": None, "plans": None}
+        super().__init__(small=0, **{**defaults, **options})
+
+    def _place(self) -> NativePlace:
+        return self._own_place
+
+    def _take_place(self) -> None:
+        pass  # nobody called anything else
+
+    def _leave_place(self) -> None:
+        pass
+
+    def _backend(self) -> str:
+        return "test: place"
+
+
+_owners: dict[int, CFunctions] = {}  # of the blocks alive: who has given them
+
+
+class _Address(int):
+    """A block's address, which frees it when nobody holds it.
+
+    Of a kind that the garbage collector does not look into, as an array's data: it goes after all finalizers.
+    """
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        functions = _owners.pop(int(self), None)
+        if functions is not None:
+            functions.free(int(self))
+
+
+class Block:
+    """Bytes that some functions have given."""
+
+    def __init__(self, functions: CFunctions, size: int, zeroed: bool) -> None:
+        found = functions.calloc(1, size) if zeroed else functions.malloc(size)
+        if not found:
+            raise MemoryError
+        self._own(functions, found)
+
+    def resize(self, size: int) -> None:
+        """Change the size; upstream does not fail meanwhile."""
+        functions = _owners.pop(self.address)
+        assert functions.upstream is not None
+        functions.upstream.failures, failures = 0, functions.upstream.failures
+        self._own(functions, functions.realloc(self.address, size))
+        functions.upstream.failures = failures
+
+    def _own(self, functions: CFunctions, found: int) -> None:
+        self.address = _Address(found)  # the former one goes first: it may be the same
+        _owners[found] = functions
+
+
+class NativeBackend:
+    """A pool that is asked by its own functions, and by its place's where it is installed there."""
+
+    resizes = True
+    zeroes = True
+    marks = True
+    installs = True
+    scope = "thread"
+
+    def __init__(self, plans: Path | None = None) -> None:
+        self.upstream = LibcUpstream()
+        place = NativePlace(self.upstream.address)
+        self.pool = make_pool(_PlacePool, plans, place, scope=self.scope, auto_step=not self.marks)
+        self.own = CFunctions(self.pool._host.functions, self.upstream)
+        self.places = CFunctions(place.functions, self.upstream)
+
+    def allocate(self, size: int, zeroed: bool) -> Block:
+        return Block(self.places if self.pool._host.installed else self.own, size, zeroed)
+
+    def address(self, block: Block) -> int:
+        return block.address
+
+    def asked(self, size: int) -> int:
+        return size
+
+    def resize(self, block: Block, size: int) -> None:
+        block.resize(size)
+
+    def fail(self, times: int) -> bool:
+        self.upstream.failures = times
+        return True
+
+    def check(self) -> None:
+        stats = self.pool.stats
+        assert sum(self.upstream.live.values()) == stats.reserved_bytes - stats.arena_bytes
+
+
+class UnmarkedNativeBackend(NativeBackend):
+    """A pool that finds the steps of the process itself."""
+
+    marks = False
+    scope = "process"
