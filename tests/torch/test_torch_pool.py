@@ -118,7 +118,7 @@ def test_blocks_may_be_freed_and_asked_for_on_any_thread() -> None:
 
 
 AT_EXIT = """
-import atexit, sys, threading
+import atexit, sys
 import torch
 from stowplan import TorchPool
 pool = TorchPool({options})
@@ -131,11 +131,6 @@ for _ in range(6):
 assert pool.stats.replayed > 0
 sys.kept = kept  # goes when the interpreter has gone
 atexit.register(lambda: print(float(torch.ones(1 << 18).sum()), flush=True))
-stop = threading.Event()
-def go_on():
-    while not stop.wait(0.001):
-        torch.ones(1 << 16)
-threading.Thread(target=go_on, daemon=True).start()
 """
 
 
