@@ -12,6 +12,8 @@ from ctypes import CFUNCTYPE, c_char_p, c_int, c_size_t, c_uint, c_void_p
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from stowplan.allocator import _core
 from stowplan.allocator.backends.torch_cuda_pool import TorchCudaPool
 
@@ -259,9 +261,7 @@ FUNCTIONS.stow_cupy_free.restype = None
 
 
 class Address(int):
-    """A block's address; the block is freed when it dies. Not before, as one in a cycle: it is not collected itself."""
-
-    __slots__ = ()
+    """A block's address; the block is freed when it dies."""
 
     def __del__(self) -> None:
         owner = OWNERS.pop(int(self), None)
@@ -291,11 +291,12 @@ class Tensor:
             raise MemoryError(size)
         if address != 0:
             OWNERS[address] = pool._pools
-        self._address = Address(address)
+        self._kept = np.empty((), dtype=object)  # the garbage collector does not look into it, to finalize what is there
+        self._kept[()] = Address(address)
 
     @property
     def ptr(self) -> int:
-        return int(self._address)
+        return int(self._kept[()])
 
     @property
     def data(self) -> Any:  # what SimulatedDevice takes for an array
