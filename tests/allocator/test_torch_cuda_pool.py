@@ -69,11 +69,10 @@ def run(pool: SimulatedTorchCudaPool, steps: int, work: Callable[[], object]) ->
 
 
 def chain(pool: StreamsTorchCudaPool) -> None:
-    previous = None
+    """Two blocks at a time."""
+    alive: list[Tensor] = []
     for size in (3000, 700, 5000, 900):
-        current = pool.empty(size)
-        del previous
-        previous = current
+        alive = [*alive[-1:], pool.empty(size)]
 
 
 def test_the_table_has_the_names_of_the_header() -> None:
@@ -264,7 +263,9 @@ def test_without_pytorch_the_pool_says_so() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 @pytest.mark.parametrize("used", [True, False])
-def test_a_fork_of_a_process_that_has_used_the_pool_is_refused(pool: StreamsTorchCudaPool, used: bool) -> None:
+def test_a_fork_of_a_process_that_has_used_the_pool_is_refused(
+    pool: StreamsTorchCudaPool, used: bool
+) -> None:
     if used:
         kept = pool.empty(100)
     child = os.fork()

@@ -18,7 +18,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize(
     ("pool", "operations"),
-    [("numpy", 20_000), ("cupy", 20_000), ("numpy --unmarked", 20_000), ("cupy --unmarked", 20_000), ("torch-cuda", 20_000)],
+    [
+        ("numpy", 20_000),
+        ("cupy", 20_000),
+        ("numpy --unmarked", 20_000),
+        ("cupy --unmarked", 20_000),
+        ("torch-cuda", 20_000),
+    ],
 )
 def test_many_operations(pool: str, operations: int) -> None:
     if pool.startswith(("cupy", "torch-cuda")) and importlib.util.find_spec("cupy") is None:
