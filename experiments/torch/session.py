@@ -1,17 +1,10 @@
-"""Steps of a network, and what they use.
-
-A *turn* is some steps in a row. Batches are drawn outside of the step, as a data loader would. What is counted is this
-process's own, of all its threads, from the turn's begin to its end.
-"""
+"""Steps of a network, in turns. A step draws its batch, too, so that all that is asked for is asked for in steps."""
 
 from __future__ import annotations
 
 import hashlib
-import resource
 from collections.abc import Iterable
-from contextlib import nullcontext, suppress
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
 
 from .networks import Network
+from .turns import Usage, counted
 
 if TYPE_CHECKING:
     from stowplan import TorchPool
@@ -29,33 +23,6 @@ OPTIMIZERS = {
     "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.01, momentum=0.9),
     "adam": lambda parameters: torch.optim.Adam(parameters, lr=1e-4),
 }
-
-
-@dataclass(frozen=True)
-class Usage:
-    """What a turn used.
-
-    Attributes
-    ----------
-    steps
-        How many.
-    cpu, system
-        User and system time together, and system time alone, in seconds.
-    faults
-        Minor page faults.
-    rss, peak
-        Resident set in bytes: at the end, and the largest in the turn (None: the system does not say).
-    losses
-        Digest of each step's loss.
-    """
-
-    steps: int
-    cpu: float
-    system: float
-    faults: int
-    rss: int
-    peak: int | None
-    losses: str
 
 
 class Session:
@@ -83,24 +50,14 @@ class Session:
 
     def run(self, steps: int, pool: TorchPool | None = None, marked: bool = True) -> Usage:
         """Run a turn; each step is a step of the pool, if there is one and steps are marked."""
+        return counted(steps, lambda steps: digest(self._losses(steps, pool if marked else None)))
+
+    def _losses(self, steps: int, pool: TorchPool | None) -> list[Tensor]:
         losses = []
-        reset = _reset_peak()
-        before = resource.getrusage(resource.RUSAGE_SELF)
         for _ in range(steps):
-            inputs, classes = self._network.batch(self._size)
-            with pool.step() if pool is not None and marked else nullcontext():
-                losses.append(self._step(inputs, classes))
-        after = resource.getrusage(resource.RUSAGE_SELF)
-        system = after.ru_stime - before.ru_stime
-        return Usage(
-            steps,
-            after.ru_utime - before.ru_utime + system,
-            system,
-            after.ru_minflt - before.ru_minflt,
-            _status("VmRSS"),
-            _status("VmHWM") if reset else None,
-            digest(losses),
-        )
+            with nullcontext() if pool is None else pool.step():
+                losses.append(self._step(*self._network.batch(self._size)))
+        return losses
 
     def _step(self, inputs: Tensor, classes: Tensor) -> Tensor:
         if self._optimizer is None:
@@ -126,19 +83,3 @@ def digest(tensors: Iterable[Tensor]) -> str:
     for tensor in tensors:
         found.update(tensor.detach().contiguous().numpy().tobytes())
     return found.hexdigest()
-
-
-def _reset_peak() -> bool:
-    """Have the kernel begin anew with the largest resident set; return whether it can."""
-    with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-        return True
-    return False
-
-
-def _status(key: str) -> int:
-    """Return a value of this process's status, in bytes."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(f"{key}:"):
-            return int(line.split()[1]) * 1024
-    raise OSError(f"/proc/self/status has no {key}")

@@ -1,0 +1,103 @@
+"""Run networks of PyTorch, and a step of JAX, under all contestants: ``python -m experiments.torch``.
+
+Each with and without `stowplan.TorchPool`, under ``stowplan run --preload``, and over jemalloc, mimalloc, tcmalloc and
+a tuned C library (`measures.peers`): a step's CPU time and page faults, and the resident set. What is not installed is
+named, and left out. ``make torch-test`` makes an environment with PyTorch: ``.venv-torch/bin/python -m
+experiments.torch``.
+
+The files are ``torch.csv`` and ``torch.md``. What has been measured is not run again by the same command: delete
+``torch/cells`` in the folder for that. The machine should have nothing else to do.
+
+Exit status 1 if results differ, or something failed.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from ..measures import kept, output, peers
+from ..measures.kept import Row
+from . import measure, table
+from .measure import JAX, Work
+
+ROUNDS, QUICK_ROUNDS = 5, 2
+TURNS, QUICK_TURNS = 7, 3
+PACKAGES = ("torch", "jax")
+TITLES = {"resnet18": "ResNet-18", "unet": "U-Net", "gpt": "GPT", "lstm": "LSTM"}
+
+
+def row_of(work: Work, rounds: int, turns: int, seed: int, out: Path) -> Row:
+    """Return a row, kept in a file; a note if it cannot be run."""
+    about = {"device": "cpu", "network": work.name, "title": work.title}
+    about |= {"phase": work.phase, "threads": work.threads}
+    missing = work.missing()
+    if missing is not None:
+        return about | {"note": missing}
+    study = {"rounds": rounds, "turns": turns, "quick": work.quick, "seed": seed}
+    study |= {"contestants": sorted(measure.contestants(work))}
+    path = out / "torch" / "cells" / f"{work.name}_{work.phase}_{work.threads}.json"
+    try:
+        return about | kept.finished(path, study, lambda: measure.measure(work, rounds, turns, seed))
+    except measure.WorkerError as error:
+        return about | {"note": f"failed: {error}", "failed": True}
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="Small networks and two rounds: minutes, and ratios of no use.")
+@click.option(
+    "--rounds", type=click.IntRange(2), help=f"Rounds of each.  [default: {ROUNDS}; quick: {QUICK_ROUNDS}]"
+)
+@click.option(
+    "--network",
+    "chosen",
+    multiple=True,
+    type=click.Choice([*TITLES, JAX]),
+    help="Only this one; repeatable.",
+)
+@click.option("--phase", type=click.Choice(["training", "inference"]), default="training", show_default=True)
+@click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Of an operator.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the order of turns.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("build/experiments"),
+    help="Folder for cells and tables.  [default: build/experiments]",
+)
+def main(
+    quick: bool,
+    rounds: int | None,
+    chosen: tuple[str, ...],
+    phase: str,
+    threads: int,
+    seed: int,
+    out: Path,
+) -> None:
+    """Run networks of PyTorch, and a step of JAX, under several allocators."""
+    for line in peers.missing():
+        click.echo(line, err=True)
+    out.mkdir(parents=True, exist_ok=True)
+    count = rounds or (QUICK_ROUNDS if quick else ROUNDS)
+    works = [Work(name, title, phase, threads, quick) for name, title in TITLES.items()]
+    works.append(Work(JAX, "twelve layers (JAX)", "training", 1, quick))
+    rows = []
+    for work in works:
+        if chosen and work.name not in chosen:
+            continue
+        rows.append(row_of(work, count, QUICK_TURNS if quick else TURNS, seed, out))
+        click.echo(f"{work.title}: {rows[-1].get('note', 'measured')}", err=True)
+    shown = [row if "note" in row else table.with_errors(row) for row in rows]
+    path = out / "torch"
+    title = "PyTorch on the host under several allocators"
+    output.write_table(shown, table.columns(rows), path, title, table.NOTE, PACKAGES)
+    for line in table.verdicts(rows):
+        click.echo(line)
+    click.echo(f"the table: {path.with_suffix('.md')}")
+    if any(row.get("failed") or row.get("identical") is False for row in rows):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

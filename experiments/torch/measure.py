@@ -1,0 +1,232 @@
+"""A worker for each contestant, all of them at once, that run steps in turns whose order changes.
+
+A *contestant* is a way to run the same worker: ``glibc`` is Python as it is, ``stowplan`` has a `stowplan.TorchPool`
+and marks its steps, ``auto_step`` has one that finds them, ``preload`` is ``stowplan run --preload``, and each of
+`measures.peers` has something in its environment. In a *round* all start anew, warm up, and take some turns each;
+one runs at a time. Its figure in a round is the median over turns of the ratio to glibc's in the same turn, for two
+processes of one program can differ as long as they live. Medians over rounds count.
+
+What a row has, for each contestant C: ``cpu_C`` and ``error_C``, the ratio of CPU times and its standard error;
+``over_C``, stowplan's CPU time over C's; ``seconds_C``, ``count_C`` and ``bytes_C``, the medians of a step's CPU time
+and page faults and of the largest resident set in measured turns; ``identical``, whether all came to the same losses
+and parameters, bit by bit; for the two that can say it, ``replayed_C``, ``arena_C`` and ``fragmentation_C``: the share
+of requests of planned sizes that came from a plan in the measured turns, bytes, and arena over lower bound - 1.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..measures import peers
+from ..measures.kept import Row
+from ..measures.medians import standard_error
+
+GLIBC, OURS, AUTO, PRELOAD = "glibc", "stowplan", "auto_step", "preload"
+WARMUP = (4, 4, 4, 2)
+"""Steps of the turns before the first that counts: enough for steps to be found and planned where none is marked. After
+each turn, pools that can be told to have their plans ready."""
+JAX = "jax"
+NEEDS = {JAX: "left out: no jax; expected: pip install jax"}
+TORCH_IS_MISSING = "left out: no torch; expected: pip install 'stowplan[torch]'"
+
+
+class WorkerError(Exception):
+    """A worker ended before its time; the message has its last line."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a worker does.
+
+    Attributes
+    ----------
+    name, title
+        A network of `networks`, or ``jax``; for tables.
+    phase, threads, quick
+        Of a network; JAX has none of the first two.
+    """
+
+    name: str
+    title: str
+    phase: str
+    threads: int
+    quick: bool
+
+    @property
+    def module(self) -> str:
+        """What it runs."""
+        return f"{__package__}.{'jax_worker' if self.name == JAX else 'worker'}"
+
+    @property
+    def arguments(self) -> list[str]:
+        """Of its command line."""
+        quick = ["--quick"] if self.quick else []
+        if self.name == JAX:
+            return quick
+        return [self.name, "--phase", self.phase, "--threads", str(self.threads), *quick]
+
+    def missing(self) -> str | None:
+        """Say what has to be installed before it can run; None if it can."""
+        module = JAX if self.name == JAX else "torch"
+        return None if importlib.util.find_spec(module) else NEEDS.get(self.name, TORCH_IS_MISSING)
+
+
+class Worker:
+    """A process of a contestant."""
+
+    def __init__(self, work: Work, contestant: str, added: Mapping[str, str], folder: Path) -> None:
+        self._what = f"{work.name}, {contestant}"
+        self._log = folder / f"{contestant.replace(' ', '_')}.log"
+        run = ["-m", "stowplan", "run", "--preload"] if contestant == PRELOAD else []
+        pool = {OURS: ["--pool", "marked"], AUTO: ["--pool", "auto"]}.get(contestant, [])
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(work.threads))
+        if work.name == JAX:
+            threads["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+        environment = peers.environment({**threads, **added})
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        self._process = subprocess.Popen(
+            [sys.executable, *run, "-m", work.module, *work.arguments, *pool],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log.open("wb"),
+            text=True,
+        )
+
+    def turn(self, steps: int) -> dict[str, Any]:
+        """Have it run a turn; return the usage."""
+        assert self._process.stdin is not None
+        try:
+            print(steps, file=self._process.stdin, flush=True)
+        except BrokenPipeError:
+            raise self._error() from None
+        return self._answer()
+
+    def end(self) -> dict[str, Any]:
+        """Have it end; return what it has come to."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        found = self._answer()
+        self._process.wait()
+        return found
+
+    def stop(self) -> None:
+        """End it, if it runs."""
+        self._process.kill()
+        self._process.wait()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise self._error()
+        return dict(json.loads(line))
+
+    def _error(self) -> WorkerError:
+        status = self._process.wait()
+        said = self._log.read_text(errors="replace").strip().splitlines()
+        return WorkerError(f"{self._what}: {said[-1] if said else f'exit status {status}'}")
+
+
+def contestants(work: Work) -> dict[str, dict[str, str]]:
+    """Return what each adds to the environment, by name."""
+    own = (PRELOAD,) if work.name == JAX else (OURS, AUTO, PRELOAD)
+    return {GLIBC: {}, **{name: {} for name in own}, **peers.available()}
+
+
+def steps_of(work: Work) -> int:
+    """Return the number of steps of a turn."""
+    return 4 if work.quick else 2
+
+
+def run_round(
+    work: Work, rng: np.random.Generator, turns: int, folder: Path
+) -> dict[str, list[dict[str, Any]]]:
+    """Run a round; return for each contestant its answers: to the warm-up's turns, to `turns` more, at its end.
+
+    Raises
+    ------
+    WorkerError
+        A worker failed.
+    """
+    steps = steps_of(work)
+    with ExitStack() as stack:
+        workers = {}
+        for name, added in contestants(work).items():
+            workers[name] = Worker(work, name, added, folder)
+            stack.callback(workers[name].stop)
+        found = {name: [worker.turn(count) for count in WARMUP] for name, worker in workers.items()}
+        for _ in range(turns):
+            for name in map(str, rng.permutation(list(workers))):
+                found[name].append(workers[name].turn(steps))
+        for name, worker in workers.items():
+            found[name].append(worker.end())
+    return found
+
+
+def measure(work: Work, rounds: int, turns: int, seed: int) -> Row:
+    """Run so many rounds of so many turns; return the row."""
+    rng = np.random.default_rng(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        return compare([run_round(work, rng, turns, Path(folder)) for _ in range(rounds)])
+
+
+def compare(rounds: Sequence[Mapping[str, Sequence[Mapping[str, Any]]]]) -> Row:
+    """Return the row of these rounds, as `run_round` returns them."""
+    names = list(rounds[0])
+    measured = [{name: found[name][len(WARMUP) : -1] for name in names} for found in rounds]
+    came_to = {
+        json.dumps([answer.get("losses", answer.get("digest")) for answer in found[name]])
+        for found in rounds
+        for name in names
+    }
+    row: Row = {"rounds": len(rounds), "turns": len(measured[0][GLIBC]), "identical": len(came_to) == 1}
+
+    def median(name: str, key: str, over: str) -> float:
+        return float(np.median([turn[key] / turn[over] for found in measured for turn in found[name]]))
+
+    def ratios(name: str, other: str) -> list[float]:
+        return [
+            float(np.median([a["cpu"] / b["cpu"] for a, b in zip(found[name], found[other], strict=True)]))
+            for found in measured
+        ]
+
+    for name in names:
+        row |= {
+            f"cpu_{name}": float(np.median(ratios(name, GLIBC))),
+            f"error_{name}": standard_error(ratios(name, GLIBC)),
+            f"seconds_{name}": median(name, "cpu", "steps"),
+            f"count_{name}": median(name, "faults", "steps"),
+            f"bytes_{name}": float(np.median([turn["peak"] for found in measured for turn in found[name]])),
+        }
+        if OURS in names:
+            row[f"over_{name}"] = float(np.median(ratios(OURS, name)))
+    for name in (OURS, AUTO):
+        if name in names:
+            row |= _shares(name, rounds)
+    return row
+
+
+def _shares(name: str, rounds: Sequence[Mapping[str, Sequence[Mapping[str, Any]]]]) -> Row:
+    """Return what a pool counted from the warm-up's end to the last turn, and its arena at the end."""
+    planned, replayed = (
+        sum(found[name][-2]["pool"][key] - found[name][len(WARMUP) - 1]["pool"][key] for found in rounds)
+        for key in ("requests", "replayed")
+    )
+    last = rounds[-1][name][-2]["pool"]
+    return {
+        f"replayed_{name}": replayed / planned,
+        f"arena_{name}": last["arena_bytes"],
+        f"fragmentation_{name}": last["fragmentation"],
+    }

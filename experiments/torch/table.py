@@ -1,0 +1,82 @@
+"""What the rows are shown in, and the bounds that they should keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..measures import output, peers
+from ..measures.kept import Row
+from .measure import AUTO, GLIBC, JAX, OURS, PRELOAD
+
+OTHERS = (GLIBC, peers.TUNED_GLIBC, *peers.LIBRARIES)
+CPU, FAULTS, REPLAYED = 1.00, 0.01, 0.99
+"""At most so much of the others' CPU time in the median of the networks, and of glibc's page faults; at least so much
+of the requests of planned sizes from plans."""
+
+NOTE = (
+    "*stowplan*: `TorchPool` with marked steps; *auto_step*: the same without marks; *preload*: `stowplan run "
+    "--preload`. CPU time over glibc's, medians over rounds of the medians over turns; the standard error over rounds "
+    "stands behind it. Faults: minor page faults of a step. RSS: the largest resident set in the measured turns. "
+    "*Replayed*: of the requests of 16 KiB and more."
+)
+
+
+def names(rows: Sequence[Row]) -> list[str]:
+    """Return the contestants beside glibc."""
+    order = (OURS, AUTO, PRELOAD, *OTHERS[1:])
+    return [name for name in order if any(f"cpu_{name}" in row for row in rows)]
+
+
+def columns(rows: Sequence[Row]) -> list[output.Column]:
+    """Columns of the Markdown table."""
+    column = output.Column
+    others = names(rows)
+    return [
+        column("network", "title"),
+        column("phase", "phase"),
+        column("threads", "threads"),
+        column("rounds", "rounds"),
+        column("glibc: CPU ms", f"seconds_{GLIBC}", output.milliseconds),
+        *(column(f"{name}: CPU", f"cpu_with_error_{name}") for name in others),
+        *(column(f"{name}: faults", f"count_{name}", "{:,.0f}".format) for name in (GLIBC, *others)),
+        *(column(f"{name}: RSS MiB", f"bytes_{name}", output.mib) for name in (GLIBC, *others)),
+        column("replayed", f"replayed_{OURS}", "{:.2%}".format),
+        column("auto_step: replayed", f"replayed_{AUTO}", "{:.2%}".format),
+        column("arena MiB", f"arena_{OURS}", output.mib),
+        column("above its bound", f"fragmentation_{OURS}", output.above),
+        column("same results", "identical", lambda same: "yes" if same else "NO"),
+        column("", "note"),
+    ]
+
+
+def with_errors(row: Row) -> Row:
+    """Return a row that has each ratio of CPU times and its standard error together, too."""
+    return row | {
+        f"cpu_with_error_{name}": f"{row[f'cpu_{name}']:.3f} ± {row[f'error_{name}']:.3f}"
+        for name in names([row])
+    }
+
+
+def verdicts(rows: Sequence[Row]) -> list[str]:
+    """Return a line for each bound: what was found, and whether that keeps it."""
+    found = [row for row in rows if "note" not in row and row["network"] != JAX]
+    lines = []
+    for other in OTHERS:
+        ratios = [row[f"over_{other}"] for row in found if f"over_{other}" in row]
+        if ratios:
+            median = float(np.median(ratios))
+            lines.append(
+                f"CPU time over {other}'s, median of {len(ratios)}: {median:.3f}, expected <= {CPU:.2f}: "
+                f"{'yes' if median <= CPU else 'NO'}"
+            )
+    for row in found:
+        faults = row[f"count_{OURS}"] / max(row[f"count_{GLIBC}"], 1)
+        replayed = row[f"replayed_{OURS}"]
+        lines.append(
+            f"{row['title']}, {row['phase']}: page faults over glibc's {faults:.4f} (expected <= {FAULTS}), replayed "
+            f"{replayed:.2%} (expected >= {REPLAYED:.0%}), RSS over glibc's "
+            f"{row[f'bytes_{OURS}'] / row[f'bytes_{GLIBC}']:.2f}, same results: {'yes' if row['identical'] else 'NO'}"
+        )
+    return lines

@@ -1,0 +1,315 @@
+"""PyTorch's pool and its surroundings: blocks of before and after, threads, forks, workers that load data, the end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed; expected: make torch-test")
+
+import torch
+
+from stowplan import PoolError, TorchPool
+
+from .alone import alone
+
+SECONDS = 120
+LARGE = 1 << 18
+
+
+def work(rows: int = 64) -> torch.Tensor:
+    """Ask for some blocks of planned sizes, the same ones each time; return one that nobody else has."""
+    first = torch.ones(rows, 1024)
+    second = (first @ first.T).relu_()
+    return torch.cat([first + 1, first * 2]).sum(1) + second.sum()
+
+
+EXPECTED = float(work().sum())
+
+
+def run(pool: TorchPool, steps: int) -> None:
+    for _ in range(steps):
+        with pool.step():
+            found = work()
+        assert float(found.sum()) == EXPECTED
+        pool.wait()
+
+
+def blocks_of_before_and_after() -> None:
+    before = torch.full((LARGE,), 1.0)
+    pool = TorchPool()
+    with pool:
+        run(pool, 6)
+        inside = torch.full((LARGE,), 2.0)
+        before.resize_(2 * LARGE).fill_(3)
+        with pool.step():
+            kept = [work(), torch.full((LARGE,), 4.0)]
+    assert pool.stats.replayed > 0
+    live = pool.stats.live_bytes
+    assert live >= 2 * 4 * LARGE
+    after = torch.full((LARGE,), 5.0)
+    assert pool.stats.live_bytes == live
+    assert [int(tensor[-1]) for tensor in (before, inside, kept[1], after)] == [3, 2, 4, 5]
+    assert float(kept[0].sum()) == EXPECTED
+    del before, inside, kept, after
+    assert pool.stats.live_bytes == 0
+    again = TorchPool()
+    with again:
+        run(again, 6)
+        of_another = torch.full((LARGE,), 6.0)
+    with pool:
+        run(pool, 2)
+        del of_another
+    assert again.stats.live_bytes == pool.stats.live_bytes == 0
+
+
+def test_blocks_of_before_and_after_go_back_where_they_came_from() -> None:
+    alone(blocks_of_before_and_after)
+
+
+def tensors_outlive_the_pool() -> None:
+    pool = TorchPool()
+    with pool:
+        run(pool, 6)
+        with pool.step():
+            kept = [torch.arange(LARGE), work()]
+    del pool
+    more = [torch.full((LARGE,), 9) for _ in range(8)]
+    assert int(kept[0].sum()) == LARGE * (LARGE - 1) // 2
+    assert float(kept[1].sum()) == EXPECTED
+    assert all(int(tensor.sum()) == 9 * LARGE for tensor in more)
+
+
+def test_tensors_outlive_the_pool() -> None:
+    alone(tensors_outlive_the_pool)
+
+
+def ask(found: list[torch.Tensor]) -> None:
+    found += [torch.ones(LARGE) for _ in range(4)]
+
+
+def frees_on_other_threads() -> None:
+    pool = TorchPool()
+    with pool:
+        run(pool, 6)
+        for _ in range(20):
+            with pool.step():
+                made = [work(), torch.ones(LARGE)]
+                thread = threading.Thread(target=made.clear)
+                thread.start()
+                thread.join()
+        asked: list[torch.Tensor] = []
+        thread = threading.Thread(target=ask, args=(asked,))
+        thread.start()
+        thread.join()
+    assert sum(int(tensor.sum()) for tensor in asked) == 4 * LARGE
+    del asked
+    assert pool.stats.live_bytes == 0
+
+
+def test_blocks_may_be_freed_and_asked_for_on_any_thread() -> None:
+    alone(frees_on_other_threads)
+
+
+AT_EXIT = """
+import atexit, sys, threading
+import torch
+from stowplan import TorchPool
+pool = TorchPool({options})
+pool.install()
+kept = []
+for _ in range(6):
+    with pool.step():
+        kept = [torch.ones(1 << 18), torch.ones(1 << 16) + 1]
+    pool.wait()
+assert pool.stats.replayed > 0
+sys.kept = kept  # goes when the interpreter has gone
+atexit.register(lambda: print(float(torch.ones(1 << 18).sum()), flush=True))
+stop = threading.Event()
+def go_on():
+    while not stop.wait(0.001):
+        torch.ones(1 << 16)
+threading.Thread(target=go_on, daemon=True).start()
+"""
+
+
+@pytest.mark.parametrize("options", ["", "auto_step=True"])
+def test_the_process_ends_with_the_pool_installed(options: str) -> None:
+    program = AT_EXIT.format(options=options)
+    if options:
+        program = program.replace("assert pool.stats.replayed > 0\n", "")  # marked steps that are also found
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{float(1 << 18)}\n", "")
+
+
+def forks() -> None:
+    pool = TorchPool()
+    with pool:
+        run(pool, 6)
+        with pool.step():
+            inherited = [torch.ones(LARGE), work()]
+            child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    assert int(inherited[0].sum()) == LARGE
+                    inherited.clear()
+                    for _ in range(10):
+                        assert float(work().sum()) == EXPECTED
+                    status = 0
+                finally:
+                    os._exit(status)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            assert float(inherited[1].sum()) == EXPECTED
+            inherited.clear()
+        run(pool, 4)
+        assert pool.stats.live_bytes == 0
+
+
+def test_a_forked_process_goes_on_with_a_copy() -> None:
+    alone(forks)
+
+
+class Rows(torch.utils.data.Dataset[torch.Tensor]):
+    def __len__(self) -> int:
+        return 24
+
+    def __getitem__(self, number: int) -> torch.Tensor:
+        return (torch.ones(LARGE) * number).add_(1)
+
+
+def loads_data(method: str) -> None:
+    pool = TorchPool()
+    loader = torch.utils.data.DataLoader(
+        Rows(), batch_size=4, num_workers=2, multiprocessing_context=method, timeout=SECONDS // 2
+    )
+    with pool:
+        run(pool, 6)
+        found = []
+        for batch in loader:
+            with pool.step():
+                found.append(int((batch + work()[0]).sub_(work()[0])[:, 0].sum()))
+    assert found == [10 + 16 * i for i in range(6)]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_that_load_data(method: str) -> None:
+    alone(loads_data, method)
+
+
+def saves(path: str) -> Any:
+    pool = TorchPool()
+    with pool:
+        run(pool, 6)
+    pool.save(path)
+    return pool.stats.arena_bytes
+
+
+def loads(path: str) -> tuple[int, int, int]:
+    pool = TorchPool.load(path)
+    with pool:
+        run(pool, 2)
+    return pool.stats.replayed, pool.stats.requests, pool.stats.arena_bytes
+
+
+def shares(folder: str) -> int:
+    pool = TorchPool(plans=folder)
+    with pool:
+        run(pool, 6)
+    return pool.stats.packed
+
+
+def test_plans_are_saved_and_loaded(tmp_path: Path) -> None:
+    arena = alone(saves, str(tmp_path / "plans"))
+    replayed, requests, loaded = alone(loads, str(tmp_path / "plans"))
+    assert replayed == requests > 0
+    assert loaded == arena > 0
+
+
+def test_processes_share_a_folder_of_plans(tmp_path: Path) -> None:
+    assert alone(shares, str(tmp_path)) > 0
+    assert alone(shares, str(tmp_path)) == 0
+
+
+def interrupts() -> Any:
+    pool = TorchPool()
+    with pool:
+        for number in range(8):
+            with pool.step():
+                first = work()
+                with pool.interrupt():
+                    torch.ones(LARGE + 1024 * number)
+                assert float((first + work()).sum()) == 2 * EXPECTED
+            pool.wait()
+    return pool.stats, pool.report(), pool.report(as_dict=True)
+
+
+def test_interrupted_parts_and_the_report() -> None:
+    stats, text, report = alone(interrupts)
+    assert stats.reasons["interrupted"] == 8
+    assert stats.replayed == stats.requests - 8 - stats.reasons["no_plan"] > 0
+    assert stats.steps == 8
+    assert "8  asked for between interrupt and resume" in text
+    assert report["failure"] is None
+
+
+def runs_out_of_memory() -> Any:
+    pool = TorchPool(limit=64 << 20)
+    with pool:
+        run(pool, 4)
+        held = torch.ones(4 << 20)
+        with pytest.raises(torch.OutOfMemoryError, match="allocate"):
+            torch.ones(32 << 20)
+        assert float(held[-1]) == 1
+        del held
+        run(pool, 4)
+        assert pool.stats.reserved_bytes <= 64 << 20
+    try:
+        with pool:
+            torch.ones(64 << 20)
+    except torch.OutOfMemoryError as error:
+        return str(error), pool.report()
+    raise AssertionError("no error")
+
+
+def test_a_limit_that_is_reached_is_said() -> None:
+    for text in alone(runs_out_of_memory):
+        assert f"the limit of {64 << 20:,} bytes leaves no room for {256 << 20:,} bytes" in text
+
+
+def takes_turns() -> None:
+    with TorchPool() as pool:
+        with pytest.raises(PoolError, match="another pool serves already"):
+            TorchPool().install()
+        with pytest.raises(PoolError, match="this pool serves already"):
+            pool.install()
+    with TorchPool() as pool:
+        run(pool, 4)
+
+
+def test_one_pool_serves_at_a_time() -> None:
+    alone(takes_turns)
+
+
+def differs() -> Any:
+    pool = TorchPool()
+    with pool:
+        for rows in [64] * 4 + [8, 32] * 8 + [64]:
+            with pool.step():
+                expected = (2 * 1024 + 2 * 1024) * rows + 2 * rows * float(rows * rows * 1024)
+                assert float(work(rows).sum()) == expected
+            pool.wait()
+    return pool.stats
+
+
+def test_steps_of_several_sizes_have_plans() -> None:
+    stats = alone(differs)
+    assert stats.replayed > stats.requests // 2
