@@ -7,7 +7,8 @@
 #   make experiments  the paper's figures, into build/experiments: hours, or minutes with QUICK=1; goes on where it
 #                     was interrupted                                            EXPERIMENTS="--device cpu" passes options
 #   make gpu-test   the tests that need a CUDA device: training through CupyPool, bit by bit
-#   make torch-test   graphs of PyTorch and their orders, in an environment of its own with a CPU build of torch
+#   make torch-test   training through TorchPool, bit by bit, and orders of PyTorch's graphs, in an environment of its own
+#                     with a CPU build of torch; skips where there is none
 #   make lint       ruff, mypy --strict, clang-format, clang-tidy, cython-lint       ANALYZE=1 adds clang's analyzer
 #   make docs       the documentation; warnings are errors, examples are run
 #   make dist       a source distribution and a wheel, and the checks that an index would make

@@ -1,4 +1,4 @@
-"""Orders networks and writes docs/results/torch.csv: python tests/torch/figures.py (with make torch-test's Python)."""
+"""Orders networks and writes docs/results/torch_order.csv: python tests/torch/figures.py (with make torch-test's Python)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stowplan.scheduling.joint import place
 from stowplan.scheduling.ordering import order
 from stowplan.torch import graph, in_order, measure, trace, trace_training
 
-RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results" / "torch.csv"
+RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results" / "torch_order.csv"
 HEAD = ("network", "step", "operators", "before", "after", "less", "bound", "arena", "measured", "seconds")
 RUNS = 3
 
