@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <cstring>
 
+// NOLINTBEGIN(bugprone-reserved-identifier): the C library's own names
 extern "C" {
 void* __libc_malloc(std::size_t);
 void* __libc_calloc(std::size_t, std::size_t);
@@ -31,6 +32,7 @@ void* __libc_realloc(void*, std::size_t);
 void* __libc_memalign(std::size_t, std::size_t);
 void __libc_free(void*);
 }
+// NOLINTEND(bugprone-reserved-identifier)
 
 #define STOWPLAN_API extern "C" __attribute__((visibility("default")))
 

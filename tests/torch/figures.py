@@ -1,4 +1,4 @@
-"""Orders networks and writes docs/results/torch_order.csv: python tests/torch/figures.py (with make torch-test's Python)."""
+"""Orders networks and writes docs/results/torch_order.csv: run it by the Python of make torch-test."""
 
 from __future__ import annotations
 
