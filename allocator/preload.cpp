@@ -187,8 +187,7 @@ STOWPLAN_API std::size_t malloc_usable_size(void* ptr) {
   const std::size_t ours = to == nullptr ? 0 : to->size_of(to->functions.ctx, ptr);
   if (ours > 0) return ours;
   if (libc_usable_size == nullptr) {
-    void* found = dlsym(RTLD_NEXT, "malloc_usable_size");
-    std::memcpy(&libc_usable_size, &found, sizeof found);
+    libc_usable_size = reinterpret_cast<std::size_t (*)(void*)>(dlsym(RTLD_NEXT, "malloc_usable_size"));
   }
   return libc_usable_size(ptr);
 }
