@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <cstring>
 
+// NOLINTBEGIN(bugprone-reserved-identifier): the C library's own names
 extern "C" {
 void* __libc_malloc(std::size_t);
 void* __libc_calloc(std::size_t, std::size_t);
@@ -31,6 +32,7 @@ void* __libc_realloc(void*, std::size_t);
 void* __libc_memalign(std::size_t, std::size_t);
 void __libc_free(void*);
 }
+// NOLINTEND(bugprone-reserved-identifier)
 
 #define STOWPLAN_API extern "C" __attribute__((visibility("default")))
 
@@ -185,8 +187,7 @@ STOWPLAN_API std::size_t malloc_usable_size(void* ptr) {
   const std::size_t ours = to == nullptr ? 0 : to->size_of(to->functions.ctx, ptr);
   if (ours > 0) return ours;
   if (libc_usable_size == nullptr) {
-    void* found = dlsym(RTLD_NEXT, "malloc_usable_size");
-    std::memcpy(&libc_usable_size, &found, sizeof found);
+    libc_usable_size = reinterpret_cast<std::size_t (*)(void*)>(dlsym(RTLD_NEXT, "malloc_usable_size"));
   }
   return libc_usable_size(ptr);
 }

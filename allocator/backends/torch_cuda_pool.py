@@ -41,8 +41,8 @@ class TorchCudaPool(Pool):
     PyTorch's requests come to C functions: none of them runs Python, or needs the GIL. Each device has an arena and
     plans of its own. What is not planned comes from CUDA's stream-ordered allocator (`cudaMallocAsync`).
 
-    PyTorch takes an allocator before its first use of CUDA, and for good: so one pool of a process can be installed, and
-    it stays.
+    PyTorch takes an allocator before its first use of CUDA, and for good: so one pool of a process can be installed,
+    and it stays.
 
     Parameters
     ----------
@@ -287,7 +287,8 @@ class TorchCudaPool(Pool):
 
     def _begin_anew(self) -> None:
         if not self._pools.has_served:
-            return super()._begin_anew()
+            super()._begin_anew()
+            return
         self._pools.abandon()  # its locks may be held by threads that are not there
         for lanes in self._all_lanes():
             lanes.refuse(FORKED)

@@ -63,6 +63,7 @@ class TorchPool(NativeHostPool):
     """
 
     def __new__(cls, device: str = "cpu", **options: Any) -> Any:
+        """Make a pool of the kind that the device needs."""
         if device != "cuda":
             return super().__new__(cls)
         from .torch_cuda_pool import TorchCudaPool

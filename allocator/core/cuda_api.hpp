@@ -43,13 +43,15 @@ constexpr int kCudaRelaxed = 2;                  // cudaStreamCaptureModeRelaxed
   function(stream_wait_event, cudaStreamWaitEvent, (CudaStream, CudaEvent, unsigned flags)) \
   function(stream_is_capturing, cudaStreamIsCapturing, (CudaStream, int* status)) \
   function(exchange_capture_mode, cudaThreadExchangeStreamCaptureMode, (int* mode)) \
-  function(device_synchronize, cudaDeviceSynchronize, (void)) \
+  function(device_synchronize, cudaDeviceSynchronize, ()) \
   function(get_device, cudaGetDevice, (int* device)) \
   function(set_device, cudaSetDevice, (int device)) \
-  function(get_last_error, cudaGetLastError, (void))
+  function(get_last_error, cudaGetLastError, ())
 // clang-format on
 
 struct CudaApi {
+// A name and a list of parameters: neither stands in parentheses of its own.
+// NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define STOWPLAN_MEMBER(member, name, parameters) CudaError(*member) parameters = nullptr;
   STOWPLAN_CUDA_FUNCTIONS(STOWPLAN_MEMBER)
 #undef STOWPLAN_MEMBER

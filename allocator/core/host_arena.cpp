@@ -31,17 +31,17 @@ std::size_t with_huge_pages(std::size_t bytes) {
 }  // namespace
 
 HostArena::~HostArena() {
-  if (memory_ != nullptr) munmap(memory_, addresses_);
+  if (base() != 0) munmap(memory(), addresses_);
 }
 
 bool HostArena::grow(Bytes size) {
   if (size <= size_) return true;
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   const std::size_t wanted = with_huge_pages(round_up(static_cast<std::size_t>(size), page));
-  if (memory_ == nullptr && !set_aside(wanted)) return false;
-  if (wanted > addresses_ || mprotect(memory_, wanted, PROT_READ | PROT_WRITE) != 0) return false;
+  if (base() == 0 && !set_aside(wanted)) return false;
+  if (wanted > addresses_ || mprotect(memory(), wanted, PROT_READ | PROT_WRITE) != 0) return false;
 #ifdef MADV_HUGEPAGE
-  madvise(memory_, wanted, MADV_HUGEPAGE);
+  madvise(memory(), wanted, MADV_HUGEPAGE);
 #endif
   size_ = size;
   return true;
@@ -55,8 +55,8 @@ bool HostArena::set_aside(std::size_t least) {
     const auto begin = reinterpret_cast<std::uintptr_t>(range);
     const std::size_t lead = round_up(begin, kHugePage) - begin;
     if (lead > 0) munmap(range, lead);
-    memory_ = reinterpret_cast<void*>(begin + lead);
     addresses_ = bytes - lead;
+    base_.store(begin + lead, std::memory_order_release);
     return true;
   }
   return false;

@@ -1,6 +1,7 @@
 // An arena of host memory.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -21,14 +22,17 @@ class HostArena {
 
   // False, and nothing changed, where the system has no memory or no addresses for it.
   bool grow(Bytes size);
-  std::uintptr_t base() const { return reinterpret_cast<std::uintptr_t>(memory_); }
+  // 0 before it has grown for the first time. Once a thread sees another one, it may ask for addresses(), too.
+  std::uintptr_t base() const { return base_.load(std::memory_order_acquire); }
   Bytes size() const { return size_; }
   std::size_t addresses() const { return addresses_; }
 
  private:
   bool set_aside(std::size_t bytes);
 
-  void* memory_ = nullptr;
+  void* memory() const { return reinterpret_cast<void*>(base()); }
+
+  std::atomic<std::uintptr_t> base_{0};
   std::size_t addresses_ = 0;
   Bytes size_ = 0;
 };

@@ -57,7 +57,8 @@ class HostHeap {
   profiler::Upstream as_upstream();
 
   bool owns(const void* ptr) const {
-    return reinterpret_cast<std::uintptr_t>(ptr) - memory_.base() < memory_.addresses() && memory_.base() != 0;
+    const std::uintptr_t base = memory_.base();
+    return base != 0 && reinterpret_cast<std::uintptr_t>(ptr) - base < memory_.addresses();
   }
   // Bytes of a block of the heap; 0 of another.
   std::size_t size_of(void* ptr);

@@ -24,7 +24,7 @@ from . import measure, table
 from .measure import JAX, Work
 
 ROUNDS, QUICK_ROUNDS = 5, 2
-TURNS, QUICK_TURNS = 7, 3
+TURNS, QUICK_TURNS = 5, 3
 PACKAGES = ("torch", "jax")
 TITLES = {"resnet18": "ResNet-18", "unet": "U-Net", "gpt": "GPT", "lstm": "LSTM"}
 

@@ -33,7 +33,7 @@ from ..measures.kept import Row
 from ..measures.medians import standard_error
 
 GLIBC, OURS, AUTO, PRELOAD = "glibc", "stowplan", "auto_step", "preload"
-WARMUP = (4, 4, 4, 2)
+WARMUP = (4, 4, 2)
 """Steps of the turns before the first that counts: enough for steps to be found and planned where none is marked. After
 each turn, pools that can be told to have their plans ready."""
 JAX = "jax"

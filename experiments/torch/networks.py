@@ -6,7 +6,7 @@ network   from                                     measured                     
 resnet18  He et al. 2015, ImageNet's               4 images of 96 x 96                 a quarter of the channels
 unet      Ronneberger et al. 2015, padded          2 images of 128 x 128, 32 channels  96 x 96, 8 channels
 gpt       Radford et al. 2019; tied head           2 x 128 tokens, 4 blocks of 768     2 blocks of 128
-lstm      Zaremba et al. 2014, 2 layers            32 x 64 tokens, 512 units           32 x 16 tokens, 128 units
+lstm      Zaremba et al. 2014, 2 layers            32 x 64 tokens, 256 units           32 x 16 tokens, 128 units
 ========  =======================================  ==================================  ============================
 """
 
@@ -194,6 +194,6 @@ NETWORKS = {
         Network("resnet18", "ResNet-18", resnet18, images, 64, 96, 16, 96),
         Network("unet", "U-Net", UNet, masks, 32, 128, 8, 96),
         Network("gpt", "GPT", Gpt, sentences, 768, 128, 128, 128),
-        Network("lstm", "LSTM", Lstm, many_sentences, 512, 64, 128, 16),
+        Network("lstm", "LSTM", Lstm, many_sentences, 256, 64, 128, 16),
     )
 }

@@ -10,7 +10,9 @@ import ctypes
 from collections.abc import Callable
 from ctypes import CFUNCTYPE, c_char_p, c_int, c_size_t, c_uint, c_void_p
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
+
+import numpy as np
 
 from stowplan.allocator import _core
 from stowplan.allocator.backends.torch_cuda_pool import TorchCudaPool
@@ -25,12 +27,30 @@ GUARD = b"\xee" * 64  # behind each block
 class Table(ctypes.Structure):
     """The table of core/cuda_api.hpp: a pointer for each function, in its order."""
 
-    NAMES = (
-        "malloc free malloc_async free_async device_memory_pool set_memory_pool trim_memory_pool device_attribute "
-        "memory_info event_create event_record event_query event_destroy stream_wait_event stream_is_capturing "
-        "exchange_capture_mode device_synchronize get_device set_device get_last_error error_string"
-    ).split()
-    _fields_ = [(name, c_void_p) for name in NAMES]  # noqa: RUF012
+    NAMES: ClassVar[list[str]] = [
+        "malloc",
+        "free",
+        "malloc_async",
+        "free_async",
+        "device_memory_pool",
+        "set_memory_pool",
+        "trim_memory_pool",
+        "device_attribute",
+        "memory_info",
+        "event_create",
+        "event_record",
+        "event_query",
+        "event_destroy",
+        "stream_wait_event",
+        "stream_is_capturing",
+        "exchange_capture_mode",
+        "device_synchronize",
+        "get_device",
+        "set_device",
+        "get_last_error",
+        "error_string",
+    ]
+    _fields_ = [(name, c_void_p) for name in NAMES]
 
 
 SIGNATURES: dict[str, tuple[Any, ...]] = {
@@ -228,7 +248,7 @@ class SimulatedCuda:
 
 
 class SimulatedTorchCudaPool(TorchCudaPool):
-    """A TorchCudaPool on a simulated device, which CuPy's C functions ask: everything but the device is the real thing."""
+    """A TorchCudaPool on a simulated device, which CuPy's C functions ask: all else is real."""
 
     def __init__(self, *, ordered: bool = True, **options: Any) -> None:
         self.cuda = SimulatedCuda(ordered=ordered)
@@ -259,9 +279,7 @@ FUNCTIONS.stow_cupy_free.restype = None
 
 
 class Address(int):
-    """A block's address; the block is freed when it dies. Not before, as one in a cycle: it is not collected itself."""
-
-    __slots__ = ()
+    """A block's address; the block is freed when it dies."""
 
     def __del__(self) -> None:
         owner = OWNERS.pop(int(self), None)
@@ -291,11 +309,14 @@ class Tensor:
             raise MemoryError(size)
         if address != 0:
             OWNERS[address] = pool._pools
-        self._address = Address(address)
+        self._kept = np.empty(
+            (), dtype=object
+        )  # the garbage collector does not look into it, to finalize what is there
+        self._kept[()] = Address(address)
 
     @property
     def ptr(self) -> int:
-        return int(self._address)
+        return int(self._kept[()])
 
     @property
     def data(self) -> Any:  # what SimulatedDevice takes for an array

@@ -69,11 +69,10 @@ def run(pool: SimulatedTorchCudaPool, steps: int, work: Callable[[], object]) ->
 
 
 def chain(pool: StreamsTorchCudaPool) -> None:
-    previous = None
+    """Two blocks at a time."""
+    alive: list[Tensor] = []
     for size in (3000, 700, 5000, 900):
-        current = pool.empty(size)
-        del previous
-        previous = current
+        alive = [*alive[-1:], pool.empty(size)]
 
 
 def test_the_table_has_the_names_of_the_header() -> None:

@@ -13,7 +13,7 @@ class TorchCudaPoolMachine(PoolMachine):
 
 
 TestTorchCudaPoolProgram = TorchCudaPoolMachine.TestCase
-TestTorchCudaPoolProgram.settings = settings(settings.get_profile("usual"), stateful_step_count=60)
+TestTorchCudaPoolProgram.settings = settings(settings.get_profile("dear"), stateful_step_count=60)
 
 
 class ProcessTorchCudaPoolMachine(PoolMachine):
@@ -21,7 +21,7 @@ class ProcessTorchCudaPoolMachine(PoolMachine):
 
 
 TestProcessTorchCudaPoolProgram = ProcessTorchCudaPoolMachine.TestCase
-TestProcessTorchCudaPoolProgram.settings = settings(settings.get_profile("usual"), stateful_step_count=60)
+TestProcessTorchCudaPoolProgram.settings = settings(settings.get_profile("dear"), stateful_step_count=60)
 
 
 class UnorderedTorchCudaPoolMachine(PoolMachine):
@@ -29,4 +29,4 @@ class UnorderedTorchCudaPoolMachine(PoolMachine):
 
 
 TestUnorderedTorchCudaPoolProgram = UnorderedTorchCudaPoolMachine.TestCase
-TestUnorderedTorchCudaPoolProgram.settings = settings(settings.get_profile("usual"), stateful_step_count=60)
+TestUnorderedTorchCudaPoolProgram.settings = settings(settings.get_profile("dear"), stateful_step_count=60)

@@ -1,0 +1,241 @@
+"""TorchCudaPool on a GPU, each program in a process of its own: PyTorch takes an allocator once, before its first use.
+
+Each program runs under PyTorch's own allocator, with and without expandable segments, and under the pool; losses and
+parameters must be the same bits, the reserved bytes are printed side by side.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.gpu
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PROLOGUE = """
+import hashlib, json, os, sys
+import torch
+from stowplan import TorchPool
+if not torch.cuda.is_available():
+    print(json.dumps({"skip": "PyTorch finds no CUDA device"})); sys.exit()
+pool = None
+if sys.argv[1] == "pool":
+    pool = TorchPool(device="cuda", warmup=1)
+    pool.install()
+from contextlib import nullcontext
+def step(key=None):
+    return nullcontext() if pool is None else pool.step(key)
+def ready():
+    torch.cuda.synchronize()
+    if pool is not None:
+        pool.wait()
+torch.manual_seed(0)
+torch.use_deterministic_algorithms(True)
+torch.backends.cudnn.benchmark = False
+def tell(losses, module=None):
+    torch.cuda.synchronize()
+    digest = hashlib.sha256()
+    for value in [*losses, *(() if module is None else module.state_dict().values())]:
+        digest.update(torch.as_tensor(value).detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    found = {"digest": digest.hexdigest()}
+    if pool is None:
+        found["reserved"] = torch.cuda.max_memory_reserved()
+    else:
+        s = pool.stats
+        found.update(reserved=s.peak_reserved_bytes, replayed=s.replayed, reasons=s.reasons,
+                     arena=s.arena_bytes, bound=s.lower_bound, graphs=pool.graph_bytes)
+    print(json.dumps(found))
+"""
+
+RESNET = """
+class Block(torch.nn.Module):
+    def __init__(self, i, m, o, stride):
+        super().__init__()
+        n = torch.nn
+        self.body = n.Sequential(n.Conv2d(i, m, 1, bias=False), n.BatchNorm2d(m), n.ReLU(),
+                                 n.Conv2d(m, m, 3, stride, 1, bias=False), n.BatchNorm2d(m), n.ReLU(),
+                                 n.Conv2d(m, o, 1, bias=False), n.BatchNorm2d(o))
+        self.short = n.Sequential(n.Conv2d(i, o, 1, stride, bias=False), n.BatchNorm2d(o))
+    def forward(self, x):
+        return torch.relu(self.body(x) + self.short(x))
+layers, width = [torch.nn.Conv2d(3, 64, 7, 2, 3), torch.nn.ReLU(), torch.nn.Conv2d(64, 64, 3, 2, 1)], 64
+for middle, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+    for i in range(count):
+        layers.append(Block(width, middle, 4 * middle, stride if i == 0 else 1))
+        width = 4 * middle
+net = torch.nn.Sequential(*layers, torch.nn.Flatten(), torch.nn.LazyLinear(10)).cuda()
+x, y = torch.randn(8, 3, 64, 64, device="cuda"), torch.arange(8, device="cuda")
+net(x)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+losses = []
+for _ in range(8):
+    with step():
+        optimizer.zero_grad(set_to_none=True)
+        loss = torch.nn.functional.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+    losses.append(loss.detach()); del loss
+    ready()
+tell(losses, net)
+"""
+
+GPT = """
+class Gpt(torch.nn.Module):
+    def __init__(self, width=256):
+        super().__init__()
+        self.embed = torch.nn.Embedding(1000, width)
+        layer = lambda: torch.nn.TransformerEncoderLayer(width, 4, 4 * width, 0.0, batch_first=True, norm_first=True)
+        self.blocks = torch.nn.ModuleList([layer() for _ in range(2)])
+        self.head = torch.nn.Linear(width, 1000)
+    def forward(self, tokens):
+        x = self.embed(tokens)
+        mask = torch.nn.Transformer.generate_square_subsequent_mask(tokens.shape[1], device=tokens.device)
+        for block in self.blocks:
+            x = block(x, src_mask=mask)
+        return self.head(x)
+torch.backends.cuda.enable_flash_sdp(False)
+torch.backends.cuda.enable_mem_efficient_sdp(False)
+net = Gpt().cuda()
+optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+losses = []
+for i in range(LENGTHS_TIMES):
+    length = LENGTHS[i % len(LENGTHS)]
+    tokens = torch.randint(1000, (4, length), generator=torch.Generator().manual_seed(i)).cuda()
+    with step(length):
+        optimizer.zero_grad(set_to_none=True)
+        loss = torch.nn.functional.cross_entropy(net(tokens).flatten(0, 1), tokens.flatten())
+        loss.backward()
+        optimizer.step()
+    losses.append(loss.detach()); del loss
+    ready()
+tell(losses, net)
+"""
+
+STREAMS = """
+side = torch.cuda.Stream()
+results = []
+for i in range(12):
+    with step():
+        batch = torch.full((1 << 20,), float(i), device="cuda")
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(20_000_000)  # the main stream has the place again long before
+            doubled = batch * 2
+        batch.record_stream(side)
+        del batch
+        other = torch.full((1 << 20,), -1.0, device="cuda")
+        torch.cuda.current_stream().wait_stream(side)
+        results.append(doubled.max().cpu() + other.min().cpu())
+        doubled.record_stream(torch.cuda.current_stream())
+        del doubled, other
+    ready()
+tell(results)
+"""
+
+GRAPHS = """
+net = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 256)).cuda()
+static = torch.zeros(64, 256, device="cuda")
+with torch.no_grad():
+    warm = torch.cuda.Stream()
+    warm.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(warm):
+        for _ in range(3):
+            net(static)
+    torch.cuda.current_stream().wait_stream(warm)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = net(static)
+    results = []
+    for i in range(6):
+        with step():
+            noise = torch.full((1 << 20,), 7.0, device="cuda")  # must not get an address of the graph's
+            static.fill_(float(i))
+            graph.replay()
+            results.append(out.sum().cpu())
+            assert float(noise.min()) == float(noise.max()) == 7
+            del noise
+        ready()
+tell(results)
+"""
+
+PROGRAMS = {
+    "resnet": RESNET,
+    "gpt": GPT.replace("LENGTHS_TIMES", "8").replace("LENGTHS", "(64,)"),
+    "lengths": GPT.replace("LENGTHS_TIMES", "24").replace("LENGTHS", "(32, 64, 48, 128)"),
+    "streams": STREAMS,
+    "graphs": GRAPHS,
+}
+
+
+def run(program: str, allocator: str) -> dict[str, Any]:
+    environment = {**os.environ, "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+    environment.pop("PYTORCH_CUDA_ALLOC_CONF", None)
+    if allocator == "expandable":
+        environment["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+    command = [sys.executable, "-W", "ignore", "-c", PROLOGUE + PROGRAMS[program], allocator]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    if "skip" in found:
+        pytest.skip(found["skip"])
+    return found
+
+
+@pytest.fixture(autouse=True)
+def torch_with_cuda() -> None:
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed; expected: a build for CUDA")
+    import torch
+
+    if torch.version.cuda is None:
+        pytest.skip(f"PyTorch {torch.__version__} is a build for CPUs")
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_pool_changes_no_bit(program: str) -> None:
+    found = {allocator: run(program, allocator) for allocator in ("torch", "expandable", "pool")}
+    for allocator, figures in found.items():
+        print(program, allocator, figures)
+    assert found["torch"]["digest"] == found["expandable"]["digest"], "not deterministic with PyTorch's own"
+    assert found["pool"]["digest"] == found["torch"]["digest"]
+    assert found["pool"]["replayed"] > 0
+    if program == "graphs":
+        assert found["pool"]["graphs"] > 0
+    else:
+        assert found["pool"]["graphs"] == 0
+
+
+def test_pytorch_s_error_says_what_fills_the_memory() -> None:
+    program = """
+import sys, torch
+from stowplan import TorchPool
+if not torch.cuda.is_available():
+    print("skip"); sys.exit()
+pool = TorchPool(device="cuda", limit=1 << 28)
+pool.install()
+kept = torch.empty(1 << 27, dtype=torch.uint8, device="cuda")
+try:
+    torch.empty(1 << 28, dtype=torch.uint8, device="cuda")
+except torch.OutOfMemoryError as error:
+    print(error)
+print(torch.ones(3, device="cuda").sum().item())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
+    if done.stdout.startswith("skip"):
+        pytest.skip("PyTorch finds no CUDA device")
+    assert done.returncode == 0, done.stderr
+    assert "CUDA out of memory. Tried to allocate 268,435,456 bytes on device 0" in done.stdout
+    assert "largest live blocks" in done.stdout
+    assert done.stdout.rstrip().endswith("3.0")
