@@ -91,7 +91,8 @@ def main(
     shown = [row if "note" in row else table.with_errors(row) for row in rows]
     path = out / "torch"
     title = "PyTorch on the host under several allocators"
-    output.write_table(shown, table.columns(rows), path, title, table.NOTE, PACKAGES)
+    note = " ".join([table.NOTE, *(f"{line}." for line in peers.missing())])
+    output.write_table(shown, table.columns(rows), path, title, note, PACKAGES)
     for line in table.verdicts(rows):
         click.echo(line)
     click.echo(f"the table: {path.with_suffix('.md')}")
