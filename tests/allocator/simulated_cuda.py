@@ -78,10 +78,6 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
 }
 
 
-FOREVER: list[Any] = []
-"""Functions of all tables: the garbage collector must not take them before the pools that call them."""
-
-
 class SimulatedCuda:
     """A table of functions, and what they have done.
 
@@ -111,7 +107,8 @@ class SimulatedCuda:
         functions = [self._function(name) for name in Table.NAMES]
         self.table = Table(*(ctypes.cast(function, c_void_p) for function in functions))
         self._current_stream = CFUNCTYPE(c_size_t)(lambda: self.now)
-        FOREVER.append((functions, self._current_stream))
+        # For ever: neither the garbage collector nor the interpreter's end may take them before the pools that call them.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object((functions, self._current_stream)))
 
     @property
     def races(self) -> list[BaseException]:

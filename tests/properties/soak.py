@@ -145,6 +145,7 @@ def main() -> None:
         lambda done: print(f"\r{done:,} operations", end="", flush=True),
     )
     print(f"\n{time.monotonic() - began:.0f} s\n{json.dumps(counts)}")
+    gc.collect()  # the last pool goes while its upstream, which is Python's, can still be called
 
 
 if __name__ == "__main__":
