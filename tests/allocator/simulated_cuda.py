@@ -107,7 +107,7 @@ class SimulatedCuda:
         functions = [self._function(name) for name in Table.NAMES]
         self.table = Table(*(ctypes.cast(function, c_void_p) for function in functions))
         self._current_stream = CFUNCTYPE(c_size_t)(lambda: self.now)
-        # For ever: neither the garbage collector nor the interpreter's end may take them before the pools that call them.
+        # For ever: neither garbage collection nor the interpreter's end may take them before the pools that call them.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object((functions, self._current_stream)))
 
     @property
