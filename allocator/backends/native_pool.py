@@ -99,7 +99,11 @@ class NativeHostPool(Pool):
             )
         self._host.trim()  # what the library has freed by now would stay resident beside the arena
         self._host.install()
-        self._take_place()
+        try:
+            self._take_place()
+        except BaseException:
+            self._host.uninstall()
+            raise
 
     def uninstall(self) -> None:
         """Leave new requests to the library's own allocator again. What the pool has handed out stays its own.

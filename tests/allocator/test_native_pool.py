@@ -88,6 +88,19 @@ def test_pools_serve_one_at_a_time(pool: PlacePool) -> None:
         PlacePool().uninstall()
 
 
+def test_a_place_that_cannot_be_taken_stays_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(pool: PlacePool) -> None:
+        raise PoolError("another library is there")
+
+    pool = PlacePool()
+    with monkeypatch.context() as patch:
+        patch.setattr(PlacePool, "_take_place", refuse)
+        with pytest.raises(PoolError, match="another library"):
+            pool.install()
+    with pool:
+        pass
+
+
 @pytest.mark.parametrize(
     ("option", "value"), [("small", -1), ("small", 1.5), ("limit", 0), ("limit", True), ("scope", "stream")]
 )
