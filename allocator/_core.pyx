@@ -291,11 +291,12 @@ cdef class Backend:
             return None
         if entered.takes_over:
             try:
-                self.make_idle()
+                idle = self.make_idle()
             except BaseException:
                 self.lanes.end(entered.step_slot)
                 raise
-            entered.lanes = self.lanes.welcome(entered.step_slot)
+            if idle:  # else no lane passes to another stream in this step
+                entered.lanes = self.lanes.welcome(entered.step_slot)
         return entered.step_slot, entered.lanes
 
     def begin(self, starts):
@@ -325,8 +326,9 @@ cdef class Backend:
         """Return the current stream, where steps are streams'."""
         return 0
 
-    cdef make_idle(self):
-        """Return when nobody uses the memory of blocks that are free."""
+    cdef bint make_idle(self) except -1:
+        """Return when nobody uses the memory of blocks that are free; False where that cannot be waited for now."""
+        return True
 
     cdef bint may_wait(self) except -1:
         """Whether the current stream may be made to wait for work of others."""

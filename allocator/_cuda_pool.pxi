@@ -25,7 +25,7 @@ cdef extern from "cuda_pool.hpp" namespace "stowplan::allocator" nogil:
         size_t drop_dead_arenas() except +
         size_t give_back() except +
         void settle() except +
-        void synchronize()
+        bint make_idle()
         cbool is_capturing(int64_t)
 
     cdef cppclass CCudaPools "stowplan::allocator::CudaPools":
@@ -155,9 +155,9 @@ cdef class CudaPool(Backend):
         """Bytes that CUDA graphs have for themselves; not among the counts."""
         return self.pool.graphs().reserved_bytes()
 
-    cdef make_idle(self):
+    cdef bint make_idle(self) except -1:
         with nogil:
-            self.pool.synchronize()
+            return self.pool.make_idle()
 
     cdef bint may_wait(self) except -1:
         return not self.pool.is_capturing(self.own_stream())

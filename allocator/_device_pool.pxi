@@ -39,7 +39,10 @@ cdef class Lease:
 @cython.final
 @cython.no_gc_clear  # its streams must still be there when it dies in a cycle
 cdef class Guard:
-    """Upstream's memory that streams may still use: whenever it goes back, the device is waited for, unless `idle`."""
+    """Upstream's memory that streams may still use: when it goes back, the device is waited for, unless `idle`.
+
+    If the device cannot be waited for, as in a capture, it goes back later: see `give_what_waits`.
+    """
 
     cdef object memory, streams
     cdef bint idle
@@ -52,7 +55,18 @@ cdef class Guard:
             try:
                 self.streams.synchronize()
             except Exception:
-                pass  # nothing runs on a device that cannot be waited for
+                waiting.append((self.memory, self.streams))
+
+
+cdef list waiting = []  # (memory, streams) of guards
+
+
+cdef give_what_waits():
+    """Give back what could not go before; what still cannot waits on."""
+    guarded = waiting.copy()
+    waiting.clear()
+    while guarded:
+        Guard.__new__(Guard, *guarded.pop())
 
 
 # What the core asks of its owner; see core/device.hpp.
@@ -77,11 +91,14 @@ cdef int _ask(void* owner, void* client, int64_t size, cbool sample, Answer* ans
 
 
 cdef int _capturing(void* owner) except -1:
-    return <bint>(<DevicePool>owner).streams.capturing()
+    cdef DevicePool pool = <DevicePool>owner
+    return pool.streams is not None and <bint>pool.streams.capturing()
 
 
 cdef int _synchronize(void* owner) except -1:
-    (<DevicePool>owner).make_idle()
+    cdef DevicePool pool = <DevicePool>owner
+    if pool.streams is not None:
+        pool.streams.synchronize()
     return 0
 
 
@@ -258,9 +275,12 @@ cdef class DevicePool(Backend):
 
     # ------------------------------------------------------------------------------------------------------ arenas
 
-    cdef make_idle(self):
+    cdef bint make_idle(self) except -1:
         if self.streams is not None:
+            if self.streams.capturing():
+                return False
             self.streams.synchronize()
+        return True
 
     def reserve(self, uint16_t lane, int64_t size):
         """Make a lane's arena at least this large; False where upstream has no memory for it."""
@@ -279,6 +299,8 @@ cdef class DevicePool(Backend):
     def enter(self):
         """See `Backend`."""
         self.settle()
+        if waiting and self.may_wait():
+            give_what_waits()
         return Backend.enter(self)
 
     cdef bint may_wait(self) except -1:

@@ -33,8 +33,9 @@ bool CudaMemory::is_capturing(Stream stream) const {
 }
 
 CudaError CudaMemory::synchronize() {
-  if (captures_ != 0) return kCudaCaptureUnsupported;
   const OnDevice on(api_, device_);
+  // The legacy stream counts as captured while any is that waits for it. To wait for the device would end the capture.
+  if (captures_ != 0 || is_capturing(0)) return kCudaCaptureUnsupported;
   return checked(api_.device_synchronize());
 }
 
@@ -72,9 +73,11 @@ CudaBlock* CudaMemory::take(Bytes size, Stream stream, bool may_be_ordered, Cuda
   return block.release();
 }
 
-bool CudaMemory::may_go(const CudaBlock& block) const {
-  const bool is_waited_for = block.guarded || !block.ordered;
-  return (!is_waited_for || captures_ == 0) && !is_capturing(block.stream);
+// Whether no stream uses a block any longer that free_async() would not wait for. What is not known here to be a
+// capture, CUDA knows: it refuses to wait. Any other error is the device's end: nothing runs there.
+bool CudaMemory::may_go(const CudaBlock& block) {
+  if (is_capturing(block.stream)) return false;
+  return (block.ordered && !block.guarded) || synchronize() != kCudaCaptureUnsupported;
 }
 
 void CudaMemory::give(CudaBlock* block) {
@@ -92,8 +95,6 @@ void CudaMemory::go(CudaBlock* block) {
     blocks_.erase(reinterpret_cast<std::uintptr_t>(block->address));
   }
   taken_ -= block->size;
-  // Nothing runs on a device that cannot be waited for.
-  if (block->guarded || !block->ordered) synchronize();
   if (block->ordered) {
     if (checked(api_.free_async(block->address, stream_handle(block->stream))) == kCudaSuccess) return;
     synchronize();  // the stream is there no longer

@@ -64,7 +64,7 @@ class CudaMemory {
 
   CudaBlock* take(Bytes size, Stream stream, bool may_be_ordered, CudaError& error);
   CudaError ask(CudaBlock& block, bool may_be_ordered);
-  bool may_go(const CudaBlock& block) const;
+  bool may_go(const CudaBlock& block);
   void go(CudaBlock* block);
   void give_what_waits();
   CudaMemoryPool memory_pool();

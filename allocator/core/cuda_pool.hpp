@@ -46,7 +46,8 @@ class CudaPool {
   std::size_t drop_dead_arenas() { return pool_.drop_dead_arenas(); }
   std::size_t give_back();
   void settle();
-  void synchronize() { memory_.synchronize(); }
+  // Waits for the device; false: it cannot be waited for now.
+  bool make_idle() { return memory_.synchronize() == kCudaSuccess; }
   bool is_capturing(Stream stream) const { return memory_.is_capturing(stream); }
   // The share of the device's memory that the pool may take at most.
   void set_fraction(double fraction);

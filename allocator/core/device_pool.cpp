@@ -37,6 +37,7 @@ Answer DevicePool::ask_upstream(BlockId id, Bytes size, Reason reason, void* cli
 
 bool DevicePool::reserve(LaneNumber lane, Bytes size) {
   if (size <= locked_.arena_size(lane)) return true;
+  if (Device::checked(device_.capturing(device_.owner)) != 0) return false;  // nobody may wait for the device
   const Answer answer = ask(size, false, nullptr);
   const Kept error(device_, answer.error);
   Kept memory(device_, answer.memory);
@@ -94,21 +95,16 @@ void DevicePool::hold(BlockId id, const std::vector<Token>& streams, Token memor
   held->memory = Kept(device_, memory);
   held->uses.resize(streams.size());
   for (std::size_t i = 0; i < streams.size(); ++i) held->uses[i].stream = Kept(device_, streams[i]);
-  bool recorded = true;
   try {
-    for (Use& use : held->uses) {
-      Token event = 0;
-      Device::checked(device_.record(device_.owner, use.stream.token(), &event));
-      use.event = Kept(device_, event);
-      recorded = recorded && event != 0;
-    }
+    record_events(*held);
   } catch (const OwnersError&) {
-    // A stream that takes no event has ended badly, or its context has. The memory's guard waits for the device.
     device_.forget_error(device_.owner);
-    if (memory == 0 && device_.synchronize(device_.owner) < 0) device_.forget_error(device_.owner);
-    return release(id);
+    // The memory's guard waits for the device.
+    if (memory != 0 || make_idle()) return release(id);
   }
   Lock lock(lock_);
+  const auto has_event = [](const Use& use) { return use.event.token() != 0; };
+  const bool recorded = std::all_of(held->uses.begin(), held->uses.end(), has_event);
   held_.emplace(id, held);
   lanes_.hold(id, recorded);
   if (kDebug) lanes_.assert_invariants();
@@ -129,14 +125,19 @@ std::vector<DevicePool::HeldPtr> DevicePool::take_awaited(BlockId granted) {
   return awaited;
 }
 
-// Has a stream wait for what others do with the blocks whose place it was given.
+// Has a stream wait for what others do with the blocks whose place it was given. Where it cannot, they are held on.
 void DevicePool::wait_for_uses(const std::vector<HeldPtr>& awaited, BlockId granted, Stream stream) {
   try {
     for (const HeldPtr& held : awaited) {
       for (const Use& use : held->uses) Device::checked(device_.wait(device_.owner, stream, use.event.token()));
     }
   } catch (const OwnersError&) {
-    release(granted);
+    const auto held = std::make_shared<Held>();
+    held->former = awaited;
+    Lock lock(lock_);
+    held_.emplace(granted, held);
+    lanes_.hold(granted, false);
+    if (kDebug) lanes_.assert_invariants();
     throw;
   }
 }
@@ -167,6 +168,21 @@ std::size_t DevicePool::settle() {
 
 // Whether all streams are done with a block. Records the events that were not recorded yet.
 bool DevicePool::is_done(Held& held) {
+  try {
+    record_events(held);
+  } catch (const OwnersError&) {
+    device_.forget_error(device_.owner);
+    return make_idle();
+  }
+  const auto is_over = [this](const Use& use) {
+    const Token event = event_of(use);
+    return event != 0 && Device::checked(device_.done(device_.owner, event)) != 0;
+  };
+  return std::all_of(held.uses.begin(), held.uses.end(), is_over) &&
+         std::all_of(held.former.begin(), held.former.end(), [this](const HeldPtr& one) { return is_done(*one); });
+}
+
+void DevicePool::record_events(Held& held) {
   for (Use& use : held.uses) {
     if (event_of(use) != 0) continue;
     Token event = 0;
@@ -175,10 +191,13 @@ bool DevicePool::is_done(Held& held) {
     Lock lock(lock_);
     if (use.event.token() == 0) use.event.swap(recorded);  // else another thread was first
   }
-  return std::all_of(held.uses.begin(), held.uses.end(), [this](const Use& use) {
-    const Token event = event_of(use);
-    return event != 0 && Device::checked(device_.done(device_.owner, event)) != 0;
-  });
+}
+
+// Waits for the device; false: it cannot be waited for now.
+bool DevicePool::make_idle() {
+  if (device_.synchronize(device_.owner) >= 0) return true;
+  device_.forget_error(device_.owner);
+  return false;
 }
 
 Token DevicePool::event_of(const Use& use) {

@@ -4,7 +4,8 @@
 // them, and the block's range stays taken until
 //     settle()    sees all of its events done, or
 //     request()   is served in its place, once the stream that asks has been told to wait for all of its events.
-// A stream that is being captured takes no event: its one is recorded by the first settle() after the capture.
+// A stream that is being captured takes no event: its one is recorded by the first settle() after the capture. A stream
+// that fails to take one has ended: its work is over when the device has been waited for.
 //
 // Upstream is asked after a settle(); if it has no memory, once more if anything could be given back. The memory of an
 // arena, or of a held block, is guarded by the owner: if it must go while streams may use it, the device is waited for.
@@ -90,12 +91,15 @@ class DevicePool {
   struct Held {
     std::vector<Use> uses;
     Kept memory;
+    std::vector<std::shared_ptr<Held>> former;  // what was held in its place, and was not waited for
   };
   using HeldPtr = std::shared_ptr<Held>;
 
   std::vector<HeldPtr> take_awaited(BlockId granted);
   void wait_for_uses(const std::vector<HeldPtr>& awaited, BlockId granted, Stream stream);
   bool is_done(Held& held);
+  void record_events(Held& held);
+  bool make_idle();
   Token event_of(const Use& use);
   Answer ask(Bytes size, bool sample, void* client) const;
   void synchronize() const { Device::checked(device_.synchronize(device_.owner)); }

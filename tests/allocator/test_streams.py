@@ -383,3 +383,38 @@ def test_a_place_that_another_stream_may_use_is_not_given_out_in_a_capture(
     run(pool, 3, work)
     with all_replayed(pool):
         run(pool, 3, work)
+
+
+def test_no_lane_goes_to_another_stream_in_a_capture(pool: SimulatedPool) -> None:
+    def work(stream: Stream) -> None:
+        pool.empty(1000)
+        pool.empty(3000, stream)
+
+    run(pool, 6, lambda: work(COPY))
+    for number in range(20):
+        pool.simulated.captured = MAIN.ptr
+        pool.simulated.calls.clear()
+        with pool.step():
+            assert "synchronize" not in pool.simulated.calls
+            pool.simulated.captured = None
+            work(Stream(100 + 8 * number))
+    run(pool, 12, lambda: work(OTHER))
+    assert "synchronize" in pool.simulated.calls
+    with all_replayed(pool):
+        run(pool, 3, lambda: work(OTHER))
+
+
+def test_an_arena_that_cannot_go_in_a_capture_goes_after_it(pool: SimulatedPool) -> None:
+    run(pool, 6, lambda: pool.empty(4000, COPY))
+    arena_bytes = pool.stats.arena_bytes
+    assert pool.memory.live_bytes == arena_bytes > 0
+    pool.simulated.captured = OTHER.ptr
+    pool.free_all_blocks()
+    assert pool.stats.arena_bytes == 0
+    assert pool.memory.live_bytes == arena_bytes  # COPY may still be at work in it
+    pool.simulated.captured = None
+    pool.simulated.run_all()
+    run(pool, 3, lambda: pool.empty(4000, COPY))
+    assert pool.memory.live_bytes == pool.stats.arena_bytes == arena_bytes
+    with all_replayed(pool):
+        run(pool, 3, lambda: pool.empty(4000, COPY))

@@ -38,7 +38,7 @@ void stow_cuda_release_pool(int device, GraphPoolId id);
 namespace {
 
 constexpr unsigned kThreads = 6;
-constexpr Stream kStreams[] = {0, 64, 128};
+constexpr Stream kStreams[] = {0, 64, 128}, kStranger = 256;
 constexpr RequestNumber kRequests = 32;
 constexpr Bytes kSize = 1000, kSlot = 1024;
 constexpr unsigned kPlaces = 4;
@@ -97,6 +97,8 @@ class Program {
       const bool in_step = runs_steps_ && begin();
       const Stream captured = alone_ && random_() % 8 == 0 ? kStreams[1] : Cuda::kNone;
       if (captured != Cuda::kNone) begin_capture(captured);
+      const bool untold = alone_ && captured == Cuda::kNone && random_() % 8 == 0;
+      if (untold) begin_untold_capture();
       for (RequestNumber i = 0; i < kRequests; ++i) {
         const Stream stream = kStreams[random_() % 4 == 0 ? random_() % 3 : 0];
         allocate(random_() % 16 == 0 ? static_cast<Bytes>(random_() % 5000) : kSize, stream, captured);
@@ -106,6 +108,8 @@ class Program {
       }
       if (captured != Cuda::kNone) end_capture();
       if (in_step) end();
+      if (untold && random_() % 2 == 0) stow_cuda_reset();
+      if (untold) end_untold_capture();
       while (blocks_.size() > 12) free_at(random_() % blocks_.size());
       if (random_() % 16 == 0) stow_cuda_reset();
       if (random_() % 4 == 0) pool_.settle();
@@ -133,8 +137,7 @@ class Program {
     if (entered.step_slot < 0) return false;  // another thread's step
     step_slot_ = static_cast<StepSlotNumber>(entered.step_slot);
     if (entered.takes_over) {
-      pool_.synchronize();
-      entered.lanes = lanes.welcome(step_slot_);
+      if (pool_.make_idle()) entered.lanes = lanes.welcome(step_slot_);
     }
     std::vector<LaneStart> starts;
     for (const LaneNumber lane : entered.lanes) {
@@ -157,11 +160,20 @@ class Program {
     Cuda::get().captured = Cuda::kNone;
     stow_cuda_end_pool(0, kGraph);
   }
+  // Of a stream that nobody else uses, by somebody who does not tell the pool.
+  void begin_untold_capture() {
+    Cuda::get().captures_apart = random_() % 2 == 0;
+    if (!Cuda::get().captures_apart) Cuda::get().captured = kStranger;
+  }
+  void end_untold_capture() {
+    Cuda::get().captures_apart = false;
+    Cuda::get().captured = Cuda::kNone;
+  }
   void release_graph() {
     for (std::size_t i = blocks_.size(); i-- > 0;) {
       if (blocks_[i].of_graph) free_at(i);
     }
-    if (graph_uses_ > 0) pool_.synchronize();
+    if (graph_uses_ > 0) pool_.make_idle();
     for (; graph_uses_ > 0; --graph_uses_) stow_cuda_release_pool(0, kGraph);
     for (const auto& [address, size] : of_graph_) books_.remove(address);
     of_graph_.clear();

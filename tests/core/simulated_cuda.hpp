@@ -126,7 +126,8 @@ class Cuda {
 
   static constexpr Stream kNone = -1;
   std::atomic<Stream> captured{kNone};
-  std::atomic<unsigned> fault_rate{0};  // one call in so many fails
+  std::atomic<bool> captures_apart{false};  // a stream that does not wait for the legacy one is being captured
+  std::atomic<unsigned> fault_rate{0};      // one call in so many fails
   std::atomic<int> ordered_allocator{1};
   std::atomic<Bytes> capacity{Bytes{1} << 40};
   std::atomic<std::int64_t> events{0};
@@ -269,10 +270,7 @@ class Cuda {
   }
   CudaError wait(Stream stream, const Event& event) {
     if (stream == captured) fail("a stream that is being captured was to wait for work from before");
-    if (is_faulty()) {
-      see_all();  // nothing runs on a stream that cannot wait
-      return error(400);
-    }
+    if (is_faulty()) return error(400);
     const Lock lock(mutex_);
     follow(stream, event);
     ++waits;
@@ -280,6 +278,7 @@ class Cuda {
   }
   CudaError synchronize() {
     if (captured != kNone) fail("the device was waited for in a capture");
+    if (captures_apart) return error(kCudaCaptureUnsupported);
     const bool fails = is_faulty();
     see_all();  // nothing runs on a device that cannot be waited for
     return fails ? error(700) : kCudaSuccess;
