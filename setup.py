@@ -86,6 +86,7 @@ def preload() -> Extension:
 
 PACKING, SCHEDULING = "packing/core", "scheduling/core"
 EXTENSIONS = [
+    extension("allocator._core", "allocator/core/**/*.cpp"),  # first, for it takes the longest
     extension(
         "packing._solvers",
         f"{PACKING}/best_fit/*.cpp",
@@ -104,11 +105,11 @@ EXTENSIONS = [
     extension("scheduling._descent", f"{SCHEDULING}/simulator/*.cpp", f"{SCHEDULING}/descent/*.cpp"),
     extension("scheduling._ordering", f"{SCHEDULING}/order/*.cpp"),
     extension("planning.merging._merging", "planning/merging/core/*.cpp"),
-    extension("allocator._core", "allocator/core/**/*.cpp"),
     preload(),
 ]
 
 setup(
+    options={"build_ext": {"parallel": True}},  # extensions side by side, one for each core
     packages=[*FACE, *FOLDERS],
     package_dir={"stowplan": "stowplan", **FOLDERS},
     ext_modules=cythonize(

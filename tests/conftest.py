@@ -1,4 +1,4 @@
-"""For all tests: how many examples hypothesis tries; Chainer, and Chainer on CUDA.
+"""For all tests: how many examples hypothesis tries; what coverage leaves out; Chainer, and Chainer on CUDA.
 
 A property says what one of its examples costs, by ``@settings(settings.get_profile("cheap"))``:
 
@@ -12,6 +12,9 @@ dearest   a second, or more                                      4
 The environment variable ``STOWPLAN_HYPOTHESIS`` multiplies them: ``quick`` (by 1, the default), ``full`` (by 5),
 ``thorough`` (by 25). No profile has a deadline, as that would be an assertion about time.
 
+Coverage is that of examples: to trace what tests compute in Python takes as long again, or twice as long. So properties
+are not traced, nor are comparisons with references (marker ``no_cover``).
+
 BLAS runs on one thread, here and in the programs that tests start: there is a worker for each core, and threads that
 share a core wait for each other busily.
 """
@@ -22,7 +25,7 @@ import os
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")  # before anything imports NumPy, which reads it then
@@ -36,6 +39,13 @@ if _chosen not in TIMES:
 for _cost, _examples in EXAMPLES.items():
     settings.register_profile(_cost, max_examples=TIMES[_chosen] * _examples, deadline=None)
 settings.load_profile("usual")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave properties, and the tests of what is not measured, untraced."""
+    for item in items:
+        if is_hypothesis_test(getattr(item, "obj", None)) or "experiments" in item.path.parts:
+            item.add_marker("no_cover")
 
 
 def require_chainer() -> Any:

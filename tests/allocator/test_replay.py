@@ -16,6 +16,8 @@ from stowplan.packing import Problem, pack
 
 from .reference.replay import UNPLANNED, PlannedRequest, ReplayReference
 
+pytestmark = pytest.mark.no_cover
+
 ARENA = 1 << 40
 ARENA_BYTES = 128  # little enough for guests to be turned away
 UPSTREAM = 1 << 50

@@ -18,6 +18,8 @@ from stowplan import executors, served
 from stowplan.allocator.stats import Stats
 from stowplan.errors import PoolError
 
+OFTEN = 8
+"""Steps until something is replayed, and more: a plan is made in the second, in the background."""
 IMAGES = [np.random.default_rng(seed).random(2000 + 500 * (seed % 2)) for seed in range(24)]
 
 
@@ -47,11 +49,13 @@ def expect(results: Any) -> None:
 
 
 def expect_counts(found: list[tuple[int, Stats, np.ndarray]]) -> None:
-    """Results are right, and each process but this one has replayed what it planned."""
+    """Results are right, and each process but this one that has run often has replayed what it planned."""
     expect(result for _, _, result in found)
     last = {pid: stats for pid, stats, _ in found}
     assert os.getpid() not in last
-    for stats in last.values():
+    often = [stats for stats in last.values() if stats.steps >= OFTEN]
+    assert often
+    for stats in often:
         assert stats.plans >= 1
         assert stats.replayed > 0
         assert stats.guests == 0

@@ -6,6 +6,8 @@ from stowplan.packing import Problem, check, pack
 from ..problems import data, inclusive, problems, random_problem
 from ..reference.best_fit import best_fit as reference
 
+pytestmark = pytest.mark.no_cover
+
 
 @settings(settings.get_profile("cheap"))
 @given(problems(plain=True))

@@ -11,6 +11,8 @@ from stowplan.packing.solvers.exact import solve
 from ..problems import data, problems, random_problem
 from ..reference.exact import smallest_peak
 
+pytestmark = pytest.mark.no_cover
+
 KIB = 1024
 
 

@@ -11,6 +11,8 @@ from stowplan.packing.solvers.heuristics import pairs_alive_together
 from ..problems import data, inclusive, problems, random_problem
 from ..reference import greedy as reference
 
+pytestmark = pytest.mark.no_cover
+
 SOLVERS = pytest.mark.parametrize("solver", ["greedy_by_size", "greedy_by_breadth", "greedy_in_order"])
 
 

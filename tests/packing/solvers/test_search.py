@@ -9,6 +9,8 @@ from ..partials import Partial, is_plain, partials
 from ..problems import data, problems, random_problem
 from ..reference.beam import Beam
 
+pytestmark = pytest.mark.no_cover
+
 SHAPES = st.fixed_dictionaries(
     {
         "width": st.integers(1, 6),

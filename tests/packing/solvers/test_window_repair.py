@@ -13,6 +13,8 @@ from ..reference.best_fit import best_fit
 from ..reference.refill import columns
 from ..reference.refill import refill as reference
 
+pytestmark = pytest.mark.no_cover
+
 
 def peak(problem: Problem, offsets: np.ndarray) -> int:
     return int((offsets + problem.size).max(initial=0))
