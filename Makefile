@@ -4,8 +4,8 @@
 #   make test       the tests, with coverage (fails under 90 %)                      TEST="-k pack" passes options
 #   make thorough   all tests, those marked slow too, with 25 times as many examples of each property: hours
 #   make soak       random programs through the pools, by a new seed: minutes        OPERATIONS=1e9 for days
-#   make experiments  the paper's figures, into build/experiments: hours, or minutes with QUICK=1; goes on where it
-#                     was interrupted                                            EXPERIMENTS="--device cpu" passes options
+#   make experiments  the paper's figures, into build/experiments: hours, or half an hour with QUICK=1; goes on
+#                     where it was interrupted                                   EXPERIMENTS="--device cpu" passes options
 #   make gpu-test   the tests that need a CUDA device: training through CupyPool, bit by bit
 #   make torch-test   training through TorchPool, bit by bit, and orders of PyTorch's graphs, in an environment of its own
 #                     with a CPU build of torch; skips where there is none
@@ -18,6 +18,8 @@
 #   PYTHON=python3.12 chooses the interpreter, VENV=.venv312 the place of the environment.
 
 SHELL := bash
+# Some tests start Python, hundreds of times in all: without bytecode each compiles everything again.
+unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= python3
 VENV ?= .venv
 DEMO ?=

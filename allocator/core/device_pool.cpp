@@ -194,7 +194,7 @@ void DevicePool::record_events(Held& held) {
 }
 
 // Waits for the device; false: it cannot be waited for now.
-bool DevicePool::make_idle() {
+bool DevicePool::make_idle() const {
   if (device_.synchronize(device_.owner) >= 0) return true;
   device_.forget_error(device_.owner);
   return false;

@@ -99,7 +99,7 @@ class DevicePool {
   void wait_for_uses(const std::vector<HeldPtr>& awaited, BlockId granted, Stream stream);
   bool is_done(Held& held);
   void record_events(Held& held);
-  bool make_idle();
+  bool make_idle() const;
   Token event_of(const Use& use);
   Answer ask(Bytes size, bool sample, void* client) const;
   void synchronize() const { Device::checked(device_.synchronize(device_.owner)); }

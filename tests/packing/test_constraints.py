@@ -12,8 +12,6 @@ from stowplan.packing.placement import peak_of
 
 from .problems import HEURISTICS, problems, random_problem
 
-pytestmark = pytest.mark.no_cover
-
 BOTH = pytest.mark.parametrize("validate", [check, check_fast])
 
 

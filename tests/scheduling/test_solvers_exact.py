@@ -15,8 +15,6 @@ from stowplan.scheduling.solve import least, schedule
 from .graphs import random_graph
 from .nets import branching_net, brute_force, chain_net
 
-pytestmark = pytest.mark.no_cover
-
 seeds = st.integers(0, 10**6)
 shares = st.sampled_from([0.9, 0.8, 0.7, 0.6, 0.5])
 
