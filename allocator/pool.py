@@ -41,6 +41,21 @@ def store_of(plans: Plans) -> PlanStore | None:
     return open_store(plans)
 
 
+def checked_bytes(option: str, given: int | None, least: int) -> int:
+    """Return an option's number of bytes; 0 if it is not given.
+
+    Raises
+    ------
+    PoolError
+        It is not a whole number, or less than `least`.
+    """
+    if given is None:
+        return 0
+    if not isinstance(given, int) or isinstance(given, bool) or given < least:
+        raise PoolError(f"{option} is {given!r}; expected a number of bytes, {least} or more, or None")
+    return given
+
+
 class Pool(ABC):
     """A pool of one backend; see `NumpyPool` and `CupyPool`."""
 

@@ -16,7 +16,7 @@ from .._core import NativePlace, NativePool, Scope
 from ..forking import watch
 from ..lanes import Lanes
 from ..planning_budget import SHARE
-from ..pool import Plans, Pool, store_of
+from ..pool import Plans, Pool, checked_bytes, store_of
 
 ALIGNMENT = 64
 """Bytes; a cache line and the widest vector load."""
@@ -55,13 +55,10 @@ class NativeHostPool(Pool):
         planning_share: float = SHARE,
         **options: Any,
     ) -> None:
-        if not isinstance(small, int) or isinstance(small, bool) or small < 0:
-            raise PoolError(f"small is {small!r}; expected a number of bytes, 0 or more, or None")
-        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-            raise PoolError(f"limit is {limit!r}; expected a number of bytes, 1 or more, or None")
+        small, limit = checked_bytes("small", small, 0), checked_bytes("limit", limit, 1)
         if scope not in SCOPES:
             raise PoolError(f"scope is {scope!r}; expected 'process' or 'thread'")
-        self._host = NativePool(small, limit or 0, SCOPES[scope], self._place(), self.alignment)
+        self._host = NativePool(small, limit, SCOPES[scope], self._place(), self.alignment)
         self._only = Lanes(
             self._host,
             alignment=self.alignment,

@@ -14,7 +14,7 @@ from .._core import HostPool, any_installed
 from ..forking import watch
 from ..lanes import Lanes
 from ..planning_budget import SHARE
-from ..pool import Plans, Pool, store_of
+from ..pool import Plans, Pool, checked_bytes, store_of
 
 HOST_ALIGNMENT = 64
 """Bytes; a cache line and the widest vector load. NumPy's default handler promises 16."""
@@ -93,13 +93,10 @@ class NumpyPool(Pool):
         limit: int | None = None,
         plans: Plans = None,
     ) -> None:
-        if small is not None and (not isinstance(small, int) or isinstance(small, bool) or small < 0):
-            raise PoolError(f"small is {small!r}; expected a number of bytes, 0 or more, or None")
-        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-            raise PoolError(f"limit is {limit!r}; expected a number of bytes, 1 or more, or None")
-        least = FINE if small is None else small
-        small = SMALL if small is None else small
-        self._host = HostPool("stowplan", default_handler(), small, least, limit or 0)
+        given = checked_bytes("small", small, 0)
+        least, small = (FINE, SMALL) if small is None else (given, given)
+        limit = checked_bytes("limit", limit, 1)
+        self._host = HostPool("stowplan", default_handler(), small, least, limit)
         self._only = Lanes(
             self._host,
             alignment=HOST_ALIGNMENT,

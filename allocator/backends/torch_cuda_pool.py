@@ -15,7 +15,7 @@ from .._core import CudaPool, CudaPools, Scope, any_cuda_installed
 from ..forking import watch
 from ..lanes import Lanes
 from ..planning_budget import SHARE
-from ..pool import Plans, Pool, store_of
+from ..pool import Plans, Pool, checked_bytes, store_of
 from .cupy_pool import DEVICE_ALIGNMENT, FORKED, PER_THREAD
 
 if TYPE_CHECKING:
@@ -93,11 +93,10 @@ class TorchCudaPool(Pool):
     ) -> None:
         if small is not None:
             raise PoolError(f"small is {small!r}; expected None: CUDA tensors of any size are planned")
-        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-            raise PoolError(f"limit is {limit!r}; expected a number of bytes, 1 or more, or None")
+        limit = checked_bytes("limit", limit, 1)
         if scope not in SCOPES:
             raise PoolError(f"scope is {scope!r}; expected one of: {', '.join(SCOPES)}")
-        self._pools = CudaPools(SCOPES[scope], limit or 0, self._table())
+        self._pools = CudaPools(SCOPES[scope], limit, self._table())
         self._options: dict[str, Any] = {
             "warmup": warmup,
             "planner": planner,
