@@ -12,8 +12,8 @@ dearest   a second, or more                                      4
 The environment variable ``STOWPLAN_HYPOTHESIS`` multiplies them: ``quick`` (by 1, the default), ``full`` (by 5),
 ``thorough`` (by 25). No profile has a deadline, as that would be an assertion about time.
 
-Coverage is that of examples: to trace what tests compute in Python takes as long again, or twice as long. So properties
-are not traced, nor are comparisons with references (marker ``no_cover``).
+To trace what tests compute in Python takes as long again, or twice as long. So coverage leaves out properties of what
+is compiled, and comparisons with references (marker ``no_cover``).
 
 BLAS runs on one thread, here and in the programs that tests start: there is a worker for each core, and threads that
 share a core wait for each other busily.
@@ -22,6 +22,7 @@ share a core wait for each other busily.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +31,8 @@ from hypothesis import is_hypothesis_test, settings
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")  # before anything imports NumPy, which reads it then
 
+COMPILED = ("allocator", "packing", "properties")
+"""Folders of tests whose subject is C++ for the most part."""
 EXAMPLES = {"cheap": 300, "usual": 60, "dear": 15, "dearest": 4}
 TIMES = {"quick": 1, "full": 5, "thorough": 25}
 
@@ -42,9 +45,11 @@ settings.load_profile("usual")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave properties, and the tests of what is not measured, untraced."""
+    """Leave properties of what is compiled, and the tests of what is not measured, untraced."""
     for item in items:
-        if is_hypothesis_test(getattr(item, "obj", None)) or "experiments" in item.path.parts:
+        room = item.path.relative_to(Path(__file__).parent).parts[0]
+        is_property = is_hypothesis_test(getattr(item, "obj", None))
+        if room == "experiments" or (is_property and room in COMPILED):
             item.add_marker("no_cover")
 
 
