@@ -197,8 +197,9 @@ def test_run_shares_plans_between_runs(tmp_path: Path) -> None:
         "for i in range(2000):\n    b = a * 2; c = b + a; d = np.sqrt(c); float(d.sum())\n"
     )
     packed = []
-    for _ in range(2):
+    for _ in range(3):
         output = python("-m", "stowplan", "run", "--json", "--plans", tmp_path / "plans", script)
         packed.append(json.loads(output.splitlines()[-1])["numpy"]["packed"])
     assert packed[0] > 0
-    assert packed[1] == 0
+    # A run may find a step of one iteration, of two, or both: what one run has packed, no other packs.
+    assert sum(packed) == len(list((tmp_path / "plans").glob("*.plan")))
