@@ -22,6 +22,8 @@ from stowplan.allocator.stats import Stats
 from stowplan.dask import PoolPlugin
 from stowplan.errors import PoolError
 
+from .kept_plans import placements
+
 SECONDS = 60  # before a test gives up
 
 
@@ -110,7 +112,9 @@ def test_intermediates_come_from_plans_and_results_escape(processes: Client, tmp
     assert escaped >= 50  # of 60 tasks
     assert replayed >= 0.9 * (after.requests - before.requests - escaped - others)
     assert after.guests == 0
-    assert after.packed > 0
+    processes.run(wait)
+    packed = counts(processes).packed
+    assert packed > 0
 
     # a restart: the process is another one, and finds the plans
     processes.restart(timeout=SECONDS)
@@ -120,7 +124,7 @@ def test_intermediates_come_from_plans_and_results_escape(processes: Client, tmp
     again = counts(processes)
     assert again.replayed > 0
     assert again.plans > 0
-    assert again.packed == 0
+    assert packed + again.packed == placements(tmp_path / "plans")
 
     def shown() -> dict[str, int]:
         (worker,) = processes.scheduler_info()["workers"].values()
