@@ -247,15 +247,16 @@ class PlanMaker:
 
         stayers = self._backend.stayers(self._lane)
         limit = None if self._backend.grows_in_place else self._backend.arena_bytes(self._lane)
+        most = self._most_worth()
 
         def solve(options: Options) -> Solved:
             plan = plan_merged(old.plan, record.log, following, options)
-            if plan is None or not self._is_worth(plan.arena_bytes):
+            if plan is None or plan.arena_bytes > most:
                 return Solved(sequence, old, old)
             around = place_around(
                 plan, stayers, (), arena_bytes=limit, planner=options.quick, packer=options.packer
             )
-            if around is not None and self._is_worth(around.arena_bytes):
+            if around is not None and around.arena_bytes <= most:
                 plan = around
             return Solved(sequence, self._cache.entry(record.key, plan), old)
 
@@ -286,9 +287,8 @@ class PlanMaker:
 
         return self._job(sequence, place)
 
-    def _is_worth(self, arena_bytes: int) -> bool:
-        """Whether the program has ever had nearly as much alive as would be reserved with such an arena."""
+    def _most_worth(self) -> int:
+        """Bytes of this lane's arena with which no more is reserved than the program has ever had alive, or hardly."""
         counters = self._backend.counters()
-        other_arenas = counters["arena_bytes"] - self._backend.arena_bytes(self._lane)
-        reserved = arena_bytes + other_arenas + counters["upstream_bytes"]
-        return bool(reserved <= WORTH * counters["peak_live_bytes"])
+        other_arenas = int(counters["arena_bytes"]) - self._backend.arena_bytes(self._lane)
+        return int(WORTH * counters["peak_live_bytes"]) - int(counters["upstream_bytes"]) - other_arenas

@@ -122,6 +122,16 @@ def test_a_merged_plan_must_be_worth_its_memory() -> None:
         assert not is_worth or solved.entry.plan.arena_bytes == arena
 
 
+def test_what_a_merged_plan_is_worth_is_known_when_the_job_is_submitted() -> None:
+    memory = Memory()
+    bench = Bench(memory)
+    old = bench.solved(loop(20)).entry
+    log = loop(30)
+    job = bench.maker.merging(SEQUENCE, old, Record("train", log, old), log)
+    memory.peak_live_bytes = 0
+    assert job().entry is not old
+
+
 def test_steps_that_cannot_be_merged_teach_nothing() -> None:
     bench = Bench()
     old = bench.solved(loop(20)).entry

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextvars
 import ctypes
 import gc
+import math
 import tempfile
 import threading
 from bisect import bisect_left, insort
@@ -76,7 +77,8 @@ class Backend(Protocol):
 
 
 def make_pool(kind: Any, plans: Path | None, *args: Any, **options: Any) -> Any:
-    """Return a pool of this kind, with the plans of a file, if any."""
+    """Return a pool of this kind, with the plans of a file, if any; it plans whatever that costs."""
+    options["planning_share"] = math.inf
     return kind(*args, **options) if plans is None else kind.load(plans, *args, **options)
 
 
@@ -115,6 +117,14 @@ class Cycle:
 class PoolProgram:
     """A program with steps that repeat.
 
+    Parameters
+    ----------
+    backend
+        What it runs on.
+    waits
+        Whether every request and free ends with a wait for plans: then the same operations do the same where steps are
+        found, too.
+
     Attributes
     ----------
     live
@@ -123,8 +133,9 @@ class PoolProgram:
         Requests, frees, and whatever else was done.
     """
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, *, waits: bool = False) -> None:
         self.backend = backend
+        self.waits = waits
         self.scripts: dict[Hashable, Script] = dict.fromkeys(KEYS, ())
         self.live: dict[int, Held] = {}
         self.in_cycles: set[int] = set()
@@ -153,6 +164,8 @@ class PoolProgram:
         except MemoryError:
             self.failures += 1
             return None
+        finally:
+            self._wait_if_wished()
         self.blocks += 1
         self._hold(self.blocks, array, size, zeroed and self.backend.zeroes)
         self.of_this_pool[self.blocks] = self.backend.asked(size)
@@ -166,6 +179,10 @@ class PoolProgram:
                     self.context = contextvars.copy_context()
             work, args = self.context.run, (work, *args)
         return self.worker.submit(work, *args).result() if "worker" in place else work(*args)
+
+    def _wait_if_wished(self) -> None:
+        if self.waits:
+            assert self.backend.pool.wait()
 
     def _hold(self, block: int, array: Any, size: int, zeroed: bool) -> None:
         self._bury()
@@ -188,12 +205,15 @@ class PoolProgram:
         self.operations += 1
         held = self._forget(block)
         held.check()
+        box = [held.array]
+        held.array = None
         if elsewhere:
-            box = [held.array]
-            held.array = None
             thread = threading.Thread(target=box.clear)
             thread.start()
             thread.join()
+        else:
+            box.clear()
+        self._wait_if_wished()
 
     def resize(self, block: int, size: int) -> None:
         """Change a block's size, where the backend can: the bytes that stay are the same."""
@@ -202,6 +222,7 @@ class PoolProgram:
         asked = block in self.of_this_pool  # else it goes back where it came from: to an earlier pool
         held = self._forget(block)
         self.backend.resize(held.array, size)
+        self._wait_if_wished()
         Held(None, self.backend.address(held.array), min(size, held.size), held.byte).check()
         self._hold(block, held.array, size, zeroed=False)
         if asked:
@@ -367,6 +388,8 @@ class PoolProgram:
     def check(self) -> None:
         """Look at everything. O(live bytes)."""
         self._bury()
+        if not self.backend.marks:  # other threads learn of what was found, and reserve arenas for it
+            assert self.backend.pool.wait()
         for block in self.droppable():  # those in cycles say themselves what they held
             self.live[block].check()
         stats = self.backend.pool.stats
