@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ class CupyBackend:
     def __init__(self, plans: Path | None = None) -> None:
         self.failures = 0
         self.upstream = HostUpstream(self._fails)
-        options = {"device": 0, "warmup": 0, "auto_step": not self.marks}
+        options = {"device": 0, "warmup": 0, "auto_step": not self.marks, "planning_share": math.inf}
         self.pool = make_pool(CupyPool, plans, self.upstream, **options)
 
     def _fails(self, number: int, size: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ class _PlacePool(NativeHostPool):
     def __init__(self, place: NativePlace, **options: Any) -> None:
         self._own_place = place
         defaults = {"planner": "auto", "max_plans": 32, "warmup": 0, "limit": None, "plans": None}
+        defaults["planning_share"] = math.inf
         super().__init__(small=0, **{**defaults, **options})
 
     def _place(self) -> NativePlace:

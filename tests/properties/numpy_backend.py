@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,9 @@ class NumpyBackend:
     installs = True
 
     def __init__(self, plans: Path | None = None) -> None:
-        self.pool = make_pool(NumpyPool, plans, warmup=0, small=0, auto_step=not self.marks)
+        self.pool = make_pool(
+            NumpyPool, plans, warmup=0, small=0, auto_step=not self.marks, planning_share=math.inf
+        )
 
     def allocate(self, size: int, zeroed: bool) -> np.ndarray:
         with self.pool.serving():

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextvars
 import ctypes
 import gc
-import math
 import tempfile
 import threading
 from bisect import bisect_left, insort
@@ -46,7 +45,7 @@ class FailureError(Exception):
 
 
 class Backend(Protocol):
-    """A pool of one kind, and the arrays that live in it.
+    """A pool of one kind, and the arrays that live in it. What the pool plans may not depend on what that costs.
 
     Its class takes a file of plans, or None: what the pool begins with.
     """
@@ -77,8 +76,7 @@ class Backend(Protocol):
 
 
 def make_pool(kind: Any, plans: Path | None, *args: Any, **options: Any) -> Any:
-    """Return a pool of this kind, with the plans of a file, if any; it plans whatever that costs."""
-    options["planning_share"] = math.inf
+    """Return a pool of this kind, with the plans of a file, if any."""
     return kind(*args, **options) if plans is None else kind.load(plans, *args, **options)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,7 +21,7 @@ class TorchCudaBackend:
 
     def __init__(self, plans: Path | None = None) -> None:
         self.failures = 0
-        options = {"warmup": 0, "auto_step": not self.marks, **self.options}
+        options = {"warmup": 0, "auto_step": not self.marks, "planning_share": math.inf, **self.options}
         self.pool = make_pool(SimulatedTorchCudaPool, plans, **options)
         self.pool.cuda.fails = self._fails
 
