@@ -15,6 +15,10 @@ ROOT = Path(__file__).resolve().parents[3]
 OBJECTS = 256 << 10
 """Bytes that tracemalloc sees beside arrays of planned size: Python's objects and small arrays of these programs."""
 
+UNTOLD = {"tiles": 4 * 288 * 288 * 8}
+"""Bytes that threads may have been given before tracemalloc is told of them: an array each. A thread that waits for the
+GIL in between has its array recorded; if another thread frees one meanwhile, tracemalloc never sees both alive."""
+
 
 @pytest.mark.parametrize(
     "program", [pytest.param(program, id=program.name) for program in PROGRAMS if program is not STARTUP]
@@ -31,4 +35,5 @@ def test_the_live_peak_is_tracemalloc_s(program: Program) -> None:
     )
     assert done.returncode == 0, done.stderr
     peaks = json.loads(done.stdout.splitlines()[-1])
-    assert 0 <= peaks["traced"] - peaks["recorded"] <= 0.01 * peaks["traced"] + OBJECTS
+    untold = UNTOLD.get(program.name, 0)
+    assert -untold <= peaks["traced"] - peaks["recorded"] <= 0.01 * peaks["traced"] + OBJECTS
