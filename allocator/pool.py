@@ -97,8 +97,7 @@ class Pool(ABC):
         An exception that leaves the step passes on; what the step did is not taken for a record.
 
         A pool with ``auto_step=True`` finds steps without this: those of each thread, with the key None.
-        What is marked counts for more than what is found: the first step marked on a device ends the search there for
-        good.
+        The first step that is marked on a device ends the search for steps there, for good.
 
         Parameters
         ----------

@@ -37,7 +37,7 @@ class InUse(NamedTuple):
 
 
 class Diagnosis:
-    """What a pool says of itself. Remembers the text on the last failure, which must not name a later step's key."""
+    """The report of a pool. Remembers the text on the last failure, which must not name a later step's key."""
 
     def __init__(self, source: Backend) -> None:
         self._source = source

@@ -1,4 +1,4 @@
-// The lanes as the owner of steps sees them: one lock around each call, and this thread for the thread.
+// The lanes as the owner of steps sees them: each call takes the lock, and is made for the calling thread.
 //
 // Finalizers free blocks from within garbage collection, that is, from within any allocation of Python's. So nothing is
 // allocated from Python while the lock is held, and a free needs nothing but the lock.

@@ -1,8 +1,8 @@
-// Blocks that somebody else's allocator hands out, as he tells of them: by address.
+// Blocks of an allocator that is only observed: the caller reports each allocation and free, by address.
 //
-//     he tells                 the step's log
+//     the caller reports       the step's log
 //     allocated(a, 700)        request 0
-//     allocated(a, 40)         free of request 0, which nobody told of; request 1
+//     allocated(a, 40)         free of request 0, which was not reported; request 1
 //     freed(a)                 free of request 1
 //     allocated(0, 10 ** 15)   request 2, and its free: an empty block, or one that could not be had
 //

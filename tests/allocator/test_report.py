@@ -1,4 +1,4 @@
-"""What a pool says of itself, and what an error says when upstream has no memory."""
+"""The report of a pool, and what an error says when upstream has no memory."""
 
 from __future__ import annotations
 
