@@ -85,9 +85,13 @@ class Network(chainer.Chain):
 
 
 def train(
-    xp: Any, schedule: Callable[[Any], Any], optimizer: str = "MomentumSGD", network: Any = Network
+    xp: Any,
+    schedule: Callable[[Any], Any],
+    optimizer: str = "MomentumSGD",
+    network: Any = Network,
+    pool: CupyPool | None = None,
 ) -> tuple[dict[str, bytes], Any]:
-    """Train, and return all that was computed."""
+    """Train, and return all that was computed; every step begins with what is ready then: schedule, plans of `pool`."""
     np.random.seed(0)
     net = network()
     if xp is cupy:
@@ -108,6 +112,8 @@ def train(
             del loss
         if isinstance(planned, Scheduler):
             planned.wait()
+        if pool is not None:
+            pool.wait()
     for name, param in net.namedparams():
         assert isinstance(param.array, xp.ndarray)
         found[name] = on_host(param.array).tobytes()
@@ -166,8 +172,7 @@ def test_what_goes_goes_back_to_the_pool(upstream: HostUpstream) -> None:
     )
     with cupy.cuda.using_allocator(usual.malloc):
         train(cupy, lambda opt: Pooled(usual))
-    train(cupy, lambda opt: Scheduler(opt, pool=lean))
-    assert lean.wait(60)
+    train(cupy, lambda opt: Scheduler(opt, pool=lean), pool=lean)
     assert lean.stats.replayed > 0
     assert lean.stats.arena_bytes == lean.stats.lower_bound
     peak = lean.profile().planned_peak
