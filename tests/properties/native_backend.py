@@ -19,7 +19,6 @@ class _PlacePool(NativeHostPool):
     def __init__(self, place: NativePlace, **options: Any) -> None:
         self._own_place = place
         defaults = {"planner": "auto", "max_plans": 32, "warmup": 0, "limit": None, "plans": None}
-        defaults["planning_share"] = math.inf
         super().__init__(small=0, **{**defaults, **options})
 
     def _place(self) -> NativePlace:
@@ -86,7 +85,8 @@ class NativeBackend:
     def __init__(self, plans: Path | None = None) -> None:
         self.upstream = LibcUpstream()
         place = NativePlace(self.upstream.address)
-        self.pool = make_pool(_PlacePool, plans, place, scope=self.scope, auto_step=not self.marks)
+        options = {"scope": self.scope, "auto_step": not self.marks, "planning_share": math.inf}
+        self.pool = make_pool(_PlacePool, plans, place, **options)
         self.own = CFunctions(self.pool._host.functions, self.upstream)
         self.places = CFunctions(place.functions, self.upstream)
 

@@ -45,7 +45,7 @@ class FailureError(Exception):
 
 
 class Backend(Protocol):
-    """A pool of one kind, and the arrays that live in it. What the pool plans may not depend on what that costs.
+    """A pool of one kind, and the arrays that live in it. The CPU time of planning must not decide what is planned.
 
     Its class takes a file of plans, or None: what the pool begins with.
     """
@@ -120,8 +120,8 @@ class PoolProgram:
     backend
         What it runs on.
     waits
-        Whether every request and free ends with a wait for plans: then the same operations do the same where steps are
-        found, too.
+        Whether every request and free ends with a wait for plans: then the same operations do the same even if the
+        pool finds the steps itself.
 
     Attributes
     ----------
