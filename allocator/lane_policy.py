@@ -23,7 +23,7 @@ A new record becomes, by its structure (what is asked for and freed, in which or
 A program that never repeats would bring a new plan with every step. So, as long as the last plans made were never
 replayed in full, a record has to be seen twice before it is planned; until then it is *merged* with the plan that it
 departed from, one record at a time and as far as the memory is worth it. Before the first time, smaller requests are
-planned as well, if the backend can do that: they say where in a loop a step is; then recording starts over. A plan that is
+planned as well, if the backend can: they say where in a loop a step is; then recording starts over. A plan that is
 succeeded again and again is given twice as many steps each time, a merged one every `PATIENCE` times.
 
 Here are decisions alone: plain values come in and go out, O(1) a step. Who has logs, plans and threads is `LanePlans`.
