@@ -144,12 +144,12 @@ class Lease:
 
 class DevicePool(Backend):
     device: int
-    upstream: Any
+    memory: Any
     failed: Callable[[BaseException], object] | None
     def __init__(
         self,
         device: int,
-        upstream: Any,
+        memory: Any,
         sampling: Any,
         memory_pointer: Any,
         unowned_memory: Any,
@@ -161,6 +161,9 @@ class DevicePool(Backend):
     def malloc(self, size: int) -> Any: ...
     def malloc_watched(self, size: int) -> tuple[Any, Lease]: ...
     def record_stream(self, lease: Lease, stream: Any) -> None: ...
+    def use_virtual_memory(
+        self, library: str, prefix: str, reach: int, devices: list[int]
+    ) -> None: ...
     def drop_dead_arenas(self) -> int: ...
     def give_back(self) -> int: ...
 

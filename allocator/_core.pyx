@@ -384,7 +384,7 @@ cdef class Backend:
 
     def arena_bytes(self, uint16_t lane):
         """Return the size of a lane's arena."""
-        return self.lanes.arena_size(lane)
+        return self.lanes.arena_bytes(lane)
 
     def stayers(self, uint16_t lane):
         """Return where in a lane's arena late blocks have stayed for more than a step: offsets, int64 (m, 2)."""
@@ -394,6 +394,11 @@ cdef class Backend:
     @property
     def grows_in_place(self):
         """Whether an arena is made larger where it is; else a larger one takes its place."""
+        return False
+
+    @property
+    def bottom_last(self):
+        """Whether an arena may have less memory than its plans need for a step, its beginning last."""
         return False
 
     def counters(self):

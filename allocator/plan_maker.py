@@ -178,6 +178,7 @@ class PlanMaker:
             self._backend.arena_bytes(self._lane),
             self._backend.stayers(self._lane),
             self._backend.grows_in_place,
+            bottom_last=self._backend.bottom_last,
             doubted=record.departed_from is not None and record.departed_from.standing.revisions < PATIENCE,
         )
 

@@ -64,6 +64,10 @@ inline Grant Replay::serve_planned(Follower& follower, Block& block) {
   if (plan.offset[k] == kUnplanned) return send_upstream(block, Reason::escaped);
   const std::uintptr_t address = space_.address_at(plan.offset[k]);
   const Range range{address, address + static_cast<std::uintptr_t>(plan.capacity[k])};
+  if (!space_.has_memory(range)) {
+    clean_ = false;
+    return send_upstream(block, Reason::unmapped);
+  }
   const bool waits = !space_.is_clear(range);
   if (waits && !(may_wait_ && space_.take_held(range))) {
     clean_ = false;
@@ -81,7 +85,7 @@ inline Grant Replay::serve_planned(Follower& follower, Block& block) {
 // Serves as a guest of the arena, or upstream if there is no room.
 template <class Follower>
 Grant Replay::invite(const Follower& follower, Block& block, Reason reason) {
-  if (!has_guests_ || arena().size == 0) return send_upstream(block, reason);
+  if (!has_guests_ || arena().mapped() == 0) return send_upstream(block, reason);
   const bool anywhere = !cursor_.has_plan() || guests_.are_lost() || has_given_up(follower);
   const std::uintptr_t address =
       anywhere ? space_.best_fit(block.size, [](Range) { return true; }) : follower.place_guest(block);

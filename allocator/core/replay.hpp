@@ -97,9 +97,10 @@ class Replay {
   void set_may_wait(bool on) { may_wait_ = on; }  // off: what is held is late to every request
   void set_guests(bool on) { has_guests_ = on; }  // off: what the plan does not serve may stay, and goes upstream
 
-  // Makes [base, base + size) the arena. It may grow the present one; else that is retired: it goes when its last block
-  // has gone.
-  void reserve(std::uintptr_t base, Bytes size) { space_.reserve(base, size); }
+  // Makes [base, base + size) the arena, of which [begin, end) has memory. It may grow the present one; else that is
+  // retired: it goes when its last block has gone.
+  void reserve(std::uintptr_t base, Bytes size, Bytes begin, Bytes end) { space_.reserve(base, size, begin, end); }
+  void reserve(std::uintptr_t base, Bytes size) { reserve(base, size, 0, size); }
   const Arena& arena() const { return space_.arena(); }
 
   // Retires the arena if nothing lives in it; the running step, if any, goes on without a plan.
