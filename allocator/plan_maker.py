@@ -47,6 +47,10 @@ class Memory(Protocol):
     def grows_in_place(self) -> bool:
         """Whether arenas do."""
 
+    @property
+    def bottom_last(self) -> bool:
+        """Whether an arena may have less memory than its plans need for a step, its beginning last."""
+
     def counters(self) -> dict[str, Any]:
         """Return the counters of all lanes."""
 
