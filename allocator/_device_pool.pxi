@@ -331,6 +331,11 @@ cdef class DevicePool(Backend):
             counters["reserved_bytes"], counters["peak_reserved_bytes"] = reserved
         return counters
 
+    def reset_peaks(self):
+        """See `Backend`."""
+        Backend.reset_peaks(self)
+        self.memory.reset_peak()
+
     def reserve(self, uint16_t lane, int64_t size):
         """Make a lane's arena at least this large; False where there is no memory for it."""
         return self.core.reserve(lane, size)

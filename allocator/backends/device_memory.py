@@ -59,6 +59,9 @@ class DeviceMemory(Protocol):
     def reserved(self) -> tuple[int, int] | None:
         """Return the bytes held of the device, arenas included, and the most so far; None where that is not known."""
 
+    def reset_peak(self) -> None:
+        """Take what is held now for the most so far."""
+
 
 class SegmentPool:
     """A CuPy allocator that holds no more of a device than has been live at a time.
@@ -232,6 +235,11 @@ class SegmentPool:
         with self._lock:
             return self.held(), self._peak
 
+    def reset_peak(self) -> None:
+        """See `DeviceMemory`."""
+        with self._lock:
+            self._peak = self.held()
+
     # ----------------------------------------------------------------------- what users know from cupy.cuda.MemoryPool
 
     def _split(self) -> int:
@@ -340,6 +348,10 @@ class UpstreamMemory:
         total = int(self._total())
         self._peak = max(self._peak, total)
         return total, self._peak
+
+    def reset_peak(self) -> None:
+        """See `DeviceMemory`."""
+        self._peak = 0
 
 
 def _is_capturing(cuda: Any) -> bool:

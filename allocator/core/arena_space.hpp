@@ -35,8 +35,8 @@ struct Counters;
 
 struct Arena {
   std::uintptr_t base = 0;
-  Bytes size = 0;          // that plans may have offsets in
-  Bytes begin = 0;         // what has memory: all of it, but while a virtual arena grows (virtual_arena.hpp)
+  Bytes size = 0;   // that plans may have offsets in
+  Bytes begin = 0;  // what has memory: all of it, but while a virtual arena grows (virtual_arena.hpp)
   Bytes end = 0;
   std::uint32_t live = 0;  // blocks alive in it
 
@@ -94,6 +94,10 @@ class ArenaSpace {
     const auto capacity = static_cast<std::uintptr_t>(rounded(block.size));
     return put(block, {address, address + capacity}, Where::late, kNoRequest);
   }
+  // The same for a block that is in the table already, and that upstream has no memory for.
+  void bring_beside(BlockId id, std::uintptr_t address) {
+    place(id, {address, address + static_cast<std::uintptr_t>(rounded(blocks_[id].size))}, Where::late, kNoRequest);
+  }
   // The plan does not know any more that this block is in its slot.
   void make_late(BlockId id);
   // Takes a block out of everything but the table.
@@ -124,6 +128,10 @@ class ArenaSpace {
  private:
   BlockId put(const Block& block, Range r, Where where, RequestNumber slot) {
     const BlockId id = blocks_.insert(block);
+    place(id, r, where, slot);
+    return id;
+  }
+  void place(BlockId id, Range r, Where where, RequestNumber slot) {
     Block& placed = blocks_[id];  // written to after the copy, which would wait for what was written just before it
     placed.address = r.begin;
     placed.capacity = static_cast<Bytes>(r.end - r.begin);
@@ -132,7 +140,6 @@ class ArenaSpace {
     placed.arena = static_cast<std::uint32_t>(arenas_.size() - 1);
     ++arenas_.back().live;
     if (free_) take(placed);
-    return id;
   }
   bool nothing_is_late() const { return !free_ && late_.empty(); }
   bool is_clear_of_late(Range r) const;

@@ -27,6 +27,10 @@ Answer DevicePool::ask_upstream(BlockId id, Bytes size, Reason reason, void* cli
       first.release();
     }
   }
+  if (answer.error != 0 && shelter(id, reason, answer.address)) {
+    const Kept last(device_, std::exchange(answer.error, 0));
+    return answer;
+  }
   if (answer.error != 0) {
     locked_.note_failure(id);
   } else {
@@ -34,6 +38,15 @@ Answer DevicePool::ask_upstream(BlockId id, Bytes size, Reason reason, void* cli
     lanes_.adopt(id, answer.address);
   }
   return answer;
+}
+
+// Upstream has no memory for a block: the arena may have, in a place that the plan has other uses for.
+bool DevicePool::shelter(BlockId id, Reason reason, std::uintptr_t& address) {
+  Lock lock(lock_);
+  if (!lanes_.shelter(id, reason)) return false;
+  address = lanes_.range_of(id).begin;
+  if (kDebug) lanes_.assert_invariants();
+  return true;
 }
 
 // ------------------------------------------------------------------------------------------------------ arenas

@@ -7,7 +7,8 @@
 // A stream that is being captured takes no event: its one is recorded by the first settle() after the capture. A stream
 // that fails to take one has ended: its work is over when the device has been waited for.
 //
-// Upstream is asked after a settle(); if it has no memory, once more if anything could be given back. The memory of an
+// Upstream is asked after a settle(); if it has no memory, once more if anything could be given back; then the arena
+// takes the block in, wherever there is room. The memory of an
 // arena, or of a held block, is guarded by the owner: if it must go while streams may use it, the device is waited for.
 //
 // Memory is reserved once. An arena in virtual memory takes what there is room for (Device::room), from its end on, and
@@ -127,6 +128,7 @@ class DevicePool {
   bool make_idle() const;
   Token event_of(const Use& use);
 
+  bool shelter(BlockId id, Reason reason, std::uintptr_t& address);
   bool replace_arena(LaneNumber lane, Bytes size);
   bool take_arena(LaneNumber lane, Bytes size);
   bool grow_in_place(LaneNumber lane, Bytes size);

@@ -1,6 +1,7 @@
 #include "replay.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "invariants.hpp"
@@ -108,6 +109,20 @@ Grant Replay::send_upstream(Block& block, Reason reason) {
   counters_.upstream_bytes += block.size;
   ++counters_.of(reason);
   return {0, blocks_.insert(block), static_cast<std::uint8_t>(reason)};
+}
+
+bool Replay::shelter(BlockId id, Reason reason) {
+  constexpr Reason kOwn[] = {Reason::no_plan, Reason::escaped, Reason::unmapped, Reason::late, Reason::mismatch};
+  const bool is_own = std::find(std::begin(kOwn), std::end(kOwn), reason) != std::end(kOwn);
+  if (!is_own || !has_guests_ || !in_step() || arena().mapped() == 0) return false;
+  Block& block = blocks_[id];
+  const std::uintptr_t address = space_.best_fit(block.size, [](Range) { return true; });
+  if (address == 0) return false;
+  counters_.upstream_bytes -= block.size;
+  ++counters_.guests;
+  space_.bring_beside(id, address);
+  counters_.note_peaks();
+  return true;
 }
 
 // ------------------------------------------------------------------------------------------------------- frees

@@ -79,6 +79,10 @@ class Replay {
   Grant pass_upstream(Bytes size, Stream stream, Reason reason);
   bool release(BlockId id);  // true: upstream's
 
+  // Takes a block that upstream has no memory for into the arena, wherever nothing lives; false: there is no room, or
+  // the request was not the arena's stream's.
+  bool shelter(BlockId id, Reason reason);
+
   // A free of a block that other streams may still use: the program is rid of it, its range stays taken until let_go().
   // Where `may_wait`, a request may be served there before: then its Grant says `waits`, and what it took the place of
   // is in awaited(). These numbers are not given to other blocks before drop_awaited(), and to let go of them is
