@@ -1,4 +1,5 @@
 #include "faults.hpp"
+#include "settings.hpp"
 
 namespace simhip {
 
@@ -9,7 +10,9 @@ thread_local hipError_t last_error = hipSuccess;
 }  // namespace
 
 hipError_t note(hipError_t error) {
-  if (error != hipSuccess) last_error = error;
+  if (error == hipSuccess) return error;
+  last_error = error;
+  if (settings().trace) say(std::string("a call returns ") + hipGetErrorName(error));
   return error;
 }
 

@@ -14,6 +14,7 @@ struct Running {
   Running* outer;
   std::chrono::steady_clock::time_point since;
   const char* part = nullptr;  // the node of a graph; of this thread alone
+  int naps = 0;                // how often it was late, and no other work was there
 };
 
 extern thread_local Running* running;  // null: the thread runs code of the host

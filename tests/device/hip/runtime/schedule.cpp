@@ -65,6 +65,9 @@ bool is_ready(const Stream& stream) {
 
 namespace {
 
+constexpr int kMostNaps = 100;
+constexpr std::chrono::microseconds kNap(20);
+
 // What sleeps looks again: something has changed.
 void wake_all() {
   ++machine().changes;
@@ -77,7 +80,7 @@ void run_next(Lock& lock, const StreamRef& stream) {
   Work work = std::move(stream->queue.front());
   stream->queue.pop_front();
   stream->busy = true;
-  Running frame{stream.get(), work.what, running, std::chrono::steady_clock::now(), nullptr};
+  Running frame{stream.get(), work.what, running, std::chrono::steady_clock::now(), nullptr, 0};
   m.frames.push_back(&frame);
   lock.unlock();
   running = &frame;
@@ -246,12 +249,10 @@ bool is_done_after_some_work(Lock& lock, const Ticket& ticket) {
 void let_others_run() {
   if (settings().schedule == Schedule::sync) return;
   Lock lock(machine().mutex);
-  if (const StreamRef stream = next_of_all()) {
-    run_next(lock, stream);
-  } else if (settings().schedule == Schedule::eager) {
-    lock.unlock();
-    std::this_thread::sleep_for(std::chrono::microseconds(20));  // the program may be about to ask for more
-  }
+  if (const StreamRef stream = next_of_all()) return run_next(lock, stream);
+  if (settings().schedule != Schedule::eager || running == nullptr || ++running->naps > kMostNaps) return;
+  lock.unlock();
+  std::this_thread::sleep_for(kNap);  // the program may be about to ask for more
 }
 
 }  // namespace simhip
