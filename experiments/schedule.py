@@ -18,11 +18,7 @@ ratios to Chainer's step in the same round, with their standard error.
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -35,6 +31,7 @@ from stowplan.planning import make_plan
 from stowplan.scheduling import lean, simulate, solve
 
 from .measures import output
+from .measures.apart import ask
 from .measures.paired_timing import standard_error
 from .measures.recordings import affordable, step_of
 from .measures.runner import CannotRunError, Cell, Row, Runner, command
@@ -188,20 +185,7 @@ def apart(what: str, task: Task) -> dict[str, Any]:
         The process ended early.
     """
     # The C library's malloc: the threads of the contestants share the heap that the main thread has.
-    environment = {**os.environ, "MALLOC_ARENA_MAX": "1"}
-    asked = json.dumps({"run": what, **asdict(task)})
-    done = subprocess.run(
-        [sys.executable, "-m", "experiments.measures.scheduled_steps", asked],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        said = done.stderr.strip().splitlines()
-        raise CannotRunError(f"ended early: {said[-1] if said else f'status {done.returncode}'}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return ask("scheduled_steps", {"run": what, **asdict(task)}, MALLOC_ARENA_MAX="1")
 
 
 # --- tables and the picture -------------------------------------------------------------------------------------------

@@ -15,8 +15,6 @@ After the turns one step is recorded for its live peak: a scheduled one if there
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -31,6 +29,7 @@ from stowplan.compat import enable_chainer
 from stowplan.errors import BudgetError, ProfileError
 
 from ..models import MODELS, Model
+from .apart import answer
 from .data import Data, Files, load
 from .paired_timing import LEAST_ROUNDS, TRUSTED_ROUNDS, is_clear
 from .recordings import without_small
@@ -312,14 +311,11 @@ def _trained(task: Task, optimizer: str, budget: int | None) -> ScheduledWorkloa
 RUN: dict[str, Callable[[Task], dict[str, Any]]] = {"turns": take_turns, "bits": compare_bits}
 
 
-def main(argument: str) -> None:
-    """Run the task of the command line and print its result."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # so that nothing else that is printed reaches the answer
-    enable_chainer()
-    asked = json.loads(argument)
-    print(json.dumps(RUN[asked.pop("run")](Task(**asked))), file=answers, flush=True)
+def perform(run: str, **fields: Any) -> dict[str, Any]:
+    """Call a function of `RUN` with a `Task` of these fields."""
+    return RUN[run](Task(**fields))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    enable_chainer()
+    answer(perform, sys.argv[1])
