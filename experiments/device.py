@@ -45,8 +45,7 @@ STEPS, QUICK_STEPS = 10, 8
 SIDES, QUICK_SIDES = {"resnet50": 64}, {"resnet50": 32}
 """Sides of images that are smaller than the network's, so that a step takes seconds."""
 SHARE, QUICK_SHARE = 0.01, 0.1
-LEAST_SHARE = 2**20
-"""The smallest device is known to a share of it, or to these bytes."""
+"""Share of the smallest device to which it is known."""
 SLACK = 1.02
 DUE = {"pool": 4, "managed": 4, "lean": 5, "budget": 9}
 """The first step that the plan serves. The pool sees one step go by, records one, and confirms it; a scheduler needs
@@ -118,23 +117,14 @@ class Study:
 
         share = QUICK_SHARE if self.runner.quick else SHARE
 
-        def resolution(high: int) -> int:
-            return max(LEAST_SHARE, int(share * high))
-
         def find() -> Row:
-            guesses = [round_up(int(factor * whole)) for factor in (SLACK, 2 - SLACK) if row.get("arena")]
-            high = round_up(max(row["most"], bound + LEAST_SHARE))
-            least = smallest(works, bound, high, resolution=resolution, guesses=guesses)
+            guesses = [int(factor * whole) for factor in (SLACK, 2 - SLACK) if row.get("arena")]
+            least = smallest(works, bound, row["most"], share=share, guesses=guesses)
             return {"smallest": least, "probes": probes}
 
         return self.runner.finished(
             f"device/smallest/{task.model}-{task.way}", find, **asdict(task), share=share, budget_kept=row.get("budget")
         )
-
-
-def round_up(count: int) -> int:
-    """Round bytes up to what the device gives out at once."""
-    return -(-count // 4096) * 4096
 
 
 def run(task: Task, memory: int | None = None) -> Row:
@@ -190,13 +180,13 @@ def _broken_by_size(row: Row, cupy: Row, whole: int) -> list[str]:
     if "smallest" not in row:
         return []
     found = []
-    if row["smallest"] > cupy["smallest"]:
+    if row["smallest"] > (1 + SHARE) * cupy["smallest"]:
         found.append(f"needs a device {row['smallest'] / cupy['smallest']:.2f} times CuPy's")
     if row["way"] == "managed" and row["smallest"] > SLACK * whole:
         found.append(f"needs a device {row['smallest'] / whole:.2f} times retained + arena")
     due = DUE[row["way"]]
-    late = [memory for memory, since in row["probes"] if memory >= SLACK * whole and (since is None or since > due)]
-    if late and row["way"] != "managed":
+    late = [memory for memory, since in row["probes"] if memory >= SLACK * whole and since is not None and since > due]
+    if late:
         found.append(f"no plan from step {due} on a device of {output.mib(max(late))} MiB")
     return found
 
