@@ -42,8 +42,8 @@ MEMORY = "SIMHIP_MEMORY"
 """Variable with the bytes of the simulated device."""
 BATCH, QUICK_BATCH = 2, 1
 STEPS, QUICK_STEPS = 10, 8
-SIDES, QUICK_SIDES = {"resnet50": 64}, {"resnet50": 32}
-"""Sides of images that are smaller than the network's, so that a step takes seconds."""
+SIZES, QUICK_SIZES = {"resnet50": 64}, {"resnet50": 32, "ptb": 5}
+"""Sides of images, or numbers of words, that are smaller than the network's, so that a step takes seconds."""
 SHARE, QUICK_SHARE = 0.01, 0.1
 """Share of the smallest device to which it is known."""
 SLACK = 1.02
@@ -83,8 +83,8 @@ class Study:
         """Return the run of a row."""
         quick = self.runner.quick
         batch = (*self.runner.batches, QUICK_BATCH if quick else BATCH)[0]
-        side = (QUICK_SIDES if quick else SIDES).get(model.name)
-        return Task(model.name, batch, way, self.steps, self.runner.files, side)
+        size = (QUICK_SIZES if quick else SIZES).get(model.name)
+        return Task(model.name, batch, way, self.steps, self.runner.files, size)
 
     def trained(self, task: Task) -> Row:
         """Run a task on a device that is large enough."""
@@ -110,10 +110,12 @@ class Study:
         def works(memory: int) -> bool:
             self.say(f"{task.model}, {WAYS[task.way]}, {output.mib(memory)} MiB")
             found = run(replace(task, budget=row.get("budget")), memory)
-            done = "fingerprint" in found
-            since = serving_from(found) if done else None
+            if "fingerprint" not in found:
+                probes.append((memory, None))
+                return False
+            since = serving_from(found)
             probes.append((memory, since))
-            return done and (task.way != "managed" or since <= self.steps)
+            return task.way != "managed" or since <= self.steps
 
         share = QUICK_SHARE if self.runner.quick else SHARE
 
@@ -123,7 +125,11 @@ class Study:
             return {"smallest": least, "probes": probes}
 
         return self.runner.finished(
-            f"device/smallest/{task.model}-{task.way}", find, **asdict(task), share=share, budget_kept=row.get("budget")
+            f"device/smallest/{task.model}-{task.way}",
+            find,
+            **asdict(task),
+            share=share,
+            budget_kept=row.get("budget"),
         )
 
 
@@ -185,10 +191,22 @@ def _broken_by_size(row: Row, cupy: Row, whole: int) -> list[str]:
     if row["way"] == "managed" and row["smallest"] > SLACK * whole:
         found.append(f"needs a device {row['smallest'] / whole:.2f} times retained + arena")
     due = DUE[row["way"]]
-    late = [memory for memory, since in row["probes"] if memory >= SLACK * whole and since is not None and since > due]
+    late = [
+        memory
+        for memory, since in row["probes"]
+        if memory >= SLACK * whole and since is not None and since > due
+    ]
     if late:
         found.append(f"no plan from step {due} on a device of {output.mib(max(late))} MiB")
     return found
+
+
+def title_of(task: Task) -> str:
+    """Return the title of a task's network, with the size of its examples if it is not the network's own."""
+    model = NETWORKS[task.model]
+    if task.size is None:
+        return model.title
+    return f"{model.title}, {task.size} {'words' if model.kind == 'words' else f'x {task.size} images'}"
 
 
 def rows_of(study: Study, model: Model) -> list[Row]:
@@ -199,24 +217,29 @@ def rows_of(study: Study, model: Model) -> list[Row]:
         if study.probes:
             bound = {row.get("lower_bound") for row in trained if row.get("lower_bound")}
             plain = trained[0]["retained"] + next(iter(bound), 0)
-            bounds = [row["retained"] + row.get("lower_bound", 0) if row.get("arena") else plain for row in trained]
+            bounds = [
+                row["retained"] + row.get("lower_bound", 0) if row.get("arena") else plain for row in trained
+            ]
             more = list(executor.map(study.least_device, tasks, trained, bounds))
         else:
             more = [{} for _ in tasks]
     rows = []
     for task, row, sizes in zip(tasks, trained, more, strict=True):
-        images = f", {task.side} x {task.side} images" if task.side else ""
-        about = {"device": SIMULATED, "model": model.title + images, "batch": task.batch, "way": task.way}
+        about = {"device": SIMULATED, "model": title_of(task), "batch": task.batch, "way": task.way}
         rows.append(about | row | sizes)
     for row in rows:
-        row["broken"] = "; ".join(broken(row, rows[0])) if "fingerprint" in row else row.get("failed", "no schedule")
+        row["broken"] = (
+            "; ".join(broken(row, rows[0])) if "fingerprint" in row else row.get("failed", "no schedule")
+        )
     return rows
 
 
 def table_row(row: Row) -> Row:
     """Return a row as the table has it: one entry a column."""
     served = "replayed" in row
-    found = {key: value for key, value in row.items() if key not in ("in_use", "reserved", "replayed", "probes")}
+    found = {
+        key: value for key, value in row.items() if key not in ("in_use", "reserved", "replayed", "probes")
+    }
     found |= {f"in_use_{step}": count for step, count in enumerate(row["in_use"], 1)}
     if served:
         since = serving_from(row)
@@ -237,7 +260,8 @@ def columns(steps: int) -> list[output.Column]:
         column("network", "model"),
         column("batch", "batch"),
         column("trained with", "way", WAYS.__getitem__),
-        *(column(f"after step {step}" if step == 1 else str(step), f"in_use_{step}", output.mib) for step in range(1, steps + 1)),
+        column("after step 1", "in_use_1", output.mib),
+        *(column(str(step), f"in_use_{step}", output.mib) for step in range(2, steps + 1)),
         column("at most", "most", output.mib),
         column("`reserved_bytes`", "reserved", output.mib),
         column("`peak_reserved_bytes`", "peak_reserved", output.mib),
@@ -254,20 +278,28 @@ def columns(steps: int) -> list[output.Column]:
 
 
 @command(limit=300, quick_limit=60, models=NETWORKS)
-@click.option("--steps", type=click.IntRange(DUE["pool"]), help=f"To train.  [default: {STEPS}, quick: {QUICK_STEPS}]")
-@click.option("--way", "ways", multiple=True, type=click.Choice([*WAYS]), help="Only this one, beside CuPy's own pool.")
+@click.option(
+    "--steps", type=click.IntRange(DUE["pool"]), help=f"To train.  [default: {STEPS}, quick: {QUICK_STEPS}]"
+)
+@click.option(
+    "--way", "ways", multiple=True, type=click.Choice([*WAYS]), help="Only this one, beside CuPy's own pool."
+)
 @click.option("--no-smallest", is_flag=True, help="Do not look for the smallest device.")
 def main(runner: Runner, steps: int | None, ways: tuple[str, ...], no_smallest: bool) -> None:
     """Show what training takes of a device, step by step, and the smallest device that does."""
     if not has_gpu() or not is_simulated():
-        raise click.ClickException(f"{NO_GPU if not has_gpu() else 'a real device'}; expected the simulated one")
+        raise click.ClickException(
+            f"{NO_GPU if not has_gpu() else 'a real device'}; expected the simulated one"
+        )
     steps = steps or (QUICK_STEPS if runner.quick else STEPS)
     chosen = tuple(way for way in WAYS if way == "cupy" or way in (ways or WAYS))
     bars = (TextColumn("{task.description:<60}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     rows: list[Row] = []
     with Progress(*bars, console=Console(stderr=True)) as progress:
         bar = progress.add_task("device", total=len(runner.models))
-        study = Study(runner, steps, chosen, not no_smallest, lambda what: progress.update(bar, description=what))
+        study = Study(
+            runner, steps, chosen, not no_smallest, lambda what: progress.update(bar, description=what)
+        )
         for model in runner.models:
             rows += rows_of(study, model)
             _write(runner, rows, steps)
@@ -281,7 +313,8 @@ def _write(runner: Runner, rows: Sequence[Row], steps: int) -> None:
         "of its own. The smallest device on which the same training runs to its end is known to 1 % or 1 MiB."
     )
     path, title = runner.out / "device", "Training on a device: memory in use, and the smallest device"
-    output.write_table([table_row(row) for row in rows], columns(steps), path, title, note, ("Chainer", "cupy-rocm-7-0"))
+    found = [table_row(row) for row in rows]
+    output.write_table(found, columns(steps), path, title, note, ("Chainer", "cupy-rocm-7-0"))
 
 
 def _summarize(rows: Sequence[Row]) -> None:

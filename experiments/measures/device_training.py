@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from stowplan.compat import enable_chainer
@@ -38,8 +39,8 @@ class Task:
 
     Attributes
     ----------
-    model, batch, side
-        A network of `NETWORKS`; the side of its images, None: the network's own.
+    model, batch, size
+        A network of `NETWORKS`; the side of its images, or its number of words. None: the network's own.
     way
         Of `WAYS`.
     steps
@@ -55,7 +56,7 @@ class Task:
     way: str
     steps: int
     files: Files
-    side: int | None = None
+    size: int | None = None
     budget: int | None = None
 
     def workload(self) -> ScheduledWorkload:
@@ -63,8 +64,8 @@ class Task:
         import cupy
 
         model: Model = NETWORKS[self.model]
-        if self.side is not None:
-            model.network.insize = self.side
+        if self.size is not None:
+            setattr(model.network, "length" if model.kind == "words" else "insize", self.size)
         cupy.random.seed(self.files["seed"])  # Chainer draws masks from it, and parameters that it makes late
         return ScheduledWorkload(model, "training", self.batch, load(**self.files), gpu=True)
 
@@ -143,7 +144,8 @@ def _train(task: Task, use: Use) -> dict[str, Any]:
     scheduled = task.way in ("lean", "budget")
     if scheduled:
         work.schedule(task.budget, pool)
-    reserved, requests, replayed = [], [0], [0]
+    reserved: list[int] = []
+    counts = [(0, 0)]  # requests, and those that were replayed, by the end of each step
     for _ in range(task.steps):
         with _step(None if scheduled else pool):
             work.step()
@@ -153,17 +155,15 @@ def _train(task: Task, use: Use) -> dict[str, Any]:
             pool.wait()
             stats = pool.stats
             reserved.append(stats.reserved_bytes)
-            requests.append(stats.requests)
-            replayed.append(stats.replayed)
+            counts.append((stats.requests, stats.replayed))
         cupy.cuda.Device().synchronize()
         use.after.append(use.look())
     found: dict[str, Any] = {}
     if pool is not None:
-        served = zip(zip(requests, requests[1:], strict=False), zip(replayed, replayed[1:], strict=False), strict=True)
         found = {
             "reserved": reserved,
             "peak_reserved": pool.stats.peak_reserved_bytes,
-            "replayed": [(after - before) / max(end - begin, 1) for (begin, end), (before, after) in served],
+            "replayed": [(b[1] - a[1]) / max(b[0] - a[0], 1) for a, b in pairwise(counts)],
             **_plan(pool),
         }
     return found | {"retained": work.retained_bytes, "fingerprint": work.fingerprint()}

@@ -34,6 +34,7 @@ from .workload import PHASES, Phase
 ROOT = Path(__file__).resolve().parents[2]
 DEVICES = ("cpu", "gpu")
 NO_GPU = "no CUDA device on this machine"
+NO_TIMES = "times are not measured: those of the simulated device say nothing of a real one"
 SIMULATED = "simulated device"
 SIMULATED_NAMES = ("simulated", "simhip")
 """What the names of simulated devices begin with."""
@@ -112,7 +113,7 @@ class Runner:
             for cell in cells:
                 progress.update(bar, description=f"{figure}: {cell.name}")
                 about = {
-                    "device": cell.device,
+                    "device": title_of(cell.device),
                     "model": cell.model.title,
                     "phase": cell.phase,
                     "batch": cell.batch,
@@ -162,6 +163,11 @@ def device_name() -> str:
 def is_simulated() -> bool:
     """Whether CuPy's current device is the simulated one: bytes are exact there, times say nothing."""
     return device_name().startswith(SIMULATED_NAMES)
+
+
+def title_of(device: str) -> str:
+    """Return a device of `DEVICES` as tables have it."""
+    return SIMULATED if device == "gpu" and has_gpu() and is_simulated() else device
 
 
 def available_bytes(device: str) -> int:

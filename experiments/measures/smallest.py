@@ -38,7 +38,7 @@ def smallest(
     for guess in guesses:
         if low < guess < high:
             low, high = (low, guess) if works(guess) else (guess, high)
-    while high - low > share * high:
+    while high - low > max(1, share * high):
         middle = (low + high) // 2
         low, high = (low, middle) if works(middle) else (middle, high)
     return high

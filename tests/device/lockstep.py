@@ -30,7 +30,8 @@ class FollowingModel(CupyPoolModel):
         super().__init__()
         self.address = 0
         self.ties = 0
-        self._bases: dict[int, int] = {}  # by the identity of a reservation's first chunk, which stays the same
+        # By the identity of a reservation's first chunk, which stays the same.
+        self._bases: dict[int, int] = {}
 
     def malloc(self, size: int) -> int:
         handle = super().malloc(size)

@@ -1,4 +1,4 @@
-"""The model of CuPy's pool and the real one: the same bytes and blocks after every request, of networks and programs."""
+"""The model of CuPy's pool beside the real one: the same bytes and the same blocks after every request."""
 
 from __future__ import annotations
 
@@ -41,9 +41,8 @@ def test_seeded_programs(cupy: Any, streams: int, seed: int) -> None:
 
 @pytest.mark.parametrize("phase", ["training", "inference"])
 @pytest.mark.parametrize("name", ["alexnet", "resnet50", "seq2seq", "ptb"])
-def test_networks(
-    cupy: Any, chainer: Any, monkeypatch: pytest.MonkeyPatch, name: str, phase: Phase
-) -> None:
+@pytest.mark.usefixtures("chainer_on_cuda")
+def test_networks(cupy: Any, monkeypatch: pytest.MonkeyPatch, name: str, phase: Phase) -> None:
     model = NETWORKS[name]
     if name in SIDES:
         monkeypatch.setattr(model.network, "insize", SIDES[name])
