@@ -29,7 +29,7 @@ from stowplan.profiler import ALLOCATE, FREE, StepLog
 
 from .measures import output
 from .measures.recordings import LEAST
-from .measures.runner import NO_GPU, Cell, Row, Runner, command, has_gpu
+from .measures.runner import NO_GPU, Cell, Row, Runner, command, has_gpu, title_of
 from .measures.workload import Workload
 from .memory import POOLS
 from .models import MODELS
@@ -160,7 +160,7 @@ def draw(found: dict[str, Row], batch: int) -> Any:
                 style = ":" if name == "live" else "-"
                 axes.plot(steps, np.array(row[name]) / 2**20, style, color=tint, linewidth=width, label=label)
             axes.set_xlabel("mini-batches", color=output.INK)
-            where = "" if device == "cpu" else " (GPU)"
+            where = "" if device == "cpu" else f" ({title_of(device)})"
             title = f"{MODEL.title}, batch {batch}, sentences of any length{where}"
             output.tidy(axes, title if without is None else f"... without {POOLS[without]}", "MiB reserved")
         pair[0].set_ylim(bottom=0)
@@ -192,7 +192,7 @@ def main(runner: Runner, steps: int | None) -> None:
             over = {count: row[pool][count - 1] / row["live"][count - 1] for count in (REPORTED, steps)}
             rows.append(
                 {
-                    "device": device,
+                    "device": title_of(device),
                     "pool": LINES[pool],
                     "reserved_10": row[pool][REPORTED - 1],
                     "over_live_10": over[REPORTED],

@@ -37,6 +37,7 @@ from rich.table import Table
 from stowplan import CupyPool, NumpyPool
 
 from .measures import peers
+from .measures.runner import NO_TIMES, SIMULATED, is_simulated
 
 PAGE = 4096
 ONE = np.ones((), np.uint8)
@@ -92,7 +93,7 @@ def warm_up(pool: Any, turn: Turn) -> None:
 
 
 def cupy_rows(rounds: int) -> list[Row]:
-    """Measure (a); nothing where CuPy is not installed."""
+    """Measure (a); nothing where CuPy is not installed, or has a simulated device."""
     try:
         import cupy
     except ImportError:
@@ -101,6 +102,9 @@ def cupy_rows(rounds: int) -> list[Row]:
         on_gpu = cupy.cuda.runtime.getDeviceCount() > 0
     except cupy.cuda.runtime.CUDARuntimeError:
         on_gpu = False
+    if on_gpu and is_simulated():
+        click.echo(f"cupy.cuda.alloc on the {SIMULATED}: {NO_TIMES}", err=True)
+        return []
     found: list[Row] = []
     for size in CUPY_SIZES:
         pool = CupyPool(None if on_gpu else host_allocator, device=0)

@@ -7,7 +7,8 @@ large for the machine is predicted from batches of 2 and 4 (`measures.recordings
 recorded as well, the prediction's error is given.
 
 Sizes are rounded up to 512 bytes, as on a device. Pools grow during the first steps, so their models replay the step
-until they stop growing.
+until they stop growing. On a device CuPy's own pool takes its model's place, for steps that were recorded: what it
+holds of the device after as many steps of the network, less the retained part.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ from stowplan.pool_models import POOL_MODELS, replay, requests
 from .measures import output
 from .measures.recordings import predict, recorded, step_of, within_reach, without_small
 from .measures.runner import CannotRunError, Cell, Row, Runner, command
+from .measures.workload import Workload
 
 ALIGNMENT = 512
+MOST_STEPS, STEADY_AFTER = 8, 2
+"""Steps through CuPy's own pool at most, and how many of them in a row have to reserve nothing."""
 CHECKED = 8
 """Batch size at which a prediction is compared with a recording, beside those of the figure."""
 POOLS = {
@@ -55,6 +59,9 @@ def measure(runner: Runner, cell: Cell) -> Row:
         "prediction_error": predicted / placement.peak - 1 if predicted and step.recorded else None,
     }
     pools = reserved(step.profile)
+    if cell.device == "gpu" and step.recorded:
+        itself = runner.finished(f"memory/cupy/{cell.name}", lambda: held_by_cupy(runner, cell))
+        pools["cupy"] = itself["held"]
     row |= {f"pool_{name}": count for name, count in pools.items()}
     row |= {f"saved_{name}": placement.peak / count - 1 for name, count in pools.items()}
     row |= {
@@ -69,6 +76,21 @@ def reserved(profile: Profile) -> dict[str, int]:
     start, end, gaps = profile.on_line(rows := (~profile.escaped).nonzero()[0])
     script = requests(Problem(profile.size[rows], start, end, gaps=gaps))
     return {name: replay(script, POOL_MODELS[name]()).reserved_peak for name in POOLS}
+
+
+def held_by_cupy(runner: Runner, cell: Cell) -> Row:
+    """Run steps through a new pool of CuPy's own until they reserve nothing more; find what it holds, not retained."""
+    import cupy
+
+    pool, steady, held = cupy.cuda.MemoryPool(), 0, 0
+    with cupy.cuda.using_allocator(pool.malloc):
+        workload = Workload(cell.model, cell.phase, cell.batch, runner.data, gpu=True)
+        for _ in range(MOST_STEPS):
+            workload.step()
+            steady, held = steady + 1 if pool.total_bytes() == held else 0, pool.total_bytes()
+            if steady == STEADY_AFTER:
+                break
+        return {"held": held - workload.retained_bytes}
 
 
 def check(runner: Runner, cell: Cell) -> Row:
@@ -103,7 +125,7 @@ def draw(rows: Sequence[Row]) -> Any:
             axes.bar(x, heights, width, bottom=retained, color=output.TINTS[k], label=label)
         marks = [("" if row["recorded"] else "~") + str(row["batch"]) for row in mine]
         axes.set_xticks(range(len(mine)), marks)
-        device = "" if panel[0] == "cpu" else " (GPU)"
+        device = "" if panel[0] == "cpu" else f" ({panel[0]})"
         output.tidy(axes, f"{panel[1]}, {panel[2]}{device}", "MiB")
     for axes in figure.axes[len(panels) :]:
         axes.set_visible(False)

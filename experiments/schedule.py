@@ -1,6 +1,6 @@
 """Steps with a lower live peak: ``python -m experiments.schedule``.
 
-Three tables and a picture, for training on the host:
+Three tables and a picture, for training on the host; on the simulated device the tables' bytes, and no times:
 
 ==================  ====================================================================================================
 schedule            lean steps: their live peak beside that of Chainer's steps, the pool's arena, and their time
@@ -18,11 +18,7 @@ ratios to Chainer's step in the same round, with their standard error.
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -35,9 +31,10 @@ from stowplan.planning import make_plan
 from stowplan.scheduling import lean, simulate, solve
 
 from .measures import output
+from .measures.apart import ask
 from .measures.paired_timing import standard_error
 from .measures.recordings import affordable, step_of
-from .measures.runner import CannotRunError, Cell, Row, Runner, command
+from .measures.runner import SIMULATED, CannotRunError, Cell, Row, Runner, command, title_of
 from .measures.scheduled_steps import CHAINER, LEAN, POOLED, SCHEDULED, Task, over_chainer
 from .measures.step_graphs import curve_of, graph_of, predicted_graph, predicted_profile, recorded_graph
 
@@ -64,7 +61,7 @@ def measure_lean(runner: Runner, cell: Cell) -> Row:
     CannotRunError
         The step can be neither run nor predicted.
     """
-    step = step_of(runner, _on_the_host(cell))
+    step = step_of(runner, _in_reach(cell))
     plain = step.profile.planned_peak
     task = _task(runner, cell, None)
     row: Row = {"recorded": affordable(runner, cell, task.least_steps, CONTESTANTS)}
@@ -73,7 +70,7 @@ def measure_lean(runner: Runner, cell: Cell) -> Row:
         graph = recorded_graph(runner, cell)
         peak, arena = found["peak"], found["arena"]
         row |= _time(found["turns"], LEAN, "time") | _time(found["turns"], POOLED, "pool")
-        row["rounds"], row["seconds"] = len(found["turns"]), _median(found["turns"], CHAINER)
+        row |= _seconds(found["turns"])
     else:
         graph = predicted_graph(runner, cell)
         profile = predicted_profile(runner, cell)
@@ -100,7 +97,7 @@ def measure_budget(runner: Runner, cell: Cell, share: float) -> Row:
     CannotRunError
         Lean steps keep to the budget, or no schedule that is found does.
     """
-    step = step_of(runner, _on_the_host(cell))
+    step = step_of(runner, _in_reach(cell))
     plain = step.profile.planned_peak
     shape = curve_of(runner, cell)
     free, least = shape["points"][0], shape["points"][-1]
@@ -117,18 +114,10 @@ def measure_budget(runner: Runner, cell: Cell, share: float) -> Row:
         graph = graph_of(runner, cell)
         solution = solve.schedule(graph, budget)
         extra = solution.extra_seconds / float(graph.seconds.sum())
-        return row | {
-            "predicted": solution.peak,
-            "predicted_ratio": solution.peak / plain,
-            "predicted_time": 1 + extra,
-        }
+        row |= {"predicted": solution.peak, "predicted_ratio": solution.peak / plain}
+        return row if cell.device == "gpu" else row | {"predicted_time": 1 + extra}
     found = apart("turns", task)
-    turns = found.pop("turns")
-    # What a schedule adds comes on top of the lean step, and is in seconds: those of the recording and of the turns
-    # may differ by what else the machine does.
-    extra = found["extra_seconds"] / found["seconds"]
-    lean_time = float(np.median(over_chainer(turns, LEAN)))
-    row |= _time(turns, SCHEDULED, "time")
+    row |= _times_of(found)
     row |= {key: found[key] for key in ("budget", "recomputed", "solver", "solving_seconds")}
     return row | {
         "peak": found["peak"],
@@ -137,17 +126,26 @@ def measure_budget(runner: Runner, cell: Cell, share: float) -> Row:
         "predicted": found["predicted"],
         "predicted_ratio": found["predicted"] / plain,
         "deviation": found["predicted"] / found["peak"] - 1,
-        "lean_time": lean_time,
-        "predicted_time": lean_time * (1 + extra),
-        "time_deviation": lean_time * (1 + extra) / row["time"] - 1,
-        "rounds": len(turns),
-        "seconds": _median(turns, CHAINER),
     }
+
+
+def _times_of(found: Row) -> Row:
+    """Return what a scheduled step takes, and what its schedule predicts; nothing where no turns were taken."""
+    turns = found["turns"]
+    if not turns:
+        return {}
+    # What a schedule adds comes on top of the lean step, and is in seconds: those of the recording and of the turns
+    # may differ by what else the machine does.
+    lean_time = float(np.median(over_chainer(turns, LEAN)))
+    predicted = lean_time * (1 + found["extra_seconds"] / found["seconds"])
+    row = _time(turns, SCHEDULED, "time") | _seconds(turns)
+    deviation = predicted / row["time"] - 1
+    return row | {"lean_time": lean_time, "predicted_time": predicted, "time_deviation": deviation}
 
 
 def measure_bits(runner: Runner, cell: Cell) -> Row:
     """Find a row of the third table."""
-    plain = step_of(runner, _on_the_host(cell)).profile.planned_peak
+    plain = step_of(runner, _in_reach(cell)).profile.planned_peak
     task = _task(runner, cell, int(BITS_AT * plain))
     patient = runner if runner.quick else replace(runner, limit=math.inf)
     if not affordable(patient, cell, BITS_STEPS, CONTESTANTS):
@@ -161,22 +159,29 @@ def measure_bits(runner: Runner, cell: Cell) -> Row:
 
 def _task(runner: Runner, cell: Cell, budget: int | None) -> Task:
     rounds = QUICK_ROUNDS if runner.quick else ROUNDS
-    return Task(cell.model.name, cell.batch, runner.files, budget, rounds, runner.limit)
+    return Task(cell.model.name, cell.batch, runner.files, budget, rounds, runner.limit, cell.device)
 
 
-def _on_the_host(cell: Cell) -> Cell:
-    if cell.device != "cpu":
+def _in_reach(cell: Cell) -> Cell:
+    """Return the cell: of the host, or of the simulated device, where no times are taken."""
+    if title_of(cell.device) not in ("cpu", SIMULATED):
         raise CannotRunError("measured on the host; make gpu-test trains under a budget on a device")
     return cell
 
 
 def _time(turns: list[dict[str, float]], name: str, key: str) -> Row:
+    """Return a contestant's time over Chainer's; nothing where no turns were taken."""
+    if not turns:
+        return {}
     found = over_chainer(turns, name)
     return {key: float(np.median(found)), f"{key}_error": standard_error(found)}
 
 
-def _median(turns: list[dict[str, float]], name: str) -> float:
-    return float(np.median([turn[name] for turn in turns]))
+def _seconds(turns: list[dict[str, float]]) -> Row:
+    """Return the number of turns, and the seconds of Chainer's steps in them."""
+    if not turns:
+        return {}
+    return {"rounds": len(turns), "seconds": float(np.median([turn[CHAINER] for turn in turns]))}
 
 
 def apart(what: str, task: Task) -> dict[str, Any]:
@@ -188,20 +193,7 @@ def apart(what: str, task: Task) -> dict[str, Any]:
         The process ended early.
     """
     # The C library's malloc: the threads of the contestants share the heap that the main thread has.
-    environment = {**os.environ, "MALLOC_ARENA_MAX": "1"}
-    asked = json.dumps({"run": what, **asdict(task)})
-    done = subprocess.run(
-        [sys.executable, "-m", "experiments.measures.scheduled_steps", asked],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        said = done.stderr.strip().splitlines()
-        raise CannotRunError(f"ended early: {said[-1] if said else f'status {done.returncode}'}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return ask("scheduled_steps", {"run": what, **asdict(task)}, MALLOC_ARENA_MAX="1")
 
 
 # --- tables and the picture -------------------------------------------------------------------------------------------
@@ -362,7 +354,7 @@ def main(runner: Runner, budgets: tuple[float, ...] | None) -> None:
         "live peak, or the least that is found."
     )
     output.write_table(bits, bits_columns(bits), runner.out / "schedule_bits", title, note)
-    run = [row for row in rows if "note" not in row]
+    run = [row for row in rows if "note" not in row and row["device"] == "cpu"]
     cells = {(cell.model.title, cell.batch): cell for cell in runner.cells(*smaller) if cell.device == "cpu"}
     curves = [(row, curve_of(runner, cells[row["model"], row["batch"]])) for row in run]
     output.save(draw(curves, found), runner.out / "schedule")

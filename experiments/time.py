@@ -27,7 +27,7 @@ import numpy as np
 from .measures import output, peers
 from .measures.paired_timing import OURS, Task, ratios, standard_error
 from .measures.recordings import affordable, expected
-from .measures.runner import CannotRunError, Cell, Row, Runner, command
+from .measures.runner import NO_TIMES, SIMULATED, CannotRunError, Cell, Row, Runner, command, title_of
 
 HOST = (peers.PLAIN, *peers.LIBRARIES, peers.TUNED_GLIBC)
 GPU = ("CuPy", "CuPy async", "CuPy managed")
@@ -46,6 +46,8 @@ def measure(runner: Runner, cell: Cell) -> Row:
     CannotRunError
         The steps take longer than the limit, or more memory than there is.
     """
+    if title_of(cell.device) == SIMULATED:
+        raise CannotRunError(NO_TIMES)
     others = others_of(cell.device)
     seconds, need = expected(runner, cell)
 

@@ -61,6 +61,9 @@ class Data:
             longest, median = _typical(self.pairs or synthetic_pairs(rng, SAMPLE))
             return [(median, longest)[i % 2 == 0] for i in range(batch)]
         network = model.network
+        if model.kind == "words":
+            rows = rng.integers(0, WORDS, (batch, network.length + 1)).astype(np.int32)
+            return [(row[:-1], row[1:]) for row in rows]
         side = network.insize
         channels = 1 if model.kind == "tiles" else 3
         if self.images:

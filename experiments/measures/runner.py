@@ -34,6 +34,10 @@ from .workload import PHASES, Phase
 ROOT = Path(__file__).resolve().parents[2]
 DEVICES = ("cpu", "gpu")
 NO_GPU = "no CUDA device on this machine"
+NO_TIMES = "times are not measured: those of the simulated device say nothing of a real one"
+SIMULATED = "simulated device"
+SIMULATED_NAMES = ("simulated", "simhip")
+"""What the names of simulated devices begin with."""
 
 
 class CannotRunError(Exception):
@@ -109,7 +113,7 @@ class Runner:
             for cell in cells:
                 progress.update(bar, description=f"{figure}: {cell.name}")
                 about = {
-                    "device": cell.device,
+                    "device": title_of(cell.device),
                     "model": cell.model.title,
                     "phase": cell.phase,
                     "batch": cell.batch,
@@ -148,6 +152,24 @@ def has_gpu() -> bool:
         return False
 
 
+def device_name() -> str:
+    """Return the name of CuPy's current device."""
+    import cupy
+
+    device = cupy.cuda.runtime.getDevice()
+    return str(cupy.cuda.runtime.getDeviceProperties(device)["name"].decode())
+
+
+def is_simulated() -> bool:
+    """Whether CuPy's current device is the simulated one: bytes are exact there, times say nothing."""
+    return device_name().startswith(SIMULATED_NAMES)
+
+
+def title_of(device: str) -> str:
+    """Return a device of `DEVICES` as tables have it."""
+    return SIMULATED if device == "gpu" and has_gpu() and is_simulated() else device
+
+
 def available_bytes(device: str) -> int:
     """Bytes of memory that are free now."""
     if device == "gpu":
@@ -164,9 +186,6 @@ def available_bytes(device: str) -> int:
 
 
 _OPTIONS = (
-    click.option(
-        "--model", "models", multiple=True, type=click.Choice([*MODELS]), help="Only this one; repeatable."
-    ),
     click.option("--phase", "phases", multiple=True, type=click.Choice(PHASES), help="Only this one."),
     click.option("--device", "devices", multiple=True, type=click.Choice(DEVICES), help="Only this one."),
     click.option(
@@ -191,14 +210,20 @@ _OPTIONS = (
 )
 
 
-def command(limit: float, quick_limit: float) -> Callable[[Callable[..., None]], click.Command]:
+def command(
+    limit: float, quick_limit: float, models: Mapping[str, Model] = MODELS
+) -> Callable[[Callable[..., None]], click.Command]:
     """Make a command of a function that gets a `Runner`, and its other options by name.
 
     Parameters
     ----------
     limit, quick_limit
         Defaults of `Runner.limit`, without and with ``--quick``.
+    models
+        Networks to choose from.
     """
+    choice = click.Choice([*models])
+    which = click.option("--model", "models", multiple=True, type=choice, help="Only this one; repeatable.")
 
     def decorate(figure: Callable[..., None]) -> click.Command:
         @functools.wraps(figure)
@@ -206,9 +231,10 @@ def command(limit: float, quick_limit: float) -> Callable[[Callable[..., None]],
             if options["limit"] is None:
                 options["limit"] = quick_limit if quick else limit
             more = {name: value for name, value in options.items() if name not in _NAMES}
+            options["models"] = tuple(models[name] for name in options["models"] or models)
             figure(_runner(quick=quick, **{name: options[name] for name in _NAMES}), **more)
 
-        for option in reversed(_OPTIONS):
+        for option in reversed((which, *_OPTIONS)):
             run = option(run)
         return click.command(help=(figure.__doc__ or "").split("\n", maxsplit=1)[0])(run)
 
@@ -219,7 +245,7 @@ _NAMES = ("models", "phases", "devices", "batches", "limit", "images", "source",
 
 
 def _runner(
-    models: tuple[str, ...],
+    models: tuple[Model, ...],
     phases: tuple[Phase, ...],
     devices: tuple[str, ...],
     batches: tuple[int, ...],
@@ -236,12 +262,11 @@ def _runner(
         files = data.Files(images=images, source=source, target=target, seed=seed)
         loaded = data.load(**files)
         enable_chainer()
-        chosen = tuple(MODELS[name] for name in models or MODELS)
-        _refuse_what_cannot_fit(chosen, batches)
+        _refuse_what_cannot_fit(models, batches)
         out.mkdir(parents=True, exist_ok=True)
     except (StowplanError, OSError) as error:
         raise click.UsageError(str(error)) from error
-    return Runner(chosen, phases or PHASES, devices or DEVICES, batches, quick, limit, files, loaded, out)
+    return Runner(models, phases or PHASES, devices or DEVICES, batches, quick, limit, files, loaded, out)
 
 
 def _refuse_what_cannot_fit(models: tuple[Model, ...], batches: tuple[int, ...]) -> None:

@@ -15,8 +15,6 @@ After the turns one step is recorded for its live peak: a scheduled one if there
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -26,11 +24,13 @@ from typing import Any
 
 import numpy as np
 
-from stowplan import NumpyPool, NumpyRecorder, Profile
+import stowplan
+from stowplan import CupyPool, NumpyPool, NumpyRecorder, Profile
 from stowplan.compat import enable_chainer
 from stowplan.errors import BudgetError, ProfileError
 
 from ..models import MODELS, Model
+from .apart import answer
 from .data import Data, Files, load
 from .paired_timing import LEAST_ROUNDS, TRUSTED_ROUNDS, is_clear
 from .recordings import without_small
@@ -59,11 +59,13 @@ class Task:
     Attributes
     ----------
     model, batch
-        The cell, of training on the host.
+        The cell, of training.
     files
         The user's paths and seed.
     budget
         Bytes that a step may have alive beside parameters and state; None: lean.
+    device
+        ``"cpu"``, or ``"gpu"``: the simulated one, where no turns are taken.
     rounds, seconds
         Most rounds, and the seconds after which no further round begins; `LEAST_ROUNDS` are run in any case.
     """
@@ -74,12 +76,18 @@ class Task:
     budget: int | None
     rounds: int = 1
     seconds: float = 0.0
+    device: str = "cpu"
 
     def workload(self, optimizer: str | None = None) -> ScheduledWorkload:
         """Return a new workload, with another optimizer if one is named."""
         model = MODELS[self.model]
         model = model if optimizer is None else replace(model, optimizer=optimizer)
-        return ScheduledWorkload(model, "training", self.batch, load(**self.files))
+        if self.device == "gpu":
+            import cupy
+
+            # Chainer draws masks from it, and parameters that it makes late.
+            cupy.random.seed(self.files["seed"])
+        return ScheduledWorkload(model, "training", self.batch, load(**self.files), self.device == "gpu")
 
     @property
     def least_steps(self) -> int:
@@ -94,7 +102,7 @@ class ScheduledWorkload(Workload):
         super().__init__(model, phase, batch, data, gpu)
         self.scheduler: Any = None
 
-    def schedule(self, budget: int | None = None, pool: NumpyPool | None = None) -> None:
+    def schedule(self, budget: int | None = None, pool: NumpyPool | CupyPool | None = None) -> None:
         """Make a scheduler.
 
         Parameters
@@ -183,7 +191,7 @@ def _scheduled(work: ScheduledWorkload, budget: int) -> ScheduledWorkload:
 
 def record(work: Workload) -> Profile:
     """Record a step, without the blocks that `recordings` leaves out."""
-    recorder = NumpyRecorder()
+    recorder = stowplan.CupyRecorder() if work.on_device else NumpyRecorder()  # CuPy's imports CuPy
     with recorder:
         for _ in range(MOST_STEPS):
             with recorder.step():
@@ -206,15 +214,13 @@ def take_turns(task: Task) -> dict[str, Any]:
         ``predicted``: the schedule's own peak; ``extra_seconds``: the seconds that the schedule says it adds;
         ``seconds``: of all operators once, as recorded; ``recomputed``: operators recomputed in a step.
     """
-    from .interleave import InterleavedStep, alternate
-
     work = task.workload()
     work.step()
     lean = work.twin()
     lean.schedule()
     contestants = {CHAINER: work, LEAN: lean}
     found: dict[str, Any] = {}
-    pool = NumpyPool()
+    pool = CupyPool() if work.on_device else NumpyPool()
     if task.budget is None:
         contestants[POOLED] = work.twin()
         contestants[POOLED].schedule(pool=pool)
@@ -229,12 +235,7 @@ def take_turns(task: Task) -> dict[str, Any]:
         last, whole = within_reach(run, task.budget, work.retained_bytes)
         found["budget"] = whole - last.scheduler.stats.retained_bytes
         contestants[SCHEDULED] = last
-    steps = {name: InterleavedStep(contestant.step) for name, contestant in contestants.items()}
-    for _ in range(WARMUP):
-        for step in steps.values():
-            step.run_step()
-    rng = np.random.default_rng(task.files["seed"])
-    found["turns"] = _rounds(task, lambda: alternate(steps, rng, 1))
+    found["turns"] = [] if work.on_device else _turns(task, contestants)
     profile = record(last)
     found["peak"] = profile.planned_peak
     if task.budget is None:
@@ -242,6 +243,17 @@ def take_turns(task: Task) -> dict[str, Any]:
     else:
         found |= _said(last)
     return found
+
+
+def _turns(task: Task, contestants: dict[str, ScheduledWorkload]) -> list[dict[str, float]]:
+    from .interleave import InterleavedStep, alternate
+
+    steps = {name: InterleavedStep(contestant.step) for name, contestant in contestants.items()}
+    for _ in range(WARMUP):
+        for step in steps.values():
+            step.run_step()
+    rng = np.random.default_rng(task.files["seed"])
+    return _rounds(task, lambda: alternate(steps, rng, 1))
 
 
 def _rounds(task: Task, take: Callable[[], dict[str, float]]) -> list[dict[str, float]]:
@@ -312,14 +324,11 @@ def _trained(task: Task, optimizer: str, budget: int | None) -> ScheduledWorkloa
 RUN: dict[str, Callable[[Task], dict[str, Any]]] = {"turns": take_turns, "bits": compare_bits}
 
 
-def main(argument: str) -> None:
-    """Run the task of the command line and print its result."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # so that nothing else that is printed reaches the answer
-    enable_chainer()
-    asked = json.loads(argument)
-    print(json.dumps(RUN[asked.pop("run")](Task(**asked))), file=answers, flush=True)
+def perform(run: str, **fields: Any) -> dict[str, Any]:
+    """Call a function of `RUN` with a `Task` of these fields."""
+    return RUN[run](Task(**fields))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    enable_chainer()
+    answer(perform, sys.argv[1])

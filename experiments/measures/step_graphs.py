@@ -59,7 +59,7 @@ def recorded_profile(runner: Runner, cell: Cell) -> Profile:
 
 
 def _workload(runner: Runner, cell: Cell) -> ScheduledWorkload:
-    return ScheduledWorkload(cell.model, cell.phase, cell.batch, runner.data)
+    return ScheduledWorkload(cell.model, cell.phase, cell.batch, runner.data, cell.device == "gpu")
 
 
 def predicted_graph(runner: Runner, cell: Cell) -> StepGraph:

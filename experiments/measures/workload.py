@@ -63,8 +63,13 @@ class Workload:
         else:
             with chainer.using_config("train", False), chainer.no_backprop_mode():
                 self._network.predict(arrays[0])
-        if self._device.xp is not np:
+        if self.on_device:
             chainer.backends.cuda.Stream.null.synchronize()
+
+    @property
+    def on_device(self) -> bool:
+        """Whether it runs on CuPy's device."""
+        return self._device.xp is not np
 
     @property
     def retained_bytes(self) -> int:

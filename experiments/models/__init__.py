@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
-Kind = Literal["images", "tiles", "sentences", "padded"]
+Kind = Literal["images", "tiles", "sentences", "padded", "words"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Model:
         Module and class.
     kind
         What it reads: images with a label each; grey tiles with a class for each pixel; pairs of sentences, as lists
-        or padded.
+        or padded; words and those that follow them.
     batches
         Batch sizes for training, those of Sekiyama et al. 2018, section 5. Inference has a batch of 1.
     optimizer
@@ -49,7 +49,7 @@ class Model:
     @property
     def example_bytes(self) -> int:
         """Bytes of an example's input, at the least; imports Chainer."""
-        if self.kind in ("sentences", "padded"):
+        if self.kind in ("sentences", "padded", "words"):
             return 4
         side: int = self.network.insize
         return 4 * side**2 * (1 if self.kind == "tiles" else 3)
@@ -87,3 +87,6 @@ MODELS = {
         ),
     )
 }
+
+PTB = Model("ptb", "ptb", (f"{__name__}.ptb", "LanguageModel"), "words", batches=(20,), optimizer="SGD")
+"""Of `experiments.device` alone."""

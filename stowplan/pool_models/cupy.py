@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from .heap import Books, Chunk, Heap, round_up
 
 
-class CupyPoolModel(Books[Chunk]):
-    """CuPy's ``MemoryPool`` on one stream, without a device.
+class CupyPoolModel(Books[tuple[Heap, Chunk]]):
+    """CuPy's ``MemoryPool``, without a device.
 
-    Sizes are rounded up to 512 bytes. A request takes the smallest free chunk that is large enough and splits off
-    the rest; without one, exactly its rounded size is reserved with ``cudaMalloc``. A freed chunk joins its free
-    neighbours within the same reservation. Nothing is returned to the device.
+    Sizes are rounded up to 512 bytes. A request takes the smallest free chunk of its stream that is large enough and
+    splits off the rest; without one, exactly its rounded size is reserved with ``cudaMalloc``. A freed chunk joins its
+    free neighbours within the same reservation, and stays with the stream that reserved it. Nothing is returned to the
+    device.
 
     `reserved` is CuPy's ``total_bytes()``, `used` its ``used_bytes()``.
+
+    Attributes
+    ----------
+    stream
+        The current stream, of the requests to come.
 
     Notes
     -----
@@ -24,20 +32,36 @@ class CupyPoolModel(Books[Chunk]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._heap = Heap(last_freed_first=True)
+        self.stream: Hashable = 0
+        self._heaps: dict[Hashable, Heap] = {}
 
-    def _serve(self, size: int) -> Chunk:
-        size = round_up(size, self.GRANULARITY)
-        chunk = self._heap.best(size)
+    @property
+    def n_free_blocks(self) -> int:
+        """Number of free chunks, of all streams."""
+        return sum(map(len, self._heaps.values()))
+
+    @property
+    def _heap(self) -> Heap:
+        """The current stream's."""
+        return self._heaps.setdefault(self.stream, Heap(last_freed_first=True))
+
+    def _best(self, size: int) -> Chunk | None:
+        """Find the free chunk that a request takes."""
+        return self._heap.best(size)
+
+    def _serve(self, size: int) -> tuple[Heap, Chunk]:
+        size, heap = round_up(size, self.GRANULARITY), self._heap
+        chunk = self._best(size)
         if chunk is None:
-            chunk = self._heap.reserve(size)
+            chunk = heap.reserve(size)
             self._reserve(size)
         else:
-            self._heap.take(chunk)
-            self._heap.split(chunk, size)
+            heap.take(chunk)
+            heap.split(chunk, size)
         self.used += size
-        return chunk
+        return heap, chunk
 
-    def _take_back(self, block: Chunk) -> None:
-        self.used -= block.size
-        self._heap.release(block)
+    def _take_back(self, block: tuple[Heap, Chunk]) -> None:
+        heap, chunk = block
+        self.used -= chunk.size
+        heap.release(chunk)

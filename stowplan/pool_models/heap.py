@@ -115,6 +115,15 @@ class Heap:
         self._frees = 0
         self._top = 0  # the address above all reservations
 
+    def __len__(self) -> int:
+        """Return the number of free chunks."""
+        return len(self._free)
+
+    def ties(self, chunk: Chunk) -> list[Chunk]:
+        """Return the free chunks of the size of a free one, itself included."""
+        first = bisect_left(self._free, (chunk.size,))
+        return [other for _, _, other in self._free[first : bisect_left(self._free, (chunk.size + 1,))]]
+
     def reserve(self, size: int, behind: Chunk | None = None) -> Chunk:
         """Return the only chunk of a new reservation, not free; or one that extends the last reservation."""
         chunk = Chunk(size, self._top, before=behind)

@@ -149,7 +149,8 @@ class _AddressedPool(CupyPoolModel):
     def malloc(self, size: int) -> int:
         top = self.reserved
         handle = super().malloc(size)
-        chunk = self._live[handle]
+        served = self._live[handle]
+        chunk = served[1] if served is not None else None
         below = 0
         while chunk is not None and chunk.before is not None:
             chunk = chunk.before

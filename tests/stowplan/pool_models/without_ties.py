@@ -27,7 +27,7 @@ def program_without_ties(name: str, seed: int, length: int = 1000) -> list[list[
             size = int(2 ** rng.uniform(0, 24)) if rng.random() < 0.97 else 0
             heap = pool._heap if hasattr(pool, "_heap") else pool._small if size <= 2**20 else pool._large
             best = heap.best(-(-size // 512) * 512)
-            if size and best and sum(free == best.size for free, _, _ in heap._free) > 1:
+            if size and best and len(heap.ties(best)) > 1:
                 continue
             block = len(program)
             live[block] = pool.malloc(size)

@@ -1,0 +1,329 @@
+"""What training takes of a device: ``python -m experiments.device``.
+
+Networks are trained in the ways of `measures.device_training.WAYS`: with CuPy's own pool, through CupyPool as it is,
+with its first steps in managed memory, with lean steps, and under the least budget that a schedule keeps. Each run is
+in a process of its own. The table has what is in use of the device after each step, by its driver; the most at any
+request; from which step on the plan serves; and the smallest device on which the same training runs to its end, by
+bisection over devices of other sizes. Only the simulated device has a size that can be chosen (`MEMORY`), so the
+table is filled there; its bytes are those of any device with the same requests.
+
+The last column names what stowplan promises and a row does not keep:
+
+- at no step more in use than with CuPy's own pool, nor at any request of the run
+- once the plan serves, no more in use than retained + arena
+- the plan serves from the `DUE` step on, on every device where retained + arena fits
+- no larger a device needed than with CuPy's own pool; with managed memory, none larger than retained + arena
+- the pool's own statistics are the driver's
+- the same bits
+
+with `SLACK` where it is about what is in use. Under managed memory a device is large enough if the plan serves: what is
+not planned needs no room there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from .measures import output
+from .measures.apart import ask
+from .measures.device_training import NETWORKS, WAYS, Task
+from .measures.runner import NO_GPU, SIMULATED, CannotRunError, Row, Runner, command, has_gpu, is_simulated
+from .measures.smallest import smallest
+from .models import Model
+
+MEMORY = "SIMHIP_MEMORY"
+"""Variable with the bytes of the simulated device."""
+BATCH, QUICK_BATCH = 2, 1
+STEPS, QUICK_STEPS = 10, 8
+SIZES, QUICK_SIZES = {"resnet50": 64}, {"resnet50": 32, "ptb": 5}
+"""Sides of images, or numbers of words, that are smaller than the network's, so that a step takes seconds."""
+SHARE, QUICK_SHARE = 0.01, 0.1
+"""Share of the smallest device to which it is known."""
+SLACK = 1.02
+DUE = {"pool": 4, "managed": 4, "lean": 5, "budget": 9}
+"""The first step that the plan serves. The pool sees one step go by, records one, and confirms it; a scheduler needs
+the first step for itself, and under a budget four more."""
+SERVING = 0.5
+"""Share of a step's requests from which on the plan counts as serving."""
+BUDGET_ATTEMPTS = 4
+
+
+@dataclass(frozen=True)
+class Study:
+    """What the rows are found for.
+
+    Attributes
+    ----------
+    runner
+        Of the command.
+    steps
+        To train.
+    ways
+        Of `WAYS`, CuPy's own pool first.
+    probes
+        Whether the smallest device is looked for.
+    say
+        Told what is being run.
+    """
+
+    runner: Runner
+    steps: int
+    ways: tuple[str, ...]
+    probes: bool
+    say: Callable[[str], None]
+
+    def task(self, model: Model, way: str) -> Task:
+        """Return the run of a row."""
+        quick = self.runner.quick
+        batch = (*self.runner.batches, QUICK_BATCH if quick else BATCH)[0]
+        size = (QUICK_SIZES if quick else SIZES).get(model.name)
+        return Task(model.name, batch, way, self.steps, self.runner.files, size)
+
+    def trained(self, task: Task) -> Row:
+        """Run a task on a device that is large enough."""
+
+        def find() -> Row:
+            self.say(f"{task.model}, {WAYS[task.way]}")
+            return within_reach(task) if task.way == "budget" else run(task)
+
+        return self.runner.finished(f"device/cells/{task.model}-{task.way}", find, **asdict(task))
+
+    def least_device(self, task: Task, row: Row, bound: int) -> Row:
+        """Find the smallest device for a task; `bound`: bytes below which none can do.
+
+        Returns
+        -------
+        dict
+            ``smallest``, and ``probes``: for each device tried its bytes and what `serving_from` it said, None where
+            the task failed.
+        """
+        probes: list[tuple[int, int | None]] = []
+        whole = row["retained"] + row.get("arena", 0)
+
+        def works(memory: int) -> bool:
+            self.say(f"{task.model}, {WAYS[task.way]}, {output.mib(memory)} MiB")
+            found = run(replace(task, budget=row.get("budget")), memory)
+            if "fingerprint" not in found:
+                probes.append((memory, None))
+                return False
+            since = serving_from(found)
+            probes.append((memory, since))
+            return task.way != "managed" or since <= self.steps
+
+        share = QUICK_SHARE if self.runner.quick else SHARE
+
+        def find() -> Row:
+            guesses = [int(factor * whole) for factor in (SLACK, 2 - SLACK) if row.get("arena")]
+            least = smallest(works, bound, row["most"], share=share, guesses=guesses)
+            return {"smallest": least, "probes": probes}
+
+        return self.runner.finished(
+            f"device/smallest/{task.model}-{task.way}",
+            find,
+            **asdict(task),
+            share=share,
+            budget_kept=row.get("budget"),
+        )
+
+
+def run(task: Task, memory: int | None = None) -> Row:
+    """Train in a process of its own, on a device of so many bytes; see `measures.device_training.train`."""
+    return ask("device_training", asdict(task), **({} if memory is None else {MEMORY: str(memory)}))
+
+
+def within_reach(task: Task) -> Row:
+    """Train under the least budget that is kept, and return it with the row."""
+    budget = 1
+    for _ in range(BUDGET_ATTEMPTS):
+        found = run(replace(task, budget=budget))
+        if "least" not in found:
+            return found | {"budget": budget}
+        budget = int(SLACK * found["least"])
+    raise CannotRunError(f"no schedule kept to {budget:,} bytes, a little more than the least found")
+
+
+def serving_from(row: Row) -> int:
+    """Return the first step from which on the plan serves every step; one after the last if there is none."""
+    without = [step for step, share in enumerate(row.get("replayed", ()), 1) if share < SERVING]
+    return max(without, default=0) + 1
+
+
+def broken(row: Row, cupy: Row) -> list[str]:
+    """Return the promises that a row does not keep, each with its worst figure; `cupy`: the row of CuPy's own pool."""
+    if row["way"] == "cupy":
+        return []
+    found, whole, since = [], row["retained"] + row["arena"], serving_from(row)
+    over = [mine / its for mine, its in zip(row["in_use"], cupy["in_use"], strict=True)]
+    if max(over) > SLACK:
+        found.append(f"{max(over):.2f} times CuPy's after step {over.index(max(over)) + 1}")
+    if row["most"] > SLACK * cupy["most"]:
+        found.append(f"{row['most'] / cupy['most']:.2f} times CuPy's at most")
+    after = [bytes_ / whole for bytes_ in row["in_use"][since - 1 :]]
+    if after and max(after) > SLACK:
+        found.append(f"{max(after):.2f} times retained + arena after the plan")
+    if since > DUE[row["way"]]:
+        late = "never" if since > len(row["in_use"]) else f"from step {since}"
+        found.append(f"the plan serves {late}, not from {DUE[row['way']]}")
+    off = max((mine - its for mine, its in zip(row["reserved"], row["in_use"], strict=True)), key=abs)
+    if off:
+        found.append(f"reserved_bytes is off by {off:+,}")
+    if row["peak_reserved"] != row["most"]:
+        found.append(f"peak_reserved_bytes is off by {row['peak_reserved'] - row['most']:+,}")
+    if row["fingerprint"] != cupy["fingerprint"]:
+        found.append("OTHER BITS")
+    return found + _broken_by_size(row, cupy, whole)
+
+
+def _broken_by_size(row: Row, cupy: Row, whole: int) -> list[str]:
+    """Return the promises about smaller devices that a row does not keep."""
+    if "smallest" not in row:
+        return []
+    found = []
+    if row["smallest"] > (1 + SHARE) * cupy["smallest"]:
+        found.append(f"needs a device {row['smallest'] / cupy['smallest']:.2f} times CuPy's")
+    if row["way"] == "managed" and row["smallest"] > SLACK * whole:
+        found.append(f"needs a device {row['smallest'] / whole:.2f} times retained + arena")
+    due = DUE[row["way"]]
+    late = [
+        memory
+        for memory, since in row["probes"]
+        if memory >= SLACK * whole and since is not None and since > due
+    ]
+    if late:
+        found.append(f"no plan from step {due} on a device of {output.mib(max(late))} MiB")
+    return found
+
+
+def title_of(task: Task) -> str:
+    """Return the title of a task's network, with the size of its examples if it is not the network's own."""
+    model = NETWORKS[task.model]
+    if task.size is None:
+        return model.title
+    return f"{model.title}, {task.size} {'words' if model.kind == 'words' else f'x {task.size} images'}"
+
+
+def rows_of(study: Study, model: Model) -> list[Row]:
+    """Find the rows of a network, two at a time: one trains while another waits for its disk or its compiler."""
+    tasks = [study.task(model, way) for way in study.ways]
+    with ThreadPoolExecutor(2) as executor:
+        trained = list(executor.map(study.trained, tasks))
+        if study.probes:
+            bound = {row.get("lower_bound") for row in trained if row.get("lower_bound")}
+            plain = trained[0]["retained"] + next(iter(bound), 0)
+            bounds = [
+                row["retained"] + row.get("lower_bound", 0) if row.get("arena") else plain for row in trained
+            ]
+            more = list(executor.map(study.least_device, tasks, trained, bounds))
+        else:
+            more = [{} for _ in tasks]
+    rows = []
+    for task, row, sizes in zip(tasks, trained, more, strict=True):
+        about = {"device": SIMULATED, "model": title_of(task), "batch": task.batch, "way": task.way}
+        rows.append(about | row | sizes)
+    for row in rows:
+        row["broken"] = (
+            "; ".join(broken(row, rows[0])) if "fingerprint" in row else row.get("failed", "no schedule")
+        )
+    return rows
+
+
+def table_row(row: Row) -> Row:
+    """Return a row as the table has it: one entry a column."""
+    served = "replayed" in row
+    found = {
+        key: value for key, value in row.items() if key not in ("in_use", "reserved", "replayed", "probes")
+    }
+    found |= {f"in_use_{step}": count for step, count in enumerate(row["in_use"], 1)}
+    if served:
+        since = serving_from(row)
+        found |= {
+            "reserved": row["reserved"][-1],
+            "serving_from": since if since <= len(row["in_use"]) else "never",
+            "last_replayed": row["replayed"][-1],
+            "retained_and_arena": row["retained"] + row["arena"],
+        }
+    return found
+
+
+def columns(steps: int) -> list[output.Column]:
+    """Columns of the Markdown table."""
+    column = output.Column
+    return [
+        column("device", "device"),
+        column("network", "model"),
+        column("batch", "batch"),
+        column("trained with", "way", WAYS.__getitem__),
+        column("after step 1", "in_use_1", output.mib),
+        *(column(str(step), f"in_use_{step}", output.mib) for step in range(2, steps + 1)),
+        column("at most", "most", output.mib),
+        column("`reserved_bytes`", "reserved", output.mib),
+        column("`peak_reserved_bytes`", "peak_reserved", output.mib),
+        column("plan serves from step", "serving_from"),
+        column("replayed in the last step", "last_replayed", "{:.1%}".format),
+        column("budget", "budget", output.mib),
+        column("retained", "retained", output.mib),
+        column("arena", "arena", output.mib),
+        column("retained + arena", "retained_and_arena", output.mib),
+        column("smallest device", "smallest", output.mib),
+        column("parameters", "fingerprint", lambda digest: digest[:8]),
+        column("broken promises", "broken"),
+    ]
+
+
+@command(limit=300, quick_limit=60, models=NETWORKS)
+@click.option(
+    "--steps", type=click.IntRange(DUE["pool"]), help=f"To train.  [default: {STEPS}, quick: {QUICK_STEPS}]"
+)
+@click.option(
+    "--way", "ways", multiple=True, type=click.Choice([*WAYS]), help="Only this one, beside CuPy's own pool."
+)
+@click.option("--no-smallest", is_flag=True, help="Do not look for the smallest device.")
+def main(runner: Runner, steps: int | None, ways: tuple[str, ...], no_smallest: bool) -> None:
+    """Show what training takes of a device, step by step, and the smallest device that does."""
+    if not has_gpu() or not is_simulated():
+        raise click.ClickException(
+            f"{NO_GPU if not has_gpu() else 'a real device'}; expected the simulated one"
+        )
+    steps = steps or (QUICK_STEPS if runner.quick else STEPS)
+    chosen = tuple(way for way in WAYS if way == "cupy" or way in (ways or WAYS))
+    bars = (TextColumn("{task.description:<60}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    rows: list[Row] = []
+    with Progress(*bars, console=Console(stderr=True)) as progress:
+        bar = progress.add_task("device", total=len(runner.models))
+        study = Study(
+            runner, steps, chosen, not no_smallest, lambda what: progress.update(bar, description=what)
+        )
+        for model in runner.models:
+            rows += rows_of(study, model)
+            _write(runner, rows, steps)
+            progress.advance(bar)
+    _summarize(rows)
+
+
+def _write(runner: Runner, rows: Sequence[Row], steps: int) -> None:
+    note = (
+        "MiB. In use of the device, by its driver (`memGetInfo`), after each step and at most; each run in a process "
+        "of its own. The smallest device on which the same training runs to its end is known to 1 % or 1 MiB."
+    )
+    path, title = runner.out / "device", "Training on a device: memory in use, and the smallest device"
+    found = [table_row(row) for row in rows]
+    output.write_table(found, columns(steps), path, title, note, ("Chainer", "cupy-rocm-7-0"))
+
+
+def _summarize(rows: Sequence[Row]) -> None:
+    kept: Any = [row for row in rows if not row["broken"]]
+    click.echo(f"{len(kept)} of {len(rows)} rows keep every promise")
+    for row in rows:
+        if row["broken"]:
+            click.echo(f"{row['model']}, {WAYS[row['way']]}: {row['broken']}")
+
+
+if __name__ == "__main__":
+    main()

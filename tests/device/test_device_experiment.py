@@ -1,0 +1,33 @@
+"""`experiments.device` on a small network: what it takes of a device, and the smallest one on which it trains."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from experiments import device
+
+pytestmark = pytest.mark.usefixtures("cupy", "chainer_on_cuda")
+
+
+def test_a_small_network(tmp_path: Path) -> None:
+    options = ("--quick", "--model", "ptb", "--way", "pool", "--way", "managed", "--out", str(tmp_path))
+    done = CliRunner().invoke(device.main, options)
+    assert done.exit_code == 0, done.output
+    with open(tmp_path / "device.csv", newline="", encoding="utf-8") as file:
+        rows = {row["way"]: row for row in csv.DictReader(file)}
+    assert list(rows) == ["cupy", "pool", "managed"]
+    assert {row["device"] for row in rows.values()} == {"simulated device"}
+    assert len({row["fingerprint"] for row in rows.values()}) == 1
+    for row in rows.values():
+        in_use = [int(row[f"in_use_{step}"]) for step in range(1, device.QUICK_STEPS + 1)]
+        assert int(row["retained"]) < min(in_use[2:])
+        assert max(in_use) <= int(row["most"])
+        assert int(row["retained"]) < int(row["smallest"]) <= int(row["most"])
+    for way in ("pool", "managed"):
+        assert int(rows[way]["serving_from"]) <= device.DUE[way]
+        assert float(rows[way]["last_replayed"]) > 0.9
+    assert "simulated device" in (tmp_path / "device.md").read_text(encoding="utf-8")
