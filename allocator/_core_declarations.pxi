@@ -121,6 +121,8 @@ cdef extern from "lanes.hpp" namespace "stowplan::allocator" nogil:
         void drop_awaited(uint32_t)
         optional_step_slot enter(uintptr_t, int64_t) except +
         void leave(uint16_t)
+        void begin(vector[LaneStart], cbool) except +
+        vector[LaneOutcome] end(uint16_t) except +
         const vector[uint16_t]& lanes_of(uint16_t)
         void welcome(uint16_t) except +
         void set_interrupted(uintptr_t, cbool, int64_t)
