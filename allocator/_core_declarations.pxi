@@ -203,7 +203,7 @@ cdef extern from "libc_upstream.hpp" namespace "stowplan::profiler" nogil:
 
 cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass HostMemory "stowplan::allocator::HostMemory":
-        HostMemory(const Upstream&, size_t, Scope, int64_t) except +
+        HostMemory(const Upstream&, size_t, Scope) except +
         SpinLock& lock()
         AutoLanes& service()
         size_t small()
@@ -227,15 +227,6 @@ cdef extern from "dispatcher.hpp" namespace "stowplan::allocator" nogil:
         Upstream functions()
 
     Upstream functions_of(HostMemory*)
-
-
-cdef extern from "under_malloc.hpp" namespace "stowplan::allocator" nogil:
-    cdef cppclass MallocTable:
-        MallocTable(const MallocTable&)
-
-    cdef cppclass UnderMalloc:
-        UnderMalloc(Dispatcher&) except +
-        MallocTable table()
 
 
 cdef extern from "device.hpp" namespace "stowplan::allocator":

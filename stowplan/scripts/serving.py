@@ -32,7 +32,6 @@ def run_served(
     stats: str | os.PathLike[str] | None = None,
     as_json: bool = False,
     plans: str | None = None,
-    preload: bool = False,
 ) -> int:
     """Run a program, its arrays served by pools that find its steps; return its exit status.
 
@@ -44,11 +43,8 @@ def run_served(
         A file for the statistics, as JSON.
     as_json
         Whether the statistics are one line on standard output, rather than two lines for people on standard error.
-
     plans
         A directory of plans, as for `NumpyPool`.
-    preload
-        Whether malloc is served rather than NumPy; this process is then one that `preloading.restart` has begun.
 
     Raises
     ------
@@ -57,7 +53,7 @@ def run_served(
     OSError
         `stats` cannot be written.
     """
-    with pools(plans, preload=preload) as serving:
+    with pools(plans) as serving:
         name, host = next(iter(serving.items()))
         with StepUsage(host.progress) as usage:
             faults = -_minor_faults()
