@@ -46,8 +46,8 @@ def run(
 
     The pools serve NumPy's arrays and, if the script imports CuPy, CuPy's, in all threads. If the
     script gives CuPy an allocator, that one serves the requests that are not planned. If it imports Chainer, Chainer
-    is made to work with the installed versions. At the end two lines on standard error say whether it helped, why, and
-    what to do. The exit status is the script's.
+    is made to work with the installed versions. At the end a line on standard error has the counts of each
+    pool. The exit status is the script's.
     """
     from ..scripts import Script
     from ..scripts.serving import run_served
