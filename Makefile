@@ -38,10 +38,9 @@ INSTALL := $(PIP) install --build-constraint build-constraints.txt --editable
 
 ROOMS := $(shell cat tools/rooms.txt)
 CORES := $(shell find $(ROOMS) -path '*/core/*' -name '*.cpp')
-LIBRARIES := allocator/preload.cpp
 HEADERS := $(shell find $(ROOMS) -name '*.hpp')
 # What an installation depends on: change one of these and the next command installs again.
-BUILD_INPUTS := setup.py setup.cfg pyproject.toml build-constraints.txt tools/rooms.txt $(CORES) $(LIBRARIES) $(HEADERS) \
+BUILD_INPUTS := setup.py setup.cfg pyproject.toml build-constraints.txt tools/rooms.txt $(CORES) $(HEADERS) \
 	$(shell find $(ROOMS) -name '*.pyx' -o -name '*.pxi')
 
 .PHONY: help demo test thorough soak experiments gpu-test lint docs docs-html docs-examples dist asan tsan clean FORCE
@@ -107,7 +106,7 @@ gpu-test: $(VENV)/.development
 SOURCES := $(shell find $(ROOMS) tests/core tests/device -name '*.cpp' -o -name '*.hpp')
 CYTHON := $(shell find $(ROOMS) -name '*.pyx' -o -name '*.pxi')
 
-lint: $(VENV)/.development $(patsubst %.cpp,build/tidy/%.checked,$(CORES) $(LIBRARIES))
+lint: $(VENV)/.development $(patsubst %.cpp,build/tidy/%.checked,$(CORES))
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -200,6 +200,18 @@ cdef class Replay:
     def welcome(self, uint16_t step_slot):
         self.core.welcome(step_slot)
 
+    def begin(self, starts, cbool may_wait=True):
+        """Begin a step in lanes whose arenas are large enough; `starts` has what `_lane_start` takes for each."""
+        cdef vector[LaneStart] lanes
+        for start in starts:
+            lanes.push_back(_lane_start(start))
+        self.core.begin(lanes, may_wait)
+
+    def end(self, uint16_t step_slot):
+        """End a step, and leave its step slot; return [(lane, (log, complete, clean, tag))] of its lanes."""
+        cdef vector[LaneOutcome] outcomes = self.core.end(step_slot)
+        return _lane_outcomes(outcomes)
+
     def begin_lane(self, uint16_t lane, CorePlan plan=None, PlanSet others=PlanSet()):
         """Begin one lane's part of a step."""
         self.core.lane(lane).begin_step(_pointer(plan), others.plans)

@@ -122,6 +122,8 @@ cdef extern from "lanes.hpp" namespace "stowplan::allocator" nogil:
         void drop_awaited(uint32_t)
         optional_step_slot enter(uintptr_t, int64_t) except +
         void leave(uint16_t)
+        void begin(vector[LaneStart], cbool) except +
+        vector[LaneOutcome] end(uint16_t) except +
         const vector[uint16_t]& lanes_of(uint16_t)
         void welcome(uint16_t) except +
         void set_interrupted(uintptr_t, cbool, int64_t)
@@ -202,7 +204,7 @@ cdef extern from "libc_upstream.hpp" namespace "stowplan::profiler" nogil:
 
 cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass HostMemory "stowplan::allocator::HostMemory":
-        HostMemory(const Upstream&, size_t, Scope, int64_t) except +
+        HostMemory(const Upstream&, size_t, Scope) except +
         SpinLock& lock()
         AutoLanes& service()
         size_t small()
@@ -226,15 +228,6 @@ cdef extern from "dispatcher.hpp" namespace "stowplan::allocator" nogil:
         Upstream functions()
 
     Upstream functions_of(HostMemory*)
-
-
-cdef extern from "under_malloc.hpp" namespace "stowplan::allocator" nogil:
-    cdef cppclass MallocTable:
-        MallocTable(const MallocTable&)
-
-    cdef cppclass UnderMalloc:
-        UnderMalloc(Dispatcher&) except +
-        MallocTable table()
 
 
 cdef extern from "device.hpp" namespace "stowplan::allocator":
