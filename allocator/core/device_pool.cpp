@@ -223,7 +223,11 @@ void DevicePool::close() {
   std::unordered_map<BlockId, HeldPtr> held;
   std::unordered_map<std::uintptr_t, ArenaMemory> arenas;
   std::vector<ArenaMemory> waiting;
-  if (has_virtual_memory() && !make_idle()) return;  // better kept than given back while it is used
+  if (has_virtual_memory() && !make_idle()) {  // mappings stay, as streams may use them
+    static auto& kept = *new std::vector<std::shared_ptr<VirtualArena>>;
+    for (auto& [base, arena] : arenas_) kept.push_back(std::move(arena.mapping));
+    for (ArenaMemory& arena : waiting_) kept.push_back(std::move(arena.mapping));
+  }
   Lock lock(lock_);
   held.swap(held_);
   arenas.swap(arenas_);
