@@ -188,20 +188,21 @@ def read_late(hip: Hip, *, ordered: bool, ticks: int) -> float:
     return hip.read(result, 1)[0]
 
 
-def lost_unless_ordered(hip: Hip) -> None:
-    for ticks in (0, 100_000_000):
-        assert read_late(hip, ordered=False, ticks=ticks) == 2
-        assert read_late(hip, ordered=True, ticks=ticks) == 1
+@on_device(SIMHIP_SCHEDULE="adversarial")
+def test_the_race_is_lost_for_every_seed(hip: Hip) -> None:
+    for seed in range(20):
+        hip.library.simhip_reseed(ctypes.c_uint64(seed))
+        for ticks in (0, 100_000_000):
+            assert read_late(hip, ordered=False, ticks=ticks) == 2
+            assert read_late(hip, ordered=True, ticks=ticks) == 1
 
 
-def lost_by_a_late_kernel(hip: Hip) -> None:
-    assert read_late(hip, ordered=False, ticks=100_000_000) == 2
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_the_race_is_lost_for_every_seed(seed: int) -> None:
-    on_device(SIMHIP_SCHEDULE="adversarial", SIMHIP_SEED=str(seed))(lost_unless_ordered)()
-    on_device(SIMHIP_SCHEDULE="lazy", SIMHIP_SEED=str(seed))(lost_by_a_late_kernel)()
+@on_device(SIMHIP_SCHEDULE="lazy")
+def test_a_late_kernel_loses_it_for_every_seed(hip: Hip) -> None:
+    for seed in range(20):
+        hip.library.simhip_reseed(ctypes.c_uint64(seed))
+        assert read_late(hip, ordered=False, ticks=100_000_000) == 2
+        assert read_late(hip, ordered=True, ticks=100_000_000) == 1
 
 
 @on_device(SIMHIP_SCHEDULE="lazy")
