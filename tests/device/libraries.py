@@ -37,8 +37,8 @@ COMPILER = "libhiprtc.so.7"
 SOURCES = {
     RUNTIME: "runtime/*.cpp",
     COMPILER: "hiprtc/*.cpp",
-    "libhipblas.so.3": "hipblas*.cpp",
-    "libhiprand.so.1": "hiprand*.cpp",
+    "libhipblas.so.3": "hipblas/*.cpp",
+    "libhiprand.so.1": "hiprand/*.cpp",
 }
 LIBRARIES = {  # how a library's names begin, and the status by which it says "not supported"
     "hip": (RUNTIME, 801),
