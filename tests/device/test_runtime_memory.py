@@ -159,7 +159,7 @@ def test_devices_copy_to_each_other(hip: Hip) -> None:
         streams.append(hip.stream())
     hip.fill(streams[2], blocks[2], 9)
     hip("MemcpyPeerAsync", blocks[1], 1, blocks[2], 2, 64, streams[2])
-    hip.order(streams[2], streams[2])
+    hip("StreamSynchronize", streams[2])  # the next call waits for the two devices that it names
     hip("MemcpyPeer", blocks[0], 0, blocks[1], 1, 64)
     assert hip.read(blocks[0]) == [9] * 16
     assert hip.error("MemcpyPeer", blocks[0], 1, blocks[1], 1, 64) == "hipErrorInvalidValue"
