@@ -7,6 +7,7 @@ from hypothesis import given
 
 from stowplan.errors import UnsupportedConstraintError
 from stowplan.packing import Problem, check, lower_bound, pack
+from stowplan.packing.papers import nntrainer  # noqa: F401 (registers its solvers)
 
 from ..problems import inclusive, problems, training_step
 

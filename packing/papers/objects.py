@@ -34,9 +34,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ..errors import MissingDependencyError, UnsupportedConstraintError
-from .orders import by_breadth, by_size, by_start
-from .problem import IntArray, Problem
+from ...errors import MissingDependencyError, UnsupportedConstraintError
+from ..orders import by_breadth, by_size, by_start
+from ..problem import IntArray, Problem
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from stowplan.errors import GraphError
 from stowplan.packing import pack
+from stowplan.packing.papers import nntrainer  # noqa: F401 (registers its solvers)
 from stowplan.scheduling import Phase, StepGraph, as_recorded, simulate
-from stowplan.scheduling.joint import blocks_of, order_and_place
-from stowplan.scheduling.layers import (
+from stowplan.scheduling.papers.joint import blocks_of, order_and_place
+from stowplan.scheduling.papers.layers import (
     ExecutionOrders,
     Layer,
     Lifespan,
@@ -28,7 +29,7 @@ from stowplan.scheduling.layers import (
     step_graph,
 )
 
-from .graphs import random_order
+from ..graphs import random_order
 
 KIB = 1024
 IN_PLACE: dict[str, Any] = {"merge": Merge.IN_PLACE, "needs_input": Lifespan.FORWARD}

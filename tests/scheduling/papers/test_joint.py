@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from stowplan.errors import ScheduleError
 from stowplan.packing import check, lower_bound, pack
 from stowplan.scheduling import Schedule, StepGraph, Way, read_graph, require_valid, simulate
-from stowplan.scheduling.joint import JointSolution, blocks_of, order_and_place, place
+from stowplan.scheduling.papers.joint import JointSolution, blocks_of, order_and_place, place
 
-from .graphs import random_graph, random_order
+from ..graphs import random_graph, random_order
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:pulp")
 
-DATA = Path(__file__).resolve().parents[1] / "data" / "graphs"
+DATA = Path(__file__).resolve().parents[2] / "data" / "graphs"
 needs_pulp = pytest.mark.skipif(
     find_spec("pulp") is None, reason="PuLP is not installed; expected: pip install 'stowplan[mip]'"
 )
@@ -157,8 +157,8 @@ def test_the_order_is_changed_where_it_cannot_be_packed() -> None:
     "after", [[[], [], [], [0], [1]], [[], [0], [], [2], [0, 2, 3]], [[], [0], [1], [2], [3]]]
 )
 def test_the_integer_program_against_all_orders(after: list[list[int]]) -> None:
-    from stowplan.scheduling.joint_ilp import fits, joint_ilp
     from stowplan.scheduling.ordering.problem import OrderProblem
+    from stowplan.scheduling.papers.joint_ilp import fits, joint_ilp
 
     graph = lifetimes(UNPACKABLE, after)
     packed = {

@@ -1,12 +1,24 @@
-"""What a rank of the paper's models needs, predicted from profiles of small ones by `stowplan.shape_prediction`."""
+"""What a rank of the paper's models needs: ``python -m experiments.scale``.
+
+The live peak of a rank of the models of 22 to 1000 billion parameters, predicted from profiles of small ones by
+`stowplan.shape_prediction`. The file is ``scale_memory``.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+import stowplan.chainer  # noqa: F401 (mends Chainer)
 from stowplan.shape_prediction import fit_ranks
 
-from ..measures.kept import Row
-from ..models.split_block import Parallel, activation_bytes, parameter_count
-from ..parallel.profile import profile
+from .measures import output
+from .measures.kept import Row
+from .measures.runner import ROOT
+from .models.split_block import Parallel, activation_bytes, parameter_count
+from .parallel.profile import profile
 
 BASE = {"words": 16, "batch": 2, "width": 32, "heads": 4, "ranks": 2, "layers": 2}
 OTHERS = {"words": 32, "batch": 3, "width": 64, "heads": 8, "ranks": 4}
@@ -59,3 +71,41 @@ def predict() -> tuple[list[Row], dict[str, float]]:
 
 def _named(shape: dict[str, int], way: str) -> dict[str, int]:
     return {way if name == "ranks" else name: number for name, number in shape.items()}
+
+
+def _gib(count: float) -> str:
+    return f"{count / 2**30:,.1f}"
+
+
+@click.command()
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=ROOT / "build" / "experiments",
+    help="Folder for the table.  [default: build/experiments]",
+)
+def main(out: Path) -> None:
+    """Predict the memory of a rank of models that fit no machine here."""
+    out.mkdir(parents=True, exist_ok=True)
+    column = output.Column
+    models, checked = predict()
+    told = ", ".join(f"{way} {share:.4f}" for way, share in checked.items())
+    columns = [
+        column("model", "model"),
+        column("by", "parallel"),
+        column("live peak of a rank, GiB", "peak", _gib),
+        column("activations kept, GiB", "kept", _gib),
+        column("parameters, gradients, Adam, GiB", "lasting", _gib),
+        column("peak over both", "over_form", "{:.4f}".format),
+    ]
+    note = (
+        "Predicted from profiles of ranks of 2 and 3 layers, at most 64 wide; float32, 8 ranks, no pipeline. "
+        f"Checked on 8 layers, 256 wide, 128 words: predicted over profiled {told}."
+    )
+    path = out / "scale_memory"
+    output.write_table(models, columns, path, "A rank of models that fit no machine here", note)
+    Console().print(path.with_suffix(".md").read_text(), markup=False)
+
+
+if __name__ == "__main__":
+    main()

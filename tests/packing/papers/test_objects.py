@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from stowplan.errors import MissingDependencyError, UnsupportedConstraintError
 from stowplan.packing import Problem, check
-from stowplan.packing.objects import (
+from stowplan.packing.papers.objects import (
     lower_bound,
     objects_by_size,
     objects_in_order,
@@ -15,8 +15,8 @@ from stowplan.packing.objects import (
     strategies,
 )
 
-from .problems import data, inclusive, problems
-from .reference.greedy import rectangles
+from ..problems import data, inclusive, problems
+from ..reference.greedy import rectangles
 
 GREEDY = [name for name in strategies if name != "objects_min_cost_flow"]
 

@@ -31,14 +31,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import MissingDependencyError, ScheduleError
-from ..packing import Placement, Problem, pack
-from .graph import IntArray, StepGraph
-from .ordering import order as find_order
-from .ordering.problem import OrderProblem
-from .orders import edges
-from .schedule import Schedule, Way, require_valid
-from .simulate import simulate
+from ...errors import MissingDependencyError, ScheduleError
+from ...packing import Placement, Problem, pack
+from ..graph import IntArray, StepGraph
+from ..ordering import order as find_order
+from ..ordering.problem import OrderProblem
+from ..orders import edges
+from ..schedule import Schedule, Way, require_valid
+from ..simulate import simulate
 
 # Changed orders that are packed at most, and that are looked at.
 MOST_TRIALS = 100

@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..packing.milp import DEFAULT_LIMIT, require_pulp, solve_program
-from .graph import IntArray
-from .ordering.ilp import OrderProgram, done, order_of, places
-from .ordering.problem import OrderProblem
-from .ordering.registry import Answer
+from ...packing.milp import DEFAULT_LIMIT, require_pulp, solve_program
+from ..graph import IntArray
+from ..ordering.ilp import OrderProgram, done, order_of, places
+from ..ordering.problem import OrderProblem
+from ..ordering.registry import Answer
 
 # Pairs of blocks, times operators, at most.
 MOST_ROWS = 20_000
