@@ -177,10 +177,8 @@ class CupyPool(Pool):
         from cupy.cuda import MemoryPointer, UnownedMemory, memory_hook
 
         memory: DeviceMemory
-        if self._upstream is None:
-            memory = SegmentPool(device)
-        else:
-            memory = UpstreamMemory(self._upstream, self._allocate)
+        own = self._upstream is None
+        memory = SegmentPool(device) if own else UpstreamMemory(self._upstream, self._allocate)
         pool = DevicePool(
             device,
             memory,

@@ -211,7 +211,7 @@ class SegmentPool:
         """See `DeviceMemory`."""
         with self._lock:
             self._collect()
-            most = sys.maxsize if within_limit else max(self._allowed(), live_peak)
+            most = sys.maxsize if within_limit else live_peak
             return max(min(most, self._limit or sys.maxsize) - self._live - self._split(), 0)
 
     def note_arenas(self, size: int) -> None:

@@ -18,7 +18,9 @@ Answer DevicePool::ask(Bytes size, bool sample, void* client) const {
 Answer DevicePool::ask_upstream(BlockId id, Bytes size, Reason reason, void* client) {
   const bool sample = reason == Reason::no_plan;
   settle();
-  Answer answer = ask(size, sample, client);
+  Answer answer;
+  if (would_grow(size, reason) && shelter(id, reason, answer.address)) return answer;
+  answer = ask(size, sample, client);
   if (answer.error != 0) {
     Kept first(device_, answer.error);
     if (give_back() > 0) {
@@ -40,7 +42,21 @@ Answer DevicePool::ask_upstream(BlockId id, Bytes size, Reason reason, void* cli
   return answer;
 }
 
-// Upstream has no memory for a block: the arena may have, in a place that the plan has other uses for.
+// Whether the device would have more in use than has been live at a time, and some, for a block that the arena may have
+// room for. Such a block may be in the plan's way there, which a little memory more is worth to avoid.
+bool DevicePool::would_grow(Bytes size, Reason reason) {
+  const Bytes some = locked_.counters().peak_live_bytes / kNearly;
+  return has_virtual_memory() && (reason == Reason::late || reason == Reason::mismatch) && size > room(false) + some;
+}
+
+// Bytes that may come to arenas and upstream's blocks. `within_limit`: see Device::room().
+Bytes DevicePool::room(bool within_limit) {
+  const Bytes all = device_.room(device_.owner, within_limit);
+  if (all < 0) throw OwnersError();
+  return std::max(Bytes{0}, all - locked_.counters().arena_bytes);
+}
+
+// Takes into the arena what upstream has no memory for, wherever nothing lives.
 bool DevicePool::shelter(BlockId id, Reason reason, std::uintptr_t& address) {
   Lock lock(lock_);
   if (!lanes_.shelter(id, reason)) return false;
@@ -86,8 +102,8 @@ bool DevicePool::take_arena(LaneNumber lane, Bytes size) {
   return true;
 }
 
-// Gives a lane's arena, or a new one, as much memory as there is room for; all of it, where a step has gone by since.
-// What the device has not, requests in that range do without. False where there is no virtual memory.
+// Gives a lane's arena, or a new one, as much memory as there is room for; all of it, where it has waited for some
+// steps. What the device has not, requests in that range do without. False where there is no virtual memory.
 bool DevicePool::grow_in_place(LaneNumber lane, Bytes size) {
   const std::shared_ptr<VirtualArena> mapping = mapping_of(lane);
   if (mapping == nullptr || size > mapping->reach()) return false;
@@ -99,7 +115,7 @@ bool DevicePool::grow_in_place(LaneNumber lane, Bytes size) {
     const auto at = arenas_.find(mapping->base());
     if (at == arenas_.end()) return true;  // another thread gave it back
     ArenaMemory& arena = at->second;
-    has_waited = arena.wanted >= wanted && arena.since < steps;
+    has_waited = arena.wanted >= wanted && arena.since + kPatience < steps;
     if (arena.wanted < wanted) {
       arena.wanted = wanted;
       arena.since = steps;
@@ -125,11 +141,8 @@ void DevicePool::grow_arenas() {
 
 // How many more bytes an arena that is to have `wanted` may have now: all that it lacks, where that is nearly there.
 Bytes DevicePool::bytes_for(const VirtualArena& mapping, Bytes wanted, bool within_limit) {
-  constexpr Bytes kNearly = 64;
   const Bytes missing = wanted - mapping.mapped();
-  const Bytes all = device_.room(device_.owner, within_limit);
-  if (all < 0) throw OwnersError();
-  const Bytes room = std::max(Bytes{0}, all - locked_.counters().arena_bytes);
+  const Bytes room = this->room(within_limit);
   return missing <= room + wanted / kNearly ? missing : mapping.whole(room);
 }
 

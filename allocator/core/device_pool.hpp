@@ -95,7 +95,9 @@ class DevicePool {
   LockedLanes* lanes() { return &locked_; }
 
  private:
-  static constexpr Bytes kUnit = 512;  // what CuPy's own pool rounds to, and what CUDA aligns to
+  static constexpr Bytes kUnit = 512;            // what CuPy's own pool rounds to, and what CUDA aligns to
+  static constexpr Bytes kNearly = 64;           // a part of so many is a little
+  static constexpr std::uint64_t kPatience = 2;  // steps that an arena grows in, at the most
 
   struct Use {
     Kept stream;  // it must not go before an event is recorded on it
@@ -128,6 +130,8 @@ class DevicePool {
   bool make_idle() const;
   Token event_of(const Use& use);
 
+  bool would_grow(Bytes size, Reason reason);
+  Bytes room(bool within_limit);
   bool shelter(BlockId id, Reason reason, std::uintptr_t& address);
   bool replace_arena(LaneNumber lane, Bytes size);
   bool take_arena(LaneNumber lane, Bytes size);
