@@ -91,7 +91,9 @@ def wheel() -> tuple[str, list[Path]]:
     except metadata.PackageNotFoundError:
         others = sorted(
             f"{name} {metadata.version(name)}"
-            for name in {name for names in metadata.packages_distributions().get("cupy", []) for name in [names]}
+            for name in {
+                name for names in metadata.packages_distributions().get("cupy", []) for name in [names]
+            }
         )
         raise SetUpError(
             f"the simulated device is for CuPy's wheel for ROCm 7: pip install {WHEEL}==14.2.0, in an environment "
@@ -187,7 +189,9 @@ class Build:
         folder.mkdir(exist_ok=True)
         defined: set[str] = set()
         if objects:
-            listing = subprocess.run(["nm", "--defined-only", *objects], capture_output=True, text=True, check=True)
+            listing = subprocess.run(
+                ["nm", "--defined-only", *objects], capture_output=True, text=True, check=True
+            )
             defined = set(re.findall(r" [TDBV] (\w+)$", listing.stdout, re.MULTILINE))
         source = self.out / "objects" / f"stubs_{name.partition('.')[0]}.c"
         source.parent.mkdir(exist_ok=True)
@@ -218,7 +222,9 @@ class Build:
     def tools(self, toolchain: str) -> None:
         """Lay down what CuPy and kernels need besides the libraries; the kernels of another toolchain go."""
         include = self.out / "include"
-        shutil.copytree(HERE / "include", include, dirs_exist_ok=True)  # in place: another process may be compiling
+        shutil.copytree(
+            HERE / "include", include, dirs_exist_ok=True
+        )  # in place: another process may be compiling
         (self.out / "flags").write_text("\n".join(KERNEL_FLAGS))
         header = include / "simhip_device.h"
         part = include / "simhip_device.part"
