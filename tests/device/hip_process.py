@@ -27,6 +27,9 @@ HERE = Path(__file__).resolve().parent
 SECONDS = 60
 """More than any of these programs takes: one that waits for ever fails."""
 
+KEPT = ("SIMHIP_HOME", "SIMHIP_ADDRESS_SPACE")
+"""What a program takes over of its tests' settings: sanitizers leave it few addresses."""
+
 Program = Callable[["Hip"], None]
 
 
@@ -139,7 +142,7 @@ def compiled_kernels(home: str) -> str:
 def run(program: Program, settings: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Run a program, given as a function of a test's file, in a process of its own."""
     home = os.environ["SIMHIP_HOME"]
-    kept = {name: value for name, value in os.environ.items() if name == "SIMHIP_HOME" or name[:7] != "SIMHIP_"}
+    kept = {name: value for name, value in os.environ.items() if name in KEPT or not name.startswith("SIMHIP_")}
     file = sys.modules[program.__module__].__file__
     assert file is not None
     command = [sys.executable, str(HERE / "hip_process.py"), file, program.__name__, compiled_kernels(home)]
