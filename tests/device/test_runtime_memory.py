@@ -179,7 +179,7 @@ def test_a_kernel_uses_a_peer_s_memory(hip: Hip) -> None:
     assert hip.error("DeviceDisablePeerAccess", 0) == "hipErrorPeerAccessNotEnabled"
 
 
-# ------------------------------------------------------------------------------------------ the stream-ordered allocator
+# ------------------------------------------------------------------------------------ the stream-ordered allocator
 
 
 def attribute(hip: Hip, what: int) -> int:
@@ -211,7 +211,10 @@ def test_a_pool_keeps_what_its_threshold_says(hip: Hip) -> None:
     assert hip.library.simhip_used(0) == 1024
     hip("MemPoolTrimTo", pool, 512)
     assert hip.library.simhip_used(0) == 512
-    assert hip.error("MemPoolSetAttribute", pool, USED, ctypes.byref(ctypes.c_uint64())) == "hipErrorInvalidValue"
+    assert (
+        hip.error("MemPoolSetAttribute", pool, USED, ctypes.byref(ctypes.c_uint64()))
+        == "hipErrorInvalidValue"
+    )
 
 
 @on_device()
@@ -343,7 +346,10 @@ def test_misuse_of_virtual_memory_is_refused(hip: Hip) -> None:
 
 @on_device(SIMHIP_VIRTUAL_MEMORY="0")
 def test_a_device_can_lack_virtual_memory(hip: Hip) -> None:
-    assert hip.error("MemAddressReserve", ctypes.byref(ctypes.c_void_p()), UNIT, 0, 0, 0) == "hipErrorNotSupported"
+    assert (
+        hip.error("MemAddressReserve", ctypes.byref(ctypes.c_void_p()), UNIT, 0, 0, 0)
+        == "hipErrorNotSupported"
+    )
     assert hip.error("MemCreate", ctypes.byref(ctypes.c_void_p()), UNIT, ctypes.byref(PINNED), 0) == (
         "hipErrorNotSupported"
     )
