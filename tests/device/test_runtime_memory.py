@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from typing import Any
 
 from tests.device.hip_process import Hip, on_device
 
@@ -323,7 +324,7 @@ def test_mapped_memory_keeps_its_bytes(hip: Hip) -> None:
 def test_misuse_of_virtual_memory_is_refused(hip: Hip) -> None:
     base, handle = hip.new("MemAddressReserve", 4 * UNIT, 0, 0, 0), created(hip, 2 * UNIT)
     hip("MemMap", base, 2 * UNIT, 0, handle, 0)
-    refused = [
+    refused: list[tuple[Any, ...]] = [
         ("MemMap", base + UNIT, UNIT, 0, created(hip), 0),  # over a mapping
         ("MemMap", base + 2 * UNIT + 4096, UNIT, 0, created(hip), 0),
         ("MemMap", base + 4 * UNIT, UNIT, 0, created(hip), 0),  # not reserved

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -64,7 +65,8 @@ def barriers(hip: Hip) -> None:
 
 
 def callbacks(hip: Hip) -> None:
-    stream, block, seen = hip.stream(), hip.malloc(64), []
+    seen: list[Any] = []
+    stream, block = hip.stream(), hip.malloc(64)
     host_function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: seen.append("host"))
     callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)(
         lambda handle, status, data: seen.append((handle, status, data))
