@@ -35,6 +35,14 @@ def pytest_configure(config: pytest.Config) -> None:
         cupy.cuda.set_allocator(pool.malloc)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests of graphs, which CuPy leaves out on ROCm: its wheel has graphs, and so has the simulated device."""
+    for item in items:
+        if item.path.name == "test_graph.py":
+            for node in item.listchain():
+                node.own_markers[:] = [mark for mark in node.own_markers if mark.name != "skipif"]
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     """Run the test's body several times."""

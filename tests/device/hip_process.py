@@ -27,6 +27,9 @@ HERE = Path(__file__).resolve().parent
 SECONDS = 60
 """More than any of these programs takes: one that waits for ever fails."""
 
+KEPT = ("SIMHIP_HOME", "SIMHIP_ADDRESS_SPACE")
+"""What a program takes over of its tests' settings: sanitizers leave it few addresses."""
+
 Program = Callable[["Hip"], None]
 
 
@@ -130,7 +133,15 @@ def compiled_kernels(home: str) -> str:
     folder = tempfile.TemporaryDirectory(prefix="simhip-kernels-")
     compiled_kernels.folder = folder  # type: ignore[attr-defined]
     path = str(Path(folder.name) / "kernels.so")
-    options = ["-std=c++17", "-O1", "-shared", "-fPIC", f"-I{home}/include", f"-L{home}/lib", "-l:libamdhip64.so.7"]
+    options = [
+        "-std=c++17",
+        "-O1",
+        "-shared",
+        "-fPIC",
+        f"-I{home}/include",
+        f"-L{home}/lib",
+        "-l:libamdhip64.so.7",
+    ]
     compiler = os.environ.get("CXX", "g++")
     subprocess.run([compiler, str(HERE / "runtime_kernels.cpp"), *options, "-o", path], check=True)
     return path
@@ -139,15 +150,21 @@ def compiled_kernels(home: str) -> str:
 def run(program: Program, settings: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Run a program, given as a function of a test's file, in a process of its own."""
     home = os.environ["SIMHIP_HOME"]
-    kept = {name: value for name, value in os.environ.items() if name == "SIMHIP_HOME" or name[:7] != "SIMHIP_"}
+    kept = {
+        name: value for name, value in os.environ.items() if name in KEPT or not name.startswith("SIMHIP_")
+    }
     file = sys.modules[program.__module__].__file__
     assert file is not None
     command = [sys.executable, str(HERE / "hip_process.py"), file, program.__name__, compiled_kernels(home)]
     environment = {**kept, "PYTHONPATH": str(HERE.parents[1]), **settings}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False)
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
 
 
-def on_device(*, says: str = "", ends: bool = False, **settings: str) -> Callable[[Program], Callable[[], None]]:
+def on_device(
+    *, says: str = "", ends: bool = False, **settings: str
+) -> Callable[[Program], Callable[[], None]]:
     """Run a test in a process of its own.
 
     Parameters
@@ -176,7 +193,8 @@ def on_device(*, says: str = "", ends: bool = False, **settings: str) -> Callabl
 def main(file: str, name: str, kernels: str) -> None:
     """In the program's own process: run it."""
     spec = importlib.util.spec_from_file_location("program", file)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["program"] = module
     spec.loader.exec_module(module)

@@ -66,19 +66,19 @@ class SetUpError(Exception):
     """Something that the simulated device needs is missing; the message says what to do."""
 
 
-def cxx() -> list[str]:
-    """Return the host's compiler as a command."""
-    return shlex.split(os.environ.get("SIMHIP_CXX", "")) or ["g++"]
+def cxx() -> str:
+    """Return the host's compiler."""
+    return os.environ.get("SIMHIP_CXX") or "g++"
 
 
 def compiler_version() -> str:
     """Return what the compiler says of itself and of this processor, for which it compiles kernels."""
-    command = [*cxx(), "-march=native", "-E", "-v", "-x", "c++", os.devnull]
+    command = [cxx(), "-march=native", "-E", "-v", "-x", "c++", os.devnull]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
         raise SetUpError(
-            f"the simulated device compiles kernels with {shlex.join(cxx())}: {error}; install it "
+            f"the simulated device compiles kernels with {cxx()}: {error}; install it "
             "(Debian and Ubuntu: apt install g++) or name another in SIMHIP_CXX"
         ) from None
     return done.stderr
@@ -89,13 +89,11 @@ def wheel() -> tuple[str, list[Path]]:
     try:
         found = metadata.distribution(WHEEL)
     except metadata.PackageNotFoundError:
-        others = sorted(
-            f"{name} {metadata.version(name)}"
-            for name in {name for names in metadata.packages_distributions().get("cupy", []) for name in [names]}
-        )
+        names = sorted(set(metadata.packages_distributions().get("cupy", [])))
+        others = ", ".join(f"{name} {metadata.version(name)}" for name in names)
         raise SetUpError(
             f"the simulated device is for CuPy's wheel for ROCm 7: pip install {WHEEL}==14.2.0, in an environment "
-            f"of its own (make device-test makes one); found {', '.join(others) or 'no CuPy'}"
+            f"of its own (make device-test makes one); found {others or 'no CuPy'}"
         ) from None
     modules = [Path(str(found.locate_file(file))) for file in found.files or [] if file.name.endswith(".so")]
     return found.version, modules
@@ -164,6 +162,7 @@ class Build:
         self.out = out
         self.launcher = [found] if (found := shutil.which("ccache")) else []
         self.headers = digest(*contents("**/*.hpp", "**/*.h"))
+        self.used: set[Path] = set()
 
     def run(self, command: list[str | Path]) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -172,13 +171,14 @@ class Build:
 
     def compiled(self, source: Path, *flags: str) -> Path:
         """Compile one file, unless that is done, and return its object."""
-        command = [*cxx(), *COMMON, f"-I{HERE}/include", f"-I{HERE}/runtime", *flags, "-c"]
+        command = [cxx(), *COMMON, f"-I{HERE}/include", f"-I{HERE}/runtime", *flags, "-c"]
         made = self.out / "objects" / f"{source.stem}-{digest(self.headers, source.read_bytes(), *command)}.o"
         if not made.exists():
             made.parent.mkdir(parents=True, exist_ok=True)
             part = made.with_suffix(".part")
             self.run([*self.launcher, *command, source, "-o", part])
             part.rename(made)
+        self.used.add(made)
         return made
 
     def library(self, name: str, wanted: dict[str, str], objects: list[Path]) -> None:
@@ -187,7 +187,9 @@ class Build:
         folder.mkdir(exist_ok=True)
         defined: set[str] = set()
         if objects:
-            listing = subprocess.run(["nm", "--defined-only", *objects], capture_output=True, text=True, check=True)
+            listing = subprocess.run(
+                ["nm", "--defined-only", *objects], capture_output=True, text=True, check=True
+            )
             defined = set(re.findall(r" [TDBV] (\w+)$", listing.stdout, re.MULTILINE))
         source = self.out / "objects" / f"stubs_{name.partition('.')[0]}.c"
         source.parent.mkdir(exist_ok=True)
@@ -204,7 +206,7 @@ class Build:
         if objects and name not in (RUNTIME, COMPILER):
             options.append(f"-l:{RUNTIME}")
         part = folder / f"{name}.part"
-        self.run([*cxx(), "-shared", "-pthread", *objects, *others, "-o", part, *options, "-ldl"])
+        self.run([cxx(), "-shared", "-pthread", *objects, *others, "-o", part, *options, "-ldl"])
         part.rename(folder / name)
 
     def libraries(self, wanted: dict[str, dict[str, str]]) -> None:
@@ -214,15 +216,19 @@ class Build:
             objects = {name: list(workers.map(self.compiled, files)) for name, files in sources.items()}
         for name in [RUNTIME, *({*wanted, *SOURCES} - {RUNTIME})]:
             self.library(name, wanted.get(name, {}), objects.get(name, []))
+        for old in {*(self.out / "objects").glob("*.o")} - self.used:
+            old.unlink()
 
     def tools(self, toolchain: str) -> None:
         """Lay down what CuPy and kernels need besides the libraries; the kernels of another toolchain go."""
         include = self.out / "include"
-        shutil.copytree(HERE / "include", include, dirs_exist_ok=True)  # in place: another process may be compiling
+        shutil.copytree(
+            HERE / "include", include, dirs_exist_ok=True
+        )  # in place: another process may be compiling
         (self.out / "flags").write_text("\n".join(KERNEL_FLAGS))
         header = include / "simhip_device.h"
         part = include / "simhip_device.part"
-        self.run([*cxx(), *KERNEL_FLAGS, f"-I{include}", "-x", "c++-header", header, "-o", part])
+        self.run([cxx(), *KERNEL_FLAGS, f"-I{include}", "-x", "c++-header", header, "-o", part])
         part.rename(f"{header}.gch")
         hipcc = self.out / "bin" / "hipcc"
         hipcc.parent.mkdir(exist_ok=True)

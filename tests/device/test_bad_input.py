@@ -17,7 +17,10 @@ extern "C" __global__ void k(int* x) {
   asm volatile("nop");
 }
 """
-NEW_KERNEL = f"import cupy; cupy.RawKernel('extern \"C\" __global__ void k() {{}} // {os.urandom(8).hex()}', 'k')((1,), (1,), ())"
+NEW_KERNEL = f"""
+import cupy
+cupy.RawKernel('extern "C" __global__ void k() {{}} // {os.urandom(8).hex()}', 'k')((1,), (1,), ())
+"""
 
 
 def test_inline_assembly_is_refused_with_its_line(cupy: Any) -> None:
@@ -76,6 +79,10 @@ def test_a_number_of_memory_that_is_none_is_refused() -> None:
 
 def test_the_launcher_reports_in_one_line(tmp_path: Path) -> None:
     program = f"import runpy, sys; sys.argv = ['simulated']; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); "
-    done = run(program + "runpy.run_module('tests.device.simulated', run_name='__main__')", fails=True, SIMHIP_CXX="no")
+    done = run(
+        program + "runpy.run_module('tests.device.simulated', run_name='__main__')",
+        fails=True,
+        SIMHIP_CXX="no",
+    )
     assert done.stderr.startswith("stowplan: the simulated device compiles kernels with no")
     assert len(done.stderr.splitlines()) == 1

@@ -1,4 +1,4 @@
-"""Kernels of a program's own: barriers, shared memory, waves, templates, globals; where they come from the second time."""
+"""A program's own kernels: barriers, shared memory, waves, templates, globals; and that each is compiled once."""
 
 from __future__ import annotations
 
@@ -89,7 +89,9 @@ def test_the_same_kernel_is_compiled_once(cupy: Any) -> None:
         cupy.RawModule(code=source, name_expressions=[name]).get_function(name)
         return int(compiler.simhip_compilations()) - before
 
-    found = [compilations(name) for name in ("doubled<int>", "doubled<int>", "doubled<float>", "doubled<int>")]
+    found = [
+        compilations(name) for name in ("doubled<int>", "doubled<int>", "doubled<float>", "doubled<int>")
+    ]
     assert found == [1, 0, 1, 0]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -76,7 +78,7 @@ def test_no_wait_for_the_device_in_any_capture(hip: Hip) -> None:
     hip("DeviceSynchronize")
 
 
-UNSAFE = {
+UNSAFE: dict[str, Callable[[Hip, int, int, int], str]] = {
     "free": lambda hip, block, event, other: hip.error("Free", block),
     "malloc": lambda hip, block, event, other: hip.error("Malloc", ctypes.byref(ctypes.c_void_p()), 64),
     "event query": lambda hip, block, event, other: hip.error("EventQuery", event),
@@ -93,8 +95,6 @@ def test_a_global_capture_forbids_what_may_wait(call: str) -> None:
 
 
 def forbidden_where_captured(hip: Hip) -> None:
-    import os
-
     call = UNSAFE[os.environ["SIMHIP_CALL"]]
     block, other = hip.malloc(64), hip.stream()
     event = hip.event(other)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from typing import Any
 
 from tests.device.hip_process import Hip, on_device
 
@@ -179,7 +180,7 @@ def test_a_kernel_uses_a_peer_s_memory(hip: Hip) -> None:
     assert hip.error("DeviceDisablePeerAccess", 0) == "hipErrorPeerAccessNotEnabled"
 
 
-# ------------------------------------------------------------------------------------------ the stream-ordered allocator
+# ------------------------------------------------------------------------------------ the stream-ordered allocator
 
 
 def attribute(hip: Hip, what: int) -> int:
@@ -211,7 +212,10 @@ def test_a_pool_keeps_what_its_threshold_says(hip: Hip) -> None:
     assert hip.library.simhip_used(0) == 1024
     hip("MemPoolTrimTo", pool, 512)
     assert hip.library.simhip_used(0) == 512
-    assert hip.error("MemPoolSetAttribute", pool, USED, ctypes.byref(ctypes.c_uint64())) == "hipErrorInvalidValue"
+    assert (
+        hip.error("MemPoolSetAttribute", pool, USED, ctypes.byref(ctypes.c_uint64()))
+        == "hipErrorInvalidValue"
+    )
 
 
 @on_device()
@@ -320,7 +324,7 @@ def test_mapped_memory_keeps_its_bytes(hip: Hip) -> None:
 def test_misuse_of_virtual_memory_is_refused(hip: Hip) -> None:
     base, handle = hip.new("MemAddressReserve", 4 * UNIT, 0, 0, 0), created(hip, 2 * UNIT)
     hip("MemMap", base, 2 * UNIT, 0, handle, 0)
-    refused = [
+    refused: list[tuple[Any, ...]] = [
         ("MemMap", base + UNIT, UNIT, 0, created(hip), 0),  # over a mapping
         ("MemMap", base + 2 * UNIT + 512, UNIT, 0, created(hip), 0),
         ("MemMap", base + 4 * UNIT, UNIT, 0, created(hip), 0),  # not reserved
@@ -343,7 +347,10 @@ def test_misuse_of_virtual_memory_is_refused(hip: Hip) -> None:
 
 @on_device(SIMHIP_VIRTUAL_MEMORY="0")
 def test_a_device_can_lack_virtual_memory(hip: Hip) -> None:
-    assert hip.error("MemAddressReserve", ctypes.byref(ctypes.c_void_p()), UNIT, 0, 0, 0) == "hipErrorNotSupported"
+    assert (
+        hip.error("MemAddressReserve", ctypes.byref(ctypes.c_void_p()), UNIT, 0, 0, 0)
+        == "hipErrorNotSupported"
+    )
     assert hip.error("MemCreate", ctypes.byref(ctypes.c_void_p()), UNIT, ctypes.byref(PINNED), 0) == (
         "hipErrorNotSupported"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -64,7 +65,8 @@ def barriers(hip: Hip) -> None:
 
 
 def callbacks(hip: Hip) -> None:
-    stream, block, seen = hip.stream(), hip.malloc(64), []
+    seen: list[Any] = []
+    stream, block = hip.stream(), hip.malloc(64)
     host_function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: seen.append("host"))
     callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)(
         lambda handle, status, data: seen.append((handle, status, data))
@@ -115,7 +117,9 @@ def many_threads(hip: Hip) -> None:
 def test_each_thread_s_default_stream_is_its_own(hip: Hip) -> None:
     seen = []
     for _ in range(2):
-        thread = threading.Thread(target=lambda: seen.append(hip.error("EventQuery", hip.event(hip.per_thread))))
+        thread = threading.Thread(
+            target=lambda: seen.append(hip.error("EventQuery", hip.event(hip.per_thread)))
+        )
         thread.start()
         thread.join()
     assert hip.library.simhip_pending() in (1, 2)  # of streams that are gone; a query may run one
@@ -132,12 +136,14 @@ def test_a_non_blocking_stream_does_not_wait_for_legacy(hip: Hip) -> None:
 
 
 @on_device()
-def test_an_event_that_was_never_recorded_holds_nobody(hip: Hip) -> None:
+def test_an_event_that_was_never_recorded_holds_nothing_up(hip: Hip) -> None:
     stream, event = hip.stream(), hip.new("EventCreateWithFlags", 2)
     hip("StreamWaitEvent", stream, event, 0)
     hip("EventSynchronize", event)
     hip("EventQuery", event)
-    assert hip.error("EventElapsedTime", ctypes.byref(ctypes.c_float()), event, event) == "hipErrorInvalidHandle"
+    assert (
+        hip.error("EventElapsedTime", ctypes.byref(ctypes.c_float()), event, event) == "hipErrorInvalidHandle"
+    )
     hip("EventDestroy", event)
     assert hip.error("EventRecord", event, stream) == "hipErrorInvalidHandle"
 
@@ -215,10 +221,14 @@ def test_a_random_order_loses_some_races(hip: Hip) -> None:
 # ------------------------------------------------------------------------------------------------------- deadlocks
 
 
-@on_device(says="deadlock: host function on stream 1 of device 0 waits for host function, which runs, on stream 1")
+@on_device(
+    says="deadlock: host function on stream 1 of device 0 waits for host function, which runs, on stream 1"
+)
 def test_work_that_waits_for_itself_is_refused(hip: Hip) -> None:
     stream, seen = hip.stream(), []
-    wait = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: seen.append(hip.error("StreamSynchronize", stream)))
+    wait = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(
+        lambda _: seen.append(hip.error("StreamSynchronize", stream))
+    )
     hip("LaunchHostFunc", stream, wait, 0)
     hip("StreamSynchronize", stream)
     assert seen == ["hipErrorUnknown"]

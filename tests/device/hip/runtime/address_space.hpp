@@ -4,7 +4,7 @@
 //                                                             so that what runs over the end of a block is found.
 //
 // Next fit: a search begins where the last part ended, and goes round. So an address that was given back comes again
-// only after all others, and a use after free meets memory that is nobody's. O(log n) to place, n parts alive, more
+// only after all others, and a use after free meets memory of no block. O(log n) to place, n parts alive, more
 // after the first round.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Events: places in the order of streams. One that was never recorded holds nobody up.
+// Events: places in the order of streams. One that was never recorded holds nothing up.
 #include <chrono>
 #include <memory>
 #include <set>

@@ -87,7 +87,7 @@ void SimBlock::late() {
   yield();
 }
 
-// A thread that is over holds nobody up.
+// A thread that is over holds nothing up.
 void SimBlock::end() {
   const std::uint32_t warp = current_ / kWarp;
   at_[current_] = At::over;

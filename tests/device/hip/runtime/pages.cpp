@@ -43,9 +43,7 @@ bool map_zeros(std::uintptr_t base, std::size_t size) {
 }  // namespace
 
 std::uintptr_t reserve_addresses(std::size_t size) {
-  const int flags = kPrivate | MAP_ANONYMOUS;
-  void* at = mmap(pointer(kWanted), size, PROT_NONE, flags | MAP_FIXED_NOREPLACE, -1, 0);
-  if (at == MAP_FAILED) at = mmap(nullptr, size, PROT_NONE, flags, -1, 0);
+  void* at = mmap(pointer(kWanted), size, PROT_NONE, kPrivate | MAP_ANONYMOUS, -1, 0);  // elsewhere, if taken
   if (at == MAP_FAILED) {
     std::fprintf(stderr, "simhip: no %zu bytes of addresses: choose a smaller SIMHIP_ADDRESS_SPACE\n", size);
     std::_Exit(2);

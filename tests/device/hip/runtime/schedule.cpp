@@ -121,7 +121,7 @@ hipError_t refuse_wait(const Ticket& ticket, const char* why) {
 }
 
 // Nothing to run here: waits until another thread has done a piece of work. All frames whose threads sleep are counted,
-// so that the last to fall asleep sees that nobody is left to wake it.
+// so that the last to fall asleep sees that no thread is left to wake it.
 hipError_t sleep(Lock& lock, const Ticket& ticket) {
   Machine& m = machine();
   m.blocked += frames_here();
