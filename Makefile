@@ -9,6 +9,9 @@
 #   make gpu-test   the tests that need a CUDA device: training through CupyPool, bit by bit
 #   make torch-test   training through TorchPool, bit by bit, and orders of PyTorch's graphs, in an environment of its own
 #                     with a CPU build of torch; skips where there is none
+#   make device-test  the tests of device code, on a simulated device with CuPy's wheel for ROCm, in an environment of its
+#                     own; skips where there is no such wheel                      TEST="-k streams" passes options
+#   make device-run   a program of yours on the simulated device                   RUN="script.py arguments"
 #   make lint       ruff, mypy --strict, clang-format, clang-tidy, cython-lint       ANALYZE=1 adds clang's analyzer
 #   make docs       the documentation; warnings are errors, examples are run
 #   make dist       a source distribution and a wheel, and the checks that an index would make
@@ -35,10 +38,9 @@ INSTALL := $(PIP) install --build-constraint build-constraints.txt --editable
 
 ROOMS := $(shell cat tools/rooms.txt)
 CORES := $(shell find $(ROOMS) -path '*/core/*' -name '*.cpp')
-LIBRARIES := allocator/preload.cpp
 HEADERS := $(shell find $(ROOMS) -name '*.hpp')
 # What an installation depends on: change one of these and the next command installs again.
-BUILD_INPUTS := setup.py setup.cfg pyproject.toml build-constraints.txt tools/rooms.txt $(CORES) $(LIBRARIES) $(HEADERS) \
+BUILD_INPUTS := setup.py setup.cfg pyproject.toml build-constraints.txt tools/rooms.txt $(CORES) $(HEADERS) \
 	$(shell find $(ROOMS) -name '*.pyx' -o -name '*.pxi')
 
 .PHONY: help demo test thorough soak experiments gpu-test lint docs docs-html docs-examples dist asan tsan clean FORCE
@@ -101,10 +103,10 @@ experiments: $(VENV)/.experiments
 gpu-test: $(VENV)/.development
 	$(BIN)/python -m pytest -m gpu -rs -s tests/gpu $(TEST)
 
-SOURCES := $(shell find $(ROOMS) tests/core -name '*.cpp' -o -name '*.hpp')
+SOURCES := $(shell find $(ROOMS) tests/core tests/device -name '*.cpp' -o -name '*.hpp')
 CYTHON := $(shell find $(ROOMS) -name '*.pyx' -o -name '*.pxi')
 
-lint: $(VENV)/.development $(patsubst %.cpp,build/tidy/%.checked,$(CORES) $(LIBRARIES))
+lint: $(VENV)/.development $(patsubst %.cpp,build/tidy/%.checked,$(CORES))
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -214,7 +216,43 @@ $(TORCH_VENV)/.torch: $(TORCH_VENV)/.made $(BUILD_INPUTS)
 	@$(TORCH_PIP) install --build-constraint build-constraints.txt --editable '.[torch-test]' '$(TORCH)'
 	@touch $@
 
+# --- CuPy on a simulated device ----------------------------------------------------------------------------------------
+
+DEVICE ?= cupy-rocm-7-0==14.2.0
+DEVICE_VENV ?= .venv-device
+DEVICE_BIN := $(DEVICE_VENV)/bin
+DEVICE_PIP := $(DEVICE_BIN)/python -m pip --quiet --disable-pip-version-check
+SIMULATED := $(DEVICE_BIN)/python -m tests.device.simulated
+DEVICE_TESTS := tests/device tests/gpu tests/contracts/test_cupy_backend.py
+RUN ?=
+
+.PHONY: device-test device-run
+
+$(DEVICE_VENV)/.made:
+	@echo "making $(DEVICE_VENV)"
+	@$(PYTHON) -m venv $(DEVICE_VENV)
+	@$(DEVICE_PIP) install --upgrade pip
+	@touch $@
+
+# There are wheels for some Pythons on x86-64 only.
+device-test: $(DEVICE_VENV)/.made
+	@if ! $(DEVICE_PIP) install --dry-run --only-binary :all: --no-deps '$(DEVICE)' >/dev/null; then \
+		echo "stowplan: device-test SKIPPED, nothing was tested: pip finds no wheel of $(DEVICE) for this Python" >&2; \
+	else \
+		$(MAKE) --no-print-directory $(DEVICE_VENV)/.device && \
+		$(SIMULATED) -m pytest -n auto --dist worksteal -m "not slow" $(DEVICE_TESTS) $(TEST); \
+	fi
+
+device-run: $(DEVICE_VENV)/.device
+	@$(SIMULATED) $(RUN)
+
+$(DEVICE_VENV)/.device: $(DEVICE_VENV)/.made $(BUILD_INPUTS)
+	@$(PYTHON) tools/preflight.py
+	@echo "installing stowplan, CuPy for ROCm and Chainer into $(DEVICE_VENV)"
+	@$(DEVICE_PIP) install --build-constraint build-constraints.txt --editable '.[chainer,device-test]'
+	@touch $@
+
 clean:
-	rm -rf $(VENV) $(TORCH_VENV) build dist *.egg-info docs/_build .coverage coverage.xml .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(TORCH_VENV) $(DEVICE_VENV) build dist *.egg-info docs/_build .coverage coverage.xml .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find $(ROOMS) -name '*.so' -delete
 	rm -f demo-plan.png

@@ -73,17 +73,6 @@ def extension(name: str, *cores: str) -> Extension:
     )
 
 
-def preload() -> Extension:
-    """Build the library that is put before the C library: no module, and of C++ only what needs no library."""
-    return Extension(
-        "stowplan.allocator._preload",
-        sources=["allocator/preload.cpp"],
-        extra_compile_args=[*COMPILE_ARGS, "-fno-exceptions", "-fno-rtti"],
-        extra_link_args=[*LINK_ARGS, "-nodefaultlibs", "-lc"],
-        language="c++",
-    )
-
-
 PACKING, SCHEDULING = "packing/core", "scheduling/core"
 EXTENSIONS = [
     extension("allocator._core", "allocator/core/**/*.cpp"),  # first, for it takes the longest
@@ -105,7 +94,6 @@ EXTENSIONS = [
     extension("scheduling._descent", f"{SCHEDULING}/simulator/*.cpp", f"{SCHEDULING}/descent/*.cpp"),
     extension("scheduling._ordering", f"{SCHEDULING}/order/*.cpp"),
     extension("planning.merging._merging", "planning/merging/core/*.cpp"),
-    preload(),
 ]
 
 setup(

@@ -200,6 +200,18 @@ cdef class Replay:
     def welcome(self, uint16_t step_slot):
         self.core.welcome(step_slot)
 
+    def begin(self, starts, cbool may_wait=True):
+        """Begin a step in lanes whose arenas are large enough; `starts` has what `_lane_start` takes for each."""
+        cdef vector[LaneStart] lanes
+        for start in starts:
+            lanes.push_back(_lane_start(start))
+        self.core.begin(lanes, may_wait)
+
+    def end(self, uint16_t step_slot):
+        """End a step, and leave its step slot; return [(lane, (log, complete, clean, tag))] of its lanes."""
+        cdef vector[LaneOutcome] outcomes = self.core.end(step_slot)
+        return _lane_outcomes(outcomes)
+
     def begin_lane(self, uint16_t lane, CorePlan plan=None, PlanSet others=PlanSet()):
         """Begin one lane's part of a step."""
         self.core.lane(lane).begin_step(_pointer(plan), others.plans)
@@ -384,7 +396,7 @@ cdef class Backend:
 
     def arena_bytes(self, uint16_t lane):
         """Return the size of a lane's arena."""
-        return self.lanes.arena_size(lane)
+        return self.lanes.arena_bytes(lane)
 
     def stayers(self, uint16_t lane):
         """Return where in a lane's arena late blocks have stayed for more than a step: offsets, int64 (m, 2)."""
@@ -394,6 +406,11 @@ cdef class Backend:
     @property
     def grows_in_place(self):
         """Whether an arena is made larger where it is; else a larger one takes its place."""
+        return False
+
+    @property
+    def bottom_last(self):
+        """Whether an arena may have less memory than its plans need for a step, its beginning last."""
         return False
 
     def counters(self):

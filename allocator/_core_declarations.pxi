@@ -26,6 +26,7 @@ cdef extern from "counts.hpp" namespace "stowplan::allocator" nogil:
         int64_t value
 
     cdef cppclass Counters:
+        int64_t peak_live_bytes
         vector[NamedCount] named_requests() except +
         vector[NamedCount] named() except +
 
@@ -121,6 +122,8 @@ cdef extern from "lanes.hpp" namespace "stowplan::allocator" nogil:
         void drop_awaited(uint32_t)
         optional_step_slot enter(uintptr_t, int64_t) except +
         void leave(uint16_t)
+        void begin(vector[LaneStart], cbool) except +
+        vector[LaneOutcome] end(uint16_t) except +
         const vector[uint16_t]& lanes_of(uint16_t)
         void welcome(uint16_t) except +
         void set_interrupted(uintptr_t, cbool, int64_t)
@@ -176,7 +179,7 @@ cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
         void expect(const LaneStart&, cbool) except +
         vector[LaneOutcome] take_outcomes() except +
         Signal& signal()
-        int64_t arena_size(uint16_t)
+        int64_t arena_bytes(uint16_t)
         vector[Range] stayers(uint16_t) except +
         void reserve(uint16_t, uintptr_t, int64_t) except +
         void retire_idle_arenas() except +
@@ -201,7 +204,7 @@ cdef extern from "libc_upstream.hpp" namespace "stowplan::profiler" nogil:
 
 cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass HostMemory "stowplan::allocator::HostMemory":
-        HostMemory(const Upstream&, size_t, Scope, int64_t) except +
+        HostMemory(const Upstream&, size_t, Scope) except +
         SpinLock& lock()
         AutoLanes& service()
         size_t small()
@@ -227,15 +230,6 @@ cdef extern from "dispatcher.hpp" namespace "stowplan::allocator" nogil:
     Upstream functions_of(HostMemory*)
 
 
-cdef extern from "under_malloc.hpp" namespace "stowplan::allocator" nogil:
-    cdef cppclass MallocTable:
-        MallocTable(const MallocTable&)
-
-    cdef cppclass UnderMalloc:
-        UnderMalloc(Dispatcher&) except +
-        MallocTable table()
-
-
 cdef extern from "device.hpp" namespace "stowplan::allocator":
     cdef cppclass Answer:
         uintptr_t address
@@ -245,6 +239,9 @@ cdef extern from "device.hpp" namespace "stowplan::allocator":
     cdef cppclass Device:
         void* owner
         int (*ask)(void*, void*, int64_t, cbool, Answer*) except -1
+        int (*trim)(void*) except -1
+        int64_t (*room)(void*, cbool) except -1
+        int (*note_arenas)(void*, int64_t) except -1
         int (*capturing)(void*) except -1
         int (*synchronize)(void*) except -1
         int (*record)(void*, uint64_t, uint64_t*) except -1
@@ -255,9 +252,18 @@ cdef extern from "device.hpp" namespace "stowplan::allocator":
         void (*forget_error)(void*) noexcept
 
 
+cdef extern from "virtual_arena.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass VirtualMemory:
+        int64_t reach
+        vector[int] devices
+        cbool find(const char*, const char*)
+
+
 cdef extern from "device_pool.hpp" namespace "stowplan::allocator":  # with the GIL: it calls its owner
     cdef cppclass CDevicePool "stowplan::allocator::DevicePool":
         void connect(const Device&)
+        void use_virtual_memory(const VirtualMemory&)
+        cbool has_virtual_memory()
         void close()
         Grant request(int64_t, int64_t) except +
         Answer ask_upstream(uint32_t, int64_t, Reason, void*) except +

@@ -74,7 +74,7 @@ cdef give_what_waits():
 
 cdef int _ask(void* owner, void* client, int64_t size, cbool sample, Answer* answer) except -1:
     cdef DevicePool pool = <DevicePool>owner
-    allocator = pool.sampling if sample else pool.upstream
+    allocator = pool.sampling if sample and client != NULL else pool.memory.malloc
     try:
         memory = allocator(size)
         if not isinstance(memory, pool.memory_pointer):
@@ -87,6 +87,21 @@ cdef int _ask(void* owner, void* client, int64_t size, cbool sample, Answer* ans
         (<Lease>client).memory = memory
     else:
         answer.memory = pool.keep(Guard.__new__(Guard, memory, pool.streams))
+    return 0
+
+
+cdef int _trim(void* owner) except -1:
+    (<DevicePool>owner).memory.trim()
+    return 0
+
+
+cdef int64_t _room(void* owner, cbool within_limit) except -1:
+    cdef DevicePool pool = <DevicePool>owner
+    return pool.memory.room(within_limit, pool.lanes.counters().peak_live_bytes)
+
+
+cdef int _note_arenas(void* owner, int64_t size) except -1:
+    (<DevicePool>owner).memory.note_arenas(size)
     return 0
 
 
@@ -147,8 +162,10 @@ cdef class DevicePool(Backend):
     ----------
     device
         Device number.
-    upstream, sampling
-        Allocators, ``f(size) -> MemoryPointer``: what serves unplanned requests, and those of steps without a plan.
+    memory
+        What serves unplanned requests, a `DeviceMemory` (backends/device_memory.py).
+    sampling
+        ``f(size) -> MemoryPointer``: what serves those of steps without a plan.
     memory_pointer, unowned_memory
         CuPy's classes.
     streams
@@ -163,7 +180,7 @@ cdef class DevicePool(Backend):
 
     cdef CDevicePool core
     cdef readonly int device
-    cdef readonly object upstream
+    cdef readonly object memory
     cdef object device_number, sampling, memory_pointer, unowned_memory
     cdef object hooks_of_thread, hooked, told, streams, current_stream
     cdef public object failed  # f(error): a request of upstream's has failed; or None
@@ -176,7 +193,7 @@ cdef class DevicePool(Backend):
     def __cinit__(
         self,
         int device,
-        upstream,
+        memory,
         sampling,
         memory_pointer,
         unowned_memory,
@@ -186,7 +203,7 @@ cdef class DevicePool(Backend):
         told,
     ):
         self.device = self.device_number = device
-        self.upstream, self.sampling = upstream, sampling
+        self.memory, self.sampling = memory, sampling
         self.memory_pointer, self.unowned_memory = memory_pointer, unowned_memory
         self.hooks_of_thread, self.hooked, self.told = hooks_of_thread, hooked, told
         self.streams = streams
@@ -198,6 +215,9 @@ cdef class DevicePool(Backend):
         cdef Device owner
         owner.owner = <void*>self
         owner.ask = _ask
+        owner.trim = _trim
+        owner.room = _room
+        owner.note_arenas = _note_arenas
         owner.capturing = _capturing
         owner.synchronize = _synchronize
         owner.record = _record
@@ -282,8 +302,42 @@ cdef class DevicePool(Backend):
             self.streams.synchronize()
         return True
 
+    def use_virtual_memory(self, library, prefix, int64_t reach, devices):
+        """Take arenas from the device's virtual memory, if a library that is loaded has its functions.
+
+        `reach`: addresses that an arena reserves, in bytes; `devices`: that may use it, this one first.
+        """
+        cdef VirtualMemory memory
+        if memory.find(library.encode(), prefix.encode()):
+            memory.reach = reach
+            memory.devices = devices
+            self.core.use_virtual_memory(memory)
+
+    @property
+    def grows_in_place(self):
+        """See `Backend`."""
+        return self.core.has_virtual_memory()
+
+    @property
+    def bottom_last(self):
+        """See `Backend`."""
+        return self.core.has_virtual_memory()
+
+    def counters(self):
+        """See `Backend`; bytes reserved as upstream counts them, where it does."""
+        counters = Backend.counters(self)
+        reserved = self.memory.reserved()
+        if reserved is not None:
+            counters["reserved_bytes"], counters["peak_reserved_bytes"] = reserved
+        return counters
+
+    def reset_peaks(self):
+        """See `Backend`."""
+        Backend.reset_peaks(self)
+        self.memory.reset_peak()
+
     def reserve(self, uint16_t lane, int64_t size):
-        """Make a lane's arena at least this large; False where upstream has no memory for it."""
+        """Make a lane's arena at least this large; False where there is no memory for it."""
         return self.core.reserve(lane, size)
 
     def drop_dead_arenas(self):
@@ -299,6 +353,7 @@ cdef class DevicePool(Backend):
     def enter(self):
         """See `Backend`."""
         self.settle()
+        self.memory.begin_step()
         if waiting and self.may_wait():
             give_what_waits()
         return Backend.enter(self)
@@ -315,6 +370,7 @@ cdef class DevicePool(Backend):
 
     def take_outcomes(self):
         """Return [(lane, (log, complete, clean, tag))] of steps found that have ended."""
+        self.memory.begin_step()
         self.drop_dead_arenas()
         return Backend.take_outcomes(self)
 

@@ -1,4 +1,4 @@
-# Pools under what is not NumPy: PyTorch's tensors, malloc. Included by _core.pyx.
+# Pools under what is not NumPy: PyTorch's tensors. Included by _core.pyx.
 
 cdef vector[HostMemory*] _retired  # of pools that are gone: what is alive may still be freed
 
@@ -32,19 +32,15 @@ cdef class NativePool(HostBackend):
         Whose steps are told apart.
     place
         What it can be installed in; its original functions are upstream. None: the C library is.
-    alignment
-        Bytes; of every planned address.
     """
 
     cdef readonly NativePlace place
     cdef Upstream own_functions
     cdef cbool served  # it may be called as long as the process lives
 
-    def __init__(
-        self, size_t small, int64_t limit=0, Scope scope=Scope.process, NativePlace place=None, int64_t alignment=64
-    ):
+    def __init__(self, size_t small, int64_t limit=0, Scope scope=Scope.process, NativePlace place=None):
         cdef Upstream upstream = libc_upstream() if place is None else place.dispatcher.original()
-        self.memory = new HostMemory(upstream, small, scope, alignment)
+        self.memory = new HostMemory(upstream, small, scope)
         self.least, self.limit, self.place = small, limit, place
         self.own_functions = functions_of(self.memory)
         host_limit(self.memory[0], limit)
@@ -102,7 +98,3 @@ cdef class NativePlace:
     def taken(self):
         """Whether a pool serves here."""
         return self.dispatcher.serving() != NULL
-
-    def under_malloc(self):
-        """Return the address of what malloc is to call in its place (core/under_malloc.hpp); good for ever."""
-        return <uintptr_t>new MallocTable((new UnderMalloc(self.dispatcher[0])).table())

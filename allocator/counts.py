@@ -65,6 +65,10 @@ REASONS: dict[str, Reason] = {
         "asked for on a stream that had no lane: new, or one of too many",
         "nothing, for a stream's first step; else use the same few streams in every step",
     ),
+    "unmapped": Reason(
+        "the arena was still growing, and had no memory in the planned place yet",
+        "nothing: it is so in the first step of a plan, as far as blocks of the step before it are alive elsewhere",
+    ),
     "late": Reason(
         "a block that had outlived its plan stood in the planned place",
         "drop what is kept from some steps only, or make it in `with pool.interrupt():`",

@@ -19,8 +19,6 @@ import threading
 import weakref
 from typing import TYPE_CHECKING
 
-from . import own_threads
-
 if TYPE_CHECKING:
     from .lanes import Lanes
     from .pool import Pool
@@ -54,7 +52,6 @@ def _after() -> None:
 
 
 def _after_in_child() -> None:
-    own_threads.begin_anew()
     for pool in list(_watched or ()):
         pool._begin_anew()
     _after()

@@ -376,11 +376,6 @@ class Lanes:
             plans_skipped=self._budget.skipped,
         )
 
-    def progress(self) -> tuple[int, int]:
-        """Return how many steps have ended, and how many requests were replayed."""
-        counters = self._backend.counters()
-        return counters["steps"], counters["requests"]["replayed"]
-
     def has_served(self) -> bool:
         """Whether any request has come."""
         return any(self._backend.counters()["requests"].values())

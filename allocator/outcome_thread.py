@@ -10,14 +10,11 @@ r"""Steps that the core has found and ended by itself: a thread takes their outc
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 import weakref
 from collections.abc import Callable
 from typing import Any
-
-from .own_threads import start_thread
 
 LONGEST_REST = 0.5
 """Seconds; longer, and a program that begins to repeat would wait for its plan."""
@@ -43,7 +40,8 @@ def start_outcome_thread(
         Called first, on that thread.
     """
     method = weakref.WeakMethod(collect)
-    thread = start_thread(functools.partial(_run, wait, method, enter), "outcomes", daemon=True)
+    thread = threading.Thread(target=_run, args=(wait, method, enter), name="stowplan-outcomes", daemon=True)
+    thread.start()
     # Not at exit: the thread sleeps without the GIL, and is best left alone there.
     weakref.finalize(collect.__self__, close).atexit = False  # type: ignore[attr-defined]
     return thread

@@ -47,6 +47,10 @@ class Memory(Protocol):
     def grows_in_place(self) -> bool:
         """Whether arenas do."""
 
+    @property
+    def bottom_last(self) -> bool:
+        """Whether an arena may have less memory than its plans need for a step, its beginning last."""
+
     def counters(self) -> dict[str, Any]:
         """Return the counters of all lanes."""
 
@@ -178,6 +182,7 @@ class PlanMaker:
             self._backend.arena_bytes(self._lane),
             self._backend.stayers(self._lane),
             self._backend.grows_in_place,
+            bottom_last=self._backend.bottom_last,
             doubted=record.departed_from is not None and record.departed_from.standing.revisions < PATIENCE,
         )
 

@@ -6,6 +6,9 @@ next step boundary.
 What the worker does in Python would keep the program waiting all the same: the interpreter lets a thread that waits for
 the GIL wait up to 5 ms (`sys.getswitchinterval`). So jobs come in pieces of a millisecond or less, and between them the
 worker steps aside.
+
+Nothing of `concurrent.futures`: it brings `logging`, which takes part in forks and must not come in the middle of one,
+and to import both takes as long as to make a small plan.
 """
 
 from __future__ import annotations
@@ -17,7 +20,6 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from ._core import set_aside
-from .own_threads import start_thread
 
 T = TypeVar("T")
 
@@ -56,7 +58,7 @@ class Planner(Generic[T]):
         with self._changed:
             if not self._works:
                 # The interpreter waits for it before it goes down: a solver is not cut off.
-                start_thread(self._work, "planner", daemon=False)
+                threading.Thread(target=self._work, name="stowplan-planner", daemon=False).start()
                 self._works = True
             self._waiting.append(job)
 

@@ -179,10 +179,6 @@ class Pool(ABC):
         """A snapshot of the counts on the current device."""
         return self._lanes().stats()
 
-    def progress(self) -> tuple[int, int]:
-        """Return how many steps have ended, and how many requests were replayed: two of `stats`, at once."""
-        return self._lanes().progress()
-
     @property
     def has_served(self) -> bool:
         """Whether any request has come that is large enough to plan."""

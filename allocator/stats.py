@@ -214,12 +214,12 @@ def snapshot(
         reasons={name: n for name, n in requests.items() if n},
         plans=plans,
         reoptimizations=reoptimizations,
-        reserved_bytes=counters["arena_bytes"] + counters["upstream_bytes"],
+        reserved_bytes=counters.get("reserved_bytes", counters["arena_bytes"] + counters["upstream_bytes"]),
         lower_bound=lower_bound,
         packed=packed,
         planning_seconds=planning_seconds,
         plans_skipped=plans_skipped,
-        **{name: counters[name] for name in COUNTS.keys() & counters.keys()},
+        **{name: counters[name] for name in COUNTS.keys() & counters.keys() - {"reserved_bytes"}},
     )
 
 

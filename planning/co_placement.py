@@ -35,6 +35,8 @@ from .plan import Pack, Plan
 
 NO_RANGES: IntArray = np.empty((0, 2), dtype=np.int64)
 FREE = -1
+LARGE = 1024
+"""A wrapped block is stacked if it has this part of the largest one's bytes."""
 TOLERANCE = 1.02
 """How much larger than alone a plan may be for the sake of its neighbours, if the arena must grow for it."""
 
@@ -70,6 +72,33 @@ def place_beside(
         if placed is not None:
             return placed
     return plan
+
+
+def stack_wrapped(plan: Plan, *, planner: str = "auto", packer: Pack = pack) -> Plan:
+    """Place a plan's wrapped blocks on one another, from the arena's beginning on, if that costs nothing.
+
+    In the first step of a plan on a device the blocks that the step before has left live elsewhere, and until they end
+    the arena has no memory in their places (allocator/core/device_pool.hpp): so these places are to be in one run. The
+    block that is asked for last is at the bottom, so that what is free in the run before is at its other end, beside
+    the rest of the arena. Small blocks go where they fit.
+
+    Parameters
+    ----------
+    plan
+        As packed alone.
+    planner, packer
+        As for `place_beside`.
+    """
+    wrapped = np.flatnonzero(plan.profile.wrapped[plan.rows])
+    if not len(wrapped):
+        return plan
+    size = plan.problem.size[wrapped]
+    wrapped = wrapped[size * LARGE >= size.max()]
+    wrapped = wrapped[np.argsort(-plan.problem.start[wrapped], kind="stable")]
+    size = plan.problem.size[wrapped]
+    fixed = _no_wish(plan)
+    fixed[wrapped] = np.cumsum(size) - size
+    return _placed(plan, fixed, NO_RANGES, plan.arena_bytes, planner, packer) or plan
 
 
 def place_around(

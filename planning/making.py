@@ -23,7 +23,7 @@ import numpy.typing as npt
 from ..packing import pack
 from ..profiler import Profile, StepLog
 from ..profiler.steps import profile_step, steps_in_turn
-from .co_placement import NO_RANGES, place_around, place_beside
+from .co_placement import NO_RANGES, place_around, place_beside, stack_wrapped
 from .merging import merge
 from .plan import Pack, Plan, largest, make_plan, same_structure
 from .shared import SharedPlans, contents
@@ -78,6 +78,8 @@ class Task:
         Whether the arena can be made larger where it is; else a larger one is empty of stayers.
     doubted
         Whether the record is believed to have no other reason for frees that it lacks than what came before it.
+    bottom_last
+        Whether the arena's beginning is the last to have memory.
     """
 
     log: StepLog
@@ -89,6 +91,7 @@ class Task:
     stayers: npt.NDArray[np.int64] = field(default_factory=NO_RANGES.copy)
     grows: bool = True
     doubted: bool = False
+    bottom_last: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +140,9 @@ def plan_record(task: Task, shared: SharedPlans, options: Options) -> Made:
     def make() -> Plan:
         solver, packer = options.solver, options.packer
         alone = make_plan(profile, alignment=options.alignment, planner=solver, steps=steps, packer=packer)
+        if task.bottom_last and not neighbours:
+            options.step_aside()
+            alone = stack_wrapped(alone, planner=solver, packer=packer)
         options.step_aside()
         beside = place_beside(alone, neighbours, arena_bytes=task.arena_bytes, planner=solver, packer=packer)
         limit = None if task.grows else task.arena_bytes

@@ -1,6 +1,6 @@
 """Where the command ``stowplan`` and ``python -m stowplan`` begin.
 
-``stowplan run [-m] [--json] [--preload] [--stats FILE] SCRIPT ...`` starts the script at once: to import the command
+``stowplan run [-m] [--json] [--stats FILE] SCRIPT ...`` starts the script at once: to import the command
 line's library takes as long as a tenth of NumPy. All else is the command line's (cli.py), help and bad input included.
 """
 
@@ -25,7 +25,7 @@ def main() -> None:
 
 def plain_run(words: Sequence[str]) -> dict[str, Any] | None:
     """Return what a command line asks `_run` for; None where it is not plainly right, or asks for more."""
-    asked: dict[str, Any] = {"module": False, "as_json": False, "preload": False, "stats": None}
+    asked: dict[str, Any] = {"module": False, "as_json": False, "stats": None}
     if words[:1] != ["run"]:
         return None
     at = 1
@@ -34,8 +34,6 @@ def plain_run(words: Sequence[str]) -> dict[str, Any] | None:
             asked["module"] = True
         elif words[at] == "--json":
             asked["as_json"] = True
-        elif words[at] == "--preload":
-            asked["preload"] = True
         elif words[at] == "--stats" and at + 1 < len(words):
             at += 1
             path = os.path.abspath(words[at])
@@ -50,20 +48,14 @@ def plain_run(words: Sequence[str]) -> dict[str, Any] | None:
     return None
 
 
-def _run(
-    target: str, arguments: list[str], *, module: bool, as_json: bool, preload: bool, stats: str | None
-) -> int:
+def _run(target: str, arguments: list[str], *, module: bool, as_json: bool, stats: str | None) -> int:
     from .errors import StowplanError
     from .scripts import Script
     from .scripts.serving import run_served
 
     try:
-        if preload:
-            from .scripts.preloading import restart
-
-            restart()
         program = Script(target, module=module)
-        return run_served(program, arguments, as_json=as_json, stats=stats, preload=preload)
+        return run_served(program, arguments, as_json=as_json, stats=stats)
     except (StowplanError, OSError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2

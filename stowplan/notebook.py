@@ -6,8 +6,8 @@
     for batch in batches:
         train(batch)
 
-Without ``--step-function`` the step that the cell repeats is found. A pool serves the cell alone, and two lines below
-it say whether that helped; arrays that the cell has made live on. Needs IPython.
+Without ``--step-function`` the step that the cell repeats is found. A pool serves the cell alone, and a line below it
+says what the pool has counted; arrays that the cell has made live on. Needs IPython.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def run_cell(shell: Any, line: str, cell: str) -> None:
-    """Run a cell through a pool, and print the verdict.
+    """Run a cell through a pool, and print what the pool has counted.
 
     Parameters
     ----------
@@ -49,20 +49,13 @@ def run_cell(shell: Any, line: str, cell: str) -> None:
         The options are not those of `USAGE`, or the step function is not one.
     """
     from .scripts.auto_pools import pools
-    from .scripts.serving import as_figures
-    from .scripts.step_usage import StepUsage
-    from .scripts.verdict import judge, text
+    from .scripts.serving import as_figures, print_counts
 
     name = _step_function(line)
     with _marked(shell.user_ns, name), pools() as serving:
-        numpy = serving["numpy"]
-        with StepUsage(numpy.progress) as usage:
-            shell.run_cell(cell)  # which shows what the cell raises
+        shell.run_cell(cell)  # which shows what the cell raises
         figures = {name: as_figures(pool.stats) for name, pool in serving.items()}
-    asked = {name: served for name, served in figures.items() if served["requests"]}
-    for name, served in (asked or figures).items():
-        costs = (usage.before, usage.after) if name == "numpy" else ()
-        print(text(name, served, judge(served, *costs)), file=sys.stdout)
+    print_counts(figures, sys.stdout)
 
 
 def _step_function(line: str) -> str | None:

@@ -14,6 +14,7 @@ from ..forking import watch
 from ..lanes import Lanes
 from ..planning_budget import SHARE
 from ..pool import Plans, Pool, store_of
+from .device_memory import DeviceMemory, SegmentPool, UpstreamMemory
 from .device_streams import DeviceStreams, Streams
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ PER_THREAD = 2
 OUT_OF_MEMORY = 2
 """cudaErrorMemoryAllocation: the status of the error that an upstream without a pool raises."""
 
+CUDA_LIBRARIES = ("libcuda.so.1",)
+HIP_LIBRARIES = ("libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so")
+"""What has the functions of virtual memory: CuPy has loaded one of them."""
+
 FORKED = (
     "this process was forked from one that had used the pool, and CUDA does not survive a fork: start workers with "
     "multiprocessing's start method 'spawn' or 'forkserver', or fork before the first array is made"
@@ -42,7 +47,8 @@ class CupyPool(Pool):
     ----------
     upstream
         A CuPy allocator, ``f(size) -> cupy.cuda.MemoryPointer``, or an object with such a `malloc`: serves what is not
-        planned, and the arena. None: a fresh `cupy.cuda.MemoryPool`.
+        planned, and the arena. None: the pool takes memory of the device itself, never more than has been live at a
+        time, and arenas from its virtual memory, where they grow in place.
     warmup
         Steps that pass before one is recorded; first steps are seldom representative.
     planner
@@ -108,13 +114,13 @@ class CupyPool(Pool):
             raise PoolError(f"sample is {sample!r}; expected 'device' or 'managed'")
         if device is not None and (not isinstance(device, int) or isinstance(device, bool) or device < 0):
             raise PoolError(f"device is {device!r}; expected a device number, 0 or more, or None")
-        self._upstream = cupy.cuda.MemoryPool() if upstream is None else _owner(upstream)
-        self._allocate: Callable[[int], Any] = getattr(self._upstream, "malloc", self._upstream)
-        if not callable(self._allocate):
+        self._upstream = None if upstream is None else _owner(upstream)
+        self._allocate = getattr(self._upstream, "malloc", self._upstream)
+        if upstream is not None and not callable(self._allocate):
             raise PoolError(
                 f"upstream is {upstream!r}; expected an allocator: f(size) -> cupy.cuda.MemoryPointer"
             )
-        self._sampling = cupy.cuda.malloc_managed if sample == "managed" else self._allocate
+        self._sampling = cupy.cuda.malloc_managed if sample == "managed" else None
         self._options: dict[str, Any] = {
             "warmup": warmup,
             "planner": planner,
@@ -170,10 +176,15 @@ class CupyPool(Pool):
     def _make_pool(self, device: int) -> DevicePool:
         from cupy.cuda import MemoryPointer, UnownedMemory, memory_hook
 
-        return DevicePool(
+        memory: DeviceMemory
+        if self._upstream is None:
+            memory = SegmentPool(device)
+        else:
+            memory = UpstreamMemory(self._upstream, self._allocate)
+        pool = DevicePool(
             device,
-            self._allocate,
-            self._sampling,
+            memory,
+            self._sampling or memory.malloc,
             MemoryPointer,
             UnownedMemory,
             self._streams(device),
@@ -181,6 +192,9 @@ class CupyPool(Pool):
             _malloc_watched,
             _tell_freed,
         )
+        if memory.grows_arenas and _has_driver():
+            _use_virtual_memory(pool)
+        return pool
 
     def _streams(self, device: int) -> Streams | None:
         """Return the device's streams; None where there is no driver, and so no streams."""
@@ -248,8 +262,6 @@ class CupyPool(Pool):
 
     def total_bytes(self) -> int:
         """Return the bytes taken from the device: arenas, and what upstream holds."""
-        if hasattr(self._upstream, "total_bytes"):
-            return int(self._upstream.total_bytes())
         return self.stats.reserved_bytes
 
     def free_bytes(self) -> int:
@@ -258,7 +270,8 @@ class CupyPool(Pool):
 
     def n_free_blocks(self) -> int:
         """Return the number of free blocks that upstream holds."""
-        return int(self._upstream.n_free_blocks()) if hasattr(self._upstream, "n_free_blocks") else 0
+        upstream = self._source()
+        return int(upstream.n_free_blocks()) if hasattr(upstream, "n_free_blocks") else 0
 
     def free_all_blocks(self, stream: Any = None) -> None:
         """Give back the blocks that upstream holds free, and arenas in which nothing lives.
@@ -266,8 +279,13 @@ class CupyPool(Pool):
         The next step that has a plan takes its arena again.
         """
         self._pool_of(self._current_device()).give_back()
-        if hasattr(self._upstream, "free_all_blocks"):
-            self._upstream.free_all_blocks(stream=stream)
+        upstream = self._source()
+        if hasattr(upstream, "free_all_blocks"):
+            upstream.free_all_blocks(stream=stream)
+
+    def _source(self) -> Any:
+        """Return what serves requests of the current device that are not planned."""
+        return self._pool_of(self._current_device()).memory if self._upstream is None else self._upstream
 
     def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
         """Limit what upstream may take from the current device; see `cupy.cuda.MemoryPool.set_limit`.
@@ -277,13 +295,15 @@ class CupyPool(Pool):
         PoolError
             Upstream knows no limit.
         """
-        if not hasattr(self._upstream, "set_limit"):
-            raise PoolError(f"upstream {self._upstream!r} knows no limit; expected a cupy.cuda.MemoryPool")
-        self._upstream.set_limit(size=size, fraction=fraction)
+        upstream = self._source()
+        if not hasattr(upstream, "set_limit"):
+            raise PoolError(f"upstream {upstream!r} knows no limit; expected a cupy.cuda.MemoryPool")
+        upstream.set_limit(size=size, fraction=fraction)
 
     def get_limit(self) -> int:
         """Return upstream's limit in bytes, 0 for none."""
-        return int(self._upstream.get_limit()) if hasattr(self._upstream, "get_limit") else 0
+        upstream = self._source()
+        return int(upstream.get_limit()) if hasattr(upstream, "get_limit") else 0
 
 
 def _diagnosis(lanes: Lanes) -> Callable[[BaseException], None]:
@@ -316,6 +336,28 @@ def _has_driver() -> bool:
     except cupy.cuda.runtime.CUDARuntimeError:
         return False
     return True
+
+
+def _use_virtual_memory(pool: DevicePool) -> None:
+    """Have a pool take its arenas from its device's virtual memory, where the runtime has such functions.
+
+    An arena reserves as many addresses as its device has bytes. Other devices that can read its memory may: CuPy copies
+    from one to another.
+    """
+    import cupy
+
+    runtime = cupy.cuda.runtime
+    with cupy.cuda.Device(pool.device):
+        _, total = runtime.memGetInfo()
+    others = [
+        other
+        for other in range(runtime.getDeviceCount())
+        if other != pool.device and runtime.deviceCanAccessPeer(other, pool.device)
+    ]
+    libraries = HIP_LIBRARIES if runtime.is_hip else CUDA_LIBRARIES
+    for library in libraries:
+        if not pool.grows_in_place:
+            pool.use_virtual_memory(library, "hipMem" if runtime.is_hip else "cuMem", total, [pool.device, *others])
 
 
 def _use_device(device: int) -> None:

@@ -19,7 +19,7 @@ from ..planning_budget import SHARE
 from ..pool import Plans, Pool, checked_bytes, store_of
 
 ALIGNMENT = 64
-"""Bytes; a cache line and the widest vector load."""
+"""Bytes; a cache line and the widest vector load, as the core has it (core/host_pool.hpp)."""
 
 SCOPES = {"process": Scope.process, "thread": Scope.thread}
 
@@ -41,9 +41,6 @@ class NativeHostPool(Pool):
         As for `NumpyPool`.
     """
 
-    alignment = ALIGNMENT
-    """Bytes; of every planned address."""
-
     def __init__(
         self,
         *,
@@ -58,10 +55,10 @@ class NativeHostPool(Pool):
         small, limit = checked_bytes("small", small, 0), checked_bytes("limit", limit, 1)
         if scope not in SCOPES:
             raise PoolError(f"scope is {scope!r}; expected 'process' or 'thread'")
-        self._host = NativePool(small, limit, SCOPES[scope], self._place(), self.alignment)
+        self._host = NativePool(small, limit, SCOPES[scope], self._place())
         self._only = Lanes(
             self._host,
-            alignment=self.alignment,
+            alignment=ALIGNMENT,
             auto_step=auto_step,
             planning_share=planning_share,
             store=store_of(plans),

@@ -22,15 +22,16 @@ void ArenaSpace::each_block(Visit&& visit) const {
 
 // ------------------------------------------------------------------------------------------------------ arenas
 
-void ArenaSpace::reserve(std::uintptr_t base, Bytes size) {
-  if (Arena& arena = arenas_.back(); arena.base == base) {
-    counters_.arena_bytes += size - arena.size;
-    arena.size = size;
-  } else {
-    arenas_.push_back({base, size, 0});
-    counters_.arena_bytes += size;
-    held_.clear();  // of another arena now: late to nobody who asks
+void ArenaSpace::reserve(std::uintptr_t base, Bytes size, Bytes begin, Bytes end) {
+  if (arenas_.back().base != base) {
+    arenas_.push_back(Arena{base});
+    held_.clear();  // of another arena now: no request finds them in its way
   }
+  Arena& arena = arenas_.back();
+  counters_.arena_bytes += end - begin - arena.mapped();
+  arena.size = size;
+  arena.begin = begin;
+  arena.end = end;
   drop_free_ranges();
   counters_.note_peaks();
 }
@@ -54,7 +55,7 @@ std::vector<std::uintptr_t> ArenaSpace::take_dead() {
     Arena& arena = arenas_[i];
     if (arena.base == 0 || arena.live != 0) continue;
     dead.push_back(arena.base);
-    counters_.arena_bytes -= arena.size;
+    counters_.arena_bytes -= arena.mapped();
     arena = Arena{};
   }
   return dead;
@@ -86,8 +87,8 @@ void ArenaSpace::free(const Block& block) {
 
 FreeRanges& ArenaSpace::find_free_ranges() {
   const auto unit = static_cast<std::uintptr_t>(unit_);
-  const std::uintptr_t base = arena().base;
-  FreeRanges found({base, base + static_cast<std::uintptr_t>(arena().size) / unit * unit}, unit);
+  const Range all = arena().range();
+  FreeRanges found({all.begin, all.begin + (all.end - all.begin) / unit * unit}, unit);
   each_block([&](const Block& block) {
     if (is_current(block)) found.take(range_of(block));
   });
@@ -173,8 +174,7 @@ void ArenaSpace::assert_arenas_count_their_blocks() const {
   each_block([&](const Block& block) {
     const Arena& arena = arenas_[block.arena];
     ++live[block.arena];
-    require(arena.base <= block.address && range_of(block).end <= arena.base + static_cast<std::uintptr_t>(arena.size),
-            "a block of an arena lies in it");
+    require(arena.range().contains(range_of(block)), "a block of an arena lies in its memory");
   });
   for (std::size_t i = 0; i < arenas_.size(); ++i) {
     require(live[i] == arenas_[i].live, "an arena counts its live blocks");

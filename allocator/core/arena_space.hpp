@@ -35,8 +35,13 @@ struct Counters;
 
 struct Arena {
   std::uintptr_t base = 0;
-  Bytes size = 0;
+  Bytes size = 0;   // that plans may have offsets in
+  Bytes begin = 0;  // what has memory: all of it, but while a virtual arena grows (virtual_arena.hpp)
+  Bytes end = 0;
   std::uint32_t live = 0;  // blocks alive in it
+
+  Bytes mapped() const { return end - begin; }
+  Range range() const { return {base + static_cast<std::uintptr_t>(begin), base + static_cast<std::uintptr_t>(end)}; }
 };
 
 class ArenaSpace {
@@ -50,7 +55,7 @@ class ArenaSpace {
 
   // Arenas; see Replay.
   const Arena& arena() const { return arenas_.back(); }
-  void reserve(std::uintptr_t base, Bytes size);
+  void reserve(std::uintptr_t base, Bytes size, Bytes begin, Bytes end);
   bool retire_idle();
   bool has_retired() const;
   std::vector<std::uintptr_t> take_dead();
@@ -58,6 +63,8 @@ class ArenaSpace {
   std::uintptr_t address_at(Bytes offset) const { return arenas_.back().base + static_cast<std::uintptr_t>(offset); }
   Bytes offset_of(std::uintptr_t address) const { return static_cast<Bytes>(address - arenas_.back().base); }
   Bytes rounded(Bytes size) const { return (std::max<Bytes>(size, 1) + unit_ - 1) / unit_ * unit_; }
+
+  bool has_memory(Range r) const { return arenas_.back().range().contains(r); }
 
   // Whether no late block is in the way of a planned range.
   bool is_clear(Range r) const { return nothing_is_late() || is_clear_of_late(r); }
@@ -86,6 +93,10 @@ class ArenaSpace {
   BlockId put_beside(const Block& block, std::uintptr_t address) {
     const auto capacity = static_cast<std::uintptr_t>(rounded(block.size));
     return put(block, {address, address + capacity}, Where::late, kNoRequest);
+  }
+  // The same for a block that is in the table already, and that upstream has no memory for.
+  void bring_beside(BlockId id, std::uintptr_t address) {
+    place(id, {address, address + static_cast<std::uintptr_t>(rounded(blocks_[id].size))}, Where::late, kNoRequest);
   }
   // The plan does not know any more that this block is in its slot.
   void make_late(BlockId id);
@@ -117,6 +128,10 @@ class ArenaSpace {
  private:
   BlockId put(const Block& block, Range r, Where where, RequestNumber slot) {
     const BlockId id = blocks_.insert(block);
+    place(id, r, where, slot);
+    return id;
+  }
+  void place(BlockId id, Range r, Where where, RequestNumber slot) {
     Block& placed = blocks_[id];  // written to after the copy, which would wait for what was written just before it
     placed.address = r.begin;
     placed.capacity = static_cast<Bytes>(r.end - r.begin);
@@ -125,7 +140,6 @@ class ArenaSpace {
     placed.arena = static_cast<std::uint32_t>(arenas_.size() - 1);
     ++arenas_.back().live;
     if (free_) take(placed);
-    return id;
   }
   bool nothing_is_late() const { return !free_ && late_.empty(); }
   bool is_clear_of_late(Range r) const;

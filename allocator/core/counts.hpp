@@ -15,16 +15,17 @@
 
 namespace stowplan::allocator {
 
-#define STOWPLAN_REASONS(reason)                                                   \
-  reason(replayed)        /* served from the plan: the one that needs no reason */ \
-      reason(outside)     /* not in a step */                                      \
-      reason(thread)      /* not in a step, while another thread runs one */       \
-      reason(interrupted) /* between interrupt and resume */                       \
-      reason(no_plan)     /* warm-up, record and confirm */                        \
-      reason(escaped)     /* the plan knows that the block outlives the step */    \
-      reason(stream)      /* on a stream that has no lane */                       \
-      reason(late)        /* a late block stood in the planned range */            \
-      reason(mismatch)    /* extra, or larger than planned, or not recognised */   \
+#define STOWPLAN_REASONS(reason)                                                                       \
+  reason(replayed)        /* served from the plan: the one that needs no reason */                     \
+      reason(outside)     /* not in a step */                                                          \
+      reason(thread)      /* not in a step, while another thread runs one */                           \
+      reason(interrupted) /* between interrupt and resume */                                           \
+      reason(no_plan)     /* warm-up, record and confirm */                                            \
+      reason(escaped)     /* the plan knows that the block outlives the step */                        \
+      reason(stream)      /* on a stream that has no lane */                                           \
+      reason(unmapped)    /* the arena is still growing, and has no memory yet in the planned range */ \
+      reason(late)        /* a late block stood in the planned range */                                \
+      reason(mismatch)    /* extra, or larger than planned, or not recognised */                       \
       reason(resting)     /* while the pool did not look; counted at the end of the rest */
 
 #define STOWPLAN_COUNTS(count)                                                                                      \

@@ -57,6 +57,13 @@ Device CudaPool::as_owner() {
   device.ask = [](void* owner, void* client, Bytes size, bool, Answer* answer) {
     return self(owner).ask(static_cast<Client*>(client), size, *answer);
   };
+  device.trim = [](void* owner) {
+    self(owner).memory_.synchronize();  // what the stream-ordered allocator still has to free it can give back then
+    self(owner).memory_.trim();
+    return 0;
+  };
+  device.room = [](void*, bool) { return Bytes{0}; };  // no arena of its grows in place
+  device.note_arenas = [](void*, Bytes) { return 0; };
   device.capturing = [](void* owner) {
     return self(owner).graphs_.any_begun() || self(owner).is_capturing(asking_stream) ? 1 : 0;
   };
@@ -235,8 +242,6 @@ void CudaPool::record_stream(void* address, Stream stream) {
 
 bool CudaPool::reserve(LaneNumber lane, Bytes size) {
   try {
-    memory_.synchronize();  // what the warm-up has left in the stream-ordered allocator makes room for the arena
-    memory_.trim();
     return pool_.reserve(lane, size);
   } catch (const OwnersError&) {
     pending = kCudaSuccess;

@@ -18,7 +18,7 @@ using Token = std::uint64_t;
 // The owner has an error pending, which its caller is to hear of.
 struct OwnersError : std::exception {};
 
-// Upstream's answer: the address, and for an arena its memory; or an error.
+// Upstream's answer: the address, and for an arena its memory, kept; or an error.
 struct Answer {
   std::uintptr_t address = 0;
   Token memory = 0;
@@ -32,6 +32,13 @@ struct Device {
   // Asks upstream; what it raises is an answer. The memory of a block is given to `client`, that of an arena, which has
   // none, is kept. `sample`: the request is one of a step without a plan.
   int (*ask)(void* owner, void* client, Bytes size, bool sample, Answer* answer) = nullptr;
+  // Has upstream give back to the device what it keeps free.
+  int (*trim)(void* owner) = nullptr;
+  // How many bytes all arenas may take now, so that they and upstream's blocks take no more than has been alive at
+  // a time; `within_limit`: so many as a limit of the owner's allows. -1: an error is pending.
+  Bytes (*room)(void* owner, bool within_limit) = nullptr;
+  // All arenas are to have so many bytes from now on: upstream gives back what it keeps beyond its share.
+  int (*note_arenas)(void* owner, Bytes size) = nullptr;
   int (*capturing)(void* owner) = nullptr;  // whether the current stream is, into a graph
   int (*synchronize)(void* owner) = nullptr;
   int (*record)(void* owner, Token stream, Token* event) = nullptr;  // no event while the stream is being captured

@@ -1,6 +1,7 @@
 #include "device_pool.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace stowplan::allocator {
 
@@ -26,6 +27,10 @@ Answer DevicePool::ask_upstream(BlockId id, Bytes size, Reason reason, void* cli
       first.release();
     }
   }
+  if (answer.error != 0 && shelter(id, reason, answer.address)) {
+    const Kept last(device_, std::exchange(answer.error, 0));
+    return answer;
+  }
   if (answer.error != 0) {
     locked_.note_failure(id);
   } else {
@@ -35,9 +40,37 @@ Answer DevicePool::ask_upstream(BlockId id, Bytes size, Reason reason, void* cli
   return answer;
 }
 
+// Upstream has no memory for a block: the arena may have, in a place that the plan has other uses for.
+bool DevicePool::shelter(BlockId id, Reason reason, std::uintptr_t& address) {
+  Lock lock(lock_);
+  if (!lanes_.shelter(id, reason)) return false;
+  address = lanes_.range_of(id).begin;
+  if (kDebug) lanes_.assert_invariants();
+  return true;
+}
+
+// ------------------------------------------------------------------------------------------------------ arenas
+
 bool DevicePool::reserve(LaneNumber lane, Bytes size) {
-  if (size <= locked_.arena_size(lane)) return true;
-  if (Device::checked(device_.capturing(device_.owner)) != 0) return false;  // nobody may wait for the device
+  if (size <= locked_.arena_bytes(lane)) return true;
+  if (Device::checked(device_.capturing(device_.owner)) != 0) return false;  // the device cannot be waited for
+  if (has_virtual_memory() && grow_in_place(lane, size)) return true;
+  return replace_arena(lane, size);
+}
+
+// Takes a larger arena from upstream. One in which nothing lives makes room for it; it comes again if there is none.
+bool DevicePool::replace_arena(LaneNumber lane, Bytes size) {
+  const Bytes before = locked_.arena_bytes(lane);
+  settle();
+  locked_.retire_idle_arena(lane);
+  drop_dead_arenas();
+  Device::checked(device_.trim(device_.owner));
+  if (take_arena(lane, size)) return true;
+  if (locked_.arena_bytes(lane) < before) take_arena(lane, before);
+  return false;
+}
+
+bool DevicePool::take_arena(LaneNumber lane, Bytes size) {
   const Answer answer = ask(size, false, nullptr);
   const Kept error(device_, answer.error);
   Kept memory(device_, answer.memory);
@@ -45,15 +78,108 @@ bool DevicePool::reserve(LaneNumber lane, Bytes size) {
   synchronize();  // what streams still do with its memory is over then
   {
     Lock lock(lock_);
-    arenas_[answer.address] = std::move(memory);
+    ArenaMemory& arena = arenas_[answer.address];
+    arena.upstream = std::move(memory);
     lanes_.lane(lane).reserve(answer.address, size);
   }
   drop_dead_arenas();
   return true;
 }
 
+// Gives a lane's arena, or a new one, as much memory as there is room for; all of it, where a step has gone by since.
+// What the device has not, requests in that range do without. False where there is no virtual memory.
+bool DevicePool::grow_in_place(LaneNumber lane, Bytes size) {
+  const std::shared_ptr<VirtualArena> mapping = mapping_of(lane);
+  if (mapping == nullptr || size > mapping->reach()) return false;
+  const Bytes wanted = mapping->rounded(size);
+  const std::uint64_t steps = locked_.counters().steps;
+  bool has_waited;
+  {
+    Lock lock(lock_);
+    ArenaMemory& arena = arenas_[mapping->base()];
+    has_waited = arena.wanted >= wanted && arena.since < steps;
+    if (arena.wanted < wanted) {
+      arena.wanted = wanted;
+      arena.since = steps;
+    }
+  }
+  const Bytes missing = wanted - mapping->mapped();
+  const int error = extend(*mapping, lane, wanted, std::min(missing, mapping->whole(room(has_waited))));
+  note_arenas(error == 0);
+  return mapping->mapped() > 0 || error == 0 || error == VirtualArena::kOutOfMemory;
+}
+
+// Gives growing arenas what room there has come to be: at least a share of what they lack, so that pieces are few.
+void DevicePool::grow_arenas() {
+  constexpr Bytes kShare = 8;
+  if (Device::checked(device_.capturing(device_.owner)) != 0) return;
+  int error = 0;
+  for (const auto& [mapping, lane, wanted] : growing()) {
+    const Bytes missing = wanted - mapping->mapped();
+    const Bytes bytes = std::min(missing, mapping->whole(room(false)));
+    if (error == 0 && (bytes == missing || bytes > missing / kShare)) error = extend(*mapping, lane, wanted, bytes);
+  }
+  note_arenas(error == 0);
+}
+
+// Bytes that arenas may have beside what they have.
+Bytes DevicePool::room(bool within_limit) {
+  const Bytes all = device_.room(device_.owner, within_limit);
+  if (all < 0) throw OwnersError();
+  return std::max(Bytes{0}, all - locked_.counters().arena_bytes);
+}
+
+// Maps so many more bytes of an arena that is to have `wanted`, its end first; returns an error.
+int DevicePool::extend(VirtualArena& mapping, LaneNumber lane, Bytes wanted, Bytes bytes) {
+  int error = 0;
+  if (bytes > 0) {
+    Device::checked(device_.note_arenas(device_.owner, locked_.counters().arena_bytes + bytes));
+    const bool is_new = mapping.mapped() == 0;
+    const Bytes end = is_new ? wanted : std::min(wanted, mapping.end() + bytes);
+    const Bytes below = is_new ? bytes : bytes - (end - mapping.end());
+    error = mapping.extend((is_new ? wanted : mapping.begin()) - below, end);
+  }
+  Lock lock(lock_);
+  lanes_.lane(lane).reserve(mapping.base(), mapping.reach(), mapping.begin(), mapping.end());
+  return error;
+}
+
+// A lane's mapping: that of its arena, or a new one. Null where there is none to be had.
+std::shared_ptr<VirtualArena> DevicePool::mapping_of(LaneNumber lane) {
+  {
+    Lock lock(lock_);
+    const auto at = arenas_.find(lanes_.lane(lane).arena().base);
+    if (at != arenas_.end()) return at->second.mapping;
+  }
+  std::shared_ptr<VirtualArena> mapping = VirtualArena::reserve(virtual_memory_);
+  if (mapping == nullptr) return nullptr;
+  Lock lock(lock_);
+  ArenaMemory& arena = arenas_[mapping->base()];
+  arena.mapping = mapping;
+  arena.lane = lane;
+  return mapping;
+}
+
+std::vector<DevicePool::Growing> DevicePool::growing() {
+  Lock lock(lock_);
+  std::vector<Growing> found;
+  for (const auto& [base, arena] : arenas_) {
+    const bool is_current = arena.mapping != nullptr && lanes_.lane(arena.lane).arena().base == base;
+    if (is_current && arena.mapping->mapped() < arena.wanted) {
+      found.push_back({arena.mapping, arena.lane, arena.wanted});
+    }
+  }
+  return found;
+}
+
+// Tells the owner what arenas have; `may_grow`: within a step, too.
+void DevicePool::note_arenas(bool may_grow) {
+  grows_ = may_grow && !growing().empty();
+  Device::checked(device_.note_arenas(device_.owner, locked_.counters().arena_bytes));
+}
+
 std::size_t DevicePool::drop_dead_arenas() {
-  std::vector<Kept> dead;
+  std::vector<ArenaMemory> dead;
   {
     Lock lock(lock_);
     for (const std::uintptr_t base : lanes_.take_dead_arenas()) {
@@ -61,8 +187,21 @@ std::size_t DevicePool::drop_dead_arenas() {
       dead.push_back(std::move(at->second));
       arenas_.erase(at);
     }
+    std::move(waiting_.begin(), waiting_.end(), std::back_inserter(dead));
+    waiting_.clear();
   }
-  return dead.size();
+  const bool has_mappings =
+      std::any_of(dead.begin(), dead.end(), [](const ArenaMemory& arena) { return arena.mapping != nullptr; });
+  if (!has_mappings) return dead.size();
+  const std::size_t count = dead.size();
+  if (Device::checked(device_.capturing(device_.owner)) != 0 || !make_idle()) {
+    Lock lock(lock_);
+    std::move(dead.begin(), dead.end(), std::back_inserter(waiting_));
+    return 0;
+  }
+  dead.clear();
+  note_arenas(true);
+  return count;
 }
 
 std::size_t DevicePool::give_back() {
@@ -82,10 +221,13 @@ std::size_t DevicePool::give_back() {
 
 void DevicePool::close() {
   std::unordered_map<BlockId, HeldPtr> held;
-  std::unordered_map<std::uintptr_t, Kept> arenas;
+  std::unordered_map<std::uintptr_t, ArenaMemory> arenas;
+  std::vector<ArenaMemory> waiting;
+  if (has_virtual_memory() && !make_idle()) return;  // better kept than given back while it is used
   Lock lock(lock_);
   held.swap(held_);
   arenas.swap(arenas_);
+  waiting.swap(waiting_);
 }
 
 // ------------------------------------------------------------------------------------------------- held blocks

@@ -7,13 +7,21 @@
 // A stream that is being captured takes no event: its one is recorded by the first settle() after the capture. A stream
 // that fails to take one has ended: its work is over when the device has been waited for.
 //
-// Upstream is asked after a settle(); if it has no memory, once more if anything could be given back. The memory of an
+// Upstream is asked after a settle(); if it has no memory, once more if anything could be given back; then the arena
+// takes the block in, wherever there is room. The memory of an
 // arena, or of a held block, is guarded by the owner: if it must go while streams may use it, the device is waited for.
+//
+// Memory is reserved once. An arena in virtual memory takes what there is room for (Device::room), from its end on, and
+// the rest as blocks from before it go: gradients of the last step without a plan. Best fit puts blocks that live
+// longest at the bottom, so what still lives elsewhere is what has no memory here yet. From the next step on it has all
+// that its plans need. Where there is no virtual memory, upstream gives back what it keeps before it is asked for an
+// arena, and an arena in which nothing lives goes before a larger one comes.
 //
 // Any thread, at any time; finalizers, too. The lock guards lanes, held blocks and arenas. The owner (device.hpp) is
 // never called under it, so a call of it finds all in order, and what was looked at before must be looked at again.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -24,6 +32,7 @@
 
 #include "device.hpp"
 #include "locked_lanes.hpp"
+#include "virtual_arena.hpp"
 
 namespace stowplan::allocator {
 
@@ -36,11 +45,15 @@ class DevicePool {
 
   // Once, before all else.
   void connect(const Device& device) { device_ = device; }
+  // Once, before the first arena: they come from the device's virtual memory, if it has any.
+  void use_virtual_memory(const VirtualMemory& memory) { virtual_memory_ = memory; }
+  bool has_virtual_memory() const { return virtual_memory_.reserve != nullptr; }
   // Drops all that it keeps of the owner's; nothing but the destructor comes after it.
   void close();
 
   // Address 0: upstream's turn, see ask_upstream().
   Grant request(Bytes size, Stream stream) {
+    if (grows_.load(std::memory_order_relaxed)) grow_arenas();
     const ThreadId thread = profiler::current_thread();
     const Stream own = stream == kPerThread ? -static_cast<Stream>(thread) : stream;
     Grant grant;
@@ -95,12 +108,36 @@ class DevicePool {
   };
   using HeldPtr = std::shared_ptr<Held>;
 
+  struct ArenaMemory {
+    Kept upstream;                          // or
+    std::shared_ptr<VirtualArena> mapping;  // whose
+    Bytes wanted = 0;                       // bytes, in all, were asked for
+    std::uint64_t since = 0;                // when so many steps had ended
+    LaneNumber lane = 0;
+  };
+  struct Growing {
+    std::shared_ptr<VirtualArena> mapping;
+    LaneNumber lane;
+    Bytes wanted;
+  };
+
   std::vector<HeldPtr> take_awaited(BlockId granted);
   void wait_for_uses(const std::vector<HeldPtr>& awaited, BlockId granted, Stream stream);
   bool is_done(Held& held);
   void record_events(Held& held);
   bool make_idle() const;
   Token event_of(const Use& use);
+
+  bool shelter(BlockId id, Reason reason, std::uintptr_t& address);
+  bool replace_arena(LaneNumber lane, Bytes size);
+  bool take_arena(LaneNumber lane, Bytes size);
+  bool grow_in_place(LaneNumber lane, Bytes size);
+  void grow_arenas();
+  Bytes room(bool within_limit);
+  int extend(VirtualArena& mapping, LaneNumber lane, Bytes wanted, Bytes bytes);
+  std::shared_ptr<VirtualArena> mapping_of(LaneNumber lane);
+  std::vector<Growing> growing();
+  void note_arenas(bool may_grow);
   Answer ask(Bytes size, bool sample, void* client) const;
   void synchronize() const { Device::checked(device_.synchronize(device_.owner)); }
 
@@ -109,7 +146,10 @@ class DevicePool {
   LockedLanes locked_{lock_, lanes_};
   Device device_;
   std::unordered_map<BlockId, HeldPtr> held_;
-  std::unordered_map<std::uintptr_t, Kept> arenas_;  // base -> memory
+  std::unordered_map<std::uintptr_t, ArenaMemory> arenas_;  // by base
+  std::vector<ArenaMemory> waiting_;                        // arenas that go when the device can be waited for
+  VirtualMemory virtual_memory_;
+  std::atomic<bool> grows_{false};  // an arena has less memory than was asked for
 };
 
 }  // namespace stowplan::allocator

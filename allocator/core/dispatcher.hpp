@@ -1,4 +1,4 @@
-// Pools in the place of an allocator that the whole process uses: NumPy's default handler, PyTorch's allocator, malloc.
+// Pools in the place of an allocator that the whole process uses: NumPy's default handler, PyTorch's allocator.
 //
 //     client ──> functions() ──> the pool that serves now ──> ... ──> what stood there before
 //                free, realloc └──> the pools that ever served: whose is the block?
@@ -38,14 +38,6 @@ class Dispatcher {
   }
   // Has nobody serve; blocks that pools have handed out stay theirs.
   void rest() { serving_.store(nullptr, std::memory_order_release); }
-
-  // Bytes of a block of a pool that ever served; 0 of another.
-  std::size_t size_of(void* ptr) const {
-    for (const Served* one = newest(); one != nullptr; one = one->before) {
-      if (const std::size_t size = one->memory->size_of(ptr); size > 0) return size;
-    }
-    return 0;
-  }
 
   bool has_served(const HostMemory* memory) const {
     for (const Served* one = newest_.load(std::memory_order_acquire); one != nullptr; one = one->before) {

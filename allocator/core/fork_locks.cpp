@@ -15,18 +15,8 @@ struct Held {
 
 std::atomic<const Held*> newest{nullptr};
 const Held* held = nullptr;  // by the thread that forks now; guarded by these locks
-thread_local int depth = 0;  // of handlers that hold them
-
-}  // namespace
-
-void hold_over_forks(HostMemory& memory) {
-  const Held* before = newest.load();
-  newest.store(new Held{memory, before}, std::memory_order_release);
-  if (before == nullptr) pthread_atfork(hold_for_fork, let_go_after_fork, let_go_after_fork);
-}
 
 void hold_for_fork() {
-  if (depth++ > 0) return;
   const Held* all = newest.load(std::memory_order_acquire);
   for (const Held* one = all; one != nullptr; one = one->before) {
     one->memory.lock().lock();  // first: it is held when the heap is told that an arena takes its place
@@ -36,11 +26,18 @@ void hold_for_fork() {
 }
 
 void let_go_after_fork() {
-  if (--depth > 0) return;
   for (const Held* one = held; one != nullptr; one = one->before) {
     one->memory.service().heap().lock().unlock();
     one->memory.lock().unlock();
   }
+}
+
+}  // namespace
+
+void hold_over_forks(HostMemory& memory) {
+  const Held* before = newest.load();
+  newest.store(new Held{memory, before}, std::memory_order_release);
+  if (before == nullptr) pthread_atfork(hold_for_fork, let_go_after_fork, let_go_after_fork);
 }
 
 }  // namespace stowplan::allocator

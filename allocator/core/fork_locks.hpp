@@ -9,8 +9,4 @@ namespace stowplan::allocator {
 // Has forks hold a pool's locks from now on. It lives for ever. One caller at a time.
 void hold_over_forks(HostMemory& memory);
 
-// What a fork does, before it and after it, in the parent and in the child. Again in the same fork is as good as once.
-void hold_for_fork();
-void let_go_after_fork();
-
 }  // namespace stowplan::allocator

@@ -72,14 +72,6 @@ void HostHeap::free(void* ptr, std::size_t size) {
   if (kDebug) assert_invariants();
 }
 
-// A thread that holds locks already is about to fork, and holds this one.
-std::size_t HostHeap::size_of(void* ptr) {
-  if (!owns(ptr)) return 0;
-  std::unique_lock<SpinLock> lock(lock_, std::defer_lock);
-  if (!SpinLock::is_any_held()) lock.lock();
-  return pages_of(ptr) * kPage;
-}
-
 void HostHeap::tick() {
   std::lock_guard<SpinLock> lock(lock_);
   note_use();

@@ -60,8 +60,6 @@ class HostHeap {
     const std::uintptr_t base = memory_.base();
     return base != 0 && reinterpret_cast<std::uintptr_t>(ptr) - base < memory_.addresses();
   }
-  // Bytes of a block of the heap; 0 of another.
-  std::size_t size_of(void* ptr);
   // Guards all of it.
   profiler::SpinLock& lock() { return lock_; }
   std::size_t in_use() const { return in_use_ * kPage; }
@@ -75,6 +73,10 @@ class HostHeap {
   using Tag = std::int32_t;    // at a range's first and last page: its pages, negative where it is free
 
   void* take(std::size_t size, bool zeroed);
+  std::size_t size_of(const void* ptr) const {
+    std::lock_guard<profiler::SpinLock> lock(lock_);
+    return pages_of(ptr) * kPage;
+  }
   Page pages_of(const void* ptr) const { return static_cast<Page>(tags_[page_of(ptr)]); }
   Page page_of(const void* ptr) const {
     return static_cast<Page>((reinterpret_cast<std::uintptr_t>(ptr) - memory_.base()) / kPage);

@@ -46,9 +46,8 @@ class Rests {
 // Lanes that own their arenas, and a heap above the upstream that they are given.
 class HostLanes : public AutoLanes {
  public:
-  // `unit`: of every planned address.
-  explicit HostLanes(const Upstream& upstream, Scope scope = Scope::thread, Bytes unit = kHostAlignment)
-      : AutoLanes(unit, scope), heap_(upstream) {}
+  explicit HostLanes(const Upstream& upstream, Scope scope = Scope::thread)
+      : AutoLanes(kHostAlignment, scope), heap_(upstream) {}
 
   // The service that HostMemory asks.
   Upstream upstream() { return heap_.as_upstream(); }
@@ -67,7 +66,6 @@ class HostLanes : public AutoLanes {
     return std::exchange(leaves_, 0);
   }
   bool owns(const void* ptr) const { return heap_.owns(ptr); }
-  std::size_t upstream_size_of(void* ptr) { return heap_.size_of(ptr); }
   HostHeap& heap() { return heap_; }
   bool grow(LaneNumber lane, Bytes size);
   // The most bytes that arenas and upstream's blocks may take together; 0: as many as there are. What is beyond has no

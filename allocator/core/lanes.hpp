@@ -80,6 +80,7 @@ class Lanes {
     shared_.blocks[id].address = address;
     shared_.counters.note_peaks();
   }
+  bool shelter(BlockId id, Reason reason) { return of(id).shelter(id, reason); }
   void cancel(BlockId id) {
     note_failure(id, profiler::current_thread());
     release(id);

@@ -56,7 +56,7 @@ class LockedLanes {
   bool begin(std::vector<LaneStart>& starts, bool may_wait, bool all_fit) {
     return locked([&] {
       const auto fits = [&](const LaneStart& start) {
-        return start.arena_bytes <= lanes_.lane(start.lane).arena().size;
+        return start.arena_bytes <= lanes_.lane(start.lane).arena().mapped();
       };
       if (all_fit && !std::all_of(starts.begin(), starts.end(), fits)) return false;
       lanes_.begin(std::move(starts), may_wait);
@@ -100,14 +100,19 @@ class LockedLanes {
   Signal& signal() { return lanes_.signal(); }
 
   // Of one lane.
-  Bytes arena_size(LaneNumber lane) {
-    return locked([&] { return lanes_.lane(lane).arena().size; });
+  Arena arena(LaneNumber lane) {
+    return locked([&] { return lanes_.lane(lane).arena(); });
   }
+  Bytes arena_bytes(LaneNumber lane) { return arena(lane).mapped(); }
   std::vector<Range> stayers(LaneNumber lane) {
     return locked([&] { return lanes_.lane(lane).stayers(); });
   }
   void reserve(LaneNumber lane, std::uintptr_t base, Bytes size) {
     locked([&] { lanes_.lane(lane).reserve(base, size); });
+  }
+
+  void retire_idle_arena(LaneNumber lane) {
+    locked([&] { lanes_.lane(lane).retire_idle_arena(); });
   }
 
   // Of all.

@@ -13,6 +13,7 @@ struct Range {
   std::uintptr_t end;  // exclusive
 
   bool intersects(Range other) const { return begin < other.end && other.begin < end; }
+  bool contains(Range other) const { return begin <= other.begin && other.end <= end; }
 };
 
 class RangeSet {

@@ -1,6 +1,7 @@
 #include "replay.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "invariants.hpp"
@@ -64,6 +65,10 @@ inline Grant Replay::serve_planned(Follower& follower, Block& block) {
   if (plan.offset[k] == kUnplanned) return send_upstream(block, Reason::escaped);
   const std::uintptr_t address = space_.address_at(plan.offset[k]);
   const Range range{address, address + static_cast<std::uintptr_t>(plan.capacity[k])};
+  if (!space_.has_memory(range)) {
+    clean_ = false;
+    return send_upstream(block, Reason::unmapped);
+  }
   const bool waits = !space_.is_clear(range);
   if (waits && !(may_wait_ && space_.take_held(range))) {
     clean_ = false;
@@ -81,7 +86,7 @@ inline Grant Replay::serve_planned(Follower& follower, Block& block) {
 // Serves as a guest of the arena, or upstream if there is no room.
 template <class Follower>
 Grant Replay::invite(const Follower& follower, Block& block, Reason reason) {
-  if (!has_guests_ || arena().size == 0) return send_upstream(block, reason);
+  if (!has_guests_ || arena().mapped() == 0) return send_upstream(block, reason);
   const bool anywhere = !cursor_.has_plan() || guests_.are_lost() || has_given_up(follower);
   const std::uintptr_t address =
       anywhere ? space_.best_fit(block.size, [](Range) { return true; }) : follower.place_guest(block);
@@ -104,6 +109,20 @@ Grant Replay::send_upstream(Block& block, Reason reason) {
   counters_.upstream_bytes += block.size;
   ++counters_.of(reason);
   return {0, blocks_.insert(block), static_cast<std::uint8_t>(reason)};
+}
+
+bool Replay::shelter(BlockId id, Reason reason) {
+  constexpr Reason kOwn[] = {Reason::no_plan, Reason::escaped, Reason::unmapped, Reason::late, Reason::mismatch};
+  const bool is_own = std::find(std::begin(kOwn), std::end(kOwn), reason) != std::end(kOwn);
+  if (!is_own || !has_guests_ || !in_step() || arena().mapped() == 0) return false;
+  Block& block = blocks_[id];
+  const std::uintptr_t address = space_.best_fit(block.size, [](Range) { return true; });
+  if (address == 0) return false;
+  counters_.upstream_bytes -= block.size;
+  ++counters_.guests;
+  space_.bring_beside(id, address);
+  counters_.note_peaks();
+  return true;
 }
 
 // ------------------------------------------------------------------------------------------------------- frees

@@ -79,6 +79,10 @@ class Replay {
   Grant pass_upstream(Bytes size, Stream stream, Reason reason);
   bool release(BlockId id);  // true: upstream's
 
+  // Takes a block that upstream has no memory for into the arena, wherever nothing lives; false: there is no room, or
+  // the request was not the arena's stream's.
+  bool shelter(BlockId id, Reason reason);
+
   // A free of a block that other streams may still use: the program is rid of it, its range stays taken until let_go().
   // Where `may_wait`, a request may be served there before: then its Grant says `waits`, and what it took the place of
   // is in awaited(). These numbers are not given to other blocks before drop_awaited(), and to let go of them is
@@ -97,9 +101,10 @@ class Replay {
   void set_may_wait(bool on) { may_wait_ = on; }  // off: what is held is late to every request
   void set_guests(bool on) { has_guests_ = on; }  // off: what the plan does not serve may stay, and goes upstream
 
-  // Makes [base, base + size) the arena. It may grow the present one; else that is retired: it goes when its last block
-  // has gone.
-  void reserve(std::uintptr_t base, Bytes size) { space_.reserve(base, size); }
+  // Makes [base, base + size) the arena, of which [begin, end) has memory. It may grow the present one; else that is
+  // retired: it goes when its last block has gone.
+  void reserve(std::uintptr_t base, Bytes size, Bytes begin, Bytes end) { space_.reserve(base, size, begin, end); }
+  void reserve(std::uintptr_t base, Bytes size) { reserve(base, size, 0, size); }
   const Arena& arena() const { return space_.arena(); }
 
   // Retires the arena if nothing lives in it; the running step, if any, goes on without a plan.

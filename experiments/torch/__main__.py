@@ -1,9 +1,8 @@
-"""Run networks of PyTorch, and a step of JAX, under all contestants: ``python -m experiments.torch``.
+"""Run networks of PyTorch under all contestants: ``python -m experiments.torch``.
 
-Each with and without `stowplan.TorchPool`, under ``stowplan run --preload``, and over jemalloc, mimalloc, tcmalloc and
-a tuned C library (`measures.peers`): a step's CPU time and page faults, and the resident set. What is not installed is
-named, and left out. ``make torch-test`` makes an environment with PyTorch: ``.venv-torch/bin/python -m
-experiments.torch``.
+Each with and without `stowplan.TorchPool`, and over jemalloc, mimalloc, tcmalloc and a tuned C library
+(`measures.peers`): a step's CPU time and page faults, and the resident set. What is not installed is named, and left
+out. ``make torch-test`` makes an environment with PyTorch: ``.venv-torch/bin/python -m experiments.torch``.
 
 The files are ``torch.csv`` and ``torch.md``. What has been measured is not run again by the same command: delete
 ``torch/cells`` in the folder for that. The machine should have nothing else to do.
@@ -21,11 +20,11 @@ import click
 from ..measures import kept, output, peers
 from ..measures.kept import Row
 from . import measure, table
-from .measure import JAX, Work
+from .measure import Work
 
 ROUNDS, QUICK_ROUNDS = 5, 2
 TURNS, QUICK_TURNS = 5, 3
-PACKAGES = ("torch", "jax")
+PACKAGES = ("torch",)
 TITLES = {"resnet18": "ResNet-18", "unet": "U-Net", "gpt": "GPT", "lstm": "LSTM"}
 
 
@@ -54,7 +53,7 @@ def row_of(work: Work, rounds: int, turns: int, seed: int, out: Path) -> Row:
     "--network",
     "chosen",
     multiple=True,
-    type=click.Choice([*TITLES, JAX]),
+    type=click.Choice(list(TITLES)),
     help="Only this one; repeatable.",
 )
 @click.option("--phase", type=click.Choice(["training", "inference"]), default="training", show_default=True)
@@ -75,13 +74,12 @@ def main(
     seed: int,
     out: Path,
 ) -> None:
-    """Run networks of PyTorch, and a step of JAX, under several allocators."""
+    """Run networks of PyTorch under several allocators."""
     for line in peers.missing():
         click.echo(line, err=True)
     out.mkdir(parents=True, exist_ok=True)
     count = rounds or (QUICK_ROUNDS if quick else ROUNDS)
     works = [Work(name, title, phase, threads, quick) for name, title in TITLES.items()]
-    works.append(Work(JAX, "twelve layers (JAX)", "training", 1, quick))
     rows = []
     for work in works:
         if chosen and work.name not in chosen:

@@ -1,10 +1,10 @@
 """A worker for each contestant, all of them at once, that run steps in turns whose order changes.
 
 A *contestant* is a way to run the same worker: ``glibc`` is Python as it is, ``stowplan`` has a `stowplan.TorchPool`
-and marks its steps, ``auto_step`` has one that finds them, ``preload`` is ``stowplan run --preload``, and each of
-`measures.peers` has something in its environment. In a *round* all start anew, warm up, and take some turns each;
-one runs at a time. Its figure in a round is the median over turns of the ratio to glibc's in the same turn, for two
-processes of one program can differ as long as they live. Medians over rounds count.
+and marks its steps, ``auto_step`` has one that finds them, and each of `measures.peers` has something in its
+environment. In a *round* all start anew, warm up, and take some turns each; one runs at a time. Its figure in a round
+is the median over turns of the ratio to glibc's in the same turn, for two processes of one program can differ as long
+as they live. Medians over rounds count.
 
 What a row has, for each contestant C: ``cpu_C`` and ``error_C``, the ratio of CPU times and its standard error;
 ``over_C``, stowplan's CPU time over C's; ``seconds_C``, ``count_C`` and ``bytes_C``, the medians of a step's CPU time
@@ -32,12 +32,10 @@ from ..measures import peers
 from ..measures.kept import Row
 from ..measures.medians import standard_error
 
-GLIBC, OURS, AUTO, PRELOAD = "glibc", "stowplan", "auto_step", "preload"
+GLIBC, OURS, AUTO = "glibc", "stowplan", "auto_step"
 WARMUP = (4, 4, 2)
 """Steps of the turns before the first that counts: enough for steps to be found and planned where none is marked. After
 each turn, pools that can be told to have their plans ready."""
-JAX = "jax"
-NEEDS = {JAX: "left out: no jax; expected: pip install jax"}
 TORCH_IS_MISSING = "left out: no torch; expected: pip install 'stowplan[torch]'"
 
 
@@ -52,9 +50,9 @@ class Work:
     Attributes
     ----------
     name, title
-        A network of `networks`, or ``jax``; for tables.
+        A network of `networks`; for tables.
     phase, threads, quick
-        Of a network; JAX has none of the first two.
+        Of the network.
     """
 
     name: str
@@ -66,20 +64,17 @@ class Work:
     @property
     def module(self) -> str:
         """What it runs."""
-        return f"{__package__}.{'jax_worker' if self.name == JAX else 'worker'}"
+        return f"{__package__}.worker"
 
     @property
     def arguments(self) -> list[str]:
         """Of its command line."""
         quick = ["--quick"] if self.quick else []
-        if self.name == JAX:
-            return quick
         return [self.name, "--phase", self.phase, "--threads", str(self.threads), *quick]
 
     def missing(self) -> str | None:
         """Say what has to be installed before it can run; None if it can."""
-        module = JAX if self.name == JAX else "torch"
-        return None if importlib.util.find_spec(module) else NEEDS.get(self.name, TORCH_IS_MISSING)
+        return None if importlib.util.find_spec("torch") else TORCH_IS_MISSING
 
 
 class Worker:
@@ -88,15 +83,12 @@ class Worker:
     def __init__(self, work: Work, contestant: str, added: Mapping[str, str], folder: Path) -> None:
         self._what = f"{work.name}, {contestant}"
         self._log = folder / f"{contestant.replace(' ', '_')}.log"
-        run = ["-m", "stowplan", "run", "--preload"] if contestant == PRELOAD else []
         pool = {OURS: ["--pool", "marked"], AUTO: ["--pool", "auto"]}.get(contestant, [])
         threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(work.threads))
-        if work.name == JAX:
-            threads["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
         environment = peers.environment({**threads, **added})
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         self._process = subprocess.Popen(
-            [sys.executable, *run, "-m", work.module, *work.arguments, *pool],
+            [sys.executable, "-m", work.module, *work.arguments, *pool],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -141,8 +133,7 @@ class Worker:
 
 def contestants(work: Work) -> dict[str, dict[str, str]]:
     """Return what each adds to the environment, by name."""
-    own = (PRELOAD,) if work.name == JAX else (OURS, AUTO, PRELOAD)
-    return {GLIBC: {}, **{name: {} for name in own}, **peers.available()}
+    return {GLIBC: {}, OURS: {}, AUTO: {}, **peers.available()}
 
 
 def steps_of(work: Work) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..measures import output, peers
 from ..measures.kept import Row
-from .measure import AUTO, GLIBC, JAX, OURS, PRELOAD
+from .measure import AUTO, GLIBC, OURS
 
 OTHERS = (GLIBC, peers.TUNED_GLIBC, *peers.LIBRARIES)
 CPU, FAULTS, REPLAYED = 1.00, 0.01, 0.99
@@ -16,16 +16,15 @@ CPU, FAULTS, REPLAYED = 1.00, 0.01, 0.99
 of the requests of planned sizes from plans."""
 
 NOTE = (
-    "*stowplan*: `TorchPool` with marked steps; *auto_step*: the same without marks; *preload*: `stowplan run "
-    "--preload`. CPU time over glibc's, medians over rounds of the medians over turns; the standard error over rounds "
-    "stands behind it. Faults: minor page faults of a step. RSS: the largest resident set in the measured turns. "
-    "*Replayed*: of the requests of 16 KiB and more."
+    "*stowplan*: `TorchPool` with marked steps; *auto_step*: the same without marks. CPU time over glibc's, medians "
+    "over rounds of the medians over turns; the standard error over rounds stands behind it. Faults: minor page faults "
+    "of a step. RSS: the largest resident set in the measured turns. *Replayed*: of the requests of 16 KiB and more."
 )
 
 
 def names(rows: Sequence[Row]) -> list[str]:
     """Return the contestants beside glibc."""
-    order = (OURS, AUTO, PRELOAD, *OTHERS[1:])
+    order = (OURS, AUTO, *OTHERS[1:])
     return [name for name in order if any(f"cpu_{name}" in row for row in rows)]
 
 
@@ -61,7 +60,7 @@ def with_errors(row: Row) -> Row:
 
 def verdicts(rows: Sequence[Row]) -> list[str]:
     """Return a line for each bound: what was found, and whether that keeps it."""
-    found = [row for row in rows if "note" not in row and row["network"] != JAX]
+    found = [row for row in rows if "note" not in row]
     lines = []
     for other in OTHERS:
         ratios = [row[f"over_{other}"] for row in found if f"over_{other}" in row]

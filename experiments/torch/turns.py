@@ -1,4 +1,4 @@
-"""Turns of steps, and what they use: a worker's side, for any framework.
+"""Turns of steps, and what they use: a worker's side.
 
 A *turn* is some steps in a row. A worker reads numbers of steps from standard input, a line each, and answers each with
 the turn's `Usage` as a line of JSON, with a pool's counts; at the end of its input it answers with a line of what it

@@ -22,7 +22,6 @@
 //     void cancel(BlockId)                                        upstream had none
 //     bool release(BlockId)                                       true: the block is upstream's, free it there
 //     Bytes size_of(BlockId)
-//     std::size_t upstream_size_of(void*)                         0: not of that upstream; without the lock
 #pragma once
 
 #include <atomic>
@@ -134,12 +133,6 @@ class HostMemory {
     return blocks_by_address_.find(reinterpret_cast<std::uintptr_t>(ptr)) != kNoBlock;
   }
 
-  // Bytes of a block that came from here, as far as that is noted anywhere; 0 of another.
-  std::size_t size_of(void* ptr) {
-    const std::size_t noted = noted_size(ptr);
-    return noted != kNotNoted ? noted : service_.upstream_size_of(ptr);
-  }
-
   std::size_t small() const { return small_; }
 
   // Takes requests from `small` bytes on; whether that is fewer than before.
@@ -168,6 +161,14 @@ class HostMemory {
   }
 
  private:
+  static constexpr std::size_t kNotNoted = SIZE_MAX;
+
+  std::size_t noted_size(void* ptr) {
+    std::lock_guard<SpinLock> lock(lock_);
+    const BlockId id = blocks_by_address_.find(reinterpret_cast<std::uintptr_t>(ptr));
+    return id == kNoBlock ? kNotNoted : static_cast<std::size_t>(service_.size_of(id));
+  }
+
   Grant request(std::size_t size) {
     service_.before_request();
     std::lock_guard<SpinLock> lock(lock_);
@@ -175,16 +176,6 @@ class HostMemory {
     if (grant.address != 0) blocks_by_address_.insert(grant.address, grant.id);
     if (const std::uint64_t leaves = service_.leaves(); leaves > 0) left_ = static_cast<std::int64_t>(leaves);
     return grant;
-  }
-
-  static constexpr std::size_t kNotNoted = SIZE_MAX;
-
-  // A thread that holds locks already is about to fork, and holds this one.
-  std::size_t noted_size(void* ptr) {
-    std::unique_lock<SpinLock> lock(lock_, std::defer_lock);
-    if (!SpinLock::is_any_held()) lock.lock();
-    const BlockId id = blocks_by_address_.find(reinterpret_cast<std::uintptr_t>(ptr));
-    return id == kNoBlock ? kNotNoted : static_cast<std::size_t>(service_.size_of(id));
   }
 
   enum class Whose { unknown, ours, upstreams };

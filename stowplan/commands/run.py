@@ -27,11 +27,6 @@ from ._options import (
     metavar="DIRECTORY",
     help="Look for plans there before they are packed, and keep them there for other runs.",
 )
-@click.option(
-    "--preload",
-    is_flag=True,
-    help="Serve malloc: large blocks of all libraries, as PyTorch, JAX or scikit-learn. Linux with glibc.",
-)
 @module_option
 @script_argument
 @arguments_argument
@@ -40,7 +35,6 @@ def run(
     stats: Path | None,
     as_json: bool,
     plans: str | None,
-    preload: bool,
     module: bool,
     script: str,
     arguments: tuple[str, ...],
@@ -52,22 +46,12 @@ def run(
 
     The pools serve NumPy's arrays and, if the script imports CuPy, CuPy's, in all threads. If the
     script gives CuPy an allocator, that one serves the requests that are not planned. If it imports Chainer, Chainer
-    is made to work with the installed versions. At the end two lines on standard error say whether it helped, why, and
-    what to do. The exit status is the script's.
-
-    With --preload the process begins anew with a small library before the C library, and one pool serves blocks of 64
-    KiB and more of whatever library asks malloc for them, NumPy's among them. Processes that the script starts run
-    without it; those that it forks go on with a copy of the pool.
+    is made to work with the installed versions. At the end a line on standard error has the counts of each
+    pool. The exit status is the script's.
     """
     from ..scripts import Script
     from ..scripts.serving import run_served
 
-    if preload:
-        from ..scripts.preloading import restart
-
-        restart()
     program = Script(script, module=module)
-    status = run_served(
-        program, arguments, step_function, stats=stats, as_json=as_json, plans=plans, preload=preload
-    )
+    status = run_served(program, arguments, step_function, stats=stats, as_json=as_json, plans=plans)
     raise click.exceptions.Exit(status)

@@ -4,11 +4,10 @@
 ``script``               runs what ``python`` runs, as ``python`` runs it: a file, a module, a folder, an archive
 ``step_functions``       marks its step function, by name
 ``step_markers``         ``stowplan.step()``: passes the steps that a program marks to the pools or recorders entered
+``serving``              serves a program, and prints what its pools counted
 ``auto_pools``           serves NumPy, and CuPy once the script imports it, by pools
 ``auto_recorders``       records the requests of both in the same way
 ``auto_graph_recorder``  records the step graph of the first Chainer optimizer that updates
-``step_usage``           page faults and CPU time a step, before there is a plan and after
-``verdict``              whether the pool has helped, why, and what to do
 =======================  ===============================================================================================
 """
 

@@ -1,4 +1,4 @@
-"""Serve a program that does not mention stowplan: NumPy's arrays, or malloc's large blocks, and CuPy's arrays.
+"""Serve a program that does not mention stowplan: NumPy's arrays, and CuPy's.
 
 CuPy is served from the moment the program imports it. If the program sets an allocator itself, that allocator becomes
 the upstream of a new pool::
@@ -19,8 +19,6 @@ from ..import_hooks import when_imported
 from .step_markers import steps_go_to
 
 if TYPE_CHECKING:
-    from ..allocator import NumpyPool
-    from ..allocator.backends.malloc_pool import MallocPool
     from ..allocator.pool import Pool
 
 QUICK = "best_fit_orders"
@@ -31,29 +29,20 @@ SHARE = 0.01
 
 
 @contextmanager
-def pools(plans: str | None = None, *, preload: bool = False) -> Iterator[dict[str, Pool]]:
+def pools(plans: str | None = None) -> Iterator[dict[str, Pool]]:
     """Serve NumPy, and CuPy once it is imported, by pools that find steps; yield the pools by name, the host's first.
 
     Parameters
     ----------
     plans
         As for `NumpyPool`.
-    preload
-        Serve malloc's large blocks, and so those of NumPy too, in the place of NumPy's arrays.
     """
+    from ..allocator import NumpyPool
     from ..allocator._core import keep_host_memory
 
     keep_host_memory()
-    pool: MallocPool | NumpyPool
-    if preload:
-        from ..allocator.backends.malloc_pool import MallocPool
-
-        pool = MallocPool(auto_step=True, planner=QUICK, planning_share=SHARE, plans=plans)
-    else:
-        from ..allocator import NumpyPool
-
-        pool = NumpyPool(auto_step=True, planner=QUICK, planning_share=SHARE, plans=plans)
-    serving: dict[str, Pool] = {"malloc" if preload else "numpy": pool}
+    pool = NumpyPool(auto_step=True, planner=QUICK, planning_share=SHARE, plans=plans)
+    serving: dict[str, Pool] = {"numpy": pool}
     with ExitStack() as stack:
         pool.install()
         stack.callback(pool.uninstall)

@@ -1,4 +1,4 @@
-"""Run a program through pools, and say what came of it: what ``stowplan run`` does.
+"""Run a program through pools, and print what they counted: what ``stowplan run`` does.
 
 Until the program ends, little is imported: it starts within some percent of Python's own start-up.
 """
@@ -9,19 +9,15 @@ import os
 import resource
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from .auto_pools import pools
 from .script import Script
-from .step_usage import StepUsage
 
 if TYPE_CHECKING:
     from ..allocator import Stats
 
-NOTHING = (
-    "stowplan: {}: no request for a block that is large enough to plan\n"
-    "  it did not help: there was nothing to serve. What to do: run it without stowplan"
-)
+NOTHING = "stowplan: {}: no request for a block that is large enough to plan"
 
 
 def run_served(
@@ -32,7 +28,6 @@ def run_served(
     stats: str | os.PathLike[str] | None = None,
     as_json: bool = False,
     plans: str | None = None,
-    preload: bool = False,
 ) -> int:
     """Run a program, its arrays served by pools that find its steps; return its exit status.
 
@@ -43,12 +38,9 @@ def run_served(
     stats
         A file for the statistics, as JSON.
     as_json
-        Whether the statistics are one line on standard output, rather than two lines for people on standard error.
-
+        Whether the statistics are one line on standard output, rather than a line for each pool on standard error.
     plans
         A directory of plans, as for `NumpyPool`.
-    preload
-        Whether malloc is served rather than NumPy; this process is then one that `preloading.restart` has begun.
 
     Raises
     ------
@@ -57,35 +49,50 @@ def run_served(
     OSError
         `stats` cannot be written.
     """
-    with pools(plans, preload=preload) as serving:
+    with pools(plans) as serving:
         name, host = next(iter(serving.items()))
-        with StepUsage(host.progress) as usage:
-            faults = -_minor_faults()
-            status = program.run(arguments, step_function)
-            faults += _minor_faults()
+        faults = -_minor_faults()
+        status = program.run(arguments, step_function)
+        faults += _minor_faults()
         if len(serving) == 1 and not (host.has_served or as_json or stats):
             print(NOTHING.format(name), file=sys.stderr)
             return status
         figures = {name: as_figures(pool.stats) for name, pool in serving.items()}
-    from .verdict import judge, text
-
-    costs = {name: (usage.before, usage.after)}
-    verdicts = {name: judge(served, *costs.get(name, ())) for name, served in figures.items()}
-    whole = {
-        **{name: {**served, "verdict": verdicts[name].as_dict()} for name, served in figures.items()},
-        "minor_faults": faults,
-        "exit_status": status,
-    }
+    whole = {**figures, "minor_faults": faults, "exit_status": status}
     if as_json:
         print(_as_json(whole))
     else:
-        asked = {name: served for name, served in figures.items() if served["requests"]}
-        for name, served in (asked or figures).items():
-            print(text(name, served, verdicts[name]), file=sys.stderr)
+        print_counts(figures, sys.stderr)
     if stats is not None:
         with open(stats, "w", encoding="utf-8") as file:
             file.write(_as_json(whole) + "\n")
     return status
+
+
+def print_counts(figures: dict[str, dict[str, Any]], file: TextIO) -> None:
+    """Print a line for each pool that has served; if none has, for the first one.
+
+    Parameters
+    ----------
+    figures
+        What `as_figures` returns, by the pool's name.
+    file
+        Where to.
+    """
+    served = {name: counts for name, counts in figures.items() if counts["requests"]}
+    for name, counts in (served or figures).items():
+        print(f"stowplan: {name}: {_counts(counts)}" if served else NOTHING.format(name), file=file)
+
+
+def _counts(counts: dict[str, Any]) -> str:
+    from ..units import human_bytes
+
+    return (
+        f"{counts['steps']:,} steps; "
+        f"{counts['replayed'] / counts['requests']:.1%} of {counts['requests']:,} requests served from a plan; "
+        f"most reserved {human_bytes(counts['peak_reserved_bytes'])}, "
+        f"most alive {human_bytes(counts['peak_live_bytes'])}"
+    )
 
 
 def _as_json(figures: dict[str, Any]) -> str:

@@ -23,6 +23,7 @@ class Memory:
 
     taken = NO_RANGES
     grows_in_place = True
+    bottom_last = False
 
     def __init__(self, peak_live_bytes: int = 1 << 30) -> None:
         self.peak_live_bytes = peak_live_bytes

@@ -79,7 +79,6 @@ def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert done.exit_code == 0, done.output
     assert "jemalloc is left out: expected libno.so" in done.output
     assert "ResNet-18: left out: no torch; expected: pip install 'stowplan[torch]'" in done.output
-    assert "(JAX): left out: no jax; expected: pip install jax" in done.output
     text = (tmp_path / "torch.md").read_text()
     assert "no torch; expected" in text
     assert "jemalloc is left out" in text

@@ -1,4 +1,4 @@
-"""These tests need a CUDA device; elsewhere each of them skips and says why."""
+"""These tests need a device, or the simulated one (``make device-test``); elsewhere each of them skips and says why."""
 
 from __future__ import annotations
 
@@ -22,6 +22,13 @@ def cupy() -> Iterator[Any]:
     yield cupy
     cupy.cuda.set_allocator(before)
     cupy.cuda.Device().synchronize()
+
+
+@pytest.fixture
+def nvidia(cupy: Any) -> None:
+    """Skip a test of what CuPy has for NVIDIA's devices only."""
+    if cupy.cuda.runtime.is_hip:
+        pytest.skip("CuPy for ROCm does not have this: needs a device of NVIDIA's")
 
 
 @pytest.fixture

@@ -45,7 +45,11 @@ def test_steps_are_replayed_and_change_no_value(cupy: Any, options: dict[str, An
 
 
 @pytest.mark.parametrize("upstream", ["malloc_async", "malloc_managed", "MemoryPool"])
-def test_any_allocator_of_cupy_s_is_an_upstream(cupy: Any, upstream: str) -> None:
+def test_any_allocator_of_cupy_s_is_an_upstream(
+    cupy: Any, upstream: str, request: pytest.FixtureRequest
+) -> None:
+    if upstream == "malloc_async":
+        request.getfixturevalue("nvidia")
     allocator = cupy.cuda.MemoryPool() if upstream == "MemoryPool" else getattr(cupy.cuda, upstream)
     expected = chain(cupy)
     pool = CupyPool(allocator)

@@ -9,7 +9,7 @@ import pytest
 
 from stowplan import CupyPool
 
-from .test_training_gpu import STEPS, State, a_run, resnet50, train
+from .test_training_gpu import SIMULATED, STEPS, State, a_run, resnet50, train
 
 pytestmark = pytest.mark.gpu
 
@@ -61,7 +61,8 @@ def test_under_a_budget(chainer: Any, cupy: Any, reference: State, swap: bool) -
     _, lean = scheduled(chainer, cupy, budget="1 TiB")  # a schedule that has nothing to do
     assert lean.stats.recomputed == 0
     retained = lean.stats.retained_bytes
-    budget = retained + int(0.7 * lean.stats.planned_peak)
+    share = 0.75 if SIMULATED else 0.7  # of three blocks, less can be dropped
+    budget = retained + int(share * lean.stats.planned_peak)
     pool = CupyPool(warmup=0)
     found, scheduler = scheduled(chainer, cupy, pool, budget=budget, swap=swap)
     assert [name for name in reference if found[name] != reference[name]] == []

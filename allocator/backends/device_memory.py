@@ -1,0 +1,362 @@
+"""What a CuPy pool takes from a device beside its arenas: segments of its own, or those of an upstream that it is given.
+
+Both say what they hold, so that arenas and what is not planned have one account (core/device_pool.hpp):
+
+    held  =  live segments  +  free segments  +  arenas  <=  the most bytes that were live at a time
+
+in this step and the last one, or since the program began where it marks no steps. "Live" counts an arena as a whole.
+CuPy's own pool holds at least as much: it never gives anything back by itself.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+UNIT = 512
+"""Bytes; what CuPy's own pool rounds sizes to, and what CUDA aligns to."""
+
+OUT_OF_MEMORY = 2
+"""cudaErrorMemoryAllocation, hipErrorOutOfMemory."""
+
+PER_THREAD = 2
+"""The handle of the default stream that each thread has for itself."""
+
+PATIENCE = 10_000
+"""Segments that a program takes from the device before CuPy's own pool serves it: a second's worth, at 0.1 ms each."""
+
+
+class DeviceMemory(Protocol):
+    """What a pool asks of one device's memory."""
+
+    grows_arenas: bool
+    """Whether arenas may come from the device's virtual memory, beside this."""
+
+    def malloc(self, size: int) -> Any:
+        """Return a `cupy.cuda.MemoryPointer` to `size` bytes. Errors are CuPy's."""
+
+    def trim(self) -> None:
+        """Give what is free back to the device."""
+
+    def room(self, within_limit: bool, live_peak: int) -> int:
+        """Return the bytes that all arenas may take now, so that no more is held than has been live at a time.
+
+        `within_limit`: so many as the limit allows. `live_peak`: the most bytes that the program has had live at a
+        time, wherever they lie.
+        """
+
+    def note_arenas(self, size: int) -> None:
+        """Make room for arenas of `size` bytes in all."""
+
+    def begin_step(self) -> None:
+        """Note that a step begins."""
+
+    def reserved(self) -> tuple[int, int] | None:
+        """Return the bytes held of the device, arenas included, and the most so far; None where that is not known."""
+
+    def reset_peak(self) -> None:
+        """Take what is held now for the most so far."""
+
+
+class SegmentPool:
+    """A CuPy allocator that holds no more of a device than has been live at a time.
+
+    Each block is a segment of its own, taken from the device whole and given back whole: a parameter that is made in
+    the first step does not keep the memory of a workspace that was there before it. A free segment waits for a request
+    of its size on its stream, as long as the account allows; the one that has waited longest goes first. A program that
+    goes on asking for other sizes is served by CuPy's own pool in the end, which splits what it has.
+
+    O(1) for a request that a free segment serves; else a call of the device.
+
+    Parameters
+    ----------
+    device
+        Device number.
+    """
+
+    grows_arenas = True
+
+    def __init__(self, device: int) -> None:
+        import cupy
+
+        self._cuda = cupy.cuda
+        self._device = device
+        self._lock = threading.RLock()  # a request may run finalizers, which ask again
+        # A finalizer may run anywhere: all that it does is to note here (stream, bytes) and memory.
+        self._returned: deque[tuple[tuple[int, int], Any]] = deque()
+        self._free: dict[tuple[int, int], list[Any]] = {}  # (stream, bytes) -> memory; the longest free first
+        self._live = self._kept = self._arenas = 0  # bytes: of live and of free segments, and of arenas
+        self._most = self._most_before = 0  # bytes that were live at a time: in this step, and in the one before it
+        self._peak = 0  # bytes held at a time, at the most
+        self._taken = 0
+        self._limit = 0
+        self._splitting: Any = None  # CuPy's own pool, once it serves
+
+    def malloc(self, size: int) -> Any:
+        """Return a `cupy.cuda.MemoryPointer` to `size` bytes.
+
+        Raises
+        ------
+        cupy.cuda.memory.OutOfMemoryError
+            Neither the device nor the limit has room for it.
+        """
+        if size == 0:
+            return self._cuda.MemoryPointer(self._cuda.Memory(0), 0)
+        rounded = -(-size // UNIT) * UNIT
+        with self._lock:
+            self._collect()
+            if self._splitting is None and self._taken >= PATIENCE:
+                self._splitting = self._cuda.MemoryPool()
+                self._release(0)
+            if self._splitting is not None:
+                self._make_room(rounded)
+                memory = self._splitting.malloc(size)
+                self._note(0)
+                return memory
+            key = (self._stream(), rounded)
+            segment = self._reuse(key) or self._take(rounded)
+            self._note(rounded)
+            owner = _Segment(self, key, segment)
+            block = self._cuda.UnownedMemory(segment.ptr, rounded, owner, self._device)
+        return self._cuda.MemoryPointer(block, 0)
+
+    def _stream(self) -> int:
+        stream = int(self._cuda.get_current_stream().ptr)
+        return stream if stream != PER_THREAD else -threading.get_ident()
+
+    def _reuse(self, key: tuple[int, int]) -> Any:
+        """Return a free segment's memory, or None."""
+        waiting = self._free.get(key)
+        if waiting is None:
+            return None
+        segment = waiting.pop()
+        if not waiting:
+            del self._free[key]
+        self._kept -= key[1]
+        return segment
+
+    def _take(self, size: int) -> Any:
+        """Return new memory of the device."""
+        from cupy.cuda.memory import OutOfMemoryError
+
+        self._make_room(size)
+        self._taken += 1
+        runtime = self._cuda.runtime
+        for attempt in range(3):
+            if self._limit and self.held() + size > self._limit:
+                self._release(max(self._limit - size - self._live - self._arenas, 0))
+            within = not self._limit or self.held() + size <= self._limit
+            try:
+                if within:
+                    with self._cuda.Device(self._device):
+                        return self._cuda.Memory(size)
+            except runtime.CUDARuntimeError as error:
+                if error.status != OUT_OF_MEMORY:
+                    raise
+            if attempt == 0:
+                self._release(0)
+            elif attempt == 1:  # as CuPy's pool does: cycles may hold blocks
+                gc.collect()
+                self._collect()
+                self._release(0)
+        raise OutOfMemoryError(size, self.held(), self._limit)
+
+    def _collect(self) -> None:
+        """Take back the segments of blocks that have ended."""
+        while self._returned:
+            key, memory = self._returned.popleft()
+            self._live -= key[1]
+            self._kept += key[1]
+            self._free.setdefault(key, []).append(memory)
+
+    def _make_room(self, size: int) -> None:
+        """Give back free segments, so that `size` bytes more fit in what has been live at a time."""
+        self._release(max(self._allowed() - self._live - self._arenas - size, 0))
+
+    def _allowed(self) -> int:
+        return max(self._most, self._most_before)
+
+    def _release(self, keep: int) -> None:
+        """Give free segments back to the device until at most `keep` bytes of them are left; not during a capture."""
+        if self._kept <= keep or _is_capturing(self._cuda):
+            return
+        while self._kept > keep and self._free:
+            key = next(iter(self._free))
+            waiting = self._free.pop(key)
+            while waiting and self._kept > keep:
+                del waiting[0]
+                self._kept -= key[1]
+            if waiting:
+                self._free[key] = waiting
+
+    def _note(self, size: int) -> None:
+        self._live += size
+        self._most = max(self._most, self._live + self._arenas)
+        self._peak = max(self._peak, self.held())
+
+    # ------------------------------------------------------------------------------------------------------- arenas
+
+    def trim(self) -> None:
+        """See `DeviceMemory`."""
+        self.free_all_blocks()
+
+    def room(self, within_limit: bool, live_peak: int) -> int:
+        """See `DeviceMemory`."""
+        with self._lock:
+            self._collect()
+            most = sys.maxsize if within_limit else max(self._allowed(), live_peak)
+            return max(min(most, self._limit or sys.maxsize) - self._live - self._split(), 0)
+
+    def note_arenas(self, size: int) -> None:
+        """See `DeviceMemory`."""
+        with self._lock:
+            self._collect()
+            if size > self._arenas:
+                self._release(max(self._allowed() - self._live - size, 0))
+                if self._splitting is not None:
+                    self._splitting.free_all_blocks()
+            self._arenas = size
+            self._note(0)
+
+    def begin_step(self) -> None:
+        """See `DeviceMemory`."""
+        with self._lock:
+            self._collect()
+            self._most_before, self._most = self._most, self._live + self._arenas
+            self._make_room(0)
+
+    def reserved(self) -> tuple[int, int]:
+        """See `DeviceMemory`."""
+        with self._lock:
+            return self.held(), self._peak
+
+    def reset_peak(self) -> None:
+        """See `DeviceMemory`."""
+        with self._lock:
+            self._peak = self.held()
+
+    # ----------------------------------------------------------------------- what users know from cupy.cuda.MemoryPool
+
+    def _split(self) -> int:
+        return int(self._splitting.total_bytes()) if self._splitting is not None else 0
+
+    def held(self) -> int:
+        """Return the bytes that segments and arenas take of the device."""
+        return self._live + self._kept + self._arenas + self._split()
+
+    total_bytes = held
+
+    def n_free_blocks(self) -> int:
+        """Return the number of free segments."""
+        with self._lock:
+            self._collect()
+            split = int(self._splitting.n_free_blocks()) if self._splitting is not None else 0
+            return sum(map(len, self._free.values())) + split
+
+    def free_all_blocks(self, stream: Any = None) -> None:
+        """Give all free segments back to the device; `stream`: those of one stream, where CuPy's own pool serves."""
+        with self._lock:
+            self._collect()
+            self._release(0)
+            if self._splitting is not None:
+                self._splitting.free_all_blocks(stream=stream)
+
+    def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
+        """Limit what segments and arenas may take; see `cupy.cuda.MemoryPool.set_limit`."""
+        scratch = self._cuda.MemoryPool()  # it knows how a fraction is meant, and what is wrong with an argument
+        with self._cuda.Device(self._device):
+            scratch.set_limit(size=size, fraction=fraction)
+            self._limit = int(scratch.get_limit())
+
+    def get_limit(self) -> int:
+        """Return the limit in bytes, 0 for none."""
+        return self._limit
+
+
+class _Segment:
+    """Owns the memory of a live block: when it ends, its pool takes it back."""
+
+    __slots__ = ("key", "memory", "returned")
+
+    def __init__(self, pool: SegmentPool, key: tuple[int, int], memory: Any) -> None:
+        self.returned, self.key, self.memory = pool._returned, key, memory
+
+    def __del__(self) -> None:
+        self.returned.append((self.key, self.memory))
+
+
+class UpstreamMemory:
+    """The memory of an allocator that the pool is given.
+
+    Parameters
+    ----------
+    upstream
+        A CuPy allocator, or an object whose `malloc` is one.
+    allocate
+        The allocator.
+    """
+
+    grows_arenas = False
+
+    def __init__(self, upstream: Any, allocate: Callable[[int], Any]) -> None:
+        self._upstream = upstream
+        self._allocate = allocate
+        self._total: Callable[[], int] | None = getattr(upstream, "total_bytes", None)
+        self._peak = 0
+        self._has_warned = False
+        if self._total is None:
+            self.malloc = allocate
+
+    def malloc(self, size: int) -> Any:
+        """See `DeviceMemory`."""
+        memory = self._allocate(size)
+        self.reserved()
+        return memory
+
+    def trim(self) -> None:
+        """See `DeviceMemory`."""
+        if hasattr(self._upstream, "free_all_blocks"):
+            self._upstream.free_all_blocks()
+        elif not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"upstream {self._upstream!r} has no free_all_blocks(): what it keeps free stays reserved beside the "
+                "arena; expected a cupy.cuda.MemoryPool, or no upstream",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def room(self, within_limit: bool, live_peak: int) -> int:
+        """See `DeviceMemory`: arenas come from upstream."""
+        return 0
+
+    def note_arenas(self, size: int) -> None:
+        """See `DeviceMemory`."""
+
+    def begin_step(self) -> None:
+        """See `DeviceMemory`."""
+
+    def reserved(self) -> tuple[int, int] | None:
+        """See `DeviceMemory`."""
+        if self._total is None:
+            return None
+        total = int(self._total())
+        self._peak = max(self._peak, total)
+        return total, self._peak
+
+    def reset_peak(self) -> None:
+        """See `DeviceMemory`."""
+        self._peak = 0
+
+
+def _is_capturing(cuda: Any) -> bool:
+    """Whether the current stream is being captured into a graph: then nothing may go back to the device."""
+    try:
+        return bool(cuda.runtime.streamIsCapturing(cuda.get_current_stream().ptr))
+    except cuda.runtime.CUDARuntimeError:
+        return True  # the default stream was asked, while another one is being captured

@@ -1,0 +1,85 @@
+#include "virtual_arena.hpp"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <string>
+
+namespace stowplan::allocator {
+
+bool VirtualMemory::find(const char* library, const char* prefix) {
+  void* loaded = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);  // it is never closed
+  if (loaded == nullptr) return false;
+#define STOWPLAN_FIND(member, name, parameters)                                                      \
+  member = reinterpret_cast<decltype(member)>(dlsym(loaded, (std::string(prefix) + #name).c_str())); \
+  if (member == nullptr) return false;
+  STOWPLAN_VIRTUAL_MEMORY_FUNCTIONS(STOWPLAN_FIND)
+#undef STOWPLAN_FIND
+  return true;
+}
+
+namespace {
+
+MemoryProperties properties_of(const VirtualMemory& memory) {
+  MemoryProperties properties;
+  properties.location.device = memory.devices.front();
+  return properties;
+}
+
+}  // namespace
+
+std::unique_ptr<VirtualArena> VirtualArena::reserve(const VirtualMemory& memory) {
+  const MemoryProperties properties = properties_of(memory);
+  std::size_t granularity = 0;
+  void* base = nullptr;
+  if (memory.granularity(&granularity, &properties, 0) != 0 || granularity == 0) return nullptr;
+  VirtualMemory rounded = memory;
+  rounded.reach = (memory.reach + static_cast<Bytes>(granularity) - 1) / static_cast<Bytes>(granularity) *
+                  static_cast<Bytes>(granularity);
+  if (memory.reserve(&base, static_cast<std::size_t>(rounded.reach), 0, nullptr, 0) != 0) return nullptr;
+  return std::unique_ptr<VirtualArena>(
+      new VirtualArena(rounded, reinterpret_cast<std::uintptr_t>(base), static_cast<Bytes>(granularity)));
+}
+
+VirtualArena::~VirtualArena() {
+  for (const Piece& piece : pieces_) {
+    memory_.unmap(at(piece.begin), static_cast<std::size_t>(piece.size));
+    memory_.release(piece.handle);
+  }
+  memory_.free(at(0), static_cast<std::size_t>(memory_.reach));
+}
+
+int VirtualArena::extend(Bytes begin, Bytes end) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (mapped_ == 0) begin_ = end_ = end;
+  int error = 0;
+  if (end > end_) error = map(end_, end);
+  if (error == 0 && begin < begin_) error = map(begin, begin_);
+  return error;
+}
+
+int VirtualArena::map(Bytes begin, Bytes end) {
+  const auto size = static_cast<std::size_t>(end - begin);
+  const MemoryProperties properties = properties_of(memory_);
+  MemoryHandle handle = 0;
+  int error = memory_.create(&handle, size, &properties, 0);
+  if (error != 0) return error;
+  std::vector<MemoryAccess> access(memory_.devices.size());
+  for (std::size_t i = 0; i < access.size(); ++i) access[i].location.device = memory_.devices[i];
+  error = memory_.map(at(begin), size, 0, handle, 0);
+  if (error == 0) {
+    error = memory_.set_access(at(begin), size, access.data(), access.size());
+    if (error != 0) memory_.unmap(at(begin), size);
+  }
+  if (error != 0) {
+    memory_.release(handle);
+    return error;
+  }
+  pieces_.push_back({begin, end - begin, handle});
+  begin_ = std::min(begin_, begin);
+  end_ = std::max(end_, end);
+  mapped_ = end_ - begin_;
+  return 0;
+}
+
+}  // namespace stowplan::allocator

@@ -1,0 +1,25 @@
+"""These tests run CuPy on the simulated device; elsewhere each of them skips and says how to run it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+REASON = "needs CuPy for ROCm on the simulated device: make device-test"
+
+
+@pytest.fixture(autouse=True)
+def cupy() -> Iterator[Any]:
+    """CuPy on the simulated device; its allocator and device are put back afterwards."""
+    if "SIMHIP_HOME" not in os.environ:
+        pytest.skip(REASON)
+    import cupy
+
+    before = cupy.cuda.get_allocator()
+    with cupy.cuda.Device(0):
+        yield cupy
+        cupy.cuda.set_allocator(before)
+        cupy.cuda.Device().synchronize()

@@ -1,0 +1,117 @@
+// hipMalloc, hipMallocManaged, hipHostMalloc and their frees, which wait for the device; what is known of a pointer.
+#include <cstring>
+
+#include "capture.hpp"
+#include "devices.hpp"
+#include "faults.hpp"
+#include "memory.hpp"
+#include "pools.hpp"
+#include "settings.hpp"
+
+namespace simhip {
+
+namespace {
+
+hipError_t allocate(Kind kind, std::size_t size, void** out) {
+  if (out == nullptr) return note(hipErrorInvalidValue);
+  *out = nullptr;
+  if (size == 0) return hipSuccess;
+  Lock lock(machine().mutex);
+  if (kind != Kind::pinned) {
+    if (const hipError_t error = refuse_unsafe(); error != hipSuccess) return error;
+  }
+  hipError_t error = memory().allocate(kind, current_device, size, out);
+  if (error != hipSuccess && kind == Kind::device && release_pool(lock, current_device)) {
+    error = memory().allocate(kind, current_device, size, out);
+  }
+  return note(error);
+}
+
+hipError_t release(void* pointer, bool of_host) {
+  if (pointer == nullptr) return hipSuccess;
+  Lock lock(machine().mutex);
+  const std::optional<Block> there = memory().find(pointer);
+  if (!there || (there->kind == Kind::pinned) != of_host) return note(hipErrorInvalidValue);
+  if (const hipError_t error = refuse_unsafe(); error != hipSuccess) return error;
+  const std::optional<Block> block = memory().begin_free(pointer);
+  if (!block) return note(hipErrorInvalidValue);
+  if (const hipError_t error = wait_for_device(lock, block->device); error != hipSuccess) {
+    memory().cancel_free(pointer);
+    return error;
+  }
+  memory().end_free(pointer);
+  if (block->kind == Kind::ordered) give_to_pool(*block, {});
+  return hipSuccess;
+}
+
+hipMemoryType type_of(Kind kind) {
+  switch (kind) {
+    case Kind::managed: return hipMemoryTypeManaged;
+    case Kind::pinned: return hipMemoryTypeHost;
+    default: return hipMemoryTypeDevice;
+  }
+}
+
+}  // namespace
+
+}  // namespace simhip
+
+using simhip::Kind;
+using simhip::memory;
+
+extern "C" {
+
+hipError_t hipMalloc(void** out, std::size_t size) { return simhip::allocate(Kind::device, size, out); }
+
+hipError_t hipMallocManaged(void** out, std::size_t size, unsigned) {
+  return simhip::allocate(Kind::managed, size, out);
+}
+
+hipError_t hipHostMalloc(void** out, std::size_t size, unsigned) { return simhip::allocate(Kind::pinned, size, out); }
+
+hipError_t hipFree(void* pointer) { return simhip::release(pointer, false); }
+
+hipError_t hipHostFree(void* pointer) { return simhip::release(pointer, true); }
+
+hipError_t hipMemGetInfo(std::size_t* free, std::size_t* total) {
+  *total = simhip::settings().memory;
+  *free = *total - memory().count(simhip::current_device).used;
+  return hipSuccess;
+}
+
+hipError_t hipPointerGetAttributes(hipPointerAttribute_t* attributes, const void* pointer) {
+  std::memset(attributes, 0, sizeof *attributes);
+  const std::optional<simhip::Block> block = memory().find(pointer);
+  attributes->type = block ? simhip::type_of(block->kind) : hipMemoryTypeUnregistered;
+  attributes->device = block ? block->device : -2;
+  if (!block) return hipSuccess;
+  attributes->devicePointer = const_cast<void*>(pointer);
+  const bool of_host = block->kind == Kind::managed || block->kind == Kind::pinned;
+  attributes->hostPointer = of_host ? attributes->devicePointer : nullptr;
+  attributes->isManaged = block->kind == Kind::managed ? 1 : 0;
+  return hipSuccess;
+}
+
+// Managed memory is where it is needed at once; advice changes nothing, but has to be about managed memory.
+hipError_t hipMemAdvise(const void* pointer, std::size_t size, hipMemoryAdvise, int) {
+  const std::optional<simhip::Block> block = memory().find(pointer);
+  const bool managed = block && block->kind == Kind::managed && size != 0;
+  return managed ? hipSuccess : simhip::note(hipErrorInvalidValue);
+}
+
+hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t*, void*) { return simhip::note(hipErrorNotSupported); }
+
+hipError_t hipIpcOpenMemHandle(void**, hipIpcMemHandle_t, unsigned) { return simhip::note(hipErrorNotSupported); }
+
+hipError_t hipIpcCloseMemHandle(void*) { return simhip::note(hipErrorNotSupported); }
+
+// What tests read. Bytes, in multiples of SIMHIP_GRANULARITY.
+std::size_t simhip_used(int device) { return simhip::is_device(device) ? memory().count(device).used : 0; }
+std::size_t simhip_peak_used(int device) { return simhip::is_device(device) ? memory().count(device).peak : 0; }
+std::size_t simhip_managed_used(int device) { return simhip::is_device(device) ? memory().count(device).managed : 0; }
+std::size_t simhip_pinned_used() { return memory().pinned(); }
+void simhip_reset_peak(int device) {
+  if (simhip::is_device(device)) memory().reset_peak(device);
+}
+
+}  // extern "C"

@@ -1,0 +1,29 @@
+// What a program must not do on a device, and what a call answers.
+//
+// A fault is reported with the stream, the operation and the allocation, and stops the process, as a wrong value would
+// come later and elsewhere. SIMHIP_FAULTS=count is for tests of the reports: the operation is left out and counted.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "hip.hpp"
+
+namespace simhip {
+
+// Remembers a thread's error for hipGetLastError, and returns it.
+hipError_t note(hipError_t error);
+
+// Reports a fault of the work that this thread runs, or of the host's code where it runs none. Under no lock.
+void fault(const std::string& text);
+
+// One line on standard error.
+void say(const std::string& text);
+
+// Reports what touches memory that it may not touch, before the process ends by the signal.
+void watch_for_bad_accesses();
+
+// "0x6b3d00000000"
+std::string hex(std::uintptr_t address);
+
+}  // namespace simhip

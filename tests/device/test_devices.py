@@ -1,0 +1,82 @@
+"""Several devices, peer copies, and the end of a device's memory, as CuPy shows them."""
+
+from __future__ import annotations
+
+from .programs import run
+
+TWO = """
+import cupy
+assert cupy.cuda.runtime.getDeviceCount() == 2
+with cupy.cuda.Device(0):
+    a = cupy.arange(100_000, dtype="f")
+    b = a * 2
+with cupy.cuda.Device(1):
+    copy = cupy.asarray(b)  # from the other device
+    assert copy.device.id == 1
+    c = copy + 1
+    assert float(c[-1]) == 199_999
+    before = cupy.cuda.runtime.memGetInfo()[0]
+    kept = cupy.cuda.alloc(1 << 22)
+    assert before - cupy.cuda.runtime.memGetInfo()[0] >= 1 << 22
+with cupy.cuda.Device(0):
+    back = cupy.empty_like(b)
+    back.data.copy_from_device_async(c.data, c.nbytes, cupy.cuda.Stream.null)
+    assert (back.get() == c.get()).all()
+    b += cupy.asarray(c)
+    assert float(b[-1]) == 2 * 199_998 + 1
+print(cupy.cuda.runtime.deviceCanAccessPeer(0, 1))
+"""
+
+
+def test_arrays_go_from_one_device_to_another() -> None:
+    for schedule in ("lazy", "adversarial", "eager"):
+        done = run(TWO, SIMHIP_DEVICES="2", SIMHIP_SCHEDULE=schedule, SIMHIP_DELAY="100")
+        assert done.stdout == "1\n"
+
+
+FULL = """
+import cupy
+free, total = cupy.cuda.runtime.memGetInfo()
+assert total == 64 * 2**20, total
+pool = cupy.get_default_memory_pool()
+kept = [cupy.empty(2**23, "B") for _ in range(6)]
+try:
+    cupy.empty(2**25, "B")
+except cupy.cuda.memory.OutOfMemoryError as error:
+    print(error)
+used = pool.total_bytes()
+assert used == free - cupy.cuda.runtime.memGetInfo()[0] == 6 * 2**23
+del kept
+pool.free_all_blocks()
+assert cupy.cuda.runtime.memGetInfo()[0] == free
+cupy.empty(2**25, "B")
+"""
+
+
+def test_memory_ends_where_the_variable_says() -> None:
+    assert "Out of memory allocating 33,554,432 bytes" in run(FULL, SIMHIP_MEMORY="64MiB").stdout
+
+
+def test_each_device_has_its_own_memory() -> None:
+    program = """
+import cupy
+for device in range(3):
+    with cupy.cuda.Device(device):
+        kept = cupy.cuda.runtime.malloc(48 * 2**20)
+        try:
+            cupy.cuda.runtime.malloc(48 * 2**20)
+        except cupy.cuda.runtime.CUDARuntimeError as error:
+            print(error)
+"""
+    done = run(program, SIMHIP_MEMORY="64MiB", SIMHIP_DEVICES="3")
+    assert done.stdout.count("hipErrorOutOfMemory") == 3
+
+
+def test_managed_memory_goes_beyond_the_device() -> None:
+    program = """
+import cupy
+cupy.cuda.set_allocator(cupy.cuda.MemoryPool(cupy.cuda.malloc_managed).malloc)
+a = cupy.ones(2**25, "f")
+assert float(a.sum()) == 2**25
+"""
+    run(program, SIMHIP_MEMORY="64MiB")

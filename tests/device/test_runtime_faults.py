@@ -1,0 +1,185 @@
+"""What a program must not do on a device: the simulated one names the stream, the operation and the allocation."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+
+import pytest
+
+from tests.device.hip_process import Hip, on_device
+from tests.device.test_runtime_memory import UNIT, created, opened
+
+
+@on_device(ends=True, says="fault: fill on stream 1 of device 0 has in argument 0 the address 0x")
+def test_a_kernel_that_uses_freed_memory_stops(hip: Hip) -> None:
+    stream, block = hip.stream(), hip.malloc(64)
+    hip("Free", block)
+    hip.fill(stream, block, 1)
+    hip("StreamSynchronize", stream)
+
+
+@on_device(SIMHIP_FAULTS="count")
+def test_faults_can_be_counted(hip: Hip) -> None:
+    block, result = hip.malloc(64), hip.malloc(64)
+    hip("Free", block)
+    hip.copy(0, block, result)
+    hip("MemcpyAsync", result, block, 64, 3, 0)
+    hip("DeviceSynchronize")
+    assert hip.library.simhip_faults() == 2
+    expected = r"fault: copy on the legacy .* of device 0 uses 64 bytes from 0x\w+, in allocation 1 \(64 bytes .*freed$"
+    assert re.match(expected, hip.last_fault())
+
+
+@on_device(SIMHIP_FAULTS="count")
+def test_copies_and_fills_are_held_to_their_whole_range(hip: Hip) -> None:
+    block, result = hip.malloc(64), hip.malloc(128)
+    hip("MemcpyAsync", result, block, 65, 3, 0)
+    hip("MemsetAsync", block + 60, 0, 8, 0)
+    hip("MemsetAsync", result + 128, 0, 1, 0)
+    hip("DeviceSynchronize")
+    assert hip.library.simhip_faults() == 3
+    hip("MemsetAsync", block + 60, 0, 4, 0)
+    hip("DeviceSynchronize")
+    assert hip.library.simhip_faults() == 3
+
+
+@on_device(SIMHIP_DEVICES="2", SIMHIP_FAULTS="count")
+def test_another_device_s_memory_is_refused(hip: Hip) -> None:
+    block = hip.malloc(64)
+    hip("SetDevice", 1)
+    hip.fill(0, block, 1)
+    hip("DeviceSynchronize")
+    assert hip.library.simhip_faults() == 1
+    assert "on device 0), to which device 1 has no peer access" in hip.last_fault()
+
+
+@on_device(SIMHIP_FAULTS="count", SIMHIP_SCHEDULE="adversarial")
+def test_memory_is_refused_before_its_allocation(hip: Hip) -> None:
+    stream, other = hip.stream(), hip.stream()
+    block = hip.new("MallocAsync", 64, stream)
+    hip.fill(other, block, 1)
+    hip("StreamSynchronize", other)
+    assert "not allocated yet in the order of streams" in hip.last_fault()
+    hip.order(stream, other)
+    hip.fill(other, block, 1)
+    hip("StreamSynchronize", other)
+    assert hip.library.simhip_faults() == 1
+
+
+@on_device(SIMHIP_FAULTS="count")
+def test_memory_is_refused_after_its_free_in_order(hip: Hip) -> None:
+    stream = hip.stream()
+    block = hip.new("MallocAsync", 64, stream)
+    hip.fill(stream, block, 1)
+    hip("FreeAsync", block, stream)
+    hip.fill(stream, block, 2)
+    hip("StreamSynchronize", stream)
+    assert hip.library.simhip_faults() == 1
+    assert hip.last_fault().endswith("freed by hipFreeAsync")
+
+
+@on_device(SIMHIP_FAULTS="count")
+def test_a_graph_is_checked_at_each_launch(hip: Hip) -> None:
+    stream, block = hip.stream(), hip.malloc(64)
+    hip("StreamBeginCapture", stream, 2)
+    hip.fill(stream, block, 1)
+    graph = hip.new("GraphInstantiate", ended(hip, stream), 0, 0, 0)
+    hip("GraphLaunch", graph, stream)
+    hip("StreamSynchronize", stream)
+    assert hip.library.simhip_faults() == 0
+    hip("Free", block)
+    hip("GraphLaunch", graph, stream)
+    hip("StreamSynchronize", stream)
+    assert hip.library.simhip_faults() == 1
+    assert hip.last_fault().startswith("fault: fill in graph on stream 1 of device 0 ")
+
+
+def ended(hip: Hip, stream: int) -> int:
+    graph = ctypes.c_void_p()
+    hip("StreamEndCapture", stream, ctypes.byref(graph))
+    return graph.value or 0
+
+
+@on_device(SIMHIP_FAULTS="count")
+def test_unmapped_and_closed_ranges_are_refused(hip: Hip) -> None:
+    base, handle = hip.new("MemAddressReserve", 2 * UNIT, 0, 0, 0), created(hip)
+    hip("MemMap", base, UNIT, 0, handle, 0)
+    hip.fill(0, base, 1)  # no access yet
+    hip("DeviceSynchronize")
+    assert hip.last_fault().endswith("to which hipMemSetAccess gave no access")
+    opened(hip, base)
+    hip.fill(0, base, 1)
+    hip("MemsetAsync", base, 0, 2 * UNIT, 0)  # over the end
+    hip("DeviceSynchronize")
+    assert hip.library.simhip_faults() == 2
+    hip("MemUnmap", base, UNIT)
+    hip.fill(0, base, 1)
+    hip("DeviceSynchronize")
+    assert hip.library.simhip_faults() == 3
+    assert hip.last_fault().endswith("unmapped")
+
+
+@on_device(ends=True, says="fault: wild on the legacy default stream of device 0 touches 0x")
+def test_a_kernel_that_leaves_its_block_is_named(hip: Hip) -> None:
+    block = hip.malloc(4096)
+    hip.launch("wild", 0, (block + 4096) ^ (1 << 63))
+    hip("DeviceSynchronize")
+
+
+@on_device(ends=True, says="), freed\n")
+def test_a_kernel_that_touches_freed_memory_is_named(hip: Hip) -> None:
+    block = hip.malloc(64)
+    hip("Free", block)
+    hip.launch("wild", 0, block ^ (1 << 63))
+    hip("DeviceSynchronize")
+
+
+@on_device(SIMHIP_FREED="pattern")
+def test_freed_memory_can_be_a_pattern_instead(hip: Hip) -> None:
+    block = hip.malloc(64)
+    hip("Memset", block, 0, 64)
+    hip("Free", block)
+    assert ctypes.string_at(block, 64) == b"\xff" * 64
+
+
+@on_device(ends=True, SIMHIP_HOST_ACCESS="refuse", says="fault: host code touches 0x")
+def test_host_code_that_touches_device_memory_stops(hip: Hip) -> None:
+    block = hip.malloc(64)
+    hip.fill(0, block, 1)
+    hip("DeviceSynchronize")
+    assert hip.read(block) == [1] * 16
+    ctypes.string_at(block, 64)
+
+
+@on_device(SIMHIP_CHECK="0", SIMHIP_FREED="pattern")
+def test_the_checks_can_be_switched_off(hip: Hip) -> None:
+    block = hip.malloc(64)
+    hip("Free", block)
+    hip.fill(0, block, 1)
+    hip("DeviceSynchronize")
+    assert hip.library.simhip_faults() == 0
+
+
+@on_device(SIMHIP_FAULTS="count", says="threads wait for each other")
+def test_threads_that_wait_for_each_other_are_reported(hip: Hip) -> None:
+    hip.launch("apart", 0, threads=64)
+    hip("DeviceSynchronize")
+    assert hip.library.simhip_faults() == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("SIMHIP_MEMORY", "16Gib", "is not a size such as 16GiB"),
+        ("SIMHIP_DEVICES", "-1", "is not a whole number from 0 to 64"),
+        ("SIMHIP_SCHEDULE", "eagerly", "is not one of lazy sync eager adversarial"),
+    ],
+)
+def test_a_setting_that_cannot_be_read_ends(name: str, value: str, wanted: str) -> None:
+    settings = {name: value}
+    on_device(ends=True, says=f"simhip: {name}={value} {wanted}", **settings)(first_call)()
+
+
+def first_call(hip: Hip) -> None:
+    hip.malloc(1)

@@ -1,0 +1,349 @@
+"""Memory of the simulated device: its limit and counts, managed and pinned memory, peers, pools and virtual memory."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+
+from tests.device.hip_process import Hip, on_device
+
+MIB = 1 << 20
+UNIT = 2 * MIB
+"""Bytes: the granularity of virtual memory."""
+THRESHOLD, RESERVED, RESERVED_HIGH, USED, USED_HIGH = 4, 5, 6, 7, 8
+"""A memory pool's attributes."""
+NAN = b"\xff" * 64
+
+
+def bytes_of(hip: Hip, source: int, size: int = 64) -> bytes:
+    data = ctypes.create_string_buffer(size)
+    hip("Memcpy", data, source, size, 4)
+    return data.raw
+
+
+@on_device(SIMHIP_MEMORY="1MiB")
+def test_memory_ends_at_the_limit(hip: Hip) -> None:
+    first = hip.malloc(MIB - 512)
+    assert hip.error("Malloc", ctypes.byref(ctypes.c_void_p()), 513) == "hipErrorOutOfMemory"
+    hip.malloc(512)
+    assert hip.free_bytes() == 0
+    hip("Free", first)
+    assert hip.free_bytes() == MIB - 512
+
+
+@on_device(SIMHIP_MEMORY="16GiB")
+def test_memory_is_counted_to_the_unit(hip: Hip) -> None:
+    assert hip.free_bytes() == 16 << 30
+    blocks = [hip.malloc(size) for size in (1, 512, 513)]
+    assert hip.free_bytes() == (16 << 30) - 512 * 4
+    assert hip.library.simhip_used(0) == 512 * 4
+    hip("Free", blocks[2])
+    assert (hip.library.simhip_used(0), hip.library.simhip_peak_used(0)) == (1024, 2048)
+    hip.library.simhip_reset_peak(0)
+    assert hip.library.simhip_peak_used(0) == 1024
+
+
+@on_device(SIMHIP_GRANULARITY="2MiB")
+def test_the_unit_is_a_setting(hip: Hip) -> None:
+    hip.malloc(1)
+    assert hip.library.simhip_used(0) == 2 * MIB
+
+
+@on_device(SIMHIP_MEMORY="64GiB")
+def test_memory_that_is_not_written_takes_none_of_the_host(hip: Hip) -> None:
+    block = hip.malloc(60 << 30)
+    assert bytes_of(hip, block + (59 << 30)) == NAN
+
+
+@on_device()
+def test_new_memory_is_full_of_nans(hip: Hip) -> None:
+    block = hip.malloc(64)
+    assert bytes_of(hip, block) == NAN
+    hip("Memset", block, 0, 64)
+    hip("Free", block)
+    assert bytes_of(hip, hip.malloc(64)) == NAN
+
+
+@on_device(SIMHIP_POISON="0")
+def test_new_memory_is_zero_where_that_is_chosen(hip: Hip) -> None:
+    assert bytes_of(hip, hip.malloc(64)) == bytes(64)
+
+
+@on_device()
+def test_an_address_is_not_given_out_again_at_once(hip: Hip) -> None:
+    seen = set()
+    for _ in range(100):
+        block = hip.malloc(10_000)
+        hip("Free", block)
+        seen.add(block)
+    assert len(seen) == 100
+
+
+@on_device(SIMHIP_MEMORY="1MiB", SIMHIP_ADDRESS_SPACE="4MiB")
+def test_addresses_come_again_when_all_were_used(hip: Hip) -> None:
+    for _ in range(100):
+        hip("Free", hip.malloc(MIB))
+    assert hip.free_bytes() == MIB
+
+
+@on_device(SIMHIP_MEMORY="1MiB")
+def test_managed_memory_has_counts_of_its_own(hip: Hip) -> None:
+    block = hip.new("MallocManaged", 3 * MIB, 1)
+    assert (hip.library.simhip_managed_used(0), hip.free_bytes()) == (3 * MIB, MIB)
+    hip("MemAdvise", block, MIB, 1, 0)
+    hip("MemPrefetchAsync", block, MIB, 0, 0)
+    hip("Free", block)
+    assert hip.library.simhip_managed_used(0) == 0
+    assert hip.error("MemAdvise", hip.malloc(8), 8, 1, 0) == "hipErrorInvalidValue"
+
+
+@on_device()
+def test_pinned_memory_is_the_hosts(hip: Hip) -> None:
+    block = hip.new("HostMalloc", 64, 0)
+    hip.fill(0, block, 3)
+    hip("DeviceSynchronize")
+    assert struct.unpack("16f", ctypes.string_at(block, 64)) == (3,) * 16
+    assert hip.error("Free", block) == "hipErrorInvalidValue"
+    assert (hip.library.simhip_pinned_used(), hip.library.simhip_used(0)) == (512, 0)
+    hip("HostFree", block)
+    assert hip.library.simhip_pinned_used() == 0
+
+
+@on_device()
+def test_a_free_waits_for_the_device(hip: Hip) -> None:
+    stream = hip.stream()
+    block, result = hip.malloc(64), hip.malloc(64)
+    hip.fill(stream, block, 5)
+    hip.copy(stream, block, result)
+    assert hip.library.simhip_pending() == 2
+    hip("Free", block)
+    assert hip.library.simhip_pending() == 0
+    assert hip.read(result) == [5] * 16
+
+
+@on_device()
+def test_what_is_freed_twice_is_refused(hip: Hip) -> None:
+    block = hip.malloc(64)
+    hip("Free", block)
+    assert hip.error("Free", block) == "hipErrorInvalidValue"
+    assert hip.error("Free", hip.malloc(64) + 8) == "hipErrorInvalidValue"
+
+
+@on_device()
+def test_a_direction_that_is_not_so_is_refused(hip: Hip) -> None:
+    block, data = hip.malloc(64), ctypes.create_string_buffer(64)
+    assert hip.error("Memcpy", data, block, 64, 1) == "hipErrorInvalidValue"
+    assert hip.error("Memcpy", block, data, 64, 3) == "hipErrorInvalidValue"
+    hip("Memcpy", block, data, 64, 4)
+
+
+# ---------------------------------------------------------------------------------------------------------- devices
+
+
+@on_device(SIMHIP_DEVICES="2", SIMHIP_MEMORY="1MiB")
+def test_each_device_has_its_memory(hip: Hip) -> None:
+    hip.malloc(MIB)
+    hip("SetDevice", 1)
+    assert hip.free_bytes() == MIB
+    hip.malloc(512)
+    assert (hip.library.simhip_used(0), hip.library.simhip_used(1)) == (MIB, 512)
+    assert hip.error("SetDevice", 2) == "hipErrorInvalidDevice"
+
+
+@on_device(SIMHIP_DEVICES="3")
+def test_devices_copy_to_each_other(hip: Hip) -> None:
+    blocks, streams = [], []
+    for device in range(3):
+        hip("SetDevice", device)
+        blocks.append(hip.malloc(64))
+        streams.append(hip.stream())
+    hip.fill(streams[2], blocks[2], 9)
+    hip("MemcpyPeerAsync", blocks[1], 1, blocks[2], 2, 64, streams[2])
+    hip.order(streams[2], streams[2])
+    hip("MemcpyPeer", blocks[0], 0, blocks[1], 1, 64)
+    assert hip.read(blocks[0]) == [9] * 16
+    assert hip.error("MemcpyPeer", blocks[0], 1, blocks[1], 1, 64) == "hipErrorInvalidValue"
+
+
+@on_device(SIMHIP_DEVICES="2")
+def test_a_kernel_uses_a_peer_s_memory(hip: Hip) -> None:
+    block = hip.malloc(64)
+    hip("SetDevice", 1)
+    assert hip.number("DeviceCanAccessPeer", 1, 0) == 1
+    hip("DeviceEnablePeerAccess", 0, 0)
+    assert hip.error("DeviceEnablePeerAccess", 0, 0) == "hipErrorPeerAccessAlreadyEnabled"
+    hip.fill(0, block, 4)
+    hip("DeviceSynchronize")
+    assert hip.read(block) == [4] * 16
+    hip("DeviceDisablePeerAccess", 0)
+    assert hip.error("DeviceDisablePeerAccess", 0) == "hipErrorPeerAccessNotEnabled"
+
+
+# ------------------------------------------------------------------------------------------ the stream-ordered allocator
+
+
+def attribute(hip: Hip, what: int) -> int:
+    value = ctypes.c_uint64()
+    hip("MemPoolGetAttribute", hip.new("DeviceGetDefaultMemPool", 0), what, ctypes.byref(value))
+    return value.value
+
+
+@on_device()
+def test_a_pool_gives_back_when_the_program_waits(hip: Hip) -> None:
+    stream = hip.stream()
+    block = hip.new("MallocAsync", 1000, stream)
+    assert (attribute(hip, RESERVED), attribute(hip, USED), hip.library.simhip_used(0)) == (1024,) * 3
+    hip("FreeAsync", block, stream)
+    assert (attribute(hip, RESERVED), attribute(hip, USED)) == (1024, 0)
+    hip("StreamSynchronize", stream)
+    assert (attribute(hip, RESERVED), hip.library.simhip_used(0)) == (0, 0)
+    assert (attribute(hip, RESERVED_HIGH), attribute(hip, USED_HIGH)) == (1024, 1024)
+
+
+@on_device()
+def test_a_pool_keeps_what_its_threshold_says(hip: Hip) -> None:
+    stream, pool = hip.stream(), hip.new("DeviceGetDefaultMemPool", 0)
+    hip("MemPoolSetAttribute", pool, THRESHOLD, ctypes.byref(ctypes.c_uint64(1024)))
+    blocks = [hip.new("MallocAsync", 1024, stream) for _ in range(3)]
+    for block in blocks:
+        hip("FreeAsync", block, stream)
+    hip("DeviceSynchronize")
+    assert hip.library.simhip_used(0) == 1024
+    hip("MemPoolTrimTo", pool, 512)
+    assert hip.library.simhip_used(0) == 512
+    assert hip.error("MemPoolSetAttribute", pool, USED, ctypes.byref(ctypes.c_uint64())) == "hipErrorInvalidValue"
+
+
+@on_device()
+def test_a_stream_uses_what_it_has_freed_again(hip: Hip) -> None:
+    stream, other = hip.stream(), hip.stream()
+    hip("FreeAsync", hip.new("MallocAsync", 1024, stream), stream)
+    hip.new("MallocAsync", 1024, stream)
+    assert attribute(hip, RESERVED) == 1024
+    hip("FreeAsync", hip.new("MallocAsync", 1024, stream), stream)
+    hip.new("MallocAsync", 1024, other)  # the free has not run yet
+    assert attribute(hip, RESERVED) == 3072
+
+
+@on_device(SIMHIP_MEMORY="1MiB")
+def test_a_pool_waits_for_frees_before_it_gives_up(hip: Hip) -> None:
+    stream, other = hip.stream(), hip.stream()
+    hip("FreeAsync", hip.new("MallocAsync", MIB, stream), stream)
+    block = hip.new("MallocAsync", MIB, other)
+    assert hip.error("MallocAsync", ctypes.byref(ctypes.c_void_p()), 512, other) == "hipErrorOutOfMemory"
+    hip("FreeAsync", block, other)
+    hip.malloc(MIB)
+
+
+@on_device()
+def test_stream_ordered_memory_can_be_freed_at_once(hip: Hip) -> None:
+    block = hip.new("MallocAsync", 512, 0)
+    hip("Free", block)
+    assert attribute(hip, USED) == 0
+    assert hip.error("FreeAsync", block, 0) == "hipErrorInvalidValue"
+    block = hip.new("MallocAsync", 512, 0)
+    hip("FreeAsync", block, 0)
+    assert hip.error("FreeAsync", block, 0) == "hipErrorInvalidValue"
+
+
+@on_device(SIMHIP_MEMORY_POOLS="0")
+def test_a_device_can_lack_memory_pools(hip: Hip) -> None:
+    assert hip.error("MallocAsync", ctypes.byref(ctypes.c_void_p()), 512, 0) == "hipErrorNotSupported"
+
+
+# ---------------------------------------------------------------------------------------------------- virtual memory
+
+
+class Location(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int), ("id", ctypes.c_int)]
+
+
+class Properties(ctypes.Structure):
+    _fields_ = [
+        ("type", ctypes.c_int),
+        ("handles", ctypes.c_int),
+        ("location", Location),
+        ("metadata", ctypes.c_void_p),
+        ("flags", ctypes.c_ubyte * 4),
+    ]
+
+
+class Access(ctypes.Structure):
+    _fields_ = [("location", Location), ("flags", ctypes.c_int)]
+
+
+PINNED = Properties(1, 0, Location(1, 0), None, (0, 0, 0, 0))
+
+
+def created(hip: Hip, size: int = UNIT) -> int:
+    return hip.new("MemCreate", size, ctypes.byref(PINNED), 0)
+
+
+def opened(hip: Hip, base: int, size: int = UNIT, flags: int = 3) -> None:
+    hip("MemSetAccess", base, size, ctypes.byref(Access(Location(1, 0), flags)), 1)
+
+
+@on_device(SIMHIP_MEMORY="8MiB")
+def test_virtual_memory_counts_from_create_to_release(hip: Hip) -> None:
+    assert hip.number("MemGetAllocationGranularity", ctypes.byref(PINNED), 0, of=ctypes.c_size_t) == UNIT
+    base = hip.new("MemAddressReserve", 16 * MIB, 0, 0, 0)
+    assert hip.library.simhip_used(0) == 0
+    handle = created(hip)
+    assert hip.library.simhip_used(0) == UNIT
+    hip("MemMap", base, UNIT, 0, handle, 0)
+    hip("MemRelease", handle)
+    assert hip.library.simhip_used(0) == UNIT
+    hip("MemUnmap", base, UNIT)
+    assert hip.library.simhip_used(0) == 0
+    hip("MemAddressFree", base, 16 * MIB)
+    assert hip.error("MemCreate", ctypes.byref(ctypes.c_void_p()), 10 * MIB, ctypes.byref(PINNED), 0) == (
+        "hipErrorOutOfMemory"
+    )
+
+
+@on_device()
+def test_mapped_memory_keeps_its_bytes(hip: Hip) -> None:
+    base = hip.new("MemAddressReserve", 4 * UNIT, 0, 0, 0)
+    first, second = created(hip), created(hip, 2 * UNIT)
+    hip("MemMap", base, UNIT, 0, first, 0)
+    hip("MemMap", base + UNIT, 2 * UNIT, 0, second, 0)
+    opened(hip, base, 3 * UNIT)
+    hip.fill(0, base + UNIT - 32, 6)  # from one mapping into the next
+    hip("DeviceSynchronize")
+    hip("MemUnmap", base, UNIT)
+    hip("MemMap", base + 3 * UNIT, UNIT, 0, first, 0)
+    opened(hip, base + 3 * UNIT)
+    assert hip.read(base + 4 * UNIT - 32, 8) == hip.read(base + UNIT, 8) == [6] * 8
+
+
+@on_device()
+def test_misuse_of_virtual_memory_is_refused(hip: Hip) -> None:
+    base, handle = hip.new("MemAddressReserve", 4 * UNIT, 0, 0, 0), created(hip, 2 * UNIT)
+    hip("MemMap", base, 2 * UNIT, 0, handle, 0)
+    refused = [
+        ("MemMap", base + UNIT, UNIT, 0, created(hip), 0),  # over a mapping
+        ("MemMap", base + 2 * UNIT + 4096, UNIT, 0, created(hip), 0),
+        ("MemMap", base + 4 * UNIT, UNIT, 0, created(hip), 0),  # not reserved
+        ("MemMap", base + 2 * UNIT, 2 * UNIT, 0, created(hip), 0),  # more than there is
+        ("MemMap", base + 2 * UNIT, UNIT, UNIT, handle, 0),
+        ("MemUnmap", base, UNIT),  # a part
+        ("MemUnmap", base + 2 * UNIT, UNIT),
+        ("MemAddressFree", base, 4 * UNIT),  # with a mapping in it
+        ("MemAddressFree", base, UNIT),
+        ("MemCreate", ctypes.byref(ctypes.c_void_p()), MIB, ctypes.byref(PINNED), 0),
+        ("MemAddressReserve", ctypes.byref(ctypes.c_void_p()), MIB, 0, 0, 0),
+        ("MemSetAccess", base, 4 * UNIT, ctypes.byref(Access(Location(1, 0), 3)), 1),
+        ("MemSetAccess", base, UNIT, ctypes.byref(Access(Location(1, 7), 3)), 1),
+        ("MemRelease", base),
+        ("Free", base),
+    ]
+    for call in refused:
+        assert hip.error(*call) == "hipErrorInvalidValue", call
+
+
+@on_device(SIMHIP_VIRTUAL_MEMORY="0")
+def test_a_device_can_lack_virtual_memory(hip: Hip) -> None:
+    assert hip.error("MemAddressReserve", ctypes.byref(ctypes.c_void_p()), UNIT, 0, 0, 0) == "hipErrorNotSupported"
+    assert hip.error("MemCreate", ctypes.byref(ctypes.c_void_p()), UNIT, ctypes.byref(PINNED), 0) == (
+        "hipErrorNotSupported"
+    )

@@ -1,0 +1,98 @@
+"""Request streams: what programs ask an allocator for, as two columns.
+
+An operation is a code and a number::
+
+    REQUEST   bytes                             BEGIN      a step; 2 * index of its key, + 1 if it keeps its results
+    FREE      how many requests ago it was      END        the step; 1: an exception left it
+    HOLD      the same: others may still use    THREAD     that does what follows
+    LET_GO    the same: they do not any more    STREAM     on which it does it
+                                                INTERRUPT, RESUME, MARK (an iteration of an unmarked program has ended)
+
+Frees count backwards, so that equal steps are equal in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from enum import IntEnum
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+
+class Op(IntEnum):
+    """What is done."""
+
+    REQUEST = 0
+    FREE = 1
+    BEGIN = 2
+    END = 3
+    MARK = 4
+    THREAD = 5
+    STREAM = 6
+    INTERRUPT = 7
+    RESUME = 8
+    HOLD = 9
+    LET_GO = 10
+
+
+KEYS: tuple[Hashable, ...] = (None, "a", "b", 3)
+"""Keys of steps."""
+
+
+class Stream(NamedTuple):
+    """Operations of a program.
+
+    Attributes
+    ----------
+    ops
+        Codes, uint8 (n,).
+    args
+        Numbers, int64 (n,).
+    """
+
+    ops: npt.NDArray[np.uint8]
+    args: npt.NDArray[np.int64]
+
+
+class Writer:
+    """Collects operations; blocks are numbered by their requests, from 0."""
+
+    def __init__(self) -> None:
+        self._ops: list[tuple[int, int]] = []
+        self.requests = 0
+
+    def add(self, op: Op, arg: int = 0) -> None:
+        self._ops.append((op, arg))
+
+    def request(self, size: int) -> int:
+        """Add a request; return its block's number."""
+        self.add(Op.REQUEST, size)
+        self.requests += 1
+        return self.requests - 1
+
+    def free(self, block: int, op: Op = Op.FREE) -> None:
+        self.add(op, self.requests - block)
+
+    def begin(self, key: Hashable = None, *, keeps_results: bool = False) -> None:
+        self.add(Op.BEGIN, 2 * KEYS.index(key) + keeps_results)
+
+    def end(self, *, failed: bool = False) -> None:
+        self.add(Op.END, failed)
+
+    def stream(self) -> Stream:
+        table = np.array(self._ops, np.int64).reshape(-1, 2)
+        return Stream(table[:, 0].astype(np.uint8), table[:, 1])
+
+
+def save(path: Path, stream: Stream) -> None:
+    """Write a stream to a file of NumPy's."""
+    np.savez_compressed(path, ops=stream.ops, args=stream.args)
+
+
+def load(path: Path) -> Stream:
+    """Read what `save` wrote."""
+    with np.load(path) as file:
+        return Stream(file["ops"], file["args"])
