@@ -13,6 +13,7 @@ The paper reports memory after 10 mini-batches (Sekiyama et al. 2018, section 5)
 from __future__ import annotations
 
 import functools
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -107,9 +108,9 @@ def measure(runner: Runner, device: str, batch: int, steps: int) -> Row:
         row[name] = np.maximum.accumulate(use.reserved)[last].tolist()
         row["live"] = np.maximum.accumulate(use.live)[last].tolist()
     pool = NumpyPool() if device == "cpu" else CupyPool()
-    row["stowplan"] = []
-    train("through the pool", _served(pool, row["stowplan"]), pool.step)
-    return row
+    after: list[int] = []
+    train("through the pool", _served(pool, after), pool.step)
+    return row | {"stowplan": np.maximum.accumulate(after).tolist()}
 
 
 @contextmanager
@@ -128,12 +129,22 @@ def _recorded(device: str, recorder: Any, reserved: list[int]) -> Iterator[Calla
 
 @contextmanager
 def _served(pool: NumpyPool | CupyPool, reserved: list[int]) -> Iterator[Callable[[], object]]:
-    """Serve through stowplan's pool; yield a function that notes the most bytes that it has reserved."""
-    before = pool.stats.reserved_bytes  # nothing: the parameters were there before
+    """Serve through stowplan's pool; yield a function that notes the bytes reserved: on a GPU those that it lacks."""
+
+    def now() -> int:
+        if isinstance(pool, NumpyPool):
+            return pool.stats.peak_reserved_bytes
+        from cupy.cuda import runtime
+
+        free, total = runtime.memGetInfo()
+        return int(total - free)
+
+    gc.collect()  # arrays of the recorded run
+    before = now()  # the parameters were there before
 
     def note() -> None:
         pool.wait()
-        reserved.append(pool.stats.peak_reserved_bytes - before)
+        reserved.append(now() - before)
 
     with pool.serving():
         yield note

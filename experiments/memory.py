@@ -7,8 +7,9 @@ large for the machine is predicted from batches of 2 and 4 (`measures.recordings
 recorded as well, the prediction's error is given.
 
 Sizes are rounded up to 512 bytes, as on a device. Pools grow during the first steps, so their models replay the step
-until they stop growing. On a device CuPy's own pool takes its model's place, for steps that were recorded: what it
-holds of the device after as many steps of the network, less the retained part.
+until they stop growing. On a device CuPy's own pool takes its model's place, for steps that were recorded: what it has
+reserved when steps of the network make it grow no more, the parameters and the state, which were there before, not
+counted.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from stowplan.planning import make_plan
 from stowplan.pool_models import POOL_MODELS, replay, requests
 
 from .measures import output
-from .measures.recordings import predict, recorded, step_of, within_reach, without_small
+from .measures.recordings import WARMUP, predict, recorded, step_of, within_reach, without_small
 from .measures.runner import CannotRunError, Cell, Row, Runner, command
 from .measures.workload import Workload
 
@@ -79,18 +80,20 @@ def reserved(profile: Profile) -> dict[str, int]:
 
 
 def held_by_cupy(runner: Runner, cell: Cell) -> Row:
-    """Run steps through a new pool of CuPy's own until they reserve nothing more; find what it holds, not retained."""
+    """Run steps through a new pool of CuPy's own until they reserve nothing more; find what it holds."""
     import cupy
 
+    workload = Workload(cell.model, cell.phase, cell.batch, runner.data, gpu=True)
+    for _ in range(WARMUP):
+        workload.step()
     pool, steady, held = cupy.cuda.MemoryPool(), 0, 0
     with cupy.cuda.using_allocator(pool.malloc):
-        workload = Workload(cell.model, cell.phase, cell.batch, runner.data, gpu=True)
         for _ in range(MOST_STEPS):
             workload.step()
             steady, held = steady + 1 if pool.total_bytes() == held else 0, pool.total_bytes()
             if steady == STEADY_AFTER:
                 break
-        return {"held": held - workload.retained_bytes}
+    return {"held": held}
 
 
 def check(runner: Runner, cell: Cell) -> Row:

@@ -14,12 +14,12 @@ pytestmark = pytest.mark.usefixtures("cupy", "chainer_on_cuda")
 
 
 def test_a_small_network(tmp_path: Path) -> None:
-    options = ("--quick", "--model", "ptb", "--way", "pool", "--way", "managed", "--out", str(tmp_path))
+    options = ("--quick", "--model", "ptb", "--way", "pool", "--out", str(tmp_path))
     done = CliRunner().invoke(device.main, options)
     assert done.exit_code == 0, done.output
     with open(tmp_path / "device.csv", newline="", encoding="utf-8") as file:
         rows = {row["way"]: row for row in csv.DictReader(file)}
-    assert list(rows) == ["cupy", "pool", "managed"]
+    assert list(rows) == ["cupy", "pool"]
     assert {row["device"] for row in rows.values()} == {"simulated device"}
     assert len({row["fingerprint"] for row in rows.values()}) == 1
     for row in rows.values():
@@ -27,7 +27,6 @@ def test_a_small_network(tmp_path: Path) -> None:
         assert int(row["retained"]) < min(in_use[2:])
         assert max(in_use) <= int(row["most"])
         assert int(row["retained"]) < int(row["smallest"]) <= int(row["most"])
-    for way in ("pool", "managed"):
-        assert int(rows[way]["serving_from"]) <= device.DUE[way]
-        assert float(rows[way]["last_replayed"]) > 0.9
+    assert int(rows["pool"]["serving_from"]) == device.DUE["pool"]
+    assert float(rows["pool"]["last_replayed"]) > 0.9
     assert "simulated device" in (tmp_path / "device.md").read_text(encoding="utf-8")

@@ -23,7 +23,7 @@ def rows_of(figure: ModuleType, out: Path, *options: str) -> list[dict[str, str]
     assert done.exit_code == 0, done.output
     with open(out / f"{figure.__name__.rpartition('.')[2]}.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert all(row["device"] == "gpu" and not row.get("note") for row in rows)
+    assert all(row["device"] == title_of("gpu") and not row.get("note") for row in rows)
     return rows
 
 
