@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from experiments import growth, heuristic, memory
 from experiments import time as step_time
+from experiments.measures.runner import title_of
 
 from ..experiments.test_figures import tiny  # noqa: F401
 from .test_training_gpu import SIMULATED
