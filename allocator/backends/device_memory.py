@@ -1,4 +1,4 @@
-"""What a CuPy pool takes from a device beside its arenas: segments of its own, or those of an upstream that it is given.
+"""What a CuPy pool takes from a device beside its arenas: segments of its own, or those of a given upstream.
 
 Both say what they hold, so that arenas and what is not planned have one account (core/device_pool.hpp):
 
