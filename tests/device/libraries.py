@@ -62,6 +62,16 @@ KERNEL_FLAGS = [
 """A product and a sum are rounded each, so that a kernel computes the same bits wherever it is compiled."""
 
 
+HIPCC = """#!/bin/sh
+case " $* " in *" --genco "*)
+    echo "simhip: hipcc is not simulated; expected a kernel without backend='nvcc'" >&2
+    exit 1
+esac
+# CuPy asks it where the headers are.
+printf '#include <...> search starts here:\\n {include}\\nEnd of search list.\\n' >&2
+"""
+
+
 class SetUpError(Exception):
     """Something that the simulated device needs is missing; the message says what to do."""
 
@@ -232,8 +242,7 @@ class Build:
         part.rename(f"{header}.gch")
         hipcc = self.out / "bin" / "hipcc"
         hipcc.parent.mkdir(exist_ok=True)
-        said = f"#include <...> search starts here:\\n {include}\\nEnd of search list.\\n"
-        hipcc.write_text(f"#!/bin/sh\n# CuPy asks it where the headers are.\nprintf '{said}' >&2\n")
+        hipcc.write_text(HIPCC.format(include=include))
         hipcc.chmod(0o755)
         file = self.out / "toolchain"
         if not file.exists() or file.read_text() != toolchain:

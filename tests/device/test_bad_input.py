@@ -37,6 +37,12 @@ def test_what_is_compiled_for_a_device_says_so(cupy: Any, capfd: pytest.CaptureF
     assert "cannot run what was compiled for a device when its library was made" in said
 
 
+def test_a_kernel_for_hipcc_is_refused(cupy: Any) -> None:
+    module = cupy.RawModule(code='extern "C" __global__ void k() {}', backend="nvcc")
+    with pytest.raises(cupy.cuda.compiler.CompileException, match="expected a kernel without backend='nvcc'"):
+        module.get_function("k")
+
+
 def test_a_function_that_is_not_simulated_says_its_name_once() -> None:
     program = """
 from cupy_backends.cuda.libs import cusparse
