@@ -11,6 +11,7 @@
 #                     with a CPU build of torch; skips where there is none
 #   make device-test  the tests of device code, on a simulated device with CuPy's wheel for ROCm, in an environment of its
 #                     own; skips where there is no such wheel                      TEST="-k streams" passes options
+#   make device-cupy-tests  CuPy's own tests there, with its pool and with CupyPool  CUPY_TESTS="memory graphs" for these only
 #   make device-run   a program of yours on the simulated device                   RUN="script.py arguments"
 #   make lint       ruff, mypy --strict, clang-format, clang-tidy, cython-lint       ANALYZE=1 adds clang's analyzer
 #   make docs       the documentation; warnings are errors, examples are run
@@ -225,8 +226,9 @@ DEVICE_PIP := $(DEVICE_BIN)/python -m pip --quiet --disable-pip-version-check
 SIMULATED := $(DEVICE_BIN)/python -m tests.device.simulated
 DEVICE_TESTS := tests/device tests/gpu tests/contracts/test_cupy_backend.py
 RUN ?=
+CUPY_TESTS ?=
 
-.PHONY: device-test device-run
+.PHONY: device-test device-run device-cupy-tests
 
 $(DEVICE_VENV)/.made:
 	@echo "making $(DEVICE_VENV)"
@@ -245,6 +247,9 @@ device-test: $(DEVICE_VENV)/.made
 
 device-run: $(DEVICE_VENV)/.device
 	@$(SIMULATED) $(RUN)
+
+device-cupy-tests: $(DEVICE_VENV)/.device
+	$(DEVICE_BIN)/python -m tests.device.cupy_tests $(CUPY_TESTS)
 
 $(DEVICE_VENV)/.device: $(DEVICE_VENV)/.made $(BUILD_INPUTS)
 	@$(PYTHON) tools/preflight.py

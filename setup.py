@@ -93,7 +93,6 @@ EXTENSIONS = [
     extension("scheduling._simulator", f"{SCHEDULING}/simulator/*.cpp"),
     extension("scheduling._descent", f"{SCHEDULING}/simulator/*.cpp", f"{SCHEDULING}/descent/*.cpp"),
     extension("scheduling._ordering", f"{SCHEDULING}/order/*.cpp"),
-    extension("planning.merging._merging", "planning/merging/core/*.cpp"),
 ]
 
 setup(

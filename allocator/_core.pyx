@@ -57,21 +57,6 @@ cdef class CorePlan:
         with nogil:
             plan.derive()
 
-    def merge(self, least, landmark, sign):
-        """Make it a merged plan: smallest sizes, int64 (n,), landmarks, bool (n,), and free signatures, int64 (n,)."""
-        cdef CPlan* plan = self.plan.get()
-        if not len(least) == len(landmark) == len(sign) == plan.requested.size():
-            raise ValueError("the columns of a plan disagree in length")
-        if plan.turn != 0:
-            raise ValueError("a merged plan is of one step")
-        cdef vector[int64_t] smallest, signs
-        cdef vector[uint32_t] marks
-        _copy_column(smallest, least)
-        _copy_numbers(marks, np.asarray(landmark, dtype=np.int64))
-        _copy_column(signs, sign)
-        with nogil:
-            plan.merge(smallest, marks, signs)
-
 
 cdef class PlanSet:
     """Plans in the core's form, most likely first."""
@@ -438,13 +423,8 @@ cdef class Backend:
         """Requests below this many bytes are not planned."""
         return 0
 
-    @property
-    def refinable(self):
-        """Whether smaller requests can be planned as well."""
-        return False
-
-    def refine(self):
-        """Have smaller requests planned as well, where they can be."""
+    def lower_small(self, small):
+        """Have requests from so many bytes on planned, if that is fewer than before."""
 
     def reserve(self, uint16_t lane, int64_t size):
         """Make a lane's arena at least this large; False where upstream has no memory for it."""

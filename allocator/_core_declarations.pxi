@@ -12,7 +12,6 @@ cdef extern from "plan.hpp" namespace "stowplan::allocator" nogil:
         uint64_t tag
         uint32_t turn
         void derive() except +
-        void merge(vector[int64_t], const vector[uint32_t]&, const vector[int64_t]&) except +
 
     ctypedef shared_ptr[const CPlan] PlanPtr
 

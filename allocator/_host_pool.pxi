@@ -22,7 +22,6 @@ cdef class HostBackend(Backend):
     """Lanes over host memory; a subclass says who owns the memory, and where its requests come from."""
 
     cdef HostMemory* memory
-    cdef size_t least
     cdef readonly int64_t limit
 
     def __dealloc__(self):
@@ -33,14 +32,9 @@ cdef class HostBackend(Backend):
         """Requests below this many bytes are not planned."""
         return self.memory.small()
 
-    @property
-    def refinable(self):
-        """Whether requests from `least` bytes on can be planned, rather than from `small` on."""
-        return self.least < self.memory.small()
-
-    def refine(self):
-        """Have them planned."""
-        self.memory.lower_small(self.least)
+    def lower_small(self, size_t small):
+        """Have requests from so many bytes on planned, if that is fewer than before."""
+        self.memory.lower_small(small)
 
     @property
     def grows_in_place(self):
@@ -64,9 +58,8 @@ cdef class HostPool(HostBackend):
 
     cdef readonly object handler
 
-    def __init__(self, name, default_handler, size_t small, least=None, int64_t limit=0):
+    def __init__(self, name, default_handler, size_t small, int64_t limit=0):
         self.handler = make_pool_capsule(name.encode(), default_handler, small)
-        self.least = small if least is None else least
         self.memory = memory_of(self.handler)
         self.limit = limit
         host_limit(self.memory[0], limit)

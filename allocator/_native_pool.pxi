@@ -41,7 +41,7 @@ cdef class NativePool(HostBackend):
     def __init__(self, size_t small, int64_t limit=0, Scope scope=Scope.process, NativePlace place=None):
         cdef Upstream upstream = libc_upstream() if place is None else place.dispatcher.original()
         self.memory = new HostMemory(upstream, small, scope)
-        self.least, self.limit, self.place = small, limit, place
+        self.limit, self.place = limit, place
         self.own_functions = functions_of(self.memory)
         host_limit(self.memory[0], limit)
         self.lanes = new LockedLanes(self.memory.lock(), self.memory.service())

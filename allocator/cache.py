@@ -38,8 +38,6 @@ class Entry:
         When it was last followed; larger is later.
     successor
         Tag of the plan that was followed after it, the last time.
-    proven
-        Whether it was ever replayed in full.
     """
 
     key: Hashable
@@ -49,7 +47,6 @@ class Entry:
     standing: Standing
     used: int = 0
     successor: int = 0
-    proven: bool = False
 
     def revise(self, old: Entry) -> None:
         """Note that it takes the place of another plan, or of itself."""
@@ -113,7 +110,7 @@ class PlanCache:
     def entry(self, key: Hashable, plan: Plan) -> Entry:
         """Make an entry, to be added; on any thread."""
         tag = next(self._tags)
-        return Entry(key, tag, plan, core_plan(plan, tag), Standing(plan.steps, plan.merged is not None))
+        return Entry(key, tag, plan, core_plan(plan, tag), Standing(plan.steps))
 
     def add(self, entry: Entry, *, replaces: Entry | None = None) -> None:
         """Take a plan in, and throw out what it replaces, or the least recently used if there are too many."""
@@ -137,24 +134,6 @@ class PlanCache:
         if self._last_followed == old.tag:
             self._last_followed = entry.tag
 
-    def clear(self) -> None:
-        """Throw out all plans."""
-        self._entries.clear()
-        self._sets.clear()
-        self.arena_bytes = 0
-
-    def drop_unproven(self, merged: Entry) -> None:
-        """Throw out the variants of a merged plan's key that no step was replayed from in full: it stands for them."""
-        for entry in self.variants(merged.key):
-            if entry is not merged and not entry.proven:
-                self._remove(entry)
-
-    def in_its_place(self, entry: Entry | None) -> Entry | None:
-        """Return an entry, or, where it was succeeded in the meantime, the merged plan that stands for its key."""
-        if entry is None or self._entries.get(entry.tag) is entry:
-            return entry
-        return next((other for other in self.variants(entry.key) if other.standing.merged), None)
-
     def follow(self, entry: Entry, *, in_full: bool) -> None:
         """Note that a step has followed this plan: it is the most recently used, and the last one's successor."""
         self._clock += 1
@@ -163,10 +142,8 @@ class PlanCache:
         if last is not None:
             last.successor = entry.tag
         self._last_followed = entry.tag
-        if in_full:
-            entry.proven = True
-            if entry.standing.revisions:
-                entry.standing = entry.standing._replace(revisions=0)
+        if in_full and entry.standing.revisions:
+            entry.standing = entry.standing._replace(revisions=0)
 
     def _remove(self, entry: Entry) -> None:
         if self._entries.pop(entry.tag, None) is not None:

@@ -23,7 +23,4 @@ def core_plan(plan: Plan, tag: int) -> CorePlan:
     due = rows[np.argsort(due_at, kind="stable")]
     due_begin = np.searchsorted(np.sort(due_at), np.arange(len(profile) + 2)).astype(np.int64)
     columns = plan.offset, profile.size, capacity, profile.stream, due_begin, due
-    core = CorePlan(*columns, plan.arena_bytes, tag, plan.steps)
-    if plan.merged is not None:
-        core.merge(plan.merged.least, plan.merged.trust > 0, plan.merged.free_signature)
-    return core
+    return CorePlan(*columns, plan.arena_bytes, tag, plan.steps)

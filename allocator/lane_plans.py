@@ -139,7 +139,7 @@ class LanePlans:
         record, self._record = self._record, None
         order = None
         if record is not None and complete:
-            order = _Order(record, StepLog(events), self._cache.in_its_place(record.departed_from))
+            order = _Order(record, StepLog(events))
         decision = self._policy.step_ended(
             complete=complete,
             clean=clean,
@@ -165,9 +165,6 @@ class LanePlans:
             sequence=order.sequence,
             equal=log.equals(following),
             same_key=order.record.key == self.key,
-            # What is merged takes results for wrapped: they would stand in each other's way.
-            stands=None if order.stands is None or order.record.keeps_results else order.stands.standing,
-            refinable=self._backend.refinable,
             affordable=self._budget.allows_order(),
         )
 
@@ -197,15 +194,8 @@ class LanePlans:
         record = order.record
         if action is Action.PLAN:
             self._submit(self._maker.solving(order.sequence, record, order.following))
-        elif action is Action.MERGE and order.stands is not None:
-            job = self._maker.merging(order.sequence, order.stands, record, order.following)
-            self._submit(job)
         elif action is Action.SKIP:
             self._budget.skip()
-        elif action is Action.START_OVER:
-            self._backend.refine()
-            self._cache.clear()
-            self._maker.start_over()
 
     def _submit(self, job: Callable[[], Solved]) -> None:
         self._planner.submit(self._budget.order(job))
@@ -246,11 +236,8 @@ class LanePlans:
                 continue
             is_new = self._cache.get(entry.tag) is not entry
             self._cache.add(entry, replaces=old)
-            if entry.standing.merged:
-                self._cache.drop_unproven(entry)
             profile = entry.plan.profile
-            alone = not entry.standing.merged
-            self._policy.plan_taken_up(overlaps=alone and overlap_matters(profile.escaped, profile.size))
+            self._policy.plan_taken_up(overlaps=overlap_matters(profile.escaped, profile.size))
             self.latest = entry.plan
             self.plans += is_new
             self.reoptimizations += is_new and old is not None
@@ -320,7 +307,7 @@ class LanePlans:
 
 
 class _Order:
-    """A record, the log of the step that followed it, and the plan that stands for what the record departed from.
+    """A record, and the log of the step that followed it.
 
     Attributes
     ----------
@@ -328,7 +315,7 @@ class _Order:
         A number for what the record asked for.
     """
 
-    def __init__(self, record: Record, following: StepLog, stands: Entry | None) -> None:
-        self.record, self.following, self.stands = record, following, stands
+    def __init__(self, record: Record, following: StepLog) -> None:
+        self.record, self.following = record, following
         log = record.log
         self.sequence = hash((record.key, log.requested.tobytes(), log.streams.tobytes()))

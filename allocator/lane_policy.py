@@ -21,10 +21,8 @@ A new record becomes, by its structure (what is asked for and freed, in which or
 - another structure: one more variant of its key.
 
 A program that never repeats would bring a new plan with every step. So, as long as the last plans made were never
-replayed in full, a record has to be seen twice before it is planned; until then it is *merged* with the plan that it
-departed from, one record at a time and as far as the memory is worth it. Before the first time, smaller requests are
-planned as well, if the backend can: they say where in a loop a step is; then recording starts over. A plan that is
-succeeded again and again is given twice as many steps each time, a merged one every `PATIENCE` times.
+replayed in full, a record has to be seen twice before it is planned. A plan that is succeeded again and again is given
+twice as many steps each time.
 
 Here are decisions alone: plain values come in and go out, O(1) a step. Who has logs, plans and threads is `LanePlans`.
 """
@@ -40,9 +38,6 @@ UNPROVEN = 2
 
 LONGEST_BACK_OFF = 10
 """A plan that fails again and again may be succeeded every 2**10 steps."""
-
-PATIENCE = 4
-"""Times that a merged plan is succeeded before it is given more steps: it learns from each."""
 
 LONGEST_ROTATION = 8
 """Steps after which all frees are in a step's log that there are in each (profiler/core/step_recorder.hpp)."""
@@ -70,9 +65,7 @@ class Action(Enum):
 
     NOTHING = auto()
     PLAN = auto()
-    MERGE = auto()  # with the plan that stands for what it departed from
-    SKIP = auto()  # it would be planned or merged, but planning has used the time that it may
-    START_OVER = auto()  # have smaller requests planned, and forget all plans
+    SKIP = auto()  # it would be planned, but planning has used the time that it may
 
 
 class Decision(NamedTuple):
@@ -100,14 +93,11 @@ class Standing(NamedTuple):
     ----------
     steps
         That it is a plan of: more than 1 where they take turns on it.
-    merged
-        Whether it stands for steps that differ.
     revisions
         How often it was succeeded in a row without having been replayed in full.
     """
 
     steps: int = 1
-    merged: bool = False
     revisions: int = 0
 
 
@@ -122,10 +112,6 @@ class Confirmation(NamedTuple):
         Whether the step's log is equal to the record's.
     same_key
         Whether the two steps have one key.
-    stands
-        The plan that the record departed from, or the merged one that has its place; None where there is neither.
-    refinable
-        Whether smaller requests can be planned as well.
     affordable
         Whether there is time for one more order.
     """
@@ -133,8 +119,6 @@ class Confirmation(NamedTuple):
     sequence: int
     equal: bool
     same_key: bool
-    stands: Standing | None = None
-    refinable: bool = False
     affordable: bool = True
 
 
@@ -225,9 +209,6 @@ class LanePolicy:
             else:
                 self.phase = REPLAY
                 action = self._learn(confirmation)
-                if action is Action.START_OVER:
-                    self._start_over(usable)
-                    return Decision(action)
                 if confirmation.same_key and confirmation.equal:
                     return Decision(action)
         elif phase is RECORD and clean:
@@ -246,8 +227,7 @@ class LanePolicy:
         """Whether a plan that did not serve a step may be succeeded now."""
         if plan is None:
             return True
-        patience = PATIENCE if plan.merged else 1
-        return self._steps % (1 << min(plan.revisions // patience, LONGEST_BACK_OFF)) == 0
+        return self._steps % (1 << min(plan.revisions, LONGEST_BACK_OFF)) == 0
 
     def _learn(self, record: Confirmation) -> Action:
         """Decide what to do with a record."""
@@ -256,29 +236,12 @@ class LanePolicy:
         if record.sequence in self._in_work:
             return Action.NOTHING
         if self._unproven >= UNPROVEN and not repeated:
-            old = record.stands
-            if old is not None and old.steps == 1 and not self._in_work:
-                if record.refinable and not self.found:
-                    return Action.START_OVER
-                if not record.affordable:
-                    return Action.SKIP
-                self._in_work.add(record.sequence)
-                return Action.MERGE
             return Action.NOTHING
         if not record.affordable:
             return Action.SKIP
         self._unproven += 1
         self._in_work.add(record.sequence)
         return Action.PLAN
-
-    def _start_over(self, usable: bool) -> None:
-        """From now on, steps have other requests than plans know of. The step that has just ended is the warm-up."""
-        self._seen.clear()
-        self._unproven = 0
-        self._warmup_left = 1
-        self.phase = WARM_UP
-        if usable:
-            self._pass_warm_up_step()
 
     # ------------------------------------------------------------------------------------------------- other events
 
@@ -334,8 +297,7 @@ class LanePolicy:
         affordable
             Whether there is time for one more order.
         """
-        merging = plan.merged and bool(self._in_work)  # what is merged takes the plan's place anyway
-        if merging or sequence in self._in_work or not self._is_due(plan):
+        if sequence in self._in_work or not self._is_due(plan):
             return Action.NOTHING
         if not affordable:
             return Action.SKIP

@@ -332,8 +332,7 @@ class Lanes:
         from ..planning.saved import load_plans
 
         plans, small = apart(load_plans, path, backend, self._alignment)
-        if small < self._backend.small:
-            self._backend.refine()
+        self._backend.lower_small(small)
         lanes = max((saved.lane + 1 for saved in plans if saved.step_slot == 0), default=1)
         while len(self._backend.lanes_of(0)) < lanes:
             self._backend.add_lane(0)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..planning.shared import SharedPlans
 from ..profiler import StepLog
 from .cache import Entry, PlanCache
-from .lane_policy import PATIENCE
 from .planner import let_others_run
 
 if TYPE_CHECKING:
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
     from ..planning.making import Options
     from ..planning.store import PlanStore
 
-WORTH = 1.03
-"""Bytes reserved for each byte ever alive, up to which a merged plan may go."""
+DOUBTED = 4
+"""Times in a row that a plan is succeeded before frees that a record lacks are believed."""
 
 MOST_KEYS = 64
 """Step keys whose first steps are looked for in a store; a program that numbers its steps has more."""
@@ -50,9 +49,6 @@ class Memory(Protocol):
     @property
     def bottom_last(self) -> bool:
         """Whether an arena may have less memory than its plans need for a step, its beginning last."""
-
-    def counters(self) -> dict[str, Any]:
-        """Return the counters of all lanes."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +179,7 @@ class PlanMaker:
             self._backend.stayers(self._lane),
             self._backend.grows_in_place,
             bottom_last=self._backend.bottom_last,
-            doubted=record.departed_from is not None and record.departed_from.standing.revisions < PATIENCE,
+            doubted=record.departed_from is not None and record.departed_from.standing.revisions < DOUBTED,
         )
 
         begun, store = self._begun.get(record.key), self.store
@@ -217,10 +213,6 @@ class PlanMaker:
         begun = self._begun.get(key)
         return len(self._begun) < MOST_KEYS if begun is None else begun.steps < MOST_LOOKS
 
-    def start_over(self) -> None:
-        """Note that steps ask for more than plans knew of: the next step of each key is its first."""
-        self._begun.clear()
-
     def recalling(
         self, sequence: int, key: Hashable, log: StepLog, small: int, *, is_record: bool
     ) -> Callable[[], Solved] | None:
@@ -245,28 +237,6 @@ class PlanMaker:
 
         return self._job(sequence, find)
 
-    def merging(self, sequence: int, old: Entry, record: Record, following: StepLog) -> Callable[[], Solved]:
-        """Return the job of making one plan for a record and for the steps that another plan stands for."""
-        from ..planning.co_placement import place_around
-        from ..planning.making import plan_merged
-
-        stayers = self._backend.stayers(self._lane)
-        limit = None if self._backend.grows_in_place else self._backend.arena_bytes(self._lane)
-        most = self._most_worth()
-
-        def solve(options: Options) -> Solved:
-            plan = plan_merged(old.plan, record.log, following, options)
-            if plan is None or plan.arena_bytes > most:
-                return Solved(sequence, old, old)
-            around = place_around(
-                plan, stayers, (), arena_bytes=limit, planner=options.quick, packer=options.packer
-            )
-            if around is not None and around.arena_bytes <= most:
-                plan = around
-            return Solved(sequence, self._cache.entry(record.key, plan), old)
-
-        return self._job(sequence, solve)
-
     def placing_anew(self, sequence: int, old: Entry, stayers: IntArray) -> Callable[[], Solved]:
         """Return the job of placing a plan again, around what stays in its way.
 
@@ -280,9 +250,13 @@ class PlanMaker:
         limit = None if self._backend.grows_in_place else arena_bytes
 
         def place(options: Options) -> Solved:
-            solver = options.quick if old.standing.merged else options.solver
             plan = place_around(
-                old.plan, stayers, neighbours, arena_bytes=limit, planner=solver, packer=options.packer
+                old.plan,
+                stayers,
+                neighbours,
+                arena_bytes=limit,
+                planner=options.solver,
+                packer=options.packer,
             )
             if plan is None and obstructed_bytes(old.plan, stayers) <= ELSEWHERE * arena_bytes:
                 return Solved(sequence, old, old)
@@ -291,9 +265,3 @@ class PlanMaker:
             return Solved(sequence, self._cache.entry(old.key, plan), old)
 
         return self._job(sequence, place)
-
-    def _most_worth(self) -> int:
-        """Bytes of this lane's arena with which no more is reserved than the program has ever had alive, or hardly."""
-        counters = self._backend.counters()
-        other_arenas = int(counters["arena_bytes"]) - self._backend.arena_bytes(self._lane)
-        return int(WORTH * counters["peak_live_bytes"]) - int(counters["upstream_bytes"]) - other_arenas

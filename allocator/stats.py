@@ -64,15 +64,6 @@ class Stats:
         default=0,
         metadata=_count(Kind.EVENTS, "Steps that have ended, those found by `auto_step` included."),
     )
-    elsewhere: int = field(
-        default=0,
-        metadata=_count(
-            Kind.EVENTS,
-            "Of the replayed requests, those that got the planned place of the same line of a loop in another "
-            "iteration, because their own one was taken or too small; where steps differ and are merged into one plan.",
-        ),
-    )
-
     planning_seconds: float = field(
         default=0.0,
         metadata=_count(

@@ -95,10 +95,7 @@ def main(steps: int, batch: int, seed: int, auto_step: bool) -> None:
         counts.append(pool.stats)
         ratios += [ours / theirs for ours, theirs in zip(pooled_seconds, seconds, strict=True)]
     half, last = counts[len(counts) // 2 - 1], counts[-1]
-    served = {
-        name: getattr(last, name) - getattr(half, name)
-        for name in ("replayed", "guests", "upstream", "elsewhere")
-    }
+    served = {name: getattr(last, name) - getattr(half, name) for name in ("replayed", "guests", "upstream")}
     total = last.requests - half.requests
     table = Table(title=f"seq2seq, batch {batch}, {steps} steps", show_header=False)
     table.add_column()
@@ -107,7 +104,6 @@ def main(steps: int, batch: int, seed: int, auto_step: bool) -> None:
     table.add_row("most reserved (arena and upstream)", f"{last.peak_reserved_bytes:,} bytes")
     table.add_row("reserved / alive", f"{last.peak_reserved_bytes / last.peak_live_bytes:.3f}")
     table.add_row("second half: served at planned addresses", f"{served['replayed'] / total:.1%}")
-    table.add_row("of these, at that of another iteration of the loop", f"{served['elsewhere'] / total:.1%}")
     table.add_row("second half: served as guests of the arena", f"{served['guests'] / total:.1%}")
     table.add_row("second half: served by upstream", f"{served['upstream'] / total:.1%}")
     table.add_row("plans made", str(last.plans))

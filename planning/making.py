@@ -3,7 +3,6 @@
 ::
 
     record, the step after it ──> profile ──> packed alone ──> placed beside its neighbours ──> plan
-                          └─────> merged with the plan that it departed from ──> packed ──────────┘
 
 A record is of the structure of the plan that it departed from, with larger sizes or other frees: then its plan is the
 successor; or it is one more variant; or it teaches nothing.
@@ -24,7 +23,6 @@ from ..packing import pack
 from ..profiler import Profile, StepLog
 from ..profiler.steps import profile_step, steps_in_turn
 from .co_placement import NO_RANGES, place_around, place_beside, stack_wrapped
-from .merging import merge
 from .plan import Pack, Plan, largest, make_plan, same_structure
 from .shared import SharedPlans, contents
 
@@ -49,11 +47,6 @@ class Options:
     solver: str = "auto"
     step_aside: Callable[[], object] = lambda: None
     packer: Pack = pack
-
-    @property
-    def quick(self) -> str:
-        """The solver for merged plans, which have successors soon: a quick one for ``"auto"``."""
-        return "best_fit" if self.solver == "auto" else self.solver
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,41 +149,6 @@ def plan_record(task: Task, shared: SharedPlans, options: Options) -> Made:
     plan = shared.find(made_of, make)
     options.step_aside()
     return Made(plan, old)
-
-
-def plan_merged(old: Plan, log: StepLog, following: StepLog, options: Options) -> Plan | None:
-    """Make a plan for a record and for the steps that another plan stands for.
-
-    Parameters
-    ----------
-    old
-        The plan that the record departed from.
-    log, following
-        The record, and the step after it.
-    options
-        Of the solvers, the quick one is used.
-
-    Returns
-    -------
-    The plan; None if the record has too little in common with the old one.
-
-    Raises
-    ------
-    StowplanError
-        The solver fails.
-    """
-    both = merge(old.profile, old.merged, log, following, options.step_aside)
-    if both is None:
-        return None
-    plan = make_plan(
-        both[0],
-        alignment=options.alignment,
-        planner=options.quick,
-        merged=both[1],
-        packer=options.packer,
-    )
-    options.step_aside()
-    return plan
 
 
 def _profile(log: StepLog, following: StepLog, least: int) -> tuple[Profile, int]:

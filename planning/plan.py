@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from ..packing import Placement, Problem, Progress, pack
 from ..profiler import Profile
-from .merging import Merged
 
 IntArray = npt.NDArray[np.int64]
 
@@ -35,8 +34,6 @@ class Plan:
         These blocks as the packer saw them, sizes rounded up to the alignment.
     placement
         Their offsets. Checked: no two conflict.
-    merged
-        What is known of the steps that a merged plan stands for (planning/merging); None for others.
     steps
         Steps of the program that the profile is of: 1, or as many as take turns on the plan.
     """
@@ -45,7 +42,6 @@ class Plan:
     rows: IntArray
     problem: Problem
     placement: Placement
-    merged: Merged | None = None
     steps: int = 1
 
     @property
@@ -68,20 +64,18 @@ class Plan:
         return np.column_stack([begin, begin + self.problem.size[wrapped]])
 
 
-def problem_of(profile: Profile, alignment: int, merged: Merged | None = None) -> tuple[Problem, IntArray]:
+def problem_of(profile: Profile, alignment: int) -> tuple[Problem, IntArray]:
     """Return the packing problem of the planned blocks, and their rows in the profile, int64 (k,).
 
     Sizes are rounded up to the alignment, and nothing is smaller than one alignment unit, so that live blocks have
-    different addresses; a merged plan has some room for larger requests (`Merged.room`). A wrapped block is alive in
-    ``[0, period)`` except one gap. Only the stream that asks for most bytes is planned: between streams nothing is
-    known of the order in which an address is used.
+    different addresses. A wrapped block is alive in ``[0, period)`` except one gap. Only the stream that asks for most
+    bytes is planned: between streams nothing is known of the order in which an address is used.
     """
     streams, which = np.unique(profile.stream, return_inverse=True)
     main = np.bincount(which, weights=profile.size, minlength=1).argmax() if len(streams) else 0
     rows = np.flatnonzero(~profile.escaped & (which == main)).astype(np.int64)
     start, end, gaps = profile.on_line(rows)
-    asked = profile.size if merged is None else profile.size + merged.room(profile)
-    size = np.maximum(-(-asked[rows] // alignment), 1) * alignment
+    size = np.maximum(-(-profile.size[rows] // alignment), 1) * alignment
     return Problem(size, start, end, gaps=gaps, alignment=alignment), rows
 
 
@@ -93,7 +87,6 @@ def make_plan(
     time_limit: float | None = None,
     threads: int = 1,
     progress: Callable[[Progress], object] | None = None,
-    merged: Merged | None = None,
     steps: int = 1,
     packer: Pack | None = None,
 ) -> Plan:
@@ -109,8 +102,6 @@ def make_plan(
         A name from `stowplan.packing.solvers`, or ``"auto"``.
     time_limit, threads, progress
         As for `stowplan.packing.pack`.
-    merged
-        What is known of the steps that the profile stands for, if it stands for several.
     steps
         As for `Plan`.
     packer
@@ -123,12 +114,12 @@ def make_plan(
     ConflictError
         The solver's placement is wrong: `pack` validates it, whoever is to blame.
     """
-    problem, rows = problem_of(profile, alignment, merged)
+    problem, rows = problem_of(profile, alignment)
     if packer is not None:
         placement = packer(problem, planner)
     else:
         placement = pack(problem, planner, time_limit, threads, progress=progress)
-    return Plan(profile, rows, problem, placement, merged, steps)
+    return Plan(profile, rows, problem, placement, steps)
 
 
 def same_structure(a: Profile, b: Profile) -> bool:

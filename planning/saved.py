@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,12 +23,10 @@ from ..packing.placement import peak_of
 from ..profiler import Profile
 from ..profiler.profile import COLUMNS
 from ..profiler.steps import MOST_TURNS
-from .merging import Merged
 from .plan import Plan, problem_of
 
 _FORMAT = "plans"
-_VERSION = 6
-_MERGED_COLUMNS = {f.name: f"merged.{f.name}" for f in fields(Merged)} | {"free_signature": "merged.sign"}
+_VERSION = 7
 
 STEP_SLOT = "berth"
 """The name that files have for it."""
@@ -86,9 +84,6 @@ def save_plans(
         columns[f"{i}.offsets"] = plan.placement.offsets
         for name in COLUMNS:
             columns[f"{i}.{name}"] = getattr(plan.profile, name)
-        if plan.merged is not None:
-            for name, column in _MERGED_COLUMNS.items():
-                columns[f"{i}.{column}"] = getattr(plan.merged, name).astype(np.int64)
     header = {"backend": backend, "alignment": alignment, "small": small, "plans": entries, "lanes": lanes}
     write_archive(path, _FORMAT, _VERSION, header, columns)
 
@@ -134,11 +129,10 @@ def _plan(
     alignment: int,
 ) -> Plan:
     profile = Profile.from_columns(path, columns, entry["period"])
-    merged = _merged(columns, len(profile))
     steps = int(entry["steps"])
-    if not 1 <= steps <= MOST_TURNS or len(profile) % steps != 0 or (steps > 1 and merged is not None):
+    if not 1 <= steps <= MOST_TURNS or len(profile) % steps != 0:
         raise ValueError(f"{len(profile)} requests of {steps} steps")
-    return _validated(profile, columns["offsets"], alignment, str(entry["solver"]), merged, steps)
+    return _validated(profile, columns["offsets"], alignment, str(entry["solver"]), steps)
 
 
 def _in_lane(entry: dict[str, Any], plans: list[Plan]) -> SavedPlan:
@@ -150,25 +144,14 @@ def _in_lane(entry: dict[str, Any], plans: list[Plan]) -> SavedPlan:
     return SavedPlan(step_slot, lane, key, plans[number])
 
 
-def _merged(columns: dict[str, npt.NDArray[Any]], n: int) -> Merged | None:
-    """Return what is known of the steps of a merged plan; it says where a step is, not what is safe."""
-    own = {name: columns[column] for name, column in _MERGED_COLUMNS.items() if column in columns}
-    if not own:
-        return None
-    if any(column.dtype != np.int64 or column.shape != (n,) for column in own.values()):
-        raise ValueError(f"the columns of a merged plan; expected ({n},) of int64")
-    return Merged(**own)
-
-
 def _validated(
     profile: Profile,
     offsets: npt.NDArray[Any],
     alignment: int,
     solver: str,
-    merged: Merged | None,
     steps: int,
 ) -> Plan:
-    problem, rows = problem_of(profile, alignment, merged)
+    problem, rows = problem_of(profile, alignment)
     if offsets.dtype != np.int64 or offsets.shape != (len(rows),):
         raise ValueError(f"{offsets.shape} offsets of {offsets.dtype}; expected ({len(rows)},) of int64")
     check_fast(problem, offsets)
@@ -183,4 +166,4 @@ def _validated(
         "optimal" if optimal else "feasible",
         "the lower bound, computed again",
     )
-    return Plan(profile, rows, problem, placement, merged, steps)
+    return Plan(profile, rows, problem, placement, steps)

@@ -69,7 +69,7 @@ def recall(store: PlanStore, key: str, alignment: int) -> Plan | None:
 
 
 def encode_step(key: str, plan: Plan) -> bytes:
-    """Return the bytes of a plan, which is not merged."""
+    """Return the bytes of a plan."""
     profile = plan.profile
     known = {"requests": len(profile), "period": profile.period, "steps": plan.steps}
     columns = [getattr(profile, name) for name in COLUMNS]

@@ -357,7 +357,9 @@ def _use_virtual_memory(pool: DevicePool) -> None:
     libraries = HIP_LIBRARIES if runtime.is_hip else CUDA_LIBRARIES
     for library in libraries:
         if not pool.grows_in_place:
-            pool.use_virtual_memory(library, "hipMem" if runtime.is_hip else "cuMem", total, [pool.device, *others])
+            pool.use_virtual_memory(
+                library, "hipMem" if runtime.is_hip else "cuMem", total, [pool.device, *others]
+            )
 
 
 def _use_device(device: int) -> None:

@@ -91,7 +91,9 @@ class SegmentPool:
         self._returned: deque[tuple[tuple[int, int], Any]] = deque()
         self._free: dict[tuple[int, int], list[Any]] = {}  # (stream, bytes) -> memory; the longest free first
         self._live = self._kept = self._arenas = 0  # bytes: of live and of free segments, and of arenas
-        self._most = self._most_before = 0  # bytes that were live at a time: in this step, and in the one before it
+        self._most = self._most_before = (
+            0  # bytes that were live at a time: in this step, and in the one before it
+        )
         self._peak = 0  # bytes held at a time, at the most
         self._taken = 0
         self._limit = 0
@@ -268,7 +270,9 @@ class SegmentPool:
 
     def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
         """Limit what segments and arenas may take; see `cupy.cuda.MemoryPool.set_limit`."""
-        scratch = self._cuda.MemoryPool()  # it knows how a fraction is meant, and what is wrong with an argument
+        scratch = (
+            self._cuda.MemoryPool()
+        )  # it knows how a fraction is meant, and what is wrong with an argument
         with self._cuda.Device(self._device):
             scratch.set_limit(size=size, fraction=fraction)
             self._limit = int(scratch.get_limit())

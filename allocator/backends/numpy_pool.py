@@ -23,10 +23,6 @@ SMALL = 1033
 """Bytes; below, NumPy's own cache (up to 1023 bytes) and the C library's cache of each thread (glibc's: up to 1032)
 answer faster than any plan, and the memory does not matter."""
 
-FINE = 512
-"""Bytes; the same where steps differ. A line of a loop whose blocks are now larger than `SMALL` and now smaller would
-else be planned in some iterations and not in others, and hide which iteration it is."""
-
 
 class NumpyPool(Pool):
     """Serve the NumPy allocations of this context, those of repeated steps from a plan.
@@ -51,7 +47,7 @@ class NumpyPool(Pool):
         warm-up.
     small
         Requests below this many bytes go to NumPy's default handler, which has caches for them, and are neither
-        planned nor counted. None: 1033, and 512 from when marked steps turn out to differ from each other.
+        planned nor counted. None: 1033.
     limit
         Bytes that arenas, as a whole, and arrays that lie in none, may take together at most. An arena is not made
         larger than that allows, and a request beyond it raises MemoryError. None: no limit.
@@ -93,10 +89,9 @@ class NumpyPool(Pool):
         limit: int | None = None,
         plans: Plans = None,
     ) -> None:
-        given = checked_bytes("small", small, 0)
-        least, small = (FINE, SMALL) if small is None else (given, given)
+        small = SMALL if small is None else checked_bytes("small", small, 0)
         limit = checked_bytes("limit", limit, 1)
-        self._host = HostPool("stowplan", default_handler(), small, least, limit)
+        self._host = HostPool("stowplan", default_handler(), small, limit)
         self._only = Lanes(
             self._host,
             alignment=HOST_ALIGNMENT,

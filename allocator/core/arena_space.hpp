@@ -10,7 +10,7 @@
 //
 //   late set      the ranges of all late blocks. O(1) while it is empty, else O(log late)
 //   free ranges   what nothing at all lives in, from a step's first guest on (free_ranges.hpp): they stand in for the
-//                 late set then, which is left empty. They stay for as long as merged plans are followed
+//                 late set until the next step begins; it is left empty
 //   held blocks   late ones that the program is rid of, but that other streams may still use. They stay until their
 //                 owner knows that the streams are done with them, or until a request is served in their place whose
 //                 owner sees to it that its stream waits for them first: they are *awaited* then
@@ -72,24 +72,15 @@ class ArenaSpace {
   // Whether only held blocks are in the way. If so, they leave the arena, and are awaited.
   bool take_held(Range r);
 
-  // Whether nothing at all lives where `size` bytes from an address on would be.
-  bool is_free(std::uintptr_t address, Bytes size) {
-    return free_ranges().contains({address, address + static_cast<std::uintptr_t>(rounded(size))});
-  }
-
   // A free address for `size` bytes where `suits(range)` accepts it, or 0: see FreeRanges.
   template <class Suits>
   std::uintptr_t best_fit(Bytes size, Suits&& suits) {
     return free_ranges().best_fit(static_cast<std::uintptr_t>(rounded(size)), kRangeTries, suits);
   }
-  template <class Suits>
-  std::uintptr_t highest(Bytes size, Suits&& suits) {
-    return free_ranges().highest(static_cast<std::uintptr_t>(rounded(size)), kRangeTries, suits);
-  }
 
   // Takes in a block that has its planned range. Precondition: that is clear.
   BlockId put_in_slot(const Block& block, Range r, RequestNumber slot) { return put(block, r, Where::slot, slot); }
-  // Takes in a block that the plan does not know to be here. Precondition: is_free() or one of the searches said so.
+  // Takes in a block that the plan does not know to be here. Precondition: best_fit() said so.
   BlockId put_beside(const Block& block, std::uintptr_t address) {
     const auto capacity = static_cast<std::uintptr_t>(rounded(block.size));
     return put(block, {address, address + capacity}, Where::late, kNoRequest);

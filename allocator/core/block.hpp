@@ -29,7 +29,6 @@ struct Block {
   Stream stream = 0;
   profiler::Birth birth;
   RequestNumber slot = kNoRequest;
-  RequestNumber located = kNoRequest;  // the request of the plan that it was taken for, wherever it is
   std::uint32_t arena = 0;
   Replay* lane = nullptr;  // that it came from
   Where where = Where::nowhere;

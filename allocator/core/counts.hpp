@@ -30,7 +30,6 @@ namespace stowplan::allocator {
 
 #define STOWPLAN_COUNTS(count)                                                                                      \
   count(std::uint64_t, smaller)                                  /* replayed in a slot larger than asked for */     \
-      count(std::uint64_t, elsewhere)                            /* replayed in the slot of another iteration */    \
       count(std::uint64_t, missing)                              /* planned requests that did not come */           \
       count(std::uint64_t, guests)                               /* not served from the plan, but from the arena */ \
       count(std::uint64_t, steps)                                /* that have ended */                              \

@@ -92,19 +92,20 @@ bool DevicePool::grow_in_place(LaneNumber lane, Bytes size) {
   const std::shared_ptr<VirtualArena> mapping = mapping_of(lane);
   if (mapping == nullptr || size > mapping->reach()) return false;
   const Bytes wanted = mapping->rounded(size);
-  const std::uint64_t steps = locked_.counters().steps;
-  bool has_waited;
+  bool has_waited = false;
   {
     Lock lock(lock_);
-    ArenaMemory& arena = arenas_[mapping->base()];
+    const std::uint64_t steps = lanes_.counters().steps;
+    const auto at = arenas_.find(mapping->base());
+    if (at == arenas_.end()) return true;  // another thread gave it back
+    ArenaMemory& arena = at->second;
     has_waited = arena.wanted >= wanted && arena.since < steps;
     if (arena.wanted < wanted) {
       arena.wanted = wanted;
       arena.since = steps;
     }
   }
-  const Bytes missing = wanted - mapping->mapped();
-  const int error = extend(*mapping, lane, wanted, std::min(missing, mapping->whole(room(has_waited))));
+  const int error = extend(*mapping, lane, wanted, bytes_for(*mapping, wanted, has_waited));
   note_arenas(error == 0);
   return mapping->mapped() > 0 || error == 0 || error == VirtualArena::kOutOfMemory;
 }
@@ -116,35 +117,38 @@ void DevicePool::grow_arenas() {
   int error = 0;
   for (const auto& [mapping, lane, wanted] : growing()) {
     const Bytes missing = wanted - mapping->mapped();
-    const Bytes bytes = std::min(missing, mapping->whole(room(false)));
+    const Bytes bytes = bytes_for(*mapping, wanted, false);
     if (error == 0 && (bytes == missing || bytes > missing / kShare)) error = extend(*mapping, lane, wanted, bytes);
   }
   note_arenas(error == 0);
 }
 
-// Bytes that arenas may have beside what they have.
-Bytes DevicePool::room(bool within_limit) {
+// How many more bytes an arena that is to have `wanted` may have now: all that it lacks, where that is nearly there.
+Bytes DevicePool::bytes_for(const VirtualArena& mapping, Bytes wanted, bool within_limit) {
+  constexpr Bytes kNearly = 64;
+  const Bytes missing = wanted - mapping.mapped();
   const Bytes all = device_.room(device_.owner, within_limit);
   if (all < 0) throw OwnersError();
-  return std::max(Bytes{0}, all - locked_.counters().arena_bytes);
+  const Bytes room = std::max(Bytes{0}, all - locked_.counters().arena_bytes);
+  return missing <= room + wanted / kNearly ? missing : mapping.whole(room);
 }
 
 // Maps so many more bytes of an arena that is to have `wanted`, its end first; returns an error.
 int DevicePool::extend(VirtualArena& mapping, LaneNumber lane, Bytes wanted, Bytes bytes) {
-  int error = 0;
-  if (bytes > 0) {
-    Device::checked(device_.note_arenas(device_.owner, locked_.counters().arena_bytes + bytes));
-    const bool is_new = mapping.mapped() == 0;
-    const Bytes end = is_new ? wanted : std::min(wanted, mapping.end() + bytes);
-    const Bytes below = is_new ? bytes : bytes - (end - mapping.end());
-    error = mapping.extend((is_new ? wanted : mapping.begin()) - below, end);
-  }
+  if (bytes <= 0) return 0;
+  Device::checked(device_.note_arenas(device_.owner, locked_.counters().arena_bytes + bytes));
+  const bool is_new = mapping.mapped() == 0;
+  const Bytes end = is_new ? wanted : std::min(wanted, mapping.end() + bytes);
+  const Bytes below = is_new ? bytes : bytes - (end - mapping.end());
+  const int error = mapping.extend((is_new ? wanted : mapping.begin()) - below, end);
   Lock lock(lock_);
-  lanes_.lane(lane).reserve(mapping.base(), mapping.reach(), mapping.begin(), mapping.end());
+  Replay& replay = lanes_.lane(lane);
+  const bool is_current = replay.arena().base == mapping.base();  // else another thread gave it back
+  if (is_current) replay.reserve(mapping.base(), mapping.reach(), mapping.begin(), mapping.end());
   return error;
 }
 
-// A lane's mapping: that of its arena, or a new one. Null where there is none to be had.
+// A lane's mapping: that of its arena, or a new one, which is its arena then. Null where there is none to be had.
 std::shared_ptr<VirtualArena> DevicePool::mapping_of(LaneNumber lane) {
   {
     Lock lock(lock_);
@@ -157,6 +161,7 @@ std::shared_ptr<VirtualArena> DevicePool::mapping_of(LaneNumber lane) {
   ArenaMemory& arena = arenas_[mapping->base()];
   arena.mapping = mapping;
   arena.lane = lane;
+  lanes_.lane(lane).reserve(mapping->base(), mapping->reach(), 0, 0);
   return mapping;
 }
 
@@ -223,7 +228,11 @@ void DevicePool::close() {
   std::unordered_map<BlockId, HeldPtr> held;
   std::unordered_map<std::uintptr_t, ArenaMemory> arenas;
   std::vector<ArenaMemory> waiting;
-  if (has_virtual_memory() && !make_idle()) return;  // better kept than given back while it is used
+  if (has_virtual_memory() && !make_idle()) {  // mappings stay, as streams may use them
+    static auto& kept = *new std::vector<std::shared_ptr<VirtualArena>>;
+    for (auto& [base, arena] : arenas_) kept.push_back(std::move(arena.mapping));
+    for (ArenaMemory& arena : waiting_) kept.push_back(std::move(arena.mapping));
+  }
   Lock lock(lock_);
   held.swap(held_);
   arenas.swap(arenas_);

@@ -133,7 +133,7 @@ class DevicePool {
   bool take_arena(LaneNumber lane, Bytes size);
   bool grow_in_place(LaneNumber lane, Bytes size);
   void grow_arenas();
-  Bytes room(bool within_limit);
+  Bytes bytes_for(const VirtualArena& mapping, Bytes wanted, bool within_limit);
   int extend(VirtualArena& mapping, LaneNumber lane, Bytes wanted, Bytes bytes);
   std::shared_ptr<VirtualArena> mapping_of(LaneNumber lane);
   std::vector<Growing> growing();

@@ -85,9 +85,9 @@ void ExactFollower::end_step() {
 
 // -------------------------------------------------------------------------------------------------------- guests
 
-std::uintptr_t ExactFollower::place_guest(const Block& guest) const {
+std::uintptr_t ExactFollower::place_guest(Bytes size) const {
   const RequestNumber soon = std::min(at_.end(), at_.next() + Guests::kHorizon);
-  return space_.best_fit(guest.size, [&](Range r) {
+  return space_.best_fit(size, [&](Range r) {
     return !at_.plan().needs(space_.offset_of(r.begin), space_.offset_of(r.end), at_.next(), soon);
   });
 }

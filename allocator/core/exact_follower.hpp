@@ -28,7 +28,6 @@
 #include "arena_space.hpp"
 #include "plan.hpp"
 #include "plan_cursor.hpp"
-#include "step_recorder.hpp"
 
 namespace stowplan::allocator {
 
@@ -39,9 +38,16 @@ class ExactFollower {
  public:
   static constexpr RequestNumber kWindow = 64;
 
+  ExactFollower(PlanCursor& at, ArenaSpace& space, Counters& counters) noexcept
+      : at_(at), space_(space), counters_(counters) {}
+
   // Follows the cursor's plan, or one of `others`, from the beginning of a step. Without a plan it waits for one.
-  ExactFollower(PlanCursor& at, ArenaSpace& space, Counters& counters, std::vector<PlanPtr> others) noexcept
-      : at_(at), space_(space), counters_(counters), others_(std::move(others)) {}
+  void begin_step(std::vector<PlanPtr> others) {
+    others_ = std::move(others);
+    previous_ = 0;
+    last_ = Match::exact;
+    exact_so_far_ = true;
+  }
 
   // The plan's request that this one is, which the cursor passes, or kNoRequest.
   RequestNumber find(Bytes size) {
@@ -49,15 +55,9 @@ class ExactFollower {
     last_ = Match::exact;
     return at_.pass();
   }
-  // Whether a request can have the slot of the one that find() said.
-  bool fits(RequestNumber, Bytes) const { return true; }
-  // Another planned address for it.
-  std::uintptr_t place_elsewhere(RequestNumber, Bytes) const { return 0; }
   // An address for a guest; 0 if there is none.
-  std::uintptr_t place_guest(const Block& guest) const;
+  std::uintptr_t place_guest(Bytes size) const;
 
-  void note_free(const Block&, const profiler::StepRecorder&) {}
-  bool is_adrift(std::uint32_t) const { return false; }
   Course course(Bytes next) const;
   void end_step();
 

@@ -103,22 +103,6 @@ class FreeRanges {
     return 0;
   }
 
-  // The highest address for `size` bytes in one of the `tries` highest free ranges that hold them, if `suits(range)`
-  // accepts it; or else in the highest of them; 0 if there is none.
-  template <class Suits>
-  std::uintptr_t highest(std::uintptr_t size, int tries, Suits&& suits) {
-    settle();
-    std::uintptr_t any = 0;
-    for (auto at = by_address_.rbegin(); at != by_address_.rend() && tries > 0; ++at) {
-      if (at->second - at->first < size) continue;
-      --tries;
-      const Range r{at->second - size, at->second};
-      if (suits(r)) return r.begin;
-      if (any == 0) any = r.begin;
-    }
-    return any;
-  }
-
  private:
   using ByAddress = std::pmr::map<std::uintptr_t, std::uintptr_t>;  // begin -> end
   static constexpr std::ptrdiff_t kNear = 16;  // the last changes, among which one that cancels out is looked for

@@ -41,10 +41,6 @@ void PlanCursor::skip_to(RequestNumber k) {
   for (; next_ < k; ++next_) make_due_late(next_);
 }
 
-void PlanCursor::go_back_to(RequestNumber k) {
-  while (next_ > k) make_late(--next_);
-}
-
 void PlanCursor::assert_invariants() const {
   std::size_t occupied = 0;
   for (RequestNumber k = 0; k < in_slot_.size(); ++k) {

@@ -6,15 +6,14 @@
 //
 // Before request k is served, the blocks *due* at k (plan.hpp) are looked at, and one that is still alive becomes late
 // (arena_space.hpp). So slots hold only what the plan knows to be alive at k, which cannot overlap the planned range of
-// k. What is due at requests that the cursor passes over is due all the same. If it goes back, the blocks in the slots
-// that it goes back over become late: the plan does not know of them there.
+// k. What is due at requests that the cursor passes over is due all the same.
 //
 // Another plan may take over: whatever lives in the slots of the plan that is left becomes late.
 //
 // Steps in turn (plan.hpp): where a step ends before the end of the plan, the next one goes on there, if it follows the
 // same plan; what is alive stays in its slots.
 //
-// O(1) per request, amortized, as long as it does not go back: each block is due once a step.
+// O(1) per request, amortized: each block is due once a step.
 #pragma once
 
 #include <algorithm>
@@ -63,7 +62,6 @@ class PlanCursor {
     return next_++;
   }
   void skip_to(RequestNumber k);
-  void go_back_to(RequestNumber k);
 
   void put(RequestNumber k, BlockId id) { in_slot_[k] = id; }
   void clear(RequestNumber k) { in_slot_[k] = kNoBlock; }

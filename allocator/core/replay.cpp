@@ -13,7 +13,7 @@ Replay::Replay(Bytes unit, Shared& shared, LaneNumber lane)
       counters_(shared.counters),
       lane_(lane),
       space_(unit, *this, shared.blocks, shared.counters),
-      follower_(std::in_place_type<ExactFollower>, cursor_, space_, counters_, std::vector<PlanPtr>()) {}
+      follower_(cursor_, space_, counters_) {}
 
 // ---------------------------------------------------------------------------------------------------- requests
 
@@ -24,7 +24,7 @@ Grant Replay::request(Bytes size, Stream stream) {
   block.lane = this;
   counters_.live_bytes += size;
   block.birth = recorder_.allocate(size, stream);
-  const Grant grant = std::visit([&](auto& follower) { return serve(follower, block); }, follower_);
+  const Grant grant = serve(block);
   if (grant.address != 0) counters_.note_peaks();  // else adopt() does, if there is memory for it
   return grant;
 }
@@ -38,30 +38,22 @@ Grant Replay::pass_upstream(Bytes size, Stream stream, Reason reason) {
   return send_upstream(block, reason);
 }
 
-template <class Follower>
-inline Grant Replay::serve(Follower& follower, Block& block) {
-  if (!cursor_.has_plan()) return invite(follower, block, Reason::no_plan);
-  if (!has_given_up(follower)) block.located = follower.find(block.size);
-  const bool known = block.located != kNoRequest;
-  if (known && follower.fits(block.located, block.size)) {
+inline Grant Replay::serve(Block& block) {
+  if (!cursor_.has_plan()) return invite(block, Reason::no_plan);
+  const RequestNumber k = has_given_up() ? kNoRequest : follower_.find(block.size);
+  if (k != kNoRequest) {
     guests_.note_planned();
-    return serve_planned(follower, block);
+    return serve_planned(block, k);
   }
   clean_ = false;
-  if (!known) guests_.note_unknown();
-  if (!has_given_up(follower)) {
-    const std::uintptr_t other = known ? follower.place_elsewhere(block.located, block.size) : 0;
-    if (other != 0) return take_in(block, other, Reason::replayed);
-    if (guests_.stay(block.size)) return send_upstream(block, Reason::mismatch);
-  }
-  return invite(follower, block, Reason::mismatch);
+  guests_.note_unknown();
+  if (!has_given_up() && guests_.stay(block.size)) return send_upstream(block, Reason::mismatch);
+  return invite(block, Reason::mismatch);
 }
 
 // Serves a request that can have its slot, if nothing is in the way.
-template <class Follower>
-inline Grant Replay::serve_planned(Follower& follower, Block& block) {
+inline Grant Replay::serve_planned(Block& block, RequestNumber k) {
   const Plan& plan = cursor_.plan();
-  const RequestNumber k = block.located;
   if (plan.offset[k] == kUnplanned) return send_upstream(block, Reason::escaped);
   const std::uintptr_t address = space_.address_at(plan.offset[k]);
   const Range range{address, address + static_cast<std::uintptr_t>(plan.capacity[k])};
@@ -73,9 +65,7 @@ inline Grant Replay::serve_planned(Follower& follower, Block& block) {
   if (waits && !(may_wait_ && space_.take_held(range))) {
     clean_ = false;
     // A block that stands between steps would stand in another one's place in the next step, and so on for ever.
-    if (plan.wraps[k]) return send_upstream(block, Reason::late);
-    const std::uintptr_t other = has_given_up(follower) ? 0 : follower.place_elsewhere(k, block.size);
-    return other != 0 ? take_in(block, other, Reason::replayed) : invite(follower, block, Reason::late);
+    return plan.wraps[k] ? send_upstream(block, Reason::late) : invite(block, Reason::late);
   }
   const BlockId id = space_.put_in_slot(block, range, k);
   cursor_.put(k, id);
@@ -84,12 +74,11 @@ inline Grant Replay::serve_planned(Follower& follower, Block& block) {
 }
 
 // Serves as a guest of the arena, or upstream if there is no room.
-template <class Follower>
-Grant Replay::invite(const Follower& follower, Block& block, Reason reason) {
+Grant Replay::invite(Block& block, Reason reason) {
   if (!has_guests_ || arena().mapped() == 0) return send_upstream(block, reason);
-  const bool anywhere = !cursor_.has_plan() || guests_.are_lost() || has_given_up(follower);
+  const bool anywhere = !cursor_.has_plan() || guests_.are_lost() || has_given_up();
   const std::uintptr_t address =
-      anywhere ? space_.best_fit(block.size, [](Range) { return true; }) : follower.place_guest(block);
+      anywhere ? space_.best_fit(block.size, [](Range) { return true; }) : follower_.place_guest(block.size);
   if (address == 0) return send_upstream(block, reason);
   ++counters_.guests;
   return take_in(block, address, reason);
@@ -131,7 +120,6 @@ bool Replay::shelter(BlockId id, Reason reason) {
 inline void Replay::note_free(const Block& block) {
   recorder_.free(block.birth, block.size);
   counters_.live_bytes -= block.size;
-  std::visit([&](auto& follower) { follower.note_free(block, recorder_); }, follower_);
 }
 
 // Takes a block out of everything, the table included; whether it was upstream's.
@@ -174,27 +162,22 @@ bool Replay::let_go(BlockId id) {
 void Replay::begin_step(PlanPtr plan, std::vector<PlanPtr> others) {
   if (plan != nullptr && is_too_large(*plan)) plan = nullptr;
   cursor_.begin_step(std::move(plan));
-  if (cursor_.has_plan() && MergedFollower::follows(cursor_.plan())) {
-    follower_.emplace<MergedFollower>(cursor_, space_, counters_);
-    clean_ = false;
-  } else {
-    const auto unfit = [this](const PlanPtr& other) { return !may_join(*other); };
-    others.erase(std::remove_if(others.begin(), others.end(), unfit), others.end());
-    follower_.emplace<ExactFollower>(cursor_, space_, counters_, std::move(others));
-    space_.drop_free_ranges();
-    clean_ = cursor_.has_plan();
-  }
+  const auto unfit = [this](const PlanPtr& other) { return is_too_large(*other); };
+  others.erase(std::remove_if(others.begin(), others.end(), unfit), others.end());
+  follower_.begin_step(std::move(others));
+  space_.drop_free_ranges();
+  clean_ = cursor_.has_plan();
   guests_.begin_step();
   recorder_.begin_step();
 }
 
 Course Replay::course(Bytes next) const {
   if (!in_step() || !cursor_.has_plan()) return Course::unknown;
-  return std::visit([next](const auto& follower) { return follower.course(next); }, follower_);
+  return follower_.course(next);
 }
 
 void Replay::join(const PlanPtr& plan) {
-  if (!in_step() || cursor_.has_plan() || !may_join(*plan) || !recorder_.has_requested(plan->requested)) return;
+  if (!in_step() || cursor_.has_plan() || is_too_large(*plan) || !recorder_.has_requested(plan->requested)) return;
   cursor_.join(plan, recorder_.requests());
   clean_ = true;
 }
@@ -221,7 +204,7 @@ std::pair<StepOutcome, StepOutcome> Replay::end_two_steps(RequestNumber first, R
 StepOutcome Replay::leave_plan() {
   StepOutcome outcome;
   if (cursor_.has_plan()) {
-    std::visit([](auto& follower) { follower.end_step(); }, follower_);
+    follower_.end_step();
     counters_.missing += cursor_.end_step();
     if (cursor_.has_skipped()) clean_ = false;
     outcome.tag = cursor_.plan().tag;
@@ -233,7 +216,7 @@ StepOutcome Replay::leave_plan() {
 bool Replay::retire_idle_arena() {
   if (!space_.retire_idle()) return false;
   cursor_.follow(nullptr);
-  follower_.emplace<ExactFollower>(cursor_, space_, counters_, std::vector<PlanPtr>());
+  follower_.begin_step({});
   clean_ = false;
   return true;
 }

@@ -1,14 +1,14 @@
 // The replay core: answers each request of a lane with the address that the plan precomputed, or sends it upstream.
 //
 //     request ──> follower ──> in its slot      the planned address, unless a late block is in the way
-//                    |         elsewhere        another planned address, for a merged plan
-//                    v         as a guest       where the plan has no use for the range
-//                 cursor       upstream         where there is room
+//                    |         as a guest       where the plan has no use for the range
+//                    v         upstream         where there is room
+//                 cursor
 //                    |
 //                    v
 //               arena space
 //
-//     follower      which request of the plan is this? (exact_follower.hpp; for a merged plan merged_follower.hpp)
+//     follower      which request of the plan is this? (exact_follower.hpp)
 //     cursor        where in the plan is the step, and which blocks are in their slots? (plan_cursor.hpp)
 //     arena space   what lives in the arena, and what is in the way of an address? (arena_space.hpp)
 //     guests        may a request that the plan has no place for be a guest? (guests.hpp)
@@ -29,7 +29,6 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "arena_space.hpp"
@@ -39,7 +38,6 @@
 #include "exact_follower.hpp"
 #include "guests.hpp"
 #include "host_memory.hpp"
-#include "merged_follower.hpp"
 #include "plan.hpp"
 #include "plan_cursor.hpp"
 #include "step_recorder.hpp"
@@ -137,20 +135,13 @@ class Replay {
   void assert_invariants() const;
 
  private:
-  template <class Follower>
-  Grant serve(Follower& follower, Block& block);
-  template <class Follower>
-  Grant serve_planned(Follower& follower, Block& block);
-  template <class Follower>
-  Grant invite(const Follower& follower, Block& block, Reason reason);
+  Grant serve(Block& block);
+  Grant serve_planned(Block& block, RequestNumber k);
+  Grant invite(Block& block, Reason reason);
   Grant take_in(Block& block, std::uintptr_t address, Reason reason);
   Grant send_upstream(Block& block, Reason reason);
-  template <class Follower>
-  bool has_given_up(const Follower& follower) const {
-    return guests_.are_too_many(recorder_.requests()) || follower.is_adrift(recorder_.requests());
-  }
+  bool has_given_up() const { return guests_.are_too_many(recorder_.requests()); }
   bool is_too_large(const Plan& plan) const { return plan.arena_bytes > arena().size; }
-  bool may_join(const Plan& plan) const { return !MergedFollower::follows(plan) && !is_too_large(plan); }
   void note_free(const Block& block);
   bool forget(BlockId id, Block& block);
   StepOutcome leave_plan();
@@ -161,7 +152,7 @@ class Replay {
   StepRecorder recorder_;
   ArenaSpace space_;
   PlanCursor cursor_{space_};
-  std::variant<ExactFollower, MergedFollower> follower_;  // of the step; the exact one if there is no plan
+  ExactFollower follower_;
   Guests guests_;
   bool clean_ = true;  // every request of the step was served from its slot
   bool may_wait_ = true;

@@ -73,14 +73,22 @@ class Name(click.ParamType):  # type: ignore[type-arg]
 
 def _packing_solvers() -> Iterable[str]:
     from ..packing import solvers
+    from ..packing.papers import nntrainer  # noqa: F401 (solvers register themselves)
 
     return ("auto", *solvers)
+
+
+def _known_solvers(ctx: click.Context, param: click.Parameter, name: str) -> str:
+    """Have the solvers of other papers known, too."""
+    _packing_solvers()
+    return name
 
 
 profile_argument = click.argument("profile", type=click.Path(path_type=Path))
 solver_option = click.option(
     "--solver",
     type=Name("solver", _packing_solvers),
+    callback=_known_solvers,
     default="auto",
     show_default=True,
     help="A solver's name; auto takes the best.",

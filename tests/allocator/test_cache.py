@@ -1,4 +1,4 @@
-"""The plans of a lane: which is expected, which is thrown out, which stands for which."""
+"""The plans of a lane: which is expected, which is thrown out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-import pytest
 
 from stowplan import Profile
 from stowplan.allocator import make_plan
@@ -32,7 +31,6 @@ def test_a_cache_without_plans_expects_none() -> None:
     assert cache.likely("train")[0] is None
     assert (len(cache), cache.arena_bytes, cache.lower_bound) == (0, 0, 0)
     assert cache.get(1) is None
-    assert cache.in_its_place(None) is None
 
 
 def test_entries_have_tags_of_their_own_and_what_counts_of_their_plans() -> None:
@@ -41,7 +39,7 @@ def test_entries_have_tags_of_their_own_and_what_counts_of_their_plans() -> None
     assert 0 not in (first.tag, second.tag)
     assert first.tag != second.tag
     assert cache.get(second.tag) is second
-    assert tuple(first.standing) == (1, False, 0)
+    assert tuple(first.standing) == (1, 0)
 
 
 def test_what_was_used_last_comes_first() -> None:
@@ -70,8 +68,6 @@ def test_a_successor_takes_one_place_and_the_arena_is_as_large_as_the_largest_pl
     successor = add(cache, "x", 500, replaces=a)
     assert tags(cache.entries()) == tags([successor, b])
     assert (cache.arena_bytes, cache.lower_bound) == (512, 512)
-    cache.clear()
-    assert (len(cache), cache.arena_bytes, cache.likely("x")[0]) == (0, 0, None)
 
 
 def test_a_plan_that_went_in_the_meantime_can_still_be_succeeded() -> None:
@@ -145,40 +141,9 @@ def test_a_step_replayed_in_full_proves_its_plan_and_ends_the_count_of_its_revis
     c.revise(b)
     assert [entry.standing.revisions for entry in (a, b, c)] == [0, 1, 2]
     cache.follow(c, in_full=False)
-    assert (c.proven, c.standing.revisions) == (False, 2)
+    assert c.standing.revisions == 2
     cache.follow(c, in_full=True)
-    assert (c.proven, c.standing.revisions) == (True, 0)
-
-
-@pytest.fixture
-def merged() -> tuple[PlanCache, list[Entry], Entry]:
-    """A key's variants, one proven and one not, and a merged plan; another key's plan."""
-    cache = PlanCache(8)
-    proven, not_proven, stands, other = (add(cache, key) for key in ("x", "x", "x", "y"))
-    cache.follow(proven, in_full=True)
-    cache.follow(not_proven, in_full=False)
-    stands.standing = stands.standing._replace(merged=True)
-    return cache, [proven, not_proven, other], stands
-
-
-def test_a_merged_plan_stands_for_the_variants_that_nothing_proved(
-    merged: tuple[PlanCache, list[Entry], Entry],
-) -> None:
-    cache, (proven, not_proven, other), stands = merged
-    cache.drop_unproven(stands)
-    assert {entry.tag for entry in cache.entries()} == {proven.tag, stands.tag, other.tag}
-    assert cache.in_its_place(not_proven) is stands
-    assert cache.in_its_place(proven) is proven
-    assert cache.in_its_place(other) is other
-
-
-def test_nothing_stands_for_a_plan_whose_key_has_no_merged_one(
-    merged: tuple[PlanCache, list[Entry], Entry],
-) -> None:
-    cache, (*_, other), _ = merged
-    successor = add(cache, "y", replaces=other)
-    assert cache.in_its_place(other) is None
-    assert cache.in_its_place(successor) is successor
+    assert c.standing.revisions == 0
 
 
 def test_the_order_of_use_is_strict() -> None:

@@ -9,7 +9,6 @@ import pytest
 from stowplan.allocator.lane_policy import (
     LONGEST_BACK_OFF,
     LONGEST_ROTATION,
-    PATIENCE,
     REMEMBERED,
     UNPROVEN,
     Action,
@@ -229,78 +228,40 @@ def unproven(**options: Any) -> LanePolicy:
     return policy
 
 
-@pytest.mark.parametrize(
-    ("confirmation", "action"),
-    [
-        ({"stands": PLAN}, Action.MERGE),
-        ({"stands": Standing(merged=True, revisions=7)}, Action.MERGE),
-        ({"stands": Standing(steps=2)}, Action.NOTHING),  # two steps in turn are not merged
-        ({"stands": None}, Action.NOTHING),  # there is nothing to merge with
-        ({"stands": PLAN, "refinable": True}, Action.START_OVER),
-        ({"stands": None, "refinable": True}, Action.NOTHING),
-    ],
-)
-def test_when_plans_prove_nothing_a_new_record_is_merged(
-    confirmation: dict[str, Any], action: Action
-) -> None:
-    assert next_record(unproven(), 9, **confirmation) is action
-
-
-def test_smaller_requests_of_steps_that_are_found_stay_unplanned() -> None:
-    assert next_record(unproven(found=True), 9, stands=PLAN, refinable=True) is Action.MERGE
+def test_when_plans_prove_nothing_a_new_record_is_not_planned() -> None:
+    assert next_record(unproven(), 9) is Action.NOTHING
 
 
 def test_a_record_that_comes_again_is_planned() -> None:
     policy = unproven()
-    assert next_record(policy, 0, stands=PLAN) is Action.PLAN  # seen before
+    assert next_record(policy, 0) is Action.PLAN  # seen before
 
 
 def test_a_record_whose_step_comes_twice_in_a_row_is_planned() -> None:
     policy = unproven()
-    again = Confirmation(9, equal=True, same_key=True, stands=PLAN)
+    again = Confirmation(9, equal=True, same_key=True)
     assert policy.step_ended(**UNPLANNED, confirmation=again) == Decision(Action.PLAN)
 
 
 def test_a_record_is_forgotten_after_many_others() -> None:
     policy = unproven()
     for sequence in range(10, 10 + REMEMBERED):
-        assert next_record(policy, sequence, stands=PLAN) is Action.MERGE
-        policy.plan_made(sequence)
-    assert next_record(policy, 0, stands=PLAN) is Action.MERGE
-
-
-def test_one_record_is_merged_at_a_time() -> None:
-    policy = unproven()
-    assert next_record(policy, 8, stands=PLAN) is Action.MERGE
-    assert next_record(policy, 9, stands=PLAN) is Action.NOTHING
+        assert next_record(policy, sequence) is Action.NOTHING
+    assert next_record(policy, 0) is Action.NOTHING
 
 
 def test_a_step_replayed_in_full_is_proof_enough() -> None:
     policy = unproven()
     policy.drop_record()
     assert policy.step_ended(**CLEAN) == NOTHING
-    assert next_record(policy, 9, stands=PLAN) is Action.PLAN
+    assert next_record(policy, 9) is Action.PLAN
 
 
 def test_a_clean_step_of_a_plan_that_is_not_in_use_any_more_proves_nothing() -> None:
     policy = unproven()
     policy.drop_record()
     assert policy.step_ended(complete=False, clean=True) == NOTHING
-    assert next_record(policy, 9, stands=PLAN) is Action.MERGE
-
-
-@pytest.mark.parametrize(("last", "phase"), [(UNPLANNED, Phase.RECORD), (FAILED, Phase.WARM_UP)])
-def test_who_starts_over_takes_the_step_for_the_warm_up_if_it_succeeded(
-    last: dict[str, Any], phase: Phase
-) -> None:
-    policy = unproven()
-    confirmation = Confirmation(9, False, True, stands=PLAN, refinable=True)
-    assert policy.step_ended(**last, confirmation=confirmation) == Decision(Action.START_OVER)
-    assert policy.phase is phase
-    if phase is Phase.WARM_UP:
-        assert policy.step_ended(**UNPLANNED) == NOTHING
-    assert policy.phase is Phase.RECORD
-    assert next_record(policy, 0, stands=PLAN) is Action.PLAN  # nothing is left of what was learned
+    assert next_record(policy, 9) is Action.NOTHING
 
 
 # ----------------------------------------------------------------------------------------------------------- patience
@@ -313,9 +274,6 @@ def test_who_starts_over_takes_the_step_for_the_warm_up_if_it_succeeded(
         (Standing(revisions=1), 2),
         (Standing(revisions=3), 8),
         (Standing(revisions=1000), 2**LONGEST_BACK_OFF),
-        (Standing(merged=True, revisions=PATIENCE - 1), 1),
-        (Standing(merged=True, revisions=PATIENCE), 2),
-        (Standing(merged=True, revisions=3 * PATIENCE), 8),
     ],
 )
 def test_a_plan_that_is_succeeded_again_and_again_is_given_more_steps(plan: Standing, every: int) -> None:
@@ -350,13 +308,6 @@ def test_one_that_is_placed_again_and_again_is_given_more_steps() -> None:
     assert placed == [8, 16, 24, 32]
 
 
-@pytest.mark.parametrize(("merged", "action"), [(False, Action.PLAN), (True, Action.NOTHING)])
-def test_a_merged_plan_whose_successor_is_being_made_is_not_placed_anew(merged: bool, action: Action) -> None:
-    policy = in_phase(Phase.REPLAY)
-    assert next_record(policy, 1) is Action.PLAN
-    assert policy.obstructed(7, Standing(merged=merged), affordable=True) is action
-
-
 # ------------------------------------------------------------------------------------------------------ time to plan
 
 
@@ -371,11 +322,5 @@ def test_what_there_is_no_time_for_is_skipped_and_asked_for_again() -> None:
 def test_what_is_skipped_does_not_count_as_a_plan_that_proves_nothing() -> None:
     policy = in_phase(Phase.RECORD)
     for sequence in range(UNPROVEN + 1):
-        assert next_record(policy, sequence, stands=PLAN, affordable=False) is Action.SKIP
-    assert next_record(policy, 9, stands=PLAN) is Action.PLAN
-
-
-def test_merging_takes_time_too() -> None:
-    policy = unproven()
-    assert next_record(policy, 9, stands=PLAN, affordable=False) is Action.SKIP
-    assert next_record(policy, 9, stands=PLAN, refinable=True) is Action.PLAN  # seen before
+        assert next_record(policy, sequence, affordable=False) is Action.SKIP
+    assert next_record(policy, 9) is Action.PLAN

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stowplan.allocator.cache import Entry, PlanCache
-from stowplan.allocator.plan_maker import WORTH, PlanMaker, Record
+from stowplan.allocator.plan_maker import PlanMaker, Record
 from stowplan.planning import making
 from stowplan.planning.co_placement import NO_RANGES
 from stowplan.planning.shared import SharedPlans
@@ -19,24 +19,17 @@ SEQUENCE = 42
 
 
 class Memory:
-    """Counters of a pool of one lane."""
+    """A pool of one lane."""
 
     taken = NO_RANGES
     grows_in_place = True
     bottom_last = False
-
-    def __init__(self, peak_live_bytes: int = 1 << 30) -> None:
-        self.peak_live_bytes = peak_live_bytes
 
     def arena_bytes(self, lane: int) -> int:
         return 1000
 
     def stayers(self, lane: int) -> np.ndarray:
         return self.taken
-
-    def counters(self) -> dict[str, Any]:
-        # 1000 bytes of the arenas are another lane's.
-        return {"arena_bytes": 2000, "upstream_bytes": 500, "peak_live_bytes": self.peak_live_bytes}
 
 
 class Bench:
@@ -50,9 +43,6 @@ class Bench:
     def solved(self, log: StepLog, departed_from: Entry | None = None) -> Any:
         record = Record("train", log, departed_from)
         return self.maker.solving(SEQUENCE, record, log)()
-
-    def merged(self, old: Entry, log: StepLog) -> Any:
-        return self.maker.merging(SEQUENCE, old, Record("train", log, old), log)()
 
 
 def loop(iterations: int, size: int = 64) -> StepLog:
@@ -103,55 +93,13 @@ def test_what_is_known_is_what_was_known_when_the_job_was_submitted() -> None:
     assert bench.solved(loop(5)).entry is None  # it is planned by now
 
 
-def test_a_merged_plan_takes_the_place_of_the_old_one() -> None:
-    bench = Bench()
-    old = bench.solved(loop(20)).entry
-    solved = bench.merged(old, loop(30))
-    assert solved.replaces is old
-    assert len(solved.entry.plan.profile) == 60
-
-
-def test_a_merged_plan_must_be_worth_its_memory() -> None:
-    arena = 30 * 5056 + 64  # in units of 64 bytes
-    reserved = arena + 1000 + 500
-    for peak, is_worth in ((int(reserved / WORTH) + 1, True), (int(reserved / WORTH) - 1, False)):
-        bench = Bench(Memory(peak))
-        old = bench.solved(loop(20)).entry
-        solved = bench.merged(old, loop(30))
-        assert solved.replaces is old
-        assert (solved.entry is not old) == is_worth
-        assert not is_worth or solved.entry.plan.arena_bytes == arena
-
-
-def test_what_a_merged_plan_is_worth_is_known_when_the_job_is_submitted() -> None:
-    memory = Memory()
-    bench = Bench(memory)
-    old = bench.solved(loop(20)).entry
-    log = loop(30)
-    job = bench.maker.merging(SEQUENCE, old, Record("train", log, old), log)
-    memory.peak_live_bytes = 0
-    assert job().entry is not old
-
-
-def test_steps_that_cannot_be_merged_teach_nothing() -> None:
-    bench = Bench()
-    old = bench.solved(loop(20)).entry
-    log = np.zeros(1, dtype=EVENT_DTYPE)
-    log["size"] = 1
-    solved = bench.merged(old, StepLog(log))
-    assert solved.entry is solved.replaces is old
-
-
 def test_whatever_fails_makes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> Any:
         raise MemoryError
 
-    old = Bench().solved(loop(20)).entry
-    for name in ("plan_record", "plan_merged"):
-        monkeypatch.setattr(making, name, fail)
-    bench = Bench()
-    for solved in (bench.solved(loop(5)), bench.merged(old, loop(30))):
-        assert (solved.sequence, solved.entry, solved.replaces) == (SEQUENCE, None, None)
+    monkeypatch.setattr(making, "plan_record", fail)
+    solved = Bench().solved(loop(5))
+    assert (solved.sequence, solved.entry, solved.replaces) == (SEQUENCE, None, None)
 
 
 # ------------------------------------------------------------------------------------------------------- stayers

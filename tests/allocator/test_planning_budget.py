@@ -127,13 +127,15 @@ def test_a_share_is_a_number(share: object) -> None:
         NumpyPool(planning_share=share)  # type: ignore[arg-type]
 
 
-def steps_that_differ(pool: NumpyPool, steps: int) -> None:
+def many_kinds_of_steps(pool: NumpyPool, kinds: int) -> None:
+    """Run steps each of which comes three times in a row, so that each is planned if there is time."""
     with pool:
-        for number in range(1, steps + 1):
-            with pool.step():
-                for size in range(number):
-                    np.empty(2000 + 3000 * size * number, np.uint8)
-            pool.wait()
+        for number in range(1, kinds + 1):
+            for _ in range(3):
+                with pool.step():
+                    for size in range(number):
+                        np.empty(2000 + 3000 * size * number, np.uint8)
+                pool.wait()
 
 
 def test_a_pool_skips_what_is_beyond_its_share_and_counts_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,12 +153,12 @@ def test_a_pool_skips_what_is_beyond_its_share_and_counts_it(monkeypatch: pytest
 
     monkeypatch.setattr(lanes, "PlanningBudget", budget)
     pool = NumpyPool(warmup=0, small=2000, planning_share=0.5)
-    steps_that_differ(pool, 40)
+    many_kinds_of_steps(pool, 20)
     bounded = pool.stats
     assert bounded.packed == FIRST
     assert bounded.plans_skipped > 10
     clocks.process += 10_000
-    steps_that_differ(pool, 40)
+    many_kinds_of_steps(pool, 20)
     assert pool.stats.packed > bounded.packed
 
 

@@ -45,7 +45,7 @@ def replayed(stats: list[Stats], first: float = 0.5, last: float = 1.0) -> float
 @pytest.mark.parametrize("marked", [False, True])
 @pytest.mark.parametrize(("count", "parts"), [(8, 4), (3, 4), (5, 20)])
 def test_a_solver_in_each_time_step(count: int, parts: int, marked: bool) -> None:
-    stats = run(lambda step, after: solver(repeat(count, 50), step, after, parts), marked=marked)
+    stats = run(lambda step, after: solver(repeat(count, 80), step, after, parts), marked=marked)
     assert replayed(stats) > 0.95
 
 

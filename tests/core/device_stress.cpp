@@ -7,6 +7,7 @@
 //  - A request fails only when nothing could be given back any more.
 //  - The owner is never called under the pool's lock: each of its calls takes it.
 //  - What the owner keeps for the pool is dropped, and once only. No byte is lost.
+//  - Virtual memory is unmapped as it was mapped, and only when the host has seen all that streams do.
 //
 // The core's invariants are asserted after every change (STOWPLAN_DEBUG).
 
@@ -59,6 +60,71 @@ bool survives(F&& f) {
   return true;
 }
 
+// The functions of a device's virtual memory: addresses, and what is mapped there.
+class Mappings {
+ public:
+  static constexpr std::size_t kGranularity = 1024;
+
+  static VirtualMemory functions() {
+    VirtualMemory memory;
+    memory.reach = 16 * kArena;
+    memory.devices = {0};
+    memory.granularity = [](std::size_t* size, const MemoryProperties*, int) { return *size = kGranularity, 0; };
+    memory.reserve = [](void** address, std::size_t size, std::size_t, void*, unsigned long long) {
+      static std::atomic<std::uintptr_t> next{std::uintptr_t{1} << 44};
+      *address = reinterpret_cast<void*>(next.fetch_add(size));
+      return 0;
+    };
+    memory.free = [](void*, std::size_t) { return 0; };
+    memory.create = [](MemoryHandle* handle, std::size_t size, const MemoryProperties*, unsigned long long) {
+      const std::lock_guard<std::mutex> lock(mutex());
+      if (size == 0 || size % kGranularity != 0) fail("memory is mapped in whole pages");
+      if (all().size() % 5 == 4) return VirtualArena::kOutOfMemory;
+      *handle = size;
+      return 0;
+    };
+    memory.release = [](MemoryHandle) { return 0; };
+    memory.map = [](void* address, std::size_t size, std::size_t, MemoryHandle handle, unsigned long long) {
+      const std::lock_guard<std::mutex> lock(mutex());
+      const auto at = reinterpret_cast<std::uintptr_t>(address);
+      const auto next = all().lower_bound(at);
+      const bool free = (next == all().end() || next->first >= at + size) &&
+                        (next == all().begin() || std::prev(next)->first + std::prev(next)->second <= at);
+      if (!free || handle != size) fail("memory is mapped where there is some already");
+      all()[at] = size;
+      return 0;
+    };
+    memory.unmap = [](void* address, std::size_t size) {
+      before_unmapping()();
+      const std::lock_guard<std::mutex> lock(mutex());
+      const auto at = all().find(reinterpret_cast<std::uintptr_t>(address));
+      if (at == all().end() || at->second != size) fail("memory is unmapped as it was not mapped");
+      all().erase(at);
+      return 0;
+    };
+    memory.set_access = [](void*, std::size_t, const MemoryAccess*, std::size_t) { return 0; };
+    return memory;
+  }
+  static bool any() {
+    const std::lock_guard<std::mutex> lock(mutex());
+    return !all().empty();
+  }
+  static std::function<void()>& before_unmapping() {
+    static std::function<void()> look = [] {};
+    return look;
+  }
+
+ private:
+  static std::mutex& mutex() {
+    static std::mutex mutex;
+    return mutex;
+  }
+  static std::map<std::uintptr_t, std::size_t>& all() {
+    static std::map<std::uintptr_t, std::size_t> all;
+    return all;
+  }
+};
+
 // Streams, events and memory. Its tables have a mutex, which is not held while the pool is called.
 class Owner {
   enum class Kind { stream, event, memory, error };
@@ -90,6 +156,15 @@ class Owner {
     device.owner = this;
     device.ask = [](void* owner, void* client, Bytes size, bool, Answer* answer) {
       return self(owner).ask(static_cast<Token*>(client), size, *answer);
+    };
+    device.trim = [](void* owner) { return self(owner).called([](Owner& o) { return o.faulty() ? o.raise() : 0; }); };
+    device.room = [](void* owner, bool all) -> Bytes {
+      return self(owner).called([&](Owner& o) {
+        return o.faulty() ? o.raise() : all ? 1 << 20 : static_cast<int>(o.random_() % (4 * kArena));
+      });
+    };
+    device.note_arenas = [](void* owner, Bytes) {
+      return self(owner).called([](Owner& o) { return o.faulty() ? o.raise() : 0; });
     };
     device.capturing = [](void* owner) { return self(owner).called([](Owner& o) { return o.captured ? 1 : 0; }); };
     device.synchronize = [](void* owner) { return self(owner).called([](Owner& o) { return o.synchronize(); }); };
@@ -127,6 +202,9 @@ class Owner {
       o.things_.erase(at);
       return 0;
     });
+  }
+  bool has_seen_all() {
+    return locked([&] { return seen_ == given_; });
   }
   std::size_t things() {
     return locked([&] { return things_.size(); });
@@ -388,6 +466,7 @@ void finish(Owner& owner) {
   if (counters.live_bytes != 0 || counters.upstream_bytes != 0 || counters.arena_bytes != 0) fail("bytes are missing");
   if (owner.things() != 0) fail("something was not dropped");
   owner.pool.close();
+  if (Mappings::any()) fail("something stays mapped");
 }
 
 }  // namespace
@@ -406,6 +485,10 @@ int main(int argc, char** argv) {
   };
   for (unsigned seed = 1; seed <= kPrograms * static_cast<unsigned>(scale); ++seed) {
     Owner owner(Bytes{seed % 4 + 3} << 12);
+    if (seed % 3 == 0) owner.pool.use_virtual_memory(Mappings::functions());
+    Mappings::before_unmapping() = [&owner] {
+      if (!owner.has_seen_all()) fail("memory is unmapped that a stream may use");
+    };
     Program program(owner, seed, true);
     owner.faultless = seed % 2 == 0;
     owner.fault_rate = owner.faultless ? 0 : 50;
@@ -422,17 +505,21 @@ int main(int argc, char** argv) {
     program.run(30);
     add(owner);
   }
+  Mappings::before_unmapping() = [] {};
   if (replayed == 0 || waits == 0 || settled == 0 || failures == 0 || strangers == 0) fail("a path was never taken");
 
-  Owner owner(Bytes{1} << 18);
-  owner.faultless = false;
-  owner.fault_rate = 100;
-  std::vector<std::thread> threads;
-  for (unsigned seed = 1; seed <= kThreads; ++seed) {
-    threads.emplace_back([&, seed] { Program(owner, seed, false).run(40 * scale); });
+  for (const bool has_virtual_memory : {false, true}) {
+    Owner owner(Bytes{1} << 18);
+    if (has_virtual_memory) owner.pool.use_virtual_memory(Mappings::functions());
+    owner.faultless = false;
+    owner.fault_rate = 100;
+    std::vector<std::thread> threads;
+    for (unsigned seed = 1; seed <= kThreads; ++seed) {
+      threads.emplace_back([&, seed] { Program(owner, seed, false).run(40 * scale); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    add(owner);
   }
-  for (std::thread& thread : threads) thread.join();
-  add(owner);
   std::printf(
       "device_stress: %llu requests replayed, %llu waited for other streams, %llu events seen done, "
       "%llu failures of upstream, no address too early, no byte lost\n",

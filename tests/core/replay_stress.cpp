@@ -1,7 +1,7 @@
 // Threads that allocate and free through one pool at once, for sanitizer builds (make asan, make tsan).
 //
-// Eight threads each repeat a step against a plan, merged or not, all at once, with extra, missing, larger and smaller
-// requests thrown in and blocks kept far too long; they allocate between their steps, and free each other's blocks.
+// Eight threads each repeat a step against a plan, all at once, with extra, missing, larger and smaller requests thrown
+// in and blocks kept far too long; they allocate between their steps, and free each other's blocks.
 // Every block carries a byte pattern that is checked when it dies: an overlap shows as a broken pattern, a race as a
 // TSan report, and every change asserts the core's invariants (STOWPLAN_DEBUG).
 
@@ -80,7 +80,7 @@ constexpr int kRequests = 24;
 constexpr int kLifetime = 5;  // block i is freed before request i + kLifetime; the last ones wrap
 
 // A valid plan by construction: blocks alive together stand in different slots of equal capacity.
-std::shared_ptr<const Plan> make_plan(Bytes unit, bool merged) {
+std::shared_ptr<const Plan> make_plan(Bytes unit) {
   auto plan = std::make_shared<Plan>();
   std::vector<std::vector<RequestNumber>> due(kRequests + 1);
   for (int i = 0; i < kRequests; ++i) {
@@ -97,10 +97,6 @@ std::shared_ptr<const Plan> make_plan(Bytes unit, bool merged) {
   plan->due_begin.push_back(static_cast<std::uint32_t>(plan->due.size()));
   plan->arena_bytes = unit * (kLifetime + 1);
   plan->derive();
-  if (merged) {
-    plan->merge(std::vector<Bytes>(kRequests, 512), std::vector<std::uint32_t>(kRequests, 1),
-                std::vector<std::int64_t>(kRequests, 1 << (kLifetime - 1)));
-  }
   return plan;
 }
 static_assert(kRequests % (kLifetime + 1) == 0, "the slots of wrapped blocks must fit round the circle");
@@ -116,7 +112,7 @@ void run_steps(HostMemory& memory, Exchange& exchange, unsigned seed, int steps)
     const Entered entered = lanes.enter();
     if (entered.step_slot < 0) fail("this thread runs a step already");
     const LaneNumber lane = entered.lanes.front();
-    if (step % 20 == 5) plan = make_plan(1024 + 64 * static_cast<Bytes>(random() % 4), random() % 2 == 0);
+    if (step % 20 == 5) plan = make_plan(1024 + 64 * static_cast<Bytes>(random() % 4));
     if (plan && !host_reserve(memory, lane, plan->arena_bytes)) fail("no memory for an arena");
     std::vector<LaneStart> starts{{lane, plan, {}, plan ? plan->arena_bytes : 0, step % 3 != 0}};
     if (!lanes.begin(starts, true, true)) fail("an arena is too small");

@@ -27,7 +27,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from importlib import metadata, util
+from importlib import metadata
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent / "hip"
@@ -37,8 +37,8 @@ COMPILER = "libhiprtc.so.7"
 SOURCES = {
     RUNTIME: "runtime/*.cpp",
     COMPILER: "hiprtc/*.cpp",
-    "libhipblas.so.3": "hipblas*.cpp",
-    "libhiprand.so.1": "hiprand*.cpp",
+    "libhipblas.so.3": "hipblas/*.cpp",
+    "libhiprand.so.1": "hiprand/*.cpp",
 }
 LIBRARIES = {  # how a library's names begin, and the status by which it says "not supported"
     "hip": (RUNTIME, 801),
@@ -218,11 +218,12 @@ class Build:
     def tools(self, toolchain: str) -> None:
         """Lay down what CuPy and kernels need besides the libraries; the kernels of another toolchain go."""
         include = self.out / "include"
-        shutil.rmtree(include, ignore_errors=True)
-        shutil.copytree(HERE / "include", include)
+        shutil.copytree(HERE / "include", include, dirs_exist_ok=True)  # in place: another process may be compiling
         (self.out / "flags").write_text("\n".join(KERNEL_FLAGS))
         header = include / "simhip_device.h"
-        self.run([*cxx(), *KERNEL_FLAGS, f"-I{include}", "-x", "c++-header", header, "-o", f"{header}.gch"])
+        part = include / "simhip_device.part"
+        self.run([*cxx(), *KERNEL_FLAGS, f"-I{include}", "-x", "c++-header", header, "-o", part])
+        part.rename(f"{header}.gch")
         hipcc = self.out / "bin" / "hipcc"
         hipcc.parent.mkdir(exist_ok=True)
         said = f"#include <...> search starts here:\\n {include}\\nEnd of search list.\\n"
@@ -249,7 +250,7 @@ def build(out: Path) -> None:
     version, modules = wheel()
     compiler = compiler_version()
     toolchain = digest(compiler, version, *KERNEL_FLAGS, *contents("include/**/*"))
-    state = digest(toolchain, str(util.find_spec("cupy")), *contents("**/*"), Path(__file__).read_bytes())
+    state = digest(toolchain, *map(str, modules), *contents("**/*"), Path(__file__).read_bytes())
     with locked(out):
         file = out / "state"
         if file.exists() and file.read_text() == state:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +45,7 @@ for _ in range(2):
 """
     done = run(program)
     assert done.stderr == "simhip: hipsparseCreate is not simulated\n"
-    assert done.stdout.count("NOT_SUPPORTED") == 2
+    assert len(done.stdout.splitlines()) == 2
 
 
 def test_a_kernel_without_a_compiler_says_what_to_install(tmp_path: Path) -> None:
@@ -80,4 +79,3 @@ def test_the_launcher_reports_in_one_line(tmp_path: Path) -> None:
     done = run(program + "runpy.run_module('tests.device.simulated', run_name='__main__')", fails=True, SIMHIP_CXX="no")
     assert done.stderr.startswith("stowplan: the simulated device compiles kernels with no")
     assert len(done.stderr.splitlines()) == 1
-    assert sys.executable

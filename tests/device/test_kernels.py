@@ -74,6 +74,8 @@ def test_templates_and_variables_of_a_module(cupy: Any) -> None:
     assert a.get().tolist() == b.get().tolist() == list(range(0, 20, 2))
     numbers = cupy.ndarray(3, "i", module.get_global("numbers"))
     assert numbers.get().tolist() == [1, 2, 3]
+    numbers += 1
+    assert numbers.get().tolist() == [2, 3, 4]
 
 
 def test_the_same_kernel_is_compiled_once(cupy: Any) -> None:

@@ -8,7 +8,7 @@ import struct
 from tests.device.hip_process import Hip, on_device
 
 MIB = 1 << 20
-UNIT = 2 * MIB
+UNIT = 4096
 """Bytes: the granularity of virtual memory."""
 THRESHOLD, RESERVED, RESERVED_HIGH, USED, USED_HIGH = 4, 5, 6, 7, 8
 """A memory pool's attributes."""
@@ -159,7 +159,7 @@ def test_devices_copy_to_each_other(hip: Hip) -> None:
         streams.append(hip.stream())
     hip.fill(streams[2], blocks[2], 9)
     hip("MemcpyPeerAsync", blocks[1], 1, blocks[2], 2, 64, streams[2])
-    hip.order(streams[2], streams[2])
+    hip("StreamSynchronize", streams[2])  # the next call waits for the two devices that it names
     hip("MemcpyPeer", blocks[0], 0, blocks[1], 1, 64)
     assert hip.read(blocks[0]) == [9] * 16
     assert hip.error("MemcpyPeer", blocks[0], 1, blocks[1], 1, 64) == "hipErrorInvalidValue"
@@ -322,7 +322,7 @@ def test_misuse_of_virtual_memory_is_refused(hip: Hip) -> None:
     hip("MemMap", base, 2 * UNIT, 0, handle, 0)
     refused = [
         ("MemMap", base + UNIT, UNIT, 0, created(hip), 0),  # over a mapping
-        ("MemMap", base + 2 * UNIT + 4096, UNIT, 0, created(hip), 0),
+        ("MemMap", base + 2 * UNIT + 512, UNIT, 0, created(hip), 0),
         ("MemMap", base + 4 * UNIT, UNIT, 0, created(hip), 0),  # not reserved
         ("MemMap", base + 2 * UNIT, 2 * UNIT, 0, created(hip), 0),  # more than there is
         ("MemMap", base + 2 * UNIT, UNIT, UNIT, handle, 0),

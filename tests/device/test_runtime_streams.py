@@ -11,11 +11,6 @@ import pytest
 from tests.device.hip_process import Hip, on_device
 
 SCHEDULES = ["sync", "lazy", "eager", "adversarial"]
-SEEDS = range(20)
-
-
-def each_schedule(program: object) -> object:
-    return pytest.mark.parametrize("schedule", SCHEDULES)(program)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -23,8 +18,7 @@ def each_schedule(program: object) -> object:
     "program", ["in_order", "events", "legacy", "barriers", "callbacks", "queries", "many_threads"]
 )
 def test_what_is_ordered_is_right(program: str, schedule: str) -> None:
-    for seed in "12":
-        on_device(SIMHIP_SCHEDULE=schedule, SIMHIP_SEED=seed, SIMHIP_DELAY="100")(globals()[program])()
+    on_device(SIMHIP_SCHEDULE=schedule, SIMHIP_DELAY="100")(globals()[program])()
 
 
 def in_order(hip: Hip) -> None:
@@ -194,25 +188,21 @@ def read_late(hip: Hip, *, ordered: bool, ticks: int) -> float:
     return hip.read(result, 1)[0]
 
 
-def ordered(hip: Hip) -> None:
-    for ticks in (0, 100_000_000):
-        assert read_late(hip, ordered=True, ticks=ticks) == 1
+@on_device(SIMHIP_SCHEDULE="adversarial")
+def test_the_race_is_lost_for_every_seed(hip: Hip) -> None:
+    for seed in range(20):
+        hip.library.simhip_reseed(ctypes.c_uint64(seed))
+        for ticks in (0, 100_000_000):
+            assert read_late(hip, ordered=False, ticks=ticks) == 2
+            assert read_late(hip, ordered=True, ticks=ticks) == 1
 
 
-def lost(hip: Hip) -> None:
-    for ticks in (0, 100_000_000):
-        assert read_late(hip, ordered=False, ticks=ticks) == 2
-
-
-def lost_by_a_late_kernel(hip: Hip) -> None:
-    assert read_late(hip, ordered=False, ticks=100_000_000) == 2
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_the_race_is_lost_for_every_seed(seed: int) -> None:
-    on_device(SIMHIP_SCHEDULE="adversarial", SIMHIP_SEED=str(seed))(lost)()
-    on_device(SIMHIP_SCHEDULE="adversarial", SIMHIP_SEED=str(seed))(ordered)()
-    on_device(SIMHIP_SCHEDULE="lazy", SIMHIP_SEED=str(seed))(lost_by_a_late_kernel)()
+@on_device(SIMHIP_SCHEDULE="lazy")
+def test_a_late_kernel_loses_it_for_every_seed(hip: Hip) -> None:
+    for seed in range(20):
+        hip.library.simhip_reseed(ctypes.c_uint64(seed))
+        assert read_late(hip, ordered=False, ticks=100_000_000) == 2
+        assert read_late(hip, ordered=True, ticks=100_000_000) == 1
 
 
 @on_device(SIMHIP_SCHEDULE="lazy")

@@ -68,7 +68,7 @@ class RangesBackend:
     """What `Lanes` asks of a backend (_core.pyi), over the bare core."""
 
     limit = small = 0
-    refinable = finds_steps = False
+    finds_steps = False
     scope = Scope.thread
 
     def __init__(self, *, grows: bool) -> None:

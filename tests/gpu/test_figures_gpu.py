@@ -11,7 +11,10 @@ from click.testing import CliRunner
 
 from experiments import growth, heuristic, memory
 from experiments import time as step_time
-from experiments.measures.runner import SIMULATED, title_of
+from experiments.measures.runner import title_of
+
+from ..experiments.test_figures import tiny  # noqa: F401
+from .test_training_gpu import SIMULATED
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("chainer")]
 
@@ -25,16 +28,26 @@ def rows_of(figure: ModuleType, out: Path, *options: str) -> list[dict[str, str]
     return rows
 
 
+@pytest.fixture
+def model(request: pytest.FixtureRequest) -> str:
+    """A network's name: GoogLeNet's, or that of a tiny one on the simulated device."""
+    return request.getfixturevalue("tiny") if SIMULATED else "googlenet"
+
+
 @pytest.mark.parametrize("phase", ["training", "inference"])
-def test_steps_of_a_network(phase: str, tmp_path: Path) -> None:
-    cell = ("--model", "googlenet", "--phase", phase, "--batch", "2")
+def test_bytes_of_a_network(phase: str, model: str, tmp_path: Path) -> None:
+    cell = ("--model", model, "--phase", phase, "--batch", "2")
     (row,) = rows_of(memory, tmp_path, *cell)
     assert row["recorded"] == "True"
     assert float(row["above_bound"]) == 0
     (row,) = rows_of(heuristic, tmp_path, *cell)
-    assert int(row["blocks"]) > 100
-    if title_of("gpu") == SIMULATED:
-        return  # no times there
+    assert int(row["blocks"]) > (10 if SIMULATED else 100)
+
+
+@pytest.mark.usefixtures("nvidia")
+@pytest.mark.parametrize("phase", ["training", "inference"])
+def test_times_of_a_network(phase: str, tmp_path: Path) -> None:
+    cell = ("--model", "googlenet", "--phase", phase, "--batch", "2")
     (row,) = rows_of(step_time, tmp_path, *cell, "--quick")
     for name in step_time.GPU:
         assert float(row[f"seconds_{name}"]) > 0

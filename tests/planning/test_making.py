@@ -8,9 +8,8 @@ import pytest
 
 from stowplan.errors import UnknownSolverError
 from stowplan.planning import Plan, make_plan
-from stowplan.planning.making import Made, Options, Task, plan_merged, plan_record
+from stowplan.planning.making import Made, Options, Task, plan_record
 from stowplan.planning.shared import SharedPlans
-from stowplan.profiler import StepLog
 
 from .logs import log, profile
 
@@ -150,29 +149,3 @@ def test_it_steps_aside_between_the_pieces() -> None:
 def test_a_solver_that_fails_is_an_error() -> None:
     with pytest.raises(UnknownSolverError, match="nobody"):
         made(repeated(STEP), Options(64, solver="nobody"))
-
-
-def loop(iterations: int) -> StepLog:
-    ask = " ".join(f"5000 64 -{2 * i + 1}" for i in range(iterations))
-    free = " ".join(f"-{2 * i}" for i in reversed(range(iterations)))
-    return log(f"{ask} {free}")
-
-
-def test_a_longer_step_and_the_old_plan_become_a_merged_plan() -> None:
-    old = plan_record(Task(loop(20), loop(20)), SharedPlans(1), OPTIONS).plan
-    assert old is not None
-    calls: list[int] = []
-    plan = plan_merged(old, loop(30), loop(20), Options(64, step_aside=lambda: calls.append(1)))
-    assert plan is not None
-    assert plan.merged is not None
-    assert plan.placement.solver == "best_fit"
-    assert len(plan.profile) == 2 * 30
-    assert plan.profile.planned_peak >= 30 * 5000
-    assert len(calls) >= 4
-
-
-def test_steps_with_little_in_common_are_not_merged() -> None:
-    old = plan_record(Task(loop(20), loop(20)), SharedPlans(1), OPTIONS).plan
-    assert old is not None
-    other = log(" ".join(f"{100_000 + i}" for i in range(20)))
-    assert plan_merged(old, other, other, OPTIONS) is None

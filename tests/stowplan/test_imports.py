@@ -109,6 +109,15 @@ def test_no_arrow_runs_back(room: str) -> None:
             assert top != "stowplan" or within(module, allowed), where
 
 
+@pytest.mark.parametrize("room", [room for room in ROOMS if (ROOT / room / "papers").is_dir()])
+def test_no_other_module_imports_systems_of_papers(room: str) -> None:
+    papers = {f"stowplan.{room}.papers"}
+    for file in (file for other in ROOMS for file in (ROOT / other).rglob("*.py")):
+        own = ".".join(["stowplan", *file.relative_to(ROOT).parts[:-1]])
+        for line, module in () if within(own, papers) else imports(file, own):
+            assert not within(module, papers), f"{file.relative_to(ROOT)}, line {line}: {module}"
+
+
 def test_leaves_import_leaves_only() -> None:
     for leaf in LEAVES:
         file = ROOT / (leaf.replace(".", "/") + ".py")

@@ -16,7 +16,7 @@ from torch import nn
 from torch.fx import GraphModule
 
 from stowplan.scheduling import StepGraph
-from stowplan.scheduling.joint import place
+from stowplan.scheduling.papers.joint import place
 from stowplan.torch import Measurement, graph, in_order, measure, reorder, trace, trace_training
 
 from .nets import BEYOND, MAIN, NETS, loss, make

@@ -122,8 +122,8 @@ std::vector<string> command_for(const Compilation& wanted, const fs::path& folde
   std::istringstream flags(read(home() / "flags"));
   for (string flag; flags >> flag;) command.push_back(flag);
   const string include = (home() / "include").string();
-  for (const string& word : {string("-shared"), string("-include"), include + "/simhip_device.h", "-I" + include,
-                             "-I" + folder.string()}) {
+  for (const string& word :
+       {string("-shared"), string("-include"), include + "/simhip_device.h", "-I" + include, "-I" + folder.string()}) {
     command.push_back(word);
   }
   for (const string& option : wanted.options) command.push_back(option);
@@ -163,9 +163,10 @@ Compiled compile(const Compilation& wanted) {
   ++compilations;
   const int status = run(command_for(wanted, folder.path), log);
   if (status == -1) {
-    return {false, "",
-            "simhip: the simulated device compiles kernels with " + cxx() +
-                ", which cannot be started; install it (Debian and Ubuntu: apt install g++) or name another in SIMHIP_CXX"};
+    return {
+        false, "",
+        "simhip: the simulated device compiles kernels with " + cxx() +
+            ", which cannot be started; install it (Debian and Ubuntu: apt install g++) or name another in SIMHIP_CXX"};
   }
   if (status != 0) return {false, "", read(log)};
   code = read(folder.path / "kernel.so");

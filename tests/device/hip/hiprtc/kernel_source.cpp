@@ -47,8 +47,8 @@ string with_dynamic_shared_memory(const string& source) {
   return std::regex_replace(source, declaration, "$1* const $2 = ($1*)simhip_ctx->shared;");
 }
 
-// CuPy's reductions end in a tree of additions with a barrier after each level. One thread does the whole tree: the same
-// sums in the same order, and two barriers instead of nine.
+// CuPy's reductions end in a tree of additions with a barrier after each level. One thread does the whole tree: the
+// same sums in the same order, and two barriers instead of nine.
 string with_one_thread_for_a_tree(const string& source) {
   static const std::regex tree(
       R"(for \((unsigned int _block = \d+ / 2;\s*_block >= _block_stride; _block >>= 1)\) \{\s*if \(_tid < _block\) \{\s*_REDUCE\(_block\);\s*\}\s*__syncthreads\(\);\s*\})");

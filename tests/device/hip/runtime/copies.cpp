@@ -11,6 +11,7 @@
 #include "enqueue.hpp"
 #include "faults.hpp"
 #include "memory.hpp"
+#include "modules.hpp"
 #include "streams.hpp"
 
 namespace simhip {
@@ -28,7 +29,9 @@ void run(const Copy& copy, const void* from) {
   if (check_range(copy.from, copy.size, -1) && to_allowed) std::memmove(copy.to, from, copy.size);
 }
 
-bool is_ours(const void* pointer) { return memory().is_ours(reinterpret_cast<std::uintptr_t>(pointer)); }
+bool is_ours(const void* pointer) {
+  return memory().is_ours(reinterpret_cast<std::uintptr_t>(pointer)) || is_variable(pointer);
+}
 
 // What the program says of the direction has to be so: pageable memory is not a device's.
 bool is_direction_right(const Copy& copy, hipMemcpyKind kind) {

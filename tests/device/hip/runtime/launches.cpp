@@ -125,6 +125,12 @@ std::uint64_t simhip_launches() {
   return simhip::machine().launches;
 }
 
+// The schedule goes on as with another SIMHIP_SEED.
+void simhip_reseed(std::uint64_t seed) {
+  const simhip::Lock lock(simhip::machine().mutex);
+  simhip::machine().random.seed(seed);
+}
+
 // How many pieces of work wait.
 std::uint64_t simhip_pending() {
   const simhip::Lock lock(simhip::machine().mutex);

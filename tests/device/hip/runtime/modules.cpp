@@ -28,6 +28,8 @@ const char* for_ever(const std::string& name) {  // under the device's lock
   return names->insert(name).first->c_str();
 }
 
+constexpr const char* kFile = "/simhip-module-";
+
 bool is_of_this_host(const Elf64_Ehdr& head) {
   return std::memcmp(head.e_ident, ELFMAG, SELFMAG) == 0 && head.e_machine == EM_X86_64;
 }
@@ -45,7 +47,7 @@ bool write_all(int file, const char* bytes, std::size_t size) {
 // The loader tells libraries apart by their files' names, so each has one of its own for a moment.
 void* load(const char* bytes, std::size_t size) {
   const char* folder = std::getenv("TMPDIR");
-  std::string path = std::string(folder != nullptr && *folder != '\0' ? folder : "/tmp") + "/simhip-XXXXXX";
+  std::string path = std::string(folder != nullptr && *folder != '\0' ? folder : "/tmp") + kFile + "XXXXXX";
   const int file = mkstemp(path.data());
   if (file < 0) {
     say("a module cannot be written to " + path);
@@ -58,6 +60,15 @@ void* load(const char* bytes, std::size_t size) {
   unlink(path.c_str());
   return handle;
 }
+
+}  // namespace
+
+bool is_variable(const void* pointer) {
+  Dl_info info;
+  return dladdr(pointer, &info) != 0 && std::strstr(info.dli_fname, kFile) != nullptr;
+}
+
+namespace {
 
 Module* module_of(hipModule_t handle) { return reinterpret_cast<Module*>(handle); }
 

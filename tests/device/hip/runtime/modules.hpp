@@ -32,4 +32,7 @@ struct Module {
   std::map<std::string, std::unique_ptr<Function>> functions;
 };
 
+// Whether an address is that of a variable of a module's: memory of the device, which no call has allocated.
+bool is_variable(const void* pointer);
+
 }  // namespace simhip

@@ -80,6 +80,7 @@ Settings read() {
   s.devices = static_cast<int>(whole("SIMHIP_DEVICES", 1, 0, 64));
   s.memory = size("SIMHIP_MEMORY", std::size_t{8} << 30);
   s.granularity = size("SIMHIP_GRANULARITY", 512);
+  s.page = size("SIMHIP_PAGE", 4096);
   s.address_space = size("SIMHIP_ADDRESS_SPACE", std::max(std::size_t{256} << 30, 4 * s.memory));
   switch (word("SIMHIP_SCHEDULE", {"lazy", "sync", "eager", "adversarial"})) {
     case 1: s.schedule = Schedule::sync; break;

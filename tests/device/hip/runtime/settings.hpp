@@ -20,6 +20,7 @@ struct Settings {
   int devices;
   std::size_t memory;         // bytes of each device
   std::size_t granularity;    // bytes: an allocation takes a multiple
+  std::size_t page;           // bytes: the least that virtual memory is mapped in
   std::size_t address_space;  // bytes of addresses of each device
   Schedule schedule;
   std::uint64_t seed;

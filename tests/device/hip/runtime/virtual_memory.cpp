@@ -24,7 +24,7 @@ namespace simhip {
 
 namespace {
 
-constexpr std::size_t kGranularity = std::size_t{2} << 20;
+constexpr std::size_t kRecommended = std::size_t{2} << 20;
 
 struct Handle {
   Handle(int device, std::size_t size, int file) : device(device), size(size), file(file) {}
@@ -62,7 +62,7 @@ std::map<std::uintptr_t, Mapping>& mappings() {
 }
 
 std::uintptr_t number_of(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
-bool is_whole(std::uintptr_t value) { return value % kGranularity == 0; }
+bool is_whole(std::uintptr_t value) { return value % settings().page == 0; }
 
 bool is_reserved(std::uintptr_t base, std::size_t size) {
   auto after = reservations().upper_bound(base);
@@ -93,7 +93,7 @@ hipError_t refuse_unsupported() { return settings().virtual_memory ? hipSuccess 
 hipError_t reserve(void** out, std::size_t size, std::size_t alignment, unsigned long long flags) {
   const bool power = (alignment & (alignment - 1)) == 0;
   if (out == nullptr || size == 0 || !is_whole(size) || !power || flags != 0) return note(hipErrorInvalidValue);
-  const std::uintptr_t base = memory().reserve(size, std::max(alignment, kGranularity));
+  const std::uintptr_t base = memory().reserve(size, std::max(alignment, kRecommended));
   if (base == 0) return note(hipErrorOutOfMemory);
   reservations()[base] = size;
   *out = reinterpret_cast<void*>(base);
@@ -182,12 +182,13 @@ using simhip::number_of;
 extern "C" {
 
 hipError_t hipMemGetAllocationGranularity(std::size_t* granularity, const hipMemAllocationProp* prop,
-                                          hipMemAllocationGranularity_flags) {
+                                          hipMemAllocationGranularity_flags flags) {
   if (const hipError_t error = simhip::refuse_unsupported(); error != hipSuccess) return error;
   if (granularity == nullptr || prop == nullptr || !simhip::is_on_device(prop->location)) {
     return note(hipErrorInvalidValue);
   }
-  *granularity = simhip::kGranularity;
+  const std::size_t page = simhip::settings().page;
+  *granularity = flags == hipMemAllocationGranularityMinimum ? page : std::max(page, simhip::kRecommended);
   return hipSuccess;
 }
 

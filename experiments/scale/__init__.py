@@ -1,1 +1,0 @@
-"""What a cluster would do, past the machines here: ``python -m experiments.scale``."""

@@ -1,0 +1,73 @@
+"""A plugin of pytest's for CuPy's own tests: which allocator they run with, and what each came to.
+
+``STOWPLAN_CUPY_POOL``: ``cupy`` is CuPy's own pool; ``marked`` a `CupyPool`, each test a step; ``found`` a `CupyPool`
+that finds steps by itself. Each test's body runs `TIMES` times, with each pool, so that a plan serves the last ones.
+``STOWPLAN_CUPY_OUTCOMES`` names the file that gets, as JSON, each test's outcome and the first line of its reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TIMES = 5
+
+outcomes: dict[str, tuple[str, str]] = {}
+pool: Any = None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Set the allocator before a test module is imported."""
+    global pool
+    import cupy
+
+    kind = os.environ["STOWPLAN_CUPY_POOL"]
+    if kind != "cupy":
+        from stowplan import CupyPool
+
+        pool = CupyPool(auto_step=kind == "found")
+        cupy.cuda.set_allocator(pool.malloc)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Run the test's body several times."""
+    names = pyfuncitem._fixtureinfo.argnames
+    arguments = {name: pyfuncitem.funcargs[name] for name in names}
+    for _ in range(TIMES - 1):
+        with step(pyfuncitem):
+            pyfuncitem.obj(**arguments)
+        if pool is not None:
+            pool.wait(10)
+    with step(pyfuncitem):
+        return (yield)
+
+
+def step(item: pytest.Function) -> contextlib.AbstractContextManager[Any]:
+    """Return a step with the test's name as its key, for a pool whose steps are marked."""
+    marked = os.environ["STOWPLAN_CUPY_POOL"] == "marked"
+    return pool.step(item.nodeid) if marked else contextlib.nullcontext()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Keep an outcome; that of a set-up or tear-down where it is not a pass."""
+    if report.when == "call" or report.outcome != "passed":
+        if isinstance(report.longrepr, tuple):
+            reason = report.longrepr[2]
+        else:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            reason = str(crash.message if crash else report.longrepr or "")
+        lines = reason.splitlines()
+        outcomes[report.nodeid] = (report.outcome, lines[0][:200] if lines else "")
+
+
+def pytest_sessionfinish() -> None:
+    """Write the outcomes, and what the pool did."""
+    stats = None if pool is None else {"replayed": pool.stats.replayed, "requests": pool.stats.requests}
+    Path(os.environ["STOWPLAN_CUPY_OUTCOMES"]).write_text(json.dumps({"outcomes": outcomes, "stats": stats}))

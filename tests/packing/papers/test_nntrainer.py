@@ -1,0 +1,102 @@
+"""NNTrainer's planners V1 and V3: by hand, as plain references, and what they are compared with."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from stowplan.errors import UnsupportedConstraintError
+from stowplan.packing import Problem, check, lower_bound, pack
+from stowplan.packing.papers import nntrainer  # noqa: F401 (registers its solvers)
+
+from ..problems import inclusive, problems, training_step
+
+PLANNERS = ("nntrainer_v1", "nntrainer_v3")
+
+
+def v1(problem: Problem) -> list[int]:
+    """A stack of [block or what it left, offset], bottom first; equal sizes change places."""
+    offsets = [0] * len(problem)
+    stack: list[int] = []
+    for i in sorted(range(len(problem)), key=lambda i: (problem.start[i], problem.end[i], i)):
+        if not problem.size[i]:
+            continue
+        over = [problem.end[j] <= problem.start[i] for j in stack]
+        while over and over[-1]:
+            over.pop()
+            stack.pop()
+        same = [k for k, j in enumerate(stack) if over[k] and problem.size[j] == problem.size[i]]
+        if same:
+            offsets[i] = offsets[stack[same[-1]]]
+            stack[same[-1]] = i
+        else:
+            offsets[i] = offsets[stack[-1]] + int(problem.size[stack[-1]]) if stack else 0
+            stack.append(i)
+    return offsets
+
+
+def v3(problem: Problem) -> list[int]:
+    """Every offset is tried, from 0 upwards."""
+    offsets: dict[int, int] = {}
+    for i in sorted(range(len(problem)), key=lambda i: (problem.start[i], problem.end[i], i)):
+        taken = {
+            byte
+            for j, x in offsets.items()
+            if problem.end[j] > problem.start[i]
+            for byte in range(x, x + int(problem.size[j]))
+        }
+        x = 0
+        while taken & set(range(x, x + int(problem.size[i]))):
+            x += 1
+        offsets[i] = x
+    return [offsets[i] for i in range(len(problem))]
+
+
+@given(problems(plain=True))
+def test_as_the_plain_references(problem: Problem) -> None:
+    assert pack(problem, "nntrainer_v1").offsets.tolist() == v1(problem)
+    assert pack(problem, "nntrainer_v3").offsets.tolist() == v3(problem)
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+@given(problem=problems())
+def test_valid_or_refused(planner: str, problem: Problem) -> None:
+    if (problem.fixed >= 0).any():
+        with pytest.raises(
+            UnsupportedConstraintError, match=f"{planner} cannot honour fixed offsets; block "
+        ):
+            pack(problem, planner)
+    else:
+        check(problem, pack(problem, planner).offsets)
+
+
+def test_only_an_equal_size_is_reused_by_v1() -> None:
+    smaller = Problem([4, 4, 3], [0, 0, 2], [2, 4, 4])
+    assert pack(smaller, "nntrainer_v1").offsets.tolist() == [0, 4, 8]
+    assert pack(smaller, "nntrainer_v3").offsets.tolist() == [0, 4, 0]
+    equal = Problem([4, 4, 4], [0, 0, 2], [2, 4, 4])
+    assert pack(equal, "nntrainer_v1").offsets.tolist() == [0, 4, 0]
+
+
+def test_nothing_hides_behind_a_block_without_bytes() -> None:
+    # b ends; c, of 0 bytes, and d take its place: V3 as it is released forgets d where it looks at c after it.
+    problem = Problem([4, 4, 0, 4, 4], [0, 0, 1, 1, 2], [9, 1, 9, 9, 9])
+    check(problem, pack(problem, "nntrainer_v3").offsets)
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_the_minimum_memory_of_its_tests(planner: str) -> None:
+    rows = [(1, 4, 5), (2, 4, 5), (3, 2, 5), (4, 4, 8), (5, 1, 10)]
+    for count, least in enumerate((1, 3, 6, 10, 15), start=1):
+        problem = inclusive(*rows[:count])
+        assert lower_bound(problem) == least
+        assert pack(problem, planner).peak == least
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_training_step(seed: int) -> None:
+    problem = training_step(seed)
+    plain = Problem(problem.size, problem.start, problem.end)
+    first, third, auto = (pack(plain, name).peak for name in (*PLANNERS, "auto"))
+    assert auto <= third <= first
+    assert first > lower_bound(plain)

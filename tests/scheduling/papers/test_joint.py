@@ -1,0 +1,204 @@
+"""Order and addresses together: against all orders, OLLA's pathological case, orders that cannot be packed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stowplan.errors import ScheduleError
+from stowplan.packing import check, lower_bound, pack
+from stowplan.scheduling import Schedule, StepGraph, Way, read_graph, require_valid, simulate
+from stowplan.scheduling.papers.joint import JointSolution, blocks_of, order_and_place, place
+
+from ..graphs import random_graph, random_order
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:pulp")
+
+DATA = Path(__file__).resolve().parents[2] / "data" / "graphs"
+needs_pulp = pytest.mark.skipif(
+    find_spec("pulp") is None, reason="PuLP is not installed; expected: pip install 'stowplan[mip]'"
+)
+
+# Bytes, first and last operator: the fullest moments need 7 bytes, and no placement has fewer than 8.
+UNPACKABLE = [
+    (4, 0, 0),
+    (3, 1, 1),
+    (2, 0, 2),
+    (1, 2, 2),
+    (1, 0, 3),
+    (2, 2, 3),
+    (1, 1, 4),
+    (3, 3, 4),
+    (3, 4, 4),
+]
+
+
+def lifetimes(rows: list[tuple[int, int, int]], after: list[list[int]] | None = None) -> StepGraph:
+    """A value for each row; where nothing else is said the operators run in the order of their numbers."""
+    n = 1 + max(last for *_, last in rows)
+    reads = [[v for v, (_, first, last) in enumerate(rows) if last == i != first] for i in range(n)]
+    writes = [[v for v, (_, first, _) in enumerate(rows) if first == i] for i in range(n)]
+    chain = [[i - 1] if i else [] for i in range(n)]
+    return StepGraph(reads, writes, [size for size, *_ in rows], after=chain if after is None else after)
+
+
+def kept(graph: StepGraph, numbers: np.ndarray) -> Schedule:
+    return Schedule(numbers, np.full(graph.values, int(Way.KEPT)))
+
+
+def orders(graph: StepGraph) -> Iterator[list[int]]:
+    before = graph.dependencies().rows()
+
+    def rest(done: list[int]) -> Iterator[list[int]]:
+        if len(done) == len(graph):
+            yield done
+        for i in range(len(graph)):
+            if i not in done and set(before[i]) <= set(done):
+                yield from rest([*done, i])
+
+    yield from rest([])
+
+
+def require_applicable(graph: StepGraph, found: JointSolution) -> None:
+    """Run the order with the addresses: what is alive at once is apart, byte by byte."""
+    require_valid(graph, kept(graph, found.order))
+    assert simulate(graph, kept(graph, found.order)).peak == found.peak <= found.arena
+    check(found.blocks.problem, found.placement.offsets)
+    reads, writes = graph.reads.rows(), graph.writes.rows()
+    place_of = {int(o): k for k, o in enumerate(found.order)}
+    alive: dict[int, list[int]] = {}
+    for operator in range(len(graph)):
+        for v in (*reads[operator], *writes[operator]):
+            alive.setdefault(int(graph.storage[v]), []).append(place_of[operator])
+    written = {int(graph.storage[v]) for row in writes for v in row}
+    for k, operator in enumerate(found.order.tolist()):
+        taken: list[tuple[int, int]] = []
+        for s, places in alive.items():
+            first = min((place_of[o] for o in range(len(graph)) if s in graph.storage[writes[o]]), default=0)
+            if not graph.resident[s] and s in written and first <= k <= max(places):
+                taken.append((int(found.value_offsets[s]), int(graph.size[s])))
+        if graph.workspace[operator]:
+            taken.append((int(found.workspace_offsets[operator]), int(graph.workspace[operator])))
+        taken = sorted(block for block in taken if block[1])
+        assert all(x >= 0 and x + size <= found.arena for x, size in taken)
+        assert all(x + size <= y for (x, size), (y, _) in pairwise(taken))
+
+
+@given(st.integers(0, 2**40), st.integers(1, 12))
+@settings(settings.get_profile("dear"))
+def test_blocks_have_the_peak_of_the_order(seed: int, operators: int) -> None:
+    graph = random_graph(seed, operators)
+    numbers = random_order(graph, random.Random(seed))
+    blocks = blocks_of(graph, numbers)
+    assert lower_bound(blocks.problem) == simulate(graph, kept(graph, numbers)).peak
+    check(blocks.problem, place(graph, numbers).offsets)
+    assert len(blocks.problem) == len(blocks.storage) == len(blocks.operator)
+    assert ((blocks.storage >= 0) != (blocks.operator >= 0)).all()
+
+
+@given(st.integers(0, 2**40), st.integers(1, 14))
+@settings(settings.get_profile("dear"))
+def test_what_is_found_can_be_applied(seed: int, operators: int) -> None:
+    graph = random_graph(seed, operators)
+    found = order_and_place(graph)
+    require_applicable(graph, found)
+    assert found.lower_bound <= found.arena
+    assert found.optimal == (found.lower_bound == found.arena)
+
+
+def test_against_all_orders() -> None:
+    for seed in range(40):
+        graph = random_graph(seed, 5)
+        least = min(
+            pack(blocks_of(graph, np.array(numbers)).problem, "exact").peak for numbers in orders(graph)
+        )
+        found = order_and_place(graph, time_limit=None)
+        assert (found.arena, found.optimal) == (least, True), seed
+
+
+def test_ollas_pathological_case() -> None:
+    sizes, made, read = [1, 9, 1, 8, 1, 7, 8, 7], [1, 2, 4, 5, 7, 8, 11, 14], [10, 3, 13, 6, 16, 9, 12, 15]
+    rows = [(s, a - 1, b - 1) for s, a, b in zip(sizes, made, read, strict=True)]
+    as_given = order_and_place(lifetimes(rows))
+    assert (as_given.peak, as_given.arena, as_given.lower_bound) == (10, 10, 10)
+    free = order_and_place(lifetimes(rows, [[]] * 16))
+    assert (free.before, free.peak, free.arena, free.optimal) == (10, 9, 9, True)
+
+
+@needs_pulp
+def test_an_arena_above_the_peak_is_proved() -> None:
+    graph = lifetimes(UNPACKABLE)
+    found = order_and_place(graph, time_limit=60)
+    require_applicable(graph, found)
+    assert (found.peak, found.arena, found.lower_bound, found.optimal) == (7, 8, 8, True)
+
+
+def test_the_order_is_changed_where_it_cannot_be_packed() -> None:
+    graph = lifetimes(UNPACKABLE, [[], [], [], [0], [1]])
+    recorded = pack(blocks_of(graph, np.arange(5)).problem, "exact")
+    assert (recorded.lower_bound, recorded.peak) == (8, 8)
+    assert simulate(graph, kept(graph, np.arange(5))).peak == 7
+    found = order_and_place(graph)
+    require_applicable(graph, found)
+    assert (found.peak, found.arena, found.optimal, found.found_by) == (7, 7, True, "moves")
+    assert found.order.tolist() != list(range(5))
+
+
+@needs_pulp
+@pytest.mark.parametrize(
+    "after", [[[], [], [], [0], [1]], [[], [0], [], [2], [0, 2, 3]], [[], [0], [1], [2], [3]]]
+)
+def test_the_integer_program_against_all_orders(after: list[list[int]]) -> None:
+    from stowplan.scheduling.ordering.problem import OrderProblem
+    from stowplan.scheduling.papers.joint_ilp import fits, joint_ilp
+
+    graph = lifetimes(UNPACKABLE, after)
+    packed = {
+        tuple(numbers): pack(blocks_of(graph, np.array(numbers)).problem, "exact")
+        for numbers in orders(graph)
+    }
+    start = np.arange(5)
+    problem = OrderProblem.of(graph)
+    assert fits(problem)
+    answer = joint_ilp(problem, start, packed[tuple(range(5))].offsets, 0, 60)
+    assert answer.order is not None
+    assert answer.lower_bound == min(one.peak for one in packed.values())
+    assert packed[tuple(answer.order.tolist())].peak == answer.lower_bound
+
+
+def test_everything_is_a_multiple_of_the_alignment() -> None:
+    graph = random_graph(7, 12)
+    found = order_and_place(graph, alignment=64)
+    assert found.arena % 64 == found.peak % 64 == 0
+    assert (found.placement.offsets % 64 == 0).all()
+    assert (found.blocks.problem.size % 64 == 0).all()
+
+
+def test_a_graph_without_operators() -> None:
+    found = order_and_place(StepGraph([], [], []))
+    assert (found.arena, found.optimal, len(found.order)) == (0, True, 0)
+
+
+def test_what_is_wrong_is_said() -> None:
+    graph = lifetimes(UNPACKABLE)
+    with pytest.raises(ScheduleError, match="alignment is 0; expected 1"):
+        order_and_place(graph, alignment=0)
+    with pytest.raises(ScheduleError):
+        place(graph, np.array([1, 0, 2, 3, 4]))
+    with pytest.raises(ScheduleError, match="time_limit is -1"):
+        order_and_place(graph, time_limit=-1)
+
+
+@pytest.mark.parametrize("name", ["resnet18_b1_train", "darts_v2_b1_eval", "randwire_s1_b1_eval"])
+def test_public_graphs_have_no_fragmentation(name: str) -> None:
+    found = order_and_place(read_graph(DATA / f"{name}.json.gz"))
+    assert found.arena == found.peak <= found.before
+    assert found.optimal

@@ -1,0 +1,251 @@
+"""NNTrainer's planner: execution orders, lifetimes, merged storages, and what its paper's tables say."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stowplan.errors import GraphError
+from stowplan.packing import pack
+from stowplan.packing.papers import nntrainer  # noqa: F401 (registers its solvers)
+from stowplan.scheduling import Phase, StepGraph, as_recorded, simulate
+from stowplan.scheduling.papers.joint import blocks_of, order_and_place
+from stowplan.scheduling.papers.layers import (
+    ExecutionOrders,
+    Layer,
+    Lifespan,
+    Merge,
+    conv2d,
+    execution_orders,
+    linear,
+    lstm,
+    step_graph,
+)
+
+from ..graphs import random_order
+
+KIB = 1024
+IN_PLACE: dict[str, Any] = {"merge": Merge.IN_PLACE, "needs_input": Lifespan.FORWARD}
+
+
+def loss(size: int) -> Layer:
+    return Layer("loss", size, label=size, needs_input=Lifespan.FORWARD | Lifespan.DERIVATIVE)
+
+
+def lifetimes(graph: StepGraph) -> dict[str, tuple[int, int]]:
+    """First and last execution order of each storage that is not resident."""
+    blocks = blocks_of(graph, np.arange(len(graph))).problem
+    assert blocks.id is not None
+    return dict(
+        zip(blocks.id, zip(blocks.start.tolist(), (blocks.end - 1).tolist(), strict=True), strict=True)
+    )
+
+
+def small() -> list[Layer]:
+    return [
+        Layer("input", 8, inputs=()),
+        Layer("conv", 6, weights=(5,), temporaries=((3, Lifespan.FORWARD), (2, Lifespan.ITERATION))),
+        Layer("relu", 6, **IN_PLACE, needs_output=Lifespan.FORWARD | Lifespan.DERIVATIVE),
+        Layer("linear", 4, weights=(7, 1)),
+        loss(4),
+    ]
+
+
+def test_execution_orders() -> None:
+    assert execution_orders(small()) == [
+        ExecutionOrders(0, 13, 13, 13),
+        ExecutionOrders(1, 10, 11, 12),
+        ExecutionOrders(2, 9, 9, 9),
+        ExecutionOrders(3, 6, 7, 8),
+        ExecutionOrders(4, 5, 5, 5),
+    ]
+    assert execution_orders([]) == []
+
+
+def test_operators_stand_at_their_execution_orders() -> None:
+    graph = step_graph(small())
+    assert graph.label[5:9] == ("derivative loss", "gradient linear", "derivative linear", "apply linear")
+    assert [Phase(p).name[0] for p in graph.phase.tolist()] == [*"FFFFF", *"BBBUBBBUB"]
+
+
+def test_lifetimes_and_merged_storages() -> None:
+    assert lifetimes(step_graph(small())) == {
+        "input": (0, 10),  # for the gradient of conv
+        "conv": (1, 9),  # and relu, in place, which needs its output for its derivative
+        "temporary 0 of conv": (1, 1),
+        "temporary 1 of conv": (1, 12),
+        "linear": (3, 5),  # for the derivative of the loss
+        "loss": (4, 4),
+        "derivative of linear": (5, 7),
+        "gradient of weight 0 of linear": (6, 8),
+        "gradient of weight 1 of linear": (6, 8),
+        "derivative of relu": (7, 10),  # and that of conv, in place
+        "gradient of weight 0 of conv": (10, 12),
+    }
+
+
+def test_in_place_only_where_nobody_needs_the_input() -> None:
+    layers = small()
+    layers[2] = Layer("relu", 6, **IN_PLACE)
+    layers[1] = Layer("conv", 6, weights=(5,), needs_output=Lifespan.FORWARD | Lifespan.GRADIENT)
+    assert {"conv", "relu"} <= set(lifetimes(step_graph(layers)))
+    layers[1] = Layer("conv", 6, weights=(5,))
+    assert "relu" not in lifetimes(step_graph(layers))
+
+
+def test_of_two_readers_the_last_may_be_in_place_and_derivatives_are_summed() -> None:
+    layers = [
+        Layer("input", 8, inputs=()),
+        Layer("conv", 6, weights=(5,)),
+        Layer("early", 6, inputs=("conv",), **IN_PLACE),
+        Layer("late", 6, inputs=("conv",), **IN_PLACE),
+        Layer("add", 6, inputs=("early", "late"), needs_input=Lifespan.FORWARD),
+        loss(6),
+    ]
+    graph = step_graph(layers)
+    storages = lifetimes(graph)
+    assert "early" in storages
+    assert "late" not in storages
+    assert {"derivative of early", "derivative of late", "derivative of conv"} <= set(storages)
+    assert len(graph.writers()[graph.name.index("derivative of conv")]) == 2
+
+
+def test_what_no_training_reaches_has_no_derivative() -> None:
+    layers = [Layer("input", 8, inputs=()), Layer("frozen", 6, weights=(5,), frozen=True), *small()[3:]]
+    storages = lifetimes(step_graph(layers))
+    assert not {"derivative of frozen", "derivative of input", "gradient of weight 0 of frozen"} & set(
+        storages
+    )
+    assert storages["input"] == (0, 1)
+
+
+def test_weights_and_labels_are_resident() -> None:
+    graph = step_graph(small())
+    names = {graph.name[v] for v in range(graph.values) if graph.resident[v]}
+    assert names == {"weight 0 of conv", "weight 0 of linear", "weight 1 of linear", "label of loss"}
+    assert graph.resident_bytes == 5 + 7 + 1 + 4
+
+
+def random_layers(rng: random.Random) -> list[Layer]:
+    layers = [Layer("layer 0", rng.randint(0, 9), inputs=())]
+    lifespans = [
+        Lifespan.FORWARD,
+        Lifespan.FORWARD | Lifespan.GRADIENT,
+        Lifespan.FORWARD | Lifespan.DERIVATIVE,
+    ]
+    for i in range(1, rng.randint(2, 7)):
+        sources = rng.sample(range(i), rng.randint(1, min(i, 2))) if rng.random() < 0.5 else [i - 1]
+        merge = rng.choice(list(Merge))
+        output = layers[sources[0]].output if merge != Merge.NONE else rng.randint(0, 9)
+        layers.append(
+            Layer(
+                f"layer {i}",
+                output,
+                inputs=tuple(f"layer {j}" for j in sources),
+                weights=tuple(rng.randint(0, 9) for _ in range(rng.choice([0, 0, 1, 2]))),
+                temporaries=((rng.randint(0, 9), Lifespan(rng.randint(1, 15))),)
+                if rng.random() < 0.3
+                else (),
+                needs_input=rng.choice(lifespans),
+                needs_output=rng.choice(lifespans),
+                merge=merge,
+                frozen=rng.random() < 0.2,
+            )
+        )
+    return layers
+
+
+@given(st.integers(0, 2**40))
+@settings(settings.get_profile("usual"))
+def test_in_any_order_nobody_reads_what_has_been_overwritten(seed: int) -> None:
+    rng = random.Random(seed)
+    layers = random_layers(rng)
+    views = {layer.name for layer in layers if layer.merge == Merge.VIEW}
+    graph = step_graph(layers)
+    holds: dict[int, set[int]] = {}  # by storage the values whose content it has
+    for operator in random_order(graph, rng).tolist():
+        for v in graph.reads[operator]:
+            assert graph.resident[v] or v in holds[int(graph.storage[v])], (
+                graph.label[operator],
+                graph.name[v],
+            )
+        layer = graph.label[operator].split(" ", 1)[1]
+        for v in graph.writes[operator]:
+            storage = int(graph.storage[v])
+            holds[storage] = {v} | (holds.get(storage, set()) if layer in views else set())
+
+
+@given(st.integers(0, 2**40))
+@settings(settings.get_profile("dear"))
+def test_merging_never_costs(seed: int) -> None:
+    layers = random_layers(random.Random(seed))
+    apart = [dataclasses.replace(layer, merge=Merge.NONE) for layer in layers]
+    merged, plain = step_graph(layers), step_graph(apart)
+    assert simulate(merged, as_recorded(merged)).peak <= simulate(plain, as_recorded(plain)).peak
+
+
+# Table 4 of the paper, in KiB; the components alone, with what they are given and a loss.
+IMAGES = 64 * 150528 * 4
+
+
+def alone(layer: Layer, given: int = IMAGES) -> int:
+    graph = step_graph([Layer("input", given, inputs=()), layer, loss(layer.output)])
+    found = order_and_place(graph)
+    assert found.arena == found.peak
+    assert found.optimal
+    blocks = blocks_of(graph, np.arange(len(graph))).problem
+    assert pack(blocks, "nntrainer_v3").peak >= found.arena
+    return found.arena + graph.resident_bytes
+
+
+def test_table_4_convolution() -> None:
+    conv = conv2d("conv", (64, 3, 224, 224), 3, 3, stride=2, padding=1)
+    output = 64 * 3 * 112 * 112 * 4
+    assert conv.output == output
+    # Input, output, its derivative, the label; the weights are below a KiB.
+    total = alone(conv)
+    assert total == IMAGES + 3 * output + 3 * 3 * 3 * 3 * 4 + 3 * 4
+    assert total // KIB == 65_856
+
+
+def test_table_4_linear() -> None:
+    output, weights = 64 * 300 * 4, (150528 + 1) * 300 * 4
+    total = alone(linear("fc", (64, 1, 1, 150528), 300))
+    assert total == IMAGES + 2 * weights + 2 * output
+    assert total // KIB == 390_584  # the paper says 390,590
+
+
+def test_table_4_lstm() -> None:
+    output, weights = 64 * 10 * 4, (150528 + 10 + 1) * 40 * 4
+    total = alone(lstm("lstm", 64, 1, 150528, 10))
+    # Hidden and cell states and gates, and the derivatives of all, beside derivative and label of the output.
+    assert total == IMAGES + 2 * weights + 14 * output
+    assert total // KIB == 84_710  # the paper says 84,731
+
+
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [
+        ([Layer("a", 1), Layer("a", 1)], "two layers are named 'a'"),
+        ([Layer("a", 1, inputs=("b",))], "layer a reads 'b'; expected the name of a layer before it"),
+        ([Layer("a", -1)], "layer a: -1 bytes; expected 0 or more"),
+        ([Layer("a", 1, weights=(-2,))], "layer a: -2 bytes"),
+        ([Layer("a", 4), Layer("b", 5, merge=Merge.VIEW)], "layer b is a view of 5 bytes of a; expected 4"),
+        ([Layer("a", 4, weights=(1,), label=3), Layer("b", 5)], "layer a has a label and is read"),
+    ],
+)
+def test_what_is_wrong_is_named(layers: list[Layer], message: str) -> None:
+    with pytest.raises(GraphError, match=re.escape(message)):
+        step_graph(layers)
+
+
+def test_a_kernel_that_does_not_fit() -> None:
+    with pytest.raises(GraphError, match=re.escape("layer conv: a kernel of (9, 9) on (4, 4)")):
+        conv2d("conv", (1, 3, 4, 4), 3, 9)
