@@ -121,7 +121,12 @@ bool DevicePool::grow_in_place(LaneNumber lane, Bytes size) {
       arena.since = steps;
     }
   }
-  const int error = extend(*mapping, lane, wanted, bytes_for(*mapping, wanted, has_waited));
+  Bytes bytes = bytes_for(*mapping, wanted, has_waited);
+  if (bytes < wanted - mapping->mapped() && make_idle()) {  // what streams still hold makes room
+    settle();
+    bytes = bytes_for(*mapping, wanted, has_waited);
+  }
+  const int error = extend(*mapping, lane, wanted, bytes);
   note_arenas(error == 0);
   return mapping->mapped() > 0 || error == 0 || error == VirtualArena::kOutOfMemory;
 }

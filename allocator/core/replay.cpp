@@ -57,10 +57,7 @@ inline Grant Replay::serve_planned(Block& block, RequestNumber k) {
   if (plan.offset[k] == kUnplanned) return send_upstream(block, Reason::escaped);
   const std::uintptr_t address = space_.address_at(plan.offset[k]);
   const Range range{address, address + static_cast<std::uintptr_t>(plan.capacity[k])};
-  if (!space_.has_memory(range)) {
-    clean_ = false;
-    return send_upstream(block, Reason::unmapped);
-  }
+  if (!space_.has_memory(range)) return send_upstream(block, Reason::unmapped);  // the step is as planned, still
   const bool waits = !space_.is_clear(range);
   if (waits && !(may_wait_ && space_.take_held(range))) {
     clean_ = false;

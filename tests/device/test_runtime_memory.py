@@ -334,8 +334,8 @@ def test_misuse_of_virtual_memory_is_refused(hip: Hip) -> None:
         ("MemUnmap", base + 2 * UNIT, UNIT),
         ("MemAddressFree", base, 4 * UNIT),  # with a mapping in it
         ("MemAddressFree", base, UNIT),
-        ("MemCreate", ctypes.byref(ctypes.c_void_p()), MIB, ctypes.byref(PINNED), 0),
-        ("MemAddressReserve", ctypes.byref(ctypes.c_void_p()), MIB, 0, 0, 0),
+        ("MemCreate", ctypes.byref(ctypes.c_void_p()), UNIT // 2, ctypes.byref(PINNED), 0),
+        ("MemAddressReserve", ctypes.byref(ctypes.c_void_p()), UNIT // 2, 0, 0, 0),
         ("MemSetAccess", base, 4 * UNIT, ctypes.byref(Access(Location(1, 0), 3)), 1),
         ("MemSetAccess", base, UNIT, ctypes.byref(Access(Location(1, 7), 3)), 1),
         ("MemRelease", base),
