@@ -48,7 +48,11 @@ class Stats:
     live_bytes: int = field(metadata=_count(Kind.BYTES, "Bytes asked for and not freed."))
     peak_live_bytes: int = field(metadata=_count(Kind.BYTES, "The most bytes that were live at a time."))
     reserved_bytes: int = field(
-        metadata=_count(Kind.BYTES, "What arenas and upstream's live blocks take together.")
+        metadata=_count(
+            Kind.BYTES,
+            "What the pool holds: on a device all that it has taken from there, in use or not (of an upstream without "
+            "`total_bytes`, and on the host: arenas and upstream's live blocks).",
+        )
     )
     peak_reserved_bytes: int = field(
         metadata=_count(Kind.BYTES, "The most bytes that were reserved at a time.")

@@ -24,6 +24,7 @@ from .scheduled_steps import ScheduledWorkload
 WAYS = {
     "cupy": "CuPy's own pool",
     "pool": "CupyPool",
+    "auto": "CupyPool, steps found",
     "managed": "CupyPool, first steps in managed memory",
     "lean": "CupyPool, lean",
     "budget": "CupyPool, under a budget",
@@ -142,12 +143,13 @@ def _train(task: Task, use: Use) -> dict[str, Any]:
     pool = _pool(task, use)
     work = task.workload()
     scheduled = task.way in ("lean", "budget")
+    marked = not scheduled and task.way != "auto"
     if scheduled:
         work.schedule(task.budget, pool)
     reserved: list[int] = []
     counts = [(0, 0)]  # requests, and those that were replayed, by the end of each step
     for _ in range(task.steps):
-        with _step(None if scheduled else pool):
+        with _step(pool if marked else None):
             work.step()
         if scheduled:
             work.scheduler.wait()
@@ -178,7 +180,7 @@ def _pool(task: Task, use: Use) -> Any:
     if task.way == "cupy":
         cupy.cuda.set_allocator(use.watched(cupy.cuda.MemoryPool().malloc))
         return None
-    pool = CupyPool(sample="managed" if task.way == "managed" else "device")
+    pool = CupyPool(sample="managed" if task.way == "managed" else "device", auto_step=task.way == "auto")
     pool.malloc = use.watched(pool.malloc)  # a scheduler takes it from there
     cupy.cuda.set_allocator(pool.malloc)
     return pool

@@ -161,7 +161,9 @@ def test_the_pool_changes_no_bit(chainer: Any, cupy: Any, network: Any) -> None:
     pool = CupyPool()
     planned = a_run(chainer, cupy, network, pool)
     assert [name for name in default if default[name] != planned[name]] == []
-    assert pool.stats.plans - pool.stats.reoptimizations == BUCKETS  # where the arena grows, plans are made again
+    assert (
+        pool.stats.plans - pool.stats.reoptimizations == BUCKETS
+    )  # where the arena grows, plans are made again
     assert pool.stats.replayed > pool.stats.upstream + pool.stats.guests
     print(f"{network.__name__}: {pool.stats}")
 
