@@ -27,6 +27,7 @@ def test_a_small_network(tmp_path: Path) -> None:
         assert int(row["retained"]) < min(in_use[2:])
         assert max(in_use) <= int(row["most"])
         assert int(row["retained"]) < int(row["smallest"]) <= int(row["most"])
+    assert rows["pool"]["broken"] == ""
     assert int(rows["pool"]["serving_from"]) == device.DUE["pool"]
     assert float(rows["pool"]["last_replayed"]) > 0.9
     assert "simulated device" in (tmp_path / "device.md").read_text(encoding="utf-8")
