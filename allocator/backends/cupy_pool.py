@@ -177,8 +177,8 @@ class CupyPool(Pool):
         from cupy.cuda import MemoryPointer, UnownedMemory, memory_hook
 
         memory: DeviceMemory
-        own = self._upstream is None
-        memory = SegmentPool(device) if own else UpstreamMemory(self._upstream, self._allocate)
+        allocate = self._allocate
+        memory = SegmentPool(device) if allocate is None else UpstreamMemory(self._upstream, allocate)
         pool = DevicePool(
             device,
             memory,

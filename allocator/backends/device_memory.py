@@ -313,13 +313,11 @@ class UpstreamMemory:
         self._total: Callable[[], int] | None = getattr(upstream, "total_bytes", None)
         self._peak = 0
         self._has_warned = False
-        if self._total is None:
-            self.malloc = allocate
 
     def malloc(self, size: int) -> Any:
         """See `DeviceMemory`."""
         memory = self._allocate(size)
-        self.reserved()
+        self.reserved()  # the peak
         return memory
 
     def trim(self) -> None:

@@ -10,12 +10,13 @@ namespace stowplan::allocator {
 bool VirtualMemory::find(const char* library, const char* prefix) {
   void* loaded = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);  // it is never closed
   if (loaded == nullptr) return false;
+  bool complete = true;
 #define STOWPLAN_FIND(member, name, parameters)                                                      \
   member = reinterpret_cast<decltype(member)>(dlsym(loaded, (std::string(prefix) + #name).c_str())); \
-  if (member == nullptr) return false;
+  complete = complete && (member) != nullptr;
   STOWPLAN_VIRTUAL_MEMORY_FUNCTIONS(STOWPLAN_FIND)
 #undef STOWPLAN_FIND
-  return true;
+  return complete;
 }
 
 namespace {
