@@ -1,11 +1,12 @@
 """What training takes of a device: ``python -m experiments.device``.
 
 Networks are trained in the ways of `measures.device_training.WAYS`: with CuPy's own pool, through CupyPool as it is,
-with steps that it finds by itself, with its first steps in managed memory, with lean steps, and under the least budget
-that a schedule keeps. Each run is in a process of its own. The table has what is in use of the device after each step, by its driver; the most at any
-request; from which step on the plan serves; and the smallest device on which the same training runs to its end, by
-bisection over devices of other sizes. Only the simulated device has a size that can be chosen (`MEMORY`), so the
-table is filled there; its bytes are those of any device with the same requests.
+with steps that it finds by itself, with its first steps in managed memory, with lean steps, and under the least
+budget that a schedule keeps. Each run is in a process of its own. The table has what is in use of the device after
+each step, by its driver; the most at any request; from which step on the plan serves; and the smallest device on
+which the same training runs to its end, by bisection over devices of other sizes. Only the simulated device has a
+size that can be chosen (`MEMORY`), so the table is filled there; its bytes are those of any device with the same
+requests.
 
 The last column names what stowplan promises and a row does not keep:
 

@@ -212,7 +212,8 @@ class SegmentPool:
         with self._lock:
             self._collect()
             most = sys.maxsize if within_limit else live_peak
-            return max(min(most, self._limit or sys.maxsize) - self._live - self._split(), 0)
+            split = int(self._splitting.used_bytes()) if self._splitting is not None else 0
+            return max(min(most, self._limit or sys.maxsize) - self._live - split, 0)
 
     def note_arenas(self, size: int) -> None:
         """See `DeviceMemory`."""
@@ -231,6 +232,8 @@ class SegmentPool:
             self._collect()
             self._most_before, self._most = self._most, self._live + self._arenas
             self._make_room(0)
+            if self._splitting is not None and self._arenas and not _is_capturing(self._cuda):
+                self._splitting.free_all_blocks()
 
     def reserved(self) -> tuple[int, int]:
         """See `DeviceMemory`."""

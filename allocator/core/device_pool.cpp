@@ -46,7 +46,8 @@ Answer DevicePool::ask_upstream(BlockId id, Bytes size, Reason reason, void* cli
 // room for. Such a block may be in the plan's way there, which a little memory more is worth to avoid.
 bool DevicePool::would_grow(Bytes size, Reason reason) {
   const Bytes some = locked_.counters().peak_live_bytes / kNearly;
-  return has_virtual_memory() && (reason == Reason::late || reason == Reason::mismatch) && size > room(false) + some;
+  const bool is_planned = reason == Reason::late || reason == Reason::mismatch || reason == Reason::unmapped;
+  return is_planned && has_virtual_memory() && size > room(false) + some;
 }
 
 // Bytes that may come to arenas and upstream's blocks. `within_limit`: see Device::room().

@@ -1,5 +1,8 @@
 """Real CuPy objects over host memory: what CupyPool needs of a device, without one.
 
+What it still shows beside the simulated device (tests/device): that the pool serves CuPy's wheel for CUDA, that it runs
+where there is no driver, and what it does when an upstream fails just as a test wants it; and all that in `make test`.
+
 CuPy constructs `UnownedMemory`, `MemoryPointer` and `ndarray` without a driver as long as the device number is given.
 """
 
