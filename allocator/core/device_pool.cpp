@@ -103,46 +103,54 @@ bool DevicePool::take_arena(LaneNumber lane, Bytes size) {
   return true;
 }
 
-// Gives a lane's arena, or a new one, as much memory as there is room for; all of it, where it has waited for some
-// steps. What the device has not, requests in that range do without. False where there is no virtual memory.
+// Gives a lane's arena, or a new one, as much memory as there is room for; all of it before the first step, when
+// nothing that it has a place for lives elsewhere. What it lacks, requests in that range do without. False where there
+// is no virtual memory.
 bool DevicePool::grow_in_place(LaneNumber lane, Bytes size) {
   const std::shared_ptr<VirtualArena> mapping = mapping_of(lane);
   if (mapping == nullptr || size > mapping->reach()) return false;
-  const Bytes wanted = mapping->rounded(size);
-  bool has_waited = false;
+  Bytes wanted = mapping->rounded(size);
+  bool is_first = false;
   {
     Lock lock(lock_);
-    const std::uint64_t steps = lanes_.counters().steps;
     const auto at = arenas_.find(mapping->base());
     if (at == arenas_.end()) return true;  // another thread gave it back
-    ArenaMemory& arena = at->second;
-    has_waited = arena.wanted >= wanted && arena.since + kPatience < steps;
-    if (arena.wanted < wanted) {
-      arena.wanted = wanted;
-      arena.since = steps;
-    }
+    wanted = at->second.wanted = std::max(at->second.wanted, wanted);
+    is_first = lanes_.counters().steps == 0;
   }
-  Bytes bytes = bytes_for(*mapping, wanted, has_waited);
+  Bytes bytes = bytes_for(*mapping, wanted, is_first);
   if (bytes < wanted - mapping->mapped() && make_idle()) {  // what streams still hold makes room
     settle();
-    bytes = bytes_for(*mapping, wanted, has_waited);
+    bytes = bytes_for(*mapping, wanted, is_first);
   }
   const int error = extend(*mapping, lane, wanted, bytes);
   note_arenas(error == 0);
   return mapping->mapped() > 0 || error == 0 || error == VirtualArena::kOutOfMemory;
 }
 
-// Gives growing arenas what room there has come to be: at least a share of what they lack, so that pieces are few.
-void DevicePool::grow_arenas() {
+// Gives growing arenas what room there has come to be: at least a share of what they lack, so that pieces are few. And
+// what a request needs to have its place, if that is no more than upstream would take for it.
+void DevicePool::grow_arenas(Bytes size) {
   constexpr Bytes kShare = 8;
   if (Device::checked(device_.capturing(device_.owner)) != 0) return;
   int error = 0;
   for (const auto& [mapping, lane, wanted] : growing()) {
     const Bytes missing = wanted - mapping->mapped();
-    const Bytes bytes = bytes_for(*mapping, wanted, false);
-    if (error == 0 && (bytes == missing || bytes > missing / kShare)) error = extend(*mapping, lane, wanted, bytes);
+    const Bytes room = bytes_for(*mapping, wanted, false);
+    const Bytes bytes = room == missing || room > missing / kShare ? room : 0;
+    if (error == 0) error = extend(*mapping, lane, wanted, std::max(bytes, bytes_below(*mapping, lane, wanted, size)));
   }
   note_arenas(error == 0);
+}
+
+// How many more bytes an arena needs for the next request of its plan, if that is for `size`: 0, if not its run's
+// beginning is what lacks, or if it lacks more than is asked for.
+Bytes DevicePool::bytes_below(const VirtualArena& mapping, LaneNumber lane, Bytes wanted, Bytes size) {
+  Lock lock(lock_);
+  const Bytes place = lanes_.lane(lane).expected_place(size);
+  if (place < 0 || mapping.mapped() == 0 || mapping.end() < wanted) return 0;
+  const Bytes below = mapping.begin() - mapping.whole(place);
+  return below > 0 && below <= mapping.rounded(size) ? below : 0;
 }
 
 // How many more bytes an arena that is to have `wanted` may have now: all that it lacks, where that is nearly there.

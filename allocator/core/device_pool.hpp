@@ -13,9 +13,9 @@
 //
 // Memory is reserved once. An arena in virtual memory takes what there is room for (Device::room), from its end on, and
 // the rest as blocks from before it go: gradients of the last step without a plan. Best fit puts blocks that live
-// longest at the bottom, so what still lives elsewhere is what has no memory here yet. From the next step on it has all
-// that its plans need. Where there is no virtual memory, upstream gives back what it keeps before it is asked for an
-// arena, and an arena in which nothing lives goes before a larger one comes.
+// longest at the bottom, so what still lives elsewhere is what has no memory here yet. Where there is no virtual
+// memory, upstream gives back what it keeps before it is asked for an arena, and an arena in which nothing lives goes
+// before a larger one comes.
 //
 // Any thread, at any time; finalizers, too. The lock guards lanes, held blocks and arenas. The owner (device.hpp) is
 // never called under it, so a call of it finds all in order, and what was looked at before must be looked at again.
@@ -53,7 +53,7 @@ class DevicePool {
 
   // Address 0: upstream's turn, see ask_upstream().
   Grant request(Bytes size, Stream stream) {
-    if (grows_.load(std::memory_order_relaxed)) grow_arenas();
+    if (grows_.load(std::memory_order_relaxed)) grow_arenas(size);
     const ThreadId thread = profiler::current_thread();
     const Stream own = stream == kPerThread ? -static_cast<Stream>(thread) : stream;
     Grant grant;
@@ -95,9 +95,8 @@ class DevicePool {
   LockedLanes* lanes() { return &locked_; }
 
  private:
-  static constexpr Bytes kUnit = 512;            // what CuPy's own pool rounds to, and what CUDA aligns to
-  static constexpr Bytes kNearly = 64;           // a part of so many is a little
-  static constexpr std::uint64_t kPatience = 2;  // steps that an arena grows in, at the most
+  static constexpr Bytes kUnit = 512;   // what CuPy's own pool rounds to, and what CUDA aligns to
+  static constexpr Bytes kNearly = 64;  // a part of so many is a little
 
   struct Use {
     Kept stream;  // it must not go before an event is recorded on it
@@ -114,7 +113,6 @@ class DevicePool {
     Kept upstream;                          // or
     std::shared_ptr<VirtualArena> mapping;  // whose
     Bytes wanted = 0;                       // bytes, in all, were asked for
-    std::uint64_t since = 0;                // when so many steps had ended
     LaneNumber lane = 0;
   };
   struct Growing {
@@ -136,7 +134,8 @@ class DevicePool {
   bool replace_arena(LaneNumber lane, Bytes size);
   bool take_arena(LaneNumber lane, Bytes size);
   bool grow_in_place(LaneNumber lane, Bytes size);
-  void grow_arenas();
+  void grow_arenas(Bytes size);
+  Bytes bytes_below(const VirtualArena& mapping, LaneNumber lane, Bytes wanted, Bytes size);
   Bytes bytes_for(const VirtualArena& mapping, Bytes wanted, bool within_limit);
   int extend(VirtualArena& mapping, LaneNumber lane, Bytes wanted, Bytes bytes);
   std::shared_ptr<VirtualArena> mapping_of(LaneNumber lane);

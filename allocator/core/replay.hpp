@@ -121,6 +121,12 @@ class Replay {
 
   bool has_retired_arenas() const { return space_.has_retired(); }
 
+  // Offset of the place of the next request, if the step goes on as planned with one for `size`; else -1.
+  Bytes expected_place(Bytes size) const {
+    const bool as_planned = in_step() && cursor_.has_plan() && cursor_.equals(cursor_.next(), size);
+    return as_planned ? cursor_.plan().offset[cursor_.next()] : -1;
+  }
+
   // For steps that are found: what a request would be to the running step.
   using Course = allocator::Course;
   Course course(Bytes next) const;
