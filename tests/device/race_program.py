@@ -8,9 +8,9 @@ only where the pool gave out a place too early.
     section   a body, run again and again: as a step, unmarked, or once; then it may be captured into a graph
     body      operations on numbered slots: make and fill an array, add, check, read back, drop
 
-An array holds the same number everywhere, another one in each run of a body. Kernels check it, which wait for nobody, and
-note in `Wrong` what they find. The host reads that at the end of each round. What each run does follows from the seed;
-the order of threads, and so which array one is handed by another, does not.
+An array holds the same number everywhere, another one in each run of a body. Kernels check it, late, and `Wrong` has
+what they find. The host reads that at the end of each round. What each run does follows from the seed; the order of
+threads, and so which array one is handed by another, does not.
 
 O(1) for an operation, some 20 µs.
 """
@@ -22,7 +22,7 @@ import contextlib
 import math
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -48,12 +48,15 @@ extern "C" __global__ void check(const float* of, int n, float number, float* wr
 """
 
 SIZES = (16, 100, 250, 700, 2_000)
+LARGE = SIZES[-1] * 8
+"""Elements of an array as large as most arenas."""
+
 SLOTS = 10
 LARGEST = 1 << 20
 """Sums stay below it: a float holds them exactly."""
 
 LEGACY = 0
-"""The number of the legacy default stream. All workers have it, and two non-blocking streams of their own."""
+"""The number of the legacy default stream. All workers have it, and two streams of their own."""
 
 WORKERS = 3
 HANDED = 4
@@ -114,7 +117,9 @@ class Wrong:
         cupy.cuda.Device().synchronize()
         count, expected, found = self.array.get().tolist()
         if count:
-            raise WrongValueError(f"{count:.0f} arrays: {expected:.0f} expected, {found:.0f} found in the first")
+            raise WrongValueError(
+                f"{count:.0f} arrays: {expected:.0f} expected, {found:.0f} found in the first"
+            )
 
 
 @dataclass
@@ -130,7 +135,8 @@ class Counts:
 
     def __str__(self) -> str:
         return (
-            f"{self.operations:,} operations, {self.replayed:,} requests replayed, {self.told:,} arrays dropped in use, "
+            f"{self.operations:,} operations, {self.replayed:,} requests replayed, "
+            f"{self.told:,} arrays dropped in use, "
             f"{self.graphs:,} graphs, {self.handed:,} arrays handed on, {self.given_back:,} times all given back"
         )
 
@@ -139,7 +145,8 @@ class Machine:
     """What all rounds share: streams, kernels, and what was found."""
 
     def __init__(self) -> None:
-        own = [cupy.cuda.Stream(non_blocking=True) for _ in range(2 * WORKERS)]
+        # All but the last worker's second one do not wait for the legacy stream.
+        own = [cupy.cuda.Stream(non_blocking=number < 2 * WORKERS - 1) for number in range(2 * WORKERS)]
         self.streams = [cupy.cuda.Stream.null, *own]
         module = cupy.RawModule(code=KERNELS)
         self.fill, self.add, self.check = (module.get_function(name) for name in ("fill", "add", "check"))
@@ -179,9 +186,9 @@ def random_body(draw: random.Random, length: int, *, for_graph: bool, threads: b
             continue
         elif at < 0.92:
             body.append(Op("read", slot, draw.choice(streams)))
-        elif at < 0.97 or not threads:
+        elif at < 0.94 or not threads:
             body.append(Op("old", slot, some_stream(), draw.randrange(SLOTS)))
-        elif at < 0.985:
+        elif at < 0.97:
             body.append(Op("give", slot))
             filled.remove(slot)
         elif len(filled) < SLOTS:
@@ -210,7 +217,13 @@ class Worker:
     """
 
     def __init__(
-        self, machine: Machine, pool: CupyPool, counts: Counts, number: int, seed: str, handed: list[Value] | None
+        self,
+        machine: Machine,
+        pool: CupyPool,
+        counts: Counts,
+        number: int,
+        seed: str,
+        handed: list[Value] | None,
     ) -> None:
         self._machine, self._pool, self._counts, self._handed = machine, pool, counts, handed
         self._own = (LEGACY, 2 * number + 1, 2 * number + 2)
@@ -251,13 +264,13 @@ class Worker:
         alone = self._handed is None
         for_graph = marked and alone and draw.random() < 0.5
         body = random_body(draw, draw.randint(8, 40), for_graph=for_graph, threads=not alone)
-        repetitions = draw.randint(6, 12)
-        for repetition in range(repetitions):
-            with self._pool.step(step) if marked else contextlib.nullcontext():
-                self.run(body, strays=0.02 if repetition > 4 and not for_graph and draw.random() < 0.3 else 0.0)
-            if repetition < 4:
+        for repetition in range(draw.randint(6, 12) if marked else draw.randint(15, 30)):
+            with self._step(marked, step):
+                strays = repetition > 4 and not for_graph and draw.random() < 0.3
+                self.run(body, strays=0.02 if strays else 0.0)
+            if repetition < 4 or not marked:
                 self._pool.wait(10)
-            elif draw.random() < 0.1:
+            if repetition >= 4 and draw.random() < 0.1:
                 self.give_back()
         self.drop_all()
         if for_graph:
@@ -265,21 +278,37 @@ class Worker:
         if draw.random() < 0.3:
             self.give_back()
 
+    @contextlib.contextmanager
+    def _step(self, marked: bool, step: str) -> Iterator[None]:
+        """Return a context manager around a step, which begins and ends with any of the streams current."""
+        number = self._draw.choice(self._own)
+        if self._draw.random() < 0.3:
+            self._pass_by(number)
+        with self._machine.streams[number], self._pool.step(step) if marked else contextlib.nullcontext():
+            yield
+
     def free_form(self) -> None:
         """Run a body once, in no step."""
         self.run(random_body(self._draw, 30, for_graph=False, threads=self._handed is not None))
         self.drop_all()
 
+    def _pass_by(self, number: int) -> None:
+        """Make an array that may get an arena's memory, or leave its own to an arena, while a stream works with it."""
+        value = self._new(LARGE, number, number)
+        self._launch_check(number, value)
+        self._drop(value, "tell")
+
     def give_back(self) -> None:
         """Give back all that is free, while streams may work with it."""
         self._counts.given_back += 1
         self._pool.free_all_blocks()
+        self._pass_by(self._draw.choice(self._own))
 
     def capture(self, body: Sequence[Op], step: str) -> None:
         """Capture a step, right behind one that streams still work at, and launch it some times.
 
-        Its places are the graph's as long as there are launches to come, so nothing else runs meanwhile. Its streams are
-        two outside of it, and one branch each within: they are ordered before and after each launch.
+        Its places are the graph's as long as there are launches to come, so nothing else runs meanwhile. Each launch
+        stands for work of both streams, and is ordered with both.
         """
         first, second = (self._machine.streams[number] for number in self._own[1:])
         with self._pool.step(step):
@@ -361,6 +390,8 @@ class Worker:
             self._make(op, size=self._draw.choice(SIZES))
         else:
             self._late.append(self._new(self._draw.choice(SIZES), self._own[1], self._own[2]))
+            if self._draw.random() < 0.2:
+                self.give_back()
             self._does[op.what](op)
 
     # ------------------------------------------------------------------------------------------- arrays and kernels
@@ -377,14 +408,21 @@ class Worker:
 
     def _launch_add(self, stream: int, to: Value, from_: Value) -> None:
         to.number += from_.number
-        self._launch(self._machine.add, stream, (to.array, from_.array, to.array.size), reads=from_, writes=to)
+        self._launch(
+            self._machine.add, stream, (to.array, from_.array, to.array.size), reads=from_, writes=to
+        )
 
     def _launch_check(self, stream: int, value: Value) -> None:
         arguments = (value.array, value.array.size, cupy.float32(value.number), self._machine.wrong.array)
         self._launch(self._machine.check, stream, arguments, reads=value)
 
     def _launch(
-        self, kernel: Any, number: int, arguments: tuple[Any, ...], reads: Value | None = None, writes: Value | None = None
+        self,
+        kernel: Any,
+        number: int,
+        arguments: tuple[Any, ...],
+        reads: Value | None = None,
+        writes: Value | None = None,
     ) -> None:
         """Launch a kernel behind all that it has to come after, and note what comes after it."""
         if reads is not None:
@@ -421,9 +459,12 @@ class Worker:
 
 
 def new_pool(draw: random.Random, *, auto_step: bool) -> CupyPool:
-    """Return a pool over the device, or over CuPy's own pool, and make it the allocator."""
-    upstream = cupy.cuda.MemoryPool() if draw.random() < 0.2 else None
-    pool = CupyPool(upstream, auto_step=auto_step, planning_share=math.inf)
+    """Return a pool over one of three upstreams, and make it the allocator."""
+    of_cupy = cupy.cuda.MemoryPool()
+    # Without one; with one that gives back to the device; with one that keeps all.
+    upstream = draw.choices((None, of_cupy, lambda size: of_cupy.malloc(size)), (6, 1, 1))[0]
+    sample = "managed" if draw.random() < 0.1 else "device"
+    pool = CupyPool(upstream, sample=sample, auto_step=auto_step, planning_share=math.inf)
     cupy.cuda.set_allocator(pool.malloc)
     return pool
 
@@ -435,7 +476,7 @@ def run_round(machine: Machine, seed: str, counts: Counts) -> None:
     pool = new_pool(draw, auto_step=kind == "found")
     handed: list[Value] | None = [] if kind == "threads" else None
     until = counts.operations + ROUND
-    numbers = range(WORKERS if kind == "threads" else 1)
+    numbers = range(WORKERS) if kind == "threads" else [draw.randrange(WORKERS)]
     workers = [Worker(machine, pool, counts, number, f"{seed} {number}", handed) for number in numbers]
 
     def work(worker: Worker) -> None:
