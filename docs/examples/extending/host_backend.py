@@ -5,6 +5,7 @@ from contextlib import nullcontext
 import numpy as np
 
 from stowplan.allocator._core import DevicePool
+from stowplan.allocator.backends.device_memory import UpstreamMemory
 from stowplan.allocator.forking import watch
 from stowplan.allocator.lanes import Lanes
 from stowplan.allocator.pool import Pool
@@ -51,7 +52,8 @@ class BufferPool(Pool):
 
     def __init__(self, upstream=from_the_heap, *, warmup=1, planner="auto", max_plans=32, auto_step=False):
         no_hooks = {}
-        self._device = DevicePool(0, upstream, upstream, Pointer, Memory, None, lambda: no_hooks, None, None)
+        memory = UpstreamMemory(upstream, upstream)
+        self._device = DevicePool(0, memory, upstream, Pointer, Memory, None, lambda: no_hooks, None, None)
         self._only = Lanes(
             self._device,
             alignment=ALIGNMENT,
