@@ -114,9 +114,8 @@ class SegmentPool:
             self._collect()
             if self._splitting is None and self._taken >= PATIENCE:
                 self._splitting = self._cuda.MemoryPool()
-                self._release(0)
             if self._splitting is not None:
-                self._make_room(rounded)
+                self._release(0)
                 memory = self._splitting.malloc(size)
                 self._note(0)
                 return memory
