@@ -119,7 +119,9 @@ bool DevicePool::grow_in_place(LaneNumber lane, Bytes size) {
     is_first = lanes_.counters().steps == 0;
   }
   Bytes bytes = bytes_for(*mapping, wanted, is_first);
-  if (bytes < wanted - mapping->mapped() && make_idle()) {  // what streams still hold makes room
+  if (!may_grow(lane)) {
+    bytes = 0;
+  } else if (bytes < wanted - mapping->mapped() && make_idle()) {  // what streams still hold makes room
     settle();
     bytes = bytes_for(*mapping, wanted, is_first);
   }
@@ -135,12 +137,20 @@ void DevicePool::grow_arenas(Bytes size) {
   if (Device::checked(device_.capturing(device_.owner)) != 0) return;
   int error = 0;
   for (const auto& [mapping, lane, wanted] : growing()) {
+    if (!may_grow(lane)) continue;
     const Bytes missing = wanted - mapping->mapped();
     const Bytes room = bytes_for(*mapping, wanted, false);
     const Bytes bytes = room == missing || room > missing / kShare ? room : 0;
     if (error == 0) error = extend(*mapping, lane, wanted, std::max(bytes, bytes_below(*mapping, lane, wanted, size)));
   }
   note_arenas(error == 0);
+}
+
+// An arena grows between steps, and while its plan is followed: in another step guests would take what it has got, and
+// stand where the plan puts what is alive elsewhere.
+bool DevicePool::may_grow(LaneNumber lane) {
+  Lock lock(lock_);
+  return !lanes_.lane(lane).runs_without_plan();
 }
 
 // How many more bytes an arena needs for the next request of its plan, if that is for `size`: 0, if not its run's

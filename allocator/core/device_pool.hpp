@@ -135,6 +135,7 @@ class DevicePool {
   bool take_arena(LaneNumber lane, Bytes size);
   bool grow_in_place(LaneNumber lane, Bytes size);
   void grow_arenas(Bytes size);
+  bool may_grow(LaneNumber lane);
   Bytes bytes_below(const VirtualArena& mapping, LaneNumber lane, Bytes wanted, Bytes size);
   Bytes bytes_for(const VirtualArena& mapping, Bytes wanted, bool within_limit);
   int extend(VirtualArena& mapping, LaneNumber lane, Bytes wanted, Bytes bytes);

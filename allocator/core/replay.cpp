@@ -174,7 +174,8 @@ Course Replay::course(Bytes next) const {
 }
 
 void Replay::join(const PlanPtr& plan) {
-  if (!in_step() || cursor_.has_plan() || is_too_large(*plan) || !recorder_.has_requested(plan->requested)) return;
+  if (!runs_without_plan() || !recorder_.has_requested(plan->requested)) return;
+  if (arena().mapped() < plan->arena_bytes) return;  // what is alive elsewhere has places that lack memory
   cursor_.join(plan, recorder_.requests());
   clean_ = true;
 }

@@ -121,6 +121,8 @@ class Replay {
 
   bool has_retired_arenas() const { return space_.has_retired(); }
 
+  bool runs_without_plan() const { return in_step() && !cursor_.has_plan(); }
+
   // Offset of the place of the next request, if the step goes on as planned with one for `size`; else -1.
   Bytes expected_place(Bytes size) const {
     const bool as_planned = in_step() && cursor_.has_plan() && cursor_.equals(cursor_.next(), size);
