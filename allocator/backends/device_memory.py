@@ -314,11 +314,12 @@ class UpstreamMemory:
         self._allocate = allocate
         self._total: Callable[[], int] | None = getattr(upstream, "total_bytes", None)
         self._peak = 0
-        self._has_warned = False
+        self._has_served = self._has_warned = False
 
     def malloc(self, size: int) -> Any:
         """See `DeviceMemory`."""
         memory = self._allocate(size)
+        self._has_served = True
         self.reserved()  # the peak
         return memory
 
@@ -347,7 +348,7 @@ class UpstreamMemory:
 
     def reserved(self) -> tuple[int, int] | None:
         """See `DeviceMemory`."""
-        if self._total is None:
+        if self._total is None or not self._has_served:  # there may be no driver that could be asked
             return None
         total = int(self._total())
         self._peak = max(self._peak, total)

@@ -75,6 +75,7 @@ class RangesBackend:
         self.core = Replay(UNIT, self.scope)
         self.thread, self.stream = 1, 0
         self.grows_in_place = grows
+        self.bottom_last = False
         self._arenas: dict[int, tuple[int, int]] = {}  # lane -> base, bytes
         self._next_base = 1 << 40
         self._step_slots = 0
