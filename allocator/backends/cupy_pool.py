@@ -260,7 +260,8 @@ class CupyPool(Pool):
 
     def total_bytes(self) -> int:
         """Return the bytes taken from the device: arenas, and what upstream holds."""
-        return self.stats.reserved_bytes
+        upstream = self._source()
+        return int(upstream.total_bytes()) if hasattr(upstream, "total_bytes") else self.stats.reserved_bytes
 
     def free_bytes(self) -> int:
         """Return the bytes held but not used: `total_bytes` - `used_bytes`."""
