@@ -27,7 +27,7 @@ def test_a_small_network(tmp_path: Path) -> None:
         assert int(row["retained"]) < min(in_use[2:])
         assert max(in_use) <= int(row["most"])
         assert int(row["retained"]) < int(row["smallest"])
-    # CuPy's own pool chooses among equal chunks by their addresses: another run may need a little more than this one had.
+    # CuPy's own pool chooses among equal chunks by their addresses: another run may need more than this one had.
     assert int(rows["cupy"]["smallest"]) <= 1.25 * int(rows["cupy"]["most"]) + 1
     assert int(rows["pool"]["smallest"]) <= int(rows["pool"]["most"])
     assert rows["pool"]["broken"] == ""
