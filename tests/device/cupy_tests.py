@@ -99,6 +99,17 @@ SELECTION = {
 """Files of CuPy's tests: memory and order on a device, and a broad slice of arrays. Left out is what is compiled into
 CuPy for a device (sorting), what hipFFT, hipSPARSE and hipSOLVER compute, and files with thousands of kernels."""
 
+WHOLE = (
+    "memory",
+    "pinned memory",
+    "streams and events",
+    "graphs",
+    "devices and runtime",
+    "threads",
+    "kernels",
+)
+"""These groups run whole; of each file of the others run at most so many tests as ``--most`` says, evenly spread."""
+
 ALONE = {"cuda_tests/test_graph.py"}
 """A test that fails here leaves its stream capturing, which others would be refused for: each runs by itself."""
 
@@ -132,15 +143,16 @@ def parts(tests: Path, file: str) -> list[str]:
 
 
 def run(
-    tests: Path, file: str, pool: str, variables: dict[str, str], options: list[str]
+    tests: Path, file: str, pool: str, variables: dict[str, str], options: list[str], most: int
 ) -> tuple[Outcomes, int]:
-    """Run a file with a pool; return the outcomes, and how many requests a plan served."""
+    """Run at most so many tests of a file with a pool; return the outcomes, and how many requests a plan served."""
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "outcomes.json"
         environment = {
             **variables,
             "PYTHONPATH": str(HERE),
             "STOWPLAN_CUPY_POOL": pool,
+            "STOWPLAN_CUPY_MOST": str(most),
             "STOWPLAN_CUPY_OUTCOMES": str(written),
         }
         command = [sys.executable, "-m", "pytest", "-q", "-p", "cupy_plugin", "-p", "no:cacheprovider"]
@@ -196,13 +208,14 @@ def differences(expected: Outcomes, found: Outcomes) -> list[str]:
     ]
 
 
-def table(version: str, groups: dict[str, dict[str, Outcomes]], replayed: dict[str, int]) -> str:
+def table(version: str, groups: dict[str, dict[str, Outcomes]], replayed: dict[str, int], most: int) -> str:
     """Return the page: a row for each group, the differences, and why tests fail with CuPy's pool."""
     lines = [
         "# CuPy's own tests on the simulated device",
         "",
         f"CuPy {version}'s tests, on two devices, each body five times in a row (those of `unittest`: once).",
-        "Made by `make device-cupy-tests`.",
+        f"Of each file of {', '.join(group for group in SELECTION if group not in WHOLE)} at most {most} tests,",
+        "evenly spread; the other files whole. Made by `make device-cupy-tests`.",
         "",
         "| tests of | pass | fail | skip | differ with `CupyPool`, marked | found |",
         "|---|---:|---:|---:|---:|---:|",
@@ -240,6 +253,9 @@ def main() -> int:
         "--pool", action="append", choices=POOLS[1:], help="only this one beside CuPy's; repeatable"
     )
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="side by side")
+    parser.add_argument(
+        "--most", type=int, default=16, help="tests of each file of arrays and of what computes with them"
+    )
     parser.add_argument("-k", default="", help="only tests that match, as of pytest")
     parser.add_argument("--out", type=Path, default=TABLE, help="where the table goes")
     chosen = parser.parse_args()
@@ -257,11 +273,12 @@ def main() -> int:
     replayed: collections.Counter[str] = collections.Counter()
     with ThreadPoolExecutor(chosen.processes) as workers:
         for group in chosen.groups or SELECTION:
+            most = sys.maxsize if group in WHOLE else chosen.most
             jobs = {
-                (part, pool): workers.submit(run, tests, part, pool, variables, options)
+                (part, pool): workers.submit(run, tests, part, pool, variables, options, most)
+                for pool in pools  # the first one compiles the kernels of a file
                 for file in SELECTION[group]
                 for part in parts(tests, file)
-                for pool in pools
             }
             groups[group] = {pool: {} for pool in pools}
             for (_, pool), job in jobs.items():
@@ -272,9 +289,8 @@ def main() -> int:
                 f"{group}: " + ", ".join(f"{p} {count(o, 'passed')}" for p, o in groups[group].items()),
                 flush=True,
             )
-            chosen.out.write_text(
-                table(version, groups, replayed)
-            )  # what was found is kept if this is interrupted
+            # What was found is kept if this is interrupted.
+            chosen.out.write_text(table(version, groups, replayed, chosen.most))
     print(chosen.out.read_text())
     return int(any(differences(found["cupy"], found[pool]) for found in groups.values() for pool in pools))
 
