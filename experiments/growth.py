@@ -25,7 +25,7 @@ from rich.progress import track
 
 import stowplan
 from stowplan import CupyPool, NumpyPool, NumpyRecorder
-from stowplan.pool_models import POOL_MODELS, Requests, replay
+from stowplan.insight.pool_models import POOL_MODELS, Requests, replay
 from stowplan.profiler import ALLOCATE, FREE, StepLog
 
 from .measures import output

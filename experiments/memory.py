@@ -1,10 +1,10 @@
 """Figure 2 of Sekiyama et al. 2018: memory of a step, ``python -m experiments.memory``.
 
 For each network, training and inference, and each batch size: the arena that stowplan packs for one step, its lower
-bound, and what models of today's pools (`stowplan.pool_models`) reserve for the same requests. The retained part,
-which no pool can change, has a column of its own: parameters, statistics and the optimizer's state. A step that is too
-large for the machine is predicted from batches of 2 and 4 (`measures.recordings`), and marked ``~``; if a step was
-recorded as well, the prediction's error is given.
+bound, and what models of today's pools (`stowplan.insight.pool_models`) reserve for the same requests. The retained
+part, which no pool can change, has a column of its own: parameters, statistics and the optimizer's state. A step
+that is too large for the machine is predicted from batches of 2 and 4 (`measures.recordings`), and marked ``~``; if a
+step was recorded as well, the prediction's error is given.
 
 Sizes are rounded up to 512 bytes, as on a device. Pools grow during the first steps, so their models replay the step
 until they stop growing. On a device CuPy's own pool takes its model's place, for steps that were recorded: what it has
@@ -19,9 +19,9 @@ from dataclasses import replace
 from typing import Any
 
 from stowplan import Profile
+from stowplan.insight.pool_models import POOL_MODELS, replay, requests
 from stowplan.packing import Problem
 from stowplan.planning import make_plan
-from stowplan.pool_models import POOL_MODELS, replay, requests
 
 from .measures import output
 from .measures.recordings import WARMUP, predict, recorded, step_of, within_reach, without_small

@@ -8,7 +8,7 @@ of the numbers that make the shape (words, batch, width, heads, ranks), with a c
 
 Its logarithm is affine in theirs. One profile, and for each number another in which it differs, give the powers, which
 are integers; all profiles must then be predicted to the byte, or nearly so. Numbers that repeat blocks (layers) are not
-among these: see `stowplan.shape_prediction`.
+among these: see `stowplan.insight.shape_prediction`.
 
 The steps must ask for the same blocks in the same order. O(blocks * profiles).
 """

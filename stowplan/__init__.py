@@ -16,9 +16,9 @@ from .lazy import lazily
 
 if TYPE_CHECKING:
     from .allocator import CupyPool, NumpyPool, TorchPool
+    from .cli.scripts.step_markers import step
     from .executors import served
     from .profiler import CupyRecorder, NumpyRecorder, Profile, TorchRecorder
-    from .scripts.step_markers import step
 
 __all__ = [
     "CupyPool",
@@ -46,14 +46,14 @@ __getattr__ = lazily(
         "TorchPool": "allocator",
         "TorchRecorder": "profiler",
         "served": "executors",
-        "step": "scripts.step_markers",
+        "step": "cli.scripts.step_markers",
     },
 )
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Load the magic ``%%stowplan``: ``%load_ext stowplan`` calls it. See `stowplan.notebook`."""
-    from .notebook import load_ipython_extension as load
+    """Load the magic ``%%stowplan``: ``%load_ext stowplan`` calls it. See `stowplan.cli.notebook`."""
+    from .cli.notebook import load_ipython_extension as load
 
     load(shell)
 

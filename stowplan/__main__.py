@@ -1,6 +1,6 @@
 """``python -m stowplan``: the same as the command ``stowplan``."""
 
-from .entry import main
+from .cli.entry import main
 
 if __name__ == "__main__":
     main()

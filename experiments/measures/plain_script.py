@@ -11,7 +11,7 @@ import resource
 import sys
 from pathlib import Path
 
-from stowplan.scripts import Script
+from stowplan.cli.scripts import Script
 
 
 def main(result: str, path: str, *arguments: str) -> int:

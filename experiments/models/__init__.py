@@ -1,7 +1,7 @@
 """The networks of the experiments, from their papers, in Chainer.
 
 Each is a chain with ``forward(*batch)``, the loss, and ``predict(x)``, the answer. AlexNet, GoogLeNet and ResNet-50
-are the demo's (`stowplan.demo.models`). Chainer is imported when a network is built, after
+are the demo's (`stowplan.insight.demo.models`). Chainer is imported when a network is built, after
 `stowplan.compat.enable_chainer`.
 """
 
@@ -55,7 +55,7 @@ class Model:
         return 4 * side**2 * (1 if self.kind == "tiles" else 3)
 
 
-_DEMO = "stowplan.demo.models"
+_DEMO = "stowplan.insight.demo.models"
 
 MODELS = {
     model.name: model

@@ -275,7 +275,7 @@ def test_the_outcome_thread_ends_with_its_pool() -> None:
 
 def test_the_step_of_googlenet_is_found(chainer: Any) -> None:
     """What the explicit form replays of a step like the last one here is all of it: see test_cli."""
-    from stowplan.demo.training import Task, train
+    from stowplan.insight.demo.training import Task, train
 
     pool = NumpyPool(auto_step=True)
     watch = Watch(pool)

@@ -14,7 +14,7 @@ from stowplan.allocator import Stats
 from stowplan.allocator._core import Replay
 from stowplan.allocator.counts import REASONS, Kind, reasons_table
 from stowplan.allocator.stats import COUNTS, of_kind, snapshot
-from stowplan.scripts.serving import as_figures
+from stowplan.cli.scripts.serving import as_figures
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 CORE = Replay().counters()

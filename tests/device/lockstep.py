@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from stowplan.pool_models import CupyPoolModel
-from stowplan.pool_models.heap import Chunk
+from stowplan.insight.pool_models import CupyPoolModel
+from stowplan.insight.pool_models.heap import Chunk
 
 
 class FollowingModel(CupyPoolModel):

@@ -19,7 +19,7 @@ from experiments.measures import data, paired_timing, peers, recordings, runner
 from experiments.measures.medians import standard_error
 from experiments.measures.workload import PHASES, Phase
 from experiments.models import MODELS, Model
-from stowplan.pool_models import replay
+from stowplan.insight.pool_models import replay
 from stowplan.profiler import Profile, StepLog
 from stowplan.profiler.events import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS
 

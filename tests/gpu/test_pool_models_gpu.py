@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from stowplan.pool_models import POOL_MODELS
+from stowplan.insight.pool_models import POOL_MODELS
 
-from ..stowplan.pool_models.without_ties import FREE, program_without_ties
+from ..stowplan.insight.pool_models.without_ties import FREE, program_without_ties
 
 pytestmark = pytest.mark.gpu
 

@@ -94,7 +94,7 @@ def residual_blocks(chainer: Any) -> Any:
 
 
 def resnet50(chainer: Any, cupy: Any) -> tuple[Any, Callable[[int], Any]]:
-    from stowplan.demo.models import ResNet50
+    from stowplan.insight.demo.models import ResNet50
 
     model, side = (residual_blocks(chainer), 32) if SIMULATED else (ResNet50(), 224)
     data = np.random.default_rng(1)

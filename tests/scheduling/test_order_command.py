@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from stowplan.cli import main
+from stowplan.cli.main import main
 from stowplan.scheduling import Schedule, StepGraph, simulate
 
 from .reference.order import layered
@@ -109,7 +109,7 @@ def test_the_picture_has_both_orders(graph: Path, tmp_path: Path) -> None:
 def test_the_lines_are_the_live_bytes_at_each_operator() -> None:
     from matplotlib.figure import Figure
 
-    from stowplan.plots.orders import draw_orders
+    from stowplan.insight.plots.orders import draw_orders
     from stowplan.scheduling.ordering import order
 
     step, figure = StepGraph([[], [], [0], [1]], [[0], [1], [], []], [10, 20]), Figure()
@@ -148,7 +148,7 @@ def test_an_unknown_solver_is_bad_input(graph: Path) -> None:
 
 
 def test_a_shell_completes_the_solvers() -> None:
-    from stowplan.commands.order import order as command
+    from stowplan.cli.commands.order import order as command
 
     (option,) = [p for p in command.params if p.name == "solver"]
     offered = option.type.shell_complete(None, option, "e")  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stowplan import __version__
-from stowplan.cli import main
+from stowplan.cli.main import main
 from stowplan.packing import Problem, check, solvers
 
 needs_chainer = pytest.mark.usefixtures("chainer")
@@ -192,7 +192,7 @@ def test_demo_without_chainer_says_how_to_get_it(tmp_path: Path) -> None:
             "import sys, importlib.util as u",
             "find = u.find_spec",
             "u.find_spec = lambda name, package=None: None if name == 'chainer' else find(name, package)",
-            "from stowplan.cli import main",
+            "from stowplan.cli.main import main",
             "main(['demo'], prog_name='stowplan')",
         ]
     )
@@ -257,7 +257,7 @@ def test_demo_trains_other_networks(model: str, tmp_path: Path) -> None:
 @pytest.fixture
 def tiny_alexnet(chainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """In AlexNet's place, a network whose steps take no time."""
-    from stowplan.demo.models import NETWORKS
+    from stowplan.insight.demo.models import NETWORKS
 
     class Tiny(chainer.Chain):
         insize = 16
@@ -285,8 +285,8 @@ def test_demo_prints_a_table() -> None:
 @pytest.mark.usefixtures("tiny_alexnet")
 def test_difference_is_bad_news(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that is not bit-identical is shown as such and ends with exit status 1."""
-    from stowplan.demo import compare as module
-    from stowplan.demo.training import Run, train
+    from stowplan.insight.demo import compare as module
+    from stowplan.insight.demo.training import Run, train
 
     def wrong(*arguments: Any, **named: Any) -> Run:
         run = train(*arguments, **named)

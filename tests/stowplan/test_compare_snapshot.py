@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from stowplan.cli import main
+from stowplan.cli.main import main
 
 from ..profiler.formats.snapshots import CachingAllocator
 

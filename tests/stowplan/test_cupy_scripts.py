@@ -1,7 +1,7 @@
 """``stowplan profile`` and ``stowplan run`` on programs that use CuPy: its pool, over host memory, without a driver.
 
-The programs have CuPy's pool believe in a device (see tests/stowplan/pool_models/cupy_peer.py); all else in them is
-CuPy's own.
+The programs have CuPy's pool believe in a device (see tests/stowplan/insight/pool_models/cupy_peer.py); all else in
+them is CuPy's own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(
 DEVICE = """
 import ctypes
 import numpy
-from tests.stowplan.pool_models.cupy_peer import answer_for_the_driver
+from tests.stowplan.insight.pool_models.cupy_peer import answer_for_the_driver
 kept = answer_for_the_driver()
 import cupy
 

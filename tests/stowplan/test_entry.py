@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stowplan.commands.run import run
-from stowplan.entry import plain_run
+from stowplan.cli.commands.run import run
+from stowplan.cli.entry import plain_run
 
 
 @pytest.mark.parametrize(

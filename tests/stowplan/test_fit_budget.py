@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from stowplan.cli import main
+from stowplan.cli.main import main
 from stowplan.errors import BudgetError, GraphError
-from stowplan.prediction import largest_lean_batch, largest_scheduled_batch, predict_schedules
+from stowplan.insight.prediction import largest_lean_batch, largest_scheduled_batch, predict_schedules
 from stowplan.profiler import Profile
 from stowplan.scheduling import Phase, StepGraph, lean, simulate
 from stowplan.scheduling.check import check

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from stowplan.cli import main
+from stowplan.cli.main import main
 from stowplan.errors import MissingDependencyError
 
 try:

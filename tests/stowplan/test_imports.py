@@ -51,12 +51,16 @@ PUBLIC = {
     "stowplan",
     "stowplan.chainer.links",
     "stowplan.chainer.parallel",
+    "stowplan.cli.scripts",
     "stowplan.compat",
     "stowplan.dask",
     "stowplan.errors",
     "stowplan.packing",
     "stowplan.planning",
-    "stowplan.pool_models",
+    "stowplan.insight.comparison",
+    "stowplan.insight.pool_models",
+    "stowplan.insight.prediction",
+    "stowplan.insight.shape_prediction",
     "stowplan.profiler",
     "stowplan.scheduling",
     "stowplan.scheduling.ordering",
@@ -118,6 +122,16 @@ def test_no_other_module_imports_systems_of_papers(room: str) -> None:
             assert not within(module, papers), f"{file.relative_to(ROOT)}, line {line}: {module}"
 
 
+def test_only_the_command_line_imports_the_command_line() -> None:
+    for file in sorted((ROOT / "stowplan").rglob("*.py")):
+        own = ".".join(file.relative_to(ROOT).parts[:-1])
+        top = file.relative_to(ROOT / "stowplan").parts[0]
+        for line, module in (
+            () if top in {"cli", "__init__.py", "__main__.py", *ROOMS} else imports(file, own)
+        ):
+            assert not within(module, {"stowplan.cli"}), f"{file.relative_to(ROOT)}, line {line}: {module}"
+
+
 def test_leaves_import_leaves_only() -> None:
     for leaf in LEAVES:
         file = ROOT / (leaf.replace(".", "/") + ".py")
@@ -139,11 +153,16 @@ def test_experiments_use_the_public_face() -> None:
 def test_the_rules_see_an_arrow_that_runs_back(tmp_path: Path) -> None:
     file = tmp_path / "wrong.py"
     file.write_text(
-        "def f():\n    from ..allocator.plan import Plan\n    from .. import cli\n    import stowplan.demo\n"
-        "PROGRAM = 'import stowplan.report'\n"
+        "def f():\n    from ..allocator.plan import Plan\n    from .. import cli\n    import stowplan.insight.demo\n"
+        "PROGRAM = 'import stowplan.insight.report'\n"
     )
     found = [module for _, module in imports(file, "stowplan.packing")]
-    assert sorted(found) == ["stowplan.allocator.plan", "stowplan.cli", "stowplan.demo", "stowplan.report"]
+    assert sorted(found) == [
+        "stowplan.allocator.plan",
+        "stowplan.cli",
+        "stowplan.insight.demo",
+        "stowplan.insight.report",
+    ]
     assert not any(within(module, LEAVES | {"stowplan.packing"}) for module in found)
 
 
@@ -170,7 +189,7 @@ def test_using_stowplan_loads_no_framework_and_no_second_copy() -> None:
 
 
 def test_the_command_line_loads_no_framework_before_it_is_needed() -> None:
-    loaded = modules_after("import stowplan.cli")
+    loaded = modules_after("import stowplan.cli.main")
     assert not loaded & (set(FRAMEWORKS) - {"click"})
 
 
@@ -183,7 +202,7 @@ def test_run_loads_little_before_the_script(tmp_path: Path) -> None:
     loaded = set(done.stdout.split())
     assert "stowplan.allocator.backends.numpy_pool" in loaded
     rooms = {"stowplan.packing", "stowplan.scheduling", "stowplan.planning.plan", "stowplan.profiler.formats"}
-    commands = {name for name in loaded if name.startswith("stowplan.commands.")}
+    commands = {name for name in loaded if name.startswith("stowplan.cli.commands.")}
     decisions = {"stowplan.allocator.lane_plans", "stowplan.allocator.stats", "stowplan.profiler.steps"}
     assert not loaded & {*FRAMEWORKS, *rooms, *decisions, "csv", "logging", "json", "concurrent.futures"}
     assert not commands
@@ -193,7 +212,15 @@ ALLOCATOR = {"stowplan.allocator"}
 
 
 @pytest.mark.parametrize(
-    "module", ["planning", "planning.making", "planning.saved", "comparison", "prediction", "report.page"]
+    "module",
+    [
+        "planning",
+        "planning.making",
+        "planning.saved",
+        "insight.comparison",
+        "insight.prediction",
+        "insight.report.page",
+    ],
 )
 def test_what_plans_without_serving_loads_no_allocator(module: str) -> None:
     loaded = modules_after(f"import stowplan.{module}")
@@ -216,7 +243,7 @@ def test_commands_that_plan_load_no_allocator(command: list[str], tmp_path: Path
         profile.save(tmp_path / f"{batch}.profile")
     words = [word.format(tmp_path) for word in command]
     loaded = modules_after(
-        "import contextlib, io\nfrom stowplan.cli import main\n"
+        "import contextlib, io\nfrom stowplan.cli.main import main\n"
         f"with contextlib.redirect_stdout(io.StringIO()):\n    main({words!r}, standalone_mode=False)"
     )
     assert "stowplan.planning" in loaded

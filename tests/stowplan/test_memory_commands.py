@@ -13,12 +13,12 @@ import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
-from stowplan.cli import main
-from stowplan.comparison import POOL_TITLES, as_requested, compare, peak_of
+from stowplan.cli.main import main
+from stowplan.insight.comparison import POOL_TITLES, as_requested, compare, peak_of
+from stowplan.insight.pool_models import POOL_MODELS, replay_malloc, requests
+from stowplan.insight.prediction import largest_batch, predict
 from stowplan.packing import solvers
 from stowplan.planning import make_plan
-from stowplan.pool_models import POOL_MODELS, replay_malloc, requests
-from stowplan.prediction import largest_batch, predict
 from stowplan.profiler import Profile
 from stowplan.profiler.program import Program
 from stowplan.profiler.scaling import fit_batches

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from stowplan.cli.notebook import run_cell
 from stowplan.errors import ScriptError
-from stowplan.notebook import run_cell
 
 InteractiveShell: Any = pytest.importorskip(
     "IPython.core.interactiveshell",

@@ -13,11 +13,11 @@ from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.cli import main
+from stowplan.cli.main import main
+from stowplan.insight.pool_models import CupyPoolModel, replay, requests
+from stowplan.insight.report.figures import AddressMap, alive_at, plan_map, pool_map, raster, top_sites
 from stowplan.planning import make_plan
-from stowplan.pool_models import CupyPoolModel, replay, requests
 from stowplan.profiler import ESCAPED, Profile
-from stowplan.report.figures import AddressMap, alive_at, plan_map, pool_map, raster, top_sites
 
 needs_bokeh = pytest.mark.skipif(
     find_spec("bokeh") is None, reason="bokeh is not installed; expected: pip install 'stowplan[report]'"

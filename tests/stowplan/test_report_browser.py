@@ -27,9 +27,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
+from stowplan.insight.report import save_report
+from stowplan.insight.report.figures import alive_at
 from stowplan.profiler import Profile
-from stowplan.report import save_report
-from stowplan.report.figures import alive_at
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")

@@ -12,7 +12,7 @@ import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
-from stowplan.cli import main
+from stowplan.cli.main import main
 from stowplan.profiler import Profile
 from stowplan.scheduling import Schedule, Way, as_recorded, lean, simulate
 from stowplan.scheduling.alive import alive_at_peak
@@ -218,7 +218,7 @@ def test_pictures(arguments: list[str], graph: Path, tmp_path: Path) -> None:
 def test_what_a_picture_shows() -> None:
     from matplotlib.figure import Figure
 
-    from stowplan.plots.schedules import draw_curve
+    from stowplan.insight.plots.schedules import draw_curve
 
     figure = Figure()
     found = curve(STEP, 4)

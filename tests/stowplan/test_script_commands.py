@@ -15,7 +15,7 @@ import pytest
 
 import stowplan
 from stowplan import NumpyPool, NumpyRecorder, Profile
-from stowplan.scripts.step_markers import steps_go_to
+from stowplan.cli.scripts.step_markers import steps_go_to
 
 LOOP = """
 import sys

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stowplan import NumpyPool
-from stowplan.cli import main
+from stowplan.cli.main import main
 from stowplan.planning import MemoryStore
 
 from .kept_plans import placements

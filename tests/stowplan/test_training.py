@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stowplan.demo.training import Run, Step, difference
+from stowplan.insight.demo.training import Run, Step, difference
 
 
 def a_run(loss: float = 1.5, **state: Any) -> Run:

@@ -1,0 +1,1 @@
+"""The command ``stowplan``: its commands, and what runs scripts."""

@@ -1,0 +1,203 @@
+"""Output that the commands share: tables, figures for ``--json``, one line of progress."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ...units import human_bytes
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ...insight.comparison import Comparison
+    from ...packing import Progress
+    from ...planning import Plan
+    from ...profiler import Profile
+
+
+def table(title: str, *columns: str, left: tuple[str, ...] = ()) -> Table:
+    """Return an empty table. The first column and those named in ``left`` are text, the others numbers."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    empty = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    for number, column in enumerate(columns):
+        text = number == 0 or column in left
+        empty.add_column(column, justify="left" if text else "right", no_wrap=not text)
+    return empty
+
+
+def size(count: int) -> tuple[str, str]:
+    """Return bytes in two cells: exact, and in a unit."""
+    return f"{count:,}", human_bytes(count)
+
+
+def show(*parts: object) -> None:
+    """Print tables and lines to standard output."""
+    from rich.console import Console
+
+    console = Console()
+    for part in parts:
+        console.print(part, highlight=False, markup=False, soft_wrap=isinstance(part, str))
+
+
+WORDS = (
+    "older: alive before the step; escaped: not freed by the end of the next step;\n"
+    "wrapped: freed in the next step; tick: an allocation or a free"
+)
+"""Explains the words that the tables print."""
+
+
+def program_lines(profile: Profile) -> list[str]:
+    """Return sentences on the program that a step is of: its live peak, how often the step came, what was not seen."""
+    parts, program = profile.at_live_peak(), profile.program
+    lines = []
+    if parts is None:
+        lines.append("live peak of the program: not recorded")
+    else:
+        split = ", ".join(
+            f"{human_bytes(count)} {name}" for name, count in zip(parts._fields[1:], parts[1:], strict=True)
+        )
+        ever = "" if program is None else f"; {human_bytes(program.live_peak)} in the whole run"
+        lines.append(f"live peak of the program in the step: {human_bytes(sum(parts[1:]))} ({split}){ever}")
+    if program is None:
+        return lines
+    if program.reserved:
+        lines.append(
+            f"{program.library} had at most {human_bytes(program.reserved)} reserved; the trace is read as one step"
+        )
+        return lines
+    requests, count = program.coverage
+    if program.repeats:
+        turns = f" (the profile has {program.turns} in turn)" if program.turns > 1 else ""
+        often = f"the step came {program.repeats:,} times{turns}; all {program.steps:,} steps cover"
+    elif program.steps:
+        often = f"no step was repeated; all {program.steps:,} steps cover"
+    else:
+        often = "no steps; they cover"
+    seen = f"{program.requests:,} requests ({program.small:,} bytes or more)"
+    lines.append(f"{often} {requests:.1%} of the program's {seen} and {count:.1%} of their bytes")
+    if program.threads or program.other_requests:
+        lines.append(
+            f"of other threads: {program.other_requests:,} requests, {human_bytes(program.other_bytes)}, in no step"
+        )
+    unseen = {
+        ("NumPy", True): "contexts that the program makes, and threads that Python does not start",
+        ("NumPy", False): "other threads and contexts",
+        ("PyTorch", False): "what PyTorch's kernels take from the C library",
+    }.get((program.library, program.threads), "other threads")
+    if program.library != "PyTorch":
+        unseen = f"requests of {unseen}"
+    lines.append(f"not seen: {unseen}; blocks from before the recording")
+    return lines
+
+
+def memory_table(found: Comparison) -> Table:
+    """Return a table of what program and step have alive, and of what stowplan and the pools reserve for the step."""
+    from ...insight.comparison import MALLOC, is_of_host
+
+    plan = found.plan
+    parts, program = plan.profile.at_live_peak(), plan.profile.program
+    rows = table("Memory", "", "bytes", "", "/ planned", *(["saved"] if parts is not None else []))
+
+    def ratio(count: int) -> str:
+        return f"{count / found.planned_peak:.3f}" if found.planned_peak else ""
+
+    if parts is not None:
+        rows.add_row("live peak of the program", *size(sum(parts[1:])))
+        for name, count in zip(parts._fields[1:], parts[1:], strict=True):
+            rows.add_row(f"  {name}", *size(count))
+        rows.add_section()
+    rows.add_row("planned peak", *size(found.planned_peak), ratio(found.planned_peak))
+    bound = plan.placement.lower_bound
+    unit = int(plan.problem.alignment.max(initial=1))
+    rows.add_row(f"lower bound (units of {unit})", *size(bound), ratio(bound))
+    rows.add_row("stowplan's arena", *size(plan.arena_bytes), ratio(plan.arena_bytes))
+    rows.add_section()
+    if parts is not None and program is not None and found.saved_of_reserved is not None:
+        share = f"{round(found.saved_of_reserved, 3) + 0.0:.1%}"
+        rows.add_row(f"{program.library} reserved", *size(program.reserved), "", share)
+        rows.add_row("  with the plan", *size(parts.older + parts.escaped + plan.arena_bytes))
+        rows.add_section()
+    elsewhere = is_of_host(plan.profile)
+    for name, title, use in found.titled():
+        if elsewhere and name != MALLOC:
+            rows.add_section()
+            rows.add_row("on a device (hypothetical)")
+            elsewhere = False
+        saved = found.saved(name)
+        cells = [*size(use.reserved_peak), ratio(use.reserved_peak)]
+        rows.add_row(title, *cells, *([] if saved is None else [f"{round(saved, 3) + 0.0:.1%}"]))
+    if parts is not None:
+        rows.caption = "saved: of older, escaped and what the pool reserves"
+        rows.caption_justify = "left"
+    return rows
+
+
+def memory_figures(found: Comparison) -> dict[str, Any]:
+    """Return the content of `memory_table` and `program_lines` for ``--json``."""
+    plan = found.plan
+    return {
+        "alignment": int(plan.problem.alignment.max(initial=1)),
+        "blocks": len(plan.rows),
+        "left_out": len(plan.profile) - len(plan.rows),
+        **program_figures(plan.profile),
+        "planned_peak": found.planned_peak,
+        "lower_bound": plan.placement.lower_bound,
+        "arena": plan.arena_bytes,
+        "optimal": plan.placement.optimal,
+        "solver": plan.placement.solver,
+        "saved_of_reserved": found.saved_of_reserved,
+        "pools": {
+            name: {
+                "title": title,
+                "reserved": use.reserved_peak,
+                "saved": found.saved(name),
+                "steps": use.steps,
+                "steady": use.steady,
+            }
+            for name, title, use in found.titled()
+        },
+    }
+
+
+def program_figures(profile: Profile) -> dict[str, Any]:
+    """Return what is known of the program around a step: its live peak, in parts, and counts; None for what is not."""
+    parts, program = profile.at_live_peak(), profile.program
+    counts = None if program is None else {**program.as_header(), "coverage": program.coverage}
+    return {
+        "live_peak": profile.live_peak,
+        "at_live_peak": None if parts is None else parts._asdict(),
+        "program": counts,
+    }
+
+
+def counts(plan: Plan) -> str:
+    """Return a sentence with the number of blocks of each kind."""
+    profile = plan.profile
+    left_out = len(profile) - len(plan.rows)
+    kinds = [f"{int(profile.wrapped.sum()):,} wrapped", f"{int(profile.escaped.sum()):,} escaped"]
+    rest = f"; {left_out:,} of them not planned" if left_out else ""
+    return f"{len(profile):,} blocks in a step ({', '.join(kinds)}){rest}"
+
+
+@contextlib.contextmanager
+def packing_status(*, enabled: bool) -> Iterator[Callable[[Progress], object] | None]:
+    """Show the best peak so far, if standard error is a terminal."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not enabled or not console.is_terminal:
+        yield None
+        return
+    with console.status("packing", spinner="line") as status:
+
+        def heard(progress: Progress) -> None:
+            above = progress.peak / progress.lower_bound - 1 if progress.lower_bound else 0.0
+            status.update(
+                f"{progress.solver}: peak {progress.peak}, {above:.2%} above the lower bound, {progress.seconds:.1f} s"
+            )
+
+        yield heard

@@ -1,0 +1,129 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from ...units import parse_bytes
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+EXIT_STATUS = """\b
+Exit status:
+  0  done
+  1  done, and the answer is bad news: nothing fits, results differ
+  2  bad input, said in one line; nothing was written"""
+
+
+class OutputFile(click.Path):
+    """A file to be written. Refused before any work is done if its folder does not exist."""
+
+    name = "file"
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path; fail if its folder does not exist."""
+        path = Path(str(super().convert(value, param, ctx)))
+        if not path.parent.is_dir():
+            self.fail(f"{path}: there is no folder {path.parent}", param, ctx)
+        return path
+
+
+class Bytes(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of Click only
+    """A number of bytes: ``16GiB``, ``1.5 GB``, ``4096``."""
+
+    name = "bytes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number of bytes, rounded down."""
+        try:
+            return parse_bytes(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Name(click.ParamType):  # type: ignore[type-arg]
+    """A name out of a list that is slow to import: completion offers them, and the code that takes it checks it.
+
+    Parameters
+    ----------
+    kind
+        What is named, for the help.
+    known
+        Imports and returns the names.
+    """
+
+    def __init__(self, kind: str, known: Callable[[], Iterable[str]]) -> None:
+        self.name = kind
+        self._known = known
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Offer the names."""
+        return [CompletionItem(name) for name in self._known() if name.startswith(incomplete)]
+
+
+def _packing_solvers() -> Iterable[str]:
+    from ...packing import solvers
+    from ...packing.papers import nntrainer  # noqa: F401 (solvers register themselves)
+
+    return ("auto", *solvers)
+
+
+def _known_solvers(ctx: click.Context, param: click.Parameter, name: str) -> str:
+    """Have the solvers of other papers known, too."""
+    _packing_solvers()
+    return name
+
+
+profile_argument = click.argument("profile", type=click.Path(path_type=Path))
+solver_option = click.option(
+    "--solver",
+    type=Name("solver", _packing_solvers),
+    callback=_known_solvers,
+    default="auto",
+    show_default=True,
+    help="A solver's name; auto takes the best.",
+)
+time_limit_option = click.option(
+    "--time-limit", type=click.FloatRange(min=0), help="Most seconds for solvers that could go on."
+)
+threads_option = click.option(
+    "--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads at most."
+)
+alignment_option = click.option(
+    "--alignment",
+    type=click.IntRange(min=1),
+    help="Bytes that the plan aligns blocks to.  [default: 64 for a profile of NumPy's, as NumpyPool; else 512]",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+
+
+def planning_options(command: F) -> F:
+    """Add the options that all commands that plan have."""
+    for option in (json_option, threads_option, time_limit_option, solver_option, alignment_option):
+        command = option(command)
+    return command
+
+
+SCRIPT_CONTEXT = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+"""Settings of a command that runs a script: all arguments after the script's name are the script's."""
+
+script_argument = click.argument("script")
+module_option = click.option(
+    "-m", "module", is_flag=True, help="SCRIPT is the name of a module, as python -m takes it."
+)
+arguments_argument = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+step_function_option = click.option(
+    "--step-function",
+    metavar="MODULE:FUNCTION",
+    help="Each call of it is a step; the script's own module is __main__. Without it steps are found.",
+)

@@ -1,0 +1,101 @@
+"""``stowplan convert``: read another tool's trace, write a plan for another tool's viewer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ._options import Name, OutputFile, alignment_option, json_option, solver_option
+
+if TYPE_CHECKING:
+    from ...profiler.formats import Format
+
+
+def _readable() -> Iterable[str]:
+    from ...profiler import formats
+
+    return (form.name for form in formats.registered() if form.read is not None)
+
+
+def _writable() -> Iterable[str]:
+    from ...profiler import formats
+
+    return (form.name for form in formats.registered() if form.write is not None)
+
+
+class _Convert(click.Command):
+    """Lists the registered formats in its help."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, then the formats."""
+        from ...profiler import formats
+
+        super().format_options(ctx, formatter)
+        with formatter.section("Formats"):
+            formatter.write_dl([(_how(form), form.what) for form in formats.registered()])
+
+
+def _how(form: Format) -> str:
+    """Return a format's name, and whether it is read or written."""
+    done = ["read"] if form.read is not None else []
+    if form.write is not None:
+        done.append(f"written ({', '.join(form.suffixes)})")
+    return f"{form.name}: {', '.join(done)}"
+
+
+@click.command(cls=_Convert, epilog="Example: stowplan convert snapshot.pickle step.profile")
+@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("target", type=OutputFile())
+@click.option(
+    "--from", "read_as", type=Name("format", _readable), help="Format of SOURCE; else its content tells."
+)
+@click.option(
+    "--to", "write_as", type=Name("format", _writable), help="Format of TARGET; else its suffix tells."
+)
+@click.option("--device", type=click.IntRange(min=0), help="Which device, if SOURCE holds several.")
+@solver_option
+@alignment_option
+@json_option
+def convert(
+    source: Path,
+    target: Path,
+    read_as: str | None,
+    write_as: str | None,
+    device: int | None,
+    solver: str,
+    alignment: int | None,
+    as_json: bool,
+) -> None:
+    """Read SOURCE as the profile of one step, and write it to TARGET.
+
+    The formats torch and chrome show the plan: where each block lies. Exit status 2, and nothing written, if SOURCE is
+    not what it should be.
+    """
+    from ...profiler import formats
+
+    form = write_as or formats.format_of(target)
+    profile = formats.read(source, read_as, device)
+    offsets = None
+    if formats.needs_offsets(form):
+        from ...insight.comparison import alignment_of
+        from ...planning import make_plan
+
+        offsets = make_plan(profile, alignment=alignment or alignment_of(profile), planner=solver).offset
+    formats.write(target, form, profile, offsets)
+    if as_json:
+        figures = {
+            "target": str(target),
+            "format": form,
+            "blocks": len(profile),
+            "planned_peak": profile.planned_peak,
+        }
+        click.echo(json.dumps(figures))
+    else:
+        click.echo(
+            f"{source}: {len(profile):,} blocks, planned peak {profile.planned_peak:,} bytes; "
+            f"written to {target} ({form})"
+        )

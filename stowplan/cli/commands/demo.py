@@ -1,0 +1,89 @@
+"""``stowplan demo``: train a real network with NumPy's allocator, through the pool, and lean through the pool."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from ...insight.demo import MODELS
+from ._options import OutputFile
+
+_RUNS = {"default": "with NumPy's allocator", "pool": "through the pool", "lean": "lean, through the pool"}
+_FEWEST_STEPS = 4  # a warm-up, one recorded, one that confirms, one replayed
+
+
+@click.command(epilog="Example: stowplan demo --model resnet50 --batch 4")
+@click.option(
+    "--model", type=click.Choice(MODELS), default=MODELS[0], show_default=True, help="The network to train."
+)
+@click.option("--batch", type=click.IntRange(min=1), default=2, show_default=True, help="Images in a step.")
+@click.option(
+    "--steps",
+    type=click.IntRange(min=_FEWEST_STEPS),
+    default=10,
+    show_default=True,
+    help="Steps in each run.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=0,
+    show_default=True,
+    help="Of images, parameters, dropout.",
+)
+@click.option(
+    "--plot", type=OutputFile(), default="demo-plan.png", show_default=True, help="The plan's picture (PNG)."
+)
+@click.option("--no-plot", is_flag=True, help="Make no picture.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+def demo(model: str, batch: int, steps: int, seed: int, plot: Path, no_plot: bool, as_json: bool) -> None:
+    """Train a network of Chainer's with NumPy's allocator, through the pool, and lean, and compare.
+
+    The lean run goes through a pool, too, and lets each array go when the step's last reader is done with it. The
+    images are synthetic. All runs start from the same seed. Exit status 1 if their results differ in any bit.
+    """
+    from rich.console import Console
+
+    from ...compat import enable_chainer
+
+    notes = Console(stderr=True)
+    enable_chainer()
+    if not no_plot:
+        from ...insight.plots import require_matplotlib
+
+        require_matplotlib()
+
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from ...insight.demo.compare import compare
+    from ...insight.demo.tables import as_json as figures_of
+    from ...insight.demo.tables import as_table
+    from ...insight.demo.training import Task
+
+    columns = (TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=notes) as progress:
+        bars = {name: progress.add_task(text, total=steps, start=False) for name, text in _RUNS.items()}
+
+        def advance(run: str, done: int) -> None:
+            progress.start_task(bars[run])
+            progress.update(bars[run], completed=done)
+
+        result = compare(Task(model, batch, steps, seed), advance)
+    if not no_plot:
+        from ...insight.plots import save_placement
+
+        title = f"One training step of {model}, batch {batch}"
+        save_placement(plot, result.pool.plan.problem, result.pool.plan.placement, title=title)
+    if as_json:
+        figures = figures_of(result)
+        figures["plot"] = None if no_plot else str(plot)
+        click.echo(json.dumps(figures))
+    else:
+        console = Console()
+        console.print(as_table(result))
+        if not no_plot:
+            console.print(f"The plan's picture: {plot}", highlight=False)
+    if result.differs_in is not None:
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,118 @@
+"""``stowplan order``: the order of a step's operators with the least live peak."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ...units import human_bytes
+from . import _look
+from ._options import Name, OutputFile, json_option
+
+if TYPE_CHECKING:
+    from ...scheduling.ordering import OrderSolution, Progress
+
+
+def _solvers() -> Iterable[str]:
+    from ...scheduling.ordering import solvers
+
+    return solvers
+
+
+@click.command(epilog="Example: stowplan order graph.json.gz -o order.json --plot order.png")
+@click.argument("graph", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=OutputFile(), help="Write the order, as a schedule (JSON).")
+@click.option(
+    "--solver",
+    type=Name("solver", _solvers),
+    default="auto",
+    show_default=True,
+    help="auto, exact, beam, local, greedy or ilp.",
+)
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    help="Most seconds for solvers that could go on.",
+)
+@click.option(
+    "--plot", type=OutputFile(), help="Write a picture of the live bytes in both orders (PNG or SVG)."
+)
+@json_option
+def order(
+    graph: Path, output: Path | None, solver: str, time_limit: float, plot: Path | None, as_json: bool
+) -> None:
+    """Order the operators of GRAPH so that the least bytes are alive at its fullest moment.
+
+    GRAPH is a step graph that stowplan has saved, or JSON of the format opgraph-1, gzipped or not. Nothing is
+    recomputed. Bytes are without the resident tensors. Ctrl-C ends the search and keeps the best order.
+    """
+    import numpy as np
+
+    from ...scheduling import Schedule, Way, read_graph
+    from ...scheduling.ordering import order as solve
+
+    if plot is not None:
+        from ...insight.plots import require_matplotlib
+
+        require_matplotlib()
+    step = read_graph(graph)
+    with _status(enabled=not as_json) as heard:
+        found = solve(step, solver, time_limit, heard)
+    if output is not None:
+        Schedule(found.order, np.full(step.values, int(Way.KEPT), dtype=np.int64)).save(output)
+    if plot is not None:
+        from ...insight.plots import save_orders
+
+        save_orders(plot, step, found, title=graph.name)
+    if as_json:
+        names = ("before", "peak", "lower_bound", "optimal", "solver", "seconds")
+        figures = {name: getattr(found, name) for name in names}
+        click.echo(json.dumps({"n": len(step), **figures, "order": found.order.tolist()}))
+        return
+    _print(graph, len(step), step.resident_bytes, found)
+
+
+def _print(graph: Path, n: int, resident: int, found: OrderSolution) -> None:
+    rows = _look.table("Live peak", "", "bytes", "", "/ recorded")
+
+    def add(name: str, count: int) -> None:
+        rows.add_row(name, *_look.size(count), f"{count / found.before:.3f}" if found.before else "")
+
+    add("in the order recorded", found.before)
+    add("in the order found", found.peak)
+    add("lower bound", found.lower_bound)
+    if found.optimal:
+        verdict = "optimal: no order has a smaller peak"
+    elif found.lower_bound:
+        verdict = f"at most {found.gap:.2%} above the optimum"
+    else:
+        verdict = "how far above the optimum is not known"
+    head = f"{graph}: {n:,} operators, solver {found.solver}, {found.seconds:.3f} s"
+    _look.show(head, "", rows, f"{verdict}; resident tensors, not counted: {human_bytes(resident)}")
+
+
+@contextlib.contextmanager
+def _status(*, enabled: bool) -> Iterator[Callable[[Progress], object] | None]:
+    """Show the best peak so far, if standard error is a terminal."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not enabled or not console.is_terminal:
+        yield None
+        return
+    with console.status("ordering", spinner="line") as status:
+
+        def heard(progress: Progress) -> None:
+            above = progress.peak / progress.lower_bound - 1 if progress.lower_bound else 0.0
+            status.update(
+                f"peak {progress.peak}, {above:.2%} above the lower bound, {progress.seconds:.1f} s"
+            )
+
+        yield heard

@@ -1,0 +1,146 @@
+"""``stowplan pack``: place the blocks of a CSV file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...errors import InfeasibleError, MissingDependencyError, UnsupportedConstraintError
+from . import _look
+from ._options import Bytes, OutputFile, json_option, solver_option, threads_option, time_limit_option
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ...packing import Placement, Problem, Progress
+
+# Seconds that --compare gives each solver that could go on for ever, without a --time-limit.
+_COMPARE_LIMIT = 10.0
+
+
+@click.command(epilog="Example: stowplan pack problem.csv -o answer.csv --plot plan.png")
+@click.argument("problem", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=OutputFile(), help="Write the CSV with a column offset.")
+@solver_option
+@click.option("--capacity", type=Bytes(), help="Stop at a placement within so many bytes, like 16GiB.")
+@time_limit_option
+@threads_option
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=0,
+    show_default=True,
+    help="Of solvers that draw numbers.",
+)
+@click.option("--compare", is_flag=True, help="Try every solver and print a table; the best is written.")
+@click.option("--plot", type=OutputFile(), help="Write a picture of the placement (PNG).")
+@json_option
+def pack(
+    problem: Path,
+    output: Path | None,
+    solver: str,
+    capacity: int | None,
+    time_limit: float | None,
+    threads: int,
+    seed: int,
+    compare: bool,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Place the blocks of PROBLEM, a CSV file in google/minimalloc's format.
+
+    Columns, in any order: id, lower, upper (exclusive), size; alignment, gaps and offset (a fixed position) may follow.
+    Ctrl-C ends the search and keeps the best placement. Exit status 1 if no placement within the capacity is found.
+    """
+    from ... import packing
+
+    if plot is not None:
+        from ...insight.plots import require_matplotlib
+
+        require_matplotlib()
+    blocks = packing.Problem.from_csv(problem)
+    options = {"threads": threads, "seed": seed, "capacity": capacity, "time_limit": time_limit}
+    table: list[dict[str, Any]] = []
+    try:
+        with _look.packing_status(enabled=not as_json) as heard:
+            if compare:
+                placement = _compare(blocks, options, table, heard)
+            else:
+                placement = packing.pack(blocks, solver, progress=heard, **options)  # type: ignore[arg-type]
+    except InfeasibleError as error:
+        click.echo(f"Error: {error}", err=True)
+        raise SystemExit(1) from None
+    if output is not None:
+        blocks.to_csv(output, placement.offsets)
+    if plot is not None:
+        from ...insight.plots import save_placement
+
+        save_placement(plot, blocks, placement, title=problem.name)
+    if as_json:
+        figures = {"n": len(blocks), **_figures(placement), "witness": placement.witness}
+        click.echo(json.dumps({**figures, "solvers": table} if compare else figures))
+    else:
+        verdict = "optimal" if placement.optimal else f"at most {placement.gap:.2%} above the optimum"
+        rows = _look.table("Memory", "", "bytes", "")
+        rows.add_row("lower bound", *_look.size(placement.lower_bound))
+        rows.add_row("arena", *_look.size(placement.peak))
+        head = f"{problem}: {len(blocks):,} blocks, solver {placement.solver}, {placement.seconds:.3f} s"
+        _look.show(
+            head,
+            "",
+            *([_solvers_table(table), ""] if compare else []),
+            rows,
+            f"{verdict}: {placement.witness}",
+        )
+    if placement.status == "unknown":
+        click.echo(f"Error: no placement within {capacity} bytes was found; one may exist", err=True)
+        raise SystemExit(1)
+
+
+def _figures(placement: Placement) -> dict[str, Any]:
+    names = ("peak", "lower_bound", "optimal", "status", "solver", "seconds")
+    return {name: getattr(placement, name) for name in names}
+
+
+def _compare(
+    blocks: Problem,
+    options: dict[str, Any],
+    table: list[dict[str, Any]],
+    heard: Callable[[Progress], object] | None,
+) -> Placement:
+    """Fill the table, one row for each solver; return the placement with the least peak, the first of equals."""
+    from ... import packing
+
+    best: Placement | None = None
+    if options["time_limit"] is None:
+        options = {**options, "time_limit": _COMPARE_LIMIT}
+    for name in (*packing.solvers, "auto"):
+        try:
+            placement = packing.pack(blocks, name, progress=heard, **options)
+        except (MissingDependencyError, UnsupportedConstraintError) as error:
+            table.append({"name": name, "error": str(error)})
+            continue
+        table.append({"name": name, **_figures(placement)})
+        if best is None or placement.peak < best.peak:
+            best = placement
+    assert best is not None  # auto is always there
+    return best
+
+
+def _solvers_table(table: list[dict[str, Any]]) -> Table:
+    columns = ("solver", "peak", "/ bound", "status", "seconds", "found by")
+    shown = _look.table("All solvers", *columns, left=("status", "found by"))
+    for row in table:
+        if "error" in row:
+            shown.add_row(row["name"], "", "", row["error"])
+            continue
+        ratio = row["peak"] / row["lower_bound"] if row["lower_bound"] else 1.0
+        found = "" if row["solver"] == row["name"] else row["solver"]
+        shown.add_row(
+            row["name"], f"{row['peak']:,}", f"{ratio:.4f}", row["status"], f"{row['seconds']:.3f}", found
+        )
+    return shown

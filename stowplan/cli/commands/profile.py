@@ -1,0 +1,207 @@
+"""``stowplan profile``: record what an unchanged script requests in the step that it repeats, and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from . import _look
+from ._options import (
+    SCRIPT_CONTEXT,
+    OutputFile,
+    arguments_argument,
+    module_option,
+    script_argument,
+    step_function_option,
+)
+
+if TYPE_CHECKING:
+    from ...profiler.candidates import StepCandidate
+    from ...scheduling import StepGraph
+    from ..scripts import Script
+
+_OF_PROFILES = ("step_function", "number", "device", "output", "small", "no_sites", "stacks")
+"""Parameters that only a profile uses."""
+
+
+@click.command(
+    context_settings=SCRIPT_CONTEXT,
+    epilog="Example: stowplan profile -o step.profile train.py --epochs 2; stowplan show step.profile",
+)
+@step_function_option
+@click.option(
+    "--step",
+    "number",
+    type=click.IntRange(min=1),
+    help="Of several steps that are found, write the one that is listed under this number.",
+)
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "gpu", "torch"]),
+    default="auto",
+    show_default=True,
+    help="Whose requests: NumPy's (cpu), CuPy's (gpu), those of PyTorch's CPU tensors (torch); or CuPy's if there are "
+    "any, else NumPy's or PyTorch's, whichever are more bytes (auto).",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=OutputFile(),
+    help="Where the profile goes.  [default: SCRIPT's name, in this folder, with the suffix .profile]",
+)
+@click.option(
+    "--small",
+    type=click.IntRange(min=0),
+    help="Requests below this many bytes are left out.  [default: 1033 of NumPy's, 0 of CuPy's, 16384 of "
+    "PyTorch's]",
+)
+@click.option("--no-sites", is_flag=True, help="Do not note the call sites.")
+@click.option(
+    "--stacks",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Where a library asked, add its N innermost calls to the script's own line.",
+)
+@click.option(
+    "--graph",
+    type=OutputFile(),
+    help="Write no profile, but the step graph of Chainer's training step, for stowplan schedule.",
+)
+@module_option
+@script_argument
+@arguments_argument
+@click.pass_context
+def profile(
+    context: click.Context,
+    step_function: str | None,
+    number: int | None,
+    device: str,
+    output: Path | None,
+    small: int | None,
+    no_sites: bool,
+    stacks: int,
+    graph: Path | None,
+    module: bool,
+    script: str,
+    arguments: tuple[str, ...],
+) -> None:
+    """Run SCRIPT with its ARGUMENTS as python does, find the step that it repeats, and write that step's profile.
+
+    The requests of NumPy and CuPy in the main thread are recorded, and those of PyTorch's CPU tensors on all threads,
+    and served as without stowplan. Steps are found, or marked: by --step-function, or with stowplan.step() in the
+    script. SCRIPT is what python takes: a file, a folder or archive with a __main__.py, or - for standard input; with
+    -m, a module. Each block has its call site: the innermost line of the script's own code, outside of Python's library
+    and installed packages; and the Chainer link and function that asked, or PyTorch's operator. If several steps are
+    found (phases, loops in loops), they are listed with the share of all requests and bytes that each covers; the one
+    that covers most is written, or the one that --step names. Ctrl-C ends the script and keeps what was recorded. If no
+    step repeats, all requests count as one step. The exit status is the script's; where that is not 0, nothing is
+    written. Nor is it if no request was seen: exit status 1.
+
+    With --graph, a few steps of the first Chainer optimizer that updates are recorded operator by operator, with bytes
+    and seconds: four of optimizer.update(lossfun, ...), or five that end with optimizer.update(). No bit changes. The
+    graph is written at once, and the script goes on. Exit status 1 if it had no such steps.
+    """
+    from ..scripts import Script
+    from ..scripts.script import INTERRUPTED
+
+    if graph is not None:
+        _refuse_with_graph(context)
+        raise click.exceptions.Exit(_record_graph(graph, Script(script, module=module), arguments))
+    from ...errors import ProfileError
+    from ..scripts.auto_recorders import recording
+
+    program = Script(script, module=module)
+    path = Path(f"{program.name}.profile") if output is None else output
+    with recording(device, sites=not no_sites, small=small, stacks=stacks) as recorders:
+        status = program.run(arguments, step_function)
+    if status not in (0, INTERRUPTED):
+        left = f"{path} stays as it was" if path.exists() else "nothing was written"
+        click.echo(f"stowplan: {script} failed with exit status {status}; {left}", err=True)
+        raise click.exceptions.Exit(status)
+    recorder = recorders.seen()
+    if recorder is None:
+        library = "PyTorch" if device == "torch" else "CuPy"
+        click.echo(f"stowplan: {script} asked for no memory by {library}; nothing was written", err=True)
+        raise click.exceptions.Exit(status or 1)
+    candidates = recorder.candidates()
+    _list_candidates(candidates)
+    try:
+        if number is None:
+            step, what = recorder.profile(), "the step that it repeats"
+        elif number <= len(candidates):
+            step, what = candidates[number - 1].profile, f"step {number} of those that it repeats"
+        else:
+            found = f"{len(candidates)} were found" if candidates else "none was found"
+            raise click.UsageError(f"there is no step {number}: {found}; nothing was written")
+    except ProfileError:
+        step, what = recorder.whole(), "all of it, for no step was repeated"
+    if not len(step):
+        least = f" of {small:,} bytes or more" if small else " that is large enough" if small is None else ""
+        click.echo(
+            f"stowplan: {script} asked for no block{least} in the main thread; nothing was written", err=True
+        )
+        raise click.exceptions.Exit(status or 1)
+    step.save(path)
+    click.echo(
+        f"stowplan: {recorder.library}: {what}: {len(step):,} blocks, planned peak {step.planned_peak:,} bytes; "
+        f"written to {path}",
+        err=True,
+    )
+    for line in _look.program_lines(step):
+        click.echo(f"  {line}", err=True)
+    raise click.exceptions.Exit(status)
+
+
+def _list_candidates(candidates: list[StepCandidate]) -> None:
+    """Say which steps were found, if it was more than one."""
+    if len(candidates) < 2:
+        return
+    click.echo("stowplan: steps that were found, in their order:", err=True)
+    for number, candidate in enumerate(candidates, 1):
+        mark = "*" if candidate.chosen else " "
+        click.echo(
+            f"stowplan: {mark}{number:2d}: {len(candidate):,} blocks, {candidate.times:,} times from request "
+            f"{candidate.start:,} on: {candidate.requests:.0%} of all requests, {candidate.bytes:.0%} of all bytes",
+            err=True,
+        )
+
+
+def _refuse_with_graph(context: click.Context) -> None:
+    """Raise if an option is given that only a profile uses."""
+    for parameter in context.command.get_params(context):
+        given = context.get_parameter_source(parameter.name or "")
+        if parameter.name in _OF_PROFILES and given is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--graph writes no profile; expected no {parameter.opts[-1]} beside it")
+
+
+def _record_graph(target: Path, program: Script, arguments: tuple[str, ...]) -> int:
+    """Run a program, and write the step graph of its training step; return the exit status."""
+    from ..scripts.auto_graph_recorder import recording_graph
+
+    def write(graph: StepGraph) -> None:
+        from ...scheduling import lean, simulate
+
+        graph.save(target)
+        click.echo(
+            f"stowplan: {len(graph):,} operators, {graph.values:,} values, lean peak "
+            f"{simulate(graph, lean(graph)).peak:,} bytes beside {graph.resident_bytes:,} resident ones, "
+            f"{graph.seconds.sum():.3f} s; written to {target}",
+            err=True,
+        )
+
+    with recording_graph(write) as recorder:
+        status = program.run(arguments)
+    if recorder.graph is not None:
+        return status
+    seen = f"{recorder.updates:,} updates of Chainer's optimizers were seen"
+    if recorder.reason is not None:
+        why = f"{seen}, but {recorder.reason}"
+    elif recorder.updates:
+        why = f"{seen}; expected 4 of optimizer.update(lossfun, ...), or 5 of loss.backward(); optimizer.update()"
+    else:
+        why = "no update of Chainer's optimizers was seen; expected optimizer.update(lossfun, ...) in the main thread"
+    click.echo(f"stowplan: {program}: {why}; nothing was written", err=True)
+    return status or 1

@@ -1,0 +1,74 @@
+"""``stowplan report``: show a profile on an HTML page, or in a picture."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from ._options import OutputFile, alignment_option, json_option, profile_argument, solver_option
+
+_PICTURES = (".png", ".svg")
+
+
+@click.command(epilog="Example: stowplan report step.profile -o report.html")
+@profile_argument
+@click.option(
+    "-o",
+    "--output",
+    type=OutputFile(),
+    default="report.html",
+    show_default=True,
+    help="The page (.html), or a picture of the plan (.png, .svg).",
+)
+@click.option("--title", help="First line; else the name of the file.")
+@solver_option
+@alignment_option
+@click.option("--device", type=click.IntRange(min=0), help="Which device, if PROFILE holds several.")
+@json_option
+def report(
+    profile: Path,
+    output: Path,
+    title: str | None,
+    solver: str,
+    alignment: int | None,
+    device: int | None,
+    as_json: bool,
+) -> None:
+    """Show the memory of a step: PROFILE, or a trace that `stowplan convert` reads.
+
+    The page is one file that needs no network. It shows the plan beside CuPy's pool on the same requests, live bytes,
+    what else the program has alive, the blocks alive at a moment, and the call sites with most bytes.
+    """
+    from ...profiler import formats
+
+    suffix = output.suffix.lower()
+    if suffix not in (".html", ".htm", *_PICTURES):
+        raise click.BadParameter(f"{output}: expected the suffix .html, .png or .svg", param_hint="--output")
+    if suffix in _PICTURES:
+        from ...insight.plots import require_matplotlib
+
+        require_matplotlib()
+    else:
+        from ...insight.report import require_bokeh
+
+        require_bokeh()
+    step = formats.read(profile, device=device)
+    title = title or profile.name
+    if suffix in _PICTURES:
+        from ...insight.comparison import alignment_of
+        from ...insight.plots import save_placement
+        from ...planning import make_plan
+
+        plan = make_plan(step, alignment=alignment or alignment_of(step), planner=solver)
+        save_placement(output, plan.problem, plan.placement, title=title, profile=step)
+    else:
+        from ...insight.report import save_report
+
+        plan = save_report(output, step, title=title, solver=solver, alignment=alignment)
+    if as_json:
+        figures = {"output": str(output), "blocks": len(plan.rows), "arena": plan.arena_bytes}
+        click.echo(json.dumps({**figures, "lower_bound": plan.placement.lower_bound}))
+    else:
+        click.echo(f"{output}: {len(plan.rows):,} planned blocks, arena {plan.arena_bytes:,} bytes")

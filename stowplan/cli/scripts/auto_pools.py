@@ -1,0 +1,89 @@
+"""Serve a program that does not mention stowplan: NumPy's arrays, and CuPy's.
+
+CuPy is served from the moment the program imports it. If the program sets an allocator itself, that allocator becomes
+the upstream of a new pool::
+
+    program                                      CuPy's allocator
+    import cupy                                  pool above cupy.get_default_memory_pool()
+    cupy.cuda.set_allocator(malloc_managed)      pool above malloc_managed
+    with cupy.cuda.using_allocator(mine): ...    mine, in this thread
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ...import_hooks import when_imported
+from .step_markers import steps_go_to
+
+if TYPE_CHECKING:
+    from ...allocator.pool import Pool
+
+QUICK = "best_fit_orders"
+"""The packing solver for plans of NumPy's blocks: some percent of host memory are not worth a second of CPU time."""
+
+SHARE = 0.01
+"""Of the CPU time for plans of NumPy's blocks: what a plan saves beyond what the pool's heap saves is not much more."""
+
+
+@contextmanager
+def pools(plans: str | None = None) -> Iterator[dict[str, Pool]]:
+    """Serve NumPy, and CuPy once it is imported, by pools that find steps; yield the pools by name, the host's first.
+
+    Parameters
+    ----------
+    plans
+        As for `NumpyPool`.
+    """
+    from ...allocator import NumpyPool
+    from ...allocator._core import keep_host_memory
+
+    keep_host_memory()
+    pool = NumpyPool(auto_step=True, planner=QUICK, planning_share=SHARE, plans=plans)
+    serving: dict[str, Pool] = {"numpy": pool}
+    with ExitStack() as stack:
+        pool.install()
+        stack.callback(pool.uninstall)
+        stack.enter_context(steps_go_to(pool.step))
+        serve_cupy = lambda: stack.enter_context(_cupy_served(serving, plans))  # noqa: E731
+        stack.enter_context(when_imported("cupy", serve_cupy))
+        yield serving
+
+
+@contextmanager
+def _cupy_served(serving: dict[str, Pool], plans: str | None) -> Iterator[None]:
+    """Put a pool, ``serving["cupy"]``, above whatever allocator CuPy has or is given."""
+    import cupy
+    from cupy.cuda import memory
+
+    from ...allocator import CupyPool
+
+    install: Callable[[Any], None] = cupy.cuda.set_allocator
+    before = cupy.cuda.get_allocator()
+    device = None if _has_device() else 0  # without a driver CuPy cannot say which device is current
+
+    def set_allocator(allocator: Any = None) -> None:
+        install(allocator)
+        pool = CupyPool(cupy.cuda.get_allocator(), auto_step=True, device=device, plans=plans)
+        install(pool.malloc)
+        serving["cupy"] = pool
+
+    set_allocator(before)
+    cupy.cuda.set_allocator = memory.set_allocator = set_allocator
+    try:
+        with steps_go_to(lambda key: serving["cupy"].step(key)):
+            yield
+    finally:
+        cupy.cuda.set_allocator = memory.set_allocator = install
+        install(before)
+
+
+def _has_device() -> bool:
+    import cupy
+
+    try:
+        return bool(cupy.cuda.runtime.getDeviceCount())
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return False

@@ -1,0 +1,128 @@
+"""Record a program that does not mention stowplan: NumPy's requests; CuPy's and PyTorch's once it imports them."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from ...allocator.backends.numpy_pool import SMALL
+from ...allocator.backends.torch_pool import SMALL as SMALL_OF_TORCH
+from ...errors import MissingDependencyError
+from ...import_hooks import when_imported
+from .step_markers import steps_go_to
+
+if TYPE_CHECKING:
+    from ...profiler import CupyRecorder, NumpyRecorder, TorchRecorder
+
+    R = TypeVar("R", NumpyRecorder, CupyRecorder, TorchRecorder)
+
+DEVICES = ("auto", "cpu", "gpu", "torch")
+"""Whose requests are recorded: NumPy's, CuPy's, those of PyTorch's CPU tensors; ``auto``: of all of them."""
+
+
+@dataclass
+class Recorders:
+    """The recorders of a program.
+
+    Attributes
+    ----------
+    numpy, cupy, torch
+        None if the device rules it out, or as long as the program has not imported CuPy or PyTorch.
+    """
+
+    numpy: NumpyRecorder | None = None
+    cupy: CupyRecorder | None = None
+    torch: TorchRecorder | None = None
+
+    def seen(self) -> NumpyRecorder | CupyRecorder | TorchRecorder | None:
+        """Return CuPy's recorder if it saw a request, else NumPy's or PyTorch's, whichever saw more bytes; or None."""
+        if self.cupy is not None and self.cupy.requests:
+            return self.cupy
+        host = [recorder for recorder in (self.numpy, self.torch) if recorder is not None]
+        return max(host, key=lambda recorder: recorder.program().bytes, default=None)
+
+
+@contextmanager
+def recording(
+    device: str = "auto", *, sites: bool = True, small: int | None = None, stacks: int = 0
+) -> Iterator[Recorders]:
+    """Record the requests of this thread, and of PyTorch's CPU tensors on all threads.
+
+    Where PyTorch's cannot be recorded, for want of a compiler, there is a RuntimeWarning, or, if they are the only ones
+    asked for, an error in the program's import.
+
+    Parameters
+    ----------
+    device
+        One of `DEVICES`.
+    sites
+        Record call sites and, once Chainer is imported, its links and functions.
+    small
+        Requests below this many bytes are left out. None: those that `NumpyPool` and `TorchPool` do not plan, and none
+        of CuPy's.
+    stacks
+        Calls of a library that a call site has beside the user's own line.
+    """
+    from ...profiler import NumpyRecorder
+    from ...profiler.recorders.call_sites import call_sites
+
+    where = call_sites(stacks) if sites else None
+    found = Recorders()
+    with ExitStack() as stack:
+
+        def watch(recorder: R) -> R:
+            stack.enter_context(recorder)
+            stack.enter_context(steps_go_to(lambda key: recorder.step()))
+            return recorder
+
+        def watch_cupy() -> None:
+            from ...profiler import CupyRecorder
+
+            found.cupy = watch(CupyRecorder(auto_step=True, sites=where or False, small=small or 0))
+
+        def watch_torch() -> None:
+            from ...profiler import TorchRecorder
+
+            least = SMALL_OF_TORCH if small is None else small
+            try:
+                recorder = TorchRecorder(auto_step=True, sites=where or False, small=least)
+            except MissingDependencyError as error:
+                if device == "torch":
+                    raise
+                warnings.warn(f"PyTorch's tensors are not recorded: {error}", RuntimeWarning, stacklevel=2)
+            else:
+                found.torch = watch(recorder)
+
+        def name_chainer() -> None:
+            from ...profiler.recorders.chainer_names import ChainerNames
+
+            assert where is not None
+            stack.enter_context(ChainerNames(where))
+
+        if device in ("auto", "cpu"):
+            least = SMALL if small is None else small
+            found.numpy = watch(
+                NumpyRecorder(auto_step=True, sites=where or False, small=least, threads=True)
+            )
+        if device in ("auto", "gpu"):
+            stack.enter_context(when_imported("cupy", _here(watch_cupy)))
+        if device in ("auto", "torch"):
+            stack.enter_context(when_imported("torch", watch_torch))
+        if where is not None:
+            stack.enter_context(when_imported("chainer", _here(name_chainer)))
+        yield found
+
+
+def _here(action: Callable[[], object]) -> Callable[[], None]:
+    """Return an action that does nothing in threads other than this one: hooks are local to their thread."""
+    thread = threading.get_ident()
+
+    def act() -> None:
+        if threading.get_ident() == thread:
+            action()
+
+    return act

@@ -1,0 +1,199 @@
+"""A profile's step through stowplan and through every pool that is modelled: what each would reserve.
+
+All of them serve the *planned* blocks: those that die within a step or in the one after it, on the stream that asks for
+most bytes. Older and escaped blocks (parameters, optimizer state) are the same for everybody. What a plan saves is a
+share of the program's memory with a pool: older and escaped blocks, and what the pool reserves. It is known where the
+profile knows of older blocks.
+
+For a profile of the host's, of NumPy or of PyTorch's CPU tensors, the C library's malloc is measured, as that is what
+the plan takes the place of. Pools of devices then say what the same step would need there: they are hypothetical.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ..packing import Problem, lower_bound
+from ..planning import Plan, make_plan
+from .pool_models import POOL_MODELS, PoolUse, replay, replay_malloc, requests
+
+if TYPE_CHECKING:
+    from ..packing import Progress
+    from ..profiler import Profile
+
+__all__ = [
+    "ALIGNMENT",
+    "HOST_ALIGNMENT",
+    "MALLOC",
+    "POOL_TITLES",
+    "Comparison",
+    "Peak",
+    "alignment_of",
+    "as_requested",
+    "compare",
+    "is_of_host",
+    "peak_of",
+]
+
+ALIGNMENT = 512
+"""Bytes: what `CupyPool` aligns blocks to."""
+HOST_ALIGNMENT = 64
+"""Bytes: what `NumpyPool` and `TorchPool` do."""
+
+MALLOC = "malloc"
+"""The C library's: measured, for a profile of the host's."""
+
+POOL_TITLES = {
+    MALLOC: "the C library's malloc",
+    "cupy": "CuPy's pool",
+    "pytorch": "PyTorch's",
+    "pytorch-expandable": "PyTorch's, expandable",
+    "rmm": "RMM's pool",
+    "free-lists": "Chainer 1's free lists",
+    "none": "no pool",
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What stowplan and other pools reserve for the same step.
+
+    Attributes
+    ----------
+    plan
+        stowplan's: its placement has the arena (`peak`) and the lower bound, in units of the alignment.
+    planned_peak
+        The most bytes, as asked for, that the planned blocks have alive at once.
+    pools
+        By name in `POOL_MODELS`, or `MALLOC`: the use after enough steps for the pool to stop growing.
+    """
+
+    plan: Plan
+    planned_peak: int
+    pools: dict[str, PoolUse]
+
+    def titled(self) -> Iterator[tuple[str, str, PoolUse]]:
+        """Name, title and use of every pool."""
+        for name, use in self.pools.items():
+            yield name, POOL_TITLES[name], use
+
+    def saved(self, name: str) -> float | None:
+        """Share of the program's memory with a pool that the plan saves; negative if the pool needs less.
+
+        None where the program's memory is not known; and for ``"none"``, which reserves only what is alive.
+        """
+        parts = self.plan.profile.at_live_peak()
+        if parts is None or name == "none":
+            return None
+        reserved = self.pools[name].reserved_peak
+        whole = parts.older + parts.escaped + reserved
+        return (reserved - self.plan.arena_bytes) / whole if whole else 0.0
+
+    @property
+    def saved_of_reserved(self) -> float | None:
+        """Share of all that the program's own pool had reserved that the plan, older and escaped blocks leave over.
+
+        None where the profile does not know; negative if they need more.
+        """
+        parts, program = self.plan.profile.at_live_peak(), self.plan.profile.program
+        if parts is None or program is None or not program.reserved:
+            return None
+        return 1 - (parts.older + parts.escaped + self.plan.arena_bytes) / program.reserved
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The first moment at which the most bytes are alive, of those that were asked for.
+
+    Attributes
+    ----------
+    tick
+        On the logical clock.
+    rows
+        Which blocks of the profile are alive then, int64 (k,).
+    """
+
+    tick: int
+    rows: npt.NDArray[np.int64]
+
+
+def is_of_host(profile: Profile) -> bool:
+    """Whether a profile is known to be of requests for host memory: NumPy's, or PyTorch's for CPU tensors."""
+    return profile.program is not None and profile.program.library in ("NumPy", "PyTorch")
+
+
+def alignment_of(profile: Profile) -> int:
+    """Return the bytes that the pool which a profile is for aligns blocks to."""
+    return HOST_ALIGNMENT if is_of_host(profile) else ALIGNMENT
+
+
+def peak_of(plan: Plan) -> Peak:
+    """Find the peak of a plan's blocks, and the blocks alive at it."""
+    profile, rows = plan.profile, plan.rows
+    size, start, end = profile.size[rows], profile.start[rows], profile.end[rows]
+    change = np.zeros(profile.period + 1, dtype=np.int64)
+    np.add.at(change, start, size)
+    np.subtract.at(change, end % max(profile.period, 1), size)
+    # What wrapped blocks of the step before have alive at the beginning is the same at every tick.
+    tick = int(np.cumsum(change).argmax())
+    alive = ((start <= tick) & (tick < end)) | (tick < end - profile.period)
+    return Peak(tick, rows[alive])
+
+
+def as_requested(plan: Plan) -> Problem:
+    """Return a plan's blocks with the sizes that were asked for, neither aligned nor rounded."""
+    start, end, gaps = plan.profile.on_line(plan.rows)
+    return Problem(plan.profile.size[plan.rows], start, end, gaps=gaps)
+
+
+def compare(
+    profile: Profile,
+    *,
+    alignment: int | None = None,
+    solver: str = "auto",
+    time_limit: float | None = None,
+    threads: int = 1,
+    pools: Iterable[str] | None = None,
+    progress: Callable[[Progress], object] | None = None,
+) -> Comparison:
+    """Plan a step, and replay it through models of other pools.
+
+    Parameters
+    ----------
+    profile
+        The step.
+    alignment
+        Bytes, of the plan's blocks; None: `alignment_of` the profile.
+    solver, time_limit, threads, progress
+        As for `stowplan.packing.pack`.
+    pools
+        Names in `POOL_MODELS`, or `MALLOC`. None: all of the models, and for a profile of the host's first `MALLOC`, if
+        it can be measured.
+
+    Raises
+    ------
+    UnknownSolverError
+        There is no such solver.
+    """
+    plan = make_plan(
+        profile,
+        alignment=alignment_of(profile) if alignment is None else alignment,
+        planner=solver,
+        time_limit=time_limit,
+        threads=threads,
+        progress=progress,
+    )
+    asked = as_requested(plan)
+    script = requests(asked)
+    if pools is None:
+        pools = (MALLOC, *POOL_MODELS) if is_of_host(profile) else POOL_MODELS
+    uses = {
+        name: replay_malloc(script) if name == MALLOC else replay(script, POOL_MODELS[name]())
+        for name in pools
+    }
+    return Comparison(plan, lower_bound(asked), {name: use for name, use in uses.items() if use is not None})

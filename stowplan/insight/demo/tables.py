@@ -1,0 +1,118 @@
+"""Write a comparison as a table, or as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ...units import human_bytes
+from .compare import Comparison, PooledRun
+from .training import Run
+
+
+def as_json(result: Comparison) -> dict[str, Any]:
+    """Return what ``stowplan demo --json`` prints: bytes, requests, seconds, minor page faults.
+
+    The figures of the pool's plan stand beside the task's; those of the lean one are in ``lean``.
+    """
+    task = result.task
+    return {
+        "model": task.model,
+        "batch": task.batch,
+        "steps": task.steps,
+        "seed": task.seed,
+        "first_replayed_step": result.first_measured,
+        "identical": result.differs_in is None,
+        **_plan(result, result.pool),
+        "default": _costs(result, result.default),
+        "pool": _costs(result, result.pool),
+        "lean": {**_plan(result, result.lean), **_costs(result, result.lean)},
+    }
+
+
+def as_table(result: Comparison) -> RenderableType:
+    """Return the demo's table, for a `rich.console.Console`."""
+    task, runs = result.task, (result.pool, result.lean)
+
+    memory = _table("Memory of one step, bytes", "stowplan", "", "lean", "")
+    memory.add_row("planned peak", *_sizes(run.plan.profile.planned_peak for run in runs))
+    memory.add_row("lower bound (64 B)", *_sizes(run.plan.placement.lower_bound for run in runs))
+    memory.add_row("arena", *_sizes(run.arena_bytes for run in runs))
+    memory.add_row("  fragmentation", *_shares(run.fragmentation for run in runs))
+    memory.add_row("CuPy's pool (model)", *_sizes(run.cupy_pool_bytes for run in runs))
+    memory.add_row(
+        "  fragmentation",
+        *_shares(run.cupy_pool_bytes / run.plan.placement.lower_bound - 1 for run in runs),
+    )
+
+    first = result.first_measured
+    steps = _table(
+        f"Steps {first} to {task.steps - 1} (medians of {task.steps - first})", "NumPy", "stowplan", "lean"
+    )
+    steps.add_row("requests served from the plan", "0", *(_replayed(run, first) for run in runs))
+    steps.add_row(
+        "requests served by upstream",
+        f"{result.pool.replayed(first) + result.pool.upstream(first):,}",
+        *(f"{run.upstream(first):,}" for run in runs),
+    )
+    all_runs = (result.default, *runs)
+    steps.add_row("minor page faults per step", *(f"{result.faults_per_step(run):,.0f}" for run in all_runs))
+    steps.add_row("time per step", *(f"{result.seconds_per_step(run):.3f} s" for run in all_runs))
+
+    blocks = len(result.pool.plan.rows)
+    title = f"{task.model}, batch {task.batch}, seed {task.seed}: {blocks:,} planned blocks in a step"
+    if result.differs_in is None:
+        what = f"{task.steps} losses, {len(result.pool.state)} arrays (parameters, optimizer state)"
+        verdict = Text(f"bit-identical: {what}", style="green")
+    else:
+        verdict = Text(f"NOT bit-identical: the runs differ in {result.differs_in}", style="bold red")
+    return Group(Text(title, style="bold"), "", memory, "", steps, "", verdict)
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("")
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
+
+
+def _sizes(counts: Iterable[int]) -> list[str]:
+    return [cell for count in counts for cell in (f"{count:,}", human_bytes(count))]
+
+
+def _shares(shares: Iterable[float]) -> list[str]:
+    return [cell for share in shares for cell in ("", f"{share:.2%}")]
+
+
+def _replayed(run: PooledRun, first: int) -> str:
+    count = run.replayed(first)
+    return f"{count:,} ({count / (count + run.upstream(first)):.2%})"
+
+
+def _plan(result: Comparison, run: PooledRun) -> dict[str, Any]:
+    return {
+        "blocks": len(run.plan.rows),
+        "planned_peak": run.plan.profile.planned_peak,
+        "lower_bound": run.plan.placement.lower_bound,
+        "arena": run.arena_bytes,
+        "fragmentation": run.fragmentation,
+        "cupy_pool": run.cupy_pool_bytes,
+        "replayed": run.replayed(result.first_measured),
+        "upstream": run.upstream(result.first_measured),
+    }
+
+
+def _costs(result: Comparison, run: Run) -> dict[str, Any]:
+    return {
+        "seconds_per_step": result.seconds_per_step(run),
+        "minor_faults_per_step": result.faults_per_step(run),
+        "seconds": [step.seconds for step in run.steps],
+        "minor_faults": [step.minor_faults for step in run.steps],
+        "losses": [step.loss for step in run.steps],
+    }

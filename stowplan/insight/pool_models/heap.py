@@ -1,0 +1,183 @@
+"""What the models of online pools are made of: reservations cut into chunks, and the books of who has which.
+
+A *reservation* is what a pool gets from the device at once; its chunks follow each other in address::
+
+    reservation 0   [ used | free |   used   ]      a freed chunk joins its free neighbours,
+    reservation 1   [     free    | used ]          never those of another reservation
+
+Taking, splitting and joining cost O(log n) comparisons and a short memory move, n being the number of free chunks.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left, insort
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from ...errors import PoolError
+
+T = TypeVar("T")
+
+
+def round_up(size: int, unit: int) -> int:
+    """Return the least multiple of ``unit`` that is not below ``size``."""
+    return -(-size // unit) * unit
+
+
+class Books(ABC, Generic[T]):
+    """Base of the models: checks requests, hands out ids, keeps the figures.
+
+    A request of 0 bytes occupies nothing, as in all the pools that are modelled.
+
+    Attributes
+    ----------
+    reserved
+        Bytes reserved from the device at the moment.
+    peak_reserved
+        The most that were ever reserved.
+    used
+        Bytes of the blocks handed out, as the pool rounds them.
+    """
+
+    def __init__(self) -> None:
+        self.reserved = 0
+        self.peak_reserved = 0
+        self.used = 0
+        self._live: dict[int, T | None] = {}
+        self._next = 0
+
+    def malloc(self, size: int) -> int:
+        """Serve a request of ``size`` bytes; returns a new id, to be given to `free`.
+
+        Raises
+        ------
+        PoolError
+            The size is negative.
+        """
+        if size < 0:
+            raise PoolError(f"a request of {size} bytes; expected 0 or more")
+        handle = self._next
+        self._next += 1
+        self._live[handle] = self._serve(size) if size else None
+        return handle
+
+    def free(self, handle: int) -> None:
+        """Take a block back.
+
+        Raises
+        ------
+        PoolError
+            The id is not that of a live block.
+        """
+        if handle not in self._live:
+            raise PoolError(f"there is no live block {handle}: freed twice, or never allocated")
+        block = self._live.pop(handle)
+        if block is not None:
+            self._take_back(block)
+
+    def _reserve(self, size: int) -> None:
+        """Enter a change of what is reserved, negative where it is returned."""
+        self.reserved += size
+        self.peak_reserved = max(self.peak_reserved, self.reserved)
+
+    @abstractmethod
+    def _serve(self, size: int) -> T: ...
+
+    @abstractmethod
+    def _take_back(self, block: T) -> None: ...
+
+
+@dataclass(eq=False)
+class Chunk:
+    """A part of one reservation, linked to its neighbours in address."""
+
+    size: int
+    rank: int  # among free chunks of one size the lowest is taken
+    free: bool = False
+    before: Chunk | None = field(default=None, repr=False)
+    after: Chunk | None = field(default=None, repr=False)
+
+
+class Heap:
+    """Reservations cut into chunks, and an index of the free ones for best fit.
+
+    Parameters
+    ----------
+    last_freed_first
+        Among free chunks of equal size, whether `best` finds the one freed last, or that of the lowest address
+        (each reservation lies above the earlier ones).
+    """
+
+    def __init__(self, *, last_freed_first: bool = False) -> None:
+        self._free: list[tuple[int, int, Chunk]] = []  # size, rank, chunk; rising, no two alike
+        self._last_freed_first = last_freed_first
+        self._frees = 0
+        self._top = 0  # the address above all reservations
+
+    def __len__(self) -> int:
+        """Return the number of free chunks."""
+        return len(self._free)
+
+    def ties(self, chunk: Chunk) -> list[Chunk]:
+        """Return the free chunks of the size of a free one, itself included."""
+        first = bisect_left(self._free, (chunk.size,))
+        return [other for _, _, other in self._free[first : bisect_left(self._free, (chunk.size + 1,))]]
+
+    def reserve(self, size: int, behind: Chunk | None = None) -> Chunk:
+        """Return the only chunk of a new reservation, not free; or one that extends the last reservation."""
+        chunk = Chunk(size, self._top, before=behind)
+        if behind is not None:
+            behind.after = chunk
+        self._top += size
+        return chunk
+
+    def best(self, size: int, avoid: Chunk | None = None) -> Chunk | None:
+        """Find the smallest free chunk that is large enough; ``avoid`` only where there is no other."""
+        k = bisect_left(self._free, (size,))
+        if k < len(self._free) and self._free[k][2] is avoid and k + 1 < len(self._free):
+            k += 1
+        return self._free[k][2] if k < len(self._free) else None
+
+    def take(self, chunk: Chunk) -> None:
+        """Let a free chunk be free no more."""
+        chunk.free = False
+        del self._free[bisect_left(self._free, (chunk.size, chunk.rank))]
+
+    def split(self, chunk: Chunk, size: int) -> None:
+        """Keep ``size`` bytes of a chunk that is not free; the rest, if any, becomes a free chunk behind it."""
+        if chunk.size == size:
+            return
+        rest = Chunk(chunk.size - size, chunk.rank + size, before=chunk, after=chunk.after)
+        if rest.after is not None:
+            rest.after.before = rest
+        chunk.size, chunk.after = size, rest
+        self._remember(rest)
+
+    def release(self, chunk: Chunk) -> Chunk:
+        """Free a chunk and join it with its free neighbours; returns what they have become."""
+        if chunk.after is not None and chunk.after.free:
+            self.take(chunk.after)
+            _absorb_next(chunk)
+        if chunk.before is not None and chunk.before.free:
+            chunk = chunk.before
+            self.take(chunk)
+            _absorb_next(chunk)
+        self._remember(chunk)
+        return chunk
+
+    def _remember(self, chunk: Chunk) -> None:
+        chunk.free = True
+        if self._last_freed_first:
+            self._frees += 1
+            chunk.rank = -self._frees
+        insort(self._free, (chunk.size, chunk.rank, chunk))
+
+
+def _absorb_next(chunk: Chunk) -> None:
+    gone = chunk.after
+    assert gone is not None  # the caller has just looked at it
+    chunk.size += gone.size
+    chunk.after = gone.after
+    if chunk.after is not None:
+        chunk.after.before = chunk

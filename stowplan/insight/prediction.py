@@ -1,0 +1,288 @@
+"""What a step needs at a batch size at which nobody ran it, and the largest batch that fits a memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from ..errors import BudgetError, GraphError, ProfileError, ScheduleError
+from ..packing import lower_bound
+from ..planning import Plan, make_plan, problem_of
+from ..profiler.scaling import BatchModel
+from ..scheduling import StepGraph, simulate
+from ..scheduling import lean as lean_schedule
+from ..scheduling.bounds import bound_schedules
+from ..scheduling.scaling import GraphModel
+from ..scheduling.solve import Solution, least, schedule
+
+__all__ = [
+    "ScheduledStep",
+    "largest_batch",
+    "largest_lean_batch",
+    "largest_scheduled_batch",
+    "predict",
+    "predict_schedules",
+]
+
+_MOST = 1 << 32  # batches that are tried
+
+
+def predict(
+    model: BatchModel,
+    batch: int,
+    *,
+    alignment: int,
+    solver: str = "auto",
+    time_limit: float | None = None,
+    threads: int = 1,
+) -> Plan:
+    """Plan the step at a batch size.
+
+    Parameters
+    ----------
+    model
+        From `stowplan.profiler.scaling.fit_batches`.
+    batch
+        1 or more.
+    alignment
+        Bytes, of the plan's blocks.
+    solver, time_limit, threads
+        As for `stowplan.packing.pack`.
+    """
+    return make_plan(
+        model.profile(batch), alignment=alignment, planner=solver, time_limit=time_limit, threads=threads
+    )
+
+
+def largest_batch(
+    model: BatchModel,
+    memory: int,
+    *,
+    alignment: int,
+    solver: str = "auto",
+    time_limit: float | None = None,
+    threads: int = 1,
+) -> tuple[int, Plan] | None:
+    """Find the largest batch whose arena fits a memory.
+
+    Lower bounds, which are cheap, give the first candidate; if its plan does not fit, plans decide. O(log batch) of
+    each.
+
+    Parameters
+    ----------
+    memory
+        Bytes that the arena may have.
+    model, alignment, solver, time_limit, threads
+        As for `predict`.
+
+    Returns
+    -------
+    The batch and its plan; None if not even a batch of 1 fits.
+
+    Raises
+    ------
+    ProfileError
+        A larger batch needs no more bytes, so that there is no largest one.
+    """
+    if not model.grows:
+        raise ProfileError("no block grows with the batch; expected profiles of different batch sizes")
+
+    plan = partial(predict, model, alignment=alignment, solver=solver, time_limit=time_limit, threads=threads)
+
+    def bound_fits(batch: int) -> bool:
+        return lower_bound(problem_of(model.profile(batch), alignment)[0]) <= memory
+
+    def plan_fits(batch: int) -> bool:
+        return plan(batch).arena_bytes <= memory
+
+    most = 1
+    while bound_fits(most):
+        most *= 2
+    batch = _last(bound_fits, most)
+    if batch and not plan_fits(batch):
+        batch = _last(plan_fits, batch)
+    return (batch, plan(batch)) if batch else None
+
+
+def _last(fits: Callable[[int], bool], end: int) -> int:
+    """Return the largest batch below ``end`` that fits, by bisection; 0 if none does."""
+    low = 0
+    while end - low > 1:
+        middle = (low + end) // 2
+        low, end = (middle, end) if fits(middle) else (low, middle)
+    return low
+
+
+@dataclass(frozen=True)
+class ScheduledStep:
+    """A step at a batch size under schedules.
+
+    Attributes
+    ----------
+    batch
+        Its batch size.
+    graph
+        Its step graph, predicted.
+    lean
+        The schedule that costs no time.
+    scheduled
+        The one asked for: with the least peak, or within a memory.
+    """
+
+    batch: int
+    graph: StepGraph
+    lean: Solution
+    scheduled: Solution
+
+    @property
+    def extra_share(self) -> float:
+        """Extra time of the schedule asked for, as a share of the step's; 0 if the graph has no seconds."""
+        step = float(self.graph.seconds.sum())
+        return self.scheduled.extra_seconds / step if step else 0.0
+
+
+def predict_schedules(
+    model: GraphModel, batch: int, *, solver: str = "auto", time_limit: float | None = None, threads: int = 1
+) -> ScheduledStep:
+    """Find the lean schedule of the step at a batch size, and the one with the least peak.
+
+    Parameters
+    ----------
+    model
+        From `stowplan.scheduling.scaling.fit_graphs`.
+    batch
+        1 or more.
+    solver, time_limit, threads
+        As for `stowplan.scheduling.solve.least`.
+    """
+    graph = model.at(batch)
+    lean = schedule(graph, solver="lean")
+    found = least(graph, solver=solver, time_limit=time_limit, threads=threads)
+    return ScheduledStep(batch, graph, lean, min(lean, found, key=lambda s: (s.peak, s.extra_seconds)))
+
+
+def largest_lean_batch(model: GraphModel, memory: int, retained: int | None = None) -> ScheduledStep | None:
+    """Find the largest batch whose lean step keeps to a memory. O(log batch) simulations.
+
+    Parameters and errors are those of `largest_scheduled_batch`.
+    """
+    _require_growing(model)
+
+    def fits(batch: int) -> bool:
+        graph = model.at(batch)
+        return simulate(graph, lean_schedule(graph)).peak <= _left(graph, memory, retained)
+
+    batch = _last(fits, _power_above(fits))
+    if not batch:
+        return None
+    graph = model.at(batch)
+    lean = schedule(graph, solver="lean")
+    return ScheduledStep(batch, graph, lean, lean)
+
+
+def largest_scheduled_batch(
+    model: GraphModel,
+    memory: int,
+    retained: int | None = None,
+    *,
+    solver: str = "auto",
+    time_limit: float | None = None,
+    threads: int = 1,
+    progress: Callable[[int], object] | None = None,
+) -> ScheduledStep | None:
+    """Find the largest batch for which a schedule within a memory is found.
+
+    No batch above the last whose lower bound fits is tried; no solver runs if the lean schedule fits, or a schedule
+    found for another batch. O(log batch) calls of the solver.
+
+    Parameters
+    ----------
+    memory
+        Bytes that the step may have alive, what is retained included.
+    retained
+        Bytes that the program keeps from step to step; None: the resident values of each batch's step.
+    solver, time_limit, threads
+        As for `stowplan.scheduling.solve.schedule`; the time limit is each call's.
+    progress
+        Called with each batch that a solver is asked for.
+
+    Returns
+    -------
+    The batch with its schedules; None if not even a batch of 1 fits.
+
+    Raises
+    ------
+    GraphError
+        A larger batch needs no more bytes, so that there is no largest one.
+    """
+    _require_growing(model)
+    tried: list[Solution] = []
+
+    def bound_fits(batch: int) -> bool:
+        graph = model.at(batch)
+        return bound_schedules(graph) <= _left(graph, memory, retained)
+
+    def solved(graph: StepGraph, batch: int) -> bool:
+        left = _left(graph, memory, retained)
+        if progress is not None:
+            progress(batch)
+        try:
+            tried.append(schedule(graph, left, solver, time_limit, threads=threads))
+        except BudgetError:
+            return False
+        return True
+
+    def fits(batch: int) -> bool:
+        graph = model.at(batch)
+        left = _left(graph, memory, retained)
+        if left < 0:
+            return False
+        quick = simulate(graph, lean_schedule(graph)).peak <= left or bool(_fitting(graph, tried, left))
+        return quick or solved(graph, batch)
+
+    batch = _last(fits, _power_above(bound_fits))
+    if not batch:
+        return None
+    graph = model.at(batch)
+    lean = schedule(graph, solver="lean")
+    left = _left(graph, memory, retained)
+    if lean.peak <= left:
+        return ScheduledStep(batch, graph, lean, lean)
+    solved(graph, batch)  # cheaper, perhaps, than what was found for a smaller batch
+    return ScheduledStep(batch, graph, lean, min(_fitting(graph, tried, left), key=lambda s: s.extra_seconds))
+
+
+def _left(graph: StepGraph, memory: int, retained: int | None) -> int:
+    """Return the bytes left beside what is retained; below 0 if there are none."""
+    return memory - (graph.resident_bytes if retained is None else retained)
+
+
+def _fitting(graph: StepGraph, tried: list[Solution], memory: int) -> list[Solution]:
+    """Return those schedules, found for other batches, that keep to a memory in this one, as solutions of this one."""
+    found = []
+    for one in tried:
+        try:
+            outcome = simulate(graph, one.schedule)
+        except ScheduleError:  # nothing is left of a value to pack
+            continue
+        if outcome.peak <= memory:
+            found.append(replace(one, outcome=outcome, lower_bound=None, optimal=False))
+    return found
+
+
+def _require_growing(model: GraphModel) -> None:
+    if not model.grows:
+        raise GraphError("no value grows with the batch; expected step graphs of different batch sizes")
+
+
+def _power_above(fits: Callable[[int], bool]) -> int:
+    """Return the smallest power of 2 that does not fit."""
+    most = 1
+    while fits(most):
+        most *= 2
+        if most > _MOST:
+            raise GraphError(
+                f"a batch of {most:,} fits, too; expected values in use that grow with the batch"
+            )
+    return most

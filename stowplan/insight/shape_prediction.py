@@ -1,0 +1,169 @@
+"""What a rank of a split program needs, at shapes that nobody ran: from profiles of small ones.
+
+Blocks grow by powers of a shape's numbers (`stowplan.profiler.shape_scaling`), all but `LAYERS`, which repeats blocks.
+The steps of two numbers of layers are predicted, and their requests paired::
+
+    2 layers    build build      forward forward            backward backward            update update
+                  |     |           |       |                  |        |                  |      |
+    3 layers    build build .    forward forward .          backward backward .          update update .
+
+What is alive at a request grows by the same for each layer more: its difference in a pair. So each pair tells how much
+is alive there with n layers, and the planned peak is the most of all. (A line through two planned peaks would not do:
+with few layers the fullest moment may be another one.) The arena is as far above the peak as with more of the two.
+
+===========  ==========================================================================================================
+parallel     a rank of N
+===========  ==========================================================================================================
+data         the step of a batch / N, rounded up; what is retained is whole on each
+tensor       the step of ``tensor:N``, from profiles of ranks of a few, whose shapes have a number ``tensor``
+sequence     likewise ``sequence:N``
+===========  ==========================================================================================================
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ProfileError
+from ..planning import make_plan
+from ..profiler import Profile
+from ..profiler.sequence_matching import match_sequences
+from ..profiler.shape_scaling import Shape, ShapeModel, fit_shapes
+
+__all__ = ["LAYERS", "SPLIT", "Memory", "RankModel", "fit_ranks"]
+
+LAYERS = "layers"
+"""The number that repeats blocks."""
+SPLIT = ("tensor", "sequence")
+"""Numbers of ranks that split a step; a profile's shape has one of them at most."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a step needs.
+
+    Attributes
+    ----------
+    planned_peak, arena
+        Bytes.
+    """
+
+    planned_peak: int
+    arena: int
+
+
+@dataclass(frozen=True)
+class RankModel:
+    """A step as a function of its shape. Made by `fit_ranks`.
+
+    Attributes
+    ----------
+    models
+        By number of layers, one or two; by 0 where shapes have no such number.
+    """
+
+    models: Mapping[int, ShapeModel]
+
+    @functools.cached_property
+    def pairs(self) -> npt.NDArray[np.int64]:
+        """Requests of the two steps that are each other's, int64 (k, 2)."""
+        return _paired(*self.models.values())
+
+    def at(self, shape: Shape, *, alignment: int, **how: Any) -> Memory:
+        """Plan the step at a shape.
+
+        Parameters
+        ----------
+        shape
+            With all numbers that the profiles' shapes have.
+        alignment
+            Bytes, of the plan's blocks.
+        how
+            Solver, time limit and threads, as for `stowplan.planning.make_plan`.
+
+        Raises
+        ------
+        ProfileError
+            The profiles do not tell the effect of one of its numbers, or that of layers for want of call sites.
+        """
+        if (LAYERS in shape) != (0 not in self.models):
+            raise ProfileError(f"{LAYERS} in the shape or in the profiles only; expected it in both")
+        within = {name: number for name, number in shape.items() if name != LAYERS}
+        wanted, (low, high) = shape.get(LAYERS, 0), (min(self.models), max(self.models))
+        if wanted not in self.models and low == high:
+            raise ProfileError(
+                f"{LAYERS}:{wanted}, and {LAYERS}:{low} in all profiles; expected those of two numbers of layers"
+            )
+        known = wanted if wanted in self.models else high
+        plan = make_plan(self.models[known].profile(within), alignment=alignment, **how)
+        peak = plan.profile.planned_peak
+        if wanted not in self.models:
+            few = self.models[low].profile(within)
+            before = few.live_bytes()[few.start[self.pairs[:, 0]]]
+            grown = plan.profile.live_bytes()[plan.profile.start[self.pairs[:, 1]]] - before
+            peak = int((before + -(-grown * (wanted - low) // (high - low))).max())
+        return Memory(peak, plan.arena_bytes * peak // max(plan.profile.planned_peak, 1))
+
+
+def fit_ranks(profiles: Sequence[tuple[Shape, Profile]], parallel: str | None) -> RankModel:
+    """Fit the profiles that tell of a way to split a step.
+
+    Parameters
+    ----------
+    profiles
+        With the shape of each.
+    parallel
+        ``"tensor"`` or ``"sequence"``: those with this number; otherwise those with neither.
+
+    Raises
+    ------
+    ProfileError
+        There are none, those of more than two numbers of layers, or `fit_shapes` cannot fit them.
+    """
+    mine = [
+        (shape, profile)
+        for shape, profile in profiles
+        if (parallel in shape if parallel in SPLIT else not any(name in shape for name in SPLIT))
+    ]
+    if not mine:
+        number = f"a number {parallel}" if parallel in SPLIT else f"neither of {', '.join(SPLIT)}"
+        raise ProfileError(f"no profile with {number} in its shape; expected two or more")
+    groups: dict[int, list[tuple[Shape, Profile]]] = {}
+    for shape, profile in mine:
+        within = {name: number for name, number in shape.items() if name != LAYERS}
+        groups.setdefault(shape.get(LAYERS, 0), []).append((within, profile))
+    if len(groups) > 2 or (0 in groups and len(groups) > 1):
+        told = ", ".join(map(str, sorted(groups)))
+        raise ProfileError(f"profiles of {told} layers; expected those of one or two numbers of layers")
+    return RankModel({layers: fit_shapes(group) for layers, group in sorted(groups.items())})
+
+
+def _paired(few: ShapeModel, many: ShapeModel) -> npt.NDArray[np.int64]:
+    """Pair the requests of a step with those of one of more layers. O(n * requests of the layers more)."""
+    steps = few.profile(few.shape), many.profile(few.shape)
+    if any((step.site < 0).any() for step in steps):
+        raise ProfileError(
+            f"profiles of two numbers of {LAYERS}, without call sites; expected them to be recorded with sites"
+        )
+    # Alike are requests of one size and one call site, which for links of Chainer's names the layer.
+    numbers: dict[tuple[str, int], int] = {}
+    mine, others = (
+        [
+            numbers.setdefault((step.sites[site], size), len(numbers))
+            for site, size in zip(step.site.tolist(), step.size.tolist(), strict=True)
+        ]
+        for step in steps
+    )
+    n, m = len(mine), len(others)
+    pairs = match_sequences(n, m, lambda i, j: mine[i] == others[j], m - n + n // 10)
+    if pairs is None:
+        raise ProfileError(
+            f"the steps of {n} and {m} requests differ in more than layers that were added; expected the same layers"
+        )
+    return pairs

@@ -1,0 +1,212 @@
+"""Programs in all the forms that python takes: beside ``python`` itself, in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[4]
+
+ABOUT = """
+import sys
+import numpy as np
+{imported}
+spec = __spec__ and (__spec__.name, __spec__.parent)
+print(sys.argv, sys.path[0], __name__, __package__, __file__, spec, type(__loader__).__name__, helper.NAME)
+print(sys.modules["__main__"].__dict__ is globals(), __doc__, __builtins__.__name__)
+"""
+HELPER = "NAME = __name__\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "helper.py").write_text(HELPER)
+    (tmp_path / "about.py").write_text(ABOUT.format(imported="import helper"))
+    package = tmp_path / "pkg"
+    package.mkdir()
+    (package / "__init__.py").write_text("import numpy\nnumpy.ones(3000)\n")
+    (package / "helper.py").write_text(HELPER)
+    for name in ("__main__", "part"):
+        (package / f"{name}.py").write_text(ABOUT.format(imported="from . import helper"))
+    application = tmp_path / "app"
+    application.mkdir()
+    (application / "helper.py").write_text(HELPER)
+    (application / "__main__.py").write_text(ABOUT.format(imported="import helper"))
+    with zipfile.ZipFile(tmp_path / "app.pyz", "w") as archive:
+        for file in application.iterdir():
+            archive.write(file, file.name)
+    return tmp_path
+
+
+def program(*arguments: str, folder: Path, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+
+
+def served(*arguments: str, folder: Path, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    return program("-m", "stowplan", "run", *arguments, folder=folder, stdin=stdin)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["about.py", "-x", "--json"],
+        ["pkg/../about.py"],
+        ["-m", "pkg", "a"],
+        ["-m", "pkg.part", "--stats", "b"],
+        ["-m", "about"],
+        ["app", "-m", "c"],
+        ["app.pyz"],
+    ],
+)
+def test_it_runs_as_under_python(arguments: list[str], folder: Path) -> None:
+    plain, done = program(*arguments, folder=folder), served(*arguments, folder=folder)
+    assert plain.returncode == 0, plain.stderr
+    assert (done.returncode, done.stdout) == (0, plain.stdout), done.stderr
+
+
+def test_standard_input_is_a_script(folder: Path) -> None:
+    text = "import sys, helper\nprint(sys.argv, repr(sys.path[0]), __name__, __spec__)"
+    plain, done = (run("-", "a", folder=folder, stdin=text) for run in (program, served))
+    assert (done.returncode, done.stdout) == (0, plain.stdout), done.stderr
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "raise SystemExit",
+        "raise SystemExit(-1)",
+        "raise SystemExit(True)",
+        "raise SystemExit(('no', 'data'))",
+        "raise SystemExit(259)",
+        "import atexit\natexit.register(lambda: print('end', __import__('__main__').__file__))\nraise SystemExit(4)",
+        "def f():\n    return 1 / 0\nf()",
+        "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise KeyError('x') from e",
+        "import sys\nsys.excepthook = lambda *about: print('hook', about[0].__name__)\nraise OSError",
+        "import absent",
+        "raise GeneratorExit",
+    ],
+)
+def test_it_ends_as_under_python(code: str, tmp_path: Path) -> None:
+    (tmp_path / "ends.py").write_text(code)
+    plain, done = (run("ends.py", folder=tmp_path) for run in (program, served))
+    said = done.stderr.splitlines()
+    while said and (said[-1].startswith("stowplan: ") or said[-1].startswith("  it did not help")):
+        said.pop()
+    assert (done.returncode, done.stdout, said) == (plain.returncode, plain.stdout, plain.stderr.splitlines())
+
+
+def test_functions_of_main_reach_processes_that_are_spawned(tmp_path: Path) -> None:
+    text = """
+import multiprocessing, pickle
+import numpy as np
+
+class Point:
+    x = 3
+
+def double(n):
+    return n * 2
+
+if __name__ == "__main__":
+    assert type(pickle.loads(pickle.dumps(Point()))) is Point
+    with multiprocessing.get_context("spawn").Pool(1) as workers:
+        print(workers.map(double, [1, 2]))
+"""
+    (tmp_path / "spawns.py").write_text(text)
+    for arguments in (["spawns.py"], ["-m", "spawns"]):
+        done = served(*arguments, folder=tmp_path)
+        assert (done.returncode, done.stdout) == (0, "[2, 4]\n"), done.stderr
+
+
+def test_what_cannot_be_run_is_said_in_a_line(folder: Path) -> None:
+    (folder / "empty").mkdir()
+    (folder / "empty" / "__init__.py").write_text("")
+    (folder / "broken").mkdir()
+    (folder / "broken" / "__init__.py").write_text("import absent")
+    for arguments, message in (
+        (["-m", "nothing.at.all"], "there is no module named nothing.at.all"),
+        (["-m", "pkg.nothing"], "there is no module named pkg.nothing"),
+        (["-m", "empty"], "a package without __main__"),
+        (["-m", ".pkg"], "expected a module's name from"),
+        (["empty"], "no __main__.py in it"),
+        (["none.py"], "none.py"),
+        (["--step-function", "__main__:f", "-m", "pkg"], "there is no function f"),
+    ):
+        done = served(*arguments, folder=folder)
+        assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+        assert "Traceback" not in done.stderr
+    done = served("-m", "broken.part", folder=folder)  # the package's own fault: Python's words
+    assert (done.returncode, "Traceback" in done.stderr) == (1, True)
+    assert "No module named 'absent'" in done.stderr
+
+
+STEPS = """
+import numpy as np
+
+def step():
+    return float((np.ones(4000) * 2).sum())
+
+class Loop:
+    @staticmethod
+    def once():
+        return step()
+    @classmethod
+    def again(cls):
+        return step()
+
+if __name__ == "__main__":
+    import steps
+    for _ in range(30):
+        step(), Loop.once(), Loop.again(), steps.step(), steps.Loop.once(), steps.Loop.again()
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "expected"),
+    [
+        ("__main__:step", ["steps.py"], 90),
+        ("__main__:Loop.once", ["-m", "steps"], 30),
+        ("steps:Loop.once", ["steps.py"], 30),
+        ("steps:Loop.again", ["steps.py"], 30),
+        ("__main__:step", ["."], 90),
+    ],
+)
+def test_step_functions_of_all_programs(
+    function: str, arguments: list[str], expected: int, tmp_path: Path
+) -> None:
+    (tmp_path / "steps.py").write_text(STEPS)
+    (tmp_path / "__main__.py").write_text(STEPS)
+    done = served("--json", "--step-function", function, *arguments, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert figures["numpy"]["steps"] in (
+        expected,
+        expected + 1,
+    )  # one may be found before the first is marked
+    assert figures["exit_status"] == 0
+
+
+def test_chainer_is_made_to_work_whoever_imports_it(chainer: object, tmp_path: Path) -> None:
+    (tmp_path / "inner.py").write_text("import chainer\n")
+    (tmp_path / "outer.py").write_text(
+        "import inner, numpy\nimport chainer.functions as F\n"
+        "print(F.resize_images(numpy.ones((1, 1, 2, 2), 'f'), (3, 3)).shape, hasattr(numpy, 'sctypes'))\n"
+    )
+    done = served("outer.py", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("(1, 1, 3, 3)")

@@ -1,0 +1,85 @@
+"""Requests of a step, and pools driven with them."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from stowplan.insight.pool_models import POOL_MODELS, CupyPoolModel, Requests, replay, requests
+from stowplan.packing import Problem, lower_bound
+from stowplan.packing.bounds import live_bytes
+
+from ....packing.problems import problems, training_step
+
+
+def test_requests_of_a_step():
+    problem = Problem(
+        size=[512, 512, 512],
+        start=[0, 1, 2],
+        end=[9, 5, 9],
+        gaps=[[0, 3, 6, 0, 0], [1, 2, 4, 0, 100]],
+    )
+    block, allocate, _ = requests(problem)
+    # Block 0 is wrapped: freed at 3, made anew at 6. The gap of block 1 leaves a window, so it stays.
+    assert list(zip(block.tolist(), allocate.tolist(), strict=True)) == [
+        (1, True),
+        (2, True),
+        (0, False),
+        (1, False),
+        (0, True),
+        (2, False),
+    ]
+
+
+def test_wrapped_blocks_cross_into_the_next_step():
+    problem = Problem(size=[1024, 512], start=[0, 1], end=[9, 2], gaps=[[0, 4, 6]])
+    pool = CupyPoolModel()
+    replay(requests(problem), pool, steps=1)
+    assert (pool.used, pool.reserved) == (1024, 1536)
+    replay_twice = CupyPoolModel()
+    replay(requests(problem), replay_twice, steps=2)
+    assert (replay_twice.used, replay_twice.reserved) == (1024, 1536)
+
+
+def test_what_was_reserved_and_alive_after_each_request():
+    # Two blocks of 512, then one of 1024: CuPy's pool joins nothing across reservations, so the second half of the
+    # step reserves 1024 more, and the second step nothing.
+    step = Requests(
+        block=np.array([0, 1, 0, 1, 2, 2]),
+        allocate=np.array([True, True, False, False, True, False]),
+        size=np.array([512, 100, 1024]),
+    )
+    use = replay(step, CupyPoolModel(), steps=2)
+    assert use.reserved.tolist() == [512, 1024, 1024, 1024, 2048, 2048, *[2048] * 6]
+    assert use.live.tolist() == [512, 612, 100, 0, 1024, 0] * 2
+    assert (use.reserved_peak, use.live_peak, use.steps, use.steady) == (2048, 1024, 2, True)
+    assert not replay(step, CupyPoolModel(), steps=1).steady
+    free_at_once = replay(step, POOL_MODELS["none"]())
+    assert free_at_once.reserved[:6].tolist() == [512, 768, 256, 0, 1024, 0]
+    assert (free_at_once.steps, free_at_once.steady) == (4, True)  # one that reserves, three that do not
+
+
+def test_without_requests_nothing_is_reserved():
+    use = replay(requests(Problem([], [], [])), CupyPoolModel())
+    assert (use.reserved_peak, use.live_peak, len(use.reserved), use.steady) == (0, 0, 0, True)
+
+
+@given(problems())
+def test_what_is_alive_at_once_is_reserved(problem):
+    # Wrapped blocks are absent in the first step: from the second on, everything is as the problem says.
+    whole = -(-problem.size // 512) * 512
+    absent = problem.gaps[problem.gaps[:, 4] == 0][:, :3]
+    rounded = Problem(whole, problem.start, problem.end, gaps=absent)
+    pieces = rounded.pieces()
+    pool = CupyPoolModel()
+    replay(requests(rounded), pool, steps=2)
+    if len(pieces.start):
+        assert pool.peak_reserved >= live_bytes(pieces.start, pieces.end, pieces.upper)[1].max()
+
+
+@pytest.mark.parametrize("name", POOL_MODELS)
+def test_a_training_step_fragments_pools(name):
+    problem = training_step(0)
+    use = replay(requests(problem), POOL_MODELS[name]())
+    assert use.steady
+    assert use.live_peak == lower_bound(problem)
+    assert (use.reserved_peak > 1.03 * use.live_peak) == (name != "none")
