@@ -53,7 +53,7 @@ cdef class CorePlan:
         _copy_numbers(plan.due, due)
         plan.arena_bytes = arena_bytes
         plan.tag = tag
-        plan.turn = n // steps if steps > 1 else 0
+        plan.step_length = n // steps if steps > 1 else 0
         with nogil:
             plan.derive()
 
@@ -132,12 +132,12 @@ cdef dict _situation(const Situation& now):
 
 
 cdef class Replay:
-    """The bare core, lanes and all, over addresses that nobody backs with memory: for tests and simulations."""
+    """The bare core, lanes and all, over addresses without memory behind them: for tests and simulations."""
 
-    cdef CLanes* core
+    cdef AutoLanes* core
 
     def __cinit__(self, int64_t unit=1, Scope scope=Scope.thread):
-        self.core = new CLanes(unit, scope)
+        self.core = new AutoLanes(unit, scope)
 
     def __dealloc__(self):
         del self.core
@@ -171,9 +171,9 @@ cdef class Replay:
         self.core.drop_awaited(granted)
         return awaited
 
-    def enter(self, uintptr_t thread=1, int64_t stream=0):
-        """Return the number of a step slot, or None where the thread, or the stream, has one."""
-        cdef optional_step_slot step_slot = self.core.enter(thread, stream)
+    def enter(self, uintptr_t thread=1):
+        """Return the number of a step slot, or None where the thread's runner has one."""
+        cdef optional_step_slot step_slot = self.core.enter(thread)
         return step_slot.value() if step_slot.has_value() else None
 
     def leave(self, uint16_t step_slot):
@@ -187,10 +187,8 @@ cdef class Replay:
 
     def begin(self, starts, cbool may_wait=True):
         """Begin a step in lanes whose arenas are large enough; `starts` has what `_lane_start` takes for each."""
-        cdef vector[LaneStart] lanes
         for start in starts:
-            lanes.push_back(_lane_start(start))
-        self.core.begin(lanes, may_wait)
+            self.core.begin(_lane_start(start), may_wait)
 
     def end(self, uint16_t step_slot):
         """End a step, and leave its step slot; return [(lane, (log, complete, clean, tag))] of its lanes."""
@@ -221,8 +219,8 @@ cdef class Replay:
         self.leave(step_slot)
         return outcomes[0]
 
-    def set_interrupted(self, cbool interrupted, uintptr_t thread=1, int64_t stream=0):
-        self.core.set_interrupted(thread, interrupted, stream)
+    def set_interrupted(self, cbool interrupted, uintptr_t thread=1):
+        self.core.set_interrupted(thread, interrupted)
 
     def reserve(self, uintptr_t base, int64_t size, uint16_t lane=0):
         self.core.lane(lane).reserve(base, size)
@@ -235,8 +233,8 @@ cdef class Replay:
     def counters(self):
         return _counters(self.core.counters())
 
-    def situation(self, uintptr_t thread=1, int64_t stream=0):
-        return _situation(self.core.situation(thread, stream))
+    def situation(self, uintptr_t thread=1):
+        return _situation(self.core.situation(thread))
 
     def ranges(self):
         """Return {block id: (begin, end)} of the live blocks, and of the held ones."""
@@ -283,7 +281,7 @@ cdef class Backend:
 
     def enter(self):
         """Take a step slot for this thread; return its number and its lanes', or None where it runs a step."""
-        cdef Entered entered = self.lanes.enter(self.own_stream())
+        cdef Entered entered = self.lanes.enter()
         if entered.step_slot < 0:
             return None
         if entered.takes_over:
@@ -319,10 +317,6 @@ cdef class Backend:
         """End the marked steps of all threads but this one: a fork has left them behind. Return their step slots."""
         return list(self.lanes.end_steps_of_others())
 
-    cdef int64_t own_stream(self) except? -1:
-        """Return the current stream, where steps are streams'."""
-        return 0
-
     cdef bint make_idle(self) except -1:
         """Return when nobody uses the memory of blocks that are free; False where that cannot be waited for now."""
         return True
@@ -348,7 +342,7 @@ cdef class Backend:
 
     def set_interrupted(self, cbool interrupted):
         """Send this thread's requests upstream, if it runs a step."""
-        self.lanes.set_interrupted(interrupted, self.own_stream())
+        self.lanes.set_interrupted(interrupted)
 
     def find_steps(self):
         """Find steps without being told, from now on; the first `enter` ends it."""
@@ -404,7 +398,7 @@ cdef class Backend:
 
     def situation(self):
         """Return what fills the memory, as this thread sees it; see core/diagnosis.hpp."""
-        return _situation(self.lanes.situation(self.own_stream()))
+        return _situation(self.lanes.situation())
 
     def failure(self):
         """Return the last request that upstream had no memory for, and what it found; or None."""

@@ -10,7 +10,7 @@ cdef extern from "plan.hpp" namespace "stowplan::allocator" nogil:
         vector[uint32_t] due
         int64_t arena_bytes
         uint64_t tag
-        uint32_t turn
+        uint32_t step_length
         void derive() except +
 
     ctypedef shared_ptr[const CPlan] PlanPtr
@@ -95,12 +95,11 @@ cdef extern from "diagnosis.hpp" namespace "stowplan::allocator" nogil:
         Situation found
 
 
-cdef extern from "scope.hpp" namespace "stowplan::allocator" nogil:
+cdef extern from "step_slots.hpp" namespace "stowplan::allocator" nogil:
     cpdef enum class Scope(uint8_t):
-        """Whose steps a pool tells apart: each thread's, each stream's, or those of the whole process."""
+        """Whose steps a pool tells apart: each thread's, or those of the whole process."""
 
         thread
-        stream
         process
 
 
@@ -108,30 +107,6 @@ cdef extern from "lanes.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass optional_step_slot "std::optional<stowplan::allocator::StepSlotNumber>":
         cbool has_value()
         uint16_t value()
-
-    cdef cppclass CLanes "stowplan::allocator::Lanes":
-        CLanes(int64_t, Scope) except +
-        Grant request(int64_t, int64_t, uintptr_t) except +
-        void adopt(uint32_t, uintptr_t)
-        void cancel(uint32_t)
-        cbool release(uint32_t)
-        void hold(uint32_t, cbool) except +
-        cbool let_go(uint32_t) except +
-        const vector[uint32_t]& awaited(uint32_t)
-        void drop_awaited(uint32_t)
-        optional_step_slot enter(uintptr_t, int64_t) except +
-        void leave(uint16_t)
-        void begin(vector[LaneStart], cbool) except +
-        vector[LaneOutcome] end(uint16_t) except +
-        const vector[uint16_t]& lanes_of(uint16_t)
-        void welcome(uint16_t) except +
-        void set_interrupted(uintptr_t, cbool, int64_t)
-        CReplay& lane(uint16_t)
-        const Counters& counters()
-        Situation situation(uintptr_t, int64_t)
-        vector[uint32_t] live_blocks() except +
-        Range range_of(uint32_t)
-        void assert_invariants() except +
 
     cdef cppclass LaneStart:
         uint16_t lane
@@ -148,7 +123,28 @@ cdef extern from "lanes.hpp" namespace "stowplan::allocator" nogil:
 
 cdef extern from "auto_lanes.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass AutoLanes:
-        pass
+        AutoLanes(int64_t, Scope) except +
+        Grant request(int64_t, int64_t, uintptr_t) except +
+        void adopt(uint32_t, uintptr_t)
+        void cancel(uint32_t)
+        cbool release(uint32_t)
+        void hold(uint32_t, cbool) except +
+        cbool let_go(uint32_t) except +
+        const vector[uint32_t]& awaited(uint32_t)
+        void drop_awaited(uint32_t)
+        optional_step_slot enter(uintptr_t) except +
+        void leave(uint16_t)
+        void begin(const LaneStart&, cbool) except +
+        vector[LaneOutcome] end(uint16_t) except +
+        const vector[uint16_t]& lanes_of(uint16_t)
+        void welcome(uint16_t) except +
+        void set_interrupted(uintptr_t, cbool)
+        CReplay& lane(uint16_t)
+        const Counters& counters()
+        Situation situation(uintptr_t)
+        vector[uint32_t] live_blocks() except +
+        Range range_of(uint32_t)
+        void assert_invariants() except +
 
     cdef cppclass Signal:
         void close() except +
@@ -163,16 +159,16 @@ cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
 
     cdef cppclass LockedLanes:
         LockedLanes(SpinLock&, AutoLanes&)
-        Entered enter(int64_t) except +
+        Entered enter() except +
         vector[uint16_t] welcome(uint16_t) except +
-        cbool begin(vector[LaneStart]&, cbool, cbool) except +
+        cbool begin(const vector[LaneStart]&, cbool, cbool) except +
         vector[LaneOutcome] end(uint16_t) except +
         vector[uint16_t] end_steps_of_others() except +
         vector[uint16_t] lanes_of(uint16_t) except +
         size_t step_slots()
         Scope scope()
         uint16_t add_lane(uint16_t) except +
-        void set_interrupted(cbool, int64_t) except +
+        void set_interrupted(cbool) except +
         void find_steps() except +
         cbool finds_steps()
         void expect(const LaneStart&, cbool) except +
@@ -184,7 +180,7 @@ cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
         void retire_idle_arenas() except +
         vector[uintptr_t] take_dead_arenas() except +
         Counters counters()
-        Situation situation(int64_t)
+        Situation situation()
         void note_failure(uint32_t)
         Failure failure()
         void reset_peaks()
@@ -202,10 +198,13 @@ cdef extern from "libc_upstream.hpp" namespace "stowplan::profiler" nogil:
 
 
 cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass HostLanes:
+        AutoLanes& lanes()
+
     cdef cppclass HostMemory "stowplan::allocator::HostMemory":
         HostMemory(const Upstream&, size_t, Scope) except +
         SpinLock& lock()
-        AutoLanes& service()
+        HostLanes& service()
         size_t small()
         cbool lower_small(size_t)
 
@@ -214,7 +213,7 @@ cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
     void host_trim(HostMemory&)
     void host_limit(HostMemory&, int64_t)
     void keep_freed_memory()
-    cbool& is_aside "stowplan::profiler::is_aside" ()
+    cbool& is_hidden "stowplan::profiler::is_hidden" ()
 
 
 cdef extern from "dispatcher.hpp" namespace "stowplan::allocator" nogil:
@@ -223,7 +222,7 @@ cdef extern from "dispatcher.hpp" namespace "stowplan::allocator" nogil:
         const Upstream& original()
         const HostMemory* serving()
         void serve(HostMemory*) except +
-        void rest()
+        void stop_serving()
         Upstream functions()
 
     Upstream functions_of(HostMemory*)

@@ -7,8 +7,8 @@ def keep_host_memory():
 
 def set_aside(cbool aside):
     """Let no pool see this thread's requests of NumPy from now on, or see them again; return whether it did not."""
-    cdef cbool before = is_aside()
-    cdef cbool* flag = &is_aside()
+    cdef cbool before = is_hidden()
+    cdef cbool* flag = &is_hidden()
     flag[0] = aside
     return before
 
@@ -63,7 +63,7 @@ cdef class HostPool(HostBackend):
         self.memory = memory_of(self.handler)
         self.limit = limit
         host_limit(self.memory[0], limit)
-        self.lanes = new LockedLanes(self.memory.lock(), self.memory.service())
+        self.lanes = new LockedLanes(self.memory.lock(), self.memory.service().lanes())
 
     def install(self, default_handler):
         """Serve in the place of NumPy's default handler, from now on; see default_handler.hpp."""

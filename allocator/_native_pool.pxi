@@ -44,11 +44,11 @@ cdef class NativePool(HostBackend):
         self.limit, self.place = limit, place
         self.own_functions = functions_of(self.memory)
         host_limit(self.memory[0], limit)
-        self.lanes = new LockedLanes(self.memory.lock(), self.memory.service())
+        self.lanes = new LockedLanes(self.memory.lock(), self.memory.service().lanes())
 
     def __dealloc__(self):
         if self.installed:
-            self.place.dispatcher.rest()
+            self.place.dispatcher.stop_serving()
         if self.memory != NULL:
             _retire(self.memory, self.served)
 
@@ -69,7 +69,7 @@ cdef class NativePool(HostBackend):
 
     def uninstall(self):
         """Serve there no longer. What was handed out stays the pool's own. Precondition: it does."""
-        self.place.dispatcher.rest()
+        self.place.dispatcher.stop_serving()
 
 
 @cython.final

@@ -65,6 +65,6 @@ inline bool is_installed(PyObject* capsule) {
 }
 
 // Precondition: a pool is installed.
-inline void uninstall() { DefaultHandler::instance()->rest(); }
+inline void uninstall() { DefaultHandler::instance()->stop_serving(); }
 
 }  // namespace stowplan::allocator

@@ -1,7 +1,7 @@
 """Pools of host memory for what is not NumPy: installed for the whole process.
 
 A library's own threads ask for memory in the midst of their caller's step, so mostly the step is the process's:
-requests of all threads, in their order. If threads take turns in another order each time, each has a plan of its own.
+requests of all threads, in their order.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from .cupy_pool import DEVICE_ALIGNMENT, FORKED, PER_THREAD
 if TYPE_CHECKING:
     from ...planning.store import PlanStore
 
-SCOPES = {"process": Scope.process, "stream": Scope.stream, "thread": Scope.thread}
+SCOPES = {"process": Scope.process, "thread": Scope.thread}
 
 HOOKS = {
     "set_reset_fn": "stow_cuda_reset",
@@ -48,7 +48,7 @@ class TorchCudaPool(Pool):
     ----------
     scope
         ``"process"``: one step at a time, of all threads, as the backward pass runs on threads of PyTorch's own.
-        ``"stream"``: each stream runs steps of its own. ``"thread"``: each thread does.
+        ``"thread"``: each thread runs steps of its own.
     limit
         Bytes that arenas and blocks may take together at most, on each device; None: no limit.
         `torch.cuda.set_per_process_memory_fraction` sets it for one device.

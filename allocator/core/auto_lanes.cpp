@@ -6,18 +6,18 @@ namespace stowplan::allocator {
 
 using profiler::StepFinder;
 
-std::optional<StepSlotNumber> AutoLanes::enter(ThreadId thread, Stream stream) {
+std::optional<StepSlotNumber> AutoLanes::enter(ThreadId thread) {
   if (finds_steps_) {
     stop_looking();
     finds_steps_ = false;
     outcomes_.clear();
   }
-  return Lanes::enter(thread, stream);
+  return take_step_slot(thread);
 }
 
 std::vector<StepSlotNumber> AutoLanes::end_steps_of_others(ThreadId thread) {
-  std::vector<StepSlotNumber> theirs = step_slots_of_others(thread);
-  for (const Watch& watch : watches_) {  // such a step ends when another runner takes the place
+  std::vector<StepSlotNumber> theirs = slots().of_others(thread);
+  for (const Watch& watch : watches_) {  // such a step ends when another runner takes its place
     theirs.erase(std::remove(theirs.begin(), theirs.end(), watch.step_slot), theirs.end());
   }
   for (const StepSlotNumber step_slot : theirs) end(step_slot);
@@ -45,11 +45,11 @@ AutoLanes::Watch* AutoLanes::other_watch_of(Runner runner) {
 
 void AutoLanes::keep_steps(Watch& watch, Bytes size, Stream stream, ThreadId thread) {
   if (!watch.step_slot) {
-    watch.step_slot = take_step_slot(watch.runner, thread);
+    watch.step_slot = take_step_slot(thread);
     begin_lanes(*watch.step_slot);
   }
   const StepSlotNumber step_slot = *watch.step_slot;
-  if (!is_first_lane(step_slot, stream, thread)) return;
+  if (!router().is_first(step_slot, stream)) return;
   StepFinder& finder = *watch.finder;
   const LaneNumber first = lanes_of(step_slot).front();
   Replay& replay = lane(first);
@@ -86,11 +86,11 @@ void AutoLanes::keep_steps(Watch& watch, Bytes size, Stream stream, ThreadId thr
 }
 
 void AutoLanes::begin_lanes(StepSlotNumber step_slot) {
-  if (!takes_over(step_slot)) welcome(step_slot);  // else somebody would have to wait for the device
+  if (!takes_over(step_slot)) welcome(step_slot);  // else the request would have to wait for the device
   for (const LaneNumber number : lanes_of(step_slot)) {
-    const LaneStart& next = expected(number).start;
-    lane(number).set_may_wait(false);  // nobody has looked whether its stream can wait
-    lane(number).begin_step(next.plan, next.others);
+    LaneStart& next = expected(number).start;
+    next.lane = number;
+    begin(next, false);  // it is not known whether its stream can wait
   }
 }
 
@@ -121,7 +121,7 @@ void AutoLanes::deliver(LaneNumber number, StepOutcome outcome) {
   const PlanPtr& plan = expected.start.plan;
   const bool as_expected = outcome.clean && plan != nullptr && outcome.tag == plan->tag;
   if (as_expected && !expected.wanted && !lane(number).has_retired_arenas()) return;
-  if (outcomes_.size() >= kMostWaiting) {  // nobody takes them
+  if (outcomes_.size() >= kMostWaiting) {  // they are not taken
     outcomes_.clear();
     outcome = {};
   }

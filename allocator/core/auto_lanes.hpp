@@ -2,15 +2,14 @@
 //
 //     request ──> StepFinder ── a step begins ──> the running step ends: its outcomes wait in a queue
 //        │                                        the next one begins: it is expected to follow what expect() said
-//        └─────> Lanes                                ^                                │
-//                                                     └── whoever makes plans <── take_outcomes(), Signal
+//        └─────> Lanes::route                         ^                                │
+//                                                     └── the plan maker     <── take_outcomes(), Signal
 //
 // All that a request does is in here and under the owner's lock. Plans are made elsewhere, some time later; until then
-// steps go on following what they followed. Of steps that did just that nothing is queued, so that a hot loop wakes
-// nobody up.
+// steps go on following what they followed. A step that did just that is not queued, so a hot loop wakes no thread.
 //
-// Each runner (scope.hpp: a thread, mostly) has steps of its own, in a step slot of its own. They are found from the
-// requests of one stream, the first that asks; the runner's other streams have their lanes in the same steps. Of
+// Each runner (step_slots.hpp: a thread, mostly) has steps of its own, in a step slot of its own. They are found from
+// the requests of one stream, the first that asks; the runner's other streams have their lanes in the same steps. Of
 // kMostRunners at once: another one takes the place of one that has not asked for kGone requests. The first step that
 // is marked, by enter(), ends the search for good.
 #pragma once
@@ -40,11 +39,13 @@ class AutoLanes : public Lanes {
 
   Grant request(Bytes size, Stream stream, ThreadId thread) {
     if (finds_steps_) look_for_steps(size, stream, thread);
-    return Lanes::request(size, stream, thread);
+    return route(size, stream, thread);
   }
 
   bool finds_steps() const { return finds_steps_; }
-  std::optional<StepSlotNumber> enter(ThreadId thread, Stream stream = 0);
+
+  // Takes a step slot for a marked step of this thread, and ends the search; none where its runner runs one already.
+  std::optional<StepSlotNumber> enter(ThreadId thread);
 
   // How the lane's next steps begin; the running one takes part, too, if it follows no plan. `wanted`: the outcome of
   // every step is. Nothing where the search has ended.
@@ -61,7 +62,7 @@ class AutoLanes : public Lanes {
 
  private:
   struct Expected {
-    LaneStart start;
+    LaneStart start{0, nullptr, {}, 0, false, true};  // without timestamps until expect() asks for them
     bool wanted = true;
   };
 
@@ -74,8 +75,8 @@ class AutoLanes : public Lanes {
   };
 
   void look_for_steps(Bytes size, Stream stream, ThreadId thread) {
-    const Runner runner = this->runner(thread, stream);
-    if (is_interrupted(runner)) return;
+    const Runner runner = slots().runner_of(thread);
+    if (slots().is_interrupted(runner)) return;
     if (Watch* watch = watch_of(runner)) keep_steps(*watch, size, stream, thread);
   }
   Watch* watch_of(Runner runner) {

@@ -289,7 +289,7 @@ void CudaPool::fail(CudaError error, Bytes size, Stream stream) {
 }
 
 std::string CudaPool::describe(Bytes size, Stream stream) {
-  const Situation now = lanes()->situation(stream);
+  const Situation now = lanes()->situation();
   std::string text = "CUDA out of memory. Tried to allocate " + with_commas(size) + " bytes on device " +
                      std::to_string(memory_.device()) + ", stream " + std::to_string(stream) + ".\n  stowplan: live " +
                      with_commas(now.live_bytes) + " bytes; reserved " +

@@ -9,8 +9,6 @@
 
 namespace stowplan::allocator {
 
-using LaneNumber = std::uint16_t;
-
 enum class Place : std::uint8_t {
   upstream,
   planned,  // in its slot of the plan that is followed

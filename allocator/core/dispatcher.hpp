@@ -28,7 +28,7 @@ class Dispatcher {
   const Upstream& original() const { return original_; }
   const HostMemory* serving() const { return serving_.load(std::memory_order_acquire); }
 
-  // Has a pool, which lives for ever, serve from now on. One caller at a time.
+  // A pool that is never destroyed serves from now on. One caller at a time.
   void serve(HostMemory* memory) {
     if (!has_served(memory)) {
       newest_.store(new Served{memory, newest_.load()}, std::memory_order_release);
@@ -36,8 +36,8 @@ class Dispatcher {
     }
     serving_.store(memory, std::memory_order_release);
   }
-  // Has nobody serve; blocks that pools have handed out stay theirs.
-  void rest() { serving_.store(nullptr, std::memory_order_release); }
+  // Requests go to what stood there before; blocks that pools have handed out stay theirs.
+  void stop_serving() { serving_.store(nullptr, std::memory_order_release); }
 
   bool has_served(const HostMemory* memory) const {
     for (const Served* one = newest_.load(std::memory_order_acquire); one != nullptr; one = one->before) {

@@ -45,12 +45,12 @@ class Guests {
   bool are_too_many(std::uint32_t requests) const { return unknown_ > kFew && unknown_ * kShare > requests; }
 
   // A block of this size stood in the way of a whole step.
-  void note_stay(Bytes size) {
-    if (stay(size)) return;
+  void note_lasting(Bytes size) {
+    if (is_known_to_last(size)) return;
     if (stayed_.size() >= kStayed) stayed_.erase(stayed_.begin());
     stayed_.push_back(size);
   }
-  bool stay(Bytes size) const { return std::find(stayed_.begin(), stayed_.end(), size) != stayed_.end(); }
+  bool is_known_to_last(Bytes size) const { return std::find(stayed_.begin(), stayed_.end(), size) != stayed_.end(); }
 
  private:
   std::uint32_t unknown_ = 0;        // requests of the step that were not recognised

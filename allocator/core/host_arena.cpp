@@ -38,7 +38,7 @@ bool HostArena::grow(Bytes size) {
   if (size <= size_) return true;
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   const std::size_t wanted = with_huge_pages(round_up(static_cast<std::size_t>(size), page));
-  if (base() == 0 && !set_aside(wanted)) return false;
+  if (base() == 0 && !reserve_addresses(wanted)) return false;
   if (wanted > addresses_ || mprotect(memory(), wanted, PROT_READ | PROT_WRITE) != 0) return false;
 #ifdef MADV_HUGEPAGE
   madvise(memory(), wanted, MADV_HUGEPAGE);
@@ -48,7 +48,7 @@ bool HostArena::grow(Bytes size) {
 }
 
 // The widest range that the system allows (an address space limit may be set), aligned to huge pages.
-bool HostArena::set_aside(std::size_t least) {
+bool HostArena::reserve_addresses(std::size_t least) {
   for (std::size_t bytes = most_addresses(); bytes >= least + kHugePage; bytes /= 2) {
     void* range = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range == MAP_FAILED) continue;

@@ -28,7 +28,7 @@ class HostArena {
   std::size_t addresses() const { return addresses_; }
 
  private:
-  bool set_aside(std::size_t bytes);
+  bool reserve_addresses(std::size_t bytes);
 
   void* memory() const { return reinterpret_cast<void*>(base()); }
 

@@ -17,7 +17,7 @@ constexpr int kTopPad = 16 << 20;            // the heap grows by as much more t
 
 }  // namespace
 
-std::uint64_t Rests::end_window(const Counters& counters) {
+std::uint64_t BackOff::end_window(const Counters& counters) {
   const std::uint64_t replayed = counters.of(Reason::replayed), steps = counters.steps;
   const bool is_worth_it = (replayed - replayed_) * kWorth >= asked_;
   const bool has_steps = steps > steps_;
@@ -31,25 +31,26 @@ std::uint64_t Rests::end_window(const Counters& counters) {
   }
   if (has_steps && ++in_vain_ < kPatience) return 0;
   in_vain_ = 0;
-  const std::uint64_t rest = kRest * window_;
+  const std::uint64_t skipped = kLength * window_;
   window_ = std::min(2 * window_, kLongest);
-  return rest;
+  return skipped;
 }
 
 bool HostLanes::grow(LaneNumber number, Bytes size) {
-  if (!allows(size - lane(number).arena().size)) return false;
+  Replay& lane = lanes_.lane(number);
+  if (!allows(size - lane.arena().size)) return false;
   if (memory_.size() <= number) memory_.resize(number + 1u);
   if (memory_[number] == nullptr) memory_[number] = std::make_unique<HostArena>();
   HostArena& memory = *memory_[number];
   if (!memory.grow(size)) return false;
-  lane(number).reserve(memory.base(), memory.size());
+  lane.reserve(memory.base(), memory.size());
   arena_is_new_ = true;
   return true;
 }
 
 void HostLanes::give_back() {
-  for (std::size_t i = 0; i < lanes(); ++i) lane(static_cast<LaneNumber>(i)).retire_idle_arena();
-  const std::vector<std::uintptr_t> dead = take_dead_arenas();
+  for (std::size_t i = 0; i < lanes_.lanes(); ++i) lanes_.lane(static_cast<LaneNumber>(i)).retire_idle_arena();
+  const std::vector<std::uintptr_t> dead = lanes_.take_dead_arenas();
   for (std::unique_ptr<HostArena>& memory : memory_) {
     const bool is_dead = memory != nullptr && std::find(dead.begin(), dead.end(), memory->base()) != dead.end();
     if (is_dead) memory.reset();
@@ -58,9 +59,9 @@ void HostLanes::give_back() {
 }
 
 bool host_retire(HostMemory& memory) {
-  return memory.locked([](HostLanes& lanes) {
-    lanes.give_back();
-    return lanes.live_blocks().empty();
+  return memory.locked([](HostLanes& host) {
+    host.give_back();
+    return host.lanes().live_blocks().empty();
   });
 }
 
@@ -72,7 +73,7 @@ void host_trim(HostMemory& memory) {
 }
 
 void host_limit(HostMemory& memory, Bytes limit) {
-  memory.locked([&](HostLanes& lanes) { lanes.set_limit(limit); });
+  memory.locked([&](HostLanes& host) { host.set_limit(limit); });
 }
 
 void keep_freed_memory() {
@@ -84,11 +85,11 @@ void keep_freed_memory() {
 }
 
 bool host_reserve(HostMemory& memory, LaneNumber lane, Bytes size) {
-  if (memory.locked([&](HostLanes& lanes) { return lanes.lane(lane).arena().size >= size; })) return true;
+  if (memory.locked([&](HostLanes& host) { return host.lanes().lane(lane).arena().size >= size; })) return true;
   host_trim(memory);
-  return memory.locked([&](HostLanes& lanes) {
-    if (!lanes.grow(lane, size)) return false;
-    const HostArena& arena = lanes.memory(lane);
+  return memory.locked([&](HostLanes& host) {
+    if (!host.grow(lane, size)) return false;
+    const HostArena& arena = host.memory(lane);
     memory.add_arena(arena.base(), arena.base() + arena.addresses());
     return true;
   });

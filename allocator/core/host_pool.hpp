@@ -1,5 +1,8 @@
-// The lanes as the service of a HostMemory, and what needs both: the arenas' memory, and the heap of what is not
-// planned.
+// A pool of host memory: the lanes behind a HostMemory (host_memory.hpp), with their arenas and a heap for the rest.
+//
+//     HostMemory ──> HostLanes ──> AutoLanes ──> Lanes ──> Replay        one function each, request() but for
+//     Lanes::route
+//                        └── no address ──> HostHeap ──> upstream
 #pragma once
 
 #include <cstddef>
@@ -22,17 +25,17 @@ constexpr Bytes kHostAlignment = 64;
 
 // When a pool that finds steps stops looking, because there is little that it could serve from plans:
 //
-//     | window, in vain |      rest      |    twice the window, in vain    |            rest            | ...
+//     | window, in vain |    back-off    |    twice the window, in vain    |          back-off          | ...
 //
 // A window is in vain if less than one request in kWorth of it was replayed, and no step was found in it, or this is
-// the kPatience-th such window in a row. Requests of a rest are upstream's at once, and nobody notes them.
-class Rests {
+// the kPatience-th such window in a row. Requests of a back-off go upstream at once, and are not noted.
+class BackOff {
  public:
   static constexpr std::uint64_t kWindow = std::uint64_t{1} << 16, kLongest = std::uint64_t{1} << 20;
-  static constexpr std::uint64_t kWorth = 16, kRest = 4;
-  static constexpr unsigned kPatience = 8;
+  static constexpr std::uint64_t kWorth = 16, kLength = 4;  // windows
+  static constexpr unsigned kPatience = 8;                  // windows
 
-  // To be called after each request: how many of the next ones nobody is to look at; mostly 0.
+  // To be called after each request: how many of the next ones to skip; mostly 0.
   std::uint64_t after_request(const Counters& counters) { return ++asked_ < window_ ? 0 : end_window(counters); }
 
  private:
@@ -43,35 +46,43 @@ class Rests {
   unsigned in_vain_ = 0;                    // windows in a row
 };
 
-// Lanes that own their arenas, and a heap above the upstream that they are given.
-class HostLanes : public AutoLanes {
+// The service that HostMemory asks: lanes, the memory of their arenas, and a heap above the upstream that it is given.
+class HostLanes {
  public:
   explicit HostLanes(const Upstream& upstream, Scope scope = Scope::thread)
-      : AutoLanes(kHostAlignment, scope), heap_(upstream) {}
+      : lanes_(kHostAlignment, scope), heap_(upstream) {}
 
-  // The service that HostMemory asks.
+  AutoLanes& lanes() { return lanes_; }
+  HostHeap& heap() { return heap_; }
+
   Upstream upstream() { return heap_.as_upstream(); }
+  bool owns(const void* ptr) const { return heap_.owns(ptr); }
+  void before_request() {}
   Grant request(Bytes size, Stream stream, ThreadId thread) {
-    if (rested_ > 0) count(Reason::resting, std::exchange(rested_, 0));
+    if (skipped_ > 0) lanes_.count(Reason::resting, std::exchange(skipped_, 0));
     if (++asked_ % kTick == 0) heap_.tick();
-    Grant grant = AutoLanes::request(size, stream, thread);
+    Grant grant = lanes_.request(size, stream, thread);
     if (arena_is_new_ && grant.address != 0) give_way();
     grant.refused = grant.address == 0 && !allows(0);
-    if (finds_steps()) leaves_ = rests_.after_request(counters());
+    if (lanes_.finds_steps()) skip_count_ = back_off_.after_request(lanes_.counters());
     return grant;
   }
-  std::uint64_t leaves() {
-    if (leaves_ > 0) stop_looking();
-    rested_ += leaves_;
-    return std::exchange(leaves_, 0);
+  std::uint64_t skip_count() {
+    if (skip_count_ > 0) lanes_.stop_looking();
+    skipped_ += skip_count_;
+    return std::exchange(skip_count_, 0);
   }
-  bool owns(const void* ptr) const { return heap_.owns(ptr); }
-  HostHeap& heap() { return heap_; }
+  void adopt(BlockId id, std::uintptr_t address) { lanes_.adopt(id, address); }
+  void cancel(BlockId id) { lanes_.cancel(id); }
+  bool release(BlockId id) { return lanes_.release(id); }
+  Bytes size_of(BlockId id) const { return lanes_.size_of(id); }
+
+  // Makes a lane's arena at least this large; false where there is no memory for it.
   bool grow(LaneNumber lane, Bytes size);
+  const HostArena& memory(LaneNumber lane) const { return *memory_[lane]; }
   // The most bytes that arenas and upstream's blocks may take together; 0: as many as there are. What is beyond has no
   // memory: an arena does not grow, and a request fails.
   void set_limit(Bytes limit) { limit_ = limit; }
-  const HostArena& memory(LaneNumber lane) const { return *memory_[lane]; }
   // Gives back what the heap keeps, and all arenas in which nothing lives. A lane whose arena goes serves no plan
   // before it grows again.
   void give_back();
@@ -85,15 +96,16 @@ class HostLanes : public AutoLanes {
 
   static constexpr std::uint64_t kTick = 256;  // requests; those from plans do not get to the heap
 
-  bool allows(Bytes more) const { return limit_ == 0 || counters().reserved_bytes() + more <= limit_; }
+  bool allows(Bytes more) const { return limit_ == 0 || lanes_.counters().reserved_bytes() + more <= limit_; }
 
+  AutoLanes lanes_;
   HostHeap heap_;
   Bytes limit_ = 0;
   std::uint64_t asked_ = 0;
   bool arena_is_new_ = false;
-  Rests rests_;
-  std::uint64_t leaves_ = 0;
-  std::uint64_t rested_ = 0;                        // not counted yet
+  BackOff back_off_;
+  std::uint64_t skip_count_ = 0;                    // of requests to come
+  std::uint64_t skipped_ = 0;                       // not counted yet
   std::vector<std::unique_ptr<HostArena>> memory_;  // by lane; null where it has none yet
 };
 

@@ -35,10 +35,9 @@ class LockedLanes {
   // A step of this thread: enter(), begin(), end(), one lock each. What its lanes may follow is asked in between, as
   // there may be new lanes; and where a lane passes to another stream, the owner waits for the device first, and says
   // welcome().
-  // `stream`: the current one, where steps are streams' (scope.hpp).
-  Entered enter(Stream stream = 0) {
+  Entered enter() {
     return locked([&]() -> Entered {
-      const auto step_slot = lanes_.enter(profiler::current_thread(), stream);
+      const auto step_slot = lanes_.enter(profiler::current_thread());
       if (!step_slot) return {};
       const bool waits = lanes_.takes_over(*step_slot);
       if (!waits) lanes_.welcome(*step_slot);
@@ -53,13 +52,13 @@ class LockedLanes {
   }
   // False, and nothing has begun, where `all_fit` is asked for and an arena is too small for what is to be replayed
   // in it.
-  bool begin(std::vector<LaneStart>& starts, bool may_wait, bool all_fit) {
+  bool begin(const std::vector<LaneStart>& starts, bool may_wait, bool all_fit) {
     return locked([&] {
       const auto fits = [&](const LaneStart& start) {
         return start.arena_bytes <= lanes_.lane(start.lane).arena().mapped();
       };
       if (all_fit && !std::all_of(starts.begin(), starts.end(), fits)) return false;
-      lanes_.begin(std::move(starts), may_wait);
+      for (const LaneStart& start : starts) lanes_.begin(start, may_wait);
       return true;
     });
   }
@@ -80,8 +79,8 @@ class LockedLanes {
   LaneNumber add_lane(StepSlotNumber step_slot) {
     return locked([&] { return lanes_.add_lane(step_slot); });
   }
-  void set_interrupted(bool interrupted, Stream stream = 0) {
-    locked([&] { lanes_.set_interrupted(profiler::current_thread(), interrupted, stream); });
+  void set_interrupted(bool interrupted) {
+    locked([&] { lanes_.set_interrupted(profiler::current_thread(), interrupted); });
   }
 
   // Steps that are found.
@@ -127,8 +126,8 @@ class LockedLanes {
   Counters counters() {
     return locked([&] { return lanes_.counters(); });
   }
-  Situation situation(Stream stream = 0) {
-    return locked([&] { return lanes_.situation(profiler::current_thread(), stream); });
+  Situation situation() {
+    return locked([&] { return lanes_.situation(profiler::current_thread()); });
   }
   void note_failure(BlockId id) {
     locked([&] { lanes_.note_failure(id, profiler::current_thread()); });

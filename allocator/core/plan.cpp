@@ -13,7 +13,7 @@ void Plan::derive() {
   for (const Bytes size : requested) {
     const std::uint64_t mixed = (prefix.back() ^ static_cast<std::uint64_t>(size)) * 0x9E3779B97F4A7C15u;
     prefix.push_back(mixed ^ (mixed >> 29));
-    if (turn == 0 || (prefix.size() - 1) % turn != 0) continue;
+    if (step_length == 0 || (prefix.size() - 1) % step_length != 0) continue;
     whole.push_back(prefix.back());
     prefix.back() = prefix.front();
   }

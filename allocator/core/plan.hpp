@@ -7,7 +7,8 @@
 // A wrapped block is due at a number not above its own, in the following step.
 //
 // A plan may be of several steps, which take turns on it: where results of a step outlive their successors, each is
-// kept in one of several places. Each step is then `turn` requests long, and begins where the one before it ended.
+// kept in one of several places. Each step is then `step_length` requests long, and begins where the one before it
+// ended.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +24,7 @@ using RequestNumber = std::uint32_t;
 constexpr Bytes kUnplanned = -1;
 constexpr RequestNumber kNoRequest = UINT32_MAX;
 using Stream = std::int64_t;
+using LaneNumber = std::uint16_t;
 
 struct Plan {
   std::vector<Bytes> offset;             // in the arena, or kUnplanned
@@ -32,19 +34,19 @@ struct Plan {
   std::vector<std::uint32_t> due_begin;  // size() + 2 entries: due at k are due[due_begin[k]] .. due[due_begin[k + 1]]
   std::vector<RequestNumber> due;
   Bytes arena_bytes = 0;
-  std::uint64_t tag = 0;   // the owner's name for it
-  RequestNumber turn = 0;  // requests of a step, in a plan of several, of which they are a whole part; else 0
+  std::uint64_t tag = 0;          // the owner's name for it
+  RequestNumber step_length = 0;  // requests of a step, in a plan of several, of which they are a whole part; else 0
 
   // prefix[k] is a hash of the sizes of the step before k: plans that begin alike are told apart where they part. That
-  // of a whole step is in `whole`, by turn.
+  // of a whole step is in `whole`, by step_length.
   std::vector<std::uint64_t> prefix;
   std::vector<std::uint64_t> whole;
 
   std::size_t size() const { return offset.size(); }
-  RequestNumber step_size() const { return turn != 0 ? turn : static_cast<RequestNumber>(size()); }
+  RequestNumber step_size() const { return step_length != 0 ? step_length : static_cast<RequestNumber>(size()); }
   // Of a step that began at a request, before another.
   std::uint64_t prefix_of(RequestNumber began, RequestNumber k) const {
-    return turn != 0 && k == began + turn ? whole[began / turn] : prefix[k];
+    return step_length != 0 && k == began + step_length ? whole[began / step_length] : prefix[k];
   }
 
   // Blocks that are freed in the following step.

@@ -28,7 +28,7 @@ void PlanCursor::join(PlanPtr plan, RequestNumber requests) {
 
 RequestNumber PlanCursor::end_step() {
   RequestNumber last = step_end();
-  while (last < next_) last += plan_->turn;  // it has had some of its successor's requests
+  while (last < next_) last += plan_->step_length;  // it has had some of its successor's requests
   const RequestNumber missing = last - next_;
   skip_to(last);
   goes_on_at_ = last < end() ? last : 0;

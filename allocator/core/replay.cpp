@@ -47,7 +47,7 @@ inline Grant Replay::serve(Block& block) {
   }
   clean_ = false;
   guests_.note_unknown();
-  if (!has_given_up() && guests_.stay(block.size)) return send_upstream(block, Reason::mismatch);
+  if (!has_given_up() && guests_.is_known_to_last(block.size)) return send_upstream(block, Reason::mismatch);
   return invite(block, Reason::mismatch);
 }
 
@@ -135,7 +135,7 @@ inline bool Replay::forget(BlockId id, Block& block) {
 
 bool Replay::release(BlockId id) {
   Block& block = blocks_[id];
-  if (block.where == Where::late && recorder_.age(block.birth) > 1) guests_.note_stay(block.size);
+  if (block.where == Where::late && recorder_.age(block.birth) > 1) guests_.note_lasting(block.size);
   note_free(block);
   return forget(id, block);
 }

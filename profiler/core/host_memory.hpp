@@ -4,18 +4,18 @@
 // address or sends it upstream. One lock guards service and map; upstream is called outside it, because it is foreign
 // code. NumPy calls with the GIL held, but the interface does not promise it, and an array may be dropped anywhere.
 //
-// Requests below `small` bytes are upstream's own affair: nothing is noted of them. NumPy's default handler keeps a
-// cache for these, and whoever stands in its way is slower. A free is theirs when NumPy says that the block is small
-// (as its own cache trusts it to) and the block is not in an arena; an address that comes back from upstream while it
-// is still noted belongs to a block whose free was mistaken for a small one, and is put right then. So `small` may be
-// lowered at any time: blocks that were small then are not noted, and go to upstream.
+// Requests below `small` bytes go upstream, and nothing is noted of them: NumPy's default handler keeps a cache for
+// these, which is faster than a look at anything here. A free goes upstream, too, when NumPy says that the block is
+// small (as its own cache trusts it to) and the block is not in an arena. If upstream returns an address that is still
+// noted, the free of its block was mistaken for a small one: the stale entry goes. So `small` may be lowered at any
+// time: blocks that were small before are not noted, and go to upstream.
 //
-// Requests of a thread that is aside go to upstream unseen.
+// Requests of a hidden thread go upstream unseen.
 //
 // A Service is constructed from the Upstream and has
 //     Upstream upstream()                                         what is asked in its place
 //     bool owns(const void*)                                      memory of that upstream, for sure; without the lock
-//     std::uint64_t leaves()                                      after request(): so many requests are not for it
+//     std::uint64_t skip_count()                                  after request(): how many of the next bypass it
 //     void before_request()                                       without the lock
 //     Grant request(Bytes size, Stream stream, ThreadId thread)   address 0: ask upstream, then adopt() or cancel()
 //     void adopt(BlockId, std::uintptr_t)                         upstream's answer
@@ -47,10 +47,10 @@ inline ThreadId current_thread() {
   return reinterpret_cast<ThreadId>(&here);
 }
 
-// Whether this thread's requests are upstream's: what makes plans is no business of a pool's that serves all threads.
-inline bool& is_aside() {
-  static thread_local bool aside = false;
-  return aside;
+// Whether no pool sees this thread's requests: a thread that makes plans is hidden from pools that serve all threads.
+inline bool& is_hidden() {
+  static thread_local bool hidden = false;
+  return hidden;
 }
 
 struct Grant {
@@ -81,7 +81,7 @@ class HostMemory {
   HostMemory& operator=(const HostMemory&) = delete;
 
   void* malloc(std::size_t size) {
-    if (is_small(size) || is_left()) return upstream_.malloc(upstream_.ctx, size);
+    if (is_small(size) || skips()) return upstream_.malloc(upstream_.ctx, size);
     const Grant grant = request(size);
     if (grant.address != 0) return reinterpret_cast<void*>(grant.address);
     return adopt(grant.id, grant.refused ? nullptr : upstream_.malloc(upstream_.ctx, size));
@@ -90,10 +90,10 @@ class HostMemory {
   void* calloc(std::size_t count, std::size_t item_size) {
     std::size_t size = 0;
     if (__builtin_mul_overflow(count, item_size, &size)) return nullptr;
-    if (is_small(size) || is_left()) return upstream_.calloc(upstream_.ctx, count, item_size);
+    if (is_small(size) || skips()) return upstream_.calloc(upstream_.ctx, count, item_size);
     const Grant grant = request(size);
     if (grant.address != 0) {
-      // The arena is recycled memory: nobody has zeroed it.
+      // The arena is recycled memory, which is not zeroed.
       return std::memset(reinterpret_cast<void*>(grant.address), 0, size);
     }
     return adopt(grant.id, grant.refused ? nullptr : upstream_.calloc(upstream_.ctx, count, item_size));
@@ -111,7 +111,7 @@ class HostMemory {
     return fresh;
   }
 
-  // The size that NumPy passes is a best guess: it settles only what is small. SIZE_MAX: nobody knows.
+  // The size that NumPy passes is a best guess: it settles only what is small. SIZE_MAX: it is unknown.
   void free(void* ptr, std::size_t size) {
     if (ptr != nullptr && release(ptr, size) != Whose::ours) upstream_.free(upstream_.ctx, ptr, size);
   }
@@ -150,7 +150,7 @@ class HostMemory {
     return std::forward<F>(f)(service_);
   }
 
-  // For who guards the service with the same lock.
+  // For callers that guard the service with the same lock.
   SpinLock& lock() { return lock_; }
   Service& service() { return service_; }
 
@@ -174,7 +174,7 @@ class HostMemory {
     std::lock_guard<SpinLock> lock(lock_);
     const Grant grant = service_.request(static_cast<Bytes>(size), 0, current_thread());
     if (grant.address != 0) blocks_by_address_.insert(grant.address, grant.id);
-    if (const std::uint64_t leaves = service_.leaves(); leaves > 0) left_ = static_cast<std::int64_t>(leaves);
+    if (const std::uint64_t count = service_.skip_count(); count > 0) to_skip_ = static_cast<std::int64_t>(count);
     return grant;
   }
 
@@ -208,10 +208,10 @@ class HostMemory {
     blocks_by_address_.insert(address, id);
   }
 
-  // Whether a request is nobody's but upstream's. Several threads may count one too many.
-  bool is_left() {
-    if (is_aside()) return true;
-    return left_.load(std::memory_order_relaxed) > 0 && left_.fetch_sub(1, std::memory_order_relaxed) > 0;
+  // Whether a request bypasses the service. Several threads may count one too many.
+  bool skips() {
+    if (is_hidden()) return true;
+    return to_skip_.load(std::memory_order_relaxed) > 0 && to_skip_.fetch_sub(1, std::memory_order_relaxed) > 0;
   }
 
   bool is_small(std::size_t size) const { return size < small_.load(std::memory_order_relaxed); }
@@ -224,7 +224,7 @@ class HostMemory {
 
   SpinLock lock_;
   std::atomic<std::size_t> small_;
-  std::atomic<std::int64_t> left_{0};  // requests that are not for the service
+  std::atomic<std::int64_t> to_skip_{0};  // requests that bypass the service
   Service service_;
   const Upstream upstream_;
   AddressMap blocks_by_address_;

@@ -18,7 +18,6 @@ UPSTREAM = 1 << 60
 
 threads = st.integers(1, 4)
 streams = st.integers(0, 10)
-orders = st.permutations([1, 1, 2, 3])
 
 
 class LanesAgainstReference(RuleBasedStateMachine):
@@ -36,10 +35,10 @@ class LanesAgainstReference(RuleBasedStateMachine):
     def number(self, step_slot: StepSlotsReference) -> int:
         return next(i for i, other in enumerate(self.reference.step_slots) if other is step_slot)
 
-    @rule(thread=threads, stream=streams)
-    def begin(self, thread: int, stream: int) -> None:
-        expected = self.reference.enter(thread, stream)
-        found = self.core.enter(thread, stream)
+    @rule(thread=threads)
+    def begin(self, thread: int) -> None:
+        expected = self.reference.enter(thread)
+        found = self.core.enter(thread)
         assert found == (None if expected is None else self.number(expected))
         if expected is None or found is None:
             return
@@ -51,9 +50,9 @@ class LanesAgainstReference(RuleBasedStateMachine):
                 self.core.reserve((lane + 1) << ARENA_BITS, ARENA_BYTES, lane)
             self.core.begin_lane(lane)
 
-    @rule(thread=threads, stream=streams)
-    def end(self, thread: int, stream: int) -> None:
-        step_slot = self.reference.step_slot_of(thread, stream)
+    @rule(thread=threads)
+    def end(self, thread: int) -> None:
+        step_slot = self.reference.step_slot_of(thread)
         if step_slot is None:
             return
         for lane in step_slot.lanes:
@@ -64,25 +63,15 @@ class LanesAgainstReference(RuleBasedStateMachine):
     @rule(thread=threads, times=st.integers(1, 10))
     def steps_on_one_stream(self, thread: int, times: int) -> None:
         """So that the others stay away."""
-        self.end(thread, 0)
+        self.end(thread)
         for _ in range(times):
-            self.begin(thread, 0)
+            self.begin(thread)
             self.request(0, thread, 1)
-            self.end(thread, 0)
-
-    @rule(these=st.lists(orders, min_size=1, max_size=3))
-    def threads_take_turns(self, these: list[list[int]]) -> None:
-        """In each step they ask for the same."""
-        for order in these:
-            self.end(1, 0)
-            self.begin(1, 0)
-            for thread in order:
-                self.request(0, thread, 10 + thread)
-            self.end(1, 0)
+            self.end(thread)
 
     @rule(stream=streams, thread=threads, size=st.integers(0, 20))
     def request(self, stream: int, thread: int, size: int) -> None:
-        where = self.reference.request(size, stream, thread)
+        where = self.reference.request(stream, thread)
         address, block = self.core.request(size, stream, thread)
         if address == 0:
             self.core.adopt(block, self.next_upstream)
@@ -106,10 +95,10 @@ class LanesAgainstReference(RuleBasedStateMachine):
         else:
             self.core.release(block)
 
-    @rule(thread=threads, stream=streams, on=st.booleans())
-    def interrupt_or_resume(self, thread: int, stream: int, on: bool) -> None:
-        self.core.set_interrupted(on, thread, stream)
-        step_slot = self.reference.step_slot_of(thread, stream)
+    @rule(thread=threads, on=st.booleans())
+    def interrupt_or_resume(self, thread: int, on: bool) -> None:
+        self.core.set_interrupted(on, thread)
+        step_slot = self.reference.step_slot_of(thread)
         if step_slot is not None:
             step_slot.interrupted = on
 
@@ -128,31 +117,3 @@ class LanesAgainstReference(RuleBasedStateMachine):
 
 TestLanesAgainstReference = LanesAgainstReference.TestCase
 TestLanesAgainstReference.settings = settings(settings.get_profile("usual"), stateful_step_count=40)
-
-
-def test_threads_that_take_turns_otherwise_get_lanes_of_their_own() -> None:
-    core = Replay(1, Scope.process)
-
-    def step(*order: int) -> None:
-        step_slot = core.enter(1)
-        assert step_slot == 0
-        core.welcome(0)
-        for lane in core.lanes_of(0):
-            core.begin_lane(lane)
-        for number, thread in enumerate(order):
-            _, block = core.request(thread, 0, thread)
-            core.adopt(block, UPSTREAM + 100 * number)
-            core.release(block)
-        for lane in core.lanes_of(0):
-            core.end_lane(lane)
-        core.leave(0)
-
-    step(1, 2, 1, 3)
-    step(1, 2, 1, 3)
-    step(1, 2, 3, 3)  # asks for something else
-    step(1, 2, 1, 3)
-    assert core.lanes_of(0) == [0]
-    step(1, 2, 3, 1)
-    step(1, 3, 2, 1)  # 2 and 3 ask in vain, and are known from then on
-    step(1, 3, 2, 1)
-    assert core.lanes_of(0) == [0, 1, 2]

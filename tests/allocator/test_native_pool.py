@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import random
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -173,29 +172,6 @@ def test_requests_of_all_threads_are_one_step_s(pool: PlacePool, libc: CFunction
         pool.wait()
     assert pool.stats.replayed == 4 * 4
     assert "thread" not in pool.stats.reasons
-
-
-def test_threads_that_take_turns_otherwise_have_plans_of_their_own(
-    pool: PlacePool, libc: CFunctions, worker: Worker
-) -> None:
-    """Eight requests of each thread, of sizes of their own, in an order that is never the same."""
-    rng = random.Random(3)
-    replayed = 0
-    for number in range(20):
-        before = pool.stats.replayed
-        turns = [0] * 8 + [1] * 8
-        rng.shuffle(turns)
-        sizes = (iter(range(9000, 90_000, 9000)), iter(range(5000, 50_000, 5000)))
-        with pool.step():
-            ask(libc, 4000)  # the step's own thread is the first
-            for turn in turns:
-                size = next(sizes[turn])
-                worker.ask(size) if turn else ask(libc, size)
-        pool.wait()
-        replayed = pool.stats.replayed - before
-        if number > 12:
-            assert replayed == 17
-    assert replayed == 17
 
 
 def test_steps_of_all_threads_are_found(libc: CFunctions, worker: Worker) -> None:

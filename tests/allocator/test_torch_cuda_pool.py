@@ -43,16 +43,6 @@ TestTorchCudaStreams = TorchCudaStreamsMachine.TestCase
 TestTorchCudaStreams.settings = settings(settings.get_profile("usual"), stateful_step_count=30)
 
 
-class StreamScopeMachine(StreamsMachine):
-    @staticmethod
-    def make_pool(**options: Any) -> StreamsTorchCudaPool:
-        return StreamsTorchCudaPool(scope="stream", **options)
-
-
-TestStreamScope = StreamScopeMachine.TestCase
-TestStreamScope.settings = settings(settings.get_profile("usual"), stateful_step_count=30)
-
-
 @pytest.fixture
 def pool() -> Iterator[StreamsTorchCudaPool]:
     pool = StreamsTorchCudaPool(warmup=0)
@@ -123,25 +113,6 @@ def test_a_step_of_the_process_has_the_requests_of_all_threads(pool: StreamsTorc
     run(pool, 3, work)
     assert pool.stats.reasons == before.reasons
     assert pool.stats.replayed == before.replayed + 15
-
-
-def test_each_stream_runs_its_own_steps_in_its_scope() -> None:
-    pool = StreamsTorchCudaPool(warmup=0, scope="stream")
-
-    def work(stream: Stream) -> None:
-        pool.cuda.now = stream.ptr
-        with pool.step():
-            for size in (3000, 700):
-                pool.empty(size, stream)
-            pool.empty(900, Stream(SIDE.ptr - stream.ptr))  # the other's: not in this step
-        pool.wait()
-
-    for _ in range(8):
-        work(MAIN)
-        work(SIDE)
-    stats = pool.stats
-    assert stats.reasons["thread"] == 16
-    assert stats.replayed > 0
 
 
 def test_a_stream_is_waited_for_on_the_device_alone(pool: StreamsTorchCudaPool) -> None:
@@ -244,7 +215,7 @@ def test_found_steps_are_replayed() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"scope": "lane"}, "one of: process, stream, thread"),
+        ({"scope": "lane"}, "one of: process, thread"),
         ({"limit": 0}, "1 or more"),
         ({"small": 100}, "any size"),
         ({"warmup": -1}, "0 or more"),

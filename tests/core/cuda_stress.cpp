@@ -279,7 +279,7 @@ void finish(std::unique_ptr<CudaPools> pools) {
 }
 
 std::unique_ptr<CudaPools> install(unsigned seed) {
-  auto pools = std::make_unique<CudaPools>(Cuda::get().api(), static_cast<Scope>(seed % 3), 0);
+  auto pools = std::make_unique<CudaPools>(Cuda::get().api(), static_cast<Scope>(seed % 2), 0);
   CudaPools::install(pools.get());
   Cuda::get().ordered_allocator = seed % 4 != 0;
   return pools;

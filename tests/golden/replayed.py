@@ -81,7 +81,7 @@ class RangesBackend:
         self._step_slots = 0
 
     def enter(self) -> tuple[int, list[int]] | None:
-        slot = self.core.enter(self.thread, self.stream)
+        slot = self.core.enter(self.thread)
         if slot is None:
             return None
         self._step_slots = max(self._step_slots, slot + 1)
@@ -128,7 +128,7 @@ class RangesBackend:
         return self.core.counters()
 
     def set_interrupted(self, interrupted: bool) -> None:
-        self.core.set_interrupted(interrupted, self.thread, self.stream)
+        self.core.set_interrupted(interrupted, self.thread)
 
 
 class _Reasons:
