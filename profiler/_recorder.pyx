@@ -110,6 +110,8 @@ cdef extern from "step_finder.hpp" namespace "stowplan::profiler" nogil:
         Cue observe(int64_t, int64_t, int64_t, Hint) except +
         uint32_t first()
         uint32_t second()
+        @staticmethod
+        vector[pair[const char*, int64_t]] constants() except +
 
 
 cdef extern from "profiler/numpy_capsule.hpp" namespace "stowplan::profiler":
@@ -429,6 +431,14 @@ cdef class StepFinder:
     """Finds the step in a sequence of requests; see profiler/core/step_finder.hpp."""
 
     cdef CStepFinder finder
+
+    @staticmethod
+    def constants():
+        """Return the constants of the search by name."""
+        found = {}
+        for name, value in CStepFinder.constants():
+            found.setdefault(name.decode(), []).append(value)
+        return {name: tuple(values) if name == "grams" else values[0] for name, values in found.items()}
 
     def observe(self, int64_t size, int64_t stream, int64_t live, begins=None):
         """Add a request, with the bytes alive before it; return None, "begins", "found" or "lost".

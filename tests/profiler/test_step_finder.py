@@ -13,6 +13,8 @@ from stowplan.profiler._recorder import StepFinder
 
 from .reference import step_finder as reference
 
+CONSTANTS = reference.Constants(**StepFinder.constants())
+
 Script = list[tuple[int, int]]
 """Of each request the bytes, and before how many requests from it the block is freed."""
 
@@ -47,7 +49,7 @@ def beginnings(script: Iterable[tuple[int, int]]) -> list[int]:
 def test_equals_its_reference(
     prefix: Script, script: Script, other: Script, noise: dict[int, tuple[int, int]], hints: dict[int, bool]
 ) -> None:
-    finder, expected = StepFinder(), reference.StepFinder()
+    finder, expected = StepFinder(), reference.StepFinder(CONSTANTS)
     program = list(chain(prefix, islice(cycle(script), 60), islice(cycle(other), 60), prefix))
     for number, request in noise.items():
         program.insert(number, request)
@@ -66,7 +68,7 @@ def test_equals_its_reference(
 )
 def test_equals_its_reference_where_nothing_adds_up(calls: list[tuple[int, int, int]]) -> None:
     """Frees on other threads, other streams, a caller that counts wrongly."""
-    finder, expected = StepFinder(), reference.StepFinder()
+    finder, expected = StepFinder(), reference.StepFinder(CONSTANTS)
     for size, stream, live in calls:
         assert finder.observe(size, stream, live) == expected.observe(size, stream, live)
 
@@ -183,7 +185,7 @@ def test_an_enclosing_loop_that_holds_little_is_not() -> None:
     hints=st.dictionaries(st.integers(0, 400), st.booleans(), max_size=4),
 )
 def test_loops_in_loops_equal_the_reference(inner: list[int], held: int, hints: dict[int, bool]) -> None:
-    finder, expected = StepFinder(), reference.StepFinder()
+    finder, expected = StepFinder(), reference.StepFinder(CONSTANTS)
     for number, (size, live) in enumerate(
         run(chain.from_iterable(islice(cycle([nested(i, held=held) for i in inner]), 16)))
     ):
@@ -193,5 +195,5 @@ def test_loops_in_loops_equal_the_reference(inner: list[int], held: int, hints: 
 
 def test_too_long_a_step_is_given_up() -> None:
     finder = StepFinder()
-    cues = [finder.observe(number, 0, 0) for number in range(reference.LONGEST + 1)]
-    assert cues == [None] * reference.LONGEST + ["lost"]
+    cues = [finder.observe(number, 0, 0) for number in range(CONSTANTS.longest + 1)]
+    assert cues == [None] * CONSTANTS.longest + ["lost"]

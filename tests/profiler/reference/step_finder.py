@@ -1,4 +1,4 @@
-"""The step finder in plain Python: the executable specification of profiler/core/step_finder.hpp.
+"""The step finder in plain Python: the executable specification of profiler/core/step_finder.hpp, for any constants.
 
 Everything is looked up afresh at each request in the whole history: no hashes, no stacks, no tables.
 """
@@ -7,22 +7,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-GRAMS = (4, 32)
-TOLERANCE = 64
-IRREGULAR = 4
-SHARE = 8
-FLAT = 4
-LEVEL = 8
-DOUBT = 2
-SHORT = 64
-LONGEST = 1 << 19
-NOTABLE = 25
-MARKS = 8
-ENCLOSING = 1 << 15
-VOTES = 64
-ADRIFT = 2
-
 Symbol = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Those of profiler/core: see grams.hpp, valley_search.hpp, enclosing_steps.hpp and step_finder.hpp."""
+
+    grams: tuple[int, ...]
+    tolerance: int
+    irregular: int
+    share: int
+    flat: int
+    level: int
+    high: int
+    doubt: int
+    short: int
+    longest: int
+    adrift: int
+    notable: int
+    marks: int
+    enclosing: int
+    votes: int
 
 
 @dataclass
@@ -41,6 +47,7 @@ class Mark:
 
 @dataclass
 class StepFinder:
+    constants: Constants
     history: list[Request] = field(default_factory=list)  # since the search for the first step began
     begun: int = 0  # place at which the running step began
     searching_from: int | None = 0
@@ -64,11 +71,11 @@ class StepFinder:
         if cue == "begins":
             self.adrift = 0 if anchored else self.adrift + (self.anchor is not None)
             self.note_beginning(live)
-        elif here - self.begun >= LONGEST:
-            self.__init__()  # type: ignore[misc]
+        elif here - self.begun >= self.constants.longest:
+            self.__init__(self.constants)  # type: ignore[misc]
             here, after, cue = 0, 0, "lost"
         else:
-            if self.searching_from is None and here - self.begun > 2 * self.usual + SHORT:
+            if self.searching_from is None and here - self.begun > 2 * self.usual + self.constants.short:
                 self.searching_from = here
             if self.searching_from is not None and self.search(live):
                 first, second = self.periods
@@ -92,7 +99,7 @@ class StepFinder:
         return min([live, *(r.live for r in requests)]), max([live, *(r.after for r in requests)])
 
     def begins(self, anchored: bool, hint: bool | None) -> bool:
-        if self.adrift >= ADRIFT:
+        if self.adrift >= self.constants.adrift:
             return anchored
         if not self.enclosing:
             return bool(hint) or (hint is None and anchored)
@@ -104,17 +111,17 @@ class StepFinder:
         if self.anchor is None or self.gram(len(self.history), len(self.anchor)) != self.anchor:
             return False
         low, high = self.extremes(self.begun, live)
-        return abs(live - self.level) * LEVEL <= high - low
+        return abs(live - self.level) * self.constants.level <= high - low
 
     def note_beginning(self, live: int) -> None:
         length = len(self.history) - self.begun
         self.usual = max(length, self.usual - self.usual // 4 + length // 4)
         if not self.adrift:
             low, high = self.extremes(self.begun, live)
-            valley = (live - low) * 4 <= high - low
+            valley = (live - low) * self.constants.high <= high - low
             self.doubt = max(self.doubt - length, 0) if valley else self.doubt + length
-        if not self.adrift and self.doubt >= DOUBT * self.usual:
-            self.anchor, self.enclosing, self.doubt, self.adrift = None, False, 0, ADRIFT
+        if not self.adrift and self.doubt >= self.constants.doubt * self.usual:
+            self.anchor, self.enclosing, self.doubt, self.adrift = None, False, 0, self.constants.adrift
         else:
             self.look_around()
 
@@ -125,7 +132,7 @@ class StepFinder:
         step = self.asked(self.begun, len(self.history))
         if self.votes == 0 or step == self.usual_step:
             self.usual_step = step
-            self.votes = min(self.votes + 1, VOTES)
+            self.votes = min(self.votes + 1, self.constants.votes)
             return
         self.votes -= 1
         lowest = min(range(self.begun, len(self.history)), key=lambda place: self.history[place].live)
@@ -137,9 +144,9 @@ class StepFinder:
             or level >= self.history[self.begun].live
         ):
             return
-        gram = self.gram(lowest, GRAMS[-1])
+        gram = self.gram(lowest, self.constants.grams[-1])
         if gram not in self.marks:
-            if len(self.marks) == MARKS:
+            if len(self.marks) == self.constants.marks:
                 del self.marks[next(iter(self.marks))]
             self.marks[gram] = Mark(lowest)
             return
@@ -147,15 +154,15 @@ class StepFinder:
         between = self.asked(known.place, lowest)
         mark = self.marks[gram] = Mark(lowest, lowest - known.place, between)
         again = mark.distance == known.distance and mark.between == known.between
-        notable = (self.level - level) * NOTABLE >= sum(size for size, _, _ in between)
-        if again and notable and mark.distance <= ENCLOSING:
+        notable = (self.level - level) * self.constants.notable >= sum(size for size, _, _ in between)
+        if again and notable and mark.distance <= self.constants.enclosing:
             self.enclosing, self.adrift, self.anchor, self.usual = True, 0, gram, mark.distance
             self.marks, self.votes, self.chosen = {}, 0, lowest
 
     def search(self, live: int) -> bool:
         assert self.searching_from is not None
         here = len(self.history)
-        for k in GRAMS:
+        for k in self.constants.grams:
             if here - self.searching_from < k:
                 continue
             run = self.run(self.searching_from, k, live)
@@ -165,13 +172,15 @@ class StepFinder:
             below = [
                 place
                 for place in range(self.searching_from, here)
-                if self.history[place].live < low - (high - low) // TOLERANCE
+                if self.history[place].live < low - (high - low) // self.constants.tolerance
             ]
             floor = below[-1] + 1 if below else self.searching_from
             span, searched = here - run[0], here - self.searching_from
             top = self.extremes(self.searching_from, live)[1]
             much = (
-                span >= searched / SHARE and span >= (here - floor) / 2 and (high - low) * FLAT >= top - low
+                span >= searched / self.constants.share
+                and span >= (here - floor) / 2
+                and (high - low) * self.constants.flat >= top - low
             )
             if span >= self.usual and (span >= searched / 2 or much):
                 self.anchor, self.doubt = self.gram(here, k), 0
@@ -191,13 +200,13 @@ class StepFinder:
             one, other = places[i - 1], places[i]
             low = min(levels[one : other + 1])
             high = max(request.after for request in self.history[one:other])
-            if max(levels[one], levels[other]) > low + (high - low) // TOLERANCE:
+            if max(levels[one], levels[other]) > low + (high - low) // self.constants.tolerance:
                 break
             run.insert(0, one)
-            if i == 1 or not similar(other - one, one - places[i - 2]):
+            if i == 1 or not self.is_regular(other - one, one - places[i - 2]):
                 break
         return run
 
-
-def similar(distance: int, other: int) -> bool:
-    return distance // IRREGULAR <= other and other // IRREGULAR <= distance
+    def is_regular(self, distance: int, other: int) -> bool:
+        factor = self.constants.irregular
+        return distance // factor <= other and other // factor <= distance
