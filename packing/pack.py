@@ -17,10 +17,10 @@ from .components import restricted
 from .constraints import Reduction, reduce
 from .placement import Placement, Status, peak_of
 from .problem import IntArray, Problem
-from .registry import Answer, Options, Solver, find, improves, name_of
+from .registry import Answer, PackingOptions, Solver, find, improves, name_of
 
 
-class Progress(NamedTuple):
+class PackingProgress(NamedTuple):
     """The state of a solution: the best peak so far, the lower bound, who found it, and seconds since the call."""
 
     peak: int
@@ -37,7 +37,7 @@ def pack(
     seed: int = 0,
     *,
     capacity: int | None = None,
-    progress: Callable[[Progress], object] | None = None,
+    progress: Callable[[PackingProgress], object] | None = None,
 ) -> Placement:
     """Place the blocks of a problem so that the peak is small.
 
@@ -82,7 +82,7 @@ def pack(
     if solver != "auto":
         solver = name_of(solver)
     run = _Run(problem, capacity, progress)
-    options = Options(time_limit, threads, seed, target=run.target, capacity=capacity)
+    options = PackingOptions(time_limit, threads, seed, target=run.target, capacity=capacity)
     try:
         if solver == "auto":
             for name, its_options in portfolio.steps(run.reduction.problem, options):
@@ -107,7 +107,7 @@ class _Run:
     """The best placement so far of one call, and what is known about how good it is."""
 
     def __init__(
-        self, problem: Problem, capacity: int | None, progress: Callable[[Progress], object] | None
+        self, problem: Problem, capacity: int | None, progress: Callable[[PackingProgress], object] | None
     ) -> None:
         self._began = time.perf_counter()
         self._problem = problem
@@ -129,7 +129,7 @@ class _Run:
         self._told: int | None = None  # the last peak that the caller has heard of
         self._solver = ""
 
-    def attempt(self, name: str, solve: Solver, options: Options) -> None:
+    def attempt(self, name: str, solve: Solver, options: PackingOptions) -> None:
         """Run a solver on the reduced problem and keep what is better.
 
         Raises
@@ -169,7 +169,7 @@ class _Run:
             return True
         self._told = peak
         seconds = time.perf_counter() - self._began
-        return self._progress(Progress(peak, self._lower_bound, name, seconds)) is not False
+        return self._progress(PackingProgress(peak, self._lower_bound, name, seconds)) is not False
 
     def placement(self) -> Placement:
         """Return the best placement, with what is known about it."""

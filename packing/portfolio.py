@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .problem import Problem
-from .registry import Options
+from .registry import PackingOptions
 from .solvers.exact import MOST_BLOCKS as MOST_FOR_EXACT
 from .solvers.heuristics import pairs_alive_together
 
@@ -79,7 +79,7 @@ MEMBERS = (
 """Who is asked, the cheapest first; the table in ``docs/algorithms.rst`` says the same, as a test sees to."""
 
 
-def steps(problem: Problem, options: Options) -> Iterator[tuple[str, Options]]:
+def steps(problem: Problem, options: PackingOptions) -> Iterator[tuple[str, PackingOptions]]:
     """Yield which solver comes next, with which options. Whoever asks stops asking once the target is met."""
     began = time.monotonic()
     limit = options.time_limit

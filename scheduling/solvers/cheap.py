@@ -27,7 +27,7 @@ import numpy as np
 from ...errors import MissingDependencyError
 from ..graph import Phase, StepGraph
 from ..orders import recorded
-from ..registry import Options, register
+from ..registry import SchedulingOptions, register
 from ..schedule import Schedule
 from ..storages import Storages
 
@@ -45,7 +45,7 @@ class Cut(NamedTuple):
 
 
 @register("cheap")
-def cheap(graph: StepGraph, options: Options) -> Schedule:
+def cheap(graph: StepGraph, options: SchedulingOptions) -> Schedule:
     """Return the minimum cut's schedule, whatever the budget.
 
     Raises

@@ -27,7 +27,7 @@ from ..bounds import bound_schedules
 from ..graph import IntArray, Phase, StepGraph
 from ..hazards import hazards
 from ..orders import edges, recorded, starting_points
-from ..registry import Answer, Options, register
+from ..registry import Answer, SchedulingOptions, register
 from ..schedule import Schedule, Way, as_recorded
 from ..simulate import simulator
 from ..storages import Storages
@@ -63,7 +63,7 @@ class Found(NamedTuple):
 
 
 @register("greedy")
-def greedy(graph: StepGraph, options: Options) -> Answer:
+def greedy(graph: StepGraph, options: SchedulingOptions) -> Answer:
     """Return the fastest schedule found that keeps to the budget, else the one with the smallest peak."""
     search = _Search(graph, options)
     budget = options.budget if options.budget is not None else search.at(as_recorded(graph)).peak
@@ -80,7 +80,7 @@ def greedy(graph: StepGraph, options: Options) -> Answer:
 class _Search:
     """One call: the graph's columns for the core, and what is left of the time."""
 
-    def __init__(self, graph: StepGraph, options: Options) -> None:
+    def __init__(self, graph: StepGraph, options: SchedulingOptions) -> None:
         self.graph, self.options = graph, options
         self.interrupted = False
         self._cancel = Cancel()
