@@ -21,7 +21,7 @@ from .registry import Answer, PackingOptions, Solver, find, improves, name_of
 
 
 class PackingProgress(NamedTuple):
-    """The state of a solution: the best peak so far, the lower bound, who found it, and seconds since the call."""
+    """The state of a solution: the best peak so far, the lower bound, its solver, and seconds since the call."""
 
     peak: int
     lower_bound: int
@@ -52,7 +52,7 @@ def pack(
         A name in `solvers`, or ``"auto"``: the best of its members, the first of equals, stopping as soon as
         one meets the lower bound.
     time_limit
-        Wall-clock seconds, 0 or more, for solvers that could go on for ever; the heuristics always finish.
+        Wall-clock seconds, 0 or more, for solvers that would not stop by themselves; the heuristics always finish.
     threads
         Threads that a solver may use, 1 or more.
     seed
@@ -126,7 +126,7 @@ class _Run:
         self.best: IntArray | None = None
         self._incumbent: IntArray | None = None  # the same of the reduced problem
         self._peak = 0
-        self._told: int | None = None  # the last peak that the caller has heard of
+        self._reported: int | None = None  # the last peak that the caller was given
         self._solver = ""
 
     def attempt(self, name: str, solve: Solver, options: PackingOptions) -> None:
@@ -165,9 +165,9 @@ class _Run:
 
     def _report(self, peak: int, name: str) -> bool:
         """Tell the caller of a lower peak, once; a solver may have found it, but not handed it over yet."""
-        if self._progress is None or (self._told is not None and peak >= self._told):
+        if self._progress is None or (self._reported is not None and peak >= self._reported):
             return True
-        self._told = peak
+        self._reported = peak
         seconds = time.perf_counter() - self._began
         return self._progress(PackingProgress(peak, self._lower_bound, name, seconds)) is not False
 

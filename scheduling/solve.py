@@ -22,7 +22,7 @@ OPENINGS = ("sqrt", "cheap")
 
 
 class SchedulingProgress(NamedTuple):
-    """The state of a solution: a schedule's peak and extra seconds, who found it, and seconds since the call."""
+    """The state of a solution: a schedule's peak and extra seconds, its solver, and seconds since the call."""
 
     peak: int
     extra_seconds: float
@@ -45,7 +45,7 @@ class Solution:
     optimal
         Whether no other schedule with this order, of values kept and dropped, keeps to the budget in less time.
     solver
-        Who found it.
+        The solver that found it.
     seconds
         Wall-clock time that solving took.
     """

@@ -42,7 +42,7 @@ PRECISION, STEPS = 0.004, 9
 # The search for the least peak ends when so many evaluations, times operators, have been made.
 MOST_WORK = 160_000_000
 
-# How often values that may not be made again are found, forbidden, and the search done anew.
+# How often values that may not be made again are found and forbidden, and the search repeated.
 REPAIRS = 4
 
 # With so many operators or fewer every order is tried by a descent of its own; with more, the one that a coarse descent
@@ -129,7 +129,7 @@ class _Search:
         if effort is None:
             effort = max(LEAST_EFFORT, min(MOST_EFFORT, WORK // max(1, len(self.graph))))
         if best.peak > budget:
-            # What follows does not depend on the budget: whoever asks again for the least that was found gets it.
+            # What follows does not depend on the budget: a caller that asks for the least peak that was found gets it.
             lowest = self._least()
             best = self.improved(lowest, lowest.peak, effort)
         return best if self.over() or best.peak > budget else self.improved(best, budget, effort)

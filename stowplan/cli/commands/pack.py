@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ...packing import PackingProgress, Placement, Problem
 
-# Seconds that --compare gives each solver that could go on for ever, without a --time-limit.
+# Seconds that --compare gives each solver that would not stop by themselves, without a --time-limit.
 _COMPARE_LIMIT = 10.0
 
 
