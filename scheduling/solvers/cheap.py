@@ -1,6 +1,6 @@
 """cheap: save as few bytes as possible from which cheap operators alone can make again what the backward pass reads.
 
-A minimum cut. Every forward storage is a pair of nodes joined by an edge with its bytes; where it is cut, the storage is saved::
+A minimum cut. Every forward storage is a pair of nodes joined by an edge with its bytes; what is cut is saved::
 
     source --inf--> conv's output  (expensive: nothing makes it again)
     x_in --bytes--> x_out          cut: x is saved
