@@ -32,11 +32,11 @@ _MAX = int(np.iinfo(np.int64).max)
 
 
 class Pieces(NamedTuple):
-    """The rectangles that the blocks are made of, in compressed rows: block ``i`` has ``first[i]`` up to ``first[i + 1]``.
+    """The pieces of all blocks, in compressed rows: block ``i`` has ``first[i]`` up to ``first[i + 1]``.
 
-    A piece takes the bytes ``[lower, upper)``, counted from its block's offset, during the ticks ``[start, end)``: int64
-    (k,) each, never empty, one after the other in time within a block. ``first`` is int64 (n + 1,). A block without
-    gaps is one piece, a block of size 0 has none.
+    A piece is a rectangle: it takes the bytes ``[lower, upper)``, counted from its block's offset, during the ticks
+    ``[start, end)``. Pieces are never empty, follow each other in time within a block, and are int64 (k,); ``first``
+    is int64 (n + 1,). A block without gaps is one piece, a block of size 0 has none.
     """
 
     first: IntArray
