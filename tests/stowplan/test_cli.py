@@ -220,6 +220,9 @@ def test_demo_googlenet_as_a_program(tmp_path: Path) -> None:
     assert figures["fragmentation"] == 0
     assert figures["cupy_pool"] >= figures["planned_peak"]
     assert figures["default"]["losses"] == figures["pool"]["losses"] == figures["lean"]["losses"]
+    assert figures["default"]["over_default"] == {"low": 1.0, "median": 1.0, "high": 1.0}
+    rounds = zip(figures["pool"]["seconds"][3:], figures["default"]["seconds"][3:], strict=True)
+    assert figures["pool"]["over_default"]["median"] == pytest.approx(sum(a / b for a, b in rounds) / 2)
     lean = figures["lean"]
     assert lean["upstream"] == 0
     assert lean["replayed"] == 2 * lean["blocks"] > 0

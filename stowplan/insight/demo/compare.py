@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
+
 from ... import NumpyPool
 from ...allocator import Stats
 from ...planning import Plan
@@ -93,10 +95,12 @@ class Comparison:
         """Median over the measured steps of a run."""
         return statistics.median(step.seconds for step in run.steps[self.first_measured :])
 
-    def over_default(self, run: Run) -> float:
-        """Median over the measured rounds of a step's seconds over those of NumPy's step in the same round."""
-        rounds = zip(run.steps, self.default.steps, strict=True)
-        return statistics.median([a.seconds / b.seconds for a, b in rounds][self.first_measured :])
+    def over_default(self, run: Run) -> tuple[float, float, float]:
+        """Quartiles, over the measured rounds, of a step's seconds over those of NumPy's step in the same round."""
+        rounds = zip(run.steps[self.first_measured :], self.default.steps[self.first_measured :], strict=True)
+        ratios = [step.seconds / default.seconds for step, default in rounds]
+        low, median, high = np.quantile(ratios, (0.25, 0.5, 0.75)).tolist()
+        return low, median, high
 
     def faults_per_step(self, run: Run) -> float:
         """Median of the minor page faults over the measured steps of a run."""
