@@ -30,7 +30,7 @@ include "_core_declarations.pxi"
 
 
 cdef class CorePlan:
-    """A plan in the core's form (core/plan.hpp). All columns are int64; `tag` is not 0."""
+    """A plan in the core's form (core/replay/plan.hpp). All columns are int64; `tag` is not 0."""
 
     cdef shared_ptr[CPlan] plan
 
@@ -93,7 +93,7 @@ cdef dict _by_name(const vector[NamedCount]& counts):
 
 
 cdef dict _counters(const Counters& counters):
-    """Return the counts by name, and under "requests" those of requests by reason; see core/counts.hpp."""
+    """Return the counts by name, and under "requests" those of requests by reason; see core/replay/counts.hpp."""
     return {"requests": _by_name(counters.named_requests()), **_by_name(counters.named())}
 
 
@@ -262,7 +262,7 @@ cdef list _lane_outcomes(vector[LaneOutcome]& outcomes):
 
 
 cdef class Backend:
-    """What steps need of a pool's core: step slots for threads, and in each a lane for every stream (core/lanes.hpp).
+    """What steps need of a pool's core: step slots for threads, and in each a lane for every stream; see core/lanes.
 
     A step is `enter`, `begin` and `end`: what its lanes may follow depends on which they are.
     """
@@ -397,7 +397,7 @@ cdef class Backend:
         return _counters(self.lanes.counters())
 
     def situation(self):
-        """Return what fills the memory, as this thread sees it; see core/diagnosis.hpp."""
+        """Return what fills the memory, as this thread sees it; see core/replay/diagnosis.hpp."""
         return _situation(self.lanes.situation())
 
     def failure(self):

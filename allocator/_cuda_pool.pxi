@@ -56,7 +56,8 @@ cdef class CudaPools:
     limit
         Bytes that arenas and blocks may take together on each device; 0: as many as there are.
     table
-        Address of a table of CUDA's functions (core/cuda_api.hpp); 0: of the runtime that the process has loaded.
+        Address of a table of CUDA's functions (core/device/cuda_api.hpp); 0: of the runtime that the process has
+        loaded.
     Raises
     ------
     PoolError

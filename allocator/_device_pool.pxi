@@ -69,7 +69,7 @@ cdef give_what_waits():
         Guard.__new__(Guard, *guarded.pop())
 
 
-# What the core asks of its owner; see core/device.hpp.
+# What the core asks of its owner; see core/device/device.hpp.
 
 
 cdef int _ask(void* owner, void* client, int64_t size, cbool sample, Answer* answer) except -1:

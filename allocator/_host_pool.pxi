@@ -1,7 +1,7 @@
 # Pools of host memory: the lanes behind a NumPy memory handler, for a context or the process. Included by _core.pyx.
 
 def keep_host_memory():
-    """Have the C library keep what is freed, for the whole process; see core/host_pool.hpp."""
+    """Have the C library keep what is freed, for the whole process; see core/host/host_pool.hpp."""
     keep_freed_memory()
 
 

@@ -1,4 +1,4 @@
-"""A plan in the form in which the replay core reads it (allocator/core/plan.hpp)."""
+"""A plan in the form in which the replay core reads it (allocator/core/replay/plan.hpp)."""
 
 from __future__ import annotations
 

@@ -3,12 +3,12 @@
 Two lists. `REASONS` says why a request was not served from a plan. The fields of `stats.Stats` are the counts; each has
 a `Count` as its metadata, with its kind and its text::
 
-    core/counts.hpp --names--> _core --Replay.counters()--> Stats --+--> Pool.report      a dict, and text
-    (reasons, counts)                                     + texts   +--> Prometheus       metrics, and their help
+    counts.hpp --names--> _core --Replay.counters()--> Stats --+--> Pool.report      a dict, and text
+    (reasons, counts)                              + texts   +--> Prometheus       metrics, and their help
                                                                     +--> stowplan run     the summary
                                                                     +--> documentation    attributes, table of reasons
 
-A new count is a line in core/counts.hpp and one in `Stats`; a new reason, one there and one here. The tests compare.
+A new count is a line in counts.hpp and one in `Stats`; a new reason, one there and one here. The tests compare.
 """
 
 from __future__ import annotations

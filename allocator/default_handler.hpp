@@ -1,4 +1,4 @@
-// NumPy's default memory handler with a dispatcher (core/dispatcher.hpp) in its place, for all threads and contexts of
+// NumPy's default memory handler with a dispatcher (dispatcher.hpp) in its place, for all threads and contexts of
 // the process.
 //
 // The default handler is a struct of function pointers behind a public capsule, one for the process; a new context has
@@ -10,7 +10,7 @@
 #include <Python.h>
 #include <numpy/arrayobject.h>
 
-#include "core/dispatcher.hpp"
+#include "core/host/dispatcher.hpp"
 #include "profiler/numpy_capsule.hpp"
 
 namespace stowplan::allocator {

@@ -1,6 +1,6 @@
 """The steps of a pool on one device: who runs them, and who decides in each of their lanes.
 
-A step takes a step slot, and in it every stream has a lane (allocator/core/lanes.hpp): requests, a plan and an arena of
+A step takes a step slot, and in it every stream has a lane (allocator/core/lanes): requests, a plan and an arena of
 its own. So each lane has its own policy and plans (`LanePlans`), as if there were no other.
 
 What decides is imported with the first step, and what answers questions with the first question: a program without

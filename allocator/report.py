@@ -1,7 +1,7 @@
 """What fills a pool's memory, why requests were not replayed, and what to do about it: as a dict and as text.
 
 Two occasions. `Pool.report` tells the present state. When upstream has no memory for a request, the core notes what it
-found (allocator/core/diagnosis.hpp), and `failure_text` says it; `attach` hands it to the user in upstream's own error,
+found (core/replay/diagnosis.hpp), and `failure_text` says it; `attach` hands it to the user in upstream's own error,
 so that whoever catches that error goes on catching it::
 
     stowplan: upstream has no memory for 40,960,000 bytes: request 17 of step 5 (key 'train')

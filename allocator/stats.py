@@ -197,7 +197,7 @@ def snapshot(
     Parameters
     ----------
     counters
-        As the core has them (core/counts.hpp).
+        As the core has them (core/replay/counts.hpp).
     plans, reoptimizations, lower_bound, packed, planning_seconds, plans_skipped
         What it does not know.
     """

@@ -78,7 +78,7 @@ def stack_wrapped(plan: Plan, *, planner: str = "auto", packer: Pack = pack) -> 
     """Place a plan's wrapped blocks on one another, from the arena's beginning on, if that costs nothing.
 
     In the first step of a plan on a device the blocks that the step before has left live elsewhere, and until they end
-    the arena has no memory in their places (allocator/core/device_pool.hpp): so these places are to be in one run. The
+    the arena has no memory in their places (core/device/device_pool.hpp): so these places are to be in one run. The
     block that is asked for last is at the bottom, so that what is free in the run before is at its other end, beside
     the rest of the arena. Small blocks go where they fit.
 

@@ -32,7 +32,7 @@ STEP_SLOT = "berth"
 """The name that files have for it."""
 
 MOST_LANES = 8
-"""Of a step slot (allocator/core/lanes.hpp)."""
+"""Of a step slot (allocator/core/lanes/lanes.hpp)."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """What a CuPy pool takes from a device beside its arenas: segments of its own, or those of a given upstream.
 
-Both say what they hold, so that arenas and what is not planned have one account (core/device_pool.hpp):
+Both say what they hold, so that arenas and what is not planned have one account (core/device/device_pool.hpp):
 
     held  =  live segments  +  free segments  +  arenas  <=  the most bytes that were live at a time
 

@@ -19,7 +19,7 @@ from ..planning_budget import SHARE
 from ..pool import Plans, Pool, checked_bytes, store_of
 
 ALIGNMENT = 64
-"""Bytes; a cache line and the widest vector load, as the core has it (core/host_pool.hpp)."""
+"""Bytes; a cache line and the widest vector load, as the core has it (core/host/host_pool.hpp)."""
 
 SCOPES = {"process": Scope.process, "thread": Scope.thread}
 

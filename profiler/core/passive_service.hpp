@@ -184,7 +184,7 @@ class PassiveService {
     for (const StepCandidate& candidate : all) most = std::max(most, candidate.bytes);
     std::size_t best = all.size();
     for (std::size_t i = 0; i < all.size(); ++i) {
-      if (all[i].bytes < most * (1 - 1.0 / StepFinder::kNotable)) continue;
+      if (all[i].bytes < most * (1 - 1.0 / EnclosingSteps::kNotable)) continue;
       if (best == all.size() || requests_of(all[i].steps.first) < requests_of(all[best].steps.first)) best = i;
     }
     return best;

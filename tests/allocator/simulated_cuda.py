@@ -25,7 +25,7 @@ GUARD = b"\xee" * 64  # behind each block
 
 
 class Table(ctypes.Structure):
-    """The table of core/cuda_api.hpp: a pointer for each function, in its order."""
+    """The table of core/device/cuda_api.hpp: a pointer for each function, in its order."""
 
     NAMES: ClassVar[list[str]] = [
         "malloc",

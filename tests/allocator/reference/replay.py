@@ -1,4 +1,4 @@
-"""The replay core in plain Python: the executable specification of allocator/core/replay.hpp.
+"""The replay core in plain Python: the executable specification of allocator/core/replay/replay.hpp.
 
 Everything is looked up afresh at each request: no due lists, no caches, no counters of what is live.
 """
