@@ -152,9 +152,6 @@ class LanePlans:
             self._make_way(followed)
         if order is not None:
             self._carry_out(decision.action, order)
-        is_unplanned = followed is None and complete and len(events) and not (failed or self._policy.found)
-        if is_unplanned and self._maker.looks_for(self.key):
-            self._recall(StepLog(events), is_record=decision.record)
         if decision.record:
             self._record = Record(self.key, StepLog(events), followed, self._keeps_results)
 
@@ -200,13 +197,6 @@ class LanePlans:
     def _submit(self, job: Callable[[], Solved]) -> None:
         self._planner.submit(self._budget.order(job))
 
-    def _recall(self, log: StepLog, *, is_record: bool) -> None:
-        """Look for what follows such a step in another run; that takes a file's time, and no budget."""
-        sequence = hash(("recalled", self.key))
-        job = self._maker.recalling(sequence, self.key, log, self._backend.small, is_record=is_record)
-        if job is not None:
-            self._planner.submit(job)
-
     def _make_way(self, followed: Entry) -> None:
         """Have a plan placed anew that cannot be replayed in full while what stays in the arena stays there."""
         from ..planning.co_placement import is_obstructed
@@ -226,7 +216,7 @@ class LanePlans:
         for solved in self._planner.collect():
             self._policy.plan_made(solved.sequence)
             entry, old = solved.entry, solved.replaces
-            if entry is None or (solved.recalled and self._cache.variants(entry.key)):
+            if entry is None:
                 continue
             if not self._backend.reserve(self.lane, max(entry.plan.arena_bytes, solved.arena_bytes)):
                 continue

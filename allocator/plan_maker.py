@@ -23,12 +23,6 @@ if TYPE_CHECKING:
 DOUBTED = 4
 """Times in a row that a plan is succeeded before frees that a record lacks are believed."""
 
-MOST_KEYS = 64
-"""Step keys whose first steps are looked for in a store; a program that numbers its steps has more."""
-
-MOST_LOOKS = 8
-"""Steps of a key that are looked for, at most, as long as it has no plan."""
-
 ELSEWHERE = 0.5
 """Share of an arena; where upstream has to hold more of a plan's blocks than this, another arena takes its place."""
 
@@ -71,31 +65,12 @@ class Solved:
     ----------
     arena_bytes
         To reserve at least.
-    recalled
-        Whether it is of an earlier run: no use where there is a plan by now.
     """
 
     sequence: int
     entry: Entry | None = None
     replaces: Entry | None = None
     arena_bytes: int = 0
-    recalled: bool = False
-
-
-@dataclass
-class _Begun:
-    """How the steps of a key began: how many were looked for in a store, under which key the last one.
-
-    Attributes
-    ----------
-    before_record
-        The store's key of the step before the first record, under which the plan is kept: the steps up to there make
-        what lasts, and a run that begins alike has to have made it before it replays.
-    """
-
-    steps: int = 0
-    last: str | None = None
-    before_record: str | None = None
 
 
 class PlanMaker:
@@ -136,7 +111,6 @@ class PlanMaker:
         self._backend, self._lane, self._cache, self._shared = backend, lane, cache, shared
         self._alignment, self._solver, self.store = alignment, solver, store
         self.packed = 0
-        self._begun: dict[Hashable, _Begun] = {}
 
     def _job(self, sequence: int, make: Callable[[Options], Solved]) -> Callable[[], Solved]:
         """Return a job that does not raise, and counts what it packs.
@@ -147,7 +121,7 @@ class PlanMaker:
         from ..planning.packer import Packer
 
         if self.store is not None:
-            from ..planning import store_packing, store_steps  # noqa: F401
+            from ..planning import store_packing  # noqa: F401
 
         packer = Packer(self.store)
         options = Options(self._alignment, self._solver, let_others_run, packer)
@@ -182,9 +156,6 @@ class PlanMaker:
             doubted=record.departed_from is not None and record.departed_from.standing.revisions < DOUBTED,
         )
 
-        begun, store = self._begun.get(record.key), self.store
-        after = None if begun is None else begun.before_record
-
         def solve(options: Options) -> Solved:
             made = plan_record(task, self._shared, options)
             if made.plan is None:
@@ -198,44 +169,9 @@ class PlanMaker:
             there = next((entry for entry in variants if entry.plan is made.plan), None)
             if there is not None:
                 return Solved(sequence, there, replaces)
-            if store is not None and after is not None and (replaces is not None or not variants):
-                from ..planning.store_steps import remember
-
-                remember(store, after, made.plan)
             return Solved(sequence, self._cache.entry(record.key, made.plan), replaces)
 
         return self._job(sequence, solve)
-
-    def looks_for(self, key: Hashable) -> bool:
-        """Return whether the store is to be asked what follows a step of this key; False without a store."""
-        if self.store is None:
-            return False
-        begun = self._begun.get(key)
-        return len(self._begun) < MOST_KEYS if begun is None else begun.steps < MOST_LOOKS
-
-    def recalling(
-        self, sequence: int, key: Hashable, log: StepLog, small: int, *, is_record: bool
-    ) -> Callable[[], Solved] | None:
-        """Return the job of finding what an earlier run came to replay after such a step, which had no plan.
-
-        None where there is nothing to look for.
-        """
-        from ..planning.store_steps import key_after, recall
-
-        store, begun = self.store, self._begun.setdefault(key, _Begun())
-        after = key_after(log, key, alignment=self._alignment, solver=self._solver, small=small)
-        if is_record and begun.before_record is None:
-            begun.before_record = begun.last or after
-        begun.steps, begun.last = begun.steps + 1, after
-        if store is None or after is None:
-            return None
-
-        def find(options: Options) -> Solved:
-            plan = recall(store, after, options.alignment)
-            entry = None if plan is None else self._cache.entry(key, plan)
-            return Solved(sequence, entry, recalled=True)
-
-        return self._job(sequence, find)
 
     def placing_anew(self, sequence: int, old: Entry, stayers: IntArray) -> Callable[[], Solved]:
         """Return the job of placing a plan again, around what stays in its way.
