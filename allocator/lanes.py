@@ -1,7 +1,7 @@
 """The steps of a pool on one device: who runs them, and who decides in each of their lanes.
 
 A step takes a step slot, and in it every stream has a lane (allocator/core/lanes.hpp): requests, a plan and an arena of
-its own. So each lane has its own policy and plans (`LanePlans`), as if there were no other.
+its own. So each lane has its own policy and plans (lane.py), as if there were no other.
 
 What decides is imported with the first step, and what answers questions with the first question: a program without
 steps does without both.
@@ -14,21 +14,22 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import PoolError, ProfileError
 from ..planning.shared import SharedPlans
-from ._core import Backend, Scope
+from ._core import Backend, Scope, StepOutcome
 from .apart import apart
-from .outcome_thread import start_outcome_thread
 from .planning_budget import PATIENCE, SHARE, PlanningBudget
+from .workers import start_outcome_thread
 
 if TYPE_CHECKING:
     from ..planning import Plan
     from ..planning.saved import SavedPlan
     from ..planning.store import PlanStore
-    from .cache import Entry
-    from .lane_plans import LanePlans, Outcome
+    from .cache import Installed
+    from .lane import Lane
     from .report import Diagnosis, InUse
     from .stats import Stats
 
@@ -36,12 +37,40 @@ ALWAYS_THERE = ("auto", "best_fit_orders")
 """Solvers that need no look: the first look imports them all."""
 
 
+@dataclass
+class Planning:
+    """How a pool's plans are made, and what its lanes have in common.
+
+    Attributes
+    ----------
+    alignment
+        Bytes; of every planned offset.
+    solver
+        Name of the packing solver.
+    max_plans
+        Plans that a lane keeps.
+    shared
+        Plans that several lanes need.
+    budget
+        What planning may cost, in all lanes.
+    store
+        What is asked before anything is packed; None: nothing.
+    """
+
+    alignment: int
+    solver: str
+    max_plans: int
+    shared: SharedPlans
+    budget: PlanningBudget
+    store: PlanStore | None = None
+
+
 class StepSlot:
     """What one running step takes: its lanes, in the backend's order, and the mutex that guards their plans."""
 
     def __init__(self) -> None:
         self.mutex = threading.Lock()
-        self.lanes: list[LanePlans] = []
+        self.lanes: list[Lane] = []
 
 
 class Interrupted:
@@ -69,8 +98,19 @@ class Lanes:
         CPU time that planning may use, as a share of the process's other CPU time (planning_budget.py).
     enter
         Called first on the thread that takes the outcomes of the steps found.
-    options
-        As for `LanePlans`: `warmup`, `planner`, `max_plans`, `store`.
+    warmup
+        Steps to let pass before recording.
+    planner
+        Name of the packing solver.
+    max_plans
+        Plans that a lane keeps.
+    store
+        What is asked before anything is packed; None: nothing.
+
+    Attributes
+    ----------
+    planning
+        What the lanes have in common.
 
     Raises
     ------
@@ -85,22 +125,25 @@ class Lanes:
         backend: Backend,
         *,
         alignment: int,
+        warmup: int,
+        planner: str,
+        max_plans: int,
+        store: PlanStore | None = None,
         auto_step: bool = False,
         planning_share: float = SHARE,
         enter: Callable[[], Any] = lambda: None,
-        **options: Any,
     ) -> None:
-        _check_count("warmup", options["warmup"], 0, "a number of steps")
-        _check_count("max_plans", options["max_plans"], 1, "a number of plans")
-        if options["planner"] not in ALWAYS_THERE:
+        _check_count("warmup", warmup, 0, "a number of steps")
+        _check_count("max_plans", max_plans, 1, "a number of plans")
+        if planner not in ALWAYS_THERE:
             from ..packing.registry import find
 
-            find(options["planner"])
+            find(planner)
         self._backend = backend
-        self._alignment = alignment
-        self._shared = SharedPlans(options["max_plans"])
-        self._budget = PlanningBudget(planning_share)
-        self._options = {"alignment": alignment, "auto_step": auto_step, **options}
+        self.planning = Planning(
+            alignment, planner, max_plans, SharedPlans(max_plans), PlanningBudget(planning_share), store
+        )
+        self._warmup, self._auto_step = warmup, auto_step
         self._loaded: list[SavedPlan] = []
         self._mutex = threading.Lock()  # of the list of step slots
         self._step_slots: list[StepSlot] = []
@@ -117,10 +160,10 @@ class Lanes:
     def _start_outcome_thread(self) -> None:
         start_outcome_thread(self._backend.wait_for_outcomes, self._backend.close, self.collect, self._enter)
 
-    def _make(self, lane: int) -> LanePlans:
-        from .lane_plans import LanePlans
+    def _make(self, number: int) -> Lane:
+        from .lane import Lane
 
-        return LanePlans(self._backend, lane, self._shared, self._budget, **self._options)
+        return Lane(self._backend, number, self.planning, warmup=self._warmup, auto_step=self._auto_step)
 
     def _step_slot(self, number: int, lanes: list[int]) -> StepSlot:
         """Return a step slot that has these lanes; some of them may be new."""
@@ -146,7 +189,7 @@ class Lanes:
         ]
         return not plans or apart(self._step_slots[number].lanes[place].load, plans)
 
-    def _all(self) -> list[LanePlans]:
+    def _all(self) -> list[Lane]:
         return [lane for step_slot in self._step_slots for lane in step_slot.lanes]
 
     # ------------------------------------------------------------------------------------------------------- steps
@@ -198,20 +241,22 @@ class Lanes:
         Seconds for which the outcome thread is to let outcomes wait: more than 0 where planning has used its share.
         """
         with self._collecting:  # outcomes come in their order
-            before = self._budget.seconds
-            apart(self._budget.timed, self._collect)
-            return 0.0 if self._budget.allows_order() else PATIENCE * (self._budget.seconds - before)
+            before = self.planning.budget.seconds
+            apart(self.planning.budget.timed, self._collect)
+            return (
+                0.0 if self.planning.budget.has_time() else PATIENCE * (self.planning.budget.seconds - before)
+            )
 
     def _collect(self) -> None:
-        outcomes: dict[int, list[Outcome]] = {}
-        for lane, outcome in self._backend.take_outcomes():
-            outcomes.setdefault(lane, []).append(outcome)
+        outcomes: dict[int, list[StepOutcome]] = {}
+        for number, outcome in self._backend.take_outcomes():
+            outcomes.setdefault(number, []).append(outcome)
         for number in range(self._backend.step_slots()):
             step_slot = self._step_slot(number, self._backend.lanes_of(number))
             with step_slot.mutex:
-                for plans in step_slot.lanes:
-                    if plans.lane in outcomes:
-                        plans.steps_found(outcomes[plans.lane])
+                for lane in step_slot.lanes:
+                    if lane.number in outcomes:
+                        lane.steps_found(outcomes[lane.number])
 
     def wait(self, timeout: float | None) -> bool:
         """Wait until the plans being made are ready for the next step; return whether they are."""
@@ -274,8 +319,8 @@ class Lanes:
                 lane.planner_lost()
                 if number in gone:
                     lane.drop_record()
-        self._shared.begin_anew()
-        self._budget.begin_anew()
+        self.planning.shared.begin_anew()
+        self.planning.budget.begin_anew()
         if self._backend.finds_steps:
             self._start_outcome_thread()
 
@@ -284,21 +329,6 @@ class Lanes:
         self._refusal = why
 
     # ------------------------------------------------------------------------------------------------------- files
-
-    @property
-    def store(self) -> PlanStore | None:
-        """Where plans are looked for before they are packed."""
-        store: PlanStore | None = self._options.get("store")
-        return store
-
-    def use_store(self, store: PlanStore) -> None:
-        """Have the plans to come of all lanes, those that are new as well, looked for there."""
-        with self._mutex:
-            self._options["store"] = store
-            for step_slot in self._step_slots:
-                with step_slot.mutex:
-                    for lane in step_slot.lanes:
-                        lane.use_store(store)
 
     def save(self, path: str | os.PathLike[str], backend: str) -> None:
         """Write the plans of all lanes; see `save_plans`."""
@@ -309,9 +339,9 @@ class Lanes:
             for number, lane, entries in self._entries()
             for entry in entries
         ]
-        apart(save_plans, path, plans, backend, self._alignment, self._backend.small)
+        apart(save_plans, path, plans, backend, self.planning.alignment, self._backend.small)
 
-    def _entries(self) -> Iterator[tuple[int, int, list[Entry]]]:
+    def _entries(self) -> Iterator[tuple[int, int, list[Installed]]]:
         """Yield each lane's plans in use, with the numbers of its step slot and of its place there."""
         for number, step_slot in enumerate(self._step_slots):
             with step_slot.mutex:
@@ -331,7 +361,7 @@ class Lanes:
         """
         from ..planning.saved import load_plans
 
-        plans, small = apart(load_plans, path, backend, self._alignment)
+        plans, small = apart(load_plans, path, backend, self.planning.alignment)
         self._backend.lower_small(small)
         lanes = max((saved.lane + 1 for saved in plans if saved.step_slot == 0), default=1)
         while len(self._backend.lanes_of(0)) < lanes:
@@ -371,8 +401,8 @@ class Lanes:
             packed=sum(lane.packed for lane in lanes),
             reoptimizations=sum(lane.reoptimizations for lane in lanes),
             lower_bound=sum(lane.lower_bound for lane in lanes),
-            planning_seconds=self._budget.seconds,
-            plans_skipped=self._budget.skipped,
+            planning_seconds=self.planning.budget.seconds,
+            plans_skipped=self.planning.budget.skipped,
         )
 
     def has_served(self) -> bool:
@@ -398,7 +428,7 @@ class Lanes:
         from .report import InUse
 
         return [
-            InUse(self._step_slots[number].lanes[place].lane, entry.key, entry.tag, entry.plan)
+            InUse(self._step_slots[number].lanes[place].number, entry.key, entry.tag, entry.plan)
             for number, place, entries in self._entries()
             for entry in entries
         ]
