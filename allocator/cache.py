@@ -31,7 +31,7 @@ class Installed:
     key
         The step's key, or None.
     core
-        The plan in the core's form.
+        The plan in the core's form (allocator/core/plan.hpp).
     revisions
         How often it was succeeded in a row without having been replayed in full.
     used
@@ -47,20 +47,6 @@ class Installed:
     revisions: int = 0
     used: int = 0
     successor: int = 0
-
-
-def core_plan(plan: Plan, tag: int) -> CorePlan:
-    """Return a plan in the form in which the replay core reads it (allocator/core/plan.hpp). O(n log n)."""
-    profile, rows = plan.profile, plan.rows
-    capacity = profile.size.copy()
-    capacity[rows] = plan.problem.size
-    # A block is due at the number of requests that come before its free.
-    freed_at = profile.end[rows] % max(profile.period, 1)
-    due_at = np.searchsorted(profile.start, freed_at)
-    due = rows[np.argsort(due_at, kind="stable")]
-    due_begin = np.searchsorted(np.sort(due_at), np.arange(len(profile) + 2)).astype(np.int64)
-    columns = plan.offset, profile.size, capacity, profile.stream, due_begin, due
-    return CorePlan(*columns, plan.arena_bytes, tag, plan.steps)
 
 
 class PlanCache:
@@ -118,9 +104,18 @@ class PlanCache:
         return (None if expected is None else expected.core), self._sets[key]
 
     def install(self, key: Hashable, plan: Plan) -> Installed:
-        """Make a plan ready to be added; on any thread."""
+        """Give a plan a tag and the form in which the core reads it, to be added; on any thread. O(n log n)."""
         tag = next(self._tags)
-        return Installed(plan, tag, key, core_plan(plan, tag))
+        profile, rows = plan.profile, plan.rows
+        capacity = profile.size.copy()
+        capacity[rows] = plan.problem.size
+        # A block is due at the number of requests that come before its free.
+        freed_at = profile.end[rows] % max(profile.period, 1)
+        due_at = np.searchsorted(profile.start, freed_at)
+        due = rows[np.argsort(due_at, kind="stable")]
+        due_begin = np.searchsorted(np.sort(due_at), np.arange(len(profile) + 2)).astype(np.int64)
+        columns = plan.offset, profile.size, capacity, profile.stream, due_begin, due
+        return Installed(plan, tag, key, CorePlan(*columns, plan.arena_bytes, tag, plan.steps))
 
     def add(self, entry: Installed, *, replaces: Installed | None = None) -> None:
         """Take a plan in, and throw out what it replaces, or the least recently used if there are too many."""

@@ -105,19 +105,14 @@ class Lane:
 
     # ------------------------------------------------------------------------------------------------------- steps
 
-    def next_step(self, key: Hashable, keeps_results: bool = False) -> LaneStart:
-        """Take up what is ready, and return how a marked step begins in this lane; see `Pool.step`."""
-        if self._policy.found:
+    def next_step(self, key: Hashable, keeps_results: bool = False, *, found: bool = False) -> LaneStart:
+        """Take up what is ready, and return how a step begins: a marked one (see `Pool.step`), or one that is found."""
+        if self._policy.found and not found:
             self._policy.steps_are_marked()
-        self._keeps_results = keeps_results
-        start = self._start(key)
-        self.key = key
-        return start
-
-    def _start(self, key: Hashable) -> LaneStart:
         self._take_up()
-        if self._keeps_results:
+        if keeps_results:
             self._take_offers(key)
+        self.key, self._keeps_results = key, keeps_results
         likely, variants = self._cache.likely(key)
         return LaneStart(
             self.number,
@@ -125,7 +120,7 @@ class Lane:
             variants,
             self._cache.arena_bytes,
             timestamps=self._policy.wants_log(has_plan=likely is not None),
-            guests=not self._keeps_results,
+            guests=not keeps_results,
         )
 
     def step_ended(self, outcome: StepOutcome, failed: bool) -> None:
@@ -157,15 +152,12 @@ class Lane:
 
         Plans are taken up as well: little is alive beside a new arena when a step has just ended.
         """
-        if self._policy.found:
-            for outcome in outcomes:
-                self.step_ended(outcome, failed=False)
-            self._expect()
-
-    def _expect(self) -> None:
-        """Say how the steps begin that are found."""
-        start = self._start(None)
-        self._backend.reserve(self.number, start.arena_bytes)  # it may have been given back
+        if not self._policy.found:
+            return
+        for outcome in outcomes:
+            self.step_ended(outcome, failed=False)
+        start = self.next_step(None, found=True)
+        self._reserve(start.arena_bytes)  # it may have been given back
         self._backend.expect(start, start.timestamps or self._planner.busy)
 
     def drop_record(self) -> None:
@@ -231,19 +223,20 @@ class Lane:
         options = Options(planning.alignment, planning.solver, let_others_run, packer)
 
         def job() -> tuple[int, PlanResult[Installed]]:
-            try:
-                result = make(options)
-                plan = result.plan
-                if plan is not None and not isinstance(plan, Installed):
-                    result = replace(result, plan=cache.install(key, plan))
-                    if offers:
-                        planning.shared.offer(key, plan)
-            except Exception:
-                result = PlanResult(Verdict.KEEP)
+            with planning.budget.timed():
+                try:
+                    result = make(options)
+                    plan = result.plan
+                    if plan is not None and not isinstance(plan, Installed):
+                        result = replace(result, plan=cache.install(key, plan))
+                        if offers:
+                            planning.shared.offer(key, plan)
+                except Exception:
+                    result = PlanResult(Verdict.KEEP)
             self.packed += packer.packed > 0
             return number, result
 
-        self._planner.submit(partial(planning.budget.timed, job))
+        self._planner.submit(job)
 
     # ------------------------------------------------------------------------------------------------------- plans
 
@@ -254,15 +247,15 @@ class Lane:
             new, old = result.plan, result.replaced
             if isinstance(new, Installed):
                 self._use(new, old)
-            elif old is not None:
-                grown = result.verdict is Verdict.KEEP or self._backend.reserve(
-                    self.number, result.arena_bytes
-                )
-                old.revisions += grown
+            elif old is not None and (result.verdict is Verdict.KEEP or self._reserve(result.arena_bytes)):
+                old.revisions += 1
+
+    def _reserve(self, arena_bytes: int) -> bool:
+        return self._backend.reserve(self.number, arena_bytes)
 
     def _use(self, new: Installed, old: Installed | None) -> None:
         """Put a plan into use in another one's place, if there is memory for its arena."""
-        if not self._backend.reserve(self.number, new.plan.arena_bytes):
+        if not self._reserve(new.plan.arena_bytes):
             return
         if old is not None:
             new.revisions = old.revisions + 1
@@ -284,7 +277,7 @@ class Lane:
             is_known = any(plan.profile.same_blocks(profile) for profile in known)
             if number <= self._taken.get(key, 0) or is_known:
                 continue
-            if self._backend.reserve(self.number, plan.arena_bytes):
+            if self._reserve(plan.arena_bytes):
                 self._cache.add(self._cache.install(key, plan))
                 self._policy.plan_taken_up(overlaps=False)
         if len(self._taken) >= MOST_TAKEN:
@@ -311,7 +304,7 @@ class Lane:
         They serve from the first step on, and the first one that is served throughout ends the warm-up. One that is
         not may make what lasts, like any first step: it is no record.
         """
-        if not self._backend.reserve(self.number, max(plan.arena_bytes for _, plan in plans)):
+        if not self._reserve(max(plan.arena_bytes for _, plan in plans)):
             return False
         for key, plan in plans:
             self._cache.add(self._cache.install(key, plan))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import PoolError, ProfileError
 from ..planning.shared import SharedPlans
 from ._core import Backend, Scope, StepOutcome
-from .apart import apart
+from .apart import runs_apart
 from .planning_budget import PATIENCE, SHARE, PlanningBudget
 from .workers import start_outcome_thread
 
@@ -187,13 +187,14 @@ class Lanes:
             for saved in self._loaded
             if (saved.step_slot, saved.lane) == (number, place)
         ]
-        return not plans or apart(self._step_slots[number].lanes[place].load, plans)
+        return not plans or self._step_slots[number].lanes[place].load(plans)
 
     def _all(self) -> list[Lane]:
         return [lane for step_slot in self._step_slots for lane in step_slot.lanes]
 
     # ------------------------------------------------------------------------------------------------------- steps
 
+    @runs_apart
     def begin_step(self, key: Hashable, keeps_results: bool = False) -> int:
         """Start a step in this thread, see `Pool.step`; return its step slot.
 
@@ -212,27 +213,24 @@ class Lanes:
             raise PoolError(f"{who} runs a step already: steps do not nest{_of_tasks()}")
         number, lanes = entered
         try:
-            apart(self._begin, self._step_slot(number, lanes), key, keeps_results)
+            step_slot = self._step_slot(number, lanes)
+            with step_slot.mutex:
+                self._backend.begin([lane.next_step(key, keeps_results) for lane in step_slot.lanes])
         except BaseException:
             self._backend.end(number)
             raise
         return number
 
-    def _begin(self, step_slot: StepSlot, key: Hashable, keeps_results: bool) -> None:
-        with step_slot.mutex:
-            self._backend.begin([lane.next_step(key, keeps_results) for lane in step_slot.lanes])
-
+    @runs_apart
     def end_step(self, number: int, failed: bool) -> None:
         """End a step; `failed` where an exception left it, so that it says nothing about the next."""
-        apart(self._end, number, failed)
-
-    def _end(self, number: int, failed: bool) -> None:
         step_slot = self._step_slots[number]
-        with step_slot.mutex:  # who has the step slot next waits until this step is judged
+        with step_slot.mutex:  # the next step in this slot waits until this one is judged
             outcomes = self._backend.end(number)
             for lane, (_, outcome) in zip(step_slot.lanes, outcomes, strict=False):
                 lane.step_ended(outcome, failed)
 
+    @runs_apart
     def collect(self) -> float:
         """Learn from the steps that were found and have ended; on any thread.
 
@@ -241,11 +239,11 @@ class Lanes:
         Seconds for which the outcome thread is to let outcomes wait: more than 0 where planning has used its share.
         """
         with self._collecting:  # outcomes come in their order
-            before = self.planning.budget.seconds
-            apart(self.planning.budget.timed, self._collect)
-            return (
-                0.0 if self.planning.budget.has_time() else PATIENCE * (self.planning.budget.seconds - before)
-            )
+            budget = self.planning.budget
+            before = budget.seconds
+            with budget.timed():
+                self._collect()
+            return 0.0 if budget.has_time() else PATIENCE * (budget.seconds - before)
 
     def _collect(self) -> None:
         outcomes: dict[int, list[StepOutcome]] = {}
@@ -258,6 +256,7 @@ class Lanes:
                     if lane.number in outcomes:
                         lane.steps_found(outcomes[lane.number])
 
+    @runs_apart
     def wait(self, timeout: float | None) -> bool:
         """Wait until the plans being made are ready for the next step; return whether they are."""
         self._backend.settle()
@@ -268,7 +267,7 @@ class Lanes:
             for lane in list(step_slot.lanes):
                 ready &= lane.wait(None if until is None else max(until - time.monotonic(), 0))
                 with step_slot.mutex:
-                    apart(lane.take_up)
+                    lane.take_up()
         return ready
 
     # ----------------------------------------------------------------------------------------------- interruptions
@@ -308,11 +307,9 @@ class Lanes:
         self._mutex.release()
         self._collecting.release()
 
+    @runs_apart
     def begin_anew(self) -> None:
         """Forget what threads were doing that a fork has left behind; see `forking`. The locks are held."""
-        apart(self._begin_anew)
-
-    def _begin_anew(self) -> None:
         gone = self._backend.end_steps_of_others()
         for number, step_slot in enumerate(self._step_slots):
             for lane in step_slot.lanes:
@@ -330,6 +327,7 @@ class Lanes:
 
     # ------------------------------------------------------------------------------------------------------- files
 
+    @runs_apart
     def save(self, path: str | os.PathLike[str], backend: str) -> None:
         """Write the plans of all lanes; see `save_plans`."""
         from ..planning.saved import SavedPlan, save_plans
@@ -339,7 +337,7 @@ class Lanes:
             for number, lane, entries in self._entries()
             for entry in entries
         ]
-        apart(save_plans, path, plans, backend, self.planning.alignment, self._backend.small)
+        save_plans(path, plans, backend, self.planning.alignment, self._backend.small)
 
     def _entries(self) -> Iterator[tuple[int, int, list[Installed]]]:
         """Yield each lane's plans in use, with the numbers of its step slot and of its place there."""
@@ -349,6 +347,7 @@ class Lanes:
             for place, entries in enumerate(found):
                 yield number, place, entries
 
+    @runs_apart
     def load(self, path: str | os.PathLike[str], backend: str) -> None:
         """Take plans from a file into use, in place of a warm-up; see `load_plans`.
 
@@ -361,7 +360,7 @@ class Lanes:
         """
         from ..planning.saved import load_plans
 
-        plans, small = apart(load_plans, path, backend, self.planning.alignment)
+        plans, small = load_plans(path, backend, self.planning.alignment)
         self._backend.lower_small(small)
         lanes = max((saved.lane + 1 for saved in plans if saved.step_slot == 0), default=1)
         while len(self._backend.lanes_of(0)) < lanes:
@@ -409,13 +408,15 @@ class Lanes:
         """Whether any request has come."""
         return any(self._backend.counters()["requests"].values())
 
+    @runs_apart
     def report(self) -> dict[str, Any]:
         """Return what fills the memory, and why requests were not replayed; see `Pool.report`."""
-        return apart(self._diagnoses().report, self.stats(), self._in_use(), self._key())
+        return self._diagnoses().report(self.stats(), self._in_use(), self._key())
 
+    @runs_apart
     def diagnose(self, error: BaseException) -> None:
         """Have an error that a failure in this thread's step has caused say what the request found."""
-        apart(self._diagnoses().explain, error, self._in_use(), self._key())
+        self._diagnoses().explain(error, self._in_use(), self._key())
 
     def _diagnoses(self) -> Diagnosis:
         from .report import Diagnosis

@@ -17,12 +17,10 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from ..errors import PoolError
-
-T = TypeVar("T")
 
 SHARE = 0.1
 """CPU time of planning for each second of the rest of the process."""
@@ -101,11 +99,12 @@ class PlanningBudget:
             self.skipped += not takes
         return takes
 
-    def timed(self, job: Callable[[], T]) -> T:
-        """Do what belongs to planning, and count the CPU time of this thread."""
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Count the CPU time of this thread, within what belongs to planning."""
         began = self._of_thread()
         try:
-            return job()
+            yield
         finally:
             used = self._of_thread() - began
             with self._mutex:

@@ -13,7 +13,7 @@ import pytest
 
 from stowplan import NumpyPool, Profile
 from stowplan.allocator._core import CorePlan, HostPool, LaneStart, StepOutcome
-from stowplan.allocator.cache import core_plan
+from stowplan.allocator.cache import PlanCache
 from stowplan.allocator.lane import Lane
 from stowplan.planning import make_plan
 from stowplan.profiler import _recorder
@@ -30,7 +30,7 @@ def host() -> HostPool:
 def plan_of_one(size: int = SIZE) -> CorePlan:
     """Plan a step of one block, freed in it."""
     profile = Profile(np.array([size]), np.array([0]), np.array([1]), period=2)
-    return core_plan(make_plan(profile, alignment=64), tag=7)
+    return PlanCache(1).install(None, make_plan(profile, alignment=64)).core
 
 
 def start(**changed: Any) -> LaneStart:
@@ -71,7 +71,7 @@ def test_an_arena_is_there_when_the_step_begins(host: HostPool) -> None:
     assert host.arena_bytes(0) == 0
     ((lane, (log, complete, clean, tag)),) = run(host, start())
     assert host.arena_bytes(0) == 1 << 20
-    assert (lane, len(log), complete, clean, tag) == (0, 0, False, True, 7)
+    assert (lane, len(log), complete, clean, tag) == (0, 0, False, True, 1)
     assert host.counters()["requests"]["replayed"] == 1
 
 
