@@ -201,7 +201,7 @@ def test_demo_without_chainer_says_how_to_get_it(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr.startswith("Error: chainer is not installed; expected: pip install --build-constraint")
+    assert done.stderr.startswith("Error: chainer is not installed; expected: echo 'setuptools<81'")
     assert list(tmp_path.iterdir()) == []
 
 
