@@ -40,7 +40,7 @@ cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
         uint8_t reason
         cbool waits
 
-    cdef cppclass StepOutcome:
+    cdef cppclass CStepOutcome "stowplan::allocator::StepOutcome":
         vector[Event] log
         cbool complete
         cbool clean
@@ -52,7 +52,7 @@ cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
 
     cdef cppclass CReplay "stowplan::allocator::Replay":
         void begin_step(PlanPtr, vector[PlanPtr]) except +
-        StepOutcome end_step() except +
+        CStepOutcome end_step() except +
         vector[Range] stayers() except +
         void reserve(uintptr_t, int64_t) except +
 
@@ -108,7 +108,7 @@ cdef extern from "lanes.hpp" namespace "stowplan::allocator" nogil:
         cbool has_value()
         uint16_t value()
 
-    cdef cppclass LaneStart:
+    cdef cppclass CLaneStart "stowplan::allocator::LaneStart":
         uint16_t lane
         PlanPtr plan
         vector[PlanPtr] others
@@ -118,7 +118,7 @@ cdef extern from "lanes.hpp" namespace "stowplan::allocator" nogil:
 
     cdef cppclass LaneOutcome:
         uint16_t lane
-        StepOutcome outcome
+        CStepOutcome outcome
 
 
 cdef extern from "auto_lanes.hpp" namespace "stowplan::allocator" nogil:
@@ -134,7 +134,7 @@ cdef extern from "auto_lanes.hpp" namespace "stowplan::allocator" nogil:
         void drop_awaited(uint32_t)
         optional_step_slot enter(uintptr_t) except +
         void leave(uint16_t)
-        void begin(const LaneStart&, cbool) except +
+        void begin(const CLaneStart&, cbool) except +
         vector[LaneOutcome] end(uint16_t) except +
         const vector[uint16_t]& lanes_of(uint16_t)
         void welcome(uint16_t) except +
@@ -161,7 +161,7 @@ cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
         LockedLanes(SpinLock&, AutoLanes&)
         Entered enter() except +
         vector[uint16_t] welcome(uint16_t) except +
-        cbool begin(const vector[LaneStart]&, cbool, cbool) except +
+        cbool begin(const vector[CLaneStart]&, cbool, cbool) except +
         vector[LaneOutcome] end(uint16_t) except +
         vector[uint16_t] end_steps_of_others() except +
         vector[uint16_t] lanes_of(uint16_t) except +
@@ -171,7 +171,7 @@ cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
         void set_interrupted(cbool) except +
         void find_steps() except +
         cbool finds_steps()
-        void expect(const LaneStart&, cbool) except +
+        void expect(const CLaneStart&, cbool) except +
         vector[LaneOutcome] take_outcomes() except +
         Signal& signal()
         int64_t arena_bytes(uint16_t)
