@@ -151,7 +151,7 @@ void run_beside(HostMemory& memory, LockedLanes& lanes, Exchange& exchange, cons
 int main(int argc, char** argv) {
   const int scale = argc > 1 ? std::atoi(argv[1]) : 1;
   HostMemory memory({nullptr, up_malloc, up_calloc, up_realloc, up_free}, 64);
-  LockedLanes lanes(memory.lock(), memory.service());
+  LockedLanes lanes(memory.lock(), memory.service().lanes());
   lanes.find_steps();
   Exchange exchange;
   std::atomic<bool> running{true};

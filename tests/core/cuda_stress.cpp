@@ -133,7 +133,7 @@ class Program {
 
   bool begin() {
     LockedLanes& lanes = *pool_.lanes();
-    Entered entered = lanes.enter(0);
+    Entered entered = lanes.enter();
     if (entered.step_slot < 0) return false;  // another thread's step
     step_slot_ = static_cast<StepSlotNumber>(entered.step_slot);
     if (entered.takes_over) {

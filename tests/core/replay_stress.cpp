@@ -103,7 +103,7 @@ static_assert(kRequests % (kLifetime + 1) == 0, "the slots of wrapped blocks mus
 
 // One thread: steps against a plan, and blocks passed on to the others and taken from them.
 void run_steps(HostMemory& memory, Exchange& exchange, unsigned seed, int steps) {
-  LockedLanes lanes(memory.lock(), memory.service());
+  LockedLanes lanes(memory.lock(), memory.service().lanes());
   std::mt19937 random(seed);
   std::vector<std::pair<int, Held>> alive;  // (steps * kRequests at which it is due, block)
   int clock = 0;
@@ -163,7 +163,7 @@ int main(int argc, char** argv) {
   for (std::thread& thread : threads) thread.join();
   for (Held block{}; exchange.take(block, random);) drop(memory, block);
 
-  LockedLanes lanes(memory.lock(), memory.service());
+  LockedLanes lanes(memory.lock(), memory.service().lanes());
   const Counters counters = lanes.counters();
   if (counters.live_bytes != 0 || counters.upstream_bytes != 0) fail("bytes are missing");
   if (counters.requests[static_cast<std::size_t>(Reason::replayed)] == 0) fail("nothing was replayed");
