@@ -81,7 +81,7 @@ def test_the_answer_does_not_depend_on_the_orders_drawn(problem, seed):
 def test_larger_problems_are_never_worse_than_the_heuristics(seed):
     problem = random_problem(seed, n=80)
     best = pack(problem)
-    found = solve(problem, incumbent=best.offsets, node_limit=20_000)
+    found = solve(problem, incumbent=best.offsets, node_limit=5_000)
     check(problem, found.offsets)
     assert lower_bound(problem) <= found.peak <= best.peak
 
