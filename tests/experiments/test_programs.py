@@ -16,7 +16,17 @@ from experiments.programs import measure, table
 from experiments.programs.catalogue import PROGRAMS, SCRIPTS, STARTUP, Program
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+RARELY = ("wave_levels", "mlp_adam", "incremental_pca", "tiles")
+"""Programs that `make test` runs in tests/profiler/recorders/test_programs_live_peak.py."""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(program, id=program.name, marks=pytest.mark.slow if program.name in RARELY else ())
+        for program in PROGRAMS
+    ],
+)
 def test_a_program_prints_the_same_through_the_pool(program: Program) -> None:
     missing = program.missing()
     if missing is not None:
