@@ -33,12 +33,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import distributed.worker
-from dask.utils import key_split
-from distributed import Worker, WorkerPlugin
-from distributed.system import MEMORY_LIMIT
+from .errors import MissingDependencyError, PoolError
 
-from .errors import PoolError
+try:
+    import distributed.worker
+    from dask.utils import key_split
+    from distributed import Worker, WorkerPlugin
+    from distributed.system import MEMORY_LIMIT
+except ImportError as error:
+    raise MissingDependencyError(f"stowplan.dask: {error}; expected: pip install 'stowplan[dask]'") from error
+
 from .executors import kind, limit_of, task_pool
 
 if TYPE_CHECKING:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from ...profiler.program import Holder
 from ...units import human_bytes
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from ...insight.comparison import Comparison
-    from ...packing import Progress
+    from ...packing import PackingProgress
     from ...planning import Plan
     from ...profiler import Profile
+    from ...profiler.program import Program
+    from ...scheduling.ordering import OrderingProgress
+
+ProgressT = TypeVar("ProgressT")
 
 
 def table(title: str, *columns: str, left: tuple[str, ...] = ()) -> Table:
@@ -71,8 +76,8 @@ def program_lines(profile: Profile) -> list[str]:
         return lines
     requests, count = program.coverage
     if program.repeats:
-        turns = f" (the profile has {program.turns} in turn)" if program.turns > 1 else ""
-        often = f"the step came {program.repeats:,} times{turns}; all {program.steps:,} steps cover"
+        rotating = f" (the profile has {program.turns} in a row)" if program.turns > 1 else ""
+        often = f"the step came {program.repeats:,} times{rotating}; all {program.steps:,} steps cover"
     elif program.steps:
         often = f"no step was repeated; all {program.steps:,} steps cover"
     else:
@@ -92,6 +97,58 @@ def program_lines(profile: Profile) -> list[str]:
         unseen = f"requests of {unseen}"
     lines.append(f"not seen: {unseen}; blocks from before the recording")
     return lines
+
+
+def holders_table(program: Program, top: int) -> Table:
+    """Return a table of what held the program's live peak: the call sites, the most bytes first."""
+    rows = table(
+        f"Fullest moment of the whole run: {human_bytes(program.live_peak)} alive, held by",
+        "call site",
+        "blocks",
+        "bytes",
+        "",
+        "share",
+    )
+    shown = [*program.holders[:top]]
+    if rest := program.holders[top:]:
+        shown.append(Holder(f"{len(rest):,} others", sum(h.blocks for h in rest), sum(h.bytes for h in rest)))
+    for holder in shown:
+        share = holder.bytes / max(program.live_peak, 1)
+        name = site_on_lines(holder.site or "unknown")
+        rows.add_row(name, f"{holder.blocks:,}", *size(holder.bytes), f"{share:.1%}")
+    return rows
+
+
+def holder_lines(profile: Profile, top: int = 3) -> list[str]:
+    """Return a sentence on the fullest moment of the whole run, and a line for each call site that held most of it."""
+    program = profile.program
+    if program is None or not program.holders:
+        return []
+    lines = [f"fullest moment of the whole run: {human_bytes(program.live_peak)} alive, held by"]
+    for holder in program.holders[:top]:
+        share = holder.bytes / max(program.live_peak, 1)
+        lines.append(
+            f"  {share:6.1%}  {human_bytes(holder.bytes)} in {holder.blocks:,} blocks: {holder.site or 'unknown'}"
+        )
+    if rest := program.holders[top:]:
+        lines.append(f"  and {len(rest):,} other call sites (stowplan show)")
+    return lines
+
+
+_OTHER_COLUMNS = 48  # characters that a table has beside the call site
+
+
+def site_on_lines(site: str) -> str:
+    """Return a call site on lines as wide as the terminal: the frame, and below it what it called, or the asker.
+
+    A line that is too long is cut at its beginning, since its end tells more.
+    """
+    from rich.console import Console
+
+    wide = max(Console().width - _OTHER_COLUMNS, 20)
+    frame, arrow, asker = site.partition(" > ")
+    lines = [frame, f"  {asker.replace(' > ', ' ')}"] if arrow else [frame]
+    return "\n".join(line if len(line) <= wide else f"…{line[1 - wide :]}" for line in lines)
 
 
 def memory_table(found: Comparison) -> Table:
@@ -131,7 +188,7 @@ def memory_table(found: Comparison) -> Table:
         cells = [*size(use.reserved_peak), ratio(use.reserved_peak)]
         rows.add_row(title, *cells, *([] if saved is None else [f"{round(saved, 3) + 0.0:.1%}"]))
     if parts is not None:
-        rows.caption = "saved: of older, escaped and what the pool reserves"
+        rows.caption = "saved: how much less memory the program takes with the plan than with that pool"
         rows.caption_justify = "left"
     return rows
 
@@ -184,20 +241,26 @@ def counts(plan: Plan) -> str:
 
 
 @contextlib.contextmanager
-def packing_status(*, enabled: bool) -> Iterator[Callable[[Progress], object] | None]:
-    """Show the best peak so far, if standard error is a terminal."""
+def status(
+    what: str, line: Callable[[ProgressT], str], *, enabled: bool
+) -> Iterator[Callable[[ProgressT], object] | None]:
+    """Show the progress of something on one line, if standard error is a terminal; yield what takes the progress."""
     from rich.console import Console
 
     console = Console(stderr=True)
     if not enabled or not console.is_terminal:
         yield None
         return
-    with console.status("packing", spinner="line") as status:
+    with console.status(what, spinner="line") as shown:
+        yield lambda progress: shown.update(line(progress))
 
-        def heard(progress: Progress) -> None:
-            above = progress.peak / progress.lower_bound - 1 if progress.lower_bound else 0.0
-            status.update(
-                f"{progress.solver}: peak {progress.peak}, {above:.2%} above the lower bound, {progress.seconds:.1f} s"
-            )
 
-        yield heard
+def packing_line(progress: PackingProgress) -> str:
+    """Describe the best placement so far."""
+    return f"{progress.solver}: {peak_line(progress)}"
+
+
+def peak_line(progress: PackingProgress | OrderingProgress) -> str:
+    """Describe the best peak so far."""
+    above = progress.peak / progress.lower_bound - 1 if progress.lower_bound else 0.0
+    return f"peak {progress.peak}, {above:.2%} above the lower bound, {progress.seconds:.1f} s"

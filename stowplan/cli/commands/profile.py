@@ -61,7 +61,8 @@ _OF_PROFILES = ("step_function", "number", "device", "output", "small", "no_site
 @click.option(
     "--stacks",
     type=click.IntRange(min=0),
-    default=0,
+    default=3,
+    show_default=True,
     metavar="N",
     help="Where a library asked, add its N innermost calls to the script's own line.",
 )
@@ -150,7 +151,7 @@ def profile(
         f"written to {path}",
         err=True,
     )
-    for line in _look.program_lines(step):
+    for line in (*_look.program_lines(step), *_look.holder_lines(step)):
         click.echo(f"  {line}", err=True)
     raise click.exceptions.Exit(status)
 
