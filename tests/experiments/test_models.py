@@ -21,6 +21,7 @@ def undrawn(chainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(chainer.initializers, "generate_array", generate)
 
+
 PUBLISHED = {
     "alexnet": 60_965_224,  # Caffe's AlexNet, two groups, one device; the paper says 60 million
     "googlenet": 13_378_280,  # Caffe's, both auxiliary classifiers; 6,998,552 without them
@@ -68,7 +69,7 @@ def test_transformer_has_the_65_million_of_table_3() -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_seq2seq_has_the_64_million_recurrent_weights_of_its_paper() -> None:
+def test_seq2seq_has_its_paper_s_64_million_recurrent_weights() -> None:
     # Quadratic in the width: at a tenth of the paper's 1000 units, a hundredth of its weights.
     network = MODELS["seq2seq"].network(layers=4, units=100, words=10)
     recurrent = [p.size for name, p in network.namedparams() if "coder/" in name and p.ndim == 2]
@@ -103,7 +104,7 @@ def test_inference_generates_100_words(name: str, chainer: Any) -> None:
     assert words.max() < 20
 
 
-def test_the_transformer_does_not_see_padding_nor_what_comes_later(chainer: Any) -> None:
+def test_transformers_see_neither_padding_nor_what_comes_later(chainer: Any) -> None:
     network = MODELS["transformer"].network(words=20, layers=2, width=16, heads=2, inner=32)
     source, target = np.array([[1, 2, 3]], np.int32), np.array([[4, 5, 6]], np.int32)
     longer = np.array([[1, 2, 3, -1, -1]], np.int32), np.array([[4, 5, 6, -1]], np.int32)

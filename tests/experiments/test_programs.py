@@ -41,7 +41,7 @@ def test_a_program_prints_the_same_through_the_pool(program: Program) -> None:
     assert "numpy" in ours.figures
 
 
-def test_every_script_is_in_the_catalogue_and_knows_nothing_of_stowplan() -> None:
+def test_scripts_are_in_the_catalogue_and_do_not_know_stowplan() -> None:
     scripts = {path.stem: path.read_text(encoding="utf-8") for path in SCRIPTS.glob("*.py")}
     assert set(scripts) == {program.name for program in PROGRAMS}
     assert len(scripts) > 12

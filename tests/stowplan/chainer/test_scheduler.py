@@ -161,7 +161,7 @@ def test_a_budget_is_kept_in_the_pool_s_arena_and_changes_no_bit() -> None:
     assert pool.plan().arena_bytes <= 1.02 * (budget - retained)
 
 
-def test_a_budget_that_cannot_be_reached_is_an_error_with_the_least_that_can() -> None:
+def test_budgets_out_of_reach_are_errors_with_the_least_in_reach() -> None:
     with pytest.raises(BudgetError, match="the least that was found is") as caught:
         train(lambda opt: Scheduler(opt, budget=1000), steps=8)
     assert caught.value.least > 1000
