@@ -62,5 +62,7 @@ def test_blocks_of_equal_sizes_that_outlive_a_step_are_planned() -> None:
 
     (step,) = candidates(program)
     assert step.times >= 37
-    assert step.profile.planned_peak == 32_000  # both arrays of one iteration and, while the next is computed, two more
+    assert (
+        step.profile.planned_peak == 32_000
+    )  # both arrays of one iteration and, while the next is computed, two more
     assert not step.profile.escaped.any()
