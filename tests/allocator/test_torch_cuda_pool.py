@@ -66,7 +66,7 @@ def chain(pool: StreamsTorchCudaPool) -> None:
 
 
 def test_the_table_has_the_names_of_the_header() -> None:
-    header = (ROOT / "allocator" / "core" / "cuda_api.hpp").read_text(encoding="utf-8")
+    header = (ROOT / "allocator" / "core" / "device" / "cuda_api.hpp").read_text(encoding="utf-8")
     names = re.findall(r"^ +function\((\w+), cuda", header, flags=re.MULTILINE)
     assert [*names, "error_string"] == Table.NAMES
 
