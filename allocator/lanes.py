@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from .report import Diagnosis, InUse
     from .stats import Stats
 
-ALWAYS_THERE = ("auto", "best_fit_orders")
-"""Solvers that need no look: the first look imports them all."""
-
 
 class StepSlot:
     """What one running step takes: its lanes, in the backend's order, and the mutex that guards their plans."""
@@ -71,13 +68,6 @@ class Lanes:
         Called first on the thread that takes the outcomes of the steps found.
     options
         As for `LanePlans`: `warmup`, `planner`, `max_plans`, `store`.
-
-    Raises
-    ------
-    PoolError
-        `warmup` is negative, `max_plans` is not positive, or either is not an integer.
-    UnknownSolverError
-        There is no such solver.
     """
 
     def __init__(
@@ -90,12 +80,6 @@ class Lanes:
         enter: Callable[[], Any] = lambda: None,
         **options: Any,
     ) -> None:
-        _check_count("warmup", options["warmup"], 0, "a number of steps")
-        _check_count("max_plans", options["max_plans"], 1, "a number of plans")
-        if options["planner"] not in ALWAYS_THERE:
-            from ..packing.registry import find
-
-            find(options["planner"])
         self._backend = backend
         self._alignment = alignment
         self._shared = SharedPlans(options["max_plans"])
@@ -113,6 +97,11 @@ class Lanes:
         if auto_step:
             backend.find_steps()
             self._start_outcome_thread()
+
+    @property
+    def backend(self) -> Any:
+        """What serves the requests."""
+        return self._backend
 
     def _start_outcome_thread(self) -> None:
         start_outcome_thread(self._backend.wait_for_outcomes, self._backend.close, self.collect, self._enter)
@@ -285,12 +274,6 @@ class Lanes:
 
     # ------------------------------------------------------------------------------------------------------- files
 
-    @property
-    def store(self) -> PlanStore | None:
-        """Where plans are looked for before they are packed."""
-        store: PlanStore | None = self._options.get("store")
-        return store
-
     def use_store(self, store: PlanStore) -> None:
         """Have the plans to come of all lanes, those that are new as well, looked for there."""
         with self._mutex:
@@ -408,11 +391,6 @@ class Lanes:
         number = self._backend.situation()["step_slot"]
         lanes = self._step_slots[number].lanes if number < len(self._step_slots) else []
         return lanes[0].key if lanes else None
-
-
-def _check_count(name: str, value: object, least: int, what: str) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise PoolError(f"{name} is {value!r}; expected {what}, {least} or more")
 
 
 def _of_tasks() -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from stowplan import PoolError
 from stowplan.allocator._core import NativePlace
-from stowplan.allocator.backends.native_pool import NativeHostPool
+from stowplan.allocator.backends.host_pool import HostPool
 
 from .c_functions import CFunctions
 
@@ -20,21 +20,14 @@ PLACE = NativePlace()
 LARGE = 1 << 20
 
 
-class PlacePool(NativeHostPool):
+class PlacePool(HostPool):
     """A pool for whoever calls the functions of `PLACE`."""
 
     def __init__(self, **options: Any) -> None:
-        defaults = {"small": 1000, "scope": "process", "limit": None, "plans": None, "warmup": 0}
-        super().__init__(**{"planner": "auto", "max_plans": 8, **defaults, **options})
+        super().__init__(**{"small": 1000, "scope": "process", "warmup": 0, **options})
 
     def _place(self) -> NativePlace:
         return PLACE
-
-    def _take_place(self) -> None:
-        pass  # nobody called anything else
-
-    def _leave_place(self) -> None:
-        pass
 
     def _backend(self) -> str:
         return "test: place"
