@@ -47,6 +47,10 @@ cdef extern from "passive_service.hpp" namespace "stowplan::profiler" nogil:
         int64_t step_bytes
         uint64_t repeats
 
+    cdef struct Holding "stowplan::profiler::PeakHolders::Holding":
+        int64_t bytes
+        uint64_t blocks
+
     cdef cppclass StepCandidate:
         pair[RecordedStep, RecordedStep] steps
         uint64_t times
@@ -62,6 +66,7 @@ cdef extern from "passive_service.hpp" namespace "stowplan::profiler" nogil:
         @staticmethod
         size_t chosen(const vector[StepCandidate]&)
         ProgramCounts program(uint64_t)
+        vector[Holding] at_peak() except +
 
     cdef cppclass HostMemory "stowplan::profiler::HostMemory<stowplan::profiler::PassiveService>":
         SpinLock& lock()
@@ -358,6 +363,20 @@ cdef class StepWatch:
             return self.service.program(signature)
         finally:
             self.lock.unlock()
+
+    def at_peak(self):
+        """Return (call site or None, blocks, bytes) of the program's fullest moment, the most bytes first."""
+        cdef vector[Holding] held
+        self.lock.lock()
+        try:
+            held = self.service.at_peak()
+        finally:
+            self.lock.unlock()
+        found = [
+            (None if site == 0 or self.sites is None else self.sites.sites[site - 1], held[site].blocks, held[site].bytes)
+            for site in range(held.size()) if held[site].blocks
+        ]
+        return sorted(found, key=lambda holding: -holding[2])
 
 
 cdef class HostRecorder(StepWatch):

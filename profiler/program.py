@@ -13,7 +13,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class Holder(NamedTuple):
+    """What one call site held at the fullest moment of the program.
+
+    Attributes
+    ----------
+    site
+        As in `Profile.sites`; empty where it was not recorded.
+    blocks, bytes
+        Alive then.
+    """
+
+    site: str
+    blocks: int
+    bytes: int
 
 
 @dataclass(frozen=True)
@@ -44,6 +60,8 @@ class Program:
         Whether the requests of other threads were seen.
     reserved
         The most bytes that the library's own pool had reserved; 0 where that is not known.
+    holders
+        What held `live_peak`, at the first of its moments, the most bytes first; empty where that was not recorded.
     """
 
     library: str = ""
@@ -60,6 +78,7 @@ class Program:
     turns: int = 1
     threads: bool = False
     reserved: int = 0
+    holders: tuple[Holder, ...] = ()
 
     @property
     def coverage(self) -> tuple[float, float]:
@@ -87,9 +106,23 @@ class Program:
         for field in fields(cls):
             if field.name in header:
                 value, default = header[field.name], field.default
+                if field.name == "holders":
+                    known["holders"] = _holders(value)
+                    continue
                 if type(value) is not type(default) or (type(value) is int and value < 0):
                     raise ValueError(
                         f"the program's {field.name} is {value!r}; expected one like {default!r}"
                     )
                 known[field.name] = value
         return cls(**known)
+
+
+def _holders(rows: object) -> tuple[Holder, ...]:
+    """Read the rows of a file."""
+    kinds = [str, int, int]
+    if not isinstance(rows, (list, tuple)) or any(
+        not isinstance(row, (list, tuple)) or [type(cell) for cell in row] != kinds or min(row[1:]) < 0
+        for row in rows
+    ):
+        raise ValueError(f"the program's holders are {rows!r}; expected rows of a site, blocks and bytes")
+    return tuple(Holder(*row) for row in rows)

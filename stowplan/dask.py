@@ -33,13 +33,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import distributed.worker
-from dask.utils import key_split
-from distributed import Worker, WorkerPlugin
-from distributed.system import MEMORY_LIMIT
+from .errors import MissingDependencyError, PoolError
+
+try:
+    import distributed.worker
+    from dask.utils import key_split
+    from distributed import Worker, WorkerPlugin
+    from distributed.system import MEMORY_LIMIT
+except ImportError as error:
+    raise MissingDependencyError(f"stowplan.dask: {error}; expected: pip install 'stowplan[dask]'") from error
 
 from .allocator.options import limit_bytes
-from .errors import PoolError
 from .executors import kind, task_pool
 from .units import parse_share
 

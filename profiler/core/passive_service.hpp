@@ -30,14 +30,12 @@
 
 #include "block_table.hpp"
 #include "host_memory.hpp"
+#include "peak_holders.hpp"
 #include "request_history.hpp"
 #include "step_finder.hpp"
 #include "step_recorder.hpp"
 
 namespace stowplan::profiler {
-
-using SiteNumber = std::int32_t;
-constexpr SiteNumber kNoSite = -1;
 
 // What end_step() says of the step.
 struct RecordedStep {
@@ -86,7 +84,7 @@ class PassiveService {
   }
 
   Grant request(Bytes size, Stream stream, ThreadId thread) {
-    Block block{size, stream, {}};
+    Block block{size, stream, {}, who_asks_ == nullptr ? kNoSite : site()};
     if (finder_ != nullptr && thread == owner_) {
       keep_steps(size, stream);
       history_.add(size, stream, recorder_.live_bytes());
@@ -108,7 +106,9 @@ class PassiveService {
     return {0, blocks_.insert(block), 0};
   }
   // There is a block now: what could not be had was never alive.
-  void adopt(BlockId, std::uintptr_t) {
+  void adopt(BlockId id, std::uintptr_t) {
+    holders_.allocated(blocks_[id].site, blocks_[id].size);
+    blocks_[id].was_alive = true;
     counts_.peak = std::max(counts_.peak, live_);
     if (recorder_.in_step() && !alive_.empty()) alive_.back() = std::max(alive_.back(), live_);
   }
@@ -119,6 +119,7 @@ class PassiveService {
   bool release(BlockId id) {
     const Block& block = blocks_[id];
     live_ -= block.size;
+    if (block.was_alive) holders_.freed(block.site, block.size);
     recorder_.free(block.birth, block.size);
     blocks_.erase(id);
     return true;
@@ -189,6 +190,9 @@ class PassiveService {
     return best;
   }
 
+  // What each call site held when the program had the most alive; see PeakHolders::at_peak.
+  std::vector<PeakHolders::Holding> at_peak() { return holders_.at_peak(); }
+
   // Counts so far, with the repeats of a step. The running step counts where it began as the last one, in full.
   ProgramCounts program(std::uint64_t signature) const {
     ProgramCounts counts = counts_;
@@ -208,6 +212,8 @@ class PassiveService {
     Bytes size = 0;
     Stream stream = 0;
     Birth birth;
+    SiteNumber site = kNoSite;
+    bool was_alive = false;  // upstream had memory for it
   };
 
   // A step, or its beginning, as far as counting goes.
@@ -388,6 +394,7 @@ class PassiveService {
   Tally last_, prefix_;            // the last step; and the running one, where it had as many requests
 
   Bytes live_ = 0;  // of all blocks
+  PeakHolders holders_;
   ProgramCounts counts_;
   std::unordered_map<std::uint64_t, std::uint64_t> repeats_;  // by signature
 

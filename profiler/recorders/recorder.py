@@ -15,7 +15,7 @@ from ...errors import PoolError, ProfileError
 from .._recorder import CallSites, StepWatch
 from ..candidates import StepCandidate
 from ..profile import Profile
-from ..program import Program
+from ..program import Holder, Program
 from ..steps import StepLog, profile_step, steps_in_turn
 from .call_sites import call_sites
 
@@ -162,7 +162,10 @@ class Recorder:
         """Return the counts of the program so far, its repeats those of the step with a signature."""
         counts = self._watch.program(signature)
         counts["live_peak"] = counts.pop("peak")
-        return Program(library=self.library, small=self._small, threads=self._threads, **counts)
+        holders = tuple(Holder(site or "", *held) for site, *held in self._watch.at_peak())
+        return Program(
+            library=self.library, small=self._small, threads=self._threads, holders=holders, **counts
+        )
 
     def _begin(self) -> None:
         self._auto_step = False

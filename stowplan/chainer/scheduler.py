@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..allocator.pool import Pool
 from ..compat import enable_chainer
-from ..errors import BudgetError, PoolError, StowplanError
+from ..errors import BudgetError, PoolError, ScheduleError, StowplanError
 from ..scheduling import simulate
 from ..units import parse_bytes
 
@@ -86,6 +86,18 @@ class _Known:
     thread: threading.Thread | None = None
 
 
+def _check(optimizers: Sequence[Any], pool: object) -> None:
+    for optimizer in optimizers:
+        if not isinstance(optimizer, chainer.Optimizer):
+            raise ScheduleError(f"optimizer is {optimizer!r}; expected a chainer.Optimizer, or several")
+        if optimizer.target is None:
+            raise ScheduleError(
+                f"{type(optimizer).__name__} has no model; expected optimizer.setup(model) before"
+            )
+    if pool is not None and not isinstance(pool, Pool):
+        raise ScheduleError(f"pool is {pool!r}; expected a stowplan.NumpyPool or stowplan.CupyPool, or None")
+
+
 class Scheduler:
     """Run training steps by a schedule that lowers their live peak and changes no bit.
 
@@ -109,6 +121,8 @@ class Scheduler:
     ------
     ValueError
         The budget is not a number of bytes.
+    ScheduleError
+        `optimizer` is no optimizer of Chainer's, or has not been set up; `pool` is no pool.
 
     Examples
     --------
@@ -137,6 +151,7 @@ class Scheduler:
         self._swap_to = swap
         self._swap: Any = None
         self._optimizers: list[Any] = list(optimizer) if isinstance(optimizer, Sequence) else [optimizer]
+        _check(self._optimizers, pool)
         self._pool = pool
         self._budget = None if budget is None else parse_bytes(budget)
         self._key, self._solver, self._time_limit = key, solver, time_limit

@@ -78,7 +78,8 @@ class Updater(StandardUpdater):  # type: ignore[misc]
     Raises
     ------
     ValueError
-        There is a budget, but no schedule is to be made; or neither a pool nor a schedule.
+        There is a budget, but no schedule is to be made; or neither a pool nor a schedule; or no optimizer is named
+        ``"main"``.
     """
 
     def __init__(
@@ -96,6 +97,12 @@ class Updater(StandardUpdater):  # type: ignore[misc]
         if not schedule and (budget is not None or pool is None):
             raise ValueError("schedule is False; expected a pool then, and no budget")
         super().__init__(iterator, optimizer, *options, **named)
+        names = [*self.get_all_optimizers()]
+        if "main" not in names and type(self).update_core is StandardUpdater.update_core:
+            raise ValueError(
+                f"the optimizers are named {', '.join(names)}; expected one named main, which Chainer's "
+                "StandardUpdater updates, or a class with an update_core of its own"
+            )
         self.scheduler: Scheduler | None = None
         if schedule:
             optimizers = list(self.get_all_optimizers().values())

@@ -11,6 +11,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+_OPTIONS = {"-m", "--json", "--stats", "--plans", "--step-function"}
+"""Of ``stowplan run``: where one of them stands among the script's arguments, the command line says so."""
+
 
 def main() -> None:
     """Run the command of ``sys.argv``, and exit with its status."""
@@ -41,6 +44,8 @@ def plain_run(words: Sequence[str]) -> dict[str, Any] | None:
                 return None
             asked["stats"] = path
         elif words[at] == "-" or not words[at].startswith("-"):
+            if any(word.partition("=")[0] in _OPTIONS for word in words[at + 1 :]):
+                return None
             return {**asked, "target": words[at], "arguments": words[at + 1 :]}
         else:
             return None

@@ -25,6 +25,7 @@ COMMANDS = (
     "compare",
     "convert",
     "demo",
+    "diff",
     "fit",
     "order",
     "pack",

@@ -7,20 +7,22 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from stowplan.cli.commands.run import run
 from stowplan.cli.entry import plain_run
+from stowplan.cli.main import main
 
 
 @pytest.mark.parametrize(
     "words",
     [
         ["train.py"],
-        ["train.py", "--epochs", "3", "-m", "--json"],
+        ["train.py", "--epochs", "3", "-j"],
         ["-m", "package.module", "a"],
-        ["--json", "-m", "package", "--stats", "x"],
+        ["--json", "-m", "package", "x"],
         ["--stats", "figures.json", "train.py", "b"],
-        ["-", "--stats"],
+        ["-", "--state"],
     ],
 )
 def test_what_it_takes_the_command_line_takes_in_the_same_way(words: list[str]) -> None:
@@ -46,6 +48,8 @@ def test_what_it_takes_the_command_line_takes_in_the_same_way(words: list[str]) 
         ["run", "--stats=x", "train.py"],
         ["run", "--step-function", "train:step", "train.py"],
         ["run", "--", "train.py"],
+        ["run", "train.py", "--json"],
+        ["run", "train.py", "--stats=x"],
         ["--version"],
     ],
 )
@@ -62,3 +66,22 @@ def test_bad_input_is_one_line_either_way(options: list[str], tmp_path: Path) ->
     (line,) = done.stderr.splitlines()
     assert line.startswith("Error: ")
     assert "none.py" in line
+
+
+@pytest.mark.parametrize("command", ["run", "profile"])
+def test_an_option_that_there_is_not_is_no_script(command: str) -> None:
+    result = CliRunner().invoke(main, [command, "--bogus", "train.py"])
+    assert result.exit_code == 2
+    assert "No such option '--bogus'" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "profile"])
+def test_our_options_after_the_script_are_said(command: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import sys\nprint(*sys.argv[1:])\n")
+    ours = ["-o", str(tmp_path / "step.profile")] if command == "profile" else []
+    words = ["-m", "stowplan", command, *ours, str(script), "--epochs", "3", "--step-function=x", "-m"]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    assert done.stdout == "--epochs 3 --step-function=x -m\n"
+    said = [line for line in done.stderr.splitlines() if "stands after SCRIPT" in line]
+    assert [line.split()[1] for line in said] == ["--step-function", "-m"]

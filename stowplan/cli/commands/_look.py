@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ...profiler.program import Holder
 from ...units import human_bytes
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from ...packing import Progress
     from ...planning import Plan
     from ...profiler import Profile
+    from ...profiler.program import Program
 
 
 def table(title: str, *columns: str, left: tuple[str, ...] = ()) -> Table:
@@ -92,6 +94,58 @@ def program_lines(profile: Profile) -> list[str]:
         unseen = f"requests of {unseen}"
     lines.append(f"not seen: {unseen}; blocks from before the recording")
     return lines
+
+
+def holders_table(program: Program, top: int) -> Table:
+    """Return a table of what held the program's live peak: the call sites, the most bytes first."""
+    rows = table(
+        f"Fullest moment of the whole run: {human_bytes(program.live_peak)} alive, held by",
+        "call site",
+        "blocks",
+        "bytes",
+        "",
+        "share",
+    )
+    shown = [*program.holders[:top]]
+    if rest := program.holders[top:]:
+        shown.append(Holder(f"{len(rest):,} others", sum(h.blocks for h in rest), sum(h.bytes for h in rest)))
+    for holder in shown:
+        share = holder.bytes / max(program.live_peak, 1)
+        name = site_on_lines(holder.site or "unknown")
+        rows.add_row(name, f"{holder.blocks:,}", *size(holder.bytes), f"{share:.1%}")
+    return rows
+
+
+def holder_lines(profile: Profile, top: int = 3) -> list[str]:
+    """Return a sentence on the fullest moment of the whole run, and a line for each call site that held most of it."""
+    program = profile.program
+    if program is None or not program.holders:
+        return []
+    lines = [f"fullest moment of the whole run: {human_bytes(program.live_peak)} alive, held by"]
+    for holder in program.holders[:top]:
+        share = holder.bytes / max(program.live_peak, 1)
+        lines.append(
+            f"  {share:6.1%}  {human_bytes(holder.bytes)} in {holder.blocks:,} blocks: {holder.site or 'unknown'}"
+        )
+    if rest := program.holders[top:]:
+        lines.append(f"  and {len(rest):,} other call sites (stowplan show)")
+    return lines
+
+
+_OTHER_COLUMNS = 48  # characters that a table has beside the call site
+
+
+def site_on_lines(site: str) -> str:
+    """Return a call site on lines as wide as the terminal: the frame, and below it what it called, or the asker.
+
+    A line that is too long is cut at its beginning, since its end tells more.
+    """
+    from rich.console import Console
+
+    wide = max(Console().width - _OTHER_COLUMNS, 20)
+    frame, arrow, asker = site.partition(" > ")
+    lines = [frame, f"  {asker.replace(' > ', ' ')}"] if arrow else [frame]
+    return "\n".join(line if len(line) <= wide else f"…{line[1 - wide :]}" for line in lines)
 
 
 def memory_table(found: Comparison) -> Table:

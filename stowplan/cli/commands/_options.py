@@ -117,11 +117,34 @@ def planning_options(command: F) -> F:
 SCRIPT_CONTEXT = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 """Settings of a command that runs a script: all arguments after the script's name are the script's."""
 
-script_argument = click.argument("script")
+
+def _no_option(context: click.Context, parameter: click.Parameter, script: str) -> str:
+    """Refuse an option that the command does not have; it would be taken for the script."""
+    if script.startswith("-") and script != "-":
+        raise click.NoSuchOption(script, ctx=context)
+    return script
+
+
+def _not_ours(
+    context: click.Context, parameter: click.Parameter, arguments: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Say which of the script's arguments look like options of the command, which stand before the script."""
+    ours = {name for option in context.command.params for name in option.opts if name.startswith("-")}
+    for word in dict.fromkeys(word.partition("=")[0] for word in arguments):
+        if word in ours:
+            click.echo(
+                f"stowplan: {word} stands after SCRIPT, and is the script's; as an option of {context.command_path} "
+                "it would stand before SCRIPT",
+                err=True,
+            )
+    return arguments
+
+
+script_argument = click.argument("script", callback=_no_option)
 module_option = click.option(
     "-m", "module", is_flag=True, help="SCRIPT is the name of a module, as python -m takes it."
 )
-arguments_argument = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+arguments_argument = click.argument("arguments", nargs=-1, type=click.UNPROCESSED, callback=_not_ours)
 step_function_option = click.option(
     "--step-function",
     metavar="MODULE:FUNCTION",

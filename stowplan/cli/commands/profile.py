@@ -150,7 +150,7 @@ def profile(
         f"written to {path}",
         err=True,
     )
-    for line in _look.program_lines(step):
+    for line in (*_look.program_lines(step), *_look.holder_lines(step)):
         click.echo(f"  {line}", err=True)
     raise click.exceptions.Exit(status)
 

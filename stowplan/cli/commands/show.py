@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ...insight.comparison import Peak
     from ...profiler import Profile
 
-_OTHER_COLUMNS = 48  # characters that a table has beside the call site
-
 
 class _Group(NamedTuple):
     """Blocks alive at the peak that have the same call site, or size."""
@@ -42,9 +40,10 @@ def show(
     threads: int,
     as_json: bool,
 ) -> None:
-    """Summarize PROFILE: the program's live peak, the planned blocks' peak, and what plan and pools would reserve.
+    """Summarize PROFILE: what held the program's live peak, and what plan and pools would reserve for its step.
 
-    PROFILE is any file that stowplan convert reads. Blocks alive at the peak are listed by call site, or by size if the
+    PROFILE is any file that stowplan convert reads. One that stowplan profile wrote says which call sites held the most
+    that the program had alive in the whole run. Blocks alive at the peak are listed by call site, or by size if the
     profile has no call sites.
     """
     from ...insight.comparison import compare, peak_of
@@ -77,9 +76,16 @@ def show(
         shown.append(_Group(f"{len(rest):,} others", sum(g.blocks for g in rest), sum(g.bytes for g in rest)))
     for group in shown:
         share = group.bytes / found.planned_peak if found.planned_peak else 0.0
-        rows.add_row(_on_lines(group.name), f"{group.blocks:,}", *_look.size(group.bytes), f"{share:.1%}")
+        rows.add_row(
+            _look.site_on_lines(group.name), f"{group.blocks:,}", *_look.size(group.bytes), f"{share:.1%}"
+        )
     lines = [f"{profile}: {_look.counts(found.plan)}", *_look.program_lines(step)]
-    _look.show(*lines, "", _look.memory_table(found), "", rows, _look.WORDS)
+    holders = (
+        []
+        if step.program is None or not step.program.holders
+        else [_look.holders_table(step.program, top), ""]
+    )
+    _look.show(*holders, *lines, "", _look.memory_table(found), "", rows, _look.WORDS)
 
 
 def _groups(step: Profile, peak: Peak) -> Iterator[_Group]:
@@ -92,16 +98,3 @@ def _groups(step: Profile, peak: Peak) -> Iterator[_Group]:
         of = key == value
         name = f"{value:,} bytes" if not step.sites else step.sites[value] if value >= 0 else "unknown"
         yield _Group(name, int(of.sum()), int(sizes[of].sum()))
-
-
-def _on_lines(site: str) -> str:
-    """Return a call site on lines as wide as the terminal: the frame, and below it Chainer's link and function.
-
-    A line that is too long is cut at its beginning, since its end tells more.
-    """
-    from rich.console import Console
-
-    wide = max(Console().width - _OTHER_COLUMNS, 20)
-    frame, arrow, asker = site.partition(" > ")
-    lines = [frame, f"  {asker.replace(' > ', ' ')}"] if arrow else [frame]
-    return "\n".join(line if len(line) <= wide else f"…{line[1 - wide :]}" for line in lines)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from stowplan import NumpyPool, NumpyRecorder
-from stowplan.errors import BudgetError, MissingDependencyError, PoolError
+from stowplan.errors import BudgetError, MissingDependencyError, PoolError, ScheduleError
 
 try:
-    from stowplan.chainer import Scheduler, record_graph
+    from stowplan.chainer import Scheduler, Updater, record_graph
 except MissingDependencyError as error:
     pytest.skip(str(error), allow_module_level=True)
 
@@ -190,3 +190,20 @@ def test_steps_do_not_nest() -> None:
 def test_a_budget_is_a_number_of_bytes(budget: Any) -> None:
     with pytest.raises(ValueError, match="expected bytes"):
         Scheduler(chainer.optimizers.SGD().setup(L.Linear(2, 2)), budget=budget)
+
+
+def test_what_is_no_optimizer_or_pool_is_refused_at_once() -> None:
+    bare = chainer.optimizers.SGD()
+    with pytest.raises(ScheduleError, match="optimizer is None"):
+        Scheduler(None)
+    with pytest.raises(ScheduleError, match=r"SGD has no model; expected optimizer\.setup"):
+        Scheduler([bare])
+    with pytest.raises(ScheduleError, match="pool is 3"):
+        Scheduler(bare.setup(L.Linear(2, 2)), 3)  # type: ignore[arg-type]
+
+
+def test_an_updater_wants_an_optimizer_named_main() -> None:
+    optimizer = chainer.optimizers.SGD().setup(L.Linear(2, 2))
+    iterator = chainer.iterators.SerialIterator([1, 2], 1)
+    with pytest.raises(ValueError, match="named gen; expected one named main"):
+        Updater(iterator, {"gen": optimizer})

@@ -1,0 +1,57 @@
+"""``stowplan diff``: which lines of a program take more memory than those of another run of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from . import _look
+from ._options import json_option
+
+
+@click.command(epilog="Example: stowplan diff before.profile after.profile")
+@click.argument("before", type=click.Path(path_type=Path))
+@click.argument("after", type=click.Path(path_type=Path))
+@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Rows of the table.")
+@json_option
+def diff(before: Path, after: Path, top: int, as_json: bool) -> None:
+    """Say which call sites hold more memory in AFTER than in BEFORE, two profiles of one program.
+
+    What counts is what each call site holds at the fullest moment of the whole run, inside a step or not; of a profile
+    that stowplan profile did not write, at the fullest moment of its step. Lines that another release has moved are
+    matched by file and function.
+    """
+    from ...insight.differences import differences, holders
+    from ...profiler import formats
+    from ...units import human_bytes
+
+    profiles = [formats.read(path) for path in (before, after)]
+    found = differences(*profiles)
+    peaks = [sum(holder.bytes for holder in holders(profile)) for profile in profiles]
+    if as_json:
+        rows = [difference._asdict() for difference in found]
+        figures = {"before": str(before), "after": str(after), "live_peak": peaks, "sites": rows}
+        click.echo(json.dumps(figures))
+        return
+    differing = [difference for difference in found if difference.more]
+    table = _look.table("", "call site", "blocks", "", "bytes", "", "more")
+    for difference in differing[:top]:
+        counts = (f"{difference.blocks_before:,}", f"{difference.blocks_after:,}")
+        sizes = (human_bytes(difference.before), human_bytes(difference.after))
+        name = _look.site_on_lines(difference.site or "unknown")
+        table.add_row(name, *counts, *sizes, _signed(difference.more))
+    more = f"{_signed(peaks[1] - peaks[0])} at the fullest moment"
+    lines = [f"{before}: {human_bytes(peaks[0])}; {after}: {human_bytes(peaks[1])}; {more}"]
+    if len(differing) > top:
+        rest = sum(difference.more for difference in differing[top:])
+        lines.append(f"{len(differing) - top:,} other call sites: {_signed(rest)}")
+    _look.show(lines[0], *([table] if differing else ["no call site differs"]), *lines[1:])
+
+
+def _signed(count: int) -> str:
+    """Return bytes with their sign."""
+    from ...units import human_bytes
+
+    return f"{'+' if count >= 0 else '-'} {human_bytes(abs(count))}"

@@ -1,0 +1,72 @@
+"""``stowplan diff``: call sites of two runs, line by line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from stowplan import Profile
+from stowplan.cli.main import main
+from stowplan.errors import ProfileError
+from stowplan.insight.differences import Difference, differences
+from stowplan.profiler.program import Holder, Program
+
+OLD, NEW = "/old/site-packages/net/links.py", "/new/lib/site-packages/net/links.py"
+
+
+def run_of(*holders: tuple[str, int, int]) -> Profile:
+    """Return a profile of a program with these holders."""
+    none = np.empty(0, dtype=np.int64)
+    held = tuple(Holder(*holder) for holder in holders)
+    return Profile(none, none, none, program=Program(live_peak=sum(h.bytes for h in held), holders=held))
+
+
+def test_moved_lines_and_folders_are_matched() -> None:
+    before = run_of((f"{OLD}:10 f", 1, 400), (f"{OLD}:12 g", 1, 100), ("a.py:3 main > np.py:7 ones", 2, 50))
+    after = run_of(
+        (f"{NEW}:10 f", 1, 400), (f"{NEW}:15 g", 2, 300), ("a.py:3 main > np.py:9 ones", 2, 50), ("h", 1, 5)
+    )
+    assert differences(before, after) == [
+        Difference(f"{NEW}:15 g", 100, 300, 1, 2),
+        Difference("h", 0, 5, 0, 1),
+        Difference(f"{NEW}:10 f", 400, 400, 1, 1),
+        Difference("a.py:3 main > np.py:9 ones", 50, 50, 2, 2),
+    ]
+
+
+def test_a_site_that_is_there_in_both_is_not_moved() -> None:
+    before = run_of(("a.py:1 f", 1, 10), ("a.py:9 f", 1, 20))
+    after = run_of(("a.py:9 f", 1, 30), ("a.py:12 f", 1, 10))
+    assert [(d.site, d.more) for d in differences(before, after)] == [("a.py:9 f", 10), ("a.py:12 f", 0)]
+
+
+def test_of_other_tools_the_step_s_fullest_moment_counts() -> None:
+    sites = ("a.py:1 f", "a.py:2 f")
+    size, start, site = np.array([10, 20, 40]), np.array([0, 1, 4]), np.array([0, 1, 1], dtype=np.int32)
+    step = Profile(size, start, np.array([3, 2, 5]), period=6, site=site, sites=sites)
+    longer = Profile(size, start, np.array([5, 2, -1]), period=6, site=site, sites=sites)
+    found = {difference.site: difference for difference in differences(step, longer)}
+    assert found["a.py:1 f"] == Difference("a.py:1 f", 0, 10, 0, 1)
+    assert found["a.py:2 f"] == Difference("a.py:2 f", 40, 40, 1, 1)
+    with pytest.raises(ProfileError, match="no call sites"):
+        differences(step, Profile(size, start, np.array([3, 2, 5]), period=6))
+
+
+def test_the_command_lists_the_largest_first(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.profile", tmp_path / "new.profile"
+    run_of(("a.py:1 f", 1, 1 << 20), ("b.py:2 g", 1, 1 << 21)).save(old)
+    run_of(("a.py:1 f", 3, 4 << 20), ("b.py:2 g", 1, 1 << 20)).save(new)
+    result = CliRunner().invoke(main, ["diff", str(old), str(new), "--top", "1"])
+    assert result.exit_code == 0
+    assert "+ 2.0 MiB at the fullest moment" in result.stdout
+    assert "+ 3.0 MiB" in result.stdout
+    assert "1 other call sites: - 1.0 MiB" in result.stdout
+    same = CliRunner().invoke(main, ["diff", str(old), str(old)])
+    assert "no call site differs" in same.stdout
+    figures = json.loads(CliRunner().invoke(main, ["diff", str(old), str(new), "--json"]).stdout)
+    assert figures["live_peak"] == [3 << 20, 5 << 20]
+    assert figures["sites"][0]["site"] == "a.py:1 f"
