@@ -15,6 +15,7 @@
 #   make device-run   a program of yours on the simulated device                   RUN="script.py arguments"
 #   make lint       ruff, mypy --strict, clang-format, clang-tidy, cython-lint       ANALYZE=1 adds clang's analyzer
 #   make docs       the documentation; warnings are errors, examples are run
+#   make lines      how many lines of Python, Cython and C++ there are, by room
 #   make dist       a source distribution and a wheel, and the checks that an index would make
 #   make asan tsan  the C++ cores under AddressSanitizer + UBSan, and under ThreadSanitizer
 #   make clean      remove everything that was made
@@ -44,7 +45,7 @@ HEADERS := $(shell find $(ROOMS) -name '*.hpp')
 BUILD_INPUTS := setup.py setup.cfg pyproject.toml build-constraints.txt tools/rooms.txt $(CORES) $(HEADERS) \
 	$(shell find $(ROOMS) -name '*.pyx' -o -name '*.pxi')
 
-.PHONY: help demo test thorough soak experiments gpu-test lint docs docs-html docs-examples dist asan tsan clean FORCE
+.PHONY: help demo test thorough soak experiments gpu-test lint lines docs docs-html docs-examples dist asan tsan clean FORCE
 .DELETE_ON_ERROR:
 
 help:
@@ -113,6 +114,9 @@ lint: $(VENV)/.development $(patsubst %.cpp,build/tidy/%.checked,$(CORES))
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror $(SOURCES)
 	PATH="$(BIN):$$PATH" $(BIN)/cython-lint --max-line-length 120 $(CYTHON)
+
+lines:
+	@$(PYTHON) -m tools.lines
 
 docs: docs-html docs-examples
 

@@ -50,7 +50,7 @@ ROUNDS, QUICK_ROUNDS = 40, 6
 
 @dataclass(frozen=True)
 class Row:
-    """A size, who served it, nanoseconds, and these over the first contestant's."""
+    """A size, the contestant, nanoseconds, and these over the first contestant's."""
 
     part: str
     size: int

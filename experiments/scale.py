@@ -89,7 +89,7 @@ def main(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     column = output.Column
     models, checked = predict()
-    told = ", ".join(f"{way} {share:.4f}" for way, share in checked.items())
+    ratios = ", ".join(f"{way} {share:.4f}" for way, share in checked.items())
     columns = [
         column("model", "model"),
         column("by", "parallel"),
@@ -100,7 +100,7 @@ def main(out: Path) -> None:
     ]
     note = (
         "Predicted from profiles of ranks of 2 and 3 layers, at most 64 wide; float32, 8 ranks, no pipeline. "
-        f"Checked on 8 layers, 256 wide, 128 words: predicted over profiled {told}."
+        f"Checked on 8 layers, 256 wide, 128 words: predicted over profiled {ratios}."
     )
     path = out / "scale_memory"
     output.write_table(models, columns, path, "A rank of models that fit no machine here", note)

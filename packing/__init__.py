@@ -2,17 +2,17 @@
 
 from .bounds import lower_bound, lower_bound_moment
 from .check import check, check_fast
-from .pack import Progress, pack
+from .pack import PackingProgress, pack
 from .placement import Placement
 from .problem import Problem
-from .registry import Answer, Options, register, solvers
+from .registry import Answer, PackingOptions, register, solvers
 
 __all__ = [
     "Answer",
-    "Options",
+    "PackingOptions",
+    "PackingProgress",
     "Placement",
     "Problem",
-    "Progress",
     "check",
     "check_fast",
     "lower_bound",

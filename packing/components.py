@@ -21,7 +21,7 @@ import numpy as np
 from .bounds import lower_bound
 from .placement import peak_of
 from .problem import IntArray, Problem
-from .registry import Answer, Options
+from .registry import Answer, PackingOptions
 
 
 def components(problem: Problem) -> list[IntArray]:
@@ -52,14 +52,16 @@ def restricted(problem: Problem, rows: IntArray) -> Problem:
     )
 
 
-def by_component(solve: Callable[[Problem, Options], Answer]) -> Callable[[Problem, Options], Answer]:
+def by_component(
+    solve: Callable[[Problem, PackingOptions], Answer],
+) -> Callable[[Problem, PackingOptions], Answer]:
     """Let an improving solver see only the components that end above the target, one after the other.
 
     A lower bound that it proves for a component holds for the whole. The time limit is that of all components together.
     """
 
     @wraps(solve)
-    def solver(problem: Problem, options: Options) -> Answer:
+    def solver(problem: Problem, options: PackingOptions) -> Answer:
         assert options.incumbent is not None  # the registry says that this solver improves one
         began = time.monotonic()
         # A block that never occupies a byte is in no component.

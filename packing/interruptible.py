@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from .registry import Options
+from .registry import PackingOptions
 
 
 class Flag(Protocol):
@@ -60,7 +60,7 @@ def interruptible(solve: Callable[[C], T], cancel: C) -> tuple[T, bool]:
     return results[0], interrupted
 
 
-def reporter(options: Options, cancel: Flag) -> Callable[[int, float], None] | None:
+def reporter(options: PackingOptions, cancel: Flag) -> Callable[[int, float], None] | None:
     """Pass peaks on to the caller, and its wish to stop back to the solver."""
     report = options.report
     if report is None:

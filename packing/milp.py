@@ -16,7 +16,7 @@ def require_pulp(solver: str) -> Any:
     Parameters
     ----------
     solver
-        Who needs it, for the message.
+        The solver that needs it, for the message.
 
     Raises
     ------

@@ -17,11 +17,11 @@ from .components import restricted
 from .constraints import Reduction, reduce
 from .placement import Placement, Status, peak_of
 from .problem import IntArray, Problem
-from .registry import Answer, Options, Solver, find, improves, name_of
+from .registry import Answer, PackingOptions, Solver, find, improves, name_of
 
 
-class Progress(NamedTuple):
-    """The state of a solution: the best peak so far, the lower bound, who found it, and seconds since the call."""
+class PackingProgress(NamedTuple):
+    """The state of a solution: the best peak so far, the lower bound, its solver, and seconds since the call."""
 
     peak: int
     lower_bound: int
@@ -37,7 +37,7 @@ def pack(
     seed: int = 0,
     *,
     capacity: int | None = None,
-    progress: Callable[[Progress], object] | None = None,
+    progress: Callable[[PackingProgress], object] | None = None,
 ) -> Placement:
     """Place the blocks of a problem so that the peak is small.
 
@@ -52,7 +52,7 @@ def pack(
         A name in `solvers`, or ``"auto"``: the best of its members, the first of equals, stopping as soon as
         one meets the lower bound.
     time_limit
-        Wall-clock seconds, 0 or more, for solvers that could go on for ever; the heuristics always finish.
+        Wall-clock seconds, 0 or more, for solvers that would not stop by themselves; the heuristics always finish.
     threads
         Threads that a solver may use, 1 or more.
     seed
@@ -82,7 +82,7 @@ def pack(
     if solver != "auto":
         solver = name_of(solver)
     run = _Run(problem, capacity, progress)
-    options = Options(time_limit, threads, seed, target=run.target, capacity=capacity)
+    options = PackingOptions(time_limit, threads, seed, target=run.target, capacity=capacity)
     try:
         if solver == "auto":
             for name, its_options in portfolio.steps(run.reduction.problem, options):
@@ -107,7 +107,7 @@ class _Run:
     """The best placement so far of one call, and what is known about how good it is."""
 
     def __init__(
-        self, problem: Problem, capacity: int | None, progress: Callable[[Progress], object] | None
+        self, problem: Problem, capacity: int | None, progress: Callable[[PackingProgress], object] | None
     ) -> None:
         self._began = time.perf_counter()
         self._problem = problem
@@ -126,10 +126,10 @@ class _Run:
         self.best: IntArray | None = None
         self._incumbent: IntArray | None = None  # the same of the reduced problem
         self._peak = 0
-        self._told: int | None = None  # the last peak that the caller has heard of
+        self._reported: int | None = None  # the last peak that the caller was given
         self._solver = ""
 
-    def attempt(self, name: str, solve: Solver, options: Options) -> None:
+    def attempt(self, name: str, solve: Solver, options: PackingOptions) -> None:
         """Run a solver on the reduced problem and keep what is better.
 
         Raises
@@ -165,11 +165,11 @@ class _Run:
 
     def _report(self, peak: int, name: str) -> bool:
         """Tell the caller of a lower peak, once; a solver may have found it, but not handed it over yet."""
-        if self._progress is None or (self._told is not None and peak >= self._told):
+        if self._progress is None or (self._reported is not None and peak >= self._reported):
             return True
-        self._told = peak
+        self._reported = peak
         seconds = time.perf_counter() - self._began
-        return self._progress(Progress(peak, self._lower_bound, name, seconds)) is not False
+        return self._progress(PackingProgress(peak, self._lower_bound, name, seconds)) is not False
 
     def placement(self) -> Placement:
         """Return the best placement, with what is known about it."""

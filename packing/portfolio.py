@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .problem import Problem
-from .registry import Options
+from .registry import PackingOptions
 from .solvers.exact import MOST_BLOCKS as MOST_FOR_EXACT
 from .solvers.heuristics import pairs_alive_together
 
@@ -76,11 +76,11 @@ MEMBERS = (
     ),
     Member(("search",), "what is left of a time limit", "improves what exact cannot close"),
 )
-"""Who is asked, the cheapest first; the table in ``docs/algorithms.rst`` says the same, as a test sees to."""
+"""The solvers, the cheapest first. A test compares the table in ``docs/algorithms.rst`` with this one."""
 
 
-def steps(problem: Problem, options: Options) -> Iterator[tuple[str, Options]]:
-    """Yield which solver comes next, with which options. Whoever asks stops asking once the target is met."""
+def steps(problem: Problem, options: PackingOptions) -> Iterator[tuple[str, PackingOptions]]:
+    """Yield the next solver and its options. The caller stops once the target is met."""
     began = time.monotonic()
     limit = options.time_limit
 

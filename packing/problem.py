@@ -34,8 +34,9 @@ _MAX = int(np.iinfo(np.int64).max)
 class Pieces(NamedTuple):
     """The pieces of all blocks, in compressed rows: block ``i`` has ``first[i]`` up to ``first[i + 1]``.
 
-    Pieces are never empty, follow each other in time within a block, and are int64 (k,); ``first`` is int64
-    (n + 1,). A block of size 0 has none.
+    A piece is a rectangle: it takes the bytes ``[lower, upper)``, counted from its block's offset, during the ticks
+    ``[start, end)``. Pieces are never empty, follow each other in time within a block, and are int64 (k,); ``first``
+    is int64 (n + 1,). A block without gaps is one piece, a block of size 0 has none.
     """
 
     first: IntArray
@@ -262,7 +263,7 @@ class Problem:
         minimalloc.write(path, table)
 
     def pieces(self) -> Pieces:
-        """Rectangles that the blocks are made of (computed once)."""
+        """Return the rectangles that the blocks are made of (computed once)."""
         if self._pieces is None:
             object.__setattr__(self, "_pieces", _pieces(self))
             assert self._pieces is not None

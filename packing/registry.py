@@ -18,7 +18,7 @@ from .problem import IntArray, Problem
 
 
 @dataclass(frozen=True)
-class Options:
+class PackingOptions:
     """What a caller may ask of any solver; one that has no use for an option ignores it.
 
     Attributes
@@ -63,7 +63,7 @@ class Answer(NamedTuple):
     interrupted: bool = False
 
 
-Solver = Callable[[Problem, Options], "IntArray | Answer"]
+Solver = Callable[[Problem, PackingOptions], "IntArray | Answer"]
 
 S = TypeVar("S")
 
@@ -139,7 +139,7 @@ def register(name: str, *, improves: bool = False) -> Callable[[Solver], Solver]
         What callers say.
     improves
         Whether it starts from an incumbent. Then the cheap heuristics run before it, it is not run at all if one of
-        them meets the target, and `Options.incumbent` is never None.
+        them meets the target, and `PackingOptions.incumbent` is never None.
 
     Raises
     ------

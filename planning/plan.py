@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from ..packing import Placement, Problem, Progress, pack
+from ..packing import PackingProgress, Placement, Problem, pack
 from ..profiler import Profile
 
 IntArray = npt.NDArray[np.int64]
@@ -86,7 +86,7 @@ def make_plan(
     planner: str = "auto",
     time_limit: float | None = None,
     threads: int = 1,
-    progress: Callable[[Progress], object] | None = None,
+    progress: Callable[[PackingProgress], object] | None = None,
     steps: int = 1,
     packer: Pack | None = None,
 ) -> Plan:

@@ -1,4 +1,4 @@
-"""Steps that a program was found to repeat: which there are, how often each came, and how much of the program it is."""
+"""Candidate steps: how often each repeated, and its share of the program's requests and bytes."""
 
 from __future__ import annotations
 

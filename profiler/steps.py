@@ -66,7 +66,7 @@ class StepLog:
         return StepLog(self.events[self.events["kind"] < FREE_PREVIOUS])
 
     def places(self) -> IntArray:
-        """Return how many places in turn each block needs where all steps are like this one, int64 (n,).
+        """Return how many copies of each block overlap if the step repeats, int64 (n,).
 
         A block that is freed before its successor is requested needs one; one that is alive until the fourth successor
         is there (a loop that rotates its arrays) needs five. 0: no free was logged.
@@ -158,7 +158,7 @@ def profile_step(log: StepLog, following: StepLog) -> Profile:
     planned = freed | wrapped
 
     # The events of the circle, sorted by gap; within a gap frees come before the request that closes it.
-    who = np.concatenate([request, request[planned]])
+    owner = np.concatenate([request, request[planned]])
     is_free = np.repeat([False, True], [n, int(planned.sum())])
     where = np.concatenate([request, gap[planned]])
     position = np.concatenate([request, np.where(freed, own.position, after.position)[planned]])
@@ -169,7 +169,7 @@ def profile_step(log: StepLog, following: StepLog) -> Profile:
 
     start = tick[:n].copy()
     end = np.full(n, ESCAPED)
-    end[who[n:]] = tick[n:]
+    end[owner[n:]] = tick[n:]
     end[wrapped] += period
     free_ns = np.where(freed, own.time_ns, np.where(wrapped, after.time_ns, _NEVER))
     alloc_ns = log.events["time_ns"][log.events["kind"] == ALLOCATE]

@@ -1,6 +1,6 @@
 """The libraries that put PyTorch's CPU tensors under five C functions: compiled on first use, and kept.
 
-A program in C++ fits one version of PyTorch, so the sources ship, ``torch_cpu_allocator.cpp`` and, for who records,
+A program in C++ fits one version of PyTorch, so the sources ship, ``torch_cpu_allocator.cpp`` and, for recorders,
 ``torch_operators.cpp``. They are compiled against the PyTorch that is there: some seconds, once, without ninja or
 setuptools. A library is kept as ::
 
@@ -235,7 +235,7 @@ def digest(torch: Torch, kind: type[TorchLibrary]) -> str:
 
 
 def _kept(path: Path, torch: Torch, kind: type[L]) -> L | None:
-    """Load the library that is kept, made anew if it is absent or broken; None where it cannot be kept."""
+    """Load the library that is kept, made again if it is absent or broken; None where it cannot be kept."""
     if path.is_file():
         with suppress(OSError):
             return kind(path)

@@ -4,7 +4,7 @@ from .bounds import bound_orders, bound_schedules
 from .check import check
 from .formats import read_graph
 from .graph import Phase, Relation, StepGraph
-from .registry import Answer, NotApplicable, Options, register
+from .registry import Answer, NotApplicable, SchedulingOptions, register
 from .schedule import Rates, Schedule, Way, as_recorded, choices, lean, require_valid
 from .simulate import Outcome, simulate, simulator
 from .solve import Solution, curve, least, schedule
@@ -12,12 +12,12 @@ from .solve import Solution, curve, least, schedule
 __all__ = [
     "Answer",
     "NotApplicable",
-    "Options",
     "Outcome",
     "Phase",
     "Rates",
     "Relation",
     "Schedule",
+    "SchedulingOptions",
     "Solution",
     "StepGraph",
     "Way",

@@ -1,4 +1,4 @@
-"""Who is alive at the fullest moment of a scheduled step.
+"""The values alive at the fullest moment of a scheduled step.
 
 The simulator says how many bytes that are, and when: while the operator at a position runs, or one that runs again for
 it. Here the step is gone through once, value by value, up to that moment::
@@ -6,7 +6,7 @@ it. Here the step is gone through once, value by value, up to that moment::
     before a position    values are evicted or fetched
     what runs again      unpacks what it reads; its results stay, if an operator will read them
     the operator         unpacks what it reads; its results come
-    after it             what nobody needs any more goes, what is to be dropped or packed goes or shrinks
+    after it             values without later readers go, values to be dropped or packed go or shrink
 
 What is there then, the workspace of what runs, and the copies that a rerun makes of what is there already, add up to
 the peak. O(n + m + k) for k reads and writes, those of reruns included, beside one evaluation.

@@ -218,7 +218,7 @@ class _Checker:
         return total
 
     def release(self, k: int, there: set[int], small: set[int]) -> None:
-        """After run k take away what nobody asks for any more."""
+        """After run k take away the values without later readers."""
         run = self.runs[k]
         if run.again:
             gone = {

@@ -144,7 +144,7 @@ class StepGraph:
     held
         Up to which operator, inclusive, the program itself holds a value, int (m,), -1 where it does not. None: -1.
     packed
-        Bytes that a value can be packed into without loss while nobody reads it, int (m,). None: `size`.
+        Bytes that a value can be packed into without loss while no operator reads it, int (m,). None: `size`.
     label, name
         Of each operator and of each value, for people.
 

@@ -24,7 +24,7 @@ class NotApplicable(ScheduleError):  # noqa: N818 (a statement about the graph)
 
 
 @dataclass(frozen=True)
-class Options:
+class SchedulingOptions:
     """What a caller may ask of any solver; one that has no use for an option ignores it.
 
     Attributes
@@ -73,7 +73,7 @@ class Answer(NamedTuple):
     interrupted: bool = False
 
 
-Solver = Callable[[StepGraph, Options], "Schedule | Answer"]
+Solver = Callable[[StepGraph, SchedulingOptions], "Schedule | Answer"]
 
 _solvers: Registry[Solver] = Registry("auto")
 

@@ -11,7 +11,7 @@ from ..errors import BudgetError, MissingDependencyError, ScheduleError
 from .bounds import bound_schedules
 from .graph import StepGraph
 from .hazards import without_hazards
-from .registry import Answer, NotApplicable, Options, find
+from .registry import Answer, NotApplicable, SchedulingOptions, find
 from .schedule import Rates, Schedule, require_valid
 from .schedule import lean as lean_schedule
 from .simulate import Outcome, simulate
@@ -21,8 +21,8 @@ from .solvers import chain, cheap, greedy, lean, mip, selective, sqrt  # noqa: F
 OPENINGS = ("sqrt", "cheap")
 
 
-class Progress(NamedTuple):
-    """The state of a solution: a schedule's peak and extra seconds, who found it, and seconds since the call."""
+class SchedulingProgress(NamedTuple):
+    """The state of a solution: a schedule's peak and extra seconds, its solver, and seconds since the call."""
 
     peak: int
     extra_seconds: float
@@ -45,7 +45,7 @@ class Solution:
     optimal
         Whether no other schedule with this order, of values kept and dropped, keeps to the budget in less time.
     solver
-        Who found it.
+        The solver that found it.
     seconds
         Wall-clock time that solving took.
     """
@@ -75,7 +75,7 @@ def schedule(
     time_limit: float | None = None,
     rates: Rates | None = None,
     swap: bool = False,
-    progress: Callable[[Progress], object] | None = None,
+    progress: Callable[[SchedulingProgress], object] | None = None,
     threads: int = 1,
     *,
     reorder: bool = True,
@@ -139,7 +139,7 @@ def least(
     time_limit: float | None = None,
     rates: Rates | None = None,
     swap: bool = False,
-    progress: Callable[[Progress], object] | None = None,
+    progress: Callable[[SchedulingProgress], object] | None = None,
     threads: int = 1,
     *,
     reorder: bool = True,
@@ -159,7 +159,7 @@ def curve(
     time_limit: float | None = None,
     rates: Rates | None = None,
     swap: bool = False,
-    progress: Callable[[Progress], object] | None = None,
+    progress: Callable[[SchedulingProgress], object] | None = None,
     threads: int = 1,
     *,
     reorder: bool = True,
@@ -187,7 +187,7 @@ def curve(
     def share(left: int) -> float | None:
         return None if time_limit is None else max(0.0, time_limit - (time.monotonic() - began)) / left
 
-    free = _Run(graph, Options(None, 0.0, rates=options.rates), progress).solve("lean")
+    free = _Run(graph, SchedulingOptions(None, 0.0, rates=options.rates), progress).solve("lean")
     base = replace(options, time_limit=share(count + 1))
     lowest = _Run(graph, base, progress).solve(solver)
     if isinstance(budgets, int):
@@ -213,7 +213,7 @@ def curve(
 
 def _options(
     budget: int | None, time_limit: float | None, threads: int, rates: Rates | None, swap: bool, reorder: bool
-) -> Options:
+) -> SchedulingOptions:
     """Return what solvers are asked for; the arguments, and the error for one out of range, are those of `schedule`."""
     if budget is not None and budget < 0:
         raise ScheduleError(f"budget is {budget}; expected 0 or more bytes, or None")
@@ -221,7 +221,7 @@ def _options(
         raise ScheduleError(f"time_limit is {time_limit}; expected seconds, 0 or more, or None")
     if threads < 1:
         raise ScheduleError(f"threads is {threads}; expected 1 or more")
-    return Options(budget, time_limit, threads, rates or Rates(), swap, reorder=reorder)
+    return SchedulingOptions(budget, time_limit, threads, rates or Rates(), swap, reorder=reorder)
 
 
 def _monotone(found: list[Solution]) -> list[Solution]:
@@ -237,7 +237,10 @@ class _Run:
     """The best schedule so far of one call."""
 
     def __init__(
-        self, graph: StepGraph, options: Options, progress: Callable[[Progress], object] | None
+        self,
+        graph: StepGraph,
+        options: SchedulingOptions,
+        progress: Callable[[SchedulingProgress], object] | None,
     ) -> None:
         self._began = time.monotonic()
         self._graph, self._options, self._progress = graph, options, progress
@@ -283,7 +286,7 @@ class _Run:
             return False
         return True
 
-    def _attempt(self, name: str, options: Options) -> None:
+    def _attempt(self, name: str, options: SchedulingOptions) -> None:
         solve = find(name)
         options = replace(options, report=lambda peak, seconds: self._report(peak, seconds, name))
         answer = solve(self._graph, options)
@@ -315,6 +318,6 @@ class _Run:
     def _report(self, peak: int, seconds: float, name: str) -> bool:
         if self._progress is not None:
             elapsed = time.monotonic() - self._began
-            if self._progress(Progress(peak, seconds, name, elapsed)) is False:
+            if self._progress(SchedulingProgress(peak, seconds, name, elapsed)) is False:
                 self._stopped = True
         return not self._stopped

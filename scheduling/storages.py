@@ -1,4 +1,4 @@
-"""What solvers ask of a step graph: its storages, who writes them from what, and which of them may be dropped."""
+"""What solvers ask of a step graph: its storages, their writers and what these read, and which may be dropped."""
 
 from __future__ import annotations
 

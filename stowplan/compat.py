@@ -159,8 +159,8 @@ def _require_importable() -> None:
     loaded = sys.modules.get("chainer")
     if loaded is None and importlib.util.find_spec("chainer") is None:
         raise MissingDependencyError(
-            "chainer is not installed; expected: pip install --build-constraint build-constraints.txt "
-            "'stowplan[chainer]', where build-constraints.txt says setuptools<81"
+            "chainer is not installed; expected: echo 'setuptools<81' > build.txt; PIP_CONSTRAINT=build.txt "
+            "PIP_BUILD_CONSTRAINT=build.txt pip install 'stowplan[chainer]'"
         )
     left_over = loaded is None and any(name.startswith("chainer.") for name in sys.modules if name != _CHECK)
     if left_over or (loaded is not None and not hasattr(loaded, "__version__")):

@@ -6,8 +6,8 @@ of the program reaches. So the function brings its pool along: the first call in
     program                                    thread or process of an executor
     executor.map(served(smooth), images) ───>  pool of this process ──> with pool.serving(), pool.step(): smooth(image)
 
-A call's arrays come from a plan, but for its result, which goes to somebody else and lives as long as that one likes
-(`Pool.step`, ``keeps_results``). Calls are of one kind if their arrays, as far as they are arguments themselves, are as
+A call's arrays come from a plan, but for its result, which the caller keeps for as long as it likes (`Pool.step`,
+``keeps_results``). Calls are of one kind if their arrays, as far as they are arguments themselves, are as
 many and take as many bytes together: they ask for the same blocks then, as a rule.
 """
 

@@ -34,7 +34,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
     try:
         handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
-    except OSError as error:  # it names a file that nobody has heard of
+    except OSError as error:  # it names the temporary file, which means nothing to the caller
         raise OSError(error.errno, error.strerror, os.fspath(path)) from None
     try:
         with os.fdopen(handle, "wb") as file:

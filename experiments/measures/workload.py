@@ -73,7 +73,7 @@ class Workload:
 
     @property
     def retained_bytes(self) -> int:
-        """Bytes of parameters, statistics and the optimizer's state; not of gradients, which each step makes anew."""
+        """Bytes of parameters, statistics and the optimizer's state; not of gradients, which each step makes again."""
         from chainer.serializers import DictionarySerializer
 
         serializer = DictionarySerializer()

@@ -8,7 +8,7 @@ counts, and its standard error stands beside it.
 What a row has, for each contestant C: ``cpu_C``, ``faults_C`` and ``rss_C``, the median ratios to plain's;
 ``error_C``, the standard error of the first; ``seconds_C``, ``count_C`` and ``bytes_C``, the median CPU time, faults
 and resident set; ``identical``, whether the program printed the same in every run. ``verdict`` is the CPU time of
-``stowplan run`` over that of ``best``, the best of `JUDGES` by ``cpu_C``, with ``verdict_error``.
+``stowplan run`` over that of ``best``, the best of `RIVALS` by ``cpu_C``, with ``verdict_error``.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from ..measures.medians import standard_error
 from .catalogue import Program
 
 PLAIN, OURS = "plain", "stowplan"
-JUDGES = ("mimalloc", "tcmalloc", peers.TUNED_GLIBC)
-"""A user who does not take stowplan takes one of these."""
+RIVALS = ("mimalloc", "tcmalloc", peers.TUNED_GLIBC)
+"""What a user may take instead of stowplan."""
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
@@ -121,7 +121,7 @@ def compare(found: Mapping[str, Sequence[Usage]]) -> Row:
         row[f"rss_{name}"] = _median_ratio([(a.rss, b.rss) for a, b in zip(runs, plain, strict=True)])
         row[f"count_{name}"] = float(np.median([use.faults for use in runs]))
         row[f"bytes_{name}"] = float(np.median([use.rss for use in runs]))
-    judges = [name for name in JUDGES if name in found]
+    judges = [name for name in RIVALS if name in found]
     if judges:
         best = min(judges, key=lambda name: float(row[f"cpu_{name}"]))
         ratios = cpu[OURS] / cpu[best]

@@ -2,7 +2,7 @@
 
 A *contestant* is a way to run the same worker: ``glibc`` is Python as it is, ``stowplan`` has a `stowplan.TorchPool`
 and marks its steps, ``auto_step`` has one that finds them, and each of `measures.peers` has something in its
-environment. In a *round* all start anew, warm up, and take some turns each; one runs at a time. Its figure in a round
+environment. In a *round* all start again, warm up, and take some turns each; one runs at a time. Its figure in a round
 is the median over turns of the ratio to glibc's in the same turn, for two processes of one program can differ as long
 as they live. Medians over rounds count.
 

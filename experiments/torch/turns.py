@@ -32,7 +32,7 @@ class Usage:
         Minor page faults.
     rss, peak
         Resident set in bytes: at the end, and the largest in the turn (in the process's life, if the system does not
-        begin anew with it).
+        count from its beginning).
     losses
         Digest of each step's loss.
     """

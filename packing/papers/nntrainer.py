@@ -34,7 +34,7 @@ import numpy as np
 
 from ...errors import UnsupportedConstraintError
 from ..problem import IntArray, Problem
-from ..registry import Options, register
+from ..registry import PackingOptions, register
 
 
 class _Placed(NamedTuple):
@@ -46,7 +46,7 @@ class _Placed(NamedTuple):
 
 
 @register("nntrainer_v1")
-def nntrainer_v1(problem: Problem, options: Options) -> IntArray:
+def nntrainer_v1(problem: Problem, options: PackingOptions) -> IntArray:
     """Place by NNTrainer's planner V1: a stack in which equal sizes are reused.
 
     Raises
@@ -77,7 +77,7 @@ def nntrainer_v1(problem: Problem, options: Options) -> IntArray:
 
 
 @register("nntrainer_v3")
-def nntrainer_v3(problem: Problem, options: Options) -> IntArray:
+def nntrainer_v3(problem: Problem, options: PackingOptions) -> IntArray:
     """Place by NNTrainer's planner V3: first fit in the order of start.
 
     Raises

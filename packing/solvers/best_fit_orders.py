@@ -27,7 +27,7 @@ from .. import _solvers, orders
 from ..bounds import bound
 from ..placement import peak_of
 from ..problem import IntArray, Problem
-from ..registry import Options, register
+from ..registry import PackingOptions, register
 from .heuristics import meetings
 
 MOST_RUNS = 16
@@ -40,7 +40,7 @@ _NOISE = 0.3
 
 
 @register("best_fit_orders")
-def best_fit_orders(problem: Problem, options: Options) -> IntArray:
+def best_fit_orders(problem: Problem, options: PackingOptions) -> IntArray:
     """Place by best fit in several orders; keep the best."""
     began = time.monotonic()
     least, moment = bound(problem)

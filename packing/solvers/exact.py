@@ -22,7 +22,7 @@ from .. import _exact
 from ..components import by_component
 from ..placement import peak_of
 from ..problem import IntArray, Problem
-from ..registry import Answer, Options, register
+from ..registry import Answer, PackingOptions, register
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 
@@ -127,10 +127,10 @@ def solve(
 
 @register("exact", improves=True)
 @by_component
-def exact(problem: Problem, options: Options) -> Answer:
+def exact(problem: Problem, options: PackingOptions) -> Answer:
     """Decide the capacity given, or minimise from the incumbent; for 10 s unless told otherwise.
 
-    On one thread, whatever `Options.threads` says: its runs are short and learn from each other, in one table of
+    On one thread, whatever `PackingOptions.threads` says: its runs are short and learn from each other, in one table of
     refuted states.
     """
     if len(problem) > MOST_BLOCKS:

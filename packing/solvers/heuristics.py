@@ -31,29 +31,29 @@ import numpy as np
 from .. import _solvers
 from ..orders import by_breadth, by_lifetime, by_size, by_start
 from ..problem import IntArray, Problem
-from ..registry import Options, register
+from ..registry import PackingOptions, register
 
 
 @register("best_fit")
-def best_fit(problem: Problem, options: Options) -> IntArray:
+def best_fit(problem: Problem, options: PackingOptions) -> IntArray:
     """Place by Sekiyama et al.'s best fit: the lowest line, the longest lifetime."""
     return _solvers.best_fit(problem, by_lifetime(problem))
 
 
 @register("greedy_by_size")
-def greedy_by_size(problem: Problem, options: Options) -> IntArray:
+def greedy_by_size(problem: Problem, options: PackingOptions) -> IntArray:
     """Place by Pisarchyk & Lee's greedy by size: the largest block first, into the smallest hole."""
     return _solvers.greedy(problem, by_size(problem))
 
 
 @register("greedy_by_breadth")
-def greedy_by_breadth(problem: Problem, options: Options) -> IntArray:
+def greedy_by_breadth(problem: Problem, options: PackingOptions) -> IntArray:
     """Place by Pisarchyk & Lee's greedy by breadth: the widest moment first, into the smallest hole."""
     return _solvers.greedy(problem, by_breadth(problem))
 
 
 @register("greedy_in_order")
-def greedy_in_order(problem: Problem, options: Options) -> IntArray:
+def greedy_in_order(problem: Problem, options: PackingOptions) -> IntArray:
     """Place by Lee et al.'s greedy: in the order of allocation, into the smallest hole."""
     return _solvers.greedy(problem, by_start(problem))
 

@@ -33,14 +33,14 @@ from ..components import by_component
 from ..milp import DEFAULT_LIMIT, require_pulp, solve_program
 from ..placement import peak_of
 from ..problem import IntArray, Problem
-from ..registry import Answer, Options, register
+from ..registry import Answer, PackingOptions, register
 
 MOST_PAIRS = 50_000
 
 
 @register("mip", improves=True)
 @by_component
-def mip(problem: Problem, options: Options) -> Answer:
+def mip(problem: Problem, options: PackingOptions) -> Answer:
     """Minimise by mixed-integer programming; the bound is proved where the solver finishes.
 
     Raises

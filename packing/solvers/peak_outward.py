@@ -32,7 +32,7 @@ from .. import _solvers, orders
 from ..bounds import bound
 from ..placement import peak_of
 from ..problem import IntArray, Problem
-from ..registry import Options, register
+from ..registry import PackingOptions, register
 from .heuristics import pairs_alive_together
 
 # Of all runs together, but at least one run is made: three seconds.
@@ -42,7 +42,7 @@ NEAR = 0.03
 
 
 @register("peak_outward")
-def peak_outward(problem: Problem, options: Options) -> IntArray:
+def peak_outward(problem: Problem, options: PackingOptions) -> IntArray:
     """Place outward from the fullest moment, several times; keep the best."""
     began = time.monotonic()
     best = np.maximum(problem.fixed, 0)

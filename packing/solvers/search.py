@@ -17,12 +17,12 @@ from .. import _search
 from ..components import by_component
 from ..interruptible import interruptible, reporter
 from ..problem import Problem
-from ..registry import Answer, Options, register
+from ..registry import Answer, PackingOptions, register
 
 
 @register("search", improves=True)
 @by_component
-def search(problem: Problem, options: Options) -> Answer:
+def search(problem: Problem, options: PackingOptions) -> Answer:
     """Improve the heuristics' best until the lower bound, the time limit, or else a fixed number of rounds.
 
     Without a time limit the result depends on the seed and the number of threads alone.

@@ -15,11 +15,11 @@ from __future__ import annotations
 from .. import _search
 from ..interruptible import interruptible, reporter
 from ..problem import Problem
-from ..registry import Answer, Options, register
+from ..registry import Answer, PackingOptions, register
 
 
 @register("window_repair")
-def window_repair(problem: Problem, options: Options) -> Answer:
+def window_repair(problem: Problem, options: PackingOptions) -> Answer:
     """Place by a skyline of close fits, then window repair; one thread.
 
     Without a time limit the effort is fixed, and the result depends on the seed alone. With one, the first

@@ -19,11 +19,11 @@ import numpy as np
 
 from .. import _ordering
 from .problem import OrderProblem
-from .registry import Answer, Options, Solver, register
+from .registry import Answer, OrderingOptions, Solver, register
 
 
 def _compiled(name: str) -> Solver:
-    def solve(problem: OrderProblem, options: Options) -> Answer:
+    def solve(problem: OrderProblem, options: OrderingOptions) -> Answer:
         order, bound, found_by, states, interrupted = _ordering.solve(
             name,
             problem.workspace,

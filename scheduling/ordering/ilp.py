@@ -28,14 +28,14 @@ from ...errors import ScheduleError
 from ...packing.milp import DEFAULT_LIMIT, require_pulp, solve_program
 from ..graph import IntArray
 from .problem import OrderProblem
-from .registry import Answer, Options, find, register
+from .registry import Answer, OrderingOptions, find, register
 
 # Variables of the program at most: about 80 operators in a chain of layers.
 MOST_VARIABLES = 20_000
 
 
 @register("ilp")
-def ilp(problem: OrderProblem, options: Options) -> Answer:
+def ilp(problem: OrderProblem, options: OrderingOptions) -> Answer:
     """Minimise by integer programming; the bound is proved where the solver finishes.
 
     Raises

@@ -15,10 +15,10 @@ from ..schedule import Schedule, Way
 from ..simulate import simulate
 from . import compiled, ilp  # noqa: F401 (solvers register themselves)
 from .problem import OrderProblem
-from .registry import Options, find
+from .registry import OrderingOptions, find
 
 
-class Progress(NamedTuple):
+class OrderingProgress(NamedTuple):
     """The state of a search: the best peak so far and the lower bound, in bytes, and seconds since the call."""
 
     peak: int
@@ -77,7 +77,7 @@ def order(
     graph: StepGraph,
     solver: str = "auto",
     time_limit: float | None = 10.0,
-    progress: Callable[[Progress], object] | None = None,
+    progress: Callable[[OrderingProgress], object] | None = None,
 ) -> OrderSolution:
     """Order the operators of a step so that its live peak, without recomputation, is small.
 
@@ -111,9 +111,9 @@ def order(
     began = time.perf_counter()
 
     def report(peak: int, bound: int) -> object:
-        return progress is None or progress(Progress(peak, bound, time.perf_counter() - began))
+        return progress is None or progress(OrderingProgress(peak, bound, time.perf_counter() - began))
 
-    answer = solve(OrderProblem.of(graph), Options(time_limit, report))
+    answer = solve(OrderProblem.of(graph), OrderingOptions(time_limit, report))
     before = _peak(graph, np.arange(len(graph), dtype=np.int64))
     found, peak, found_by = answer.order, _peak(graph, answer.order), answer.found_by
     if peak >= before:

@@ -18,7 +18,7 @@ from .problem import OrderProblem
 
 
 @dataclass(frozen=True)
-class Options:
+class OrderingOptions:
     """What a caller may ask of any solver.
 
     Attributes
@@ -59,7 +59,7 @@ class Answer(NamedTuple):
     interrupted: bool = False
 
 
-Solver = Callable[[OrderProblem, Options], Answer]
+Solver = Callable[[OrderProblem, OrderingOptions], Answer]
 
 _solvers: Registry[Solver] = Registry()
 

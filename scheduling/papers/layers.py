@@ -14,7 +14,7 @@ apply, an input at forward and gradient. Its lifetime follows: from the least of
 whole step is known from names and sizes, and can be ordered, scheduled and packed (`stowplan.scheduling.papers.joint`).
 
 Outputs are *merged* where a layer allows it. A view (flatten, reshape) has its input's storage; a layer in place takes
-it over when nobody needs the input any more. Both hold for derivatives, too, of an input that has one reader.
+it over when no later layer needs the input. Both hold for derivatives, too, of an input that has one reader.
 
 NNTrainer: Moon et al. 2022 (arXiv 2206.04688); the numbers as in ``NetworkGraph::setExecutionOrder``, the lifespans as
 in ``Manager::requestInputs`` of its released code (Apache-2.0). What differs: a sum of derivatives is written by each
@@ -76,7 +76,7 @@ class Layer:
     frozen
         Its weights are not trained.
     label
-        Bytes of the label, of a layer that nobody reads; of a loss usually those of its input. None: those of its
+        Bytes of the label, of a layer that no layer reads; of a loss usually those of its input. None: those of its
         output.
     """
 
@@ -138,7 +138,7 @@ def step_graph(layers: Sequence[Layer]) -> StepGraph:
 
 
 class _Tensor(NamedTuple):
-    """A value to be: who has its storage, and by which operators it is read and written."""
+    """A value to be: the tensor that has its storage, and the operators that read and write it."""
 
     name: str
     size: int
@@ -203,7 +203,7 @@ class _Step:
         return len(self.tensors) - 1
 
     def derivative(self, i: int) -> int:
-        """Of a layer's output; that of one that nobody reads is its label."""
+        """Return the derivative of a layer's output; if no layer reads the output, the label."""
         layer = self.layers[i]
         if self.consumers[i]:
             if layer.label is not None:

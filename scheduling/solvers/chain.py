@@ -26,7 +26,7 @@ import numpy as np
 
 from ..graph import IntArray, Phase, StepGraph
 from ..orders import recorded
-from ..registry import Answer, NotApplicable, Options, register
+from ..registry import Answer, NotApplicable, SchedulingOptions, register
 from ..schedule import Schedule, Way, as_recorded
 from ..simulate import simulate, simulator
 from ..storages import Storages
@@ -47,7 +47,7 @@ class _State(NamedTuple):
 
 
 @register("chain")
-def chain(graph: StepGraph, options: Options) -> Answer:
+def chain(graph: StepGraph, options: SchedulingOptions) -> Answer:
     """Return the fastest schedule within the budget, else the recorded one.
 
     Raises

@@ -1,6 +1,6 @@
 """cheap: save as few bytes as possible from which cheap operators alone can make again what the backward pass reads.
 
-A minimum cut. Every forward storage is a pair of nodes joined by an edge with its bytes; whoever is cut is saved::
+A minimum cut. Every forward storage is a pair of nodes joined by an edge with its bytes; what is cut is saved::
 
     source --inf--> conv's output  (expensive: nothing makes it again)
     x_in --bytes--> x_out          cut: x is saved
@@ -27,7 +27,7 @@ import numpy as np
 from ...errors import MissingDependencyError
 from ..graph import Phase, StepGraph
 from ..orders import recorded
-from ..registry import Options, register
+from ..registry import SchedulingOptions, register
 from ..schedule import Schedule
 from ..storages import Storages
 
@@ -45,7 +45,7 @@ class Cut(NamedTuple):
 
 
 @register("cheap")
-def cheap(graph: StepGraph, options: Options) -> Schedule:
+def cheap(graph: StepGraph, options: SchedulingOptions) -> Schedule:
     """Return the minimum cut's schedule, whatever the budget.
 
     Raises

@@ -27,7 +27,7 @@ from ..bounds import bound_schedules
 from ..graph import IntArray, Phase, StepGraph
 from ..hazards import hazards
 from ..orders import edges, recorded, starting_points
-from ..registry import Answer, Options, register
+from ..registry import Answer, SchedulingOptions, register
 from ..schedule import Schedule, Way, as_recorded
 from ..simulate import simulator
 from ..storages import Storages
@@ -42,7 +42,7 @@ PRECISION, STEPS = 0.004, 9
 # The search for the least peak ends when so many evaluations, times operators, have been made.
 MOST_WORK = 160_000_000
 
-# How often values that may not be made again are found, forbidden, and the search done anew.
+# How often values that may not be made again are found and forbidden, and the search repeated.
 REPAIRS = 4
 
 # With so many operators or fewer every order is tried by a descent of its own; with more, the one that a coarse descent
@@ -63,7 +63,7 @@ class Found(NamedTuple):
 
 
 @register("greedy")
-def greedy(graph: StepGraph, options: Options) -> Answer:
+def greedy(graph: StepGraph, options: SchedulingOptions) -> Answer:
     """Return the fastest schedule found that keeps to the budget, else the one with the smallest peak."""
     search = _Search(graph, options)
     budget = options.budget if options.budget is not None else search.at(as_recorded(graph)).peak
@@ -80,7 +80,7 @@ def greedy(graph: StepGraph, options: Options) -> Answer:
 class _Search:
     """One call: the graph's columns for the core, and what is left of the time."""
 
-    def __init__(self, graph: StepGraph, options: Options) -> None:
+    def __init__(self, graph: StepGraph, options: SchedulingOptions) -> None:
         self.graph, self.options = graph, options
         self.interrupted = False
         self._cancel = Cancel()
@@ -129,7 +129,7 @@ class _Search:
         if effort is None:
             effort = max(LEAST_EFFORT, min(MOST_EFFORT, WORK // max(1, len(self.graph))))
         if best.peak > budget:
-            # What follows does not depend on the budget: whoever asks again for the least that was found gets it.
+            # What follows does not depend on the budget: a caller that asks for the least peak that was found gets it.
             lowest = self._least()
             best = self.improved(lowest, lowest.peak, effort)
         return best if self.over() or best.peak > budget else self.improved(best, budget, effort)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ..graph import StepGraph
-from ..registry import Options, register
+from ..registry import SchedulingOptions, register
 from ..schedule import Schedule
 from ..schedule import lean as lean_schedule
 
 
 @register("lean")
-def lean(graph: StepGraph, options: Options) -> Schedule:
+def lean(graph: StepGraph, options: SchedulingOptions) -> Schedule:
     """Return `stowplan.scheduling.lean`, whatever the budget."""
     return lean_schedule(graph)

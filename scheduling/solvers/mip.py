@@ -27,7 +27,7 @@ import numpy as np
 from ...packing.milp import DEFAULT_LIMIT, require_pulp, solve_program
 from ..graph import StepGraph
 from ..orders import recorded
-from ..registry import Answer, NotApplicable, Options, register
+from ..registry import Answer, NotApplicable, SchedulingOptions, register
 from ..schedule import Schedule, Way, as_recorded
 from ..storages import Storages
 
@@ -35,7 +35,7 @@ MOST_ROWS = 400_000
 
 
 @register("mip")
-def mip(graph: StepGraph, options: Options) -> Answer:
+def mip(graph: StepGraph, options: SchedulingOptions) -> Answer:
     """Return the optimum within the budget; the recorded schedule where there is none, or none is found in time.
 
     Raises

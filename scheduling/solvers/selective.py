@@ -20,7 +20,7 @@ import numpy as np
 
 from ..graph import Phase, StepGraph
 from ..orders import recorded
-from ..registry import NotApplicable, Options, register
+from ..registry import NotApplicable, SchedulingOptions, register
 from ..schedule import Schedule, Way
 from ..storages import Storages
 
@@ -30,7 +30,7 @@ LOSS = re.compile("entropy|loss|log_?softmax", re.IGNORECASE)
 
 
 @register("selective")
-def selective(graph: StepGraph, options: Options) -> Schedule:
+def selective(graph: StepGraph, options: SchedulingOptions) -> Schedule:
     """Return the schedule that drops attention's internals, whatever the budget.
 
     Raises

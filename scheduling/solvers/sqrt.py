@@ -20,7 +20,7 @@ import numpy as np
 
 from ..graph import IntArray, Phase, StepGraph
 from ..orders import recorded
-from ..registry import Options, register
+from ..registry import SchedulingOptions, register
 from ..schedule import Schedule, Way
 from ..schedule import lean as lean_schedule
 from ..simulate import simulate
@@ -30,7 +30,7 @@ MOST_SEGMENTS = 4  # times sqrt(n)
 
 
 @register("sqrt")
-def sqrt(graph: StepGraph, options: Options) -> Schedule:
+def sqrt(graph: StepGraph, options: SchedulingOptions) -> Schedule:
     """Return the segments that keep to the budget at the least cost; without a budget, sqrt(n) of them."""
     forward = np.flatnonzero(graph.phase == Phase.FORWARD)
     best = lean_schedule(graph)

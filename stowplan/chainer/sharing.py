@@ -16,7 +16,7 @@ No rank can keep another one from going on:
 
 - all messages are point to point, on a communicator of their own, by the threads that plan; the program's own threads
   neither send nor wait, and its collectives do not meet ours;
-- who waits does so for `patience` seconds at most; it is served as without a plan meanwhile. A rank 0 that says nothing
+- a rank waits for `patience` seconds at most; it is served as without a plan meanwhile. A rank 0 that says nothing
   for so long (it has died, or records nothing) is not waited for again until it says something;
 - a message has at most `PIECE` bytes, so that MPI takes it in whether its receiver looks for it or not: nothing is left
   to be sent when the program ends. There is no lock.
@@ -182,7 +182,7 @@ class _Waits(_RankStore):
     """Every other rank's: waits for rank 0, if need be.
 
     What rank 0 has looked for, and this rank has not, lets one of this rank's keys go that rank 0 has not looked for:
-    the steps of the two differ. Who is late, or looks for the same in another order, loses one packing by that.
+    the steps of the two differ. A rank that is late, or looks for the same in another order, loses one packing by that.
     """
 
     def __init__(self, *options: Any) -> None:

@@ -23,7 +23,7 @@ from ..planning import Plan, make_plan
 from .pool_models import POOL_MODELS, PoolUse, replay, replay_malloc, requests
 
 if TYPE_CHECKING:
-    from ..packing import Progress
+    from ..packing import PackingProgress
     from ..profiler import Profile
 
 __all__ = [
@@ -159,7 +159,7 @@ def compare(
     time_limit: float | None = None,
     threads: int = 1,
     pools: Iterable[str] | None = None,
-    progress: Callable[[Progress], object] | None = None,
+    progress: Callable[[PackingProgress], object] | None = None,
 ) -> Comparison:
     """Plan a step, and replay it through models of other pools.
 

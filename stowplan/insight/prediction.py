@@ -1,4 +1,4 @@
-"""What a step needs at a batch size at which nobody ran it, and the largest batch that fits a memory."""
+"""What a step needs at a batch size at which it was never run, and the largest batch that fits a memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rank of a split program needs, at shapes that nobody ran: from profiles of small ones.
+"""What a rank of a split program needs, at shapes that were never run: from profiles of small ones.
 
 Blocks grow by powers of a shape's numbers (`stowplan.profiler.shape_scaling`), all but `LAYERS`, which repeats blocks.
 The steps of two numbers of layers are predicted, and their requests paired::
@@ -139,8 +139,8 @@ def fit_ranks(profiles: Sequence[tuple[Shape, Profile]], parallel: str | None) -
         within = {name: number for name, number in shape.items() if name != LAYERS}
         groups.setdefault(shape.get(LAYERS, 0), []).append((within, profile))
     if len(groups) > 2 or (0 in groups and len(groups) > 1):
-        told = ", ".join(map(str, sorted(groups)))
-        raise ProfileError(f"profiles of {told} layers; expected those of one or two numbers of layers")
+        given = ", ".join(map(str, sorted(groups)))
+        raise ProfileError(f"profiles of {given} layers; expected those of one or two numbers of layers")
     return RankModel({layers: fit_shapes(group) for layers, group in sorted(groups.items())})
 
 

@@ -275,12 +275,15 @@ def test_the_outcome_thread_ends_with_its_pool() -> None:
 
 def test_the_step_of_googlenet_is_found(chainer: Any) -> None:
     """What the explicit form replays of a step like the last one here is all of it: see test_cli."""
-    from stowplan.insight.demo.training import Task, train
+    from stowplan.insight.demo.training import Task, Training
 
     pool = NumpyPool(auto_step=True)
     watch = Watch(pool)
     with pool:
-        train(Task("googlenet", 1, 7, 0), after_step=watch)
+        training = Training(Task("googlenet", 1, 7, 0))
+        for _ in range(7):
+            training.step()
+            watch()
     assert watch.found_after <= 5
     assert watch.replayed(6) >= 0.95
 

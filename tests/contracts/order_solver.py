@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stowplan.scheduling import Schedule, Way, as_recorded, require_valid, simulate
-from stowplan.scheduling.ordering import Options, OrderProblem, order, solvers
+from stowplan.scheduling.ordering import OrderingOptions, OrderProblem, order, solvers
 
 from ..scheduling.graphs import random_graph
 
@@ -26,7 +26,7 @@ class OrderSolverContract:
     @given(SEEDS, st.integers(1, 10))
     def test_every_order_may_run(self, seed: int, operators: int) -> None:
         graph = random_graph(seed, operators)
-        answer = solvers[self.solver](OrderProblem.of(graph), Options())
+        answer = solvers[self.solver](OrderProblem.of(graph), OrderingOptions())
         assert answer.order.dtype == np.int64
         require_valid(graph, Schedule(answer.order, np.full(graph.values, int(Way.KEPT))))
 
@@ -45,5 +45,5 @@ class OrderSolverContract:
     @given(SEEDS)
     def test_equal_graphs_have_equal_orders(self, seed: int) -> None:
         problem = OrderProblem.of(random_graph(seed))
-        first, second = (solvers[self.solver](problem, Options()) for _ in range(2))
+        first, second = (solvers[self.solver](problem, OrderingOptions()) for _ in range(2))
         assert first.order.tolist() == second.order.tolist()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from stowplan.errors import InfeasibleError
-from stowplan.packing import Answer, Options, Problem, check, lower_bound, pack, solvers
+from stowplan.packing import Answer, PackingOptions, Problem, check, lower_bound, pack, solvers
 
 from ..packing.problems import problems, random_problem, training_step
 
@@ -21,10 +21,10 @@ class PackingSolverContract:
 
     solver: ClassVar[str]
 
-    def offsets(self, problem: Problem, options: Options | None = None) -> np.ndarray | None:
+    def offsets(self, problem: Problem, options: PackingOptions | None = None) -> np.ndarray | None:
         """What the solver itself returns, before `pack` has looked at it."""
         start = np.array(pack(problem, "best_fit").offsets)  # for solvers that improve an incumbent
-        answer = solvers[self.solver](problem, options or Options(incumbent=start))
+        answer = solvers[self.solver](problem, options or PackingOptions(incumbent=start))
         return answer.offsets if isinstance(answer, Answer) else answer
 
     @inherited

@@ -12,9 +12,9 @@ from stowplan.errors import BudgetError, MissingDependencyError
 from stowplan.scheduling import (
     Answer,
     NotApplicable,
-    Options,
     Rates,
     Schedule,
+    SchedulingOptions,
     StepGraph,
     Way,
     bound_schedules,
@@ -39,7 +39,7 @@ class ScheduleSolverContract:
 
     solver: ClassVar[str]
 
-    def solve(self, graph: StepGraph, options: Options) -> Schedule:
+    def solve(self, graph: StepGraph, options: SchedulingOptions) -> Schedule:
         """What the solver itself returns; hypothesis draws another graph where this one is not for it."""
         try:
             answer = solvers[self.solver](graph, options)
@@ -59,7 +59,7 @@ class ScheduleSolverContract:
         """
         graph = random_graph(seed)
         budget = int(share * simulate(graph, lean(graph)).peak)
-        found = without_hazards(graph, self.solve(graph, Options(budget, rates=RATES, swap=swap)))
+        found = without_hazards(graph, self.solve(graph, SchedulingOptions(budget, rates=RATES, swap=swap)))
         require_valid(graph, found)
         assert check(graph, found, RATES) == simulate(graph, found, RATES).peak
         if not swap:
@@ -71,7 +71,7 @@ class ScheduleSolverContract:
         """Or an error says the least that was found."""
         graph = random_graph(seed)
         budget = int(share * simulate(graph, lean(graph)).peak)
-        self.solve(graph, Options(budget))
+        self.solve(graph, SchedulingOptions(budget))
         kept = True
         try:
             peak = schedule(graph, budget, self.solver).peak
@@ -84,7 +84,7 @@ class ScheduleSolverContract:
     @given(SEEDS, st.floats(0, 1))
     def test_equal_calls_have_equal_answers(self, seed: int, share: float) -> None:
         graph = random_graph(seed)
-        options = Options(int(share * simulate(graph, lean(graph)).peak), rates=RATES)
+        options = SchedulingOptions(int(share * simulate(graph, lean(graph)).peak), rates=RATES)
         first, second = self.solve(graph, options), self.solve(graph, options)
         assert first.order.tolist() == second.order.tolist()
         assert first.way.tolist() == second.way.tolist()

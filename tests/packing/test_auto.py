@@ -10,7 +10,7 @@ from stowplan.packing import Problem, check, lower_bound, pack, portfolio, solve
 from stowplan.packing._search import Cancel
 from stowplan.packing.components import by_component
 from stowplan.packing.interruptible import interruptible
-from stowplan.packing.registry import Answer, Options
+from stowplan.packing.registry import Answer, PackingOptions
 
 from .problems import data, training_step
 
@@ -46,7 +46,7 @@ def test_a_large_model_s_step_is_below_greedy_by_size():
 
 
 def names(problem, **options):
-    return [name for name, _ in portfolio.steps(problem, Options(**options))]
+    return [name for name, _ in portfolio.steps(problem, PackingOptions(**options))]
 
 
 def test_what_is_tried_depends_on_the_problem_and_the_time():
@@ -102,7 +102,7 @@ def test_only_components_above_the_target_are_looked_at():
         return Answer(np.zeros(len(problem), dtype=np.int64), 7)
 
     problem = Problem([4, 5, 0, 6], [0, 10, 5, 20], [5, 15, 6, 25])
-    answer = solver(problem, Options(incumbent=np.array([3, 0, 9, 2]), target=6))
+    answer = solver(problem, PackingOptions(incumbent=np.array([3, 0, 9, 2]), target=6))
     # The first part proves 7, the last has 8: both above the target when their turn came.
     assert seen == [([4], [3], 6), ([6], [2], 7)]
     assert answer.offsets.tolist() == [0, 0, 0, 0]
@@ -115,7 +115,7 @@ def test_a_component_that_cannot_be_decides_a_capacity():
         return Answer(None, options.capacity + 1)
 
     problem = Problem([4, 5], [0, 10], [5, 15])
-    answer = solver(problem, Options(incumbent=np.array([3, 0]), target=6, capacity=6))
+    answer = solver(problem, PackingOptions(incumbent=np.array([3, 0]), target=6, capacity=6))
     assert answer == Answer(None, 7)
 
 

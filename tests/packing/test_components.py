@@ -5,7 +5,7 @@ from hypothesis import given, settings
 
 from stowplan.packing import Problem, check, lower_bound, pack
 from stowplan.packing.components import by_component, components, restricted
-from stowplan.packing.registry import Answer, Options
+from stowplan.packing.registry import Answer, PackingOptions
 
 from .problems import problems
 
@@ -51,7 +51,7 @@ def test_the_lower_bound_of_a_part_is_one_of_the_whole():
     problem = Problem([1, 1, 1], [0, 0, 5], [5, 5, 9], alignment=[2, 2, 1])
     assert lower_bound(problem) == 2
     solver = by_component(lambda part, options: Answer(None, 0))
-    assert solver(problem, Options(incumbent=np.array([0, 2, 0]), target=2)).lower_bound == 3
+    assert solver(problem, PackingOptions(incumbent=np.array([0, 2, 0]), target=2)).lower_bound == 3
 
 
 def test_a_part_s_own_bound_counts():

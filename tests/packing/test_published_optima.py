@@ -8,7 +8,7 @@ import pytest
 
 from stowplan.packing import Problem, check, lower_bound, pack
 from stowplan.packing.placement import peak_of
-from stowplan.packing.registry import Options
+from stowplan.packing.registry import PackingOptions
 
 PATH = Path(__file__).resolve().parents[2] / "experiments" / "packing" / "inference.py"
 
@@ -48,7 +48,7 @@ def test_the_program_finds_it_from_a_worse_start(inference, network, optimum):
     start = pack(problem, "greedy_in_order").offsets
     if network == "alexnet":
         start = np.concatenate([[0], np.cumsum(problem.size)[:-1]])
-    answer = mip(problem, Options(time_limit=120, incumbent=start))
+    answer = mip(problem, PackingOptions(time_limit=120, incumbent=start))
     check(problem, answer.offsets)
     assert peak_of(problem, answer.offsets) == optimum
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from stowplan.errors import ScheduleError, UnknownSolverError
 from stowplan.scheduling import Schedule, StepGraph, Way, as_recorded, require_valid, simulate
 from stowplan.scheduling.bounds import bound_orders
-from stowplan.scheduling.ordering import Progress, order, solvers
+from stowplan.scheduling.ordering import OrderingProgress, order, solvers
 from stowplan.scheduling.ordering.ilp import peak_of
 from stowplan.scheduling.ordering.problem import OrderProblem
 
@@ -180,9 +180,9 @@ def test_hardly_any_operators(operators: int, solver: str) -> None:
 
 
 def test_progress_hears_of_improvements_and_can_end_the_search() -> None:
-    graph, heard = reference.layered(300, 700, 30, 0), list[Progress]()
+    graph, heard = reference.layered(300, 700, 30, 0), list[OrderingProgress]()
 
-    def stop(progress: Progress) -> bool:
+    def stop(progress: OrderingProgress) -> bool:
         heard.append(progress)
         return len(heard) < 3
 
@@ -195,7 +195,7 @@ def test_progress_hears_of_improvements_and_can_end_the_search() -> None:
 
 
 def test_what_progress_raises_comes_out() -> None:
-    def fail(progress: Progress) -> None:
+    def fail(progress: OrderingProgress) -> None:
         raise RuntimeError("from the caller")
 
     with pytest.raises(RuntimeError, match="from the caller"):
@@ -203,7 +203,7 @@ def test_what_progress_raises_comes_out() -> None:
 
 
 def test_ctrl_c_ends_the_search_with_the_best_so_far() -> None:
-    def interrupt(progress: Progress) -> None:
+    def interrupt(progress: OrderingProgress) -> None:
         raise KeyboardInterrupt
 
     graph = reference.layered(300, 700, 30, 0)

@@ -24,7 +24,7 @@ from stowplan.scheduling import (
 )
 from stowplan.scheduling._descent import descend
 from stowplan.scheduling.orders import starting_points
-from stowplan.scheduling.registry import Options, register
+from stowplan.scheduling.registry import SchedulingOptions, register
 from stowplan.scheduling.solve import Solution, curve, least, schedule
 
 from .graphs import random_graph, random_schedule
@@ -246,7 +246,7 @@ def test_solvers_can_be_registered(request: pytest.FixtureRequest) -> None:
     request.addfinalizer(lambda: registry._solvers.pop("mine"))
 
     @register("mine")
-    def mine(graph: StepGraph, options: Options) -> Schedule:
+    def mine(graph: StepGraph, options: SchedulingOptions) -> Schedule:
         return as_recorded(graph)
 
     graph = chain_net(3, 0)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stowplan.errors import BudgetError
 from stowplan.scheduling import Schedule, StepGraph, bound_schedules, lean, simulate
-from stowplan.scheduling.registry import NotApplicable, Options, find
+from stowplan.scheduling.registry import NotApplicable, SchedulingOptions, find
 from stowplan.scheduling.solve import least, schedule
 
 from .graphs import random_graph
@@ -65,7 +65,7 @@ def test_mip_knows_all_that_a_graph_has(seed: int, share: float) -> None:
     budget = budget_of(graph, share)
     order = lean(graph).order
     try:
-        answer = find("mip")(graph, Options(budget))
+        answer = find("mip")(graph, SchedulingOptions(budget))
     except NotApplicable:
         return
     assert not isinstance(answer, Schedule)

@@ -156,6 +156,4 @@ except ImportError as error:
     print(type(error).__name__, error)
 """
     out = run(code)
-    assert out.startswith(
-        "MissingDependencyError chainer is not installed; expected: pip install --build-constraint"
-    )
+    assert out.startswith("MissingDependencyError chainer is not installed; expected: echo 'setuptools<81'")

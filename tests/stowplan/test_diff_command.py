@@ -70,3 +70,17 @@ def test_the_command_lists_the_largest_first(tmp_path: Path) -> None:
     figures = json.loads(CliRunner().invoke(main, ["diff", str(old), str(new), "--json"]).stdout)
     assert figures["live_peak"] == [3 << 20, 5 << 20]
     assert figures["sites"][0]["site"] == "a.py:1 f"
+
+
+def test_the_report_lists_what_held_the_peak(tmp_path: Path) -> None:
+    pytest.importorskip("bokeh", reason="bokeh is not installed; expected: pip install 'stowplan[report]'")
+    from stowplan.insight.report import save_report
+
+    held = (Holder("a.py:1 f", 3, 3 << 20), Holder("", 1, 1 << 20))
+    program = Program(live_peak=4 << 20, holders=held)
+    profile = Profile(np.array([100]), np.array([0]), np.array([1]), period=2, program=program)
+    save_report(tmp_path / "step.html", profile)
+    page = (tmp_path / "step.html").read_text()
+    assert "Fullest moment of the whole run" in page
+    row = '<td>a.py:1 f</td><td class="number">3.0 MiB</td><td class="number">75.0%</td><td class="number">3</td>'
+    assert row in page

@@ -11,7 +11,7 @@
 //
 //     bytes |          ___  <- tallest
 //           |   _____ |   |____          a window: blocks that cross its borders (#) stay where they are,
-//           |  #|   |_|   | |##          all others in it are placed anew
+//           |  #|   |_|   | |##          all others in it are placed again
 //           |  ##|__|___|___|#
 //           +---[--- window ---]--> clock
 //

@@ -13,7 +13,7 @@
 // makes it shorter, and may lower the peak in it.
 //
 // Lazy evaluation (Minoux 1978): a move's worth, excess per second, mostly falls as others are made. So moves wait in a
-// heap with the worth that they had; only the best of them is simulated anew, and made if it still is the best. At
+// heap with the worth that they had; only the best of them is simulated again, and made if it still is the best. At
 // first a storage that is kept waits with what it could be worth at most: its bytes at all positions above the budget
 // at which it is idle, for the seconds of its own writer. When the heap is empty, all moves are listed again, until
 // none helps. Each look costs one evaluation of the simulator.
@@ -29,7 +29,7 @@ namespace stowplan::scheduling {
 
 using packing::Stopwatch;
 
-// Who writes what, and what that costs.
+// The storages that each operator writes, and what that costs.
 struct Writers {
   std::vector<std::vector<Index>> storages;  // of each operator
   std::vector<double> seconds;               // of each storage: those of its writers

@@ -48,7 +48,7 @@ class State {
   void forbid(Op op);
   void allow(Op op);
 
-  // Whether everything kept up to date is what it would be if it were computed anew.
+  // Whether everything kept up to date is what it would be if it were computed from scratch.
   bool consistent() const;
 
  private:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,44 +44,32 @@ def fit_step_graphs(
         batches = tuple(model.batches[-1] << k for k in range(1, DOUBLINGS + 1))
     if memory is not None and not model.grows:
         raise GraphError("no value grows with the batch; expected step graphs of different batch sizes")
-    with _solving(enabled=not as_json) as heard:
+    with _look.status("scheduling", "scheduling batch {:,}".format, enabled=not as_json) as progress:
         steps = []
         for batch in sorted(set(batches)):
-            heard(batch)
+            if progress:
+                progress(batch)
             steps.append(predict_schedules(model, batch, **how))
         lean = scheduled = None
         if memory is not None:
             lean = largest_lean_batch(model, memory, retained)
-            scheduled = largest_scheduled_batch(model, memory, retained, progress=heard, **how)
+            scheduled = largest_scheduled_batch(model, memory, retained, progress=progress, **how)
     if output is not None:
         model.at(batches[0]).save(output)
-    told = _Told(model, retained)
+    printer = _Printer(model, retained)
     if as_json:
-        told.as_json(steps, memory, lean, scheduled)
+        printer.as_json(steps, memory, lean, scheduled)
     else:
-        told.show(steps, memory, lean, scheduled)
+        printer.show(steps, memory, lean, scheduled)
     if memory is not None and scheduled is None:
         click.echo(
-            f"Error: not even a batch of 1 fits {memory} bytes, {told.kept(model.at(1))} of them retained",
+            f"Error: not even a batch of 1 fits {memory} bytes, {printer.kept(model.at(1))} of them retained",
             err=True,
         )
         raise click.exceptions.Exit(1)
 
 
-@contextlib.contextmanager
-def _solving(*, enabled: bool) -> Iterator[Callable[[int], object]]:
-    """Show for which batch a solver runs, if standard error is a terminal."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not enabled or not console.is_terminal:
-        yield lambda batch: None
-        return
-    with console.status("scheduling", spinner="line") as status:
-        yield lambda batch: status.update(f"scheduling batch {batch:,}")
-
-
-class _Told:
+class _Printer:
     """Prints a model and its predictions."""
 
     def __init__(self, model: GraphModel, retained: int | None) -> None:
@@ -99,7 +86,7 @@ class _Told:
         lean: ScheduledStep | None,
         scheduled: ScheduledStep | None,
     ) -> None:
-        told: dict[str, Any] = {
+        printed: dict[str, Any] = {
             "batches": self.model.batches,
             "operators": len(self.model.reference),
             "values": self.model.reference.values,
@@ -107,12 +94,12 @@ class _Told:
             "predictions": [self._figures(step) for step in steps],
         }
         if memory is not None:
-            told["memory"] = memory
-            told["largest"] = {
+            printed["memory"] = memory
+            printed["largest"] = {
                 "lean": self._figures(lean) if lean else None,
                 "scheduled": self._figures(scheduled) if scheduled else None,
             }
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(printed))
 
     def _figures(self, step: ScheduledStep) -> dict[str, Any]:
         return {

@@ -100,8 +100,8 @@ def fit_shapes(
             }
             for batch, shape, memory in found
         ]
-        told = {"ranks": ranks or 1, "parallel": parallel, "retained": retained, "deviation": deviation}
-        click.echo(json.dumps({**told, "blocks": list(blocks.values()), "predictions": figures}))
+        checks = {"ranks": ranks or 1, "parallel": parallel, "retained": retained, "deviation": deviation}
+        click.echo(json.dumps({**checks, "blocks": list(blocks.values()), "predictions": figures}))
         return
     rows = _look.table(
         "A rank" if parallel is None else f"A rank of {ranks}, by {parallel}",

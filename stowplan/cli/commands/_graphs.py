@@ -1,12 +1,10 @@
-"""What commands on step graphs share: reading graphs, counting what a schedule does with values, showing progress."""
+"""What commands on step graphs share: reading graphs, counting what a schedule does with values, lines of progress."""
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +13,7 @@ from ...units import human_bytes
 
 if TYPE_CHECKING:
     from ...scheduling import Schedule, StepGraph
-    from ...scheduling.solve import Progress, Solution
+    from ...scheduling.solve import SchedulingProgress, Solution
 
 BYTES_A_SECOND = 10e9
 """Assumed speed of operators if a graph has no seconds: they read and write their values at this rate."""
@@ -142,21 +140,7 @@ def figures(graph: StepGraph, solution: Solution, lean_peak: int, retained: int)
     }
 
 
-@contextlib.contextmanager
-def scheduling_status(*, enabled: bool) -> Iterator[Callable[[Progress], object] | None]:
-    """Show the best schedule so far, if standard error is a terminal."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not enabled or not console.is_terminal:
-        yield None
-        return
-    with console.status("scheduling", spinner="line") as status:
-
-        def heard(progress: Progress) -> None:
-            status.update(
-                f"{progress.solver}: peak {human_bytes(progress.peak)}, {progress.extra_seconds:.3f} s extra, "
-                f"{progress.seconds:.1f} s"
-            )
-
-        yield heard
+def scheduling_line(progress: SchedulingProgress) -> str:
+    """Describe the best schedule so far."""
+    peak = human_bytes(progress.peak)
+    return f"{progress.solver}: peak {peak}, {progress.extra_seconds:.3f} s extra, {progress.seconds:.1f} s"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...profiler.program import Holder
 from ...units import human_bytes
@@ -13,10 +13,13 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ...insight.comparison import Comparison
-    from ...packing import Progress
+    from ...packing import PackingProgress
     from ...planning import Plan
     from ...profiler import Profile
     from ...profiler.program import Program
+    from ...scheduling.ordering import OrderingProgress
+
+ProgressT = TypeVar("ProgressT")
 
 
 def table(title: str, *columns: str, left: tuple[str, ...] = ()) -> Table:
@@ -185,7 +188,7 @@ def memory_table(found: Comparison) -> Table:
         cells = [*size(use.reserved_peak), ratio(use.reserved_peak)]
         rows.add_row(title, *cells, *([] if saved is None else [f"{round(saved, 3) + 0.0:.1%}"]))
     if parts is not None:
-        rows.caption = "saved: of older, escaped and what the pool reserves"
+        rows.caption = "saved: how much less memory the program takes with the plan than with that pool"
         rows.caption_justify = "left"
     return rows
 
@@ -238,20 +241,26 @@ def counts(plan: Plan) -> str:
 
 
 @contextlib.contextmanager
-def packing_status(*, enabled: bool) -> Iterator[Callable[[Progress], object] | None]:
-    """Show the best peak so far, if standard error is a terminal."""
+def status(
+    what: str, line: Callable[[ProgressT], str], *, enabled: bool
+) -> Iterator[Callable[[ProgressT], object] | None]:
+    """Show the progress of something on one line, if standard error is a terminal; yield what takes the progress."""
     from rich.console import Console
 
     console = Console(stderr=True)
     if not enabled or not console.is_terminal:
         yield None
         return
-    with console.status("packing", spinner="line") as status:
+    with console.status(what, spinner="line") as shown:
+        yield lambda progress: shown.update(line(progress))
 
-        def heard(progress: Progress) -> None:
-            above = progress.peak / progress.lower_bound - 1 if progress.lower_bound else 0.0
-            status.update(
-                f"{progress.solver}: peak {progress.peak}, {above:.2%} above the lower bound, {progress.seconds:.1f} s"
-            )
 
-        yield heard
+def packing_line(progress: PackingProgress) -> str:
+    """Describe the best placement so far."""
+    return f"{progress.solver}: {peak_line(progress)}"
+
+
+def peak_line(progress: PackingProgress | OrderingProgress) -> str:
+    """Describe the best peak so far."""
+    above = progress.peak / progress.lower_bound - 1 if progress.lower_bound else 0.0
+    return f"peak {progress.peak}, {above:.2%} above the lower bound, {progress.seconds:.1f} s"

@@ -28,9 +28,14 @@ def compare(
     from ...profiler import formats
 
     step = formats.read(profile)
-    with _look.packing_status(enabled=not as_json) as heard:
+    with _look.status("packing", _look.packing_line, enabled=not as_json) as progress:
         found = run(
-            step, alignment=alignment, solver=solver, time_limit=time_limit, threads=threads, progress=heard
+            step,
+            alignment=alignment,
+            solver=solver,
+            time_limit=time_limit,
+            threads=threads,
+            progress=progress,
         )
     if as_json:
         click.echo(json.dumps({"profile": str(profile), **_look.memory_figures(found)}))

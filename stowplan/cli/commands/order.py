@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from . import _look
 from ._options import Name, OutputFile, json_option
 
 if TYPE_CHECKING:
-    from ...scheduling.ordering import OrderSolution, Progress
+    from ...scheduling.ordering import OrderSolution
 
 
 def _solvers() -> Iterable[str]:
@@ -63,8 +62,8 @@ def order(
 
         require_matplotlib()
     step = read_graph(graph)
-    with _status(enabled=not as_json) as heard:
-        found = solve(step, solver, time_limit, heard)
+    with _look.status("ordering", _look.peak_line, enabled=not as_json) as progress:
+        found = solve(step, solver, time_limit, progress)
     if output is not None:
         Schedule(found.order, np.full(step.values, int(Way.KEPT), dtype=np.int64)).save(output)
     if plot is not None:
@@ -96,23 +95,3 @@ def _print(graph: Path, n: int, resident: int, found: OrderSolution) -> None:
         verdict = "how far above the optimum is not known"
     head = f"{graph}: {n:,} operators, solver {found.solver}, {found.seconds:.3f} s"
     _look.show(head, "", rows, f"{verdict}; resident tensors, not counted: {human_bytes(resident)}")
-
-
-@contextlib.contextmanager
-def _status(*, enabled: bool) -> Iterator[Callable[[Progress], object] | None]:
-    """Show the best peak so far, if standard error is a terminal."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not enabled or not console.is_terminal:
-        yield None
-        return
-    with console.status("ordering", spinner="line") as status:
-
-        def heard(progress: Progress) -> None:
-            above = progress.peak / progress.lower_bound - 1 if progress.lower_bound else 0.0
-            status.update(
-                f"peak {progress.peak}, {above:.2%} above the lower bound, {progress.seconds:.1f} s"
-            )
-
-        yield heard

@@ -16,9 +16,9 @@ from ._options import Bytes, OutputFile, json_option, solver_option, threads_opt
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ...packing import Placement, Problem, Progress
+    from ...packing import PackingProgress, Placement, Problem
 
-# Seconds that --compare gives each solver that could go on for ever, without a --time-limit.
+# Seconds that --compare gives each solver that would not stop by themselves, without a --time-limit.
 _COMPARE_LIMIT = 10.0
 
 
@@ -66,11 +66,11 @@ def pack(
     options = {"threads": threads, "seed": seed, "capacity": capacity, "time_limit": time_limit}
     table: list[dict[str, Any]] = []
     try:
-        with _look.packing_status(enabled=not as_json) as heard:
+        with _look.status("packing", _look.packing_line, enabled=not as_json) as progress:
             if compare:
-                placement = _compare(blocks, options, table, heard)
+                placement = _compare(blocks, options, table, progress)
             else:
-                placement = packing.pack(blocks, solver, progress=heard, **options)  # type: ignore[arg-type]
+                placement = packing.pack(blocks, solver, progress=progress, **options)  # type: ignore[arg-type]
     except InfeasibleError as error:
         click.echo(f"Error: {error}", err=True)
         raise SystemExit(1) from None
@@ -110,7 +110,7 @@ def _compare(
     blocks: Problem,
     options: dict[str, Any],
     table: list[dict[str, Any]],
-    heard: Callable[[Progress], object] | None,
+    progress: Callable[[PackingProgress], object] | None,
 ) -> Placement:
     """Fill the table, one row for each solver; return the placement with the least peak, the first of equals."""
     from ... import packing
@@ -120,7 +120,7 @@ def _compare(
         options = {**options, "time_limit": _COMPARE_LIMIT}
     for name in (*packing.solvers, "auto"):
         try:
-            placement = packing.pack(blocks, name, progress=heard, **options)
+            placement = packing.pack(blocks, name, progress=progress, **options)
         except (MissingDependencyError, UnsupportedConstraintError) as error:
             table.append({"name": name, "error": str(error)})
             continue

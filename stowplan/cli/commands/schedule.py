@@ -93,18 +93,18 @@ def schedule(
     from ...scheduling.bounds import bound_schedules
     from ...scheduling.solve import curve
     from ...scheduling.solve import schedule as solve
-    from ._graphs import read_graph, scheduling_status, with_seconds
+    from ._graphs import read_graph, scheduling_line, with_seconds
 
     step, assumed = with_seconds(read_graph(graph))
     kept = step.resident_bytes if retained is None else retained
     how: dict[str, Any] = {"time_limit": time_limit, "swap": swap}
     lean = solve(step, solver="lean")
     try:
-        with scheduling_status(enabled=not as_json) as heard:
+        with _look.status("scheduling", scheduling_line, enabled=not as_json) as progress:
             if budget is None:
-                found = curve(step, points or _POINTS, solver, progress=heard, **how)
+                found = curve(step, points or _POINTS, solver, progress=progress, **how)
             else:
-                chosen = solve(step, max(budget - kept, 0), solver, progress=heard, **how)
+                chosen = solve(step, max(budget - kept, 0), solver, progress=progress, **how)
                 if chosen.peak + kept > budget:
                     raise BudgetError("", chosen.peak)
                 found = [lean, chosen]
@@ -115,7 +115,7 @@ def schedule(
             err=True,
         )
         raise SystemExit(1) from None
-    told = _Told(
+    printer = _Printer(
         graph, step, assumed, kept, simulate(step, as_recorded(step)).peak, lean, bound_schedules(step)
     )
     if output is not None:
@@ -123,14 +123,14 @@ def schedule(
     if plot is not None:
         from ...insight.plots import save_curve
 
-        save_curve(plot, step, found, lean=lean, lower_bound=told.bound, title=graph.name)
+        save_curve(plot, step, found, lean=lean, lower_bound=printer.bound, title=graph.name)
     if as_json:
-        told.as_json(found, budget)
+        printer.as_json(found, budget)
     else:
-        told.show(found, budget)
+        printer.show(found, budget)
 
 
-class _Told:
+class _Printer:
     """Prints a graph and its schedules."""
 
     def __init__(
@@ -151,7 +151,7 @@ class _Told:
         from ._graphs import figures
 
         rows = [figures(self.graph, solution, self.lean.peak, self.retained) for solution in found]
-        told: dict[str, Any] = {
+        printed: dict[str, Any] = {
             "graph": str(self.path),
             "operators": len(self.graph),
             "values": self.graph.values,
@@ -164,19 +164,19 @@ class _Told:
             "lower_bound": self.bound,
         }
         if budget is None:
-            told["curve"] = rows
+            printed["curve"] = rows
         else:
             listed = {
                 way: [{"name": self.graph.name[v], "bytes": int(self.graph.size[v])} for v in values]
                 for way, values in self._treated(found[-1]).items()
             }
-            told |= {
+            printed |= {
                 "budget": budget,
                 "schedule": rows[-1],
                 "listed": listed,
                 "at_peak": self._peak(found[-1]),
             }
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(printed))
 
     def _treated(self, solution: Solution) -> dict[str, list[int]]:
         from ._graphs import treated

@@ -50,9 +50,14 @@ def show(
     from ...profiler import formats
 
     step = formats.read(profile)
-    with _look.packing_status(enabled=not as_json) as heard:
+    with _look.status("packing", _look.packing_line, enabled=not as_json) as progress:
         found = compare(
-            step, alignment=alignment, solver=solver, time_limit=time_limit, threads=threads, progress=heard
+            step,
+            alignment=alignment,
+            solver=solver,
+            time_limit=time_limit,
+            threads=threads,
+            progress=progress,
         )
     peak = peak_of(found.plan)
     by = "site" if step.sites else "size"

@@ -5,7 +5,7 @@ By itself a marked program runs as an unmarked one does. ``stowplan profile`` re
 
 A step of a coroutine lasts from its start to its end; what other tasks do while it waits is counted to it. A thread has
 one step at a time, so while a coroutine's step waits, a second coroutine begins none of its own. Generators are
-refused: the code between their parts is somebody else's.
+refused: the code between their parts belongs to their caller.
 """
 
 from __future__ import annotations

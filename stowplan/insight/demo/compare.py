@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import gc
 import statistics
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+
+import numpy as np
 
 from ... import NumpyPool
 from ...allocator import Stats
 from ...planning import Plan
 from ..pool_models import CupyPoolModel, replay, requests
-from .training import Run, Task, difference, train
+from .training import Run, Task, Training, difference
 
 FIRST_REPLAYED = 3
 """Step that can be the first to be replayed: one that warms up, one recorded and one that confirms come before it."""
@@ -95,20 +95,30 @@ class Comparison:
         """Median over the measured steps of a run."""
         return statistics.median(step.seconds for step in run.steps[self.first_measured :])
 
+    def over_default(self, run: Run) -> tuple[float, float, float]:
+        """Quartiles, over the measured rounds, of a step's seconds over those of NumPy's step in the same round."""
+        rounds = zip(run.steps[self.first_measured :], self.default.steps[self.first_measured :], strict=True)
+        ratios = [step.seconds / default.seconds for step, default in rounds]
+        low, median, high = np.quantile(ratios, (0.25, 0.5, 0.75)).tolist()
+        return low, median, high
+
     def faults_per_step(self, run: Run) -> float:
         """Median of the minor page faults over the measured steps of a run."""
         return statistics.median(step.minor_faults for step in run.steps[self.first_measured :])
 
 
-def compare(task: Task, progress: Callable[[str, int], None] = lambda run, step: None) -> Comparison:
-    """Run a task with NumPy's default allocator, then through a pool, then lean through another one.
+def compare(task: Task, progress: Callable[[int], None] = lambda done: None) -> Comparison:
+    """Run a task with NumPy's default allocator, through a pool, and lean through another one.
+
+    The three take turns, a step each, and begin in turn: what else the machine does slows all of them. The time of a
+    step counts beside that of NumPy's step in the same round.
 
     Parameters
     ----------
     task
         At least ``FIRST_REPLAYED + 1`` steps.
     progress
-        Called after each step with the run's name (``"default"``, ``"pool"``, ``"lean"``) and the number of steps done.
+        Called after each round with the number of rounds done.
 
     Raises
     ------
@@ -117,38 +127,36 @@ def compare(task: Task, progress: Callable[[str, int], None] = lambda run, step:
     """
     from ...chainer import Scheduler
 
-    def count(name: str) -> Callable[[], None]:
-        done = iter(range(1, task.steps + 1))
-        return lambda: progress(name, next(done))
-
-    default = train(task, after_step=count("default"))
-    pool = NumpyPool(warmup=1)
-    with pool:
-        pooled = _train_through(pool, task, lambda optimizer: pool.step, count("pool"))
     # The scheduler's first step is Chainer's own, outside of the pool: that is the warm-up.
-    other = NumpyPool(warmup=0)
-    lean = _train_through(other, task, lambda optimizer: Scheduler(optimizer, other).step, count("lean"))
+    pool, other = NumpyPool(warmup=1), NumpyPool(warmup=0)
+
+    @contextmanager
+    def served() -> Iterator[None]:
+        with pool, pool.step():
+            yield
+
+    runs = [
+        Training(task),
+        Training(task, lambda optimizer: served),
+        Training(task, lambda optimizer: Scheduler(optimizer, other).step),
+    ]
+    stats = [(pool.stats, other.stats)]
+    for done in range(task.steps):
+        first = done % len(runs)
+        for run in runs[first:] + runs[:first]:
+            run.step()
+            pool.wait()  # so that the first replayed step does not depend on the planner's thread
+            other.wait()
+        stats.append((pool.stats, other.stats))
+        progress(done + 1)
+    default, *others = (run.run() for run in runs)
+    pooled, lean = (
+        PooledRun(run.steps, run.state, pool.plan(), own)
+        for run, pool, own in zip(others, (pool, other), zip(*stats, strict=True), strict=True)
+    )
     return Comparison(
         task, default, pooled, lean, differs_in=difference(default, pooled) or difference(default, lean)
     )
-
-
-def _train_through(
-    pool: NumpyPool,
-    task: Task,
-    steps: Callable[[Any], Callable[[], AbstractContextManager[Any]]],
-    counted: Callable[[], None],
-) -> PooledRun:
-    gc.collect()  # the former network has reference cycles; it must not count in this run's memory
-    stats = [pool.stats]
-
-    def after_step() -> None:
-        pool.wait()  # so that the first replayed step does not depend on the planner's thread
-        stats.append(pool.stats)
-        counted()
-
-    run = train(task, steps, after_step)
-    return PooledRun(run.steps, run.state, pool.plan(), tuple(stats))
 
 
 def _in_steps(stats: Stats) -> int:

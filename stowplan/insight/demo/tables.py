@@ -62,7 +62,10 @@ def as_table(result: Comparison) -> RenderableType:
     )
     all_runs = (result.default, *runs)
     steps.add_row("minor page faults per step", *(f"{result.faults_per_step(run):,.0f}" for run in all_runs))
-    steps.add_row("time per step", *(f"{result.seconds_per_step(run):.3f} s" for run in all_runs))
+    ratios = [result.over_default(run) for run in runs]
+    seconds = f"{result.seconds_per_step(result.default):.3f} s"
+    steps.add_row("time per step", seconds, *(f"{median:.2f} of it" for _, median, _ in ratios))
+    steps.add_row("  quartiles over the rounds", "", *(f"{low:.2f} to {high:.2f}" for low, _, high in ratios))
 
     blocks = len(result.pool.plan.rows)
     title = f"{task.model}, batch {task.batch}, seed {task.seed}: {blocks:,} planned blocks in a step"
@@ -111,6 +114,7 @@ def _plan(result: Comparison, run: PooledRun) -> dict[str, Any]:
 def _costs(result: Comparison, run: Run) -> dict[str, Any]:
     return {
         "seconds_per_step": result.seconds_per_step(run),
+        "over_default": dict(zip(("low", "median", "high"), result.over_default(run), strict=True)),
         "minor_faults_per_step": result.faults_per_step(run),
         "seconds": [step.seconds for step in run.steps],
         "minor_faults": [step.minor_faults for step in run.steps],

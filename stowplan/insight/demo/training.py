@@ -1,4 +1,4 @@
-"""One training run: a network, momentum SGD, synthetic images; the time and page faults of each step."""
+"""A training run in steps: a network, momentum SGD, synthetic images; the time and page faults of each step."""
 
 from __future__ import annotations
 
@@ -51,12 +51,8 @@ class Run:
     state: dict[str, np.ndarray[Any, Any]]
 
 
-def train(
-    task: Task,
-    steps: Callable[[Any], Callable[[], AbstractContextManager[Any]]] = lambda optimizer: nullcontext,
-    after_step: Callable[[], None] = lambda: None,
-) -> Run:
-    """Train from scratch.
+class Training:
+    """A training run from scratch that is taken step by step, so that several runs can take turns.
 
     Parameters
     ----------
@@ -65,8 +61,6 @@ def train(
     steps
         Called once, with the optimizer. Returns a function that makes the context of each step; entering and leaving it
         counts in the step's time.
-    after_step
-        Called after each step, and not timed.
 
     Notes
     -----
@@ -74,35 +68,61 @@ def train(
     clears the gradients of the step before, runs backward, *drops the loss* and updates. A loop that keeps its loss
     across steps keeps the whole graph of a step alive while the next one builds its own.
     """
-    import chainer
 
-    from .models import CLASSES, NETWORKS
+    def __init__(
+        self,
+        task: Task,
+        steps: Callable[[Any], Callable[[], AbstractContextManager[Any]]] = lambda optimizer: nullcontext,
+    ) -> None:
+        import chainer
 
-    with _seeded(task.seed):
-        network = NETWORKS[task.model]()
-        optimizer = chainer.optimizers.MomentumSGD(lr=0.001, momentum=0.9).setup(network)
-        data = np.random.default_rng(task.seed)
-        images = data.standard_normal((2 * task.batch, 3, network.insize, network.insize), dtype=np.float32)
-        labels = data.integers(0, CLASSES, 2 * task.batch, dtype=np.int32)
+        from .models import CLASSES, NETWORKS
 
+        self._batch = task.batch
+        self._draws = np.random.RandomState(task.seed).get_state()
+        with self._drawing():
+            self._network = NETWORKS[task.model]()
+        self._optimizer = chainer.optimizers.MomentumSGD(lr=0.001, momentum=0.9).setup(self._network)
+        data, side = np.random.default_rng(task.seed), self._network.insize
+        self._images = data.standard_normal((2 * task.batch, 3, side, side), dtype=np.float32)
+        self._labels = data.integers(0, CLASSES, 2 * task.batch, dtype=np.int32)
+        self._context = steps(self._optimizer)
+        self._done: list[Step] = []
+
+    def step(self) -> None:
+        """Run the next step."""
         losses: list[float] = []
 
         def loss_of(x: Any, t: Any) -> Any:
-            loss = network(x, t)
+            loss = self._network(x, t)
             losses.append(float(loss.array))
             return loss
 
-        step = steps(optimizer)
-        done = []
-        for number in range(task.steps):
-            rows = np.arange(number * task.batch, (number + 1) * task.batch) % len(images)
+        number = len(self._done)
+        rows = np.arange(number * self._batch, (number + 1) * self._batch) % len(self._images)
+        with self._drawing():
             faults, began = _minor_faults(), time.perf_counter()
-            with step():
-                optimizer.update(loss_of, images[rows], labels[rows])
+            with self._context():
+                self._optimizer.update(loss_of, self._images[rows], self._labels[rows])
             seconds = time.perf_counter() - began
-            done.append(Step(losses[-1], seconds, _minor_faults() - faults))
-            after_step()
-        return Run(tuple(done), {**_state("network", network), **_state("optimizer", optimizer)})
+            self._done.append(Step(losses[-1], seconds, _minor_faults() - faults))
+
+    def run(self) -> Run:
+        """Return the steps so far, and a copy of the state."""
+        return Run(
+            tuple(self._done), {**_state("network", self._network), **_state("optimizer", self._optimizer)}
+        )
+
+    @contextmanager
+    def _drawing(self) -> Iterator[None]:
+        """Give NumPy's global generator, from which Chainer draws, this run's state meanwhile."""
+        before = np.random.get_state()  # noqa: NPY002
+        np.random.set_state(self._draws)  # noqa: NPY002
+        try:
+            yield
+        finally:
+            self._draws = np.random.get_state()  # noqa: NPY002
+            np.random.set_state(before)  # noqa: NPY002
 
 
 def difference(one: Run, other: Run) -> str | None:
@@ -124,17 +144,6 @@ def difference(one: Run, other: Run) -> str | None:
 
 def _minor_faults() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Seed NumPy's global generator, from which Chainer draws, and put it back afterwards."""
-    before = np.random.get_state()  # noqa: NPY002
-    np.random.seed(seed)  # noqa: NPY002
-    try:
-        yield
-    finally:
-        np.random.set_state(before)  # noqa: NPY002
 
 
 def _state(prefix: str, target: Any) -> dict[str, np.ndarray[Any, Any]]:

@@ -1,4 +1,4 @@
-"""What the models of online pools are made of: reservations cut into chunks, and the books of who has which.
+"""What the models of online pools are made of: reservations cut into chunks, and which chunks are in use.
 
 A *reservation* is what a pool gets from the device at once; its chunks follow each other in address::
 

@@ -124,6 +124,7 @@ def _page(plan: Plan, title: str) -> str:
         sites=[_site_line(site, k) for k, site in enumerate(sites[:_TABLE])],
         more_sites=max(len(sites) - _TABLE, 0),
         sites_known=bool(profile.sites),
+        holders=_holder_lines(profile),
         band=None if profile.older_bytes() is None else (_PLANNED, _ESCAPED, _OLDER),
         hypothetical=is_of_host(profile),
         peak_tick=peak_tick,
@@ -179,6 +180,22 @@ def _site_line(site: Site, rank: int) -> dict[str, Any]:
         "blocks": f"{site.blocks:,}",
         "largest": human_bytes(site.largest),
     }
+
+
+def _holder_lines(profile: Profile) -> list[tuple[str, str, str, str]]:
+    """Call site, bytes, share and blocks of what held the most that the program had alive in the whole run."""
+    if profile.program is None:
+        return []
+    most = max(profile.program.live_peak, 1)
+    return [
+        (
+            holder.site or "unknown",
+            human_bytes(holder.bytes),
+            f"{holder.bytes / most:.1%}",
+            f"{holder.blocks:,}",
+        )
+        for holder in profile.program.holders[:_TABLE]
+    ]
 
 
 def _colour_pair(rank: int) -> int:

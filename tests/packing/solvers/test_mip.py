@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from stowplan.errors import ConflictError, MissingDependencyError
 from stowplan.packing import Problem, check, lower_bound, pack
 from stowplan.packing.placement import peak_of
-from stowplan.packing.registry import Options
+from stowplan.packing.registry import PackingOptions
 from stowplan.packing.solvers import mip as module
 from stowplan.packing.solvers.mip import mip
 
@@ -42,7 +42,7 @@ def stacked(problem):
 
 def solved(problem):
     """The solver alone, without the heuristics before it."""
-    answer = mip(problem, Options(time_limit=60, incumbent=stacked(problem)))
+    answer = mip(problem, PackingOptions(time_limit=60, incumbent=stacked(problem)))
     check(problem, answer.offsets)
     peak = peak_of(problem, answer.offsets)
     assert answer.lower_bound == peak
@@ -115,7 +115,7 @@ def test_a_problem_too_large_is_left_as_it_is(monkeypatch):
     monkeypatch.setattr(module, "MOST_PAIRS", 3)
     problem = Problem([4] * 5, [0] * 5, [9] * 5)
     start = stacked(problem) + 4
-    answer = mip(problem, Options(incumbent=start))
+    answer = mip(problem, PackingOptions(incumbent=start))
     assert answer.offsets.tolist() == start.tolist()
     assert answer.lower_bound == lower_bound(problem)
 
@@ -123,11 +123,11 @@ def test_a_problem_too_large_is_left_as_it_is(monkeypatch):
 def test_without_pulp_the_error_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pulp", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'stowplan\[mip\]'"):
-        mip(Problem([4], [0], [9]), Options(incumbent=np.array([4])))
+        mip(Problem([4], [0], [9]), PackingOptions(incumbent=np.array([4])))
 
 
 def test_without_a_solver_the_error_says_how_to_get_one(monkeypatch):
     monkeypatch.setattr(pulp.HiGHS, "available", lambda self: False)
     monkeypatch.setattr(pulp.PULP_CBC_CMD, "available", lambda self: False)
     with pytest.raises(MissingDependencyError, match="neither HiGHS nor CBC"):
-        mip(Problem([4], [0], [9]), Options(incumbent=np.array([4])))
+        mip(Problem([4], [0], [9]), PackingOptions(incumbent=np.array([4])))
