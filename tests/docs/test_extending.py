@@ -43,8 +43,8 @@ class Buffers:
     marks = True
     installs = False
 
-    def __init__(self, plans: Path | None = None) -> None:
-        self.pool = make_pool(example("host_backend").BufferPool, plans, warmup=0)
+    def __init__(self, file: Path | None = None, **options: Any) -> None:
+        self.pool = make_pool(example("host_backend").BufferPool, file, **{"warmup": 0, **options})
 
     def allocate(self, size: int, zeroed: bool) -> Any:
         return self.pool.buffer(size)

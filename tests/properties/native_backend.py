@@ -75,11 +75,11 @@ class NativeBackend:
     installs = True
     scope = "thread"
 
-    def __init__(self, plans: Path | None = None) -> None:
+    def __init__(self, file: Path | None = None, **options: Any) -> None:
         self.upstream = LibcUpstream()
         place = NativePlace(self.upstream.address)
-        options = {"scope": self.scope, "auto_step": not self.marks, "planning_share": math.inf}
-        self.pool = make_pool(_PlacePool, plans, place, **options)
+        defaults = {"scope": self.scope, "auto_step": not self.marks, "planning_share": math.inf}
+        self.pool = make_pool(_PlacePool, file, place, **{**defaults, **options})
         self.own = CFunctions(self.pool._host.functions, self.upstream)
         self.places = CFunctions(place.functions, self.upstream)
 
