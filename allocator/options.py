@@ -15,8 +15,7 @@ import math
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict, TypeVar
 
 from ..errors import PoolError
 from ..units import parse_bytes, parse_share
@@ -52,9 +51,8 @@ class Options(TypedDict, total=False):
     plans: Plans
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlanningOptions:
-    """How a pool plans, and what it leaves alone.
+class PlanningOptions(NamedTuple):
+    """How a pool plans, and what it leaves alone. A pool checks them.
 
     Parameters
     ----------
@@ -100,7 +98,8 @@ class PlanningOptions:
     limit: int | str | None = None
     plans: Plans = None
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Raise an error if an option is not what it is to be, as the class says."""
         _check_whole("warmup", self.warmup, 0, "a number of steps")
         _check_whole("max_plans", self.max_plans, 1, "a number of plans")
         if self.small is not None:
@@ -191,7 +190,13 @@ def documented(pool: C) -> C:
     parameters = list(inspect.signature(vars(pool)["__init__"]).parameters.values())[
         1:-1
     ]  # but self and options
-    options = list(inspect.signature(PlanningOptions).parameters.values())
+    by_keyword = inspect.Parameter.KEYWORD_ONLY
+    options = [
+        inspect.Parameter(
+            name, by_keyword, default=default, annotation=Options.__annotations__[name].__forward_arg__
+        )
+        for name, default in PlanningOptions._field_defaults.items()
+    ]
     pool.__signature__ = inspect.Signature([*parameters, *options])  # type: ignore[attr-defined]
     if pool.__doc__ and PlanningOptions.__doc__:
         _, _, text = inspect.cleandoc(PlanningOptions.__doc__).partition("Parameters\n----------\n")

@@ -47,6 +47,7 @@ class Pool(ABC):
     _warned = False  # that a step has begun where the pool does not serve
 
     def __init__(self, options: PlanningOptions) -> None:
+        options.check()
         self._options = options
         self._store = store_of(options.plans)
         self._by_device: dict[int, Lanes] = {}
