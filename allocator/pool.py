@@ -156,7 +156,7 @@ class Pool(ABC):
         """Have all plans to come looked for in a store, in place of the one that the pool was made with."""
         self._store = store
         for lanes in self._all_lanes():
-            lanes.use_store(store)
+            lanes.planning.store = store
 
     def interrupt(self, function: Callable[P, R] | None = None) -> Any:
         """Enter a part of the program, in this thread, that does not repeat: upstream serves it, no profile sees it.

@@ -303,6 +303,8 @@ class BackendContract:
                     run(own, 1, work)
 
         fail(3)
+        assert own.pool.wait()
+        assert own.pool.stats.plans == 0
         assert run(own, 5) > 0
         fail(1)
         before = own.pool.stats
@@ -343,8 +345,7 @@ class BackendContract:
             runs.append(own.pool.stats)
         first, second = runs
         assert [(stats.plans, stats.packed) for stats in runs] == [(2, 2), (2, 0)]
-        assert second.reasons["no_plan"] == 5 + 3  # the first step of each
-        assert second.replayed + second.reasons["no_plan"] == second.requests == first.requests
+        assert second.replayed == first.replayed > 0
 
     def test_interrupted_parts_stay_out_of_the_profile(self, own: Any) -> None:
         kept: list[Block] = []
