@@ -15,7 +15,6 @@ from experiments.programs import __main__ as command
 from experiments.programs import measure, table
 from experiments.programs.catalogue import PROGRAMS, SCRIPTS, STARTUP, Program
 
-
 RARELY = ("wave_levels", "mlp_adam", "incremental_pca", "tiles")
 """Programs that `make test` runs in tests/profiler/recorders/test_programs_live_peak.py."""
 
