@@ -203,6 +203,8 @@ cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
 
     cdef cppclass HostMemory "stowplan::allocator::HostMemory":
         HostMemory(const Upstream&, size_t, Scope) except +
+        void* malloc(size_t) except +
+        void free(void*, size_t)
         SpinLock& lock()
         HostLanes& service()
         size_t small()
