@@ -5,6 +5,7 @@ Thin: the decisions are in C++ and in Python. No framework is imported here: CuP
 """
 
 import sys
+from collections import namedtuple
 
 cimport cython
 from cpython.exc cimport PyErr_Clear, PyErr_Fetch, PyErr_Restore
@@ -84,9 +85,14 @@ cdef object _log(vector[Event]& events):
     return log
 
 
-cdef tuple _outcome(StepOutcome& outcome):
-    """Return (log, complete, clean, tag)."""
-    return _log(outcome.log), outcome.complete, outcome.clean, outcome.tag
+LaneStart = namedtuple(
+    "LaneStart", "lane plan others arena_bytes timestamps guests", defaults=(None, PlanSet(), 0, True, True)
+)
+StepOutcome = namedtuple("StepOutcome", "log complete clean tag")
+
+
+cdef object _outcome(CStepOutcome& outcome):
+    return StepOutcome(_log(outcome.log), outcome.complete, outcome.clean, outcome.tag)
 
 
 cdef dict _by_name(const vector[NamedCount]& counts):
@@ -187,14 +193,11 @@ cdef class Replay:
         self.core.welcome(step_slot)
 
     def begin(self, starts, cbool may_wait=True):
-        """Begin a step in lanes whose arenas are large enough; `starts` has what `_lane_start` takes for each."""
-        cdef vector[LaneStart] lanes
-        for start in starts:
-            lanes.push_back(_lane_start(start))
-        self.core.begin(lanes, may_wait)
+        """Begin a step in lanes whose arenas are large enough; `starts` has a `LaneStart` for each."""
+        self.core.begin(_lane_starts(starts), may_wait)
 
     def end(self, uint16_t step_slot):
-        """End a step, and leave its step slot; return [(lane, (log, complete, clean, tag))] of its lanes."""
+        """End a step, and leave its step slot; return [(lane, StepOutcome)] of its lanes."""
         cdef vector[LaneOutcome] outcomes = self.core.end(step_slot)
         return _lane_outcomes(outcomes)
 
@@ -203,8 +206,8 @@ cdef class Replay:
         self.core.lane(lane).begin_step(_pointer(plan), others.plans)
 
     def end_lane(self, uint16_t lane):
-        """Return (log, complete, clean, tag)."""
-        cdef StepOutcome outcome = self.core.lane(lane).end_step()
+        """Return a `StepOutcome`."""
+        cdef CStepOutcome outcome = self.core.lane(lane).end_step()
         return _outcome(outcome)
 
     def begin_step(self, CorePlan plan=None, PlanSet others=PlanSet(), uintptr_t thread=1):
@@ -217,7 +220,7 @@ cdef class Replay:
         return True
 
     def end_step(self, uint16_t step_slot=0):
-        """Return the first lane's (log, complete, clean, tag)."""
+        """Return the first lane's `StepOutcome`."""
         outcomes = [self.end_lane(lane) for lane in self.lanes_of(step_slot)]
         self.leave(step_slot)
         return outcomes[0]
@@ -247,19 +250,25 @@ cdef class Replay:
         self.core.assert_invariants()
 
 
-cdef LaneStart _lane_start(step):
-    """Take (lane, plan or None, PlanSet, bytes of an arena, timestamps, guests)."""
-    cdef LaneStart start
-    cdef CorePlan plan
-    cdef PlanSet others
-    start.lane, plan, others, start.arena_bytes, start.timestamps, start.guests = step
-    start.plan = _pointer(plan)
-    start.others = others.plans
+cdef CLaneStart _lane_start(step):
+    """Take a `LaneStart`."""
+    cdef CLaneStart start
+    start.lane, start.arena_bytes = step.lane, step.arena_bytes
+    start.timestamps, start.guests = step.timestamps, step.guests
+    start.plan = _pointer(step.plan)
+    start.others = (<PlanSet?>step.others).plans
     return start
 
 
+cdef vector[CLaneStart] _lane_starts(steps):
+    cdef vector[CLaneStart] starts
+    for step in steps:
+        starts.push_back(_lane_start(step))
+    return starts
+
+
 cdef list _lane_outcomes(vector[LaneOutcome]& outcomes):
-    """Return [(lane, (log, complete, clean, tag))]."""
+    """Return [(lane, StepOutcome)]."""
     cdef size_t i
     return [(outcomes[i].lane, _outcome(outcomes[i].outcome)) for i in range(outcomes.size())]
 
@@ -298,21 +307,19 @@ cdef class Backend:
         return entered.step_slot, entered.lanes
 
     def begin(self, starts):
-        """Begin the step in each lane of its step slot; `starts` has what `_lane_start` takes for each.
+        """Begin the step in each lane of its step slot; `starts` has a `LaneStart` for each.
 
         An arena that is too small is made larger, if upstream has the memory; else the lane goes without its plans.
         """
-        cdef vector[LaneStart] lanes
-        for start in starts:
-            lanes.push_back(_lane_start(start))
+        cdef vector[CLaneStart] lanes = _lane_starts(starts)
         cdef cbool may_wait = self.may_wait()
         if not self.lanes.begin(lanes, may_wait, True):
-            for lane, _, _, arena_bytes, _, _ in starts:
-                self.reserve(lane, arena_bytes)
+            for start in starts:
+                self.reserve(start.lane, start.arena_bytes)
             self.lanes.begin(lanes, may_wait, False)
 
     def end(self, uint16_t step_slot):
-        """End a step, and leave its step slot; return [(lane, (log, complete, clean, tag))] of its lanes."""
+        """End a step, and leave its step slot; return [(lane, StepOutcome)] of its lanes."""
         cdef vector[LaneOutcome] outcomes = self.lanes.end(step_slot)
         return _lane_outcomes(outcomes)
 
@@ -361,11 +368,11 @@ cdef class Backend:
         return self.lanes.finds_steps()
 
     def expect(self, start, cbool wanted):
-        """Say how a lane's steps that are found begin, as `begin` has it; `wanted`: whether each is to be heard of."""
+        """Say how a lane's steps that are found begin, a `LaneStart`; `wanted`: whether each is to be heard of."""
         self.lanes.expect(_lane_start(start), wanted)
 
     def take_outcomes(self):
-        """Return [(lane, (log, complete, clean, tag))] of steps found that have ended."""
+        """Return [(lane, StepOutcome)] of steps found that have ended."""
         cdef vector[LaneOutcome] outcomes = self.lanes.take_outcomes()
         return _lane_outcomes(outcomes)
 

@@ -40,7 +40,7 @@ cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
         uint8_t reason
         cbool waits
 
-    cdef cppclass StepOutcome:
+    cdef cppclass CStepOutcome "stowplan::allocator::StepOutcome":
         vector[Event] log
         cbool complete
         cbool clean
@@ -52,7 +52,7 @@ cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
 
     cdef cppclass CReplay "stowplan::allocator::Replay":
         void begin_step(PlanPtr, vector[PlanPtr]) except +
-        StepOutcome end_step() except +
+        CStepOutcome end_step() except +
         vector[Range] stayers() except +
         void reserve(uintptr_t, int64_t) except +
 
@@ -121,7 +121,7 @@ cdef extern from "lanes.hpp" namespace "stowplan::allocator" nogil:
         void drop_awaited(uint32_t)
         optional_step_slot enter(uintptr_t, int64_t) except +
         void leave(uint16_t)
-        void begin(vector[LaneStart], cbool) except +
+        void begin(vector[CLaneStart], cbool) except +
         vector[LaneOutcome] end(uint16_t) except +
         const vector[uint16_t]& lanes_of(uint16_t)
         void welcome(uint16_t) except +
@@ -133,7 +133,7 @@ cdef extern from "lanes.hpp" namespace "stowplan::allocator" nogil:
         Range range_of(uint32_t)
         void assert_invariants() except +
 
-    cdef cppclass LaneStart:
+    cdef cppclass CLaneStart "stowplan::allocator::LaneStart":
         uint16_t lane
         PlanPtr plan
         vector[PlanPtr] others
@@ -143,7 +143,7 @@ cdef extern from "lanes.hpp" namespace "stowplan::allocator" nogil:
 
     cdef cppclass LaneOutcome:
         uint16_t lane
-        StepOutcome outcome
+        CStepOutcome outcome
 
 
 cdef extern from "auto_lanes.hpp" namespace "stowplan::allocator" nogil:
@@ -165,7 +165,7 @@ cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
         LockedLanes(SpinLock&, AutoLanes&)
         Entered enter(int64_t) except +
         vector[uint16_t] welcome(uint16_t) except +
-        cbool begin(vector[LaneStart]&, cbool, cbool) except +
+        cbool begin(vector[CLaneStart]&, cbool, cbool) except +
         vector[LaneOutcome] end(uint16_t) except +
         vector[uint16_t] end_steps_of_others() except +
         vector[uint16_t] lanes_of(uint16_t) except +
@@ -175,7 +175,7 @@ cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
         void set_interrupted(cbool, int64_t) except +
         void find_steps() except +
         cbool finds_steps()
-        void expect(const LaneStart&, cbool) except +
+        void expect(const CLaneStart&, cbool) except +
         vector[LaneOutcome] take_outcomes() except +
         Signal& signal()
         int64_t arena_bytes(uint16_t)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import functools
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
@@ -19,3 +20,13 @@ def apart(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         return contextvars.Context().run(function, *args, **kwargs)
     finally:
         set_aside(before)
+
+
+def runs_apart(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function that runs apart."""
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        return apart(function, *args, **kwargs)
+
+    return wrapped

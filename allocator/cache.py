@@ -1,8 +1,8 @@
-"""The plans of a pool: by step key, several variants each, the least recently used thrown out.
+"""The plans that a lane has in use: by step key, several variants each, the least recently used thrown out.
 
 A key says which step the program is about to run (``"train"``, ``"eval"``); None, where it does not say. Steps of one
 key may still differ (a short last batch, length buckets): they are *variants*, told apart while they run by their
-requests. All plans of a pool share one arena.
+requests. All plans of a lane share one arena.
 """
 
 from __future__ import annotations
@@ -12,45 +12,41 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ._core import CorePlan, PlanSet
-from .core_plan import core_plan
-from .lane_policy import Standing
 
 if TYPE_CHECKING:
     from ..planning import Plan
 
 
-@dataclass
-class Entry:
-    """A plan in the cache.
+@dataclass(eq=False)
+class Installed:
+    """A plan in use.
 
     Attributes
     ----------
+    plan, tag
+        The plan, and the core's name for it; not 0.
     key
         The step's key, or None.
-    tag
-        The core's name for the plan; not 0.
-    plan, core
-        The plan, and its form in the core.
-    standing
-        What the lane's policy asks about it.
+    core
+        The plan in the core's form (allocator/core/plan.hpp).
+    revisions
+        How often it was succeeded in a row without having been replayed in full.
     used
         When it was last followed; larger is later.
     successor
         Tag of the plan that was followed after it, the last time.
     """
 
-    key: Hashable
-    tag: int
     plan: Plan
+    tag: int
+    key: Hashable
     core: CorePlan
-    standing: Standing
+    revisions: int = 0
     used: int = 0
     successor: int = 0
-
-    def revise(self, old: Entry) -> None:
-        """Note that it takes the place of another plan, or of itself."""
-        self.standing = self.standing._replace(revisions=old.standing.revisions + 1)
 
 
 class PlanCache:
@@ -64,7 +60,7 @@ class PlanCache:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._entries: dict[int, Entry] = {}
+        self._plans: dict[int, Installed] = {}
         self._sets: dict[Hashable, PlanSet] = {}
         self._clock = 0
         self._tags = itertools.count(1)
@@ -73,32 +69,32 @@ class PlanCache:
         """Bytes of an arena in which every plan can be replayed."""
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._plans)
 
     @property
     def lower_bound(self) -> int:
         """The largest of the plans' lower bounds, in bytes: no arena in which every plan can be replayed is smaller."""
-        return max((entry.plan.placement.lower_bound for entry in list(self._entries.values())), default=0)
+        return max((entry.plan.placement.lower_bound for entry in list(self._plans.values())), default=0)
 
-    def entries(self) -> list[Entry]:
-        """Return all entries, the most recently used first."""
-        return sorted(self._entries.values(), key=lambda entry: -entry.used)
+    def plans(self) -> list[Installed]:
+        """Return all plans, the most recently used first."""
+        return sorted(self._plans.values(), key=lambda entry: -entry.used)
 
-    def get(self, tag: int) -> Entry | None:
-        """Return the entry of this tag."""
-        return self._entries.get(tag)
+    def get(self, tag: int) -> Installed | None:
+        """Return the plan of this tag."""
+        return self._plans.get(tag)
 
-    def variants(self, key: Hashable) -> list[Entry]:
-        """Return the entries of a key, the most recently used first."""
-        return [entry for entry in self.entries() if entry.key == key]
+    def variants(self, key: Hashable) -> list[Installed]:
+        """Return the plans of a key, the most recently used first."""
+        return [entry for entry in self.plans() if entry.key == key]
 
     def likely(self, key: Hashable) -> tuple[CorePlan | None, PlanSet]:
         """Return the plan that a step of this key is expected to follow, and all that it may follow.
 
         Expected is what came after the last step's plan the last time; else the variant used most recently.
         """
-        last = self._entries.get(self._last_followed)
-        expected = None if last is None else self._entries.get(last.successor)
+        last = self._plans.get(self._last_followed)
+        expected = None if last is None else self._plans.get(last.successor)
         if expected is None or expected.key != key or key not in self._sets:
             variants = self.variants(key)
             variants.sort(key=lambda entry: last is None or entry.tag != last.successor)
@@ -107,48 +103,57 @@ class PlanCache:
                 self._sets[key] = PlanSet([entry.core for entry in variants])
         return (None if expected is None else expected.core), self._sets[key]
 
-    def entry(self, key: Hashable, plan: Plan) -> Entry:
-        """Make an entry, to be added; on any thread."""
+    def install(self, key: Hashable, plan: Plan) -> Installed:
+        """Give a plan a tag and the form in which the core reads it, to be added; on any thread. O(n log n)."""
         tag = next(self._tags)
-        return Entry(key, tag, plan, core_plan(plan, tag), Standing(plan.steps))
+        profile, rows = plan.profile, plan.rows
+        capacity = profile.size.copy()
+        capacity[rows] = plan.problem.size
+        # A block is due at the number of requests that come before its free.
+        freed_at = profile.end[rows] % max(profile.period, 1)
+        due_at = np.searchsorted(profile.start, freed_at)
+        due = rows[np.argsort(due_at, kind="stable")]
+        due_begin = np.searchsorted(np.sort(due_at), np.arange(len(profile) + 2)).astype(np.int64)
+        columns = plan.offset, profile.size, capacity, profile.stream, due_begin, due
+        return Installed(plan, tag, key, CorePlan(*columns, plan.arena_bytes, tag, plan.steps))
 
-    def add(self, entry: Entry, *, replaces: Entry | None = None) -> None:
+    def add(self, entry: Installed, *, replaces: Installed | None = None) -> None:
         """Take a plan in, and throw out what it replaces, or the least recently used if there are too many."""
         if replaces is not None:
             self._remove(replaces)
             if entry.plan.profile is replaces.plan.profile:
                 self._succeed(entry, replaces)
-        while len(self._entries) >= self._capacity:
-            self._remove(self.entries()[-1])
-        self._entries[entry.tag] = entry
+        while len(self._plans) >= self._capacity:
+            self._remove(self.plans()[-1])
+        self._plans[entry.tag] = entry
         self._plans_changed(entry.key)
         self._clock += 1
         entry.used = self._clock
 
-    def _succeed(self, entry: Entry, old: Entry) -> None:
+    def _succeed(self, entry: Installed, old: Installed) -> None:
         """Have the plan of a step, placed anew, expected where the one was whose place it takes. O(plans)."""
         entry.successor = old.successor
-        for other in (entry, *self._entries.values()):
+        for other in (entry, *self._plans.values()):
             if other.successor == old.tag:
                 other.successor = entry.tag
         if self._last_followed == old.tag:
             self._last_followed = entry.tag
 
-    def follow(self, entry: Entry, *, in_full: bool) -> None:
+    def follow(self, entry: Installed, *, in_full: bool) -> None:
         """Note that a step has followed this plan: it is the most recently used, and the last one's successor."""
         self._clock += 1
         entry.used = self._clock
-        last = self._entries.get(self._last_followed)
+        last = self._plans.get(self._last_followed)
         if last is not None:
             last.successor = entry.tag
         self._last_followed = entry.tag
-        if in_full and entry.standing.revisions:
-            entry.standing = entry.standing._replace(revisions=0)
+        if in_full:
+            entry.revisions = 0
 
-    def _remove(self, entry: Entry) -> None:
-        if self._entries.pop(entry.tag, None) is not None:
+    def _remove(self, entry: Installed) -> None:
+        if self._plans.pop(entry.tag, None) is not None:
             self._plans_changed(entry.key)
 
     def _plans_changed(self, key: Hashable) -> None:
         self._sets.pop(key, None)
-        self.arena_bytes = max((entry.plan.arena_bytes for entry in self._entries.values()), default=0)
+        self.arena_bytes = max((entry.plan.arena_bytes for entry in self._plans.values()), default=0)

@@ -2,17 +2,15 @@
 
 ::
 
-    warm-up ──> record ──> confirm ──> replay ──┐
-                  ^          │           ^      │ a step that was not clean
-                  └──────────┘           │      v
-                  a step that failed     └─── observe: the plan goes on serving what it can; the step's log is a
-                                              new record, and the step after it confirms it
+    warm-up ──> watch <─────── confirm(record)        a step that the record's step repeats, or that has failed
+                  │               ^   │   ^
+                  └───────────────┘   └───┘           a step that was not served from a plan throughout is a record
 
-*Warm-up* steps are not representative (lazy parameters, optimizer state). *Record* keeps a step's log. *Confirm*: the
-step that follows, the same or another one, shows where the record's wrapped blocks end; then the plan is made, off the
-caller's thread, and taken up at the next step boundary. From then on steps are *replayed*. A step that was not served
-from its plan throughout is *observed*: the plan is not given up, but its log is a new record. A step that confirms one
-record may be the next one itself.
+*Warm-up* steps are not representative (lazy parameters, optimizer state). *Watch*: a step that is served from its plan
+throughout asks for nothing. One that is not, for want of a plan or in spite of one, is a *record*: its log is kept. The
+plan is not given up for that. *Confirm*: the step that follows, the same or another one, shows where the record's
+wrapped blocks end; then the plan is made, off the caller's thread, and taken up at the next step boundary. A step that
+confirms one record may be the next one itself.
 
 A new record becomes, by its structure (what is asked for and freed, in which order):
 
@@ -24,14 +22,17 @@ A program that never repeats would bring a new plan with every step. So, as long
 replayed in full, a record has to be seen twice before it is planned. A plan that is succeeded again and again is given
 twice as many steps each time.
 
-Here are decisions alone: plain values come in and go out, O(1) a step. Who has logs, plans and threads is `LanePlans`.
+Here are decisions alone: plain values come in and go out, O(1) a step. Logs, plans and threads are the lane's
+(lane.py).
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 UNPROVEN = 2
 """Plans that may be made without having been replayed in full, before a record has to be seen twice."""
@@ -45,85 +46,51 @@ LONGEST_ROTATION = 8
 REMEMBERED = 64
 """Steps whose request sequence is remembered, to see that a record comes again."""
 
-
-class Phase(Enum):
-    """Where a lane is, between two steps."""
-
-    WARM_UP = auto()  # there are steps to let pass
-    RECORD = auto()  # the next step that succeeds is the record
-    CONFIRM = auto()  # the last step is the record, of a step without a plan
-    REPLAY = auto()  # a plan serves, or is being made
-    OBSERVE = auto()  # the last step is the record, and there was a plan that it followed
+R = TypeVar("R")
 
 
-# An enum's attribute takes longer to look up than all else here, and steps may be short.
-WARM_UP, RECORD, CONFIRM, REPLAY, OBSERVE = Phase
+@dataclass(frozen=True)
+class WarmUp:
+    """So many steps are left that pass unrecorded."""
+
+    left: int
 
 
-class Action(Enum):
-    """What to do with the record, once the step after it is known."""
-
-    NOTHING = auto()
-    PLAN = auto()
-    SKIP = auto()  # it would be planned, but planning has used the time that it may
+@dataclass(frozen=True)
+class Watch:
+    """A plan serves, or the next step that succeeds is a record."""
 
 
-class Decision(NamedTuple):
-    """What a step brings about.
+@dataclass(frozen=True)
+class Confirm(Generic[R]):
+    """The last step is a record, which the next one confirms."""
 
-    Attributes
-    ----------
-    action
-        With the record that was there before the step.
-    record
-        Whether the step's log is the new record.
+    record: R
+
+
+WATCH = Watch()
+
+
+class Evidence(Enum):
+    """What speaks for a plan."""
+
+    REPEATED = auto()  # the step after the record asked for the same
+    DIVERGED = auto()  # it asked for something else
+    OBSTRUCTED = auto()  # blocks stay where the plan in use has places: a record would teach nothing
+
+
+class Order(NamedTuple):
+    """A plan that might be made, and what speaks for it.
+
+    Its number is a hash of what its steps ask for, or the tag of the plan that is obstructed.
     """
 
-    action: Action = Action.NOTHING
-    record: bool = False
+    number: int
+    evidence: Evidence
 
 
-NOTHING = Decision()
-
-
-class Standing(NamedTuple):
-    """What counts of a plan in use.
-
-    Attributes
-    ----------
-    steps
-        That it is a plan of: more than 1 where they take turns on it.
-    revisions
-        How often it was succeeded in a row without having been replayed in full.
-    """
-
-    steps: int = 1
-    revisions: int = 0
-
-
-class Confirmation(NamedTuple):
-    """What the step after a record shows.
-
-    Attributes
-    ----------
-    sequence
-        A number for what the record asked for: its key, sizes and streams.
-    equal
-        Whether the step's log is equal to the record's.
-    same_key
-        Whether the two steps have one key.
-    affordable
-        Whether there is time for one more order.
-    """
-
-    sequence: int
-    equal: bool
-    same_key: bool
-    affordable: bool = True
-
-
-class LanePolicy:
-    """The phases of one lane.
+class LanePolicy(Generic[R]):
+    """The state of one lane between two steps.
 
     Parameters
     ----------
@@ -131,117 +98,123 @@ class LanePolicy:
         Steps to let pass before recording.
     found
         Whether steps are found, rather than marked. There is no warm-up then: what is found is hot.
+    has_time
+        Says whether there is time for one more order; called where one is due, and never twice for it.
 
     Attributes
     ----------
-    phase
+    state
         Where the lane is.
     found
         Whether its steps are found.
     """
 
-    def __init__(self, warmup: int, *, found: bool = False) -> None:
+    def __init__(
+        self, warmup: int, *, found: bool = False, has_time: Callable[[], bool] = lambda: True
+    ) -> None:
         self.found = found
-        self._warmup_left = 0 if found else warmup
-        self.phase = WARM_UP if self._warmup_left else RECORD
+        self.state: WarmUp | Watch | Confirm[R] = WarmUp(warmup) if warmup and not found else WATCH
+        self._has_time = has_time
         self._steps = 0
-        self._seen: deque[int] = deque(maxlen=REMEMBERED)  # sequences of records
-        self._in_work: set[int] = set()  # sequences of the records that plans are being made of
+        self._seen: deque[int] = deque(maxlen=REMEMBERED)  # numbers of orders for records
+        self._in_work: set[int] = set()  # numbers of the orders that plans are being made for
         self._unproven = 0  # plans ordered since a step was last replayed in full
-        self._clean_step_in = 0  # steps until a clean one is recorded; 0: none is (see `plan_taken_up`)
+        self._until_rotated = 0  # steps until a clean one is recorded; 0: none is (see `plan_taken_up`)
 
     @property
-    def has_record(self) -> bool:
-        """Whether the last step is a record, which the next one confirms."""
-        return self.phase in (CONFIRM, OBSERVE)
+    def record(self) -> R | None:
+        """The last step, where it is a record."""
+        return self.state.record if isinstance(self.state, Confirm) else None
 
     def wants_log(self, *, has_plan: bool) -> bool:
         """Whether the next step's log is wanted even if the step is clean; `has_plan`: it is expected to follow one."""
-        rerecords = self._clean_step_in == 1 or (
-            self.found and self._clean_step_in > 0
-        )  # found ones count if logged
-        return not has_plan or self.has_record or rerecords
+        # Steps that are found count only if they are logged.
+        rotates = self._until_rotated > 0 if self.found else self._until_rotated == 1
+        return not has_plan or self.record is not None or rotates
 
     # ------------------------------------------------------------------------------------------------------- steps
 
     def step_ended(
         self,
+        record: R | None,
         *,
-        complete: bool,
         clean: bool,
         failed: bool = False,
-        followed: Standing | None = None,
-        confirmation: Confirmation | None = None,
-    ) -> Decision:
-        """Decide what a step brings about, and go on to the next phase.
+        revisions: int | None = None,
+        confirms: Order | None = None,
+    ) -> bool:
+        """Decide what a step brings about, and go on to the next state.
 
         Parameters
         ----------
-        complete
-            Whether the step's log holds all of it.
+        record
+            The step as a record; None where its log does not hold all of it.
         clean
             Whether there was a plan, and every planned request was served from it.
         failed
             Whether an exception left the step, so that it says nothing about the next.
-        followed
-            The plan that the step followed at its end, if it is still in use.
-        confirmation
-            Where there is a record and the step is complete: what it shows of the record.
+        revisions
+            Of the plan that the step followed at its end: how often it was succeeded in a row without having been
+            replayed in full. None where there is no such plan in use.
+        confirms
+            Where there is a record and the step is complete: the plan that might be made of it.
+
+        Returns
+        -------
+        Whether a plan is to be made of the record that there was.
         """
         self._steps += 1
-        if clean and followed is not None:
+        if clean and revisions is not None:
             self._unproven = 0
-        takes_clean_step = self._clean_step_in == 1 and clean and complete
-        if takes_clean_step or self._clean_step_in > 1:
-            self._clean_step_in -= 1
-        usable = complete and not failed
-        phase = self.phase
-        if phase is WARM_UP:
-            if clean:
-                self.phase = REPLAY
-            elif usable:
-                self._pass_warm_up_step()
-            return NOTHING
-        action = NOTHING.action
-        if phase is CONFIRM or phase is OBSERVE:
-            if confirmation is None:
-                self.drop_record()
-            else:
-                self.phase = REPLAY
-                action = self._learn(confirmation)
-                if confirmation.same_key and confirmation.equal:
-                    return Decision(action)
-        elif phase is RECORD and clean:
-            self.phase = REPLAY
-        if usable and (takes_clean_step or (not clean and self._is_due(followed))):
-            self.phase = CONFIRM if followed is None else OBSERVE
-            return Decision(action, record=True)
-        return NOTHING if action is NOTHING.action else Decision(action)
+        rotated = self._rotate(logged=clean and record is not None)
+        before, self.state = self.state, WATCH
+        if isinstance(before, WarmUp):
+            passed = record is not None and not failed
+            if not clean and before.left > passed:
+                self.state = WarmUp(before.left - passed)
+            return False
+        plans = False
+        if confirms is not None:
+            plans = self.orders(confirms)
+            if confirms.evidence is Evidence.REPEATED:
+                return plans
+        if record is not None and not failed and (rotated or (not clean and self._is_due(revisions))):
+            self.state = Confirm(record)
+        return plans
 
-    def _pass_warm_up_step(self) -> None:
-        self._warmup_left -= 1
-        if self._warmup_left == 0:
-            self.phase = RECORD
+    def _rotate(self, *, logged: bool) -> bool:
+        """Count a step since the last plan came; return whether it is the clean one that is to be recorded."""
+        rotated = self._until_rotated == 1 and logged
+        if rotated or self._until_rotated > 1:
+            self._until_rotated -= 1
+        return rotated
 
-    def _is_due(self, plan: Standing | None) -> bool:
+    def _is_due(self, revisions: int | None) -> bool:
         """Whether a plan that did not serve a step may be succeeded now."""
-        if plan is None:
-            return True
-        return self._steps % (1 << min(plan.revisions, LONGEST_BACK_OFF)) == 0
+        return revisions is None or self._steps % (1 << min(revisions, LONGEST_BACK_OFF)) == 0
 
-    def _learn(self, record: Confirmation) -> Action:
-        """Decide what to do with a record."""
-        repeated = record.equal or record.sequence in self._seen
-        self._seen.append(record.sequence)
-        if record.sequence in self._in_work:
-            return Action.NOTHING
-        if self._unproven >= UNPROVEN and not repeated:
-            return Action.NOTHING
-        if not record.affordable:
-            return Action.SKIP
-        self._unproven += 1
-        self._in_work.add(record.sequence)
-        return Action.PLAN
+    def orders(self, order: Order, revisions: int | None = None) -> bool:
+        """Decide whether a plan is made, and note the order.
+
+        Parameters
+        ----------
+        order
+            The plan, and what speaks for it.
+        revisions
+            Of the plan in use that is obstructed: steps have to be as patient with it as with a record.
+        """
+        number, evidence = order
+        if evidence is Evidence.OBSTRUCTED:
+            convinces = self._is_due(revisions)
+        else:
+            again = evidence is Evidence.REPEATED or number in self._seen
+            self._seen.append(number)
+            convinces = again or self._unproven < UNPROVEN
+        if number in self._in_work or not convinces or not self._has_time():
+            return False
+        self._unproven += evidence is not Evidence.OBSTRUCTED
+        self._in_work.add(number)
+        return True
 
     # ------------------------------------------------------------------------------------------------- other events
 
@@ -252,14 +225,12 @@ class LanePolicy:
 
     def drop_record(self) -> None:
         """Give up the record, as nothing will confirm it."""
-        if self.phase is CONFIRM:
-            self.phase = RECORD
-        elif self.phase is OBSERVE:
-            self.phase = REPLAY
+        if isinstance(self.state, Confirm):
+            self.state = WATCH
 
-    def plan_made(self, sequence: int) -> None:
-        """Note that what was ordered for a record is done, whatever came of it."""
-        self._in_work.discard(sequence)
+    def plan_made(self, number: int) -> None:
+        """Note that an order has been carried out, whatever came of it."""
+        self._in_work.discard(number)
 
     def plan_taken_up(self, *, overlaps: bool) -> None:
         """Note that a plan is in use.
@@ -270,40 +241,8 @@ class LanePolicy:
             Whether it leaves out so much that lives on in the next step that several in turn may have room for it.
             Then a later clean step is recorded as well, when its log shows in which steps all this is freed.
         """
-        self._clean_step_in = LONGEST_ROTATION if overlaps else 0
-        if self.phase is RECORD:
-            self.phase = REPLAY
-
-    def plans_loaded(self) -> None:
-        """Note that plans from a file are in use.
-
-        They serve from the first step on, and the first one that is served throughout ends the warm-up. One that is
-        not may make what lasts, like any first step: it is no record.
-        """
-        if self.phase is RECORD:
-            self.phase = REPLAY
-
-    def obstructed(self, sequence: int, plan: Standing, *, affordable: bool) -> Action:
-        """Decide whether a plan is placed anew that blocks stand in the way of which stay, and note the order.
-
-        A record would teach nothing: its requests are as planned. But steps have to be as patient as with a record.
-
-        Parameters
-        ----------
-        sequence
-            A number for the order.
-        plan
-            What the step has followed, and was not served from throughout.
-        affordable
-            Whether there is time for one more order.
-        """
-        if sequence in self._in_work or not self._is_due(plan):
-            return Action.NOTHING
-        if not affordable:
-            return Action.SKIP
-        self._in_work.add(sequence)
-        return Action.PLAN
+        self._until_rotated = LONGEST_ROTATION if overlaps else 0
 
     def orders_lost(self) -> None:
-        """Note that the plans being made will not come: a fork has left behind who makes them."""
+        """Note that the plans being made will not come: a fork has left behind the thread that makes them."""
         self._in_work.clear()

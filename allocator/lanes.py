@@ -1,7 +1,7 @@
 """The steps of a pool on one device: who runs them, and who decides in each of their lanes.
 
 A step takes a step slot, and in it every stream has a lane (allocator/core/lanes.hpp): requests, a plan and an arena of
-its own. So each lane has its own policy and plans (`LanePlans`), as if there were no other.
+its own. So each lane has its own policy and plans (lane.py), as if there were no other.
 
 What decides is imported with the first step, and what answers questions with the first question: a program without
 steps does without both.
@@ -14,21 +14,22 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import PoolError, ProfileError
 from ..planning.shared import SharedPlans
-from ._core import Backend, Scope
-from .apart import apart
-from .outcome_thread import start_outcome_thread
+from ._core import Backend, Scope, StepOutcome
+from .apart import runs_apart
 from .planning_budget import PATIENCE, SHARE, PlanningBudget
+from .workers import start_outcome_thread
 
 if TYPE_CHECKING:
     from ..planning import Plan
     from ..planning.saved import SavedPlan
     from ..planning.store import PlanStore
-    from .cache import Entry
-    from .lane_plans import LanePlans, Outcome
+    from .cache import Installed
+    from .lane import Lane
     from .report import Diagnosis, InUse
     from .stats import Stats
 
@@ -36,12 +37,40 @@ ALWAYS_THERE = ("auto", "best_fit_orders")
 """Solvers that need no look: the first look imports them all."""
 
 
+@dataclass
+class Planning:
+    """How a pool's plans are made, and what its lanes have in common.
+
+    Attributes
+    ----------
+    alignment
+        Bytes; of every planned offset.
+    solver
+        Name of the packing solver.
+    max_plans
+        Plans that a lane keeps.
+    shared
+        Plans that several lanes need.
+    budget
+        What planning may cost, in all lanes.
+    store
+        What is asked before anything is packed; None: nothing.
+    """
+
+    alignment: int
+    solver: str
+    max_plans: int
+    shared: SharedPlans
+    budget: PlanningBudget
+    store: PlanStore | None = None
+
+
 class StepSlot:
     """What one running step takes: its lanes, in the backend's order, and the mutex that guards their plans."""
 
     def __init__(self) -> None:
         self.mutex = threading.Lock()
-        self.lanes: list[LanePlans] = []
+        self.lanes: list[Lane] = []
 
 
 class Interrupted:
@@ -69,8 +98,19 @@ class Lanes:
         CPU time that planning may use, as a share of the process's other CPU time (planning_budget.py).
     enter
         Called first on the thread that takes the outcomes of the steps found.
-    options
-        As for `LanePlans`: `warmup`, `planner`, `max_plans`, `store`.
+    warmup
+        Steps to let pass before recording.
+    planner
+        Name of the packing solver.
+    max_plans
+        Plans that a lane keeps.
+    store
+        What is asked before anything is packed; None: nothing.
+
+    Attributes
+    ----------
+    planning
+        What the lanes have in common.
 
     Raises
     ------
@@ -85,22 +125,25 @@ class Lanes:
         backend: Backend,
         *,
         alignment: int,
+        warmup: int,
+        planner: str,
+        max_plans: int,
+        store: PlanStore | None = None,
         auto_step: bool = False,
         planning_share: float = SHARE,
         enter: Callable[[], Any] = lambda: None,
-        **options: Any,
     ) -> None:
-        _check_count("warmup", options["warmup"], 0, "a number of steps")
-        _check_count("max_plans", options["max_plans"], 1, "a number of plans")
-        if options["planner"] not in ALWAYS_THERE:
+        _check_count("warmup", warmup, 0, "a number of steps")
+        _check_count("max_plans", max_plans, 1, "a number of plans")
+        if planner not in ALWAYS_THERE:
             from ..packing.registry import find
 
-            find(options["planner"])
+            find(planner)
         self._backend = backend
-        self._alignment = alignment
-        self._shared = SharedPlans(options["max_plans"])
-        self._budget = PlanningBudget(planning_share)
-        self._options = {"alignment": alignment, "auto_step": auto_step, **options}
+        self.planning = Planning(
+            alignment, planner, max_plans, SharedPlans(max_plans), PlanningBudget(planning_share), store
+        )
+        self._warmup, self._auto_step = warmup, auto_step
         self._loaded: list[SavedPlan] = []
         self._mutex = threading.Lock()  # of the list of step slots
         self._step_slots: list[StepSlot] = []
@@ -117,10 +160,10 @@ class Lanes:
     def _start_outcome_thread(self) -> None:
         start_outcome_thread(self._backend.wait_for_outcomes, self._backend.close, self.collect, self._enter)
 
-    def _make(self, lane: int) -> LanePlans:
-        from .lane_plans import LanePlans
+    def _make(self, number: int) -> Lane:
+        from .lane import Lane
 
-        return LanePlans(self._backend, lane, self._shared, self._budget, **self._options)
+        return Lane(self._backend, number, self.planning, warmup=self._warmup, auto_step=self._auto_step)
 
     def _step_slot(self, number: int, lanes: list[int]) -> StepSlot:
         """Return a step slot that has these lanes; some of them may be new."""
@@ -144,13 +187,14 @@ class Lanes:
             for saved in self._loaded
             if (saved.step_slot, saved.lane) == (number, place)
         ]
-        return not plans or apart(self._step_slots[number].lanes[place].load, plans)
+        return not plans or self._step_slots[number].lanes[place].load(plans)
 
-    def _all(self) -> list[LanePlans]:
+    def _all(self) -> list[Lane]:
         return [lane for step_slot in self._step_slots for lane in step_slot.lanes]
 
     # ------------------------------------------------------------------------------------------------------- steps
 
+    @runs_apart
     def begin_step(self, key: Hashable, keeps_results: bool = False) -> int:
         """Start a step in this thread, see `Pool.step`; return its step slot.
 
@@ -169,27 +213,24 @@ class Lanes:
             raise PoolError(f"{who} runs a step already: steps do not nest{_of_tasks()}")
         number, lanes = entered
         try:
-            apart(self._begin, self._step_slot(number, lanes), key, keeps_results)
+            step_slot = self._step_slot(number, lanes)
+            with step_slot.mutex:
+                self._backend.begin([lane.next_step(key, keeps_results) for lane in step_slot.lanes])
         except BaseException:
             self._backend.end(number)
             raise
         return number
 
-    def _begin(self, step_slot: StepSlot, key: Hashable, keeps_results: bool) -> None:
-        with step_slot.mutex:
-            self._backend.begin([lane.next_step(key, keeps_results) for lane in step_slot.lanes])
-
+    @runs_apart
     def end_step(self, number: int, failed: bool) -> None:
         """End a step; `failed` where an exception left it, so that it says nothing about the next."""
-        apart(self._end, number, failed)
-
-    def _end(self, number: int, failed: bool) -> None:
         step_slot = self._step_slots[number]
-        with step_slot.mutex:  # who has the step slot next waits until this step is judged
+        with step_slot.mutex:  # the next step in this slot waits until this one is judged
             outcomes = self._backend.end(number)
             for lane, (_, outcome) in zip(step_slot.lanes, outcomes, strict=False):
                 lane.step_ended(outcome, failed)
 
+    @runs_apart
     def collect(self) -> float:
         """Learn from the steps that were found and have ended; on any thread.
 
@@ -198,21 +239,24 @@ class Lanes:
         Seconds for which the outcome thread is to let outcomes wait: more than 0 where planning has used its share.
         """
         with self._collecting:  # outcomes come in their order
-            before = self._budget.seconds
-            apart(self._budget.timed, self._collect)
-            return 0.0 if self._budget.allows_order() else PATIENCE * (self._budget.seconds - before)
+            budget = self.planning.budget
+            before = budget.seconds
+            with budget.timed():
+                self._collect()
+            return 0.0 if budget.has_time() else PATIENCE * (budget.seconds - before)
 
     def _collect(self) -> None:
-        outcomes: dict[int, list[Outcome]] = {}
-        for lane, outcome in self._backend.take_outcomes():
-            outcomes.setdefault(lane, []).append(outcome)
+        outcomes: dict[int, list[StepOutcome]] = {}
+        for number, outcome in self._backend.take_outcomes():
+            outcomes.setdefault(number, []).append(outcome)
         for number in range(self._backend.step_slots()):
             step_slot = self._step_slot(number, self._backend.lanes_of(number))
             with step_slot.mutex:
-                for plans in step_slot.lanes:
-                    if plans.lane in outcomes:
-                        plans.steps_found(outcomes[plans.lane])
+                for lane in step_slot.lanes:
+                    if lane.number in outcomes:
+                        lane.steps_found(outcomes[lane.number])
 
+    @runs_apart
     def wait(self, timeout: float | None) -> bool:
         """Wait until the plans being made are ready for the next step; return whether they are."""
         self._backend.settle()
@@ -223,7 +267,7 @@ class Lanes:
             for lane in list(step_slot.lanes):
                 ready &= lane.wait(None if until is None else max(until - time.monotonic(), 0))
                 with step_slot.mutex:
-                    apart(lane.take_up)
+                    lane.take_up()
         return ready
 
     # ----------------------------------------------------------------------------------------------- interruptions
@@ -263,19 +307,17 @@ class Lanes:
         self._mutex.release()
         self._collecting.release()
 
+    @runs_apart
     def begin_anew(self) -> None:
         """Forget what threads were doing that a fork has left behind; see `forking`. The locks are held."""
-        apart(self._begin_anew)
-
-    def _begin_anew(self) -> None:
         gone = self._backend.end_steps_of_others()
         for number, step_slot in enumerate(self._step_slots):
             for lane in step_slot.lanes:
                 lane.planner_lost()
                 if number in gone:
                     lane.drop_record()
-        self._shared.begin_anew()
-        self._budget.begin_anew()
+        self.planning.shared.begin_anew()
+        self.planning.budget.begin_anew()
         if self._backend.finds_steps:
             self._start_outcome_thread()
 
@@ -285,21 +327,7 @@ class Lanes:
 
     # ------------------------------------------------------------------------------------------------------- files
 
-    @property
-    def store(self) -> PlanStore | None:
-        """Where plans are looked for before they are packed."""
-        store: PlanStore | None = self._options.get("store")
-        return store
-
-    def use_store(self, store: PlanStore) -> None:
-        """Have the plans to come of all lanes, those that are new as well, looked for there."""
-        with self._mutex:
-            self._options["store"] = store
-            for step_slot in self._step_slots:
-                with step_slot.mutex:
-                    for lane in step_slot.lanes:
-                        lane.use_store(store)
-
+    @runs_apart
     def save(self, path: str | os.PathLike[str], backend: str) -> None:
         """Write the plans of all lanes; see `save_plans`."""
         from ..planning.saved import SavedPlan, save_plans
@@ -309,9 +337,9 @@ class Lanes:
             for number, lane, entries in self._entries()
             for entry in entries
         ]
-        apart(save_plans, path, plans, backend, self._alignment, self._backend.small)
+        save_plans(path, plans, backend, self.planning.alignment, self._backend.small)
 
-    def _entries(self) -> Iterator[tuple[int, int, list[Entry]]]:
+    def _entries(self) -> Iterator[tuple[int, int, list[Installed]]]:
         """Yield each lane's plans in use, with the numbers of its step slot and of its place there."""
         for number, step_slot in enumerate(self._step_slots):
             with step_slot.mutex:
@@ -319,6 +347,7 @@ class Lanes:
             for place, entries in enumerate(found):
                 yield number, place, entries
 
+    @runs_apart
     def load(self, path: str | os.PathLike[str], backend: str) -> None:
         """Take plans from a file into use, in place of a warm-up; see `load_plans`.
 
@@ -331,7 +360,7 @@ class Lanes:
         """
         from ..planning.saved import load_plans
 
-        plans, small = apart(load_plans, path, backend, self._alignment)
+        plans, small = load_plans(path, backend, self.planning.alignment)
         self._backend.lower_small(small)
         lanes = max((saved.lane + 1 for saved in plans if saved.step_slot == 0), default=1)
         while len(self._backend.lanes_of(0)) < lanes:
@@ -371,21 +400,23 @@ class Lanes:
             packed=sum(lane.packed for lane in lanes),
             reoptimizations=sum(lane.reoptimizations for lane in lanes),
             lower_bound=sum(lane.lower_bound for lane in lanes),
-            planning_seconds=self._budget.seconds,
-            plans_skipped=self._budget.skipped,
+            planning_seconds=self.planning.budget.seconds,
+            plans_skipped=self.planning.budget.skipped,
         )
 
     def has_served(self) -> bool:
         """Whether any request has come."""
         return any(self._backend.counters()["requests"].values())
 
+    @runs_apart
     def report(self) -> dict[str, Any]:
         """Return what fills the memory, and why requests were not replayed; see `Pool.report`."""
-        return apart(self._diagnoses().report, self.stats(), self._in_use(), self._key())
+        return self._diagnoses().report(self.stats(), self._in_use(), self._key())
 
+    @runs_apart
     def diagnose(self, error: BaseException) -> None:
         """Have an error that a failure in this thread's step has caused say what the request found."""
-        apart(self._diagnoses().explain, error, self._in_use(), self._key())
+        self._diagnoses().explain(error, self._in_use(), self._key())
 
     def _diagnoses(self) -> Diagnosis:
         from .report import Diagnosis
@@ -398,7 +429,7 @@ class Lanes:
         from .report import InUse
 
         return [
-            InUse(self._step_slots[number].lanes[place].lane, entry.key, entry.tag, entry.plan)
+            InUse(self._step_slots[number].lanes[place].number, entry.key, entry.tag, entry.plan)
             for number, place, entries in self._entries()
             for entry in entries
         ]

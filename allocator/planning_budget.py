@@ -17,12 +17,10 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from ..errors import PoolError
-
-T = TypeVar("T")
 
 SHARE = 0.1
 """CPU time of planning for each second of the rest of the process."""
@@ -84,7 +82,7 @@ class PlanningBudget:
         self._began, self._used_before = self._of_process(), self.seconds
         self._orders = 0
 
-    def allows_order(self) -> bool:
+    def has_time(self) -> bool:
         """Return whether there is time for one more order."""
         with self._mutex:
             if self._orders < FIRST or math.isinf(self._share):
@@ -93,22 +91,20 @@ class PlanningBudget:
             others = self._of_process() - self._began - used
             return used <= self._share * (HEAD_START + max(others, 0.0))
 
-    def skip(self) -> None:
-        """Count an order that there was no time for."""
+    def takes_order(self) -> bool:
+        """Return whether an order is to be carried out, and count it: as one, or as skipped."""
+        takes = self.has_time()
         with self._mutex:
-            self.skipped += 1
+            self._orders += takes
+            self.skipped += not takes
+        return takes
 
-    def order(self, job: Callable[[], T]) -> Callable[[], T]:
-        """Return the job of an order: it counts the CPU time of the thread on which it runs."""
-        with self._mutex:
-            self._orders += 1
-        return lambda: self.timed(job)
-
-    def timed(self, job: Callable[[], T]) -> T:
-        """Do what belongs to planning, and count the CPU time of this thread."""
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Count the CPU time of this thread, within what belongs to planning."""
         began = self._of_thread()
         try:
-            return job()
+            yield
         finally:
             used = self._of_thread() - began
             with self._mutex:

@@ -132,12 +132,12 @@ class Pool(ABC):
     @property
     def store(self) -> PlanStore | None:
         """The store that plans are looked for in before they are packed; None without one."""
-        return self._lanes().store
+        return self._lanes().planning.store
 
     def use_store(self, store: PlanStore) -> None:
         """Have all plans to come looked for in a store, in place of the one that the pool was made with."""
         for lanes in self._all_lanes():
-            lanes.use_store(store)
+            lanes.planning.store = store
 
     def interrupt(self, function: Callable[P, R] | None = None) -> Any:
         """Enter a part of the program, in this thread, that does not repeat: upstream serves it, no profile sees it.

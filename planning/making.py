@@ -14,17 +14,20 @@ and between them `Options.step_aside` is called.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from ..packing import pack
 from ..profiler import Profile, StepLog
 from ..profiler.steps import profile_step, steps_in_turn
-from .co_placement import NO_RANGES, place_around, place_beside, stack_wrapped
+from .co_placement import NO_RANGES, obstructed_bytes, place_around, place_beside, stack_wrapped
+from .job import Arena, PlanJob, PlanResult, U, Verdict
 from .plan import Pack, Plan, largest, make_plan, same_structure
 from .shared import SharedPlans, contents
+
+ELSEWHERE = 0.5
+"""Share of an arena; where upstream has to hold more of a plan's blocks than this, another arena takes its place."""
 
 
 @dataclass(frozen=True)
@@ -49,56 +52,7 @@ class Options:
     packer: Pack = pack
 
 
-@dataclass(frozen=True, eq=False)
-class Task:
-    """A record that is to be planned, and what is known when it is handed over.
-
-    Attributes
-    ----------
-    log, following
-        The record, and the step after it.
-    departed_from
-        The plan that the recorded step was expected to follow, or None.
-    variants
-        The plans of the same key.
-    neighbours
-        All plans in the arena, the most important first.
-    arena_bytes
-        The arena that is reserved.
-    stayers
-        Ranges of the arena that blocks no plan knows of stay in, int64 (m, 2).
-    grows
-        Whether the arena can be made larger where it is; else a larger one is empty of stayers.
-    doubted
-        Whether the record is believed to have no other reason for frees that it lacks than what came before it.
-    bottom_last
-        Whether the arena's beginning is the last to have memory.
-    """
-
-    log: StepLog
-    following: StepLog
-    departed_from: Plan | None = None
-    variants: Sequence[Plan] = ()
-    neighbours: Sequence[Plan] = ()
-    arena_bytes: int = 0
-    stayers: npt.NDArray[np.int64] = field(default_factory=NO_RANGES.copy)
-    grows: bool = True
-    doubted: bool = False
-    bottom_last: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class Made:
-    """What became of a record: a plan (None: nothing), and the one whose place it takes.
-
-    A plan that takes its own place taught nothing. It may be one of the variants.
-    """
-
-    plan: Plan | None = None
-    replaces: Plan | None = None
-
-
-def plan_record(task: Task, shared: SharedPlans, options: Options) -> Made:
+def plan_record(job: PlanJob[U], shared: SharedPlans, options: Options) -> PlanResult[U]:
     """Make a plan for a record, in agreement with the others in the arena.
 
     Raises
@@ -107,48 +61,76 @@ def plan_record(task: Task, shared: SharedPlans, options: Options) -> Made:
         The solver fails.
     """
     options.step_aside()
-    old = task.departed_from or _twin(task.variants, task.log)
-    profile, steps = _profile(task.log, task.following, _turns(old, task.log))
+    departed = job.replaced
+    old = departed or _twin(job.variants, job.log)
+    profile, steps = _profile(job.log, job.following, 1 if old is None else _turns(old.plan, job.log))
     options.step_aside()
-    others = (plan for plan in task.variants if plan is not task.departed_from)
-    known = next((plan for plan in others if _covers(plan.profile, profile)), None)
+    others = (used for used in job.variants if used is not departed)
+    known = next((used for used in others if _covers(used.plan.profile, profile)), None)
     if known is not None:  # it was planned while this record was waiting
-        if task.departed_from is not None and _same_requests(known.profile, task.departed_from.profile):
-            return Made(
-                known, task.departed_from
-            )  # which steps would go on to follow: they cannot tell the two apart
-        return Made()
-    neighbours = tuple(task.neighbours)
-    if old is not None and _are_turns(old.profile, profile) and len(old.profile) > len(profile):
-        return Made(old, old)
-    if old is not None and not _succeeds(profile, steps, old):
+        if departed is not None and _same_requests(known.plan.profile, departed.plan.profile):
+            # Steps would go on to follow the other: they cannot tell the two apart.
+            return PlanResult(Verdict.PLAN, departed, known)
+        return PlanResult(Verdict.KEEP)
+    if old is not None and _is_part(profile, old.plan):
+        return PlanResult(Verdict.KEEP, old)
+    if old is not None and not _succeeds(profile, steps, old.plan):
         old = None
     if old is not None:
-        if _teaches_nothing(old.profile, profile) or (task.doubted and _forgets(old, profile, steps)):
-            return Made(old, old)
-        if len(profile) == len(old.profile):
-            profile = largest(old.profile, profile)
-        neighbours = tuple(plan for plan in neighbours if plan is not old)
-
-    def make() -> Plan:
-        solver, packer = options.solver, options.packer
-        alone = make_plan(profile, alignment=options.alignment, planner=solver, steps=steps, packer=packer)
-        if task.bottom_last and not neighbours:
-            options.step_aside()
-            alone = stack_wrapped(alone, planner=solver, packer=packer)
-        options.step_aside()
-        beside = place_beside(alone, neighbours, arena_bytes=task.arena_bytes, planner=solver, packer=packer)
-        limit = None if task.grows else task.arena_bytes
-        around = place_around(beside, stayers, neighbours, arena_bytes=limit, planner=solver, packer=packer)
-        return beside if around is None else around
-
+        if _teaches_nothing(old.plan.profile, profile) or (
+            job.doubted and _forgets(old.plan, profile, steps)
+        ):
+            return PlanResult(Verdict.KEEP, old)
+        if len(profile) == len(old.plan.profile):
+            profile = largest(old.plan.profile, profile)
+    neighbours = tuple(used.plan for used in job.neighbours if used is not old)
     # Of a step that was not repeated they may be blocks, which have their places in the plan.
-    stayers = task.stayers if task.log.equals(task.following) else NO_RANGES
-    arena_bytes = task.arena_bytes if neighbours or len(stayers) else 0
-    made_of = (contents(profile), steps, neighbours, arena_bytes, stayers.tobytes())
-    plan = shared.find(made_of, make)
+    arena = job.arena if job.log.equals(job.following) else replace(job.arena, stayers=NO_RANGES)
+    reserved = arena.reserved if neighbours or len(arena.stayers) else 0
+    made_of = (contents(profile), steps, neighbours, reserved, arena.stayers.tobytes())
+    plan = shared.find(made_of, lambda: _place(profile, steps, neighbours, arena, options))
     options.step_aside()
-    return Made(plan, old)
+    return PlanResult(Verdict.PLAN, old, plan)
+
+
+def _place(profile: Profile, steps: int, neighbours: Sequence[Plan], arena: Arena, options: Options) -> Plan:
+    """Pack a profile's blocks, beside the other plans and around what stays."""
+    solver, packer = options.solver, options.packer
+    alone = make_plan(profile, alignment=options.alignment, planner=solver, steps=steps, packer=packer)
+    if arena.bottom_last and not neighbours:
+        options.step_aside()
+        alone = stack_wrapped(alone, planner=solver, packer=packer)
+    options.step_aside()
+    beside = place_beside(alone, neighbours, arena_bytes=arena.reserved, planner=solver, packer=packer)
+    around = _around(beside, neighbours, arena, options)
+    return beside if around is None else around
+
+
+def _around(plan: Plan, neighbours: Sequence[Plan], arena: Arena, options: Options) -> Plan | None:
+    """Place a plan around what stays; None where the arena is too small for that, and cannot grow."""
+    limit = None if arena.grows else arena.reserved
+    return place_around(
+        plan, arena.stayers, neighbours, arena_bytes=limit, planner=options.solver, packer=options.packer
+    )
+
+
+def place_anew(old: U, neighbours: Sequence[U], arena: Arena, options: Options) -> PlanResult[U]:
+    """Place a plan again, around what stays in its way.
+
+    Where the arena is too small for that, and cannot grow, another one takes its place if so much of the plan is served
+    by upstream that this hardly needs more memory.
+
+    Raises
+    ------
+    StowplanError
+        The solver fails.
+    """
+    plan = _around(old.plan, [used.plan for used in neighbours], arena, options)
+    if plan is not None:
+        return PlanResult(Verdict.PLAN, old, plan)
+    if obstructed_bytes(old.plan, arena.stayers) <= ELSEWHERE * arena.reserved:
+        return PlanResult(Verdict.KEEP, old)
+    return PlanResult(Verdict.GROW, old, arena_bytes=arena.reserved + options.alignment)
 
 
 def _profile(log: StepLog, following: StepLog, least: int) -> tuple[Profile, int]:
@@ -194,18 +176,28 @@ def _forgets(old: Plan, new: Profile, steps: int) -> bool:
     return left_out.shape == now.shape and bool((left_out <= now).all() and (left_out < now).any())
 
 
-def _turns(plan: Plan | None, step: StepLog) -> int:
+def _turns(plan: Plan, step: StepLog) -> int:
     """Return how many such steps a plan is of; 1 if it is not of such."""
-    if plan is None or not np.array_equal(plan.profile.size, np.tile(step.requested, plan.steps)):
+    if not np.array_equal(plan.profile.size, np.tile(step.requested, plan.steps)):
         return 1
     return plan.steps
 
 
-def _twin(variants: Sequence[Plan], step: StepLog) -> Plan | None:
+def _twin(variants: Sequence[U], step: StepLog) -> U | None:
     """Return the plan of the same requests: no step could tell the two apart."""
     return next(
-        (p for p in variants if np.array_equal(p.profile.size, np.tile(step.requested, p.steps))), None
+        (
+            used
+            for used in variants
+            if np.array_equal(used.plan.profile.size, np.tile(step.requested, used.plan.steps))
+        ),
+        None,
     )
+
+
+def _is_part(step: Profile, old: Plan) -> bool:
+    """Whether a plan is of several such steps in turn."""
+    return len(old.profile) > len(step) and _are_turns(old.profile, step)
 
 
 def _are_turns(plan: Profile, step: Profile) -> bool:

@@ -37,25 +37,21 @@ class Packer:
         StowplanError
             The solver fails.
         """
-        store = self._store
-        if store is None or problem.constrained:
-            return self._pack(problem, solver)
-        from .store_packing import encode, key_of
+        store, key = self._store, ""
+        if store is not None and not problem.constrained:
+            from .store_packing import encode, key_of
 
-        key = key_of(problem, solver)
-        found = self._found(store, key, problem)
-        if found is not None:
-            return found
-        placement = self._pack(problem, solver)
-        try:
-            store.keep(key, encode(key, placement))
-        except Exception as error:
-            warn_once(f"{store.where(key)}: cannot be kept: {error}")
-        return placement
-
-    def _pack(self, problem: Problem, solver: str) -> Placement:
+            key = key_of(problem, solver)
+            found = self._found(store, key, problem)
+            if found is not None:
+                return found
         placement = pack(problem, solver)
         self.packed += 1  # after it: wishes that contradict each other are refused before anything is packed
+        if store is not None and key:
+            try:
+                store.keep(key, encode(key, placement))
+            except Exception as error:
+                warn_once(f"{store.where(key)}: cannot be kept: {error}")
         return placement
 
     def _found(self, store: PlanStore, key: str, problem: Problem) -> Placement | None:

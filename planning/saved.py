@@ -1,8 +1,11 @@
 """Plans in a file, so that a second run of a program needs no warm-up.
 
-The file says for which backend and alignment it was made. Nothing else in it is trusted: every placement is validated
-again when it is read, so a damaged or foreign file cannot make two blocks overlap, and replay checks every request as
-it would with a plan of its own making.
+The file has the form of a store's (store_packing.py): for each plan, of n requests and k planned blocks, the columns of
+its profile, n numbers each, and then k offsets; in the header what belongs to them, and which lane has which plan.
+
+The header says for which backend and alignment the plans were made. Nothing else in it is trusted: every placement is
+validated again when it is read, so a damaged or foreign file cannot make two blocks overlap, and replay checks every
+request as it would with a plan of its own making.
 """
 
 from __future__ import annotations
@@ -10,26 +13,19 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from ..archive import read_archive, write_archive
-from ..errors import ConflictError, FormatError, PoolError, ProblemError
-from ..packing import Placement, lower_bound
-from ..packing.check import check_fast
-from ..packing.placement import peak_of
+from ..errors import FormatError, PoolError
+from ..files import atomic_write
 from ..profiler import Profile
 from ..profiler.profile import COLUMNS
 from ..profiler.steps import MOST_TURNS
-from .plan import Plan, problem_of
-
-_FORMAT = "plans"
-_VERSION = 7
-
-STEP_SLOT = "berth"
-"""The name that files have for it."""
+from .plan import IntArray, Plan, problem_of
+from .store import DamagedError
+from .store_packing import opened, sealed, validated
 
 MOST_LANES = 8
 """Of a step slot (allocator/core/lanes.hpp)."""
@@ -66,26 +62,38 @@ def save_plans(
     OSError
         The file cannot be written. The old one, if any, is untouched.
     """
-    entries: list[dict[str, Any]] = []
     lanes: list[dict[str, Any]] = []
-    columns: dict[str, npt.NDArray[Any]] = {}
     numbers: dict[Plan, int] = {}
     for saved in plans:
-        key, plan = saved.key, saved.plan
-        if key is not None and not isinstance(key, (str, int)):
-            raise PoolError(f"the step key {key!r} cannot be saved; expected None, a string or an integer")
-        is_new = plan not in numbers
-        i = numbers.setdefault(plan, len(numbers))
-        lanes.append({STEP_SLOT: saved.step_slot, "lane": saved.lane, "key": key, "plan": i})
-        if not is_new:
-            continue
-        solver = plan.placement.solver
-        entries.append({"period": plan.profile.period, "solver": solver, "steps": plan.steps})
-        columns[f"{i}.offsets"] = plan.placement.offsets
-        for name in COLUMNS:
-            columns[f"{i}.{name}"] = getattr(plan.profile, name)
-    header = {"backend": backend, "alignment": alignment, "small": small, "plans": entries, "lanes": lanes}
-    write_archive(path, _FORMAT, _VERSION, header, columns)
+        if saved.key is not None and not isinstance(saved.key, (str, int)):
+            raise PoolError(
+                f"the step key {saved.key!r} cannot be saved; expected None, a string or an integer"
+            )
+        number = numbers.setdefault(saved.plan, len(numbers))
+        lanes.append({"step_slot": saved.step_slot, "lane": saved.lane, "key": saved.key, "plan": number})
+    header = {
+        "backend": backend,
+        "alignment": alignment,
+        "small": small,
+        "plans": [_entry(plan) for plan in numbers],
+        "lanes": lanes,
+    }
+    columns: list[IntArray] = []
+    for plan in numbers:
+        columns += [getattr(plan.profile, name) for name in COLUMNS] + [plan.placement.offsets]
+    with atomic_write(path) as file:
+        file.write(sealed(header, columns))
+
+
+def _entry(plan: Plan) -> dict[str, Any]:
+    """Return what the header has of a plan."""
+    profile = plan.profile
+    return {
+        "requests": len(profile),
+        "period": profile.period,
+        "steps": plan.steps,
+        "solver": plan.placement.solver,
+    }
 
 
 def load_plans(path: str | os.PathLike[str], backend: str, alignment: int) -> tuple[list[SavedPlan], int]:
@@ -98,72 +106,53 @@ def load_plans(path: str | os.PathLike[str], backend: str, alignment: int) -> tu
     OSError
         The file cannot be opened.
     """
-    header, columns = read_archive(path, _FORMAT, _VERSION)
+    try:
+        header, numbers = opened(Path(path).read_bytes())
+    except DamagedError as error:
+        raise FormatError(path, str(error)) from None
     for name, expected in (("backend", backend), ("alignment", alignment)):
         if header.get(name) != expected:
             raise FormatError(path, f"made for the {name} {header.get(name)!r}; expected {expected!r}")
     plans: list[Plan] = []
-    saved: list[SavedPlan] = []
     what = "the header"
     try:
         small = int(header["small"])
         for i, entry in enumerate(header["plans"]):
             what = f"plan {i}"
-            prefix = f"{i}."
-            own = {name[len(prefix) :]: c for name, c in columns.items() if name.startswith(prefix)}
-            plans.append(_plan(path, entry, own, alignment))
-        for i, entry in enumerate(header["lanes"]):
-            what = f"lane {i}"
-            saved.append(_in_lane(entry, plans))
-    except (KeyError, TypeError, ValueError, IndexError, ConflictError, ProblemError) as error:
-        if isinstance(error, FormatError):
-            raise
+            plan, numbers = _next_plan(entry, numbers, alignment)
+            plans.append(plan)
+        what = "the list of lanes"
+        saved = [_in_lane(entry, plans) for entry in header["lanes"]]
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise FormatError(path, f"{what} is not valid: {error}") from None
     return saved, small
 
 
-def _plan(
-    path: str | os.PathLike[str],
-    entry: dict[str, Any],
-    columns: dict[str, npt.NDArray[Any]],
-    alignment: int,
-) -> Plan:
-    profile = Profile.from_columns(path, columns, entry["period"])
-    steps = int(entry["steps"])
-    if not 1 <= steps <= MOST_TURNS or len(profile) % steps != 0:
-        raise ValueError(f"{len(profile)} requests of {steps} steps")
-    return _validated(profile, columns["offsets"], alignment, str(entry["solver"]), steps)
+def _next_plan(entry: dict[str, Any], numbers: IntArray, alignment: int) -> tuple[Plan, IntArray]:
+    """Return the plan with which the numbers begin, and the numbers behind it.
+
+    Raises
+    ------
+    LookupError, TypeError, ValueError, OverflowError
+        It is not valid: `DamagedError`, `ProfileError` and `ProblemError` are ValueErrors.
+    """
+    requests, period, steps = (int(entry[name]) for name in ("requests", "period", "steps"))
+    if not 0 <= requests * len(COLUMNS) <= len(numbers):
+        raise ValueError(f"{requests} requests, and {len(numbers)} numbers")
+    if not 1 <= steps <= MOST_TURNS or requests % steps:
+        raise ValueError(f"{requests} requests of {steps} steps")
+    columns, rest = np.split(numbers, [requests * len(COLUMNS)])
+    by_name: dict[str, Any] = dict(zip(COLUMNS, columns.reshape(len(COLUMNS), requests), strict=True))
+    profile = Profile(**by_name, period=period)
+    problem, rows = problem_of(profile, alignment)
+    placement = validated(problem, rest[: len(rows)].copy(), str(entry["solver"]))
+    return Plan(profile, rows, problem, placement, steps), rest[len(rows) :]
 
 
 def _in_lane(entry: dict[str, Any], plans: list[Plan]) -> SavedPlan:
-    step_slot, lane, number, key = (entry[name] for name in (STEP_SLOT, "lane", "plan", "key"))
+    step_slot, lane, key, number = (entry[name] for name in ("step_slot", "lane", "key", "plan"))
     if key is not None and not isinstance(key, (str, int)):
         raise TypeError(f"the step key {key!r}")
     if not (step_slot >= 0 and 0 <= lane < MOST_LANES and 0 <= number < len(plans)):
         raise ValueError(f"plan {number} in lane {lane} of step slot {step_slot}")
     return SavedPlan(step_slot, lane, key, plans[number])
-
-
-def _validated(
-    profile: Profile,
-    offsets: npt.NDArray[Any],
-    alignment: int,
-    solver: str,
-    steps: int,
-) -> Plan:
-    problem, rows = problem_of(profile, alignment)
-    if offsets.dtype != np.int64 or offsets.shape != (len(rows),):
-        raise ValueError(f"{offsets.shape} offsets of {offsets.dtype}; expected ({len(rows)},) of int64")
-    check_fast(problem, offsets)
-    peak, bound = peak_of(problem, offsets), lower_bound(problem)
-    optimal = peak == bound
-    placement = Placement(
-        offsets,
-        peak,
-        bound,
-        solver,
-        0.0,
-        "optimal" if optimal else "feasible",
-        "the lower bound, computed again",
-    )
-    return Plan(profile, rows, problem, placement, steps)

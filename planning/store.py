@@ -11,9 +11,7 @@ nothing else. The step's key, the device and `small` decide which requests there
 offsets are fixed: so they are in the problem. A process whose neighbours differ has another problem for them, and
 still finds the placement of the step alone.
 
-Beside these it has what follows a first step, for runs that begin alike (store_steps.py).
-
-A store holds bytes and knows nothing of what they mean: nothing in it is trusted, whoever asks validates.
+A store holds bytes and knows nothing of what they mean: nothing in it is trusted, and what reads them validates them.
 """
 
 from __future__ import annotations
@@ -45,16 +43,6 @@ class PlanStore(ABC):
     def keep(self, key: str, data: bytes) -> None:
         """Keep what this process has packed, after `find` has answered None. What was there is replaced."""
 
-    def recall(self, key: str) -> bytes | None:
-        """Return what an earlier run has kept for this one, without waiting for anybody; None where there is nothing.
-
-        The keys are others than those of `find`: nobody packs what is not there. By default nothing is.
-        """
-        return None
-
-    def remember(self, key: str, data: bytes) -> None:  # noqa: B027 (a store need not)
-        """Keep for a later run, as far as the store lasts that long; by default it does not."""
-
     def where(self, key: str) -> str:
         """Say where the bytes of a key come from, for a warning that names it."""
         return f"{type(self).__name__}, {key}"
@@ -85,8 +73,6 @@ class MemoryStore(PlanStore):
         self._kept[key] = data
         for old in list(self._kept)[: -self._capacity]:
             self._kept.pop(old, None)
-
-    recall, remember = find, keep
 
 
 def open_store(plans: PlanStore | str | os.PathLike[str]) -> PlanStore:

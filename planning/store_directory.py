@@ -130,14 +130,6 @@ class DirectoryStore(PlanStore):
             raise
         self._make_room(key)
 
-    def recall(self, key: str) -> bytes | None:
-        """Do as `find`: what is kept here lasts."""
-        return self.find(key)
-
-    def remember(self, key: str, data: bytes) -> None:
-        """Do as `keep`."""
-        self.keep(key, data)
-
     def kept(self) -> list[Kept]:
         """Return the store's files, the last used first. O(n log n)."""
         found = [

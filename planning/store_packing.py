@@ -7,6 +7,8 @@ The bytes of a placement, n blocks::
     n offsets                         int64, little endian
     16 bytes                          BLAKE2b of all before it: what was torn is seen before it is looked at
 
+A file of whole plans (saved.py) has the same form, with other columns.
+
 The key is BLAKE2b of the problem's columns, the solver's name, and the versions. Nothing in the bytes is trusted: the
 offsets go through packing's validator, as those of a solver do, and a placement that needs more than all blocks one
 above the other is refused; peak and lower bound are computed again. O(n log n).
@@ -49,32 +51,30 @@ def key_of(problem: Problem, solver: str) -> str:
 
 def encode(key: str, placement: Placement) -> bytes:
     """Return the bytes of a placement."""
-    return sealed(key, placement, {}, [placement.offsets])
-
-
-def sealed(key: str, placement: Placement, known: dict[str, int], columns: Sequence[IntArray]) -> bytes:
-    """Return bytes that `opened` reads: of the columns, and in the header what is known beside the placement."""
     header = {
         "key": key,
-        "stowplan": __version__,
         "solver": placement.solver,
         "blocks": len(placement.offsets),
         "peak": placement.peak,
         "lower_bound": placement.lower_bound,
-        **known,
     }
-    body = MAGIC + json.dumps(header).encode() + b"\n"
+    return sealed(header, [placement.offsets])
+
+
+def sealed(header: dict[str, Any], columns: Sequence[IntArray]) -> bytes:
+    """Return bytes that `opened` reads: of a header that JSON can hold, and of the columns one after the other."""
+    body = MAGIC + json.dumps({"stowplan": __version__, **header}).encode() + b"\n"
     body += b"".join(column.astype("<i8", copy=False).tobytes() for column in columns)
     return body + _digest(body)
 
 
-def opened(data: bytes, key: str) -> tuple[dict[str, Any], IntArray]:
-    """Return the header, with a ``solver`` and ``blocks`` in it at least, and the numbers of all columns.
+def opened(data: bytes) -> tuple[dict[str, Any], IntArray]:
+    """Return the header, and the numbers of all columns.
 
     Raises
     ------
     DamagedError
-        The bytes are something else, of another version, torn, or kept under another key.
+        The bytes are something else, of another version, or torn.
     """
     if not data.startswith(MAGIC):
         raise DamagedError(
@@ -86,26 +86,39 @@ def opened(data: bytes, key: str) -> tuple[dict[str, Any], IntArray]:
     try:
         header = json.loads(data[len(MAGIC) : line])
         numbers = np.frombuffer(data[line + 1 : -DIGEST], dtype="<i8").astype(np.int64)
-        expected = {"key": str, "solver": str, "blocks": int, "peak": int, "lower_bound": int}
-        sound = line > 0 and all(type(header[name]) is kind for name, kind in expected.items())
-    except (ValueError, TypeError, LookupError, RecursionError):
-        sound = False
-    if not sound:
+    except (ValueError, RecursionError):
+        header = None
+    if line < 0 or not isinstance(header, dict):
         raise DamagedError("its header is not valid")
-    if header["key"] != key:
-        raise DamagedError("made for another problem: its key is another one")
     return header, numbers
 
 
+def opened_placement(data: bytes, key: str) -> tuple[dict[str, Any], IntArray]:
+    """Return the header of a placement, with all that `encode` writes, and its offsets.
+
+    Raises
+    ------
+    DamagedError
+        The bytes are no placement, or one that was kept under another key.
+    """
+    header, offsets = opened(data)
+    expected = {"key": str, "solver": str, "blocks": int, "peak": int, "lower_bound": int}
+    if any(type(header.get(name)) is not kind for name, kind in expected.items()):
+        raise DamagedError("its header is not valid")
+    if header["key"] != key:
+        raise DamagedError("made for another problem: its key is another one")
+    return header, offsets
+
+
 def decode(data: bytes, key: str, problem: Problem) -> Placement:
-    """Return the placement of a problem; validated, whoever wrote the bytes.
+    """Return the placement of a problem; validated, for anybody may have written the bytes.
 
     Raises
     ------
     DamagedError
         The bytes are not a valid placement of this problem.
     """
-    header, offsets = opened(data, key)
+    header, offsets = opened_placement(data, key)
     return validated(problem, offsets, header["solver"])
 
 

@@ -144,7 +144,7 @@ cdef class CallSites:
     Parameters
     ----------
     is_user_code
-        ``f(code) -> bool``: asked once for each code object.
+        ``f(code) -> bool | None``: asked once for each code object; None: stowplan's own, which is named nowhere.
     stacks
         Innermost frames of others' code that are added where such code asked, called by the user's.
 
@@ -160,7 +160,7 @@ cdef class CallSites:
     cdef object is_user_code
     cdef readonly list sites
     cdef list codes  # kept alive, so that no other code gets their addresses
-    cdef unordered_map[void*, int32_t] number_of_code  # -1 for code that is not the user's
+    cdef unordered_map[void*, int32_t] number_of_code  # -1 for code that is not the user's, -2 for stowplan's
     cdef unordered_map[uint64_t, int32_t] number_of_place  # by code and place in it
     cdef dict numbers  # of sites
     cdef list askers
@@ -215,7 +215,7 @@ cdef class CallSites:
         cdef PyObject* outer
         cdef int32_t site = -1
         called = [] if self.stacks else None
-        while frame != NULL and site == -1:
+        while frame != NULL and site < 0:
             try:
                 site = self.site_of(frame)
                 if site == -1 and called is not None and len(called) < self.stacks:
@@ -226,6 +226,7 @@ cdef class CallSites:
                 frame = outer
         if frame != NULL:
             Py_DECREF(<object>frame)
+        site = max(site, -1)
         return self.with_stack(site, tuple(called)) if called else site
 
     cdef tuple other_frame(self, PyObject* frame):
@@ -249,20 +250,21 @@ cdef class CallSites:
             self.number_of_stack[key] = number
         return number
 
-    cdef int32_t site_of(self, PyObject* frame) except -2:
+    cdef int32_t site_of(self, PyObject* frame) except -3:
         cdef PyObject* code = code_of(frame)
         cdef int32_t number
         cdef uint64_t place
         found = self.number_of_code.find(code)
         if found == self.number_of_code.end():
-            number = len(self.codes) if self.is_user_code(<object>code) else -1
+            is_users = self.is_user_code(<object>code)
+            number = len(self.codes) if is_users else -2 if is_users is None else -1
             self.codes.append(<object>code)
             self.number_of_code[code] = number
         else:
             number = dereference(found).second
         Py_DECREF(<object>code)
         if number < 0:
-            return -1
+            return number
         place = (<uint64_t>number << 32) | <uint32_t>place_in(frame)
         known = self.number_of_place.find(place)
         if known != self.number_of_place.end():

@@ -55,7 +55,7 @@ class Program:
     other_requests, other_bytes
         What other threads asked for. It lies in no step.
     turns
-        How many steps in turn the profile is of, since blocks overlap their successors; `repeats` counts single steps.
+        Steps that the profile covers: more than 1 if the loop rotates its arrays. `repeats` counts single steps.
     threads
         Whether the requests of other threads were seen.
     reserved

@@ -80,21 +80,25 @@ class BatchModel:
         ProfileError
             The batch is below 1.
         """
-        own = self.reference
-        return Profile(
-            self.sizes(batch),
-            own.start,
-            own.end,
-            own.stream,
-            period=own.period,
-            site=own.site,
-            sites=own.sites,
-        )
+        return resized(self.reference, self.sizes(batch))
 
     @property
     def grows(self) -> bool:
         """Whether a larger batch needs more bytes."""
         return bool((self.reference.size > self.smallest).any())
+
+
+def resized(profile: Profile, size: IntArray) -> Profile:
+    """Return a profile with other sizes, int64 (n,), and without wall-clock times."""
+    return Profile(
+        size,
+        profile.start,
+        profile.end,
+        profile.stream,
+        period=profile.period,
+        site=profile.site,
+        sites=profile.sites,
+    )
 
 
 def fit_batches(profiles: Mapping[int, Profile]) -> BatchModel:

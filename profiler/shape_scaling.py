@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from ..errors import ProfileError
 from .profile import Profile
-from .scaling import TOLERANCE
+from .scaling import TOLERANCE, resized
 
 Shape = Mapping[str, int]
 
@@ -60,7 +60,7 @@ class ShapeModel:
         for name in self.shape.keys() | shape.keys():
             if name not in self.shape or name not in shape:
                 raise ProfileError(
-                    f"no {name} in {_told(self.shape if name in shape else shape)}; expected it in both"
+                    f"no {name} in {_described(self.shape if name in shape else shape)}; expected it in both"
                 )
             if shape[name] < 1:
                 raise ProfileError(f"{name}:{shape[name]}; expected 1 or more")
@@ -70,23 +70,14 @@ class ShapeModel:
                 raise ProfileError(
                     f"{name}:{shape[name]}, and it is {self.shape[name]} in all profiles; expected one with another"
                 )
-        own = self.reference
-        size = own.size.tolist()  # whole numbers of any length
+        size = self.reference.size.tolist()  # whole numbers of any length
         for k in range(len(size)):
             above = below = 1
             for new, old, powers in factors:
                 grown, shrunk = (new, old) if powers[k] >= 0 else (old, new)
                 above, below = above * grown ** abs(powers[k]), below * shrunk ** abs(powers[k])
             size[k] = -(-size[k] * above // below)
-        return Profile(
-            np.array(size, np.int64),
-            own.start,
-            own.end,
-            own.stream,
-            period=own.period,
-            site=own.site,
-            sites=own.sites,
-        )
+        return resized(self.reference, np.array(size, np.int64))
 
 
 def fit_shapes(profiles: Sequence[tuple[Shape, Profile]]) -> ShapeModel:
@@ -107,7 +98,7 @@ def fit_shapes(profiles: Sequence[tuple[Shape, Profile]]) -> ShapeModel:
     for other, profile in profiles:
         if other.keys() != shape.keys():
             raise ProfileError(
-                f"{_told(other)} beside {_told(shape)}; expected the same numbers in all shapes"
+                f"{_described(other)} beside {_described(shape)}; expected the same numbers in all shapes"
             )
         _require_same_step(other, profile, shape, reference)
     names = [name for name in shape if len({other[name] for other, _ in profiles}) > 1]
@@ -138,7 +129,8 @@ def _require_same_step(shape: Shape, profile: Profile, known: Shape, reference: 
     else:
         where = f"{len(profile)} requests and {len(reference)}"
     raise ProfileError(
-        f"the steps at {_told(shape)} and {_told(known)} differ: {where}; expected the same blocks in the same order "
+        f"the steps at {_described(shape)} and {_described(known)} differ: {where}; "
+        "expected the same blocks in the same order "
         "(NumPy computes in place from 256 KiB on: take small shapes, or large ones)"
     )
 
@@ -151,10 +143,10 @@ def _deviation(shape: Shape, profile: Profile, predicted: npt.NDArray[np.float64
         k = int(off.argmax())
         raise ProfileError(
             f"sizes are no products of powers of the shape: request {k} asks for {profile.size[k]} bytes at "
-            f"{_told(shape)}; expected {predicted[k]:.0f}"
+            f"{_described(shape)}; expected {predicted[k]:.0f}"
         )
     return share
 
 
-def _told(shape: Shape) -> str:
+def _described(shape: Shape) -> str:
     return ",".join(f"{name}:{number}" for name, number in shape.items())

@@ -27,7 +27,7 @@ from .profile import ESCAPED, UNKNOWN_NS, Profile
 IntArray = npt.NDArray[np.int64]
 
 MOST_TURNS = 8
-"""Steps that may take turns on a plan."""
+"""Steps that one plan may cover."""
 
 OVERLAPPING = 0.01
 """Share of a step's blocks, or bytes, that may overlap their successors before several steps are planned together."""
@@ -83,7 +83,7 @@ class StepLog:
     def times(self, steps: int) -> StepLog:
         """Return the log of as many steps like this one, taken as one.
 
-        A loop that holds its result until the next one is there asks for two places in turn: two steps have room for
+        A loop that holds its result until the next one is there asks for two places: two steps have room for
         both.
         """
         n = len(self.requested)

@@ -54,7 +54,7 @@ class served(Generic[P, R]):  # noqa: N801  # used as a function
     """Return the function, each call of which is a step of a pool of the process that it runs in.
 
     It can be pickled if the function can, for any start method of processes. A call within a served call belongs to
-    that one's step.
+    that step.
 
     Parameters
     ----------

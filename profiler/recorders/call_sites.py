@@ -30,11 +30,11 @@ def call_sites(stacks: int = 0) -> CallSites:
     foreign |= {*site.getsitepackages(), site.getusersitepackages(), os.path.dirname(os.__file__)}
     folders = tuple(os.path.join(os.path.realpath(folder), "") for folder in foreign)
 
-    def is_user_code(code: CodeType) -> bool:
+    def is_user_code(code: CodeType) -> bool | None:
         name = code.co_filename
         if name.startswith("<"):
             return name == "<stdin>" or name.startswith("<ipython")  # not <frozen importlib>, nor <string>
         path = os.path.realpath(name)
-        return not path.startswith(folders) and not path.startswith(_OWN_FOLDERS)
+        return None if path.startswith(_OWN_FOLDERS) else not path.startswith(folders)
 
     return CallSites(is_user_code, stacks)

@@ -8,7 +8,7 @@
     train.py:32 update > Sum (forward)                                       a function that no link calls
 
 Chainer's hooks tell which link and function run. The path of a link is made of the names of the links that call each
-other, as in `Link.namedlinks`. Functions that run within another one's backward count as that one. If a call raises,
+other, as in `Link.namedlinks`. Functions that run within another's backward count as the outer. If a call raises,
 Chainer calls no hook at its end; the next call of the outermost link, or the next function, corrects the path.
 
 The hooks keep no array alive, so profiles are the same as without them. This module imports Chainer.

@@ -52,7 +52,7 @@ class Recorder:
     auto_step
         Find the step that the program repeats, until a step is marked.
     sites
-        Record the call site of each block. If it is a `CallSites`, use that one, whose `asker` the caller sets.
+        Record the call site of each block. If it is a `CallSites`, use it; the caller sets its `asker`.
     """
 
     library: ClassVar[str]

@@ -120,13 +120,6 @@ class _RankStore(PlanStore):
         """Whether this is a child of the rank, which MPI does not know."""
         return os.getpid() != self._process
 
-    def recall(self, key: str) -> bytes | None:
-        return None if self._inner is None else self._inner.recall(key)
-
-    def remember(self, key: str, data: bytes) -> None:
-        if self._inner is not None:
-            self._inner.remember(key, data)
-
     def where(self, key: str) -> str:
         return super().where(key) if self._inner is None else self._inner.where(key)
 

@@ -1,4 +1,4 @@
-"""The plans of a lane: which is expected, which is thrown out."""
+"""The plans of a lane: which is expected, which is thrown out, and their form in the core."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import numpy as np
 from stowplan import Profile
 from stowplan.allocator import make_plan
 from stowplan.allocator._core import Replay
-from stowplan.allocator.cache import Entry, PlanCache
+from stowplan.allocator.cache import Installed, PlanCache
 
 
-def add(cache: PlanCache, key: Hashable, size: int = 64, *, replaces: Entry | None = None) -> Entry:
+def add(cache: PlanCache, key: Hashable, size: int = 64, *, replaces: Installed | None = None) -> Installed:
     """Plan a step of one block, and take the plan in."""
     profile = Profile(np.array([size]), np.array([0]), np.array([1]), period=2)
-    entry = cache.entry(key, make_plan(profile, alignment=64))
+    entry = cache.install(key, make_plan(profile, alignment=64))
     cache.add(entry, replaces=replaces)
     return entry
 
 
-def tags(entries: list[Entry]) -> list[int]:
+def tags(entries: list[Installed]) -> list[int]:
     return [entry.tag for entry in entries]
 
 
@@ -33,21 +33,21 @@ def test_a_cache_without_plans_expects_none() -> None:
     assert cache.get(1) is None
 
 
-def test_entries_have_tags_of_their_own_and_what_counts_of_their_plans() -> None:
+def test_plans_have_tags_of_their_own() -> None:
     cache = PlanCache(2)
     first, second = add(cache, None), add(cache, None)
     assert 0 not in (first.tag, second.tag)
     assert first.tag != second.tag
     assert cache.get(second.tag) is second
-    assert tuple(first.standing) == (1, 0)
+    assert first.revisions == 0
 
 
 def test_what_was_used_last_comes_first() -> None:
     cache = PlanCache(3)
     a, b, c = add(cache, "x"), add(cache, "y"), add(cache, "x")
-    assert tags(cache.entries()) == tags([c, b, a])
+    assert tags(cache.plans()) == tags([c, b, a])
     cache.follow(a, in_full=True)
-    assert tags(cache.entries()) == tags([a, c, b])
+    assert tags(cache.plans()) == tags([a, c, b])
     assert tags(cache.variants("x")) == tags([a, c])
 
 
@@ -56,7 +56,7 @@ def test_the_least_recently_used_plan_goes_when_there_are_too_many() -> None:
     a, b = add(cache, "x", 1000), add(cache, "y", 100)
     cache.follow(a, in_full=False)
     c = add(cache, "z", 10)
-    assert tags(cache.entries()) == tags([c, a])
+    assert tags(cache.plans()) == tags([c, a])
     assert cache.get(b.tag) is None
     assert cache.likely("y")[0] is None
 
@@ -66,7 +66,7 @@ def test_a_successor_takes_one_place_and_the_arena_is_as_large_as_the_largest_pl
     a, b = add(cache, "x", 1000), add(cache, "y", 100)
     assert (cache.arena_bytes, cache.lower_bound) == (1024, 1024)
     successor = add(cache, "x", 500, replaces=a)
-    assert tags(cache.entries()) == tags([successor, b])
+    assert tags(cache.plans()) == tags([successor, b])
     assert (cache.arena_bytes, cache.lower_bound) == (512, 512)
 
 
@@ -75,7 +75,7 @@ def test_a_plan_that_went_in_the_meantime_can_still_be_succeeded() -> None:
     a = add(cache, "x")
     b = add(cache, "y")
     c = add(cache, "x", replaces=a)
-    assert tags(cache.entries()) == [c.tag]
+    assert tags(cache.plans()) == [c.tag]
     assert cache.get(b.tag) is None
 
 
@@ -126,24 +126,20 @@ def test_steps_may_follow_all_variants_of_their_key_and_these_only() -> None:
         assert (clean, followed == tag) == (tag != 0, tag != 0)
     assert cache.likely("x")[1] is cache.likely("x")[1]  # made once
     kept = cache.likely("x")[1]
-    cache.add(cache.entry("y", other.plan))
+    cache.add(cache.install("y", other.plan))
     assert cache.likely("x")[1] is kept
-    cache.add(cache.entry("x", other.plan))
+    cache.add(cache.install("x", other.plan))
     assert cache.likely("x")[1] is not kept
 
 
-def test_a_step_replayed_in_full_proves_its_plan_and_ends_the_count_of_its_revisions() -> None:
+def test_a_step_replayed_in_full_ends_the_count_of_revisions() -> None:
     cache = PlanCache(4)
-    a = add(cache, None)
-    b = add(cache, None, replaces=a)
-    b.revise(a)
-    c = add(cache, None, replaces=b)
-    c.revise(b)
-    assert [entry.standing.revisions for entry in (a, b, c)] == [0, 1, 2]
-    cache.follow(c, in_full=False)
-    assert c.standing.revisions == 2
-    cache.follow(c, in_full=True)
-    assert c.standing.revisions == 0
+    plan = add(cache, None)
+    plan.revisions = 2
+    cache.follow(plan, in_full=False)
+    assert plan.revisions == 2
+    cache.follow(plan, in_full=True)
+    assert plan.revisions == 0
 
 
 def test_the_order_of_use_is_strict() -> None:
@@ -151,7 +147,7 @@ def test_the_order_of_use_is_strict() -> None:
     entries = [add(cache, None) for _ in range(6)]
     for entry in entries[::2]:
         cache.follow(entry, in_full=True)
-    assert all(a.used > b.used for a, b in pairwise(cache.entries()))
+    assert all(a.used > b.used for a, b in pairwise(cache.plans()))
 
 
 def test_a_plan_placed_anew_is_expected_where_the_plan_was_whose_place_it_takes() -> None:
@@ -159,7 +155,7 @@ def test_a_plan_placed_anew_is_expected_where_the_plan_was_whose_place_it_takes(
     a, b = add(cache, "x", 100), add(cache, "x", 200)
     for entry in (a, b, a, b, a):
         cache.follow(entry, in_full=True)
-    successor = cache.entry("x", replace(a.plan))  # the same step, placed anew
+    successor = cache.install("x", replace(a.plan))  # the same step, placed anew
     cache.add(successor, replaces=a)
     add(cache, "x", 400)  # used last
     assert cache.likely("x")[0] is b.core
@@ -167,3 +163,32 @@ def test_a_plan_placed_anew_is_expected_where_the_plan_was_whose_place_it_takes(
     assert cache.likely("x")[0] is successor.core
     cache.follow(successor, in_full=True)
     assert cache.likely("x")[0] is b.core
+
+
+# ------------------------------------------------------------------------------------------------------- the core
+
+BASE = 1 << 20
+
+
+def test_an_empty_plan_is_followed() -> None:
+    empty = np.empty(0, dtype=np.int64)
+    plan = make_plan(Profile(empty, empty, empty, period=0), alignment=64)
+    core = Replay()
+    assert core.begin_step(PlanCache(1).install(None, plan).core)
+    assert core.end_step().clean
+
+
+def test_planned_blocks_get_their_offsets_and_the_step_its_tag() -> None:
+    profile = Profile(np.array([100, 300, 200]), np.array([0, 1, 3]), np.array([2, 4, 5]), period=6)
+    installed = PlanCache(1).install(None, make_plan(profile, alignment=64))
+    core = Replay(64)
+    core.reserve(BASE, installed.plan.arena_bytes)
+    assert core.begin_step(installed.core)
+    first, second = core.request(100), core.request(300)
+    assert not core.release(first[1])  # it is not upstream's
+    third = core.request(200)
+    offsets = [address - BASE for address, _ in (first, second, third)]
+    assert offsets == installed.plan.offset.tolist()
+    core.release(second[1])
+    core.release(third[1])
+    assert core.end_step()[2:] == (True, installed.tag)

@@ -120,5 +120,4 @@ def test_a_second_run_finds_the_plans_of_the_first(tmp_path: Path) -> None:
     first, second = runs
     assert (first.packed, second.packed) == (2, 0)
     assert (first.plans, second.plans) == (2, 2)
-    assert second.reasons["no_plan"] == 5 + 3  # the first step of each
-    assert second.replayed + second.reasons["no_plan"] == second.requests
+    assert second.replayed == first.replayed > 0

@@ -12,15 +12,14 @@ import numpy as np
 import pytest
 
 from stowplan import NumpyPool, Profile
-from stowplan.allocator._core import CorePlan, HostPool, PlanSet
-from stowplan.allocator.core_plan import core_plan
-from stowplan.allocator.lane_plans import LanePlans, LaneStart, Outcome
+from stowplan.allocator._core import CorePlan, HostPool, LaneStart, StepOutcome
+from stowplan.allocator.cache import PlanCache
+from stowplan.allocator.lane import Lane
 from stowplan.planning import make_plan
 from stowplan.profiler import _recorder
 from stowplan.profiler.default_handler import default_handler
 
 SIZE = 5000
-NO_PLAN = PlanSet()
 
 
 @pytest.fixture
@@ -31,7 +30,12 @@ def host() -> HostPool:
 def plan_of_one(size: int = SIZE) -> CorePlan:
     """Plan a step of one block, freed in it."""
     profile = Profile(np.array([size]), np.array([0]), np.array([1]), period=2)
-    return core_plan(make_plan(profile, alignment=64), tag=7)
+    return PlanCache(1).install(None, make_plan(profile, alignment=64)).core
+
+
+def start(**changed: Any) -> LaneStart:
+    """Return how a lane's part of a step begins that has a plan."""
+    return LaneStart(0, plan_of_one(), arena_bytes=1 << 20, timestamps=False)._replace(**changed)
 
 
 def run(host: HostPool, *starts: LaneStart) -> list[tuple[int, Any]]:
@@ -39,7 +43,7 @@ def run(host: HostPool, *starts: LaneStart) -> list[tuple[int, Any]]:
     entered = host.enter()
     assert entered is not None
     step_slot, lanes = entered
-    assert lanes == [start[0] for start in starts]
+    assert lanes == [start.lane for start in starts]
     host.begin(list(starts))
     outer = _recorder.set_handler(host.handler)
     np.empty(SIZE, np.uint8)
@@ -65,21 +69,21 @@ def test_a_thread_runs_one_step_at_a_time(host: HostPool) -> None:
 
 def test_an_arena_is_there_when_the_step_begins(host: HostPool) -> None:
     assert host.arena_bytes(0) == 0
-    ((lane, (log, complete, clean, tag)),) = run(host, (0, plan_of_one(), NO_PLAN, 1 << 20, False, True))
+    ((lane, (log, complete, clean, tag)),) = run(host, start())
     assert host.arena_bytes(0) == 1 << 20
-    assert (lane, len(log), complete, clean, tag) == (0, 0, False, True, 7)
+    assert (lane, len(log), complete, clean, tag) == (0, 0, False, True, 1)
     assert host.counters()["requests"]["replayed"] == 1
 
 
 def test_a_step_begins_without_the_plans_for_which_there_is_no_memory(host: HostPool) -> None:
-    ((_, (log, complete, clean, tag)),) = run(host, (0, plan_of_one(1 << 60), NO_PLAN, 1 << 60, False, True))
+    ((_, (log, complete, clean, tag)),) = run(host, start(plan=plan_of_one(1 << 60), arena_bytes=1 << 60))
     assert host.arena_bytes(0) == 0
     assert (len(log), complete, clean, tag) == (2, True, False, 0)
 
 
 def test_the_log_of_a_clean_step_is_kept_where_timestamps_are_asked_for(host: HostPool) -> None:
     for timestamps in (True, False, True):
-        ((_, (log, complete, clean, _)),) = run(host, (0, plan_of_one(), NO_PLAN, 1 << 20, timestamps, True))
+        ((_, (log, complete, clean, _)),) = run(host, start(timestamps=timestamps))
         assert clean
         assert complete == timestamps
         assert [time_ns > 0 for time_ns in log["time_ns"]] == ([True, True] if timestamps else [])
@@ -87,13 +91,10 @@ def test_the_log_of_a_clean_step_is_kept_where_timestamps_are_asked_for(host: Ho
 
 def test_all_lanes_of_a_step_begin_and_end_together(host: HostPool) -> None:
     assert host.add_lane(0) == 1
-    starts: list[LaneStart] = [(lane, plan_of_one(), NO_PLAN, 1 << 20, False, True) for lane in (0, 1)]
-    outcomes = run(host, *starts)
+    outcomes = run(host, *(start(lane=lane) for lane in (0, 1)))
     assert [lane for lane, _ in outcomes] == [0, 1]
-    assert [clean for _, (_, _, clean, _) in outcomes] == [
-        True,
-        False,
-    ]  # one stream asked, and so one lane was used
+    # One stream asked, and so one lane was used.
+    assert [outcome.clean for _, outcome in outcomes] == [True, False]
     assert host.arena_bytes(1) == 1 << 20
 
 
@@ -101,7 +102,7 @@ def test_the_steps_of_threads_that_a_fork_leaves_behind_end(host: HostPool) -> N
     own = host.enter()
     assert own is not None
     step_slot, (lane,) = on_another_thread(host.enter)
-    host.begin([(lane, None, NO_PLAN, 0, True, True)])
+    host.begin([LaneStart(lane)])
     assert host.end_steps_of_others() == [step_slot]
     assert host.end_steps_of_others() == []
     assert host.enter() is None  # this thread's goes on
@@ -132,15 +133,15 @@ def test_who_has_a_step_slot_next_waits_until_its_last_step_is_judged(
 ) -> None:
     pool, order = NumpyPool(), []
     judging, go_on = threading.Event(), threading.Event()
-    step_ended, next_step = LanePlans.step_ended, LanePlans.next_step
+    step_ended, next_step = Lane.step_ended, Lane.next_step
 
-    def slow_judge(self: LanePlans, outcome: Outcome, failed: bool) -> None:
+    def slow_judge(self: Lane, outcome: StepOutcome, failed: bool) -> None:
         judging.set()
         assert go_on.wait(60)
         step_ended(self, outcome, failed)
         order.append("judged")
 
-    def note(self: LanePlans, key: Hashable, keeps_results: bool) -> LaneStart:
+    def note(self: Lane, key: Hashable, keeps_results: bool) -> LaneStart:
         order.append("next")
         return next_step(self, key, keeps_results)
 
@@ -150,10 +151,10 @@ def test_who_has_a_step_slot_next_waits_until_its_last_step_is_judged(
 
     first = threading.Thread(target=step)
     with monkeypatch.context() as patch:
-        patch.setattr(LanePlans, "step_ended", slow_judge)
+        patch.setattr(Lane, "step_ended", slow_judge)
         first.start()
         assert judging.wait(60)
-        patch.setattr(LanePlans, "next_step", note)
+        patch.setattr(Lane, "next_step", note)
         second = threading.Thread(target=step)
         second.start()
         time.sleep(0.05)  # it would be there by now

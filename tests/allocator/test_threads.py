@@ -250,10 +250,10 @@ def test_an_exception_as_a_step_begins_leaves_the_thread_without_a_step(
     def broken(self: Any) -> Any:
         raise KeyboardInterrupt
 
-    from stowplan.allocator.lane_plans import LanePlans
+    from stowplan.allocator.lane import Lane
 
     with monkeypatch.context() as patch:
-        patch.setattr(LanePlans, "_take_up", broken)
+        patch.setattr(Lane, "_take_up", broken)
         with pytest.raises(KeyboardInterrupt), arrays.pool.step():
             pass
     with arrays.pool.step():

@@ -89,8 +89,8 @@ class RangesBackend:
         return slot, self.core.lanes_of(slot)
 
     def begin(self, starts: list[Any]) -> None:
-        for lane, _, _, arena_bytes, _, _ in starts:
-            self.reserve(lane, arena_bytes)
+        for start in starts:
+            self.reserve(start.lane, start.arena_bytes)
         self.core.begin(starts)
 
     def end(self, slot: int) -> list[Any]:

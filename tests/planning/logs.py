@@ -1,10 +1,13 @@
-"""Step logs and profiles, written down as short as they can be."""
+"""Step logs and profiles, written down as short as they can be, and plans in use."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from stowplan import Profile
+from stowplan.planning import Plan
 from stowplan.profiler import StepLog
 from stowplan.profiler.events import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS
 from stowplan.profiler.steps import profile_step
@@ -26,3 +29,10 @@ def log(text: str) -> StepLog:
 def profile(text: str) -> Profile:
     """Return the profile of a step that repeats."""
     return profile_step(log(text), log(text))
+
+
+@dataclass(eq=False)
+class Used:
+    """A plan in use."""
+
+    plan: Plan

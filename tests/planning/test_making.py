@@ -1,17 +1,20 @@
-"""What becomes of a record: a first plan, a successor, a variant, or nothing."""
+"""What becomes of a record: a first plan, a successor, a variant, or nothing; and of a plan that is obstructed."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from stowplan.errors import UnknownSolverError
 from stowplan.planning import Plan, make_plan
-from stowplan.planning.making import Made, Options, Task, plan_record
+from stowplan.planning.co_placement import NO_RANGES
+from stowplan.planning.job import Arena, PlanJob, PlanResult, Verdict
+from stowplan.planning.making import Options, place_anew, plan_record
 from stowplan.planning.shared import SharedPlans
 
-from .logs import log, profile
+from .logs import Used, log, profile
 
 STEP = "640 1280 -0 320 -1 -2"
 LARGER = "640 1920 -0 192 -1 -2"
@@ -24,120 +27,125 @@ KEPT_UNTIL_THE_NEXT = (
 OPTIONS = Options(alignment=64)
 
 
-def a_plan(text: str) -> Plan:
-    return make_plan(profile(text), alignment=64)
+Result = PlanResult[Used]
 
 
-def made(task: Task, options: Options = OPTIONS) -> Made:
-    return plan_record(task, SharedPlans(4), options)
+def in_use(text: str) -> Used:
+    return Used(make_plan(profile(text), alignment=64))
 
 
-def repeated(text: str, **known: object) -> Task:
-    return replace(Task(log(text), log(text)), **known)  # type: ignore[arg-type]
+def made(job: PlanJob[Used], options: Options = OPTIONS) -> Result:
+    return plan_record(job, SharedPlans(4), options)
+
+
+def new(result: Result) -> Plan:
+    """Return what was planned anew."""
+    assert result.verdict is Verdict.PLAN
+    assert isinstance(result.plan, Plan)
+    return result.plan
+
+
+def repeated(text: str, **known: object) -> PlanJob[Used]:
+    return replace(PlanJob[Used](log(text), log(text)), **known)  # type: ignore[arg-type]
+
+
+def departed(text: str, old: Used, *others: Used, **known: object) -> PlanJob[Used]:
+    """Return the job of a record that departed from a plan."""
+    return repeated(text, replaced=old, variants=[old, *others], neighbours=[old, *others], **known)
+
+
+def kept(result: Result, old: Used | None) -> bool:
+    """Whether nothing came of a job but that a plan stays."""
+    return (result.verdict, result.plan, result.replaced) == (Verdict.KEEP, None, old)
 
 
 def test_a_first_record_becomes_a_plan() -> None:
     result = made(repeated(STEP))
-    assert result.plan is not None
-    assert result.replaces is None
-    assert result.plan.profile.same_blocks(profile(STEP))
-    assert result.plan.problem.size.tolist() == [640, 1280, 320]
-    assert result.plan.steps == 1
+    assert result.replaced is None
+    plan = new(result)
+    assert plan.profile.same_blocks(profile(STEP))
+    assert plan.problem.size.tolist() == [640, 1280, 320]
+    assert plan.steps == 1
 
 
 @pytest.mark.parametrize(("record", "sizes"), [(LARGER, [640, 1920, 320]), (OTHER_FREES, [640, 1280, 320])])
 def test_larger_sizes_or_other_frees_succeed_the_plan(record: str, sizes: list[int]) -> None:
-    old = a_plan(STEP)
-    result = made(repeated(record, departed_from=old, variants=[old], neighbours=[old]))
-    assert result.replaces is old
-    assert result.plan is not None
-    assert result.plan.profile.size.tolist() == sizes
+    old = in_use(STEP)
+    result = made(departed(record, old))
+    assert result.replaced is old
+    assert new(result).profile.size.tolist() == sizes
 
 
 @pytest.mark.parametrize("record", [STEP, SMALLER])
 def test_a_record_that_the_plan_holds_already_teaches_nothing(record: str) -> None:
-    old = a_plan(STEP)
-    result = made(repeated(record, departed_from=old, variants=[old], neighbours=[old]))
-    assert result.plan is result.replaces is old
+    old = in_use(STEP)
+    assert kept(made(departed(record, old)), old)
 
 
 def test_another_structure_is_a_variant() -> None:
-    old = a_plan(STEP)
-    result = made(repeated(ANOTHER, departed_from=old, variants=[old], neighbours=[old]))
-    assert result.plan is not None
-    assert result.replaces is None
-    assert result.plan.profile.same_blocks(profile(ANOTHER))
+    result = made(departed(ANOTHER, in_use(STEP)))
+    assert result.replaced is None
+    assert new(result).profile.same_blocks(profile(ANOTHER))
 
 
 def test_what_another_variant_stands_for_is_not_planned_again() -> None:
-    old, other = a_plan(STEP), a_plan(ANOTHER)
-    result = made(repeated(ANOTHER, departed_from=old, variants=[old, other], neighbours=[old, other]))
-    assert (result.plan, result.replaces) == (None, None)
+    assert kept(made(departed(ANOTHER, in_use(STEP), in_use(ANOTHER))), None)
 
 
 def test_a_step_that_overlaps_its_successor_is_planned_with_it() -> None:
-    result = made(repeated(KEPT_UNTIL_THE_NEXT))
-    assert result.plan is not None
-    assert result.plan.profile.size.tolist() == 2 * [640, 1280]
-    assert result.plan.steps == 2
-    assert not result.plan.profile.escaped.any()
+    plan = new(made(repeated(KEPT_UNTIL_THE_NEXT)))
+    assert plan.profile.size.tolist() == 2 * [640, 1280]
+    assert plan.steps == 2
+    assert not plan.profile.escaped.any()
 
 
 def test_two_steps_in_turn_succeed_the_plan_of_one() -> None:
-    old = make_plan(profile(KEPT_UNTIL_THE_NEXT), alignment=64)
-    result = made(repeated(KEPT_UNTIL_THE_NEXT, departed_from=old, variants=[old], neighbours=[old]))
-    assert result.replaces is old
-    assert result.plan is not None
-    assert result.plan.steps == 2
-    again = made(repeated(KEPT_UNTIL_THE_NEXT, variants=[result.plan]))
-    assert again.plan is None
+    old = in_use(KEPT_UNTIL_THE_NEXT)
+    result = made(departed(KEPT_UNTIL_THE_NEXT, old))
+    assert result.replaced is old
+    assert new(result).steps == 2
+    both = Used(new(result))
+    assert kept(made(repeated(KEPT_UNTIL_THE_NEXT, variants=[both])), None)
+    assert kept(made(departed(KEPT_UNTIL_THE_NEXT, both)), both)
 
 
-def test_a_variant_that_no_step_can_tell_from_the_plan_takes_its_place() -> None:
-    old, better = (
-        a_plan("640 1280 -1"),
-        a_plan("640 1280 -0 -1"),
-    )  # of the same requests; the first leaves one out
-    task = repeated("640 1280 -0 -1", departed_from=old, variants=[old, better], neighbours=[old, better])
-    result = made(task)
-    assert result.plan is better
-    assert result.replaces is old
+def test_a_variant_that_no_step_can_tell_apart_takes_the_place() -> None:
+    # Of the same requests; the first leaves one out.
+    old, better = in_use("640 1280 -1"), in_use("640 1280 -0 -1")
+    result = made(departed("640 1280 -0 -1", old, better))
+    assert (result.verdict, result.plan, result.replaced) == (Verdict.PLAN, better, old)
 
 
 @pytest.mark.parametrize("doubted", [True, False])
-def test_frees_that_a_record_of_steps_in_turn_lacks_are_believed_to_come_again(doubted: bool) -> None:
-    old = made(repeated(KEPT_UNTIL_THE_NEXT)).plan
-    assert old is not None
+def test_frees_that_a_record_of_steps_in_turn_lacks_are_doubted(doubted: bool) -> None:
+    old = Used(new(made(repeated(KEPT_UNTIL_THE_NEXT))))
     lost = "640 1280 -1"  # as after another step: the free of the block from before it is not known
-    task = repeated(lost, departed_from=old, variants=[old], neighbours=[old], doubted=doubted)
-    result = made(task)
-    assert result.replaces is old
-    assert result.plan is not None
-    assert (result.plan is old) == doubted
-    assert result.plan.profile.escaped.any() != doubted
+    result = made(departed(lost, old, doubted=doubted))
+    assert result.replaced is old
+    assert kept(result, old) is doubted
+    assert doubted or new(result).profile.escaped.any()
 
 
-def test_a_plan_is_placed_beside_the_others_but_not_beside_the_one_it_replaces() -> None:
-    other, old = a_plan("~0 640 1280 -1"), a_plan("~0 6400 64 -1")
-    assert len(other.residents) == len(old.residents) == 1
-    task = repeated("~0 6400 128 -1", departed_from=old, neighbours=[other, old], arena_bytes=1 << 20)
-    result = made(task)
-    assert result.replaces is old
-    assert result.plan is not None
-    alone = made(replace(task, neighbours=[other])).plan
-    assert alone is not None
-    assert result.plan.offset.tolist() == alone.offset.tolist()
-    (begin, end), *_ = other.residents.tolist()
-    ranges = [(offset, offset + size) for offset, size in zip(result.plan.offset, [6400, 128], strict=True)]
+def test_a_plan_is_placed_beside_the_others_but_not_the_replaced() -> None:
+    other, old = in_use("~0 640 1280 -1"), in_use("~0 6400 64 -1")
+    assert len(other.plan.residents) == len(old.plan.residents) == 1
+    arena = Arena(1 << 20, NO_RANGES)
+    job = repeated("~0 6400 128 -1", replaced=old, neighbours=[other, old], arena=arena)
+    result = made(job)
+    assert result.replaced is old
+    offset = new(result).offset.tolist()
+    assert offset == new(made(replace(job, neighbours=[other]))).offset.tolist()
+    (begin, end), *_ = other.plan.residents.tolist()
+    ranges = [(at, at + size) for at, size in zip(offset, [6400, 128], strict=True)]
     assert all(high <= begin or low >= end for low, high in ranges)
 
 
-def test_equal_tasks_have_one_plan() -> None:
+def test_equal_jobs_have_one_plan() -> None:
     shared = SharedPlans(4)
     first, second = (plan_record(repeated(STEP), shared, OPTIONS) for _ in range(2))
-    assert first.plan is second.plan is not None
-    wider = plan_record(repeated(STEP, arena_bytes=64), shared, OPTIONS)
-    assert wider.plan is first.plan  # nobody is beside it: the arena's size makes no difference
+    assert new(first) is new(second)
+    wider = plan_record(repeated(STEP, arena=Arena(64, NO_RANGES)), shared, OPTIONS)
+    assert wider.plan is first.plan  # nothing is beside it: the arena's size makes no difference
 
 
 def test_it_steps_aside_between_the_pieces() -> None:
@@ -149,3 +157,36 @@ def test_it_steps_aside_between_the_pieces() -> None:
 def test_a_solver_that_fails_is_an_error() -> None:
     with pytest.raises(UnknownSolverError, match="nobody"):
         made(repeated(STEP), Options(64, solver="nobody"))
+
+
+# ------------------------------------------------------------------------------------------------------- stayers
+
+THREE_ALIVE = "5000 5000 5000 -2 -1 -0"
+"""Three blocks of 5056 bytes are alive at a time."""
+
+
+def anew(stayers: list[tuple[int, int]], reserved: int, *, grows: bool) -> tuple[Result, Used]:
+    old = in_use(THREE_ALIVE)
+    assert old.plan.arena_bytes == 3 * 5056
+    return place_anew(old, [], Arena(reserved, np.array(stayers), grows), OPTIONS), old
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_a_plan_is_placed_around_what_stays(grows: bool) -> None:
+    result, old = anew([(5056, 5120)], 30_000, grows=grows)
+    assert result.replaced is old
+    plan = new(result)
+    assert plan.arena_bytes == 3 * 5056 + 64
+    begin = plan.placement.offsets
+    assert ((begin >= 5120) | (begin + plan.problem.size <= 5056)).all()
+
+
+def test_an_arena_that_cannot_grow_stays_if_little_is_obstructed() -> None:
+    result, old = anew([(5056, 5120)], 3 * 5056, grows=False)
+    assert kept(result, old)
+
+
+def test_another_arena_takes_its_place_if_most_is_obstructed() -> None:
+    result, old = anew([(0, 64), (5056, 5120), (10112, 10176)], 3 * 5056, grows=False)
+    assert (result.verdict, result.replaced, result.plan) == (Verdict.GROW, old, None)
+    assert result.arena_bytes > 3 * 5056

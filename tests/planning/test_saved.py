@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan import NumpyPool, Profile
+from stowplan import NumpyPool
 from stowplan.errors import FormatError, PoolError
-from stowplan.planning import make_plan
+from stowplan.packing.check import check
+from stowplan.planning import Plan, make_plan
 from stowplan.planning.saved import SavedPlan, load_plans, save_plans
+from stowplan.planning.store_packing import opened, sealed
+
+from .logs import profile
 
 
 def work(scale: int = 1) -> float:
@@ -63,21 +69,68 @@ def test_requests_are_still_checked(tmp_path: Path) -> None:
     assert all((a == i).all() for i, a in enumerate(kept))
 
 
-def small_plan() -> tuple[Profile, int]:
-    profile = Profile(np.array([100, 200]), np.array([0, 1]), np.array([2, 3]), period=4)
-    return profile, 64
+def a_plan() -> Plan:
+    return make_plan(profile("640 1280 -0 320 -1 -2"), alignment=64)
 
 
-def test_overlapping_offsets_are_refused(tmp_path: Path) -> None:
-    from dataclasses import replace
+def saved(path: Path) -> bytes:
+    """Write a file of one plan, and return its bytes."""
+    save_plans(path, [SavedPlan(0, 0, "train", a_plan())], "numpy", 64, 0)
+    return path.read_bytes()
 
-    path = tmp_path / "wrong.plans"
-    profile, alignment = small_plan()
-    plan = make_plan(profile, alignment=alignment)
-    wrong = replace(plan, placement=replace(plan.placement, offsets=np.array([0, 64])))
-    save_plans(path, [SavedPlan(0, 0, "train", wrong)], "numpy", alignment, 0)
-    with pytest.raises(FormatError, match=r"wrong\.plans: plan 0 is not valid: "):
-        load_plans(path, "numpy", alignment)
+
+def test_a_plan_comes_back_as_it_was(tmp_path: Path) -> None:
+    saved(tmp_path / "plans")
+    ((entry,), small) = load_plans(tmp_path / "plans", "numpy", 64)
+    assert (entry.step_slot, entry.lane, entry.key, small) == (0, 0, "train", 0)
+    found, plan = entry.plan, a_plan()
+    assert found.profile == plan.profile
+    assert found.placement.offsets.tolist() == plan.placement.offsets.tolist()
+    assert (found.arena_bytes, found.steps) == (plan.arena_bytes, 1)
+
+
+def changed(
+    path: Path, numbers: Callable[[np.ndarray], object] = lambda numbers: None, **entry: object
+) -> None:
+    """Write that file with something changed in the plan's columns, offsets or header, and a valid digest."""
+    header, columns = opened(saved(path))
+    for name in entry.keys() & header["plans"][0].keys():
+        header["plans"][0][name] = entry[name]
+    header["lanes"][0].update(entry)
+    numbers(columns)
+    path.write_bytes(sealed(header, [columns]))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"numbers": lambda numbers: numbers.__setitem__(slice(-3, None), 0)},  # everything in one place
+        {"numbers": lambda numbers: numbers.__setitem__(-1, 32)},
+        {"numbers": lambda numbers: numbers.__setitem__(-1, 1 << 40)},
+        {"numbers": lambda numbers: numbers.__setitem__(0, -1)},
+        {"numbers": lambda numbers: numbers.__setitem__(1, 1 << 20)},  # larger than its place
+        {"numbers": lambda numbers: numbers.__setitem__(3, 99)},
+        *({"requests": requests} for requests in (2, 4, -1, "x", 10**30)),
+        *({"period": period} for period in (1, 10**30, None)),
+        *({"steps": steps} for steps in (0, 2, 99)),
+        *({"lane": lane} for lane in (-1, 8)),
+        *({"plan": plan} for plan in (-1, 1, "0")),
+        {"step_slot": -1},
+        {"key": ["a"]},
+    ],
+)
+def test_what_is_not_valid_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
+    changed(tmp_path / "plans")
+    assert load_plans(tmp_path / "plans", "numpy", 64)[0][0].plan.arena_bytes == a_plan().arena_bytes
+    changed(tmp_path / "plans", **change)
+    with pytest.raises(FormatError, match=r"(plan 0|the list of lanes) is not valid: "):
+        load_plans(tmp_path / "plans", "numpy", 64)
+
+
+def test_a_valid_plan_of_another_hand_does_not_overlap(tmp_path: Path) -> None:
+    changed(tmp_path / "plans", lambda numbers: numbers.__setitem__(slice(-3, None), (0, 640, 1920)))
+    ((entry,), _) = load_plans(tmp_path / "plans", "numpy", 64)
+    check(entry.plan.problem, entry.plan.placement.offsets)
 
 
 @pytest.mark.parametrize(
@@ -92,8 +145,8 @@ def test_another_backend_is_refused(tmp_path: Path, backend: str, alignment: int
 
 def test_a_profile_is_not_a_plan_file(tmp_path: Path) -> None:
     path = tmp_path / "step.profile"
-    small_plan()[0].save(path)
-    with pytest.raises(FormatError, match="a 'profile' file; expected 'plans'"):
+    a_plan().profile.save(path)
+    with pytest.raises(FormatError, match="not a plan"):
         NumpyPool.load(path)
 
 
@@ -115,12 +168,8 @@ def test_a_changed_byte_is_refused_or_harmless(
     position: int, value: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("changed") / "program.plans"
-    profile, alignment = small_plan()
-    save_plans(
-        path, [SavedPlan(0, 0, "train", make_plan(profile, alignment=alignment))], "numpy", alignment, 0
-    )
-    content = bytearray(path.read_bytes())
+    content = bytearray(saved(path))
     content[position % len(content)] = value
     path.write_bytes(content)
     with suppress(FormatError):
-        load_plans(path, "numpy", alignment)
+        load_plans(path, "numpy", 64)

@@ -20,14 +20,16 @@ from stowplan import NumpyPool
 from stowplan.errors import PoolError
 from stowplan.packing import Problem, pack
 from stowplan.packing.check import check
-from stowplan.planning import DirectoryStore, MemoryStore, PlanStore
-from stowplan.planning.making import Options, Task, plan_record
+from stowplan.planning import DirectoryStore, MemoryStore, Plan, PlanStore
+from stowplan.planning.co_placement import NO_RANGES
+from stowplan.planning.job import Arena, PlanJob
+from stowplan.planning.making import Options, plan_record
 from stowplan.planning.packer import Packer
 from stowplan.planning.shared import SharedPlans
 from stowplan.planning.store_directory import STALE, SUFFIX
 from stowplan.planning.store_packing import MAGIC, _digest, encode, key_of
 
-from .logs import log
+from .logs import Used, log
 
 PROBLEM = Problem([64, 128, 192, 64], [0, 1, 2, 3], [4, 3, 5, 6], gaps=[(0, 1, 2)], alignment=64)
 
@@ -109,19 +111,19 @@ def test_without_a_store_everything_is_packed() -> None:
 
 def test_a_plan_is_right_beside_other_neighbours(store: PlanStore) -> None:
     """The placement alone is shared; what depends on neighbours is another problem."""
-    shorter, other = (
-        plan_record(Task(log(text), log(text)), SharedPlans(4), Options(64)).plan
-        for text in ("640 ~1 640 -0", "~0 6400 -1")
-    )
-    step = "640 1280 ~1 640 -0"
+
+    def planned(text: str, packer: Packer, *neighbours: Used) -> Plan:
+        arena = Arena(1 << 20, NO_RANGES)
+        job = PlanJob(log(text), log(text), neighbours=neighbours, arena=arena)
+        plan = plan_record(job, SharedPlans(4), Options(64, packer=packer)).plan
+        assert isinstance(plan, Plan)
+        return plan
+
+    shorter, other = (Used(planned(text, Packer(None))) for text in ("640 ~1 640 -0", "~0 6400 -1"))
     plans, packed = [], []
     for neighbours in ([], [shorter], [other], [other, shorter], [shorter]):
         packer = Packer(store)
-        task = Task(
-            log(step), log(step), neighbours=[plan for plan in neighbours if plan], arena_bytes=1 << 20
-        )
-        plan = plan_record(task, SharedPlans(4), Options(64, packer=packer)).plan
-        assert plan is not None
+        plan = planned("640 1280 ~1 640 -0", packer, *neighbours)
         check(plan.problem, plan.placement.offsets)
         plans.append(plan.placement.offsets.tolist())
         packed.append(packer.packed)

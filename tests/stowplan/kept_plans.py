@@ -9,4 +9,4 @@ def placements(directory: Path) -> int:
     Which of its steps a run finds, or plans beside which, depends on the time it has. So a later run may pack what no
     run before it came to; what one has packed, no other packs.
     """
-    return sum(b'"steps"' not in path.read_bytes() for path in directory.glob("*.plan"))
+    return len(list(directory.glob("*.plan")))

@@ -100,7 +100,7 @@ def program(*arguments: str, folder: Path, first: str = "stowplan") -> subproces
 
 
 def test_cupy_s_requests_are_recorded(folder: Path) -> None:
-    done = program("profile", "loop.py", "100", folder=folder)
+    done = program("profile", "--stacks", "0", "loop.py", "100", folder=folder)
     assert done.returncode == 0, done.stderr
     assert done.stdout == program("loop.py", "100", folder=folder, first="").stdout
     assert "stowplan: CuPy: the step that it repeats: 4 blocks" in done.stderr
@@ -247,7 +247,7 @@ def main():
         chainer.backward([net(x)], [chainer.Variable(numpy.ones(5, "f"))])
 """
     )
-    done = program("profile", "net.py", folder=folder)
+    done = program("profile", "--stacks", "0", "net.py", folder=folder)
     assert "stowplan: CuPy: the step that it repeats: 3 blocks" in done.stderr, done.stderr
     profile = Profile.load(folder / "net.profile")
     names = {

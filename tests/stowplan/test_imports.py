@@ -203,7 +203,7 @@ def test_run_loads_little_before_the_script(tmp_path: Path) -> None:
     assert "stowplan.allocator.backends.numpy_pool" in loaded
     rooms = {"stowplan.packing", "stowplan.scheduling", "stowplan.planning.plan", "stowplan.profiler.formats"}
     commands = {name for name in loaded if name.startswith("stowplan.cli.commands.")}
-    decisions = {"stowplan.allocator.lane_plans", "stowplan.allocator.stats", "stowplan.profiler.steps"}
+    decisions = {"stowplan.allocator.lane", "stowplan.allocator.stats", "stowplan.profiler.steps"}
     assert not loaded & {*FRAMEWORKS, *rooms, *decisions, "csv", "logging", "json", "concurrent.futures"}
     assert not commands
 

@@ -58,7 +58,7 @@ def script(tmp_path: Path) -> Path:
 
 
 def test_profile_finds_the_step_and_its_call_sites(script: Path) -> None:
-    done = program("profile", "pond.py", "--big", "-o", "x", folder=script.parent)
+    done = program("profile", "--stacks", "0", "pond.py", "--big", "-o", "x", folder=script.parent)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "['--big', '-o', 'x'] __main__ 1.0\n"
     assert "the step that it repeats" in done.stderr

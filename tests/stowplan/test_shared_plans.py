@@ -64,8 +64,6 @@ def steps(pool: NumpyPool, n: int = 6) -> None:
 def kept(tmp_path: Path) -> Path:
     """Return a directory of one placement."""
     steps(NumpyPool(plans=tmp_path / "plans"))
-    (after,) = (path for path in (tmp_path / "plans").iterdir() if b'"steps"' in path.read_bytes())
-    after.unlink()  # what follows the first step
     return tmp_path / "plans"
 
 
@@ -77,11 +75,9 @@ def test_the_second_run_of_a_training_packs_nothing(tmp_path: Path) -> None:
     assert first["parameters"] == second["parameters"] == without["parameters"]
     assert first["packed"] == 3
     assert second["packed"] == 0
-    for run, begins in ((first, 3), (second, 1)):  # the second run has the plan once the first step was seen
-        assert all(replayed == requests > 0 for replayed, requests in run["served"]["train"][begins:])
+    for run in runs:
+        assert all(replayed == requests > 0 for replayed, requests in run["served"]["train"][3:])
         assert all(replayed == requests > 0 for replayed, requests in run["served"]["eval"][3:])
-    assert first["served"]["eval"][1][0] == 0
-    assert second["served"]["eval"][1][0] == second["served"]["eval"][1][1]
 
 
 def test_pools_of_one_process_share_a_store() -> None:
@@ -91,7 +87,7 @@ def test_pools_of_one_process_share_a_store() -> None:
         steps(pool)
     assert [pool.stats.packed for pool in pools] == [1, 0]
     assert [pool.stats.plans for pool in pools] == [1, 1]
-    assert [pool.stats.replayed for pool in pools] == [4 * 3, 4 * 5]
+    assert [pool.stats.replayed for pool in pools] == [4 * 3, 4 * 3]
 
 
 def test_a_pool_without_a_store_packs_its_own() -> None:

@@ -96,7 +96,6 @@ class Simulator {
   void set_order(const std::int64_t* order);
   // `storage`: the value that has it. The way must be one of `choices` in scheduling/schedule.py. O(readers).
   void set_way(Index storage, Way way);
-  void set_rates(Rates rates) { rates_ = rates; }
 
   const Score& evaluate();
 

@@ -113,8 +113,8 @@ def fit_shapes(
     )
     for _, shape, memory in found:
         total = [_look.size(memory.arena + retained)[1]] if retained else []
-        told_shape = " ".join(f"{name}:{number:,}" for name, number in shape.items())
-        rows.add_row(told_shape, f"{memory.planned_peak:,}", *_look.size(memory.arena), *total)
+        shape_text = " ".join(f"{name}:{number:,}" for name, number in shape.items())
+        rows.add_row(shape_text, f"{memory.planned_peak:,}", *_look.size(memory.arena), *total)
     counts = " and ".join(f"{count:,}" for count in blocks.values())
     _look.show(
         f"{counts} blocks, fitted from {len(files)} profiles; sizes at most {deviation:.3%} off", "", rows

@@ -76,8 +76,8 @@ def program_lines(profile: Profile) -> list[str]:
         return lines
     requests, count = program.coverage
     if program.repeats:
-        turns = f" (the profile has {program.turns} in turn)" if program.turns > 1 else ""
-        often = f"the step came {program.repeats:,} times{turns}; all {program.steps:,} steps cover"
+        rotating = f" (the profile has {program.turns} in a row)" if program.turns > 1 else ""
+        often = f"the step came {program.repeats:,} times{rotating}; all {program.steps:,} steps cover"
     elif program.steps:
         often = f"no step was repeated; all {program.steps:,} steps cover"
     else:

@@ -131,10 +131,10 @@ def _one(store: DirectoryStore, key: str) -> Kept:
 def _header(store: DirectoryStore, file: Kept) -> dict[str, Any]:
     """Return what a file says of itself; ``refused``: why it would not be followed."""
     from ...planning.store import DamagedError
-    from ...planning.store_packing import opened
+    from ...planning.store_packing import opened_placement
 
     try:
-        return opened(store.find(file.key, used=False) or b"", file.key)[0]
+        return opened_placement(store.find(file.key, used=False) or b"", file.key)[0]
     except (DamagedError, OSError) as error:
         return {"refused": str(error)}
 

@@ -61,7 +61,8 @@ _OF_PROFILES = ("step_function", "number", "device", "output", "small", "no_site
 @click.option(
     "--stacks",
     type=click.IntRange(min=0),
-    default=0,
+    default=3,
+    show_default=True,
     metavar="N",
     help="Where a library asked, add its N innermost calls to the script's own line.",
 )

@@ -45,7 +45,7 @@ def run(
     module. All that follows it is the script's.
 
     The pools serve NumPy's arrays and, if the script imports CuPy, CuPy's, in all threads. If the
-    script gives CuPy an allocator, that one serves the requests that are not planned. If it imports Chainer, Chainer
+    script gives CuPy an allocator, it serves the requests that are not planned. If it imports Chainer, Chainer
     is made to work with the installed versions. At the end a line on standard error has the counts of each
     pool. The exit status is the script's.
     """

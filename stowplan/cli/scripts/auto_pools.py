@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from ...allocator.pool import Pool
 
 QUICK = "best_fit_orders"
-"""The packing solver for plans of NumPy's blocks: some percent of host memory are not worth a second of CPU time."""
+"""The packing solver for NumPy's blocks: some percent of host memory are not worth a second of CPU time."""
 
 SHARE = 0.01
-"""Of the CPU time for plans of NumPy's blocks: what a plan saves beyond what the pool's heap saves is not much more."""
+"""Planning's share of the CPU time, for NumPy's blocks: small, as the pool's heap already avoids page faults."""
 
 
 @contextmanager

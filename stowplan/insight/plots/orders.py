@@ -70,15 +70,7 @@ def draw_orders(figure: Figure, graph: StepGraph, found: OrderSolution, *, title
 def save_orders(
     path: str | os.PathLike[str], graph: StepGraph, found: OrderSolution, *, title: str = "Order"
 ) -> None:
-    """Write the picture of two orders, atomically: SVG if the path ends in ``.svg``, else PNG.
-
-    Raises
-    ------
-    MissingDependencyError
-        matplotlib is not installed.
-    OSError
-        The file cannot be written.
-    """
+    """Write the picture that `draw_orders` draws to a file; `save_figure` says how, and which errors there are."""
     save_figure(path, (12, 5), lambda figure: draw_orders(figure, graph, found, title=title))
 
 

@@ -100,22 +100,7 @@ def save_placement(
     title: str = "Placement",
     profile: Profile | None = None,
 ) -> None:
-    """Write the picture of a placement, atomically.
-
-    Parameters
-    ----------
-    path
-        The file; replaced if it exists. SVG if it ends in ``.svg``, else PNG.
-    problem, placement, title, profile
-        As for `draw_placement`.
-
-    Raises
-    ------
-    MissingDependencyError
-        matplotlib is not installed.
-    OSError
-        The file cannot be written.
-    """
+    """Write the picture that `draw_placement` draws to a file; `save_figure` says how, and which errors there are."""
     save_figure(
         path, (12, 7), lambda figure: draw_placement(figure, problem, placement, title=title, profile=profile)
     )

@@ -80,27 +80,12 @@ def save_curve(
     lower_bound: int,
     title: str = "Schedules",
 ) -> None:
-    """Write the picture of schedules, atomically.
+    """Write the picture that `draw_curve` draws to a file; `save_figure` says how, and which errors there are."""
 
-    Parameters
-    ----------
-    path
-        The file; replaced if it exists. SVG if it ends in ``.svg``, else PNG.
-    graph, solutions, lean, lower_bound, title
-        As for `draw_curve`.
+    def draw(figure: Figure) -> None:
+        draw_curve(figure, graph, solutions, lean=lean, lower_bound=lower_bound, title=title)
 
-    Raises
-    ------
-    MissingDependencyError
-        matplotlib is not installed.
-    OSError
-        The file cannot be written.
-    """
-    save_figure(
-        path,
-        (12, 8),
-        lambda figure: draw_curve(figure, graph, solutions, lean=lean, lower_bound=lower_bound, title=title),
-    )
+    save_figure(path, (12, 8), draw)
 
 
 def _figures(graph: StepGraph, lean: Solution, lower_bound: int) -> str:

@@ -65,7 +65,7 @@ def test_a_later_run_packs_nothing_even_after_one_that_was_killed(tmp_path: Path
     run_ranks_that_die(HERE / "train_ranks.py", f"dies={tmp_path}")
     assert {file.suffix for file in tmp_path.iterdir()} == {".plan"}
     kept = results(run_ranks(HERE / "train_ranks.py", f"kept={tmp_path}"))["kept"]
-    assert_replayed(kept, warmup=0)  # from the third step on
+    assert_replayed(kept)
     assert [rank["packed"] for rank in kept] == [0, 0]
     assert len({rank["parameters"] for rank in kept}) == 1
 

@@ -1,0 +1,116 @@
+"""What a lane asks of planning, and what it gets back: plain data, to the planner's thread and from there.
+
+::
+
+    step log ──> PlanJob ──planner's thread──> PlanResult ──next step boundary──> a plan in use
+
+A job carries the plans in use themselves, as the lane knows them, so a result names them without a search. What is
+known is taken down when the job is made: the job looks at nothing that the program changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from ..packing.problem import IntArray
+    from ..profiler import StepLog
+    from .plan import Plan
+
+
+class InUse(Protocol):
+    """A plan in use; what else is known of it is the lane's business."""
+
+    plan: Plan
+
+
+U = TypeVar("U", bound=InUse)
+
+
+@dataclass(frozen=True, eq=False)
+class Arena:
+    """What planning has to know of a lane's arena.
+
+    Attributes
+    ----------
+    reserved
+        Bytes of it that are reserved.
+    stayers
+        Its ranges in which blocks stay that no plan knows of, int64 (m, 2).
+    grows
+        Whether it can be made larger where it is; else a larger one, empty of stayers, takes its place.
+    bottom_last
+        Whether its beginning is the last to have memory.
+    """
+
+    reserved: int
+    stayers: IntArray
+    grows: bool = True
+    bottom_last: bool = False
+
+
+NO_ARENA = Arena(0, np.empty((0, 2), dtype=np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class PlanJob(Generic[U]):
+    """A record that is to be planned.
+
+    Attributes
+    ----------
+    log, following
+        The record, and the step after it.
+    replaced
+        The plan that the recorded step departed from, or None.
+    variants
+        The plans of the same key.
+    neighbours
+        All plans in the arena, the most important first.
+    arena
+        Where the plan is to be replayed.
+    doubted
+        Whether the record is believed to have no other reason for frees that it lacks than what came before it.
+    """
+
+    log: StepLog
+    following: StepLog
+    replaced: U | None = None
+    variants: Sequence[U] = ()
+    neighbours: Sequence[U] = ()
+    arena: Arena = NO_ARENA
+    doubted: bool = False
+
+
+class Verdict(Enum):
+    """What becomes of a job."""
+
+    KEEP = auto()  # there is nothing to plan, or it has failed: what there is stays
+    GROW = auto()  # the plan stays, in an arena of more bytes
+    PLAN = auto()  # a plan comes into use
+
+
+@dataclass(frozen=True, eq=False)
+class PlanResult(Generic[U]):
+    """What became of a job.
+
+    Attributes
+    ----------
+    verdict
+        That.
+    replaced
+        The plan that stays although a step has departed from it, or whose place is taken; or None.
+    plan
+        What comes into use: a new plan, or one that is in use already.
+    arena_bytes
+        Of the arena that is to be reserved.
+    """
+
+    verdict: Verdict
+    replaced: U | None = None
+    plan: Plan | U | None = None
+    arena_bytes: int = 0
