@@ -15,7 +15,7 @@ from ..lanes import Lanes
 from ..planning_budget import SHARE
 from ..pool import Plans, Pool, store_of
 from .device_memory import DeviceMemory, SegmentPool, UpstreamMemory
-from .device_streams import DeviceStreams, Streams
+from .device_streams import DeviceStreams
 
 if TYPE_CHECKING:
     from ...planning.store import PlanStore
@@ -194,7 +194,7 @@ class CupyPool(Pool):
             _use_virtual_memory(pool)
         return pool
 
-    def _streams(self, device: int) -> Streams | None:
+    def _streams(self, device: int) -> DeviceStreams | None:
         """Return the device's streams; None where there is no driver, and so no streams."""
         return DeviceStreams(device) if _has_driver() else None
 

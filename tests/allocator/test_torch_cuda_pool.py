@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -220,7 +221,7 @@ def test_an_arena_makes_room_for_a_request(pool: StreamsTorchCudaPool) -> None:
 def test_blocks_outlive_their_pool() -> None:
     pool = StreamsTorchCudaPool(warmup=0)
     cuda = pool.cuda
-    run(pool, 5, lambda: chain(pool))
+    run(pool, 5, partial(chain, pool))
     with pool.step():
         planned, other = pool.empty(3000), pool.empty(50_000)
     assert pool.stats.arena_bytes > 0
