@@ -23,7 +23,7 @@ import random
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import cupy
 
@@ -40,7 +40,7 @@ ROUND = 1_500
 """Operations of a round, at the least."""
 
 
-AnyPool = CupyPool | CPool
+AnyPool: TypeAlias = CupyPool | CPool
 
 
 def new_c_pool(draw: random.Random, *, auto_step: bool) -> AnyPool:
