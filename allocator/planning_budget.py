@@ -29,7 +29,10 @@ HEAD_START = 20.0
 """Seconds of CPU time for which the share is there from the beginning: the plans of a short program come at once."""
 
 PATIENCE = 50
-"""Where there is no time left, steps that were found are looked at for one part in so many of the time."""
+"""Where there is no time left, steps that were found are looked at for one part in so many of the time.
+
+Without this a loop of short steps that all differ, found at a share of 0.01, took 1.28 times the CPU time.
+"""
 
 FIRST = 4
 """Orders that are carried out whatever they cost: a few kinds of steps, with many blocks each."""

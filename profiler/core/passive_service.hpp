@@ -258,7 +258,7 @@ class PassiveService {
       case StepFinder::Cue::none: return;
       case StepFinder::Cue::begins:
         count_step({alive_.size(), step_bytes_, signature_});
-        if (one_awaits_the_next() || step_bytes_ > found_.bytes) {
+        if (one_awaits_the_next() || step_bytes_ > found_.bytes || unsettled_ > 0) {
           next(take_step());
         } else {
           drop_step();
@@ -307,6 +307,9 @@ class PassiveService {
   };
   static constexpr std::size_t kCandidates = 8;
   static constexpr std::size_t kEarlier = 16;  // steps that were followed once
+  // Repetitions that take the place of the pair that was found: the logs of the first steps lack the frees of blocks
+  // from before it, which show how many steps a block outlives.
+  static constexpr unsigned kSettling = 8;
 
   struct Found {
     std::optional<TwoRecordedSteps> steps;
@@ -325,6 +328,7 @@ class PassiveService {
     }
     found_ = again_ = {};
     in_a_row_ = false;
+    unsettled_ = 0;
     candidates_.clear();
   }
 
@@ -334,11 +338,17 @@ class PassiveService {
     const bool follows = one_awaits_the_next();
     if (follows) candidates_.back().after = step;
     const Bytes bytes = requested(step);
+    if (unsettled_ > 0 && bytes == found_.bytes && same_requests(found_.steps->second, step)) {
+      --unsettled_;
+      found_.steps = TwoRecordedSteps{std::move(found_.steps->second), std::move(step)};
+      return candidates_.clear();
+    }
     if (bytes <= found_.bytes) return;
     if (follows && same_requests(candidates_.back().step, step)) {
       found_ = {{{std::move(candidates_.back().step), std::move(step)}}, bytes};
       again_ = {};
       in_a_row_ = true;
+      unsettled_ = kSettling;
       return candidates_.clear();
     }
     if (!in_a_row_ && bytes > again_.bytes) {
@@ -406,6 +416,7 @@ class PassiveService {
   Found found_;                       // of steps in a row
   Found again_;                       // the finder's steps now, which are not
   bool in_a_row_ = false;             // one of them has repeated the one before
+  unsigned unsettled_ = 0;            // repetitions that are still to take the place of `found_`
 };
 
 }  // namespace stowplan::profiler

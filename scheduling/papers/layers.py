@@ -301,7 +301,7 @@ class _Step:
         return self.base.get(tensor, tensor)
 
     def free_after(self, tensor: int, order: int) -> bool:
-        """Whether nobody needs a tensor's storage after an execution order."""
+        """Whether no operator needs a tensor's storage after an execution order."""
         root = self.root(tensor)
         sharing = [root, *(t for t, base in self.base.items() if base == root)]
         return all(max(self.tensors[t].reads, default=-1) <= order for t in sharing)

@@ -88,7 +88,8 @@ class _Known:
 
 def _check(optimizers: Sequence[Any], pool: object) -> None:
     for optimizer in optimizers:
-        if not isinstance(optimizer, chainer.Optimizer):
+        # ChainerMN's multi-node optimizers are no optimizers but stand before one.
+        if not isinstance(getattr(optimizer, "actual_optimizer", optimizer), chainer.Optimizer):
             raise ScheduleError(f"optimizer is {optimizer!r}; expected a chainer.Optimizer, or several")
         if optimizer.target is None:
             raise ScheduleError(

@@ -136,6 +136,28 @@ def test_another_step_confirms_a_record_and_is_the_next_one() -> None:
     assert [len(used.plan.profile) for used in bench.lane.in_use()] == [3, 2]
 
 
+def test_the_same_requests_under_another_key_are_another_record() -> None:
+    bench = Bench()
+    for key in ("train", "eval", "eval"):
+        bench.step(STEP, key)
+    assert bench.lane.wait(60)
+    bench.lane.take_up()
+    assert [used.key for used in bench.lane.in_use()] == ["train", "eval"]
+
+
+def test_the_plan_that_came_next_the_last_time_is_expected() -> None:
+    bench = Bench()
+    for text in (STEP, ANOTHER, ANOTHER):
+        bench.step(text)
+    assert bench.lane.wait(60)
+    bench.lane.take_up()
+    one, other = bench.lane.in_use()
+    for used in (other, one, other):
+        bench.lane.next_step("train")
+        bench.lane.step_ended(StepOutcome(log("").events, False, True, used.tag), failed=False)
+    assert bench.lane.next_step("train").plan is one.core
+
+
 def test_a_plan_that_has_no_memory_for_its_arena_is_not_used() -> None:
     bench = Bench(Memory(most=1000))
     for _ in range(4):
@@ -177,11 +199,31 @@ def test_what_keeps_its_results_is_offered_to_other_lanes() -> None:
     for _ in range(3):
         start = bench.step(STEP, keeps_results=True)
     assert not start.guests
+    assert start.plan is not None
     other = bench.another()
     assert other.next_step("train").plan is None  # it does not keep its own
     assert other.next_step("train", keeps_results=True).plan is not None
     assert [used.plan for used in other.in_use()] == [used.plan for used in bench.lane.in_use()]
     assert other.plans == 0
+
+
+def test_what_does_not_keep_its_results_is_offered_to_no_lane() -> None:
+    bench = Bench()
+    for _ in range(3):
+        bench.step(STEP)
+    assert bench.another().next_step("train", keeps_results=True).plan is None
+
+
+def test_results_that_a_step_keeps_are_left_out_and_neighbours_too() -> None:
+    """Its own log says what it frees, whatever the next one frees; and it leaves nothing for others to agree on."""
+    bench = Bench()
+    for _ in range(3):
+        bench.step("~0 640 1280 -1", "eval")  # which leaves a wrapped block behind
+    for _ in range(3):
+        bench.step("640 1280 -1 ~0", "task", keeps_results=True)
+    (kept,) = (used for used in bench.lane.in_use() if used.key == "task")
+    assert kept.plan.profile.escaped.tolist() == [True, False]
+    assert kept.plan.placement.offsets.tolist() == [0]
 
 
 def test_steps_that_are_found_are_told_what_to_expect() -> None:

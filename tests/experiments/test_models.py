@@ -11,6 +11,17 @@ from experiments.models import MODELS
 
 pytestmark = pytest.mark.usefixtures("chainer")
 
+
+@pytest.fixture
+def undrawn(chainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parameters keep their shapes, and nothing draws their values: that takes seconds for tens of millions."""
+
+    def generate(initializer: Any, shape: Any, xp: Any, dtype: Any = None, device: Any = None) -> Any:
+        return np.empty(shape, dtype or getattr(initializer, "dtype", None) or np.float32)
+
+    monkeypatch.setattr(chainer.initializers, "generate_array", generate)
+
+
 PUBLISHED = {
     "alexnet": 60_965_224,  # Caffe's AlexNet, two groups, one device; the paper says 60 million
     "googlenet": 13_378_280,  # Caffe's, both auxiliary classifiers; 6,998,552 without them
@@ -24,11 +35,13 @@ def parameters(network: Any) -> int:
     return sum(parameter.size for parameter in network.params())
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_parameters_as_published(name: str) -> None:
     assert parameters(MODELS[name].network()) == PUBLISHED[name]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_inception_resnet_keeps_the_statistics_of_keras() -> None:
     network = MODELS["inception-resnet"].network()
     averages = [
@@ -40,6 +53,7 @@ def test_inception_resnet_keeps_the_statistics_of_keras() -> None:
     assert sum(averages) == 60_544
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_googlenet_without_its_auxiliary_classifiers() -> None:
     network = MODELS["googlenet"].network()
     assert (
@@ -48,18 +62,21 @@ def test_googlenet_without_its_auxiliary_classifiers() -> None:
     )
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_transformer_has_the_65_million_of_table_3() -> None:
     # The paper rounds; its vocabulary of "about 37000" is not known to the word.
     assert parameters(MODELS["transformer"].network()) == pytest.approx(65e6, rel=0.03)
 
 
-def test_seq2seq_has_the_64_million_recurrent_weights_of_its_paper() -> None:
+@pytest.mark.usefixtures("undrawn")
+def test_seq2seq_has_its_paper_s_64_million_recurrent_weights() -> None:
     # Quadratic in the width: at a tenth of the paper's 1000 units, a hundredth of its weights.
     network = MODELS["seq2seq"].network(layers=4, units=100, words=10)
     recurrent = [p.size for name, p in network.namedparams() if "coder/" in name and p.ndim == 2]
     assert 100 * sum(recurrent) == 64_000_000
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_seq2seq_has_384_million_parameters_in_all() -> None:
     # Embeddings of 160,000 and 80,000 words and the output's 80,000, a thousand weights each, as published.
     one, two = (
@@ -87,7 +104,7 @@ def test_inference_generates_100_words(name: str, chainer: Any) -> None:
     assert words.max() < 20
 
 
-def test_the_transformer_does_not_see_padding_nor_what_comes_later(chainer: Any) -> None:
+def test_transformers_see_neither_padding_nor_what_comes_later(chainer: Any) -> None:
     network = MODELS["transformer"].network(words=20, layers=2, width=16, heads=2, inner=32)
     source, target = np.array([[1, 2, 3]], np.int32), np.array([[4, 5, 6]], np.int32)
     longer = np.array([[1, 2, 3, -1, -1]], np.int32), np.array([[4, 5, 6, -1]], np.int32)
@@ -104,6 +121,7 @@ def test_the_transformer_does_not_see_padding_nor_what_comes_later(chainer: Any)
         assert network._score(y).array.argmax(axis=1).tolist() == words[0].tolist()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_unet_answers_for_the_middle_of_a_tile(chainer: Any) -> None:
     network = MODELS["unet"].network()
     side = 188  # the smallest tile that halves evenly

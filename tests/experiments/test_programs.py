@@ -15,8 +15,17 @@ from experiments.programs import __main__ as command
 from experiments.programs import measure, table
 from experiments.programs.catalogue import PROGRAMS, SCRIPTS, STARTUP, Program
 
+RARELY = ("wave_levels", "mlp_adam", "incremental_pca", "tiles")
+"""Programs that `make test` runs in tests/profiler/recorders/test_programs_live_peak.py."""
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(program, id=program.name, marks=pytest.mark.slow if program.name in RARELY else ())
+        for program in PROGRAMS
+    ],
+)
 def test_a_program_prints_the_same_through_the_pool(program: Program) -> None:
     missing = program.missing()
     if missing is not None:
@@ -31,7 +40,7 @@ def test_a_program_prints_the_same_through_the_pool(program: Program) -> None:
     assert "numpy" in ours.figures
 
 
-def test_every_script_is_in_the_catalogue_and_knows_nothing_of_stowplan() -> None:
+def test_scripts_are_in_the_catalogue_and_do_not_know_stowplan() -> None:
     scripts = {path.stem: path.read_text(encoding="utf-8") for path in SCRIPTS.glob("*.py")}
     assert set(scripts) == {program.name for program in PROGRAMS}
     assert len(scripts) > 12

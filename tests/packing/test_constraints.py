@@ -109,7 +109,7 @@ def test_equals_exhaustive_search(problem, seed):
             check(reduction.problem, lower)
 
 
-def test_blocks_kept_apart_do_not_share_although_disjoint_in_time():
+def test_blocks_kept_apart_never_share_though_disjoint_in_time():
     problem = Problem([8, 6, 4], [0, 5, 9], [5, 9, 12], apart=[[0, 2]])
     for name in [*HEURISTICS, "auto"]:
         x = pack(problem, name).offsets
@@ -136,7 +136,7 @@ def test_the_hole_in_a_compound_costs_no_lower_bound():
     assert (placement.peak, placement.status) == (12, "feasible")
 
 
-def test_blocks_together_share_their_bytes_even_while_both_are_alive():
+def test_blocks_together_share_bytes_while_both_are_alive():
     problem = Problem([8, 6, 4], [0, 3, 3], [5, 9, 9], together=[[0, 1]])
     placement = pack(problem)
     assert placement.offsets.tolist() == [0, 0, 8]

@@ -89,7 +89,7 @@ def test_names_are_taken_once(name):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_training_steps_with_wrapped_blocks_reach_the_lower_bound(seed):
+def test_steps_with_wrapped_blocks_reach_the_lower_bound(seed):
     problem = training_step(seed)
     placement = pack(problem)
     check(problem, placement.offsets)
@@ -103,7 +103,7 @@ def test_the_hard_problems_get_valid_placements(letter):
         check(problem, pack(problem, name).offsets)
 
 
-def test_a_capacity_below_the_lower_bound_is_refused_with_its_witness():
+def test_capacities_below_the_bound_are_refused_with_its_witness():
     with pytest.raises(InfeasibleError, match=r"capacity of 15 bytes .* of 16: .* alive at tick 20 need 16"):
         pack(Problem([5, 7, 9], [0, 10, 20], [15, 30, 30]), capacity=15)
 
@@ -160,7 +160,7 @@ def test_a_solver_that_finds_nothing_in_time_says_so(scripted):
         pack(HARD, "late", capacity=85)
 
 
-def test_progress_hears_of_every_improvement_and_may_end_the_search(scripted):
+def test_progress_hears_of_improvements_and_may_end_the_search(scripted):
     heard = []
     best = pack(data("minimalloc/A.1048576.csv"), progress=heard.append)
     assert [p.peak for p in heard] == sorted({p.peak for p in heard}, reverse=True)

@@ -45,7 +45,7 @@ def test_sizes_are_rounded_up_and_never_negative() -> None:
     assert model.sizes(5).tolist() == [102, 170, 0]
 
 
-def test_call_sites_streams_and_lifetimes_are_the_largest_batch_s() -> None:
+def test_sites_streams_and_lifetimes_are_the_largest_batch_s() -> None:
     def profile(size: int) -> Profile:
         return Profile(
             [size, 8],

@@ -31,7 +31,7 @@ SMALL = [
 ]
 
 
-def test_a_shape_that_was_not_profiled_is_predicted_block_by_block() -> None:
+def test_shapes_not_profiled_are_predicted_block_by_block() -> None:
     model = fit_shapes(SMALL)
     real = recorded(200, 40)
     predicted = model.profile({"rows": 200, "width": 40})

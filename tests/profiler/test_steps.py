@@ -32,7 +32,7 @@ def test_the_picture_of_the_docstring() -> None:
     assert profile.planned_peak == 24
 
 
-def test_a_block_freed_before_the_first_request_of_the_following_step() -> None:
+def test_blocks_freed_before_the_following_step_s_first_request() -> None:
     first = log((ALLOCATE, 0, 8))
     second = log((FREE_PREVIOUS, 0, 8), (ALLOCATE, 0, 8))
     profile = profile_step(first, second)
@@ -68,7 +68,7 @@ def test_the_later_of_two_frees_counts() -> None:
     assert profile.end[0] > profile.start[1]
 
 
-def test_before_another_step_what_is_alive_keeps_its_place_round_the_circle() -> None:
+def test_live_blocks_keep_their_place_round_the_circle() -> None:
     profile = profile_step(log((ALLOCATE, 0, 8), (ALLOCATE, 1, 4), (FREE, 1, 4)), log((ALLOCATE, 0, 9)))
     assert profile.wrapped.tolist() == [True, False]
     assert profile.end[0] % profile.period == profile.start[0] - 1
@@ -88,7 +88,7 @@ def test_an_empty_step() -> None:
 
 
 @given(st.data())
-def test_blocks_alive_together_in_the_program_are_alive_together_in_the_profile(data: st.DataObject) -> None:
+def test_blocks_alive_together_are_alive_together_in_the_profile(data: st.DataObject) -> None:
     """Run a random step for ever; every pair that meets in steady state meets on the profile's circle, and no other."""
     n = data.draw(st.integers(1, 8))
     # Block i is freed before request (i + life) of the endless sequence of requests.

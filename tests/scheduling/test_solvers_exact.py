@@ -81,9 +81,9 @@ def test_mip_knows_all_that_a_graph_has(seed: int, share: float) -> None:
 
 @pytest.mark.parametrize("make", [chain_net, branching_net])
 def test_greedy_is_near_brute_force(make) -> None:
-    """Over 20 graphs and three budgets: never faster than the optimum, mostly equal to it, on average within 2 %."""
+    """Over 8 graphs and three budgets: never faster than the optimum, mostly equal to it, on average within 2 %."""
     over, equal, count = [], 0, 0
-    for seed in range(20):
+    for seed in range(8):
         graph = make(6, seed)
         for share in (0.9, 0.75, 0.6):
             budget = budget_of(graph, share)

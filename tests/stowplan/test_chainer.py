@@ -179,7 +179,7 @@ def test_results_can_be_read_between_the_updates(tmp_path: Path) -> None:
     assert len(seen) == TRAINING // BATCH
 
 
-def test_an_error_in_an_update_reaches_the_user_and_leaves_the_pool_usable(tmp_path: Path) -> None:
+def test_errors_in_an_update_reach_the_user_and_spare_the_pool(tmp_path: Path) -> None:
     pool = NumpyPool()
 
     def failing(iterator: Any, optimizer: Any, pool: NumpyPool) -> Any:

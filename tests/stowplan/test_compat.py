@@ -97,7 +97,7 @@ print(enable_chainer())
 
 
 @needs_chainer
-def test_leaves_the_environment_check_out_only_where_it_cannot_run() -> None:
+def test_environment_check_is_left_out_only_where_it_cannot_run() -> None:
     code = """
 import sys
 from stowplan.compat import enable_chainer

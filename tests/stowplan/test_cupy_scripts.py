@@ -129,7 +129,7 @@ def test_the_device_is_the_user_s_choice(folder: Path) -> None:
     assert not (folder / "none.profile").exists()
 
 
-def test_a_thread_that_imports_cupy_is_not_watched_in_the_main_one_s_place(folder: Path) -> None:
+def test_threads_that_import_cupy_are_not_watched(folder: Path) -> None:
     (folder / "late.py").write_text(
         """
 import threading
@@ -200,7 +200,7 @@ def test_a_script_s_pool_of_its_own_is_left_alone(folder: Path) -> None:
     assert json.loads((folder / "stats.json").read_text())["cupy"]["requests"] == 4 * 20 + 1
 
 
-def test_chainer_s_functions_are_named_in_the_sites_of_cupy_s_blocks(folder: Path) -> None:
+def test_chainer_s_functions_are_named_in_sites_of_cupy_s_blocks(folder: Path) -> None:
     """A function of Chainer's that asks CuPy for its output, forward and backward; it needs no kernel."""
     if importlib.util.find_spec("chainer") is None:
         pytest.skip("Chainer is not installed; expected: pip install 'stowplan[chainer]'")

@@ -162,7 +162,7 @@ def test_tasks_that_fail_or_are_cancelled(processes: Client) -> None:
     processes.unregister_worker_plugin("stowplan")
 
 
-def test_a_task_beyond_the_limit_fails_and_says_what_fills_the_memory(processes: Client) -> None:
+def test_tasks_beyond_the_limit_fail_and_say_what_fills_memory(processes: Client) -> None:
     processes.register_plugin(PoolPlugin(limit="1 MiB"))
     error = processes.submit(np.ones, 10**6, pure=False).exception(timeout=SECONDS)
     assert isinstance(error, MemoryError)

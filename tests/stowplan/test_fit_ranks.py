@@ -60,7 +60,7 @@ def test_a_larger_rank_is_predicted_to_the_byte(files: dict[str, list[str]], way
 
 
 @pytest.mark.parametrize(("width", "heads", "layers"), [(12288, 96, 96), (25600, 160, 128)])
-def test_a_rank_of_gpt_3_is_the_closed_form_and_four_times_its_parameters(
+def test_gpt_3_s_rank_is_the_closed_form_and_four_parameters(
     files: dict[str, list[str]], width: int, heads: int, layers: int
 ) -> None:
     """Parameters, gradients, and Adam's two states, in float32.

@@ -94,7 +94,7 @@ def within(module: str, allowed: set[str]) -> bool:
     return any(module == name or module.startswith(f"{name}.") for name in allowed)
 
 
-def test_the_picture_of_imports_is_of_all_rooms_and_has_no_circle() -> None:
+def test_picture_of_imports_has_all_rooms_and_no_circle() -> None:
     assert set(MAY_IMPORT) == set(ROOMS)
     TopologicalSorter(MAY_IMPORT).prepare()
 
@@ -173,7 +173,7 @@ def modules_after(code: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_importing_stowplan_loads_no_framework_and_no_compiled_code() -> None:
+def test_stowplan_s_import_loads_no_framework_or_compiled_code() -> None:
     loaded = modules_after("import stowplan")
     assert not loaded & {*FRAMEWORKS, "numpy", *(f"stowplan.{room}" for room in ROOMS)}
 

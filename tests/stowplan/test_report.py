@@ -113,7 +113,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 @needs_bokeh
-def test_the_page_asks_the_network_for_nothing_and_no_name_is_code(saved: Path, tmp_path: Path) -> None:
+def test_pages_ask_the_network_for_nothing_and_no_name_is_code(saved: Path, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     assert report(saved, "-o", page, "--title", "<b>&").exit_code == 0
     text = page.read_text()

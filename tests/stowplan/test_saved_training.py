@@ -77,9 +77,7 @@ def train(
 
 @pytest.mark.parametrize("normalized", [False, True])
 @pytest.mark.parametrize("name", ["SGD", "MomentumSGD", "Adam"])
-def test_a_saved_plan_serves_all_of_the_third_step_and_later_ones(
-    tmp_path: Path, name: str, normalized: bool
-) -> None:
+def test_saved_plans_serve_all_steps_from_the_third_on(tmp_path: Path, name: str, normalized: bool) -> None:
     make = getattr(chainer.optimizers, name)
     first = NumpyPool()
     losses, elsewhere, network, optimizer = train(first, make, normalized)

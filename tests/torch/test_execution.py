@@ -105,7 +105,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
-def test_the_same_bits_in_the_bytes_predicted_and_in_an_arena_as_large(name: str, kind: str) -> None:
+def test_bits_are_the_same_in_predicted_bytes_and_their_arena(name: str, kind: str) -> None:
     module, inputs, step, eager = traced(name, kind)
     ordered = reorder(step)
     solution = ordered.meta["order"]
@@ -153,7 +153,7 @@ def any_order(step: StepGraph, draw: random.Random) -> list[int]:
         ("decoder", "inference"),
     ],
 )
-def test_whatever_order_the_step_graph_allows_gives_the_same_bits(name: str, kind: str) -> None:
+def test_any_order_the_step_graph_allows_gives_the_same_bits(name: str, kind: str) -> None:
     module, inputs, step, eager = traced(name, kind)
     step_graph = graph(step)
     expected, _ = run(module, eager, inputs, kind != "inference")
@@ -163,7 +163,7 @@ def test_whatever_order_the_step_graph_allows_gives_the_same_bits(name: str, kin
         assert_equal(found, expected)
 
 
-def test_steps_that_follow_each_other_train_as_the_optimizer_does() -> None:
+def test_steps_in_a_row_train_as_the_optimizer_does() -> None:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 4))
     twin = copy.deepcopy(module)

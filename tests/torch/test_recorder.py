@@ -128,7 +128,7 @@ def test_call_sites_are_lines_and_operators() -> None:
     assert {site.rpartition(":")[0] for site in sites if " > " not in site} == set()
 
 
-def test_requests_of_kernels_threads_have_the_site_of_their_operator() -> None:
+def test_requests_of_kernel_threads_have_their_operator_s_site() -> None:
     query = torch.randn(8, 4, 256, 64, requires_grad=True)
     torch.set_num_threads(2)
     try:

@@ -43,7 +43,7 @@ def test_views_share_a_storage_and_have_no_bytes() -> None:
     assert step.dependencies().rows() == [[], [0], [1], [2]]
 
 
-def test_a_write_in_place_comes_after_all_readers_of_the_storage_and_before_the_later_ones() -> None:
+def test_writes_in_place_stand_between_earlier_and_later_readers() -> None:
     def function(x: Tensor) -> tuple[Tensor, Tensor]:
         y = x + 1
         view = y.view(-1)
@@ -82,7 +82,7 @@ def test_random_operators_keep_their_order() -> None:
     assert step.repeatable.tolist() == [False, False]
 
 
-def test_batch_normalization_writes_its_statistics_though_its_schema_does_not_say_so() -> None:
+def test_batch_normalization_writes_statistics_its_schema_omits() -> None:
     module = nn.BatchNorm2d(3)
     step = graph(trace_training(module, (torch.ones(2, 3, 4, 4),), loss))
     norm = number(step, "native_batch_norm")

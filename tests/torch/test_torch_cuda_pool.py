@@ -70,7 +70,7 @@ def test_installation_without_a_driver() -> None:
         TorchPool(device="cuda").install()
 
 
-def test_the_hooks_that_pytorch_lets_one_set_are_those_of_its_header() -> None:
+def test_hooks_that_pytorch_lets_one_set_are_its_header_s() -> None:
     header = Path(torch.__file__).parent / "include" / "torch" / "csrc" / "cuda" / "CUDAPluggableAllocator.h"
     if not header.exists():
         pytest.skip("this PyTorch ships no headers")

@@ -27,7 +27,7 @@ def test_synthetic_lengths_are_log_normal_and_cut() -> None:
     assert 0.5 < np.log(within).std() < data.SIGMA
 
 
-def test_a_repeated_step_has_the_longest_and_the_median_pair_in_turns() -> None:
+def test_repeated_steps_have_longest_and_median_pairs_in_turns() -> None:
     lengths = [tuple(map(len, pair)) for pair in data.Data().examples(MODELS["seq2seq"], 5)]
     assert lengths[0] == lengths[2] == lengths[4]
     assert lengths[1] == lengths[3]

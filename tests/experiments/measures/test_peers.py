@@ -41,7 +41,7 @@ def test_what_is_there_is_available_and_what_is_not_is_named(
     assert peers.TUNED_GLIBC not in peers.available()
 
 
-def test_an_allocator_that_was_chosen_for_this_process_is_not_the_childs(
+def test_allocators_of_this_process_are_not_the_child_s(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("LD_PRELOAD", "")

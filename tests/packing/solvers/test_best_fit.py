@@ -33,7 +33,7 @@ def test_equals_the_reference_on_larger_problems(seed):
     check(problem, placement.offsets)
 
 
-def test_the_longest_lifetime_goes_first_and_the_lowest_line_is_filled():
+def test_longest_lifetimes_go_first_onto_the_lowest_line():
     #  3 |    c           Longest first: a. Then the line beside it is the lowest and takes b; the level line
     # over both  2 | a a a b        is one line, and takes c.      0 1 2 3
     problem = Problem(size=[2, 2, 1], start=[0, 3, 2], end=[3, 4, 4])
@@ -64,7 +64,7 @@ def test_a_block_rises_past_what_is_fixed_above_the_skyline():
     assert pack(problem, "best_fit").offsets.tolist() == [2, 12]
 
 
-def test_operator_lists_of_deeplab_and_mobilenet_reach_the_lower_bound():
+def test_deeplab_s_and_mobilenet_s_lists_reach_the_lower_bound():
     # Pisarchyk & Lee, table 2, "strip packing": 4.594, 6.029 and 4.321; ties left open by the paper do not
     # cost us more.
     for name, paper in (("mobilenet_v1", 4.594), ("mobilenet_v2", 6.029), ("deeplab_v3", 4.321)):

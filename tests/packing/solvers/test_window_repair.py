@@ -76,7 +76,7 @@ def test_blocks_go_under_an_obstacle_and_on_top_of_it():
     assert _search.refill(problem, rows, [3, 2, 1], 0, obstacle) == {0: 0, 2: 3, 3: 4}
 
 
-def test_a_block_that_leaves_no_sliver_goes_before_one_of_a_little_more_worth():
+def test_blocks_that_leave_no_sliver_go_before_worthier_ones():
     #  4 |# _ b #      In columns. On the floor between the walls # of size 4, b leaves a sliver as large as itself:
     #  2 |# c c #      it fits by 1/2. c leaves none. The column of d makes the sliver.
     #  0 |# c c #

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import repeat
 
+import numpy as np
+
 from stowplan import NumpyRecorder
 from stowplan.profiler.candidates import StepCandidate
 
@@ -49,3 +51,18 @@ def test_marked_steps_leave_no_candidates() -> None:
         solver(repeat(5, 4), recorder.step)
     assert recorder.candidates() == []
     assert len(recorder.profile()) > 0
+
+
+def test_blocks_of_equal_sizes_that_outlive_a_step_are_planned() -> None:
+    def program() -> None:
+        for _ in range(40):
+            a = np.ones(1_000)
+            b = a * 2 + 1
+        assert b.sum() == 3_000
+
+    (step,) = candidates(program)
+    assert step.times >= 37
+    assert (
+        step.profile.planned_peak == 32_000
+    )  # both arrays of one iteration and, while the next is computed, two more
+    assert not step.profile.escaped.any()

@@ -157,7 +157,7 @@ def test_the_live_peak_of_found_steps_is_tracemalloc_s(program: Program) -> None
     assert profile.program.live_peak == pytest.approx(ever, rel=0.01)
 
 
-def test_the_live_peak_of_a_program_without_steps_is_tracemalloc_s() -> None:
+def test_live_peak_without_steps_is_tracemalloc_s() -> None:
     def once() -> Iterator[Callable[[], object]]:
         kept: list[np.ndarray] = []
         yield lambda: kept.extend(np.ones(n * 1000) for n in (300, 700, 100) if np.ones(n * 500).all())
@@ -216,7 +216,7 @@ def test_coverage_and_repeats() -> None:
     assert program.coverage == (20 / 21, 36_000 / 86_000)
 
 
-def test_coverage_of_found_steps_counts_the_one_that_runs_at_the_end() -> None:
+def test_coverage_of_found_steps_counts_the_one_under_way() -> None:
     state, rounds = np.ones(2_000), 40
     recorder = NumpyRecorder(auto_step=True, small=SMALL)
     with recorder:
@@ -270,7 +270,7 @@ def test_what_other_threads_have_alive_counts() -> None:
     assert (program.other_requests, program.other_bytes) == (3, 3 * 24_000)
 
 
-def test_threads_are_seen_from_entry_to_exit_and_other_profilers_with_them() -> None:
+def test_threads_and_other_profilers_are_seen_from_entry_to_exit() -> None:
     called = []
 
     def profiler(frame: object, event: str, argument: object) -> None:

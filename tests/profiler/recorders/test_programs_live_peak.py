@@ -21,8 +21,17 @@ the allocator for it, and of its end before it frees it. So the recorder sees ea
 with threads, others may begin and end meanwhile."""
 
 
+OFTEN = ("wave_levels", "mlp_adam", "incremental_pca", "tiles")
+"""Programs that run in `make test`, too: a rotation, an optimizer, a library's estimator, threads."""
+
+
 @pytest.mark.parametrize(
-    "program", [pytest.param(program, id=program.name) for program in PROGRAMS if program is not STARTUP]
+    "program",
+    [
+        pytest.param(program, id=program.name, marks=() if program.name in OFTEN else pytest.mark.slow)
+        for program in PROGRAMS
+        if program is not STARTUP
+    ],
 )
 def test_the_live_peak_is_tracemalloc_s(program: Program) -> None:
     if (missing := program.missing()) is not None:

@@ -100,7 +100,7 @@ def test_in_place_only_where_nobody_needs_the_input() -> None:
     assert "relu" not in lifetimes(step_graph(layers))
 
 
-def test_of_two_readers_the_last_may_be_in_place_and_derivatives_are_summed() -> None:
+def test_last_of_two_readers_may_be_in_place_gradients_add_up() -> None:
     layers = [
         Layer("input", 8, inputs=()),
         Layer("conv", 6, weights=(5,)),

@@ -206,7 +206,7 @@ def test_without_a_graph_nothing_is_kept_and_values_are_the_same() -> None:
     assert all(y.creator_node is None for y in free)
 
 
-def test_backward_runs_as_forward_did_whatever_the_configuration_is_then() -> None:
+def test_backward_runs_in_the_configuration_of_forward() -> None:
     net = stack(2)
     with chainer.using_config("train", False):
         xs = inputs()
@@ -239,7 +239,7 @@ def test_chainer_grad_reaches_inputs_and_parameters() -> None:
     np.testing.assert_allclose(found[1].array, weight.grad, rtol=1e-9)
 
 
-def test_parameters_of_unknown_shape_are_known_after_the_first_call() -> None:
+def test_parameters_of_unknown_shape_are_known_after_one_call() -> None:
     net = ReversibleSequence(Reversible(L.Linear(None, WIDTH), L.Linear(None, WIDTH)))
     for _ in range(2):
         net.cleargrads()

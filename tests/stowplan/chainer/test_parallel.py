@@ -51,9 +51,7 @@ def measured(way: str, count: int) -> Any:
 
 
 @pytest.mark.parametrize(("way", "count"), [("tensor", 2), ("sequence", 2), ("sequence", 4)])
-def test_ranks_have_the_unsplit_networks_gradients_and_keep_what_the_closed_form_says(
-    way: Any, count: int
-) -> None:
+def test_ranks_have_unsplit_gradients_and_keep_the_closed_form(way: Any, count: int) -> None:
     found = measured(way, count)
     assert len(found) == count
     for rank in found:
@@ -76,7 +74,7 @@ def test_a_lone_rank_asks_for_what_a_real_one_does(way: str) -> None:
 
 @pytest.mark.parametrize("way", PARALLEL)
 @pytest.mark.parametrize("count", [1, 2, 4])
-def test_the_live_peak_of_a_rank_is_the_closed_form_and_the_gradients(way: Any, count: int) -> None:
+def test_live_peak_of_a_rank_is_the_closed_form_and_gradients(way: Any, count: int) -> None:
     layers = 24  # so many that what the backward pass has in flight is little beside them
     net = Blocks(layers, WIDTH, HEADS, ranks_of(count, way))
     net.cleargrads()

@@ -126,7 +126,7 @@ class Unending(chainer.Chain):
 
 
 @pytest.mark.parametrize("budget", [None, "1 GiB"])
-def test_a_graph_that_reaches_into_earlier_steps_is_left_to_chainer(budget: Any) -> None:
+def test_graphs_that_reach_into_earlier_steps_are_chainer_s(budget: Any) -> None:
     reference, _ = train(plain, network=Unending, steps=7)
     found, scheduler = train(lambda opt: Scheduler(opt, budget=budget), network=Unending, steps=7)
     assert found == reference
@@ -194,7 +194,7 @@ def test_an_exception_in_the_middle_leaves_chainer_as_it_was() -> None:
     assert not {"grad", "grad_var"} & set(vars(chainer.Parameter))
 
 
-def test_a_second_pass_after_the_updates_is_an_error_that_says_so() -> None:
+def test_second_passes_after_the_updates_are_errors_that_say_so() -> None:
     np.random.seed(0)
     net = Everything()
     opt = chainer.optimizers.SGD().setup(net)

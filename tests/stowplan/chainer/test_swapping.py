@@ -150,7 +150,7 @@ def test_the_array_is_let_go_of_by_the_waiting_thread_only(swap: SwapFile) -> No
     assert gone() is None
 
 
-def test_an_array_that_is_fetched_before_it_is_written_stays_until_both_are_done(swap: SwapFile) -> None:
+def test_arrays_fetched_before_they_are_written_stay_until_then(swap: SwapFile) -> None:
     others = [swap.evict(pattern(4 << 20, seed)) for seed in range(3)]
     array = pattern(1 << 20)
     gone, expected = weakref.ref(array), array.copy()

@@ -160,7 +160,7 @@ def test_same_bits_with_hooks_and_in_column_order(order: str, hook: Any) -> None
         )
 
 
-def test_hooks_of_the_rule_are_called_once_with_the_whole_parameter() -> None:
+def test_hooks_of_a_rule_are_called_once_with_whole_parameters() -> None:
     seen = []
 
     def prepare(rule: Any) -> None:
@@ -288,7 +288,7 @@ def test_temporaries_are_those_of_a_piece(name: str) -> None:
     assert peak(lambda p: p.update(), MAKERS[name], n) > 0.9
 
 
-def test_temporaries_of_adam_fall_from_three_parameters_to_a_piece() -> None:
+def test_temporaries_of_adam_fall_from_three_arrays_to_a_piece() -> None:
     n = 10 << 20
     assert peak(update_in_pieces, optimizers.Adam, n) < 0.5
     assert peak(lambda p: p.update(), optimizers.Adam, n) > 2.9

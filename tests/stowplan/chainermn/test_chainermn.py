@@ -61,7 +61,7 @@ def test_training_with_plans_shared() -> None:
 
 
 @needs_mpi
-def test_a_later_run_packs_nothing_even_after_one_that_was_killed(tmp_path: Path) -> None:
+def test_later_runs_pack_nothing_even_after_one_was_killed(tmp_path: Path) -> None:
     run_ranks_that_die(HERE / "train_ranks.py", f"dies={tmp_path}")
     assert {file.suffix for file in tmp_path.iterdir()} == {".plan"}
     kept = results(run_ranks(HERE / "train_ranks.py", f"kept={tmp_path}"))["kept"]

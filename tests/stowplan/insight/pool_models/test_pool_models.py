@@ -166,7 +166,7 @@ def test_pytorch_reserves_by_classes_of_size() -> None:
     assert reserved_after("pytorch", *sizes) == [n * MIB for n in expected]
 
 
-def test_pytorch_splits_large_chunks_only_where_more_than_one_mib_remains() -> None:
+def test_pytorch_splits_large_chunks_where_over_one_mib_remains() -> None:
     # 11 MiB out of 12: 1 MiB remains, the block keeps it, so 1 MiB + 512 bytes need a reservation of 20 MiB.
     pool: Any = POOL_MODELS["pytorch"]()
     pool.malloc(11 * MIB)
@@ -187,7 +187,7 @@ def test_pytorch_small_and_large_share_nothing() -> None:
     assert pool.reserved == 14 * MIB
 
 
-def test_pytorch_takes_the_smallest_chunk_and_of_equal_ones_the_lowest() -> None:
+def test_pytorch_takes_the_smallest_chunk_the_lowest_of_equals() -> None:
     pool = POOL_MODELS["pytorch"]()
     a, b, c = pool.malloc(12 * MIB), pool.malloc(14 * MIB), pool.malloc(12 * MIB)
     for handle in (c, b, a):
@@ -268,7 +268,7 @@ def test_rmm_starts_with_what_it_is_told() -> None:
     assert pool.reserved == 8192
 
 
-def test_rmm_takes_the_smallest_sufficient_chunk_and_joins_neighbours() -> None:
+def test_rmm_takes_the_smallest_chunk_and_joins_neighbours() -> None:
     pool = RmmPoolModel(initial=8192)
     a, b, c, d = (pool.malloc(size) for size in (2048, 512, 1024, 4608))
     pool.free(a)
