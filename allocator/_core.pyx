@@ -8,11 +8,12 @@ import sys
 from collections import namedtuple
 
 cimport cython
+from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.exc cimport PyErr_Clear, PyErr_Fetch, PyErr_Restore
 from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
 
-from libc.stdint cimport int64_t, intptr_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport SIZE_MAX, int64_t, intptr_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy
 from libcpp cimport bool as cbool
 from libcpp.memory cimport make_shared, shared_ptr

@@ -204,6 +204,8 @@ cdef extern from "libc_upstream.hpp" namespace "stowplan::profiler" nogil:
 cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass HostMemory "stowplan::allocator::HostMemory":
         HostMemory(const Upstream&, size_t, Scope) except +
+        void* malloc(size_t) except +
+        void free(void*, size_t)
         SpinLock& lock()
         AutoLanes& service()
         size_t small()

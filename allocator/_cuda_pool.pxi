@@ -20,6 +20,7 @@ cdef extern from "cuda_pool.hpp" namespace "stowplan::allocator" nogil:
         LockedLanes* lanes()
         CudaMemory& memory()
         CudaGraphs& graphs()
+        void set_fraction(double) except +
         void record_stream(void*, int64_t) except +
         cbool reserve(uint16_t, int64_t) except +
         size_t drop_dead_arenas() except +
@@ -169,6 +170,11 @@ cdef class CudaPool(Backend):
     def limit(self):
         """The most bytes that arenas and blocks may take together; 0: as many as there are."""
         return self.pool.memory().limit()
+
+    def set_fraction(self, double fraction):
+        """Limit them to a share of the device's memory."""
+        with nogil:
+            self.pool.set_fraction(fraction)
 
     @property
     def graph_bytes(self):

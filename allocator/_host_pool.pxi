@@ -13,11 +13,6 @@ def set_aside(cbool aside):
     return before
 
 
-def any_installed():
-    """Whether a pool serves in the place of NumPy's default handler."""
-    return is_installed(None)
-
-
 cdef class HostBackend(Backend):
     """Lanes over host memory; a subclass says who owns the memory, and where its requests come from."""
 
@@ -50,29 +45,35 @@ cdef class HostBackend(Backend):
         host_trim(self.memory[0])
 
 
-cdef class HostPool(HostBackend):
+cdef class HandlerPool(HostBackend):
     """The lanes behind a NumPy memory handler.
 
     The capsule owns the core: arrays hold the capsule, so either may be dropped first.
     """
 
     cdef readonly object handler
+    cdef object default_handler  # in whose place it can be installed
 
     def __init__(self, name, default_handler, size_t small, int64_t limit=0):
         self.handler = make_pool_capsule(name.encode(), default_handler, small)
         self.memory = memory_of(self.handler)
-        self.limit = limit
+        self.limit, self.default_handler = limit, default_handler
         host_limit(self.memory[0], limit)
         self.lanes = new LockedLanes(self.memory.lock(), self.memory.service())
 
-    def install(self, default_handler):
+    def install(self):
         """Serve in the place of NumPy's default handler, from now on; see default_handler.hpp."""
-        install(default_handler, self.handler)
+        install(self.default_handler, self.handler)
 
     @property
     def installed(self):
         """Whether it does."""
         return is_installed(self.handler)
+
+    @property
+    def taken(self):
+        """Whether a pool, this one or another, serves in the place of NumPy's default handler."""
+        return is_installed(None)
 
     def uninstall(self):
         """Serve there no longer. Precondition: it does."""

@@ -19,6 +19,30 @@ cdef void _retire(HostMemory* memory, cbool served):
             i += 1
 
 
+@cython.final
+cdef class HostBlock:
+    """A block of bytes, as a buffer (``numpy.asarray(block)``). Its memory is free when nothing holds it any more.
+
+    The garbage collector does not look into it, so that it goes after all finalizers of what is in a cycle with it.
+    """
+
+    cdef HostMemory* memory  # which stays while a block of it lives
+    cdef void* begin
+    cdef readonly size_t size
+
+    def __dealloc__(self):
+        if self.memory != NULL:
+            self.memory.free(self.begin, SIZE_MAX)
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.begin, self.size, 0, flags)
+
+    @property
+    def address(self):
+        """Where it begins."""
+        return <uintptr_t>self.begin
+
+
 cdef class NativePool(HostBackend):
     """The lanes behind C functions.
 
@@ -61,6 +85,26 @@ cdef class NativePool(HostBackend):
     def installed(self):
         """Whether it serves in its place."""
         return self.place is not None and self.place.dispatcher.serving() == self.memory
+
+    @property
+    def taken(self):
+        """Whether a pool, this one or another, serves in its place."""
+        return self.place is not None and self.place.taken
+
+    def block(self, size_t size):
+        """Return a new `HostBlock`, for arrays whose class asks for each block itself.
+
+        Raises
+        ------
+        MemoryError
+            Neither upstream nor the limit has room for it.
+        """
+        cdef HostBlock block = HostBlock.__new__(HostBlock)
+        block.begin, block.size = self.memory.malloc(size), size
+        if block.begin == NULL:
+            raise MemoryError(f"no memory for {size:,} bytes")
+        block.memory = self.memory
+        return block
 
     def install(self):
         """Serve in its place from now on. Precondition: it has one, and nobody serves there."""

@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from .report import Diagnosis, InUse
     from .stats import Stats
 
-ALWAYS_THERE = ("auto", "best_fit_orders")
-"""Solvers that need no look: the first look imports them all."""
-
 
 @dataclass
 class Planning:
@@ -111,13 +108,6 @@ class Lanes:
     ----------
     planning
         What the lanes have in common.
-
-    Raises
-    ------
-    PoolError
-        `warmup` is negative, `max_plans` is not positive, or either is not an integer.
-    UnknownSolverError
-        There is no such solver.
     """
 
     def __init__(
@@ -133,12 +123,6 @@ class Lanes:
         planning_share: float = SHARE,
         enter: Callable[[], Any] = lambda: None,
     ) -> None:
-        _check_count("warmup", warmup, 0, "a number of steps")
-        _check_count("max_plans", max_plans, 1, "a number of plans")
-        if planner not in ALWAYS_THERE:
-            from ..packing.registry import find
-
-            find(planner)
         self._backend = backend
         self.planning = Planning(
             alignment, planner, max_plans, SharedPlans(max_plans), PlanningBudget(planning_share), store
@@ -156,6 +140,11 @@ class Lanes:
         if auto_step:
             backend.find_steps()
             self._start_outcome_thread()
+
+    @property
+    def backend(self) -> Any:
+        """What serves the requests."""
+        return self._backend
 
     def _start_outcome_thread(self) -> None:
         start_outcome_thread(self._backend.wait_for_outcomes, self._backend.close, self.collect, self._enter)
@@ -439,11 +428,6 @@ class Lanes:
         number = self._backend.situation()["step_slot"]
         lanes = self._step_slots[number].lanes if number < len(self._step_slots) else []
         return lanes[0].key if lanes else None
-
-
-def _check_count(name: str, value: object, least: int, what: str) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise PoolError(f"{name} is {value!r}; expected {what}, {least} or more")
 
 
 def _of_tasks() -> str:

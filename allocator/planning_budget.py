@@ -20,8 +20,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ..errors import PoolError
-
 SHARE = 0.1
 """CPU time of planning for each second of the rest of the process."""
 
@@ -54,11 +52,6 @@ class PlanningBudget:
         CPU time used.
     skipped
         Orders that were not given because there was no time left for them.
-
-    Raises
-    ------
-    PoolError
-        `share` is no number, or negative.
     """
 
     def __init__(
@@ -68,11 +61,6 @@ class PlanningBudget:
         of_thread: Callable[[], float] = time.thread_time,
         of_process: Callable[[], float] = time.process_time,
     ) -> None:
-        is_number = isinstance(share, (int, float)) and not isinstance(share, bool)
-        if not is_number or math.isnan(share) or share < 0:
-            raise PoolError(
-                f"planning_share is {share!r}; expected a share of the program's CPU time, 0 or more"
-            )
         self._share = share
         self._of_thread, self._of_process = of_thread, of_process
         self.seconds = 0.0

@@ -2,64 +2,56 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, overload
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, TypeVar, overload
 
 from ..errors import PoolError
+from .forking import watch
 from .lanes import Lanes
+from .options import PlanningOptions, store_of
 from .step import Step, interrupt
 
 if TYPE_CHECKING:
     from ..planning import Plan
     from ..planning.store import PlanStore
     from ..profiler import Profile
+    from ._core import Backend
     from .stats import Stats
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Self = TypeVar("Self", bound="Pool")
-Plans: TypeAlias = "PlanStore | str | os.PathLike[str] | None"
-"""What a pool takes for a store of plans."""
-
-
-def store_of(plans: Plans) -> PlanStore | None:
-    """Return a pool's store; a pool without one imports nothing of it.
-
-    Raises
-    ------
-    PoolError
-        `plans` is neither a store nor a path.
-    """
-    if plans is None:
-        return None
-    from ..planning.store import open_store
-
-    return open_store(plans)
-
-
-def checked_bytes(option: str, given: int | None, least: int) -> int:
-    """Return an option's number of bytes; 0 if it is not given.
-
-    Raises
-    ------
-    PoolError
-        It is not a whole number, or less than `least`.
-    """
-    if given is None:
-        return 0
-    if not isinstance(given, int) or isinstance(given, bool) or given < least:
-        raise PoolError(f"{option} is {given!r}; expected a number of bytes, {least} or more, or None")
-    return given
 
 
 class Pool(ABC):
-    """A pool of one backend; see `NumpyPool` and `CupyPool`."""
+    """What serves the arrays of one library, those of repeated steps from plans: `NumpyPool`, `CupyPool`, `TorchPool`.
+
+    Each device has lanes of its own, and so an arena and plans; the host is device 0. A subclass says what a device's
+    memory is (`_open`), where requests come from, and what plans are made for (`_backend`).
+
+    Parameters
+    ----------
+    options
+        How to plan.
+    """
+
+    alignment: ClassVar[int]
+    """Bytes; of every planned offset."""
 
     _warned = False  # that a step has begun where the pool does not serve
+
+    def __init__(self, options: PlanningOptions) -> None:
+        options.check()
+        self._options = options
+        self._store = store_of(options.plans)
+        self._by_device: dict[int, Lanes] = {}
+        watch(self)
 
     def __reduce_ex__(self, protocol: object) -> Any:
         raise PoolError(
@@ -72,12 +64,8 @@ class Pool(ABC):
         return True
 
     @abstractmethod
-    def _lanes(self) -> Lanes:
-        """Return what decides for this thread's current device."""
-
-    @abstractmethod
-    def _all_lanes(self) -> list[Lanes]:
-        """Return what decides for each of the pool's devices."""
+    def _open(self, device: int) -> Backend:
+        """Return the core that serves a device's requests."""
 
     @abstractmethod
     def _backend(self) -> str:
@@ -86,6 +74,36 @@ class Pool(ABC):
     @abstractmethod
     def serving(self) -> AbstractContextManager[Any]:
         """Return a context manager in which the pool serves this thread, whether it did before or not."""
+
+    def _current_device(self) -> int:
+        """Return the number of this thread's current device."""
+        return 0
+
+    @staticmethod
+    def _use(device: int) -> None:
+        """Make a device this thread's current one."""
+        assert device == 0  # the host
+
+    def _on(self, device: int) -> Lanes:
+        """Return a device's lanes, which are made when they are first asked for."""
+        if device not in self._by_device:
+            lanes = Lanes(
+                self._open(device),
+                alignment=self.alignment,
+                enter=functools.partial(self._use, device),
+                store=self._store,
+                **self._options.of_lanes(),
+            )
+            self._by_device.setdefault(device, lanes)
+        return self._by_device[device]
+
+    def _lanes(self) -> Lanes:
+        """Return the lanes of this thread's current device."""
+        return self._on(self._current_device())
+
+    def _all_lanes(self) -> list[Lanes]:
+        """Return the lanes of all devices in use."""
+        return list(self._by_device.values())
 
     def _begin_anew(self) -> None:
         for lanes in self._all_lanes():
@@ -132,10 +150,11 @@ class Pool(ABC):
     @property
     def store(self) -> PlanStore | None:
         """The store that plans are looked for in before they are packed; None without one."""
-        return self._lanes().planning.store
+        return self._store
 
     def use_store(self, store: PlanStore) -> None:
         """Have all plans to come looked for in a store, in place of the one that the pool was made with."""
+        self._store = store
         for lanes in self._all_lanes():
             lanes.planning.store = store
 
@@ -273,3 +292,29 @@ class Pool(ABC):
         pool = cls(*args, **options)
         pool._lanes().load(path, pool._backend())
         return pool
+
+
+class EnteredPool(Pool):
+    """A pool that serves while it is entered: ``with pool:``."""
+
+    @abstractmethod
+    def __enter__(self: Self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the pool; an error of a request that found no memory says what fills it."""
+        if error is not None and self._is_out_of_memory(error):
+            self._lanes().diagnose(error)
+        self._leave()
+
+    @abstractmethod
+    def _leave(self) -> None:
+        """Serve no longer what `__enter__` has the pool serve."""
+
+    def _is_out_of_memory(self, error: BaseException) -> bool:
+        return isinstance(error, MemoryError)
+
+    def serving(self) -> AbstractContextManager[Any]:
+        """Return a context manager in which the pool serves this thread: itself, or nothing where it does already."""
+        return nullcontext() if self._serves_here() else self

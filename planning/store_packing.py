@@ -119,7 +119,13 @@ def decode(data: bytes, key: str, problem: Problem) -> Placement:
         The bytes are not a valid placement of this problem.
     """
     header, offsets = opened_placement(data, key)
-    return validated(problem, offsets, header["solver"])
+    placement = validated(problem, offsets, header["solver"])
+    most = int(problem.fixed.max(initial=0)) + int((problem.size + problem.alignment).sum())
+    if placement.peak > most:
+        raise DamagedError(
+            f"it needs {placement.peak} bytes; expected {most} at most, all blocks one above the other"
+        )
+    return placement
 
 
 def validated(problem: Problem, offsets: IntArray, solver: str) -> Placement:
@@ -137,9 +143,6 @@ def validated(problem: Problem, offsets: IntArray, solver: str) -> Placement:
     except (ConflictError, ProblemError) as error:
         raise DamagedError(f"not valid: {error}") from None
     peak, bound = peak_of(problem, offsets), lower_bound(problem)
-    most = int(problem.fixed.max(initial=0)) + int((problem.size + problem.alignment).sum())
-    if peak > most:
-        raise DamagedError(f"it needs {peak} bytes; expected {most} at most, all blocks one above the other")
     offsets.flags.writeable = False
     status: Literal["optimal", "feasible"] = "optimal" if peak == bound else "feasible"
     return Placement(offsets, peak, bound, solver, 0.0, status, "the lower bound, computed again")

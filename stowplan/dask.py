@@ -43,7 +43,9 @@ try:
 except ImportError as error:
     raise MissingDependencyError(f"stowplan.dask: {error}; expected: pip install 'stowplan[dask]'") from error
 
-from .executors import kind, limit_of, task_pool
+from .allocator.options import limit_bytes
+from .executors import kind, task_pool
+from .units import parse_share
 
 if TYPE_CHECKING:
     from .allocator import NumpyPool
@@ -75,8 +77,8 @@ class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
     ----------
     limit
         The most memory that the arrays of a worker process may take, arenas included: bytes, text such as ``"4 GiB"``,
-        or a fraction of the worker's memory limit, above 0 and up to 1 (as a float). A task that asks for more gets a
-        MemoryError that says what fills the memory. None: no limit but the system's.
+        or of the worker's memory limit ``"80%"``, or a fraction above 0 and up to 1 (as a float). A task that asks for
+        more gets a MemoryError that says what fills the memory. None: no limit but the system's.
     plans
         A directory in which workers share their plans, and keep them for the next run; on each worker's machine. None:
         each makes its own.
@@ -107,9 +109,10 @@ class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
         plans: str | os.PathLike[str] | None = None,
         log_directory: str | os.PathLike[str] | None = None,
     ) -> None:
-        if not isinstance(limit, float):
-            limit = None if limit is None else limit_of(limit)
-        elif not 0 < limit <= 1:
+        if isinstance(limit, (int, str)):
+            in_bytes = limit_bytes(limit, lambda: MEMORY_LIMIT)
+            limit = parse_share(limit) or in_bytes
+        elif limit is not None and not 0 < limit <= 1:
             raise PoolError(f"limit is {limit!r}; as a float it is a fraction, above 0 and up to 1")
         self.limit = limit
         self.plans = None if plans is None else os.fspath(plans)

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
+from .allocator.options import host_memory, limit_bytes
 from .errors import PoolError
-from .units import parse_bytes
 
 if TYPE_CHECKING:
     from .allocator import NumpyPool
@@ -61,7 +61,7 @@ class served(Generic[P, R]):  # noqa: N801  # used as a function
     function
         Anything that is called and returns; no coroutine function, no generator function.
     limit
-        The most bytes that the pool of a process may take: a number, or text such as ``"4 GiB"``; see `NumpyPool`.
+        The most that the pool of a process may take: bytes, text such as ``"4 GiB"``, or ``"20%"`` of the memory.
     plans
         A directory in which processes share their plans, and keep them for the next run.
 
@@ -107,7 +107,7 @@ class served(Generic[P, R]):  # noqa: N801  # used as a function
         functools.update_wrapper(
             self, function
         )  # and the attributes, which may be those of one that is served
-        self._limit = None if limit is None else limit_of(limit)
+        self._limit = None if limit is None else limit_bytes(limit, host_memory)
         self._plans = None if plans is None else os.path.abspath(plans)
 
     @property
@@ -162,9 +162,8 @@ _REFUSED: tuple[tuple[Callable[[Any], bool], str], ...] = (
 def task_pool(limit: int | None, plans: str | None) -> NumpyPool:
     """Make a pool for tasks: any call may be followed by one of another kind, and each keeps its results."""
     from .allocator import NumpyPool
-    from .allocator.backends.numpy_pool import SMALL
 
-    return NumpyPool(warmup=0, small=SMALL, max_plans=KINDS, limit=limit, plans=plans)
+    return NumpyPool(warmup=0, max_plans=KINDS, limit=limit, plans=plans)
 
 
 def kind(name: str, values: Iterable[object]) -> str:
@@ -174,19 +173,3 @@ def kind(name: str, values: Iterable[object]) -> str:
         not array.flags.c_contiguous for array in arrays
     )  # of which many functions make a copy first
     return f"{name} ({len(arrays)} arrays, {sum(array.nbytes for array in arrays)} bytes, {others} not in C order)"
-
-
-def limit_of(limit: int | str) -> int:
-    """Return a limit in bytes.
-
-    Raises
-    ------
-    PoolError
-        It is no number of bytes, or 0.
-    """
-    try:
-        if parsed := parse_bytes(limit):
-            return parsed
-    except ValueError:
-        pass
-    raise PoolError(f"limit is {limit!r}; expected bytes, like 4096, '512MiB' or '4 GiB'")

@@ -27,6 +27,22 @@ def parse_bytes(text: int | str) -> int:
     return int(float(found[1]) * _UNITS[found[2]])
 
 
+def parse_share(text: int | str) -> float | None:
+    """Return 0.8 of ``"80%"``; None where it is not a percentage.
+
+    Raises
+    ------
+    ValueError
+        It is not above 0% and up to 100%.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", str(text).strip())
+    if found is None:
+        return None
+    if not 0 < float(found[1]) <= 100:
+        raise ValueError(f"{text!r}; expected more than 0% and up to 100%")
+    return float(found[1]) / 100
+
+
 def human_bytes(count: float) -> str:
     """Return bytes as text with a unit: ``12.3 MiB``."""
     unit, name = byte_unit(count)

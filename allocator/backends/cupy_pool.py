@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ...errors import PoolError
 from .._core import DevicePool, DeviceRouter, Lease
-from ..forking import watch
-from ..lanes import Lanes
-from ..planning_budget import SHARE
-from ..pool import Plans, Pool, store_of
+from ..options import PlanningOptions, documented
+from ..pool import Pool
 from .device_memory import DeviceMemory, SegmentPool, UpstreamMemory
 from .device_streams import DeviceStreams
 
 if TYPE_CHECKING:
-    from ...planning.store import PlanStore
+    from typing_extensions import Unpack
+
+    from ..options import Options
 
 DEVICE_ALIGNMENT = 512
 """Bytes; what CuPy's own pool rounds to, and what CUDA aligns to."""
-
 
 PER_THREAD = 2
 """CUDA's handle of the default stream that each thread has for itself."""
@@ -40,8 +38,9 @@ FORKED = (
 )
 
 
+@documented
 class CupyPool(Pool):
-    """Serve CuPy's allocations, those of repeated steps from a plan.
+    """Serve CuPy's allocations, those of repeated steps from a plan. It keeps a limit as `set_limit` does.
 
     Parameters
     ----------
@@ -49,28 +48,14 @@ class CupyPool(Pool):
         A CuPy allocator, ``f(size) -> cupy.cuda.MemoryPointer``, or an object with such a `malloc`: serves what is not
         planned, and the arena. None: the pool takes memory of the device itself, never more than has been live at a
         time, and arenas from its virtual memory, where they grow in place.
-    warmup
-        Steps that pass before one is recorded; first steps are seldom representative.
-    planner
-        Name of the packing solver, from `stowplan.packing.solvers`, or ``"auto"``.
     sample
         Where steps without a plan run: ``"device"``, or ``"managed"``, in CUDA's managed memory, which takes a step
         that does not fit the device (Sekiyama et al. 2018, section 5.1); its plan may fit.
-    max_plans
-        Plans to keep, the most recently used.
-    planning_share
-        CPU time that making plans may use, as a share of the CPU time of the rest of the process since the pool was
-        made and 20 seconds more; the first four plans come in any case. What is beyond is not planned, and counted
-        (``stats.plans_skipped``). ``math.inf``: no bound.
-    auto_step
-        Find the step that the program repeats, without `step` being called, and plan it; see `Pool.step`. There is no
-        warm-up.
     device
         The one device that is served. None: each request's current device, with an arena and plans for each. A number
         saves the question, and lets the pool run where there is no driver (with an `upstream` that needs none).
-    plans
-        A directory, or another store (`stowplan.planning.PlanStore`), in which plans are looked for before they are
-        packed, and kept for other processes and later runs. None: each process packs its own.
+    options
+        How to plan, as for all pools: `PlanningOptions`.
 
     Raises
     ------
@@ -92,6 +77,8 @@ class CupyPool(Pool):
                 train(batch)
     """
 
+    alignment = DEVICE_ALIGNMENT
+
     malloc: Callable[[int], Any]
     """``malloc(size) -> cupy.cuda.MemoryPointer``: the allocator. Compiled."""
 
@@ -99,17 +86,14 @@ class CupyPool(Pool):
         self,
         upstream: Any = None,
         *,
-        warmup: int = 1,
-        planner: str = "auto",
         sample: str = "device",
-        max_plans: int = 32,
-        planning_share: float = SHARE,
-        auto_step: bool = False,
         device: int | None = None,
-        plans: Plans = None,
+        **options: Unpack[Options],
     ) -> None:
         import cupy
 
+        super().__init__(PlanningOptions(**options))
+        self._options.refuse_small("CuPy's arrays")
         if sample not in ("device", "managed"):
             raise PoolError(f"sample is {sample!r}; expected 'device' or 'managed'")
         if device is not None and (not isinstance(device, int) or isinstance(device, bool) or device < 0):
@@ -121,25 +105,15 @@ class CupyPool(Pool):
                 f"upstream is {upstream!r}; expected an allocator: f(size) -> cupy.cuda.MemoryPointer"
             )
         self._sampling = cupy.cuda.malloc_managed if sample == "managed" else None
-        self._options: dict[str, Any] = {
-            "warmup": warmup,
-            "planner": planner,
-            "max_plans": max_plans,
-            "planning_share": planning_share,
-            "auto_step": auto_step,
-            "store": store_of(plans),
-        }
         self._device = device
-        self._devices: dict[int, tuple[DevicePool, Lanes]] = {}
         if device is None:
-            self._on(0)  # checks the options
+            self._on(0)
             # Where CuPy exports its C functions they are called: a request then runs none of Python's bytecode.
             exported = getattr(cupy.cuda.device, "__pyx_capi__", {})
             current_device = exported.get("get_device_id", cupy.cuda.device.get_device_id)
             self.malloc = DeviceRouter(current_device, self._pool_of).malloc
         else:
             self.malloc = self._pool_of(device).malloc
-        watch(self)
 
     def serving(self) -> AbstractContextManager[Any]:
         """Return a context manager in which the pool is this thread's allocator: `cupy.cuda.using_allocator`."""
@@ -158,22 +132,17 @@ class CupyPool(Pool):
         return int(cupy.cuda.device.get_device_id())
 
     def _pool_of(self, device: int) -> DevicePool:
-        return self._on(device)[0]
+        pool: DevicePool = self._on(device).backend
+        return pool
 
-    def _on(self, device: int) -> tuple[DevicePool, Lanes]:
-        if device not in self._devices:
-            pool = self._make_pool(device)
-            lanes = Lanes(
-                pool,
-                alignment=DEVICE_ALIGNMENT,
-                enter=functools.partial(_use_device, device),
-                **self._options,
-            )
-            pool.failed = _diagnosis(lanes)
-            self._devices.setdefault(device, (pool, lanes))
-        return self._devices[device]
+    @staticmethod
+    def _use(device: int) -> None:
+        import cupy
 
-    def _make_pool(self, device: int) -> DevicePool:
+        if _has_driver():
+            cupy.cuda.Device(device).use()
+
+    def _open(self, device: int) -> DevicePool:
         from cupy.cuda import MemoryPointer, UnownedMemory, memory_hook
 
         memory: DeviceMemory
@@ -190,29 +159,32 @@ class CupyPool(Pool):
             _malloc_watched,
             _tell_freed,
         )
+        pool.failed = _diagnosis(self, device)
         if memory.grows_arenas and _has_driver():
             _use_virtual_memory(pool)
+        if self._options.limit is not None:
+            self._set_limit(memory if self._upstream is None else self._upstream, device)
         return pool
+
+    def _set_limit(self, source: Any, device: int) -> None:
+        import cupy
+
+        if not hasattr(source, "set_limit"):
+            raise PoolError(
+                f"upstream {source!r} knows no limit; expected a cupy.cuda.MemoryPool, or no upstream"
+            )
+        with cupy.cuda.Device(device) if _has_driver() else nullcontext():
+            share = self._options.limit_share
+            source.set_limit(size=self._options.limit_bytes(int) if share is None else None, fraction=share)
 
     def _streams(self, device: int) -> DeviceStreams | None:
         """Return the device's streams; None where there is no driver, and so no streams."""
         return DeviceStreams(device) if _has_driver() else None
 
-    def _lanes(self) -> Lanes:
-        return self._on(self._current_device())[1]
-
-    def _all_lanes(self) -> list[Lanes]:
-        return [lanes for _, lanes in list(self._devices.values())]
-
-    def use_store(self, store: PlanStore) -> None:
-        """Have all plans to come looked for in a store, those of devices that come into use later as well."""
-        self._options["store"] = store
-        super().use_store(store)
-
     def _begin_anew(self) -> None:
         super()._begin_anew()
-        for pool, lanes in self._devices.values():
-            if any(pool.counters()["requests"].values()):
+        for lanes in self._all_lanes():
+            if lanes.has_served():
                 lanes.refuse(FORKED)
 
     def _backend(self) -> str:
@@ -246,7 +218,9 @@ class CupyPool(Pool):
             The array's memory is not this pool's; the stream is every thread's own.
         """
         lease = getattr(array.data.mem, "_owner", None)
-        if not isinstance(lease, Lease) or not any(lease.pool is pool for pool, _ in self._devices.values()):
+        if not isinstance(lease, Lease) or not any(
+            lease.pool is lanes.backend for lanes in self._all_lanes()
+        ):
             raise PoolError(f"the memory of this array of {array.nbytes} bytes is not this pool's")
         if stream.ptr == PER_THREAD:
             raise PoolError("the stream is cupy.cuda.Stream.ptds; expected one that all threads share")
@@ -305,15 +279,15 @@ class CupyPool(Pool):
         return int(upstream.get_limit()) if hasattr(upstream, "get_limit") else 0
 
 
-def _diagnosis(lanes: Lanes) -> Callable[[BaseException], None]:
-    """Return what has an error of upstream's say what its request found. Weak: the lanes hold the pool."""
-    diagnose = weakref.WeakMethod(lanes.diagnose)
+def _diagnosis(pool: CupyPool, device: int) -> Callable[[BaseException], None]:
+    """Return what has an error of upstream's say what its request found. Weak: the pool has the core that calls it."""
+    weak = weakref.ref(pool)
 
     def failed(error: BaseException) -> None:
-        method = diagnose()
+        alive = weak()
         out_of_memory = isinstance(error, MemoryError) or getattr(error, "status", None) == OUT_OF_MEMORY
-        if method is not None and out_of_memory:
-            method(error)
+        if alive is not None and out_of_memory:
+            alive._on(device).diagnose(error)
 
     return failed
 
@@ -359,14 +333,6 @@ def _use_virtual_memory(pool: DevicePool) -> None:
             pool.use_virtual_memory(
                 library, "hipMem" if runtime.is_hip else "cuMem", total, [pool.device, *others]
             )
-
-
-def _use_device(device: int) -> None:
-    """Make a device this thread's, where there is one."""
-    import cupy
-
-    if _has_driver():
-        cupy.cuda.Device(device).use()
 
 
 # ------------------------------------------------------------------------------------------------------- memory hooks

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import threading
-from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...errors import PoolError
 from ...profiler import _recorder
 from ...profiler.default_handler import default_handler
-from .._core import HostPool, any_installed
-from ..forking import watch
-from ..lanes import Lanes
-from ..planning_budget import SHARE
-from ..pool import Plans, Pool, checked_bytes, store_of
+from .._core import HandlerPool, HostBackend, Scope
+from ..options import documented
+from .host_pool import HostPool
 
-HOST_ALIGNMENT = 64
-"""Bytes; a cache line and the widest vector load. NumPy's default handler promises 16."""
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ..options import Options
 
 SMALL = 1033
 """Bytes; below, NumPy's own cache (up to 1023 bytes) and the C library's cache of each thread (glibc's: up to 1032)
 answer faster than any plan, and the memory does not matter."""
 
 
-class NumpyPool(Pool):
+@documented
+class NumpyPool(HostPool):
     """Serve the NumPy allocations of this context, those of repeated steps from a plan.
 
     NumPy's memory handler is context-local (NEP 49): the pool serves the threads and tasks that entered it. Arrays may
@@ -32,34 +31,14 @@ class NumpyPool(Pool):
 
     Parameters
     ----------
-    warmup
-        Steps that pass before one is recorded; first steps are seldom representative.
-    planner
-        Name of the packing solver, from `stowplan.packing.solvers`, or ``"auto"``.
-    max_plans
-        Plans to keep, the most recently used.
-    planning_share
-        CPU time that making plans may use, as a share of the CPU time of the rest of the process since the pool was
-        made and 20 seconds more; the first four plans come in any case. What is beyond is not planned, and counted
-        (``stats.plans_skipped``). ``math.inf``: no bound.
-    auto_step
-        Find the step that the program repeats, without `step` being called, and plan it; see `Pool.step`. There is no
-        warm-up.
-    small
-        Requests below this many bytes go to NumPy's default handler, which has caches for them, and are neither
-        planned nor counted. None: 1033.
-    limit
-        Bytes that arenas, as a whole, and arrays that lie in none, may take together at most. An arena is not made
-        larger than that allows, and a request beyond it raises MemoryError. None: no limit.
-    plans
-        A directory, or another store (`stowplan.planning.PlanStore`), in which plans are looked for before they are
-        packed, and kept for other processes and later runs. None: each process packs its own.
+    options
+        How to plan, as for all pools: `PlanningOptions`.
 
     Raises
     ------
     PoolError
-        `warmup` is negative; a thread enters the pool twice, or leaves it where it does not serve; a step begins within
-        a step.
+        An option is out of range; a thread enters the pool twice, or leaves it where it does not serve; a step begins
+        within a step.
     UnknownSolverError
         There is no such solver.
 
@@ -77,39 +56,20 @@ class NumpyPool(Pool):
     (1, True)
     """
 
-    def __init__(
-        self,
-        *,
-        warmup: int = 1,
-        planner: str = "auto",
-        max_plans: int = 32,
-        planning_share: float = SHARE,
-        auto_step: bool = False,
-        small: int | None = None,
-        limit: int | None = None,
-        plans: Plans = None,
-    ) -> None:
-        small = SMALL if small is None else checked_bytes("small", small, 0)
-        limit = checked_bytes("limit", limit, 1)
-        self._host = HostPool("stowplan", default_handler(), small, limit)
-        self._only = Lanes(
-            self._host,
-            alignment=HOST_ALIGNMENT,
-            auto_step=auto_step,
-            warmup=warmup,
-            planner=planner,
-            max_plans=max_plans,
-            planning_share=planning_share,
-            store=store_of(plans),
-        )
+    default_small = SMALL
+    _host: HandlerPool
+
+    def __init__(self, **options: Unpack[Options]) -> None:
         self._entered = threading.local()  # NumPy's handler before, of each thread that is in the pool
-        watch(self)
+        super().__init__(**options)
+
+    def _make_host(self, small: int, limit: int, scope: Scope) -> HostBackend:
+        return HandlerPool("stowplan", default_handler(), small, limit)
 
     def __enter__(self) -> NumpyPool:
         if getattr(self._entered, "inherited", False):
-            self._entered.inherited = (
-                False  # a forked worker may enter what its parent had entered: it serves already
-            )
+            # A forked worker may enter what its parent had entered: it serves already.
+            self._entered.inherited = False
             self._entered.again = True
             return self
         if hasattr(self._entered, "outer"):
@@ -117,11 +77,7 @@ class NumpyPool(Pool):
         self._entered.outer = _recorder.set_handler(self._host.handler)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, MemoryError):
-            self._only.diagnose(error)
+    def _leave(self) -> None:
         if not (hasattr(self._entered, "outer") and self._is_innermost()):
             raise PoolError(
                 "this pool does not serve here: leave it in the thread or task that entered it, "
@@ -144,33 +100,11 @@ class NumpyPool(Pool):
         PoolError
             A pool is installed already.
         """
-        if any_installed():
-            raise PoolError("a pool is installed in this process already: uninstall it first")
-        self._host.install(default_handler())
-
-    def uninstall(self) -> None:
-        """Leave new requests to NumPy's default handler again. What the pool has handed out stays its own.
-
-        Raises
-        ------
-        PoolError
-            The pool is not installed.
-        """
-        if not self._host.installed:
-            raise PoolError("this pool is not installed")
-        self._host.uninstall()
-
-    def trim(self) -> None:
-        """Give back to the system the memory that is kept for later requests, of the C library, too."""
-        self._host.trim()
+        super().install()
 
     def _begin_anew(self) -> None:
         super()._begin_anew()
         self._entered.inherited = hasattr(self._entered, "outer") and self._is_innermost()
-
-    def serving(self) -> AbstractContextManager[Any]:
-        """Return a context manager in which the pool serves this thread: itself, or nothing where it does already."""
-        return nullcontext() if self._serves_here() else self
 
     def _serves_here(self) -> bool:
         return self._is_innermost() or (
@@ -179,12 +113,6 @@ class NumpyPool(Pool):
 
     def _is_innermost(self) -> bool:
         return _recorder.current_handler() is self._host.handler
-
-    def _lanes(self) -> Lanes:
-        return self._only
-
-    def _all_lanes(self) -> list[Lanes]:
-        return [self._only]
 
     def _backend(self) -> str:
         return "numpy"

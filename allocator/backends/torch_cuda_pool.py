@@ -5,21 +5,19 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ...errors import MissingDependencyError, PoolError
 from .. import _core
 from .._core import CudaPool, CudaPools, Scope, any_cuda_installed
-from ..forking import watch
-from ..lanes import Lanes
-from ..planning_budget import SHARE
-from ..pool import Plans, Pool, checked_bytes, store_of
+from ..options import PlanningOptions, documented
+from ..pool import EnteredPool
 from .cupy_pool import DEVICE_ALIGNMENT, FORKED, PER_THREAD
 
 if TYPE_CHECKING:
-    from ...planning.store import PlanStore
+    from typing_extensions import Unpack
+
+    from ..options import Options
 
 SCOPES = {"process": Scope.process, "stream": Scope.stream, "thread": Scope.thread}
 
@@ -35,27 +33,23 @@ HOOKS = {
 """What PyTorch lets a pluggable allocator set beside malloc and free: the setter, and the function that it is given."""
 
 
-class TorchCudaPool(Pool):
+@documented
+class TorchCudaPool(EnteredPool):
     """Serve PyTorch's CUDA tensors, those of repeated steps from a plan: ``TorchPool(device="cuda")``.
 
     PyTorch's requests come to C functions: none of them runs Python, or needs the GIL. Each device has an arena and
     plans of its own. What is not planned comes from CUDA's stream-ordered allocator (`cudaMallocAsync`).
 
     PyTorch takes an allocator before its first use of CUDA, and for good: so one pool of a process can be installed,
-    and it stays.
+    and it stays. `torch.cuda.set_per_process_memory_fraction` sets the limit of one device.
 
     Parameters
     ----------
     scope
         ``"process"``: one step at a time, of all threads, as the backward pass runs on threads of PyTorch's own.
         ``"stream"``: each stream runs steps of its own. ``"thread"``: each thread does.
-    limit
-        Bytes that arenas and blocks may take together at most, on each device; None: no limit.
-        `torch.cuda.set_per_process_memory_fraction` sets it for one device.
-    small
-        None: CUDA tensors of any size are planned.
-    warmup, planner, max_plans, planning_share, auto_step, plans
-        As for `CupyPool`.
+    options
+        How to plan, as for all pools: `PlanningOptions`.
 
     Raises
     ------
@@ -78,36 +72,16 @@ class TorchCudaPool(Pool):
                 train(batch)
     """
 
-    def __init__(
-        self,
-        *,
-        warmup: int = 1,
-        planner: str = "auto",
-        max_plans: int = 32,
-        planning_share: float = SHARE,
-        auto_step: bool = False,
-        small: int | None = None,
-        scope: str = "process",
-        limit: int | None = None,
-        plans: Plans = None,
-    ) -> None:
-        if small is not None:
-            raise PoolError(f"small is {small!r}; expected None: CUDA tensors of any size are planned")
-        limit = checked_bytes("limit", limit, 1)
+    alignment = DEVICE_ALIGNMENT
+
+    def __init__(self, *, scope: str = "process", **options: Unpack[Options]) -> None:
+        super().__init__(PlanningOptions(**options))
+        self._options.refuse_small("CUDA tensors")
         if scope not in SCOPES:
             raise PoolError(f"scope is {scope!r}; expected one of: {', '.join(SCOPES)}")
+        limit = 0 if self._options.limit_share else self._options.limit_bytes(int)
         self._pools = CudaPools(SCOPES[scope], limit, self._table())
-        self._options: dict[str, Any] = {
-            "warmup": warmup,
-            "planner": planner,
-            "max_plans": max_plans,
-            "planning_share": planning_share,
-            "auto_step": auto_step,
-            "store": store_of(plans),
-        }
-        self._devices: dict[int, tuple[CudaPool, Lanes]] = {}
-        self._on(0)  # checks the options
-        watch(self)
+        self._on(0)
 
     # ------------------------------------------------------------------------------------------------------- PyTorch
 
@@ -141,7 +115,7 @@ class TorchCudaPool(Pool):
                 f"({str(error).splitlines()[0]}); expected install() before anything is on a GPU"
             ) from error
         _installed.append((self, allocator))
-        if self._options["auto_step"]:
+        if self._options.auto_step or self._options.limit is not None:
             for device in range(torch.cuda.device_count()):
                 self._on(device)
 
@@ -151,15 +125,11 @@ class TorchCudaPool(Pool):
             self.install()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None and "out of memory" in str(error):
-            self._lanes().diagnose(error)
+    def _leave(self) -> None:
+        """PyTorch keeps its allocator."""
 
-    def serving(self) -> AbstractContextManager[Any]:
-        """Return a context manager in which the pool serves: it does, once it is installed."""
-        return nullcontext() if self._serves_here() else self
+    def _is_out_of_memory(self, error: BaseException) -> bool:
+        return "out of memory" in str(error)
 
     def _serves_here(self) -> bool:
         return self._pools.installed
@@ -227,13 +197,13 @@ class TorchCudaPool(Pool):
 
         The next step that has a plan takes its arena again.
         """
-        for pool, _ in list(self._devices.values()):
-            pool.give_back()
+        for lanes in self._all_lanes():
+            lanes.backend.give_back()
 
     @property
     def graph_bytes(self) -> int:
         """Bytes of the current device that CUDA graphs have for themselves; `stats` has them not."""
-        return self._on(self._current_device())[0].graph_bytes
+        return int(self._lanes().backend.graph_bytes)
 
     # ------------------------------------------------------------------------------------------------------- devices
 
@@ -266,23 +236,11 @@ class TorchCudaPool(Pool):
 
         return f"torch: {torch.cuda.get_device_name(self._current_device())}"
 
-    def _on(self, device: int) -> tuple[CudaPool, Lanes]:
-        if device not in self._devices:
-            pool = CudaPool(self._pools, device, functools.partial(self._current_stream, device))
-            lanes = Lanes(pool, alignment=DEVICE_ALIGNMENT, **self._options)
-            self._devices.setdefault(device, (pool, lanes))
-        return self._devices[device]
-
-    def _lanes(self) -> Lanes:
-        return self._on(self._current_device())[1]
-
-    def _all_lanes(self) -> list[Lanes]:
-        return [lanes for _, lanes in list(self._devices.values())]
-
-    def use_store(self, store: PlanStore) -> None:
-        """Have all plans to come looked for in a store, those of devices that come into use later as well."""
-        self._options["store"] = store
-        super().use_store(store)
+    def _open(self, device: int) -> CudaPool:
+        pool = CudaPool(self._pools, device, functools.partial(self._current_stream, device))
+        if (share := self._options.limit_share) is not None:
+            pool.set_fraction(share)
+        return pool
 
     def _begin_anew(self) -> None:
         if not self._pools.has_served:

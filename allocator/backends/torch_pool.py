@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import PoolError
 from ...profiler.torch_library import TorchLibrary, library
 from .._core import NativePlace
-from ..planning_budget import SHARE
-from ..pool import Plans
-from .native_pool import NativeHostPool
+from ..options import documented
+from .host_pool import HostPool
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ..options import Options
 
 SMALL = 16384
 """Bytes; smaller tensors carry some percent of the bytes at most, and are what differs from step to step: scalars,
@@ -19,7 +23,8 @@ indices, an optimizer's first state."""
 DEVICES = ("cpu", "cuda")
 
 
-class TorchPool(NativeHostPool):
+@documented
+class TorchPool(HostPool):
     """Serve PyTorch's CPU tensors, those of repeated steps from a plan.
 
     PyTorch has one allocator for the whole process, so the pool serves all threads while it is entered or installed,
@@ -33,14 +38,12 @@ class TorchPool(NativeHostPool):
     ----------
     device
         ``"cpu"``; or ``"cuda"``, which makes a `TorchCudaPool`.
-    small
-        Requests below this many bytes are neither planned nor counted. None: 16384.
     scope
         ``"process"``: one step at a time, of all threads, as PyTorch asks for memory on threads of its own, too.
         ``"thread"``: each thread runs steps of its own, for programs that call PyTorch on several threads at once; what
-        its own threads ask for then goes upstream.
-    warmup, planner, max_plans, planning_share, auto_step, limit, plans
-        As for `NumpyPool`.
+        its own threads ask for then goes upstream. ``"stream"``, on CUDA alone: each stream runs steps of its own.
+    options
+        How to plan, as for all pools: `PlanningOptions`.
 
     Raises
     ------
@@ -62,6 +65,8 @@ class TorchPool(NativeHostPool):
                     train(batch)
     """
 
+    default_small = SMALL
+
     def __new__(cls, device: str = "cpu", **options: Any) -> Any:
         """Make a pool of the kind that the device needs."""
         if device != "cuda":
@@ -70,38 +75,16 @@ class TorchPool(NativeHostPool):
 
         return TorchCudaPool(**options)
 
-    def __init__(
-        self,
-        device: str = "cpu",
-        *,
-        warmup: int = 1,
-        planner: str = "auto",
-        max_plans: int = 32,
-        planning_share: float = SHARE,
-        auto_step: bool = False,
-        small: int | None = None,
-        scope: str = "process",
-        limit: int | None = None,
-        plans: Plans = None,
-    ) -> None:
+    def __init__(self, device: str = "cpu", *, scope: str = "process", **options: Unpack[Options]) -> None:
         if device not in DEVICES:
             raise PoolError(f"device is {device!r}; expected 'cpu' or 'cuda'")
-        super().__init__(
-            scope=scope,
-            small=SMALL if small is None else small,
-            limit=limit,
-            plans=plans,
-            auto_step=auto_step,
-            planning_share=planning_share,
-            warmup=warmup,
-            planner=planner,
-            max_plans=max_plans,
-        )
+        super().__init__(scope=scope, **options)
 
     def _place(self) -> NativePlace:
         return _place()
 
     def _take_place(self) -> None:
+        self._host.trim()  # what PyTorch has freed by now would stay resident beside the arena
         _library().install(_place().functions)
 
     def _leave_place(self) -> None:

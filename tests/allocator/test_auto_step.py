@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from stowplan import NumpyPool
-from stowplan.allocator._core import HostPool
+from stowplan.allocator._core import HandlerPool
 from stowplan.profiler import NumpyRecorder, StepLog, profile_step
 from stowplan.profiler.default_handler import default_handler
 
@@ -96,7 +96,7 @@ def test_what_is_found_equals_what_is_recorded() -> None:
         for _ in range(3):
             with recorder.step():
                 chain()
-    host = HostPool("found", default_handler(), 0)
+    host = HandlerPool("found", default_handler(), 0)
     host.find_steps()
     pool = NumpyPool(small=0)
     pool._host = host  # its handler, and nothing that collects
@@ -135,7 +135,7 @@ def test_a_marked_step_ends_the_search() -> None:
     assert marked.steps == found.steps + 1 + 6  # the one that was running ends, too
     assert marked.replayed > found.replayed
     assert (stats.steps, stats.replayed) == (marked.steps, marked.replayed)  # nobody looks for steps any more
-    assert {entry.key for entry in pool._only._all()[0].in_use()} == {None, "marked"}
+    assert {entry.key for entry in pool._lanes()._all()[0].in_use()} == {None, "marked"}
 
 
 def test_interrupted_parts_are_not_looked_at() -> None:

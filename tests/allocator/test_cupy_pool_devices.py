@@ -50,7 +50,7 @@ class Managing(HostUpstream):
         self.freed = stream
 
     def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
-        self.limit = size or 0
+        self.limit, self.fraction = size or 0, fraction
 
     def get_limit(self) -> int:
         return self.limit
@@ -65,6 +65,13 @@ def test_an_upstream_with_methods_is_asked() -> None:
     assert upstream.freed == "a stream"
     assert pool.free_bytes() == 12345
     assert holds(fill(cupy.ndarray(10, cupy.uint8, memptr=pool.malloc(10)), 3), 3)
+
+
+def test_a_limit_is_the_upstream_s_of_each_device() -> None:
+    upstream = Managing()
+    assert CupyPool(upstream, device=0, limit="2 KiB").get_limit() == 2048
+    CupyPool(upstream, device=0, limit="75%")
+    assert upstream.fraction == 0.75
 
 
 def test_a_memory_pool_s_method_is_the_memory_pool() -> None:

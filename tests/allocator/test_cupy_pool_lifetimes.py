@@ -9,24 +9,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from stowplan import CupyPool
 
 from .cupy_host import SIZES, HostUpstream, chain, cupy, empty, holds, run
-
-
-def test_frees_on_another_thread(pool: CupyPool) -> None:
-    for _ in range(8):
-        with pool.step():
-            box = [empty(5000), empty(300)]
-            thread = threading.Thread(target=box.clear)
-            thread.start()
-            thread.join()
-            chain()
-        pool.wait()
-    assert pool.stats.live_bytes == 0
-    assert set(pool.stats.reasons) == {"no_plan"}
 
 
 def test_requests_of_another_thread_are_served_and_change_no_plan(pool: CupyPool) -> None:
@@ -94,24 +79,7 @@ def test_a_pool_dies_in_a_cycle_with_its_blocks(upstream: HostUpstream) -> None:
     assert upstream.live_bytes == 0
 
 
-def test_blocks_outlive_their_pool(upstream: HostUpstream) -> None:
-    pool = CupyPool(upstream, device=0)
-    with cupy.cuda.using_allocator(pool.malloc):
-        run(pool, 5)
-        with pool.step():
-            planned, other = empty(64, 1), empty(5000, 2)
-    assert pool.stats.arena_bytes > 0
-    del pool
-    gc.collect()
-    assert holds(planned, 1)
-    assert holds(other, 2)
-    del planned, other
-    gc.collect()
-    assert upstream.live_bytes == 0
-
-
-@pytest.mark.parametrize("when", ["in a step", "between steps", "after the pool", "with a hook"])
-def test_interpreter_exit_with_live_arrays(when: str) -> None:
+def test_interpreter_exit_with_live_arrays_and_a_hook() -> None:
     program = f"""
 import sys, warnings
 sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -120,9 +88,8 @@ from cupy_host import HostUpstream, cupy, fill, holds
 from stowplan import CupyPool
 pool = CupyPool(HostUpstream(), device=0)
 cupy.cuda.set_allocator(pool.malloc)
-if {when!r} == "with a hook":
-    hook = cupy.cuda.memory_hooks.DebugPrintHook(file=open("/dev/null", "w"), flush=False)
-    hook.__enter__()
+hook = cupy.cuda.memory_hooks.DebugPrintHook(file=open("/dev/null", "w"), flush=False)
+hook.__enter__()
 kept = []
 for i in range(8):
     with pool.step():
@@ -130,18 +97,12 @@ for i in range(8):
         kept.append(a[:10]) if i > 5 else None
         temporary = cupy.empty(5000, cupy.uint8)
         del a, temporary
-        if i == 7 and {when!r} == "in a step":
-            sys.exit(0)
     pool.wait()
 assert pool.stats.replayed > 0
-if {when!r} == "between steps":
-    sys.exit(0)
 class Late:
     def __del__(self):
         assert holds_here(kept_here[-1], 7)
 kept_here, holds_here, late = kept, holds, Late()
-if {when!r} == "after the pool":
-    del pool
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

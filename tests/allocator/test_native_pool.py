@@ -12,7 +12,7 @@ import pytest
 
 from stowplan import PoolError
 from stowplan.allocator._core import NativePlace
-from stowplan.allocator.backends.native_pool import NativeHostPool
+from stowplan.allocator.backends.host_pool import HostPool
 
 from .c_functions import CFunctions
 
@@ -20,21 +20,14 @@ PLACE = NativePlace()
 LARGE = 1 << 20
 
 
-class PlacePool(NativeHostPool):
+class PlacePool(HostPool):
     """A pool for whoever calls the functions of `PLACE`."""
 
     def __init__(self, **options: Any) -> None:
-        defaults = {"small": 1000, "scope": "process", "limit": None, "plans": None, "warmup": 0}
-        super().__init__(**{"planner": "auto", "max_plans": 8, **defaults, **options})
+        super().__init__(**{"small": 1000, "scope": "process", "warmup": 0, **options})
 
     def _place(self) -> NativePlace:
         return PLACE
-
-    def _take_place(self) -> None:
-        pass  # nobody called anything else
-
-    def _leave_place(self) -> None:
-        pass
 
     def _backend(self) -> str:
         return "test: place"
@@ -72,11 +65,17 @@ def run(
         pool.wait()
 
 
-def test_a_step_is_replayed(pool: PlacePool, libc: CFunctions) -> None:
-    run(pool, libc, 6)
-    assert pool.stats.replayed == 4 * 3
-    assert pool.stats.reasons["no_plan"] == 2 * 3
-    assert pool.stats.live_bytes == 0
+def test_a_scope_is_the_process_s_or_the_threads() -> None:
+    with pytest.raises(PoolError, match="scope is 'stream'; expected 'process' or 'thread'"):
+        PlacePool(scope="stream")
+
+
+def test_a_limit_is_kept_whatever_function_asks(libc: CFunctions) -> None:
+    with PlacePool(limit=3 * LARGE) as pool:
+        block = libc.malloc(2 * LARGE)
+        assert libc.malloc(2 * LARGE) == libc.calloc(2, LARGE) == 0
+        libc.free(block)
+        assert pool.report(as_dict=True)["failure"]
 
 
 def test_pools_serve_one_at_a_time(pool: PlacePool) -> None:
@@ -99,14 +98,6 @@ def test_a_place_that_cannot_be_taken_stays_free(monkeypatch: pytest.MonkeyPatch
             pool.install()
     with pool:
         pass
-
-
-@pytest.mark.parametrize(
-    ("option", "value"), [("small", -1), ("small", 1.5), ("limit", 0), ("limit", True), ("scope", "stream")]
-)
-def test_bad_options_are_refused(option: str, value: object) -> None:
-    with pytest.raises(PoolError, match=f"{option} is {value!r}; expected"):
-        PlacePool(**{option: value})
 
 
 def test_blocks_of_before_between_and_after_go_back_where_they_came_from(libc: CFunctions) -> None:
@@ -151,18 +142,6 @@ def test_memory_of_a_pool_that_is_gone_is_given_back(libc: CFunctions) -> None:
             run(pool, libc, 4, (size,))
         del pool
     assert resident() - before < size
-
-
-def test_a_limit_is_kept(libc: CFunctions) -> None:
-    with PlacePool(limit=3 * LARGE) as pool:
-        block = libc.malloc(2 * LARGE)
-        assert libc.malloc(2 * LARGE) == 0
-        assert libc.calloc(2, LARGE) == 0
-        libc.free(block)
-        again = libc.malloc(3 * LARGE)
-        assert again != 0
-        libc.free(again)
-        assert pool.report(as_dict=True)["failure"]
 
 
 def test_requests_of_all_threads_are_one_step_s(pool: PlacePool, libc: CFunctions, worker: Worker) -> None:

@@ -12,7 +12,6 @@ import pytest
 from stowplan import NumpyPool
 from stowplan.allocator import lanes
 from stowplan.allocator.planning_budget import FIRST, HEAD_START, SHARE, PlanningBudget
-from stowplan.errors import PoolError
 
 
 class Clocks:
@@ -119,12 +118,6 @@ def test_threads_count_together() -> None:
     for thread in threads:
         thread.join()
     assert budget.seconds == 200
-
-
-@pytest.mark.parametrize("share", [-0.1, math.nan, "much", None, True])
-def test_a_share_is_a_number(share: object) -> None:
-    with pytest.raises(PoolError, match=r"planning_share is .*; expected a share"):
-        NumpyPool(planning_share=share)  # type: ignore[arg-type]
 
 
 def many_kinds_of_steps(pool: NumpyPool, kinds: int) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from stowplan import NumpyPool, Profile
-from stowplan.allocator._core import CorePlan, HostPool, LaneStart, StepOutcome
+from stowplan.allocator._core import CorePlan, HandlerPool, LaneStart, StepOutcome
 from stowplan.allocator.cache import PlanCache
 from stowplan.allocator.lane import Lane
 from stowplan.planning import make_plan
@@ -23,8 +23,8 @@ SIZE = 5000
 
 
 @pytest.fixture
-def host() -> HostPool:
-    return HostPool("steps", default_handler(), 0)
+def host() -> HandlerPool:
+    return HandlerPool("steps", default_handler(), 0)
 
 
 def plan_of_one(size: int = SIZE) -> CorePlan:
@@ -38,7 +38,7 @@ def start(**changed: Any) -> LaneStart:
     return LaneStart(0, plan_of_one(), arena_bytes=1 << 20, timestamps=False)._replace(**changed)
 
 
-def run(host: HostPool, *starts: LaneStart) -> list[tuple[int, Any]]:
+def run(host: HandlerPool, *starts: LaneStart) -> list[tuple[int, Any]]:
     """Run a step of one block, with these beginnings of its lanes."""
     entered = host.enter()
     assert entered is not None
@@ -59,7 +59,7 @@ def on_another_thread(work: Callable[[], Any]) -> Any:
 # ------------------------------------------------------------------------------------------------------------ the core
 
 
-def test_a_thread_runs_one_step_at_a_time(host: HostPool) -> None:
+def test_a_thread_runs_one_step_at_a_time(host: HandlerPool) -> None:
     assert host.enter() == (0, [0])
     assert host.enter() is None
     assert on_another_thread(host.enter) == (1, [1])
@@ -67,7 +67,7 @@ def test_a_thread_runs_one_step_at_a_time(host: HostPool) -> None:
     assert host.enter() == (0, [0])
 
 
-def test_an_arena_is_there_when_the_step_begins(host: HostPool) -> None:
+def test_an_arena_is_there_when_the_step_begins(host: HandlerPool) -> None:
     assert host.arena_bytes(0) == 0
     ((lane, (log, complete, clean, tag)),) = run(host, start())
     assert host.arena_bytes(0) == 1 << 20
@@ -75,13 +75,13 @@ def test_an_arena_is_there_when_the_step_begins(host: HostPool) -> None:
     assert host.counters()["requests"]["replayed"] == 1
 
 
-def test_a_step_begins_without_the_plans_for_which_there_is_no_memory(host: HostPool) -> None:
+def test_a_step_begins_without_the_plans_for_which_there_is_no_memory(host: HandlerPool) -> None:
     ((_, (log, complete, clean, tag)),) = run(host, start(plan=plan_of_one(1 << 60), arena_bytes=1 << 60))
     assert host.arena_bytes(0) == 0
     assert (len(log), complete, clean, tag) == (2, True, False, 0)
 
 
-def test_the_log_of_a_clean_step_is_kept_where_timestamps_are_asked_for(host: HostPool) -> None:
+def test_the_log_of_a_clean_step_is_kept_where_timestamps_are_asked_for(host: HandlerPool) -> None:
     for timestamps in (True, False, True):
         ((_, (log, complete, clean, _)),) = run(host, start(timestamps=timestamps))
         assert clean
@@ -89,7 +89,7 @@ def test_the_log_of_a_clean_step_is_kept_where_timestamps_are_asked_for(host: Ho
         assert [time_ns > 0 for time_ns in log["time_ns"]] == ([True, True] if timestamps else [])
 
 
-def test_all_lanes_of_a_step_begin_and_end_together(host: HostPool) -> None:
+def test_all_lanes_of_a_step_begin_and_end_together(host: HandlerPool) -> None:
     assert host.add_lane(0) == 1
     outcomes = run(host, *(start(lane=lane) for lane in (0, 1)))
     assert [lane for lane, _ in outcomes] == [0, 1]
@@ -98,7 +98,7 @@ def test_all_lanes_of_a_step_begin_and_end_together(host: HostPool) -> None:
     assert host.arena_bytes(1) == 1 << 20
 
 
-def test_the_steps_of_threads_that_a_fork_leaves_behind_end(host: HostPool) -> None:
+def test_the_steps_of_threads_that_a_fork_leaves_behind_end(host: HandlerPool) -> None:
     own = host.enter()
     assert own is not None
     step_slot, (lane,) = on_another_thread(host.enter)
@@ -109,7 +109,7 @@ def test_the_steps_of_threads_that_a_fork_leaves_behind_end(host: HostPool) -> N
     assert on_another_thread(host.enter) == (step_slot, [lane])
 
 
-def test_a_step_that_is_found_ends_by_itself(host: HostPool) -> None:
+def test_a_step_that_is_found_ends_by_itself(host: HandlerPool) -> None:
     host.find_steps()
 
     def ask() -> None:

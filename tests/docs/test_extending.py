@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,35 +36,21 @@ class TestFewestAdded(OrderSolverContract):
 
 
 class Buffers:
-    """Buffers of `host_backend.BufferPool` for arbitrary programs, over an upstream that can be made to fail."""
+    """Buffers of `host_backend.BufferPool` for arbitrary programs."""
 
     resizes = False
     zeroes = False
     marks = True
     installs = False
 
-    def __init__(self, plans: Path | None = None) -> None:
-        self.host = example("host_backend")
-        self.given = self.failures = 0
-        self.pool = make_pool(self.host.BufferPool, plans, self.upstream, warmup=0)
-
-    def upstream(self, size: int) -> Any:
-        self.failures -= 1
-        if self.failures >= 0:
-            raise MemoryError(size)
-        pointer = self.host.from_the_heap(size)
-        self.given += size
-        weakref.finalize(pointer.mem, self.given_back, size)
-        return pointer
-
-    def given_back(self, size: int) -> None:
-        self.given -= size
+    def __init__(self, file: Path | None = None, **options: Any) -> None:
+        self.pool = make_pool(example("host_backend").BufferPool, file, **{"warmup": 0, **options})
 
     def allocate(self, size: int, zeroed: bool) -> Any:
         return self.pool.buffer(size)
 
     def address(self, array: Any) -> int:
-        return int(array.ptr)
+        return int(array.address)
 
     def asked(self, size: int) -> int:
         return size
@@ -74,11 +59,10 @@ class Buffers:
         raise NotImplementedError
 
     def fail(self, times: int) -> bool:
-        self.failures = times
-        return True
+        return False  # the C library's malloc
 
     def check(self) -> None:
-        assert self.given == self.pool.stats.reserved_bytes
+        pass  # nothing counts what it gives
 
 
 class TestBufferPool(BackendContract):
@@ -89,4 +73,4 @@ def test_numpy_sees_a_buffer() -> None:
     host = example("host_backend")
     array = np.asarray(host.BufferPool().buffer(1000))
     array[:] = 7
-    assert array.sum() == 7000
+    assert array.tobytes() == b"\7" * 1000

@@ -235,5 +235,5 @@ def _found(name: str, planner: str) -> Served:
         if block:
             functions.free(block)
     served.end_part()
-    served.stats = _stats(pool._only)
+    served.stats = _stats(pool._on(0))
     return served

@@ -106,7 +106,6 @@ def changed(
     [
         {"numbers": lambda numbers: numbers.__setitem__(slice(-3, None), 0)},  # everything in one place
         {"numbers": lambda numbers: numbers.__setitem__(-1, 32)},
-        {"numbers": lambda numbers: numbers.__setitem__(-1, 1 << 40)},
         {"numbers": lambda numbers: numbers.__setitem__(0, -1)},
         {"numbers": lambda numbers: numbers.__setitem__(1, 1 << 20)},  # larger than its place
         {"numbers": lambda numbers: numbers.__setitem__(3, 99)},
@@ -125,6 +124,14 @@ def test_what_is_not_valid_is_refused(change: dict[str, Any], tmp_path: Path) ->
     changed(tmp_path / "plans", **change)
     with pytest.raises(FormatError, match=r"(plan 0|the list of lanes) is not valid: "):
         load_plans(tmp_path / "plans", "numpy", 64)
+
+
+def test_a_plan_that_was_placed_above_others_comes_back(tmp_path: Path) -> None:
+    """It needs more than all of its own blocks one above the other."""
+    above = (1 << 20) + np.array([0, 640, 1920])
+    changed(tmp_path / "plans", lambda numbers: numbers.__setitem__(slice(-3, None), above))
+    ((entry,), _) = load_plans(tmp_path / "plans", "numpy", 64)
+    assert entry.plan.placement.offsets.tolist() == above.tolist()
 
 
 def test_a_valid_plan_of_another_hand_does_not_overlap(tmp_path: Path) -> None:

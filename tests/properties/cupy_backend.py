@@ -20,11 +20,11 @@ class CupyBackend:
     installs = False
     zeroes = False  # CuPy does that with a kernel
 
-    def __init__(self, plans: Path | None = None) -> None:
+    def __init__(self, file: Path | None = None, **options: Any) -> None:
         self.failures = 0
         self.upstream = HostUpstream(self._fails)
-        options = {"device": 0, "warmup": 0, "auto_step": not self.marks, "planning_share": math.inf}
-        self.pool = make_pool(CupyPool, plans, self.upstream, **options)
+        defaults = {"device": 0, "warmup": 0, "auto_step": not self.marks, "planning_share": math.inf}
+        self.pool = make_pool(CupyPool, file, self.upstream, **{**defaults, **options})
 
     def _fails(self, number: int, size: int) -> bool:
         self.failures -= 1

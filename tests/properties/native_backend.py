@@ -7,28 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from stowplan.allocator._core import NativePlace
-from stowplan.allocator.backends.native_pool import NativeHostPool
+from stowplan.allocator.backends.host_pool import HostPool
 
 from ..allocator.c_functions import CFunctions, LibcUpstream
 from .pool_program import make_pool
 
 
-class _PlacePool(NativeHostPool):
+class _PlacePool(HostPool):
     """A pool for whoever calls the functions of a place, all requests of which are planned."""
 
     def __init__(self, place: NativePlace, **options: Any) -> None:
         self._own_place = place
-        defaults = {"planner": "auto", "max_plans": 32, "warmup": 0, "limit": None, "plans": None}
-        super().__init__(small=0, **{**defaults, **options})
+        super().__init__(**{"warmup": 0, **options})
 
     def _place(self) -> NativePlace:
         return self._own_place
-
-    def _take_place(self) -> None:
-        pass  # nobody called anything else
-
-    def _leave_place(self) -> None:
-        pass
 
     def _backend(self) -> str:
         return "test: place"
@@ -82,11 +75,11 @@ class NativeBackend:
     installs = True
     scope = "thread"
 
-    def __init__(self, plans: Path | None = None) -> None:
+    def __init__(self, file: Path | None = None, **options: Any) -> None:
         self.upstream = LibcUpstream()
         place = NativePlace(self.upstream.address)
-        options = {"scope": self.scope, "auto_step": not self.marks, "planning_share": math.inf}
-        self.pool = make_pool(_PlacePool, plans, place, **options)
+        defaults = {"scope": self.scope, "auto_step": not self.marks, "planning_share": math.inf}
+        self.pool = make_pool(_PlacePool, file, place, **{**defaults, **options})
         self.own = CFunctions(self.pool._host.functions, self.upstream)
         self.places = CFunctions(place.functions, self.upstream)
 

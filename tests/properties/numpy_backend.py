@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,10 +21,9 @@ class NumpyBackend:
     marks = True
     installs = True
 
-    def __init__(self, plans: Path | None = None) -> None:
-        self.pool = make_pool(
-            NumpyPool, plans, warmup=0, small=0, auto_step=not self.marks, planning_share=math.inf
-        )
+    def __init__(self, file: Path | None = None, **options: Any) -> None:
+        defaults = {"warmup": 0, "small": 0, "auto_step": not self.marks, "planning_share": math.inf}
+        self.pool = make_pool(NumpyPool, file, **{**defaults, **options})
 
     def allocate(self, size: int, zeroed: bool) -> np.ndarray:
         with self.pool.serving():

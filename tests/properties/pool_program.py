@@ -47,7 +47,7 @@ class FailureError(Exception):
 class Backend(Protocol):
     """A pool of one kind, and the arrays that live in it. The CPU time of planning must not decide what is planned.
 
-    Its class takes a file of plans, or None: what the pool begins with.
+    Its class takes a file of plans, or None, which the pool begins with, and options of the pool.
     """
 
     pool: Any
@@ -75,9 +75,9 @@ class Backend(Protocol):
         """Compare what upstream has given with what the pool says that it holds."""
 
 
-def make_pool(kind: Any, plans: Path | None, *args: Any, **options: Any) -> Any:
+def make_pool(kind: Any, file: Path | None, /, *args: Any, **options: Any) -> Any:
     """Return a pool of this kind, with the plans of a file, if any."""
-    return kind(*args, **options) if plans is None else kind.load(plans, *args, **options)
+    return kind(*args, **options) if file is None else kind.load(file, *args, **options)
 
 
 @dataclass

@@ -19,10 +19,10 @@ class TorchCudaBackend:
     zeroes = False
     options: ClassVar[dict[str, Any]] = {"scope": "thread"}
 
-    def __init__(self, plans: Path | None = None) -> None:
+    def __init__(self, file: Path | None = None, **options: Any) -> None:
         self.failures = 0
-        options = {"warmup": 0, "auto_step": not self.marks, "planning_share": math.inf, **self.options}
-        self.pool = make_pool(SimulatedTorchCudaPool, plans, **options)
+        defaults = {"warmup": 0, "auto_step": not self.marks, "planning_share": math.inf, **self.options}
+        self.pool = make_pool(SimulatedTorchCudaPool, file, **{**defaults, **options})
         self.pool.cuda.fails = self._fails
 
     def _fails(self, name: str, size: int) -> bool:

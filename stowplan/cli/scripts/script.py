@@ -22,10 +22,9 @@ import pkgutil
 import sys
 import types
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import ScriptError
 from ...import_hooks import when_imported
@@ -36,8 +35,7 @@ INTERRUPTED = 130
 """Exit status of a program that Ctrl-C has ended."""
 
 
-@dataclass(frozen=True)
-class _Main:
+class _Main(NamedTuple):
     """What becomes the module ``__main__``: its source (None where there is only code), and its attributes."""
 
     code: types.CodeType

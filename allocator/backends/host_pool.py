@@ -1,0 +1,114 @@
+"""Pools of host memory, alone or in the place of an allocator that the whole process uses.
+
+A library's own threads ask for memory in the midst of their caller's step, so mostly the step is the process's:
+requests of all threads, in their order. If threads take turns in another order each time, each has a plan of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from ...errors import PoolError
+from .._core import HostBackend, NativePlace, NativePool, Scope
+from ..options import PlanningOptions, host_memory
+from ..pool import EnteredPool
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ..options import Options
+
+SCOPES = {"process": Scope.process, "thread": Scope.thread}
+
+Self = TypeVar("Self", bound="HostPool")
+
+
+class HostPool(EnteredPool):
+    """A pool of host memory, above the C library's `malloc` or above what stood in the place where it is installed.
+
+    A subclass whose arrays ask the pool themselves has their memory from ``self._host.block(size)``. One that a
+    library's requests come to says where (`_place`).
+
+    Parameters
+    ----------
+    scope
+        Whose steps are told apart: ``"process"`` or ``"thread"``.
+    options
+        How to plan, as for all pools: `PlanningOptions`.
+    """
+
+    alignment = 64  # a cache line and the widest vector load, as the core has it (core/host_pool.hpp)
+    default_small: ClassVar[int] = 0
+    """Bytes; what `small` is where it is None."""
+
+    def __init__(self, *, scope: str = "thread", **options: Unpack[Options]) -> None:
+        super().__init__(PlanningOptions(**options))
+        if scope not in SCOPES:
+            raise PoolError(f"scope is {scope!r}; expected 'process' or 'thread'")
+        small = self.default_small if self._options.small is None else self._options.small
+        self._host = self._make_host(small, self._options.limit_bytes(host_memory), SCOPES[scope])
+        self._on(0)
+
+    def _make_host(self, small: int, limit: int, scope: Scope) -> HostBackend:
+        """Return the core, of requests from `small` bytes on, that takes `limit` bytes at most (0: no limit)."""
+        return NativePool(small, limit, scope, self._place())
+
+    def _place(self) -> NativePlace | None:
+        """Return where the pools of this class serve a library, one at a time; None: nowhere."""
+        return None
+
+    def _take_place(self) -> None:
+        """Have the library call the functions of the place. Again is as good as once."""
+
+    def _leave_place(self) -> None:
+        """Have it call its own again."""
+
+    def _open(self, device: int) -> HostBackend:
+        return self._host
+
+    def install(self) -> None:
+        """Serve all threads of the process from now on.
+
+        Raises
+        ------
+        PoolError
+            A pool of this kind serves already.
+        """
+        if self._host.taken:
+            raise PoolError(
+                f"{'this pool' if self._host.installed else 'another pool'} serves already, and it serves the whole "
+                "process; expected one at a time: uninstall it first"
+            )
+        self._host.install()
+        try:
+            self._take_place()
+        except BaseException:
+            self._host.uninstall()
+            raise
+
+    def uninstall(self) -> None:
+        """Leave new requests to the library's own allocator again. What the pool has handed out stays its own.
+
+        Raises
+        ------
+        PoolError
+            The pool is not installed.
+        """
+        if not self._host.installed:
+            raise PoolError("this pool is not installed")
+        self._leave_place()
+        self._host.uninstall()
+
+    def __enter__(self: Self) -> Self:
+        self.install()
+        return self
+
+    def _leave(self) -> None:
+        self.uninstall()
+
+    def trim(self) -> None:
+        """Give back to the system the memory that is kept for later requests, of the C library, too."""
+        self._host.trim()
+
+    def _serves_here(self) -> bool:
+        return self._host.installed

@@ -1,0 +1,204 @@
+"""What every pool lets a program choose: each option is declared, checked and documented here, once.
+
+A pool passes on its keywords, adds what is its own, and has `documented` put the options into its help::
+
+    @documented
+    class MyPool(Pool):
+        def __init__(self, *, mine: int = 0, **options: Unpack[Options]) -> None:
+            super().__init__(PlanningOptions(**options))
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict, TypeVar
+
+from ..errors import PoolError
+from ..units import parse_bytes, parse_share
+from .planning_budget import SHARE
+
+if TYPE_CHECKING:
+    from ..planning.store import PlanStore
+
+C = TypeVar("C", bound=type)
+Plans: TypeAlias = "PlanStore | str | os.PathLike[str] | None"
+"""What a pool takes for a store of plans."""
+
+ALWAYS_THERE = ("auto", "best_fit_orders")
+"""Solvers that need no look: the first look imports them all."""
+
+MEMORY_MAX = "/sys/fs/cgroup/memory.max"
+"""Where Linux says how much memory this process's control group may use."""
+
+PLACEHOLDER = "options\n    How to plan, as for all pools: `PlanningOptions`."
+"""What `documented` replaces in a pool's docstring."""
+
+
+class Options(TypedDict, total=False):
+    """The keywords of `PlanningOptions`, for type checkers and editors."""
+
+    warmup: int
+    planner: str
+    max_plans: int
+    planning_share: float
+    auto_step: bool
+    small: int | None
+    limit: int | str | None
+    plans: Plans
+
+
+class PlanningOptions(NamedTuple):
+    """How a pool plans, and what it leaves alone. A pool checks them.
+
+    Parameters
+    ----------
+    warmup
+        Steps that pass before one is recorded; first steps are seldom representative.
+    planner
+        Name of the packing solver, from `stowplan.packing.solvers`, or ``"auto"``.
+    max_plans
+        Plans to keep, the most recently used.
+    planning_share
+        CPU time that making plans may use, as a share of the CPU time of the rest of the process since the pool was
+        made and 20 seconds more; the first four plans come in any case. What is beyond is not planned, and counted
+        (``stats.plans_skipped``). ``math.inf``: no bound.
+    auto_step
+        Find the step that the program repeats, without `step` being called, and plan it; see `Pool.step`. There is no
+        warm-up.
+    small
+        Requests below this many bytes are neither planned nor counted. None: as many as the array library or the C
+        library has caches for (NumPy: 1033; PyTorch on the host: 16384). On a device all requests are planned, and
+        None is the one choice.
+    limit
+        The most that arenas, as a whole, and blocks that lie in none may take together, on each device: bytes, text
+        such as ``"8 GiB"``, or ``"80%"`` of the device's memory or the host's. An arena is not made larger than that
+        allows, and a request beyond it fails as without memory. None: no limit.
+    plans
+        A directory, or another store (`stowplan.planning.PlanStore`), in which plans are looked for before they are
+        packed, and kept for other processes and later runs. None: each process packs its own.
+
+    Raises
+    ------
+    PoolError
+        An option is not what it is to be.
+    UnknownSolverError
+        There is no such solver.
+    """
+
+    warmup: int = 1
+    planner: str = "auto"
+    max_plans: int = 32
+    planning_share: float = SHARE
+    auto_step: bool = False
+    small: int | None = None
+    limit: int | str | None = None
+    plans: Plans = None
+
+    def check(self) -> None:
+        """Raise an error if an option is not what it is to be, as the class says."""
+        _check_whole("warmup", self.warmup, 0, "a number of steps")
+        _check_whole("max_plans", self.max_plans, 1, "a number of plans")
+        if self.small is not None:
+            _check_whole("small", self.small, 0, "None or a number of bytes")
+        share = self.planning_share
+        if not isinstance(share, (int, float)) or isinstance(share, bool) or math.isnan(share) or share < 0:
+            raise PoolError(
+                f"planning_share is {share!r}; expected a share of the program's CPU time, 0 or more"
+            )
+        if self.planner not in ALWAYS_THERE:
+            from ..packing.registry import find
+
+            find(self.planner)
+        self.limit_bytes(lambda: 1 << 40)
+
+    def limit_bytes(self, whole: Callable[[], int]) -> int:
+        """Return the limit in bytes, of a memory of as many bytes as `whole` returns; 0: none."""
+        return 0 if self.limit is None else limit_bytes(self.limit, whole)
+
+    @property
+    def limit_share(self) -> float | None:
+        """The limit as a share of each device's memory; None where it is a number of bytes, or none."""
+        return None if self.limit is None else parse_share(self.limit)
+
+    def refuse_small(self, what: str) -> None:
+        """Raise PoolError if `small` is given to a pool that plans requests of any size."""
+        if self.small is not None:
+            raise PoolError(f"small is {self.small!r}; expected None: {what} of any size are planned")
+
+    def of_lanes(self) -> dict[str, Any]:
+        """Return those of them that the lanes of each device take."""
+        names = ("warmup", "planner", "max_plans", "planning_share", "auto_step")
+        return {name: getattr(self, name) for name in names}
+
+
+def _check_whole(name: str, value: object, least: int, what: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise PoolError(f"{name} is {value!r}; expected {what}, {least} or more")
+
+
+def limit_bytes(limit: int | str, whole: Callable[[], int]) -> int:
+    """Return the bytes of 4096, ``"8 GiB"``, or ``"80%"`` of as many as `whole` returns.
+
+    Raises
+    ------
+    PoolError
+        It is none of these, or 0.
+    """
+    found = 0
+    if isinstance(limit, (int, str)):
+        with suppress(ValueError):
+            share = parse_share(limit)
+            found = parse_bytes(limit) if share is None else int(share * whole())
+    if not found:
+        raise PoolError(
+            f"limit is {limit!r}; expected bytes, 1 or more, like 4096, '512MiB' or '4 GiB', or '80%'"
+        )
+    return found
+
+
+def host_memory() -> int:
+    """Return the bytes of memory that this process may use: the machine's, or its control group's if that is less."""
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        with open(MEMORY_MAX, encoding="ascii") as file:
+            return min(physical, int(file.read()))
+    except (OSError, ValueError):  # there are no control groups, or this one has no limit: "max"
+        return physical
+
+
+def store_of(plans: Plans) -> PlanStore | None:
+    """Return a pool's store; a pool without one imports nothing of it.
+
+    Raises
+    ------
+    PoolError
+        `plans` is neither a store nor a path.
+    """
+    if plans is None:
+        return None
+    from ..planning.store import open_store
+
+    return open_store(plans)
+
+
+def documented(pool: C) -> C:
+    """Put the options into a pool's docstring and signature, in place of ``**options``."""
+    parameters = list(inspect.signature(vars(pool)["__init__"]).parameters.values())[
+        1:-1
+    ]  # but self and options
+    by_keyword = inspect.Parameter.KEYWORD_ONLY
+    options = [
+        inspect.Parameter(
+            name, by_keyword, default=default, annotation=Options.__annotations__[name].__forward_arg__
+        )
+        for name, default in PlanningOptions._field_defaults.items()
+    ]
+    pool.__signature__ = inspect.Signature([*parameters, *options])  # type: ignore[attr-defined]
+    if pool.__doc__ and PlanningOptions.__doc__:
+        _, _, text = inspect.cleandoc(PlanningOptions.__doc__).partition("Parameters\n----------\n")
+        pool.__doc__ = inspect.cleandoc(pool.__doc__).replace(PLACEHOLDER, text.partition("\n\nRaises")[0])
+    return pool
