@@ -17,6 +17,7 @@ from libc.stdint cimport SIZE_MAX, int64_t, intptr_t, uint8_t, uint16_t, uint32_
 from libc.string cimport memcpy
 from libcpp cimport bool as cbool
 from libcpp.memory cimport make_shared, shared_ptr
+from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 import numpy as np

@@ -6,7 +6,7 @@ ctypedef intptr_t (*stream_pointer)() noexcept
 cdef extern from "cuda_api.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass CudaApi:
         pass
-    const char* find_cuda(CudaApi&)
+    string find_runtime(CudaApi&)
 
 
 cdef extern from "cuda_pool.hpp" namespace "stowplan::allocator" nogil:
@@ -35,10 +35,27 @@ cdef extern from "cuda_pool.hpp" namespace "stowplan::allocator" nogil:
         void record_stream(void*, int64_t) except +
         void abandon()
         cbool has_served()
+        cbool is_idle()
         stream_pointer current_stream
 
     CCudaPools* installed_pools "stowplan::allocator::CudaPools::installed"()
     void install_pools "stowplan::allocator::CudaPools::install"(CCudaPools*)
+
+
+cdef vector[CCudaPools*] _busy  # of `CudaPools` that are gone, with blocks that are not
+
+
+cdef void _destroy_idle():
+    cdef CCudaPools* pools
+    cdef size_t i = 0
+    while i < _busy.size():
+        pools = _busy[i]
+        if pools.is_idle():
+            _busy[i] = _busy.back()
+            _busy.pop_back()
+            del pools
+        else:
+            i += 1
 
 
 def any_cuda_installed():
@@ -57,8 +74,8 @@ cdef class CudaPools:
     limit
         Bytes that arenas and blocks may take together on each device; 0: as many as there are.
     table
-        Address of a table of CUDA's functions (core/device/cuda_api.hpp); 0: of the runtime that the process has
-        loaded.
+        Address of a table of functions (core/device/cuda_api.hpp); 0: those of the runtime that the process has loaded.
+
     Raises
     ------
     PoolError
@@ -70,18 +87,19 @@ cdef class CudaPools:
 
     def __init__(self, Scope scope, int64_t limit=0, uintptr_t table=0):
         cdef CudaApi api
-        cdef const char* missing
+        cdef string missing
         if table != 0:
             api = (<CudaApi*>table)[0]
         else:
-            missing = find_cuda(api)
-            if missing != NULL:
+            missing = find_runtime(api)
+            if not missing.empty():
                 raise PoolError(f"no CUDA runtime with {missing.decode()}; expected libcudart of CUDA 11.3 or later")
         self.pools = new CCudaPools(api, scope, limit)
 
     def __dealloc__(self):
         if self.pools != NULL and self.pools != installed_pools():  # else it stays, as PyTorch does
-            del self.pools
+            _busy.push_back(self.pools)  # CuPy's arrays do not keep what they are freed by
+            _destroy_idle()
 
     @property
     def address(self):
@@ -125,6 +143,7 @@ cdef class CudaPools:
 
 
 @cython.final
+@cython.no_gc_clear  # its pools must still be there when it dies in a cycle
 cdef class CudaPool(Backend):
     """The pool of one device.
 

@@ -12,7 +12,7 @@ from .._core import DevicePool, DeviceRouter, Lease
 from ..options import PlanningOptions, documented
 from ..pool import Pool
 from .device_memory import DeviceMemory, SegmentPool, UpstreamMemory
-from .device_streams import DeviceStreams, Streams
+from .device_streams import DeviceStreams
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -177,7 +177,7 @@ class CupyPool(Pool):
             share = self._options.limit_share
             source.set_limit(size=self._options.limit_bytes(int) if share is None else None, fraction=share)
 
-    def _streams(self, device: int) -> Streams | None:
+    def _streams(self, device: int) -> DeviceStreams | None:
         """Return the device's streams; None where there is no driver, and so no streams."""
         return DeviceStreams(device) if _has_driver() else None
 

@@ -16,7 +16,7 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 UNIT = 512
 """Bytes; what CuPy's own pool rounds sizes to, and what CUDA aligns to."""
@@ -31,17 +31,19 @@ PATIENCE = 10_000
 """Segments that a program takes from the device before CuPy's own pool serves it: a second's worth, at 0.1 ms each."""
 
 
-class DeviceMemory(Protocol):
-    """What a pool asks of one device's memory."""
+class DeviceMemory:
+    """What a pool asks of one device's memory; arenas come from there as well, unless it `grows_arenas`."""
 
-    grows_arenas: bool
+    grows_arenas = False
     """Whether arenas may come from the device's virtual memory, beside this."""
 
     def malloc(self, size: int) -> Any:
         """Return a `cupy.cuda.MemoryPointer` to `size` bytes. Errors are CuPy's."""
+        raise NotImplementedError
 
     def trim(self) -> None:
         """Give what is free back to the device."""
+        raise NotImplementedError
 
     def room(self, within_limit: bool, live_peak: int) -> int:
         """Return the bytes that all arenas may take now, so that no more is held than has been live at a time.
@@ -49,6 +51,7 @@ class DeviceMemory(Protocol):
         `within_limit`: so many as the limit allows. `live_peak`: the most bytes that the program has had live at a
         time, wherever they lie.
         """
+        return 0
 
     def note_arenas(self, size: int) -> None:
         """Make room for arenas of `size` bytes in all."""
@@ -58,12 +61,13 @@ class DeviceMemory(Protocol):
 
     def reserved(self) -> tuple[int, int] | None:
         """Return the bytes held of the device, arenas included, and the most so far; None where that is not known."""
+        raise NotImplementedError
 
     def reset_peak(self) -> None:
         """Take what is held now for the most so far."""
 
 
-class SegmentPool:
+class SegmentPool(DeviceMemory):
     """A CuPy allocator that holds no more of a device than has been live at a time.
 
     Each block is a segment of its own, taken from the device whole and given back whole: a parameter that is made in
@@ -296,7 +300,7 @@ class _Segment:
         self.returned.append((self.key, self.memory))
 
 
-class UpstreamMemory:
+class UpstreamMemory(DeviceMemory):
     """The memory of an allocator that the pool is given.
 
     Parameters
@@ -306,8 +310,6 @@ class UpstreamMemory:
     allocate
         The allocator.
     """
-
-    grows_arenas = False
 
     def __init__(self, upstream: Any, allocate: Callable[[int], Any]) -> None:
         self._upstream = upstream
@@ -335,16 +337,6 @@ class UpstreamMemory:
                 RuntimeWarning,
                 stacklevel=2,
             )
-
-    def room(self, within_limit: bool, live_peak: int) -> int:
-        """See `DeviceMemory`: arenas come from upstream."""
-        return 0
-
-    def note_arenas(self, size: int) -> None:
-        """See `DeviceMemory`."""
-
-    def begin_step(self) -> None:
-        """See `DeviceMemory`."""
 
     def reserved(self) -> tuple[int, int] | None:
         """See `DeviceMemory`."""

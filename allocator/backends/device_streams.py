@@ -6,29 +6,7 @@ other wait for it, or the host see it done.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
-
-
-class Streams(Protocol):
-    """The streams of one device."""
-
-    current: Any
-    """``f() -> int``, the current stream's address; or a capsule with CuPy's C function of the same name."""
-
-    def synchronize(self) -> None:
-        """Wait until all streams have done all that they were given."""
-
-    def capturing(self) -> bool:
-        """Whether the current stream is being captured into a graph."""
-
-    def record(self, stream: Any) -> Any:
-        """Record an event on a stream; None while the stream is being captured."""
-
-    def done(self, event: Any) -> bool:
-        """Whether all that came before an event is done."""
-
-    def wait(self, stream: int, event: Any) -> None:
-        """Have all that a stream is given from now on come after an event."""
+from typing import Any
 
 
 class DeviceStreams:
@@ -38,6 +16,11 @@ class DeviceStreams:
     ----------
     device
         Device number.
+
+    Attributes
+    ----------
+    current
+        ``f() -> int``, the current stream's address; or a capsule with CuPy's C function of the same name.
     """
 
     def __init__(self, device: int) -> None:
@@ -52,16 +35,16 @@ class DeviceStreams:
         self.current = exported.get("get_current_stream_ptr", lambda: cupy.cuda.get_current_stream().ptr)
 
     def synchronize(self) -> None:
-        """See `Streams`."""
+        """Wait until all streams have done all that they were given."""
         with self._cuda.Device(self._device):
             self._runtime.deviceSynchronize()
 
     def capturing(self) -> bool:
-        """See `Streams`."""
+        """Return whether the current stream is being captured into a graph."""
         return self._captures(self._cuda.get_current_stream().ptr)
 
     def record(self, stream: Any) -> Any:
-        """See `Streams`."""
+        """Record an event on a stream, and return it; None while the stream is being captured."""
         if self._captures(stream.ptr):
             return None
         with self._cuda.Device(self._device):
@@ -70,11 +53,11 @@ class DeviceStreams:
         return event
 
     def done(self, event: Any) -> bool:
-        """See `Streams`."""
+        """Return whether all that came before an event is done."""
         return bool(event.done)
 
     def wait(self, stream: int, event: Any) -> None:
-        """See `Streams`."""
+        """Have all that a stream is given from now on come after an event."""
         with self._cuda.Device(self._device):
             self._runtime.streamWaitEvent(stream, event.ptr)
 

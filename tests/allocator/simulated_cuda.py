@@ -7,9 +7,11 @@ which another block's kernel may still touch raises, and so does memory that goe
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable
 from ctypes import CFUNCTYPE, c_char_p, c_int, c_size_t, c_uint, c_void_p
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,35 +24,17 @@ from .simulated_device import Event, RaceError, SimulatedDevice, Stream
 OK, OUT_OF_MEMORY, UNKNOWN, NOT_READY, CAPTURED = 0, 2, 400, 600, 900
 ALIGNMENT = 512
 GUARD = b"\xee" * 64  # behind each block
+HEADER = next((Path(__file__).resolve().parents[2] / "allocator" / "core").rglob("cuda_api.hpp"))
 
 
 class Table(ctypes.Structure):
     """The table of core/device/cuda_api.hpp: a pointer for each function, in its order."""
 
     NAMES: ClassVar[list[str]] = [
-        "malloc",
-        "free",
-        "malloc_async",
-        "free_async",
-        "device_memory_pool",
-        "set_memory_pool",
-        "trim_memory_pool",
-        "device_attribute",
-        "memory_info",
-        "event_create",
-        "event_record",
-        "event_query",
-        "event_destroy",
-        "stream_wait_event",
-        "stream_is_capturing",
-        "exchange_capture_mode",
-        "device_synchronize",
-        "get_device",
-        "set_device",
-        "get_last_error",
+        *re.findall(r"^ +function\((\w+), [A-Z]", HEADER.read_text(encoding="utf-8"), flags=re.MULTILINE),
         "error_string",
     ]
-    _fields_ = [(name, c_void_p) for name in NAMES]
+    _fields_ = [*((name, c_void_p) for name in NAMES), ("memory_pools_supported", c_int)]
 
 
 SIGNATURES: dict[str, tuple[Any, ...]] = {
@@ -281,11 +265,11 @@ class Address(int):
     def __del__(self) -> None:
         owner = OWNERS.pop(int(self), None)
         if owner is not None:
-            FUNCTIONS.stow_cupy_free(owner.address, int(self), 0)
+            FUNCTIONS.stow_cupy_free(owner, int(self), 0)
 
 
-OWNERS: dict[int, Any] = {}
-"""The pools of a block: they outlive it."""
+OWNERS: dict[int, int] = {}
+"""What a block is freed by: as CuPy's arrays, blocks do not keep it."""
 
 
 class Tensor:
@@ -305,7 +289,7 @@ class Tensor:
         if address == 0 and size > 0:
             raise MemoryError(size)
         if address != 0:
-            OWNERS[address] = pool._pools
+            OWNERS[address] = pool._pools.address
         self._kept = np.empty(
             (), dtype=object
         )  # the garbage collector does not look into it, to finalize what is there

@@ -20,7 +20,7 @@ class SimulatedPool(CupyPool):
         self.memory = SimulatedUpstream(self.simulated)
         super().__init__(self.memory, device=0, **options)
 
-    def _streams(self, device: int) -> SimulatedDevice:
+    def _streams(self, device: int) -> Any:
         return self.simulated
 
     def empty(self, size: int, stream: Stream = MAIN, *, use: bool = True) -> Any:

@@ -23,13 +23,14 @@ import random
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import cupy
 
 from stowplan import CupyPool
 from stowplan.allocator.backends.device_streams import DeviceStreams
 
+from .c_pool import CPool
 from .race_worker import WORKERS, Counts, Machine, Value, Worker
 
 KINDS = ("marked", "threads", "marked", "found")
@@ -39,7 +40,17 @@ ROUND = 1_500
 """Operations of a round, at the least."""
 
 
-def new_pool(draw: random.Random, *, auto_step: bool) -> CupyPool:
+AnyPool: TypeAlias = CupyPool | CPool
+
+
+def new_c_pool(draw: random.Random, *, auto_step: bool) -> AnyPool:
+    """Return a pool of C functions, and make it the allocator."""
+    pool = CPool(auto_step=auto_step, planning_share=math.inf)
+    cupy.cuda.set_allocator(pool.malloc)
+    return pool
+
+
+def new_pool(draw: random.Random, *, auto_step: bool) -> AnyPool:
     """Return a pool over one of three upstreams, and make it the allocator."""
     of_cupy = cupy.cuda.MemoryPool()
     # Without one; with one that gives back to the device; with one that keeps all.
@@ -50,11 +61,15 @@ def new_pool(draw: random.Random, *, auto_step: bool) -> CupyPool:
     return pool
 
 
-def run_round(machine: Machine, seed: int, number: int, counts: Counts) -> None:
+POOLS: dict[str, Callable[..., AnyPool]] = {"cupy": new_pool, "c": new_c_pool}
+"""How a round makes its pool."""
+
+
+def run_round(machine: Machine, seed: int, number: int, counts: Counts, make: Callable[..., AnyPool]) -> None:
     """Run a round: one worker whose steps are marked or found, or three on threads of their own."""
     draw = random.Random(f"{seed} {number}")
     kind = KINDS[number % len(KINDS)]
-    pool = new_pool(draw, auto_step=kind == "found")
+    pool = make(draw, auto_step=kind == "found")
     handed: list[Value] | None = [] if kind == "threads" else None
     until = counts.operations + ROUND
     numbers = range(WORKERS) if kind == "threads" else [draw.randrange(WORKERS)]
@@ -94,7 +109,7 @@ def run_threads(functions: Sequence[Callable[[], None]]) -> None:
         raise errors[0]
 
 
-def run_program(operations: int, seed: int) -> Counts:
+def run_program(operations: int, seed: int, make: Callable[..., AnyPool] = new_pool) -> Counts:
     """Run so many operations, at the least; raise an error at the first round with a wrong value."""
     machine, counts = Machine(), Counts()
     allocator = cupy.cuda.get_allocator()
@@ -102,7 +117,7 @@ def run_program(operations: int, seed: int) -> Counts:
     try:
         while counts.operations < operations:
             try:
-                run_round(machine, seed, number, counts)
+                run_round(machine, seed, number, counts, make)
             except Exception as error:
                 error.args = (f"round {number}, after {counts.operations} operations: {error}",)
                 raise
@@ -139,11 +154,12 @@ def main() -> None:
     parser.add_argument("--operations", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--without", choices=MEASURES, help="switch a safety measure of the pool off")
+    parser.add_argument("--pool", choices=POOLS, default="cupy")
     options = parser.parse_args()
     warnings.filterwarnings("ignore", "upstream .* has no free_all_blocks")  # one of `new_pool`
     if options.without:
         setattr(*MEASURES[options.without])
-    print(f"no value is wrong: {run_program(options.operations, options.seed)}")
+    print(f"no value is wrong: {run_program(options.operations, options.seed, POOLS[options.pool])}")
 
 
 if __name__ == "__main__":

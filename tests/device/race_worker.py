@@ -19,6 +19,7 @@ import cupy
 
 from stowplan import CupyPool
 
+from .c_pool import CPool
 from .race_bodies import LEGACY, SIZES, SLOTS, Op, Way, random_body
 
 KERNELS = r"""
@@ -140,7 +141,7 @@ class Worker:
     def __init__(
         self,
         machine: Machine,
-        pool: CupyPool,
+        pool: CupyPool | CPool,
         counts: Counts,
         number: int,
         seed: str,

@@ -46,8 +46,9 @@ def run(seed: int, *options: str, **variables: str) -> subprocess.CompletedProce
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("schedule", [*SCHEDULES, "eager"])
-def test_no_value_is_wrong(schedule: str, seed: int) -> None:
-    done = run(seed, SIMHIP_SCHEDULE=schedule)
+@pytest.mark.parametrize("pool", ["cupy", "c"])
+def test_no_value_is_wrong(pool: str, schedule: str, seed: int) -> None:
+    done = run(seed, "--pool", pool, SIMHIP_SCHEDULE=schedule)
     assert done.returncode == 0, done.stderr
     assert not done.stderr
     assert done.stdout.startswith("no value is wrong: ")

@@ -8,18 +8,12 @@ namespace stowplan::allocator {
 
 CudaMemory::~CudaMemory() { give_what_waits(); }
 
-// CUDA remembers an error that its caller has dealt with, and would tell the next one who asks.
-CudaError CudaMemory::checked(CudaError error) const {
-  if (error != kCudaSuccess) api_.get_last_error();
-  return error;
-}
-
 CudaMemoryPool CudaMemory::memory_pool() {
   const Lock lock(looking_);
   if (looked_) return memory_pool_;
   looked_ = true;
   int supported = 0;
-  if (checked(api_.device_attribute(&supported, kCudaMemoryPoolsSupported, device_)) != kCudaSuccess) return nullptr;
+  if (checked(api_.device_attribute(&supported, api_.memory_pools_supported, device_)) != kCudaSuccess) return nullptr;
   if (supported == 0 || checked(api_.device_memory_pool(&memory_pool_, device_)) != kCudaSuccess) return memory_pool_;
   std::uint64_t all = UINT64_MAX;  // it keeps what is freed, until trim()
   checked(api_.set_memory_pool(memory_pool_, kCudaReleaseThreshold, &all));
@@ -42,7 +36,7 @@ CudaError CudaMemory::synchronize() {
 CudaError CudaMemory::ask(CudaBlock& block, bool may_be_ordered) {
   const OnDevice on(api_, device_);
   const WhileCapturing allowed(api_);
-  // A thread's own default stream is another one to whoever frees the block.
+  // A thread's own default stream is another one to the thread that frees the block.
   block.ordered = may_be_ordered && block.stream != DevicePool::kPerThread && memory_pool() != nullptr &&
                   !is_capturing(block.stream);
   const auto size = static_cast<std::size_t>(block.size);
@@ -117,6 +111,11 @@ void CudaMemory::trim() {
   give_what_waits();
   if (captures_ != 0) return;
   if (CudaMemoryPool pool = memory_pool()) checked(api_.trim_memory_pool(pool, 0));
+}
+
+bool CudaMemory::info(std::size_t& free, std::size_t& total) const {
+  const OnDevice on(api_, device_);
+  return checked(api_.memory_info(&free, &total)) == kCudaSuccess;
 }
 
 void* CudaMemory::base_of(void* address, std::size_t& size) {

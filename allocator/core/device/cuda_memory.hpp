@@ -4,8 +4,8 @@
 // a wait. What all streams use (arenas, the pools of graphs), what is asked for in a capture, and all of a device
 // without that allocator, comes from cudaMalloc, and the device is waited for before it goes back.
 //
-// While a stream is being captured it may not be given the end of memory from before, and nobody may wait for the
-// device. So what goes back then goes later: with the next request after it.
+// While a stream is being captured it may not be given the end of memory from before, and no thread may wait for
+// the device. So what goes back then goes later: with the next request after it.
 //
 // Any thread, at any time. CUDA is never called under the lock.
 #pragma once
@@ -46,13 +46,15 @@ class CudaMemory {
 
   // Fails during a capture.
   CudaError synchronize();
-  bool is_capturing(Stream stream) const;  // or nobody can tell
+  bool is_capturing(Stream stream) const;  // or CUDA does not say
   void begin_capture() { ++captures_; }
   void end_capture() { --captures_; }
 
   // Bytes that all blocks may take together; 0: as many as there are.
   Bytes limit() const { return limit_; }
   void set_limit(Bytes limit) { limit_ = limit; }
+  // Bytes that the device has; false: CUDA does not say.
+  bool info(std::size_t& free, std::size_t& total) const;
   // The block that an address lies in: its first address, and its size. Null: in none.
   void* base_of(void* address, std::size_t& size);
 
@@ -68,7 +70,7 @@ class CudaMemory {
   void go(CudaBlock* block);
   void give_what_waits();
   CudaMemoryPool memory_pool();
-  CudaError checked(CudaError error) const;
+  CudaError checked(CudaError error) const { return api_.checked(error); }
 
   const CudaApi& api_;
   const int device_;

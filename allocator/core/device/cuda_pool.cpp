@@ -15,7 +15,7 @@ thread_local CudaError pending = kCudaSuccess;  // the error of an OwnersError
 thread_local Stream asking_stream = 0;          // what a settle() within a request takes for the current stream
 
 // A token is a stream's handle, or the address of an event or of memory, or an error's number, with its kind above.
-// Nobody keeps streams and errors: to drop them is nothing.
+// Streams and errors are not kept: to drop them is nothing.
 enum class Kind : Token { stream, event, memory, error };
 constexpr int kKindBit = 60;
 
@@ -29,9 +29,22 @@ Token value_of(Token token) { return token & ((Token{1} << kKindBit) - 1); }
 CudaEvent event_of(Token token) { return reinterpret_cast<CudaEvent>(value_of(token)); }
 CudaBlock* memory_of(Token token) { return reinterpret_cast<CudaBlock*>(value_of(token)); }
 
-int raise(CudaError error) {
+// What a function of the owner's returns: -1 and the error pending, or 0.
+int answer_of(CudaError error) {
+  if (error == kCudaSuccess) return 0;
   pending = error;
   return -1;
+}
+
+// What CUDA refuses is nothing done: false, or 0.
+template <class F>
+auto attempt(F&& f) -> decltype(f()) {
+  try {
+    return f();
+  } catch (const OwnersError&) {
+    pending = kCudaSuccess;
+    return {};
+  }
 }
 
 std::string with_commas(std::int64_t number) {
@@ -67,10 +80,7 @@ Device CudaPool::as_owner() {
   device.capturing = [](void* owner) {
     return self(owner).graphs_.any_begun() || self(owner).is_capturing(asking_stream) ? 1 : 0;
   };
-  device.synchronize = [](void* owner) {
-    const CudaError error = self(owner).memory_.synchronize();
-    return error == kCudaSuccess ? 0 : raise(error);
-  };
+  device.synchronize = [](void* owner) { return answer_of(self(owner).memory_.synchronize()); };
   device.record = [](void* owner, Token stream, Token* event) {
     return self(owner).record(static_cast<Stream>(value_of(stream)), *event);
   };
@@ -78,10 +88,7 @@ Device CudaPool::as_owner() {
   device.wait = [](void* owner, Stream stream, Token event) {
     const CudaApi& api = self(owner).memory_.api();
     const OnDevice on(api, self(owner).memory_.device());
-    const CudaError error = api.stream_wait_event(stream_handle(stream), event_of(event), 0);
-    if (error == kCudaSuccess) return 0;
-    api.get_last_error();
-    return raise(error);
+    return answer_of(api.checked(api.stream_wait_event(stream_handle(stream), event_of(event), 0)));
   };
   device.unguard = [](void*, Token memory) { memory_of(memory)->guarded = false; };
   device.drop = [](void* owner, Token token) { self(owner).drop(token); };
@@ -107,33 +114,25 @@ int CudaPool::record(Stream stream, Token& event) {
   const OnDevice on(api, memory_.device());
   if (is_capturing(stream)) return 0;
   CudaEvent recorded = nullptr;
-  CudaError error = api.event_create(&recorded, kCudaEventDisableTiming);
-  if (error == kCudaSuccess) {
-    error = api.event_record(recorded, stream_handle(stream));
-    if (error != kCudaSuccess) api.event_destroy(recorded);
-  }
-  if (error != kCudaSuccess) {
-    api.get_last_error();
-    return raise(error);
-  }
+  CudaError error = api.checked(api.event_create(&recorded, kCudaEventDisableTiming));
+  if (error != kCudaSuccess) return answer_of(error);
   event = token_of(Kind::event, recorded);
-  return 0;
+  error = api.checked(api.event_record(recorded, stream_handle(stream)));
+  if (error != kCudaSuccess) drop(std::exchange(event, 0));
+  return answer_of(error);
 }
 
 int CudaPool::done(CudaEvent event) {
   const CudaApi& api = memory_.api();
   const WhileCapturing allowed(api);
-  const CudaError error = api.event_query(event);
-  if (error == kCudaSuccess) return 1;
-  api.get_last_error();
-  return error == kCudaNotReady ? 0 : raise(error);
+  const CudaError error = api.checked(api.event_query(event));
+  if (error == kCudaNotReady) return 0;
+  return error == kCudaSuccess ? 1 : answer_of(error);
 }
 
 void CudaPool::drop(Token token) {
   switch (kind_of(token)) {
-    case Kind::event:
-      if (memory_.api().event_destroy(event_of(token)) != kCudaSuccess) memory_.api().get_last_error();
-      break;
+    case Kind::event: memory_.api().checked(memory_.api().event_destroy(event_of(token))); break;
     case Kind::memory: memory_.give(memory_of(token)); break;
     case Kind::stream:
     case Kind::error: break;
@@ -241,41 +240,23 @@ void CudaPool::record_stream(void* address, Stream stream) {
 // ----------------------------------------------------------------------------------------------------- giving back
 
 bool CudaPool::reserve(LaneNumber lane, Bytes size) {
-  try {
-    return pool_.reserve(lane, size);
-  } catch (const OwnersError&) {
-    pending = kCudaSuccess;
-    return false;
-  }
+  return attempt([&] { return pool_.reserve(lane, size); });
 }
 
 std::size_t CudaPool::give_back() {
-  std::size_t given = 0;
-  try {
-    given = pool_.give_back();
-  } catch (const OwnersError&) {
-    pending = kCudaSuccess;
-  }
+  const std::size_t given = attempt([&] { return pool_.give_back(); });
   memory_.synchronize();
   memory_.trim();
   return given;
 }
 
 void CudaPool::settle() {
-  try {
-    pool_.settle();
-  } catch (const OwnersError&) {
-    pending = kCudaSuccess;
-  }
+  attempt([&] { return pool_.settle(); });
 }
 
 void CudaPool::set_fraction(double fraction) {
-  const OnDevice on(memory_.api(), memory_.device());
   std::size_t free = 0, total = 0;
-  if (memory_.api().memory_info(&free, &total) != kCudaSuccess) {
-    memory_.api().get_last_error();
-    return;
-  }
+  if (!memory_.info(free, total)) return;
   memory_.set_limit(std::max(Bytes{1}, static_cast<Bytes>(fraction * static_cast<double>(total))));
 }
 
@@ -297,13 +278,10 @@ std::string CudaPool::describe(Bytes size, Stream stream) {
                      ", blocks that are not planned " + with_commas(now.upstream_bytes) + "); graphs " +
                      with_commas(graphs_.reserved_bytes());
   if (memory_.limit() != 0) text += "; limit " + with_commas(memory_.limit());
-  const OnDevice on(memory_.api(), memory_.device());
   std::size_t free = 0, total = 0;
-  if (memory_.api().memory_info(&free, &total) == kCudaSuccess) {
+  if (memory_.info(free, total)) {
     text += "\n  the device has " + with_commas(static_cast<Bytes>(free)) + " of " +
             with_commas(static_cast<Bytes>(total)) + " bytes free";
-  } else {
-    memory_.api().get_last_error();
   }
   text += "\n  request " + std::to_string(now.requests) + (now.in_step ? " of step " : ", before step ") +
           std::to_string(now.step) + "; largest live blocks:";
@@ -356,6 +334,12 @@ void* CudaPools::base_of(void* address, std::size_t& size) {
     if (base == nullptr) base = pool.memory().base_of(address, size);
   });
   return base;
+}
+
+bool CudaPools::is_idle() {
+  bool is_idle = !abandoned_;
+  each([&](CudaPool& pool) { is_idle = is_idle && pool.is_idle(); });
+  return is_idle;
 }
 
 void CudaPools::give_back() {

@@ -49,6 +49,7 @@ class CudaPool {
   // Waits for the device; false: it cannot be waited for now.
   bool make_idle() { return memory_.synchronize() == kCudaSuccess; }
   bool is_capturing(Stream stream) const { return memory_.is_capturing(stream); }
+  bool is_idle() { return lanes()->counters().live_bytes == 0 && graphs_.reserved_bytes() == 0; }
   // The share of the device's memory that the pool may take at most.
   void set_fraction(double fraction);
 
@@ -105,6 +106,8 @@ class CudaPools {
   // After a fork: CUDA has stayed behind, and so has all memory.
   void abandon() { abandoned_ = true; }
   bool has_served() const { return has_served_; }
+  // Whether no block is alive, so that it may be destroyed.
+  bool is_idle();
 
   // CuPy's C function for its current stream; null: everything is on stream 0.
   std::intptr_t (*current_stream)() = nullptr;
