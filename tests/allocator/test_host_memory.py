@@ -22,7 +22,7 @@ def test_small_requests_are_neither_planned_nor_counted() -> None:
             pool.wait()
     assert set(pool.profile().size.tolist()) == {1040}
     assert pool.stats.replayed + pool.stats.upstream == 6
-    with pytest.raises(PoolError, match="small is -1; expected a number of bytes"):
+    with pytest.raises(PoolError, match="small is -1; expected None or a number of bytes"):
         NumpyPool(small=-1)
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from stowplan import NumpyPool
-from stowplan.errors import PoolError
 from stowplan.profiler import StepLog
 from stowplan.profiler.events import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS
 from stowplan.profiler.steps import profile_step
@@ -118,12 +117,6 @@ def test_an_arena_is_made_within_the_limit_or_not_at_all() -> None:
         assert (after.replayed - before.replayed) / (after.requests - before.requests) == share
         assert after.reserved_bytes <= limit
         assert after.peak_reserved_bytes <= limit
-
-
-@pytest.mark.parametrize("limit", [0, -1, 1.5, "1", True])
-def test_a_limit_is_a_number_of_bytes(limit: object) -> None:
-    with pytest.raises(PoolError, match=r"limit is .*expected a number of bytes"):
-        NumpyPool(limit=limit)  # type: ignore[arg-type]
 
 
 def test_what_one_thread_has_learned_another_one_need_not() -> None:
