@@ -93,7 +93,8 @@ StepOutcome = namedtuple("StepOutcome", "log complete clean tag")
 
 
 cdef object _outcome(CStepOutcome& outcome):
-    return StepOutcome(_log(outcome.log), outcome.complete, outcome.clean, outcome.tag)
+    # As StepOutcome(...), which takes a call of Python's more in each step.
+    return tuple.__new__(StepOutcome, (_log(outcome.log), outcome.complete, outcome.clean, outcome.tag))
 
 
 cdef dict _by_name(const vector[NamedCount]& counts):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextvars
 import functools
 from collections.abc import Callable
+from contextvars import Context
 from typing import ParamSpec, TypeVar
 
 from ._core import set_aside
@@ -13,20 +13,15 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def apart(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call a function in an empty context, where NumPy's handler is the default one, unseen by a pool in its place."""
-    before = set_aside(True)
-    try:
-        return contextvars.Context().run(function, *args, **kwargs)
-    finally:
-        set_aside(before)
-
-
 def runs_apart(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a function that runs apart."""
+    """Return a function that runs in an empty context, where NumPy's handler is the default one, unseen by a pool."""
 
     @functools.wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-        return apart(function, *args, **kwargs)
+        before = set_aside(True)
+        try:
+            return Context().run(function, *args, **kwargs)
+        finally:
+            set_aside(before)
 
     return wrapped

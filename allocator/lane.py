@@ -114,14 +114,8 @@ class Lane:
             self._take_offers(key)
         self.key, self._keeps_results = key, keeps_results
         likely, variants = self._cache.likely(key)
-        return LaneStart(
-            self.number,
-            likely,
-            variants,
-            self._cache.arena_bytes,
-            timestamps=self._policy.wants_log(has_plan=likely is not None),
-            guests=not keeps_results,
-        )
+        wants_log = self._policy.wants_log(has_plan=likely is not None)
+        return LaneStart(self.number, likely, variants, self._cache.arena_bytes, wants_log, not keeps_results)
 
     def step_ended(self, outcome: StepOutcome, failed: bool) -> None:
         """Learn from a step; `failed` where an exception left it, so that it says nothing about the next."""
@@ -242,6 +236,8 @@ class Lane:
 
     def _take_up(self) -> None:
         """Put the plans that are ready into use."""
+        if not self._planner.has_results:
+            return
         for number, result in self._planner.collect():
             self._policy.plan_made(number)
             new, old = result.plan, result.replaced

@@ -99,7 +99,8 @@ class Pool(ABC):
 
     def _lanes(self) -> Lanes:
         """Return the lanes of this thread's current device."""
-        return self._on(self._current_device())
+        device = self._current_device()
+        return self._by_device.get(device) or self._on(device)
 
     def _all_lanes(self) -> list[Lanes]:
         """Return the lanes of all devices in use."""

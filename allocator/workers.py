@@ -83,10 +83,13 @@ class Planner(Generic[T]):
             with self._changed:
                 self._done.append(result)
 
+    @property
+    def has_results(self) -> bool:
+        """Whether jobs are done whose results have not been collected."""
+        return bool(self._done)
+
     def collect(self) -> list[T]:
         """Return the results of the jobs that are done, once each, in the order of their start."""
-        if not self._done:
-            return []
         with self._changed:
             done, self._done = self._done, []
         return done
