@@ -76,12 +76,12 @@ class MemoryStore(PlanStore):
 
 
 def open_store(plans: PlanStore | str | os.PathLike[str]) -> PlanStore:
-    """Return the store that a pool's argument `plans` stands for: itself, or a directory's.
+    """Return the store that a pool's argument `plans` stands for: itself, or a directory's, which is made.
 
     Raises
     ------
     PoolError
-        It is neither a store nor a path.
+        It is neither a store nor a path, or there is no such directory and it cannot be made.
     """
     if isinstance(plans, PlanStore):
         return plans
@@ -89,4 +89,9 @@ def open_store(plans: PlanStore | str | os.PathLike[str]) -> PlanStore:
         raise PoolError(f"plans is {plans!r}; expected the path of a directory, a PlanStore, or None")
     from .store_directory import DirectoryStore
 
-    return DirectoryStore(plans)
+    store = DirectoryStore(plans)
+    try:
+        os.makedirs(store.path, exist_ok=True)
+    except OSError as error:
+        raise PoolError(f"plans is {os.fspath(plans)!r}, and there is no such directory: {error}") from error
+    return store

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from ...errors import PoolError
+from ...errors import MissingDependencyError, PoolError
 from .._core import DevicePool, DeviceRouter, Lease
 from ..options import PlanningOptions, documented
 from ..pool import Pool
@@ -63,8 +63,8 @@ class CupyPool(Pool):
         An argument is out of range, a step begins within a step, or in a fork of a process that has used the pool.
     UnknownSolverError
         There is no such solver.
-    ImportError
-        CuPy is not installed.
+    MissingDependencyError
+        CuPy is not installed, or cannot be imported.
 
     Examples
     --------
@@ -90,7 +90,12 @@ class CupyPool(Pool):
         device: int | None = None,
         **options: Unpack[Options],
     ) -> None:
-        import cupy
+        try:
+            import cupy
+        except ImportError as error:
+            raise MissingDependencyError(
+                f"CupyPool: {error}; expected: pip install 'stowplan[cupy]', or 'stowplan[rocm]' for AMD's devices"
+            ) from error
 
         super().__init__(PlanningOptions(**options))
         self._options.refuse_small("CuPy's arrays")

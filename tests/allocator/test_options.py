@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from stowplan import NumpyPool, PoolError, TorchPool
 from stowplan.allocator import options
 from stowplan.allocator.options import Options, PlanningOptions, host_memory, limit_bytes
-from stowplan.errors import StowplanError
+from stowplan.errors import MissingDependencyError, StowplanError
 
 NAMES = list(PlanningOptions._fields)
 
@@ -99,3 +100,11 @@ def test_help_and_signature_of_a_pool_have_every_option(pool: Any) -> None:
     for name in parameters:
         assert f"\n{name}\n    " in described, name
     assert "PlanningOptions`" not in described.partition("Parameters")[2]
+
+
+def test_without_cupy_its_pool_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    from stowplan import CupyPool
+
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'stowplan\[cupy\]'"):
+        CupyPool()

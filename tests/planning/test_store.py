@@ -26,6 +26,7 @@ from stowplan.planning.job import Arena, PlanJob
 from stowplan.planning.making import Options, plan_record
 from stowplan.planning.packer import Packer
 from stowplan.planning.shared import SharedPlans
+from stowplan.planning.store import open_store
 from stowplan.planning.store_directory import STALE, SUFFIX
 from stowplan.planning.store_packing import MAGIC, _digest, encode, key_of
 
@@ -329,3 +330,12 @@ def test_processes_killed_at_random_leave_no_torn_plan_and_no_lock(tmp_path: Pat
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1000 kills" in done.stdout
+
+
+def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(PoolError, match="there is no such directory"):
+        open_store(tmp_path / "file" / "plans")
+    with pytest.raises(PoolError, match="which is a file"):
+        open_store(tmp_path / "file")
+    assert open_store(tmp_path / "new" / "plans").find("0" * 64) is None
