@@ -22,8 +22,8 @@
 //   evaluate     O(n + m), straight loops                                                         (14 us)
 //                and O(r k log r) for the reruns, after set_way only for those from the first
 //                position on at which an operator or a rerun reads or writes a changed storage    (0.14 us a rerun)
-// It is exactly the same as evaluating from the beginning. To undo a change is to change it back. Nothing is allocated once the
-// vectors have grown to what the largest evaluation needs. One object serves one thread.
+// It is exactly the same as evaluating from the beginning. To undo a change is to change it back. Nothing is allocated
+// once the vectors have grown to what the largest evaluation needs. One object serves one thread.
 #pragma once
 
 #include <cstdint>
