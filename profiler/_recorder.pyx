@@ -376,9 +376,9 @@ cdef class StepWatch:
             held = self.service.at_peak()
         finally:
             self.lock.unlock()
+        names = [None, *([None] * (held.size() - 1) if self.sites is None else self.sites.sites)]
         found = [
-            (None if site == 0 or self.sites is None else self.sites.sites[site - 1], held[site].blocks, held[site].bytes)
-            for site in range(held.size()) if held[site].blocks
+            (names[site], held[site].blocks, held[site].bytes) for site in range(held.size()) if held[site].blocks
         ]
         return sorted(found, key=lambda holding: -holding[2])
 
