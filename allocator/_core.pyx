@@ -175,7 +175,7 @@ cdef class Replay:
         return self.core.let_go(block)
 
     def take_awaited(self, uint32_t granted):
-        """Return the held blocks whose place this one took, and those before it that nobody asked about."""
+        """Return the held blocks whose place this one took, and those before it that were not asked for."""
         awaited = list(self.core.awaited(granted))
         self.core.drop_awaited(granted)
         return awaited
@@ -331,7 +331,7 @@ cdef class Backend:
         return list(self.lanes.end_steps_of_others())
 
     cdef bint make_idle(self) except -1:
-        """Return when nobody uses the memory of blocks that are free; False where that cannot be waited for now."""
+        """Return when no work uses the memory of blocks that are free; False where that cannot be waited for now."""
         return True
 
     cdef bint may_wait(self) except -1:

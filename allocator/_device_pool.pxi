@@ -144,7 +144,7 @@ cdef void _drop(void* owner, uint64_t token) noexcept:
     cdef PyObject* type
     cdef PyObject* value
     cdef PyObject* traceback
-    PyErr_Fetch(&type, &value, &traceback)  # of who is being told that something failed
+    PyErr_Fetch(&type, &value, &traceback)  # of the caller, which hears that something failed
     (<DevicePool>owner).kept.pop(token, None)  # where all die in a cycle, it may be empty already
     PyErr_Restore(type, value, traceback)
 

@@ -14,7 +14,7 @@ def set_aside(cbool aside):
 
 
 cdef class HostBackend(Backend):
-    """Lanes over host memory; a subclass says who owns the memory, and where its requests come from."""
+    """Lanes over host memory; a subclass owns the memory, and says where its requests come from."""
 
     cdef HostMemory* memory
     cdef readonly int64_t limit

@@ -107,7 +107,7 @@ cdef class NativePool(HostBackend):
         return block
 
     def install(self):
-        """Serve in its place from now on. Precondition: it has one, and nobody serves there."""
+        """Serve in its place from now on. Precondition: it has one, and no pool serves there."""
         self.served = True
         self.place.dispatcher.serve(self.memory)
 

@@ -22,7 +22,7 @@ class DefaultHandler {
     if (only_ == nullptr) only_ = take_place(default_capsule);
     return only_;
   }
-  // The same; null where nobody has asked for it yet.
+  // The same; null where it was never asked for.
   static Dispatcher* instance() { return only_; }
 
  private:

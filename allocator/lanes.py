@@ -1,4 +1,4 @@
-"""The steps of a pool on one device: who runs them, and who decides in each of their lanes.
+"""The steps of a pool on one device: the threads that run them, and the lanes that decide in them.
 
 A step takes a step slot, and in it every stream has a lane (allocator/core/lanes): requests, a plan and an arena of
 its own. So each lane has its own policy and plans (lane.py), as if there were no other.
@@ -198,8 +198,8 @@ class Lanes:
             raise PoolError("a step cannot begin in an interrupted part: resume first")
         entered = self._backend.enter()
         if entered is None:
-            who = "the process" if self._of_process else "this thread"
-            raise PoolError(f"{who} runs a step already: steps do not nest{_of_tasks()}")
+            runner = "the process" if self._of_process else "this thread"
+            raise PoolError(f"{runner} runs a step already: steps do not nest{_of_tasks()}")
         number, lanes = entered
         try:
             step_slot = self._step_slot(number, lanes)
@@ -283,7 +283,7 @@ class Lanes:
     # ------------------------------------------------------------------------------------------------------- forks
 
     def lock(self) -> None:
-        """Keep other threads out, until `unlock`: nobody begins or ends a step, makes a lane or takes up a plan."""
+        """Keep other threads out, until `unlock`: no step begins or ends, no lane is made, no plan is taken up."""
         self._collecting.acquire()
         self._mutex.acquire()
         for step_slot in self._step_slots:

@@ -2,7 +2,7 @@
 
 Two occasions. `Pool.report` tells the present state. When upstream has no memory for a request, the core notes what it
 found (core/replay/diagnosis.hpp), and `failure_text` says it; `attach` hands it to the user in upstream's own error,
-so that whoever catches that error goes on catching it::
+so that a program that catches that error goes on catching it::
 
     stowplan: upstream has no memory for 40,960,000 bytes: request 17 of step 5 (key 'train')
       live 812,646,400 bytes; reserved 901,965,536 (arena 402,981,440, upstream's blocks 498,984,096); ...
@@ -145,10 +145,10 @@ def failure_text(failure: dict[str, Any], plans: Sequence[InUse], key: Hashable)
     reserved = found["arena_bytes"] + found["upstream_bytes"]
     largest = _largest(found, plans)
     limited = 0 < failure["limit"] < reserved + asked["size"]
-    who = f"the limit of {failure['limit']:,} bytes leaves no room" if limited else "upstream has no memory"
+    cause = f"the limit of {failure['limit']:,} bytes leaves no room" if limited else "upstream has no memory"
     return "\n".join(
         [
-            f"stowplan: {who} for {asked['size']:,} bytes: {where} step {_step(found['step'], key)}",
+            f"stowplan: {cause} for {asked['size']:,} bytes: {where} step {_step(found['step'], key)}",
             f"  live {found['live_bytes']:,} bytes; reserved {reserved:,} (arena {found['arena_bytes']:,}, "
             f"upstream's blocks {found['upstream_bytes']:,}); largest lower bound {bound:,}",
             *_largest_lines(largest, "  "),

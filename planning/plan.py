@@ -112,7 +112,7 @@ def make_plan(
     UnknownSolverError
         There is no such solver.
     ConflictError
-        The solver's placement is wrong: `pack` validates it, whoever is to blame.
+        The solver's placement is wrong: `pack` validates every placement.
     """
     problem, rows = problem_of(profile, alignment)
     if packer is not None:

@@ -46,14 +46,14 @@ class SharedPlans:
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Forget all, those that are being made as well: a fork has left behind who makes them."""
+        """Forget all, those that are being made as well: a fork has left behind the threads that make them."""
         self._mutex = threading.Lock()
         self._plans: OrderedDict[Hashable, _Made] = OrderedDict()
         self._offered: OrderedDict[Hashable, list[tuple[int, Plan]]] = OrderedDict()
         self._offers = 0
 
     def find(self, made_of: Hashable, make: Callable[[], Plan]) -> Plan:
-        """Return the plan that was made of this, or make it; what `make` raises, all raise who wait for it."""
+        """Return the plan that was made of this, or make it; what `make` raises, all threads that wait for it raise."""
         with self._mutex:
             made = self._plans.get(made_of)
             is_new = made is None

@@ -36,7 +36,7 @@ class PlanStore(ABC):
     def find(self, key: str) -> bytes | None:
         """Return what is kept under a key, of 64 hexadecimal digits; None where this process is to pack it.
 
-        It may wait for another process that packs it, as long as nobody waits for ever.
+        It may wait for another process that packs it, as long as the wait ends.
         """
 
     @abstractmethod

@@ -8,8 +8,8 @@
 There is no lock, and so none that a dead process could leave behind. Two processes that keep the same key write the
 same twice, and the later one stands. A file that was torn all the same (the machine lost power) is refused by its
 digest, like any foreign one, and written again. Files that have not been used for the longest go when all together
-exceed `limit`; who reads one meanwhile reads it to its end. Processes on several machines may share a directory of a
-network's file system, if that renames atomically (NFS does).
+exceed `limit`; a process that reads one meanwhile reads it to its end. Processes on several machines may share a
+directory of a network's file system, if that renames atomically (NFS does).
 
 `find` is one open and one read, and once an hour a change of the file's time; `keep` looks at all files.
 """
@@ -90,7 +90,7 @@ class DirectoryStore(PlanStore):
         """
         path = self.where(key)
         try:
-            # Nobody waits for the other end of a pipe that goes by this name.
+            # Does not wait for the other end of a pipe that goes by this name.
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
@@ -139,7 +139,7 @@ class DirectoryStore(PlanStore):
         return sorted(found, key=lambda file: (-file.used, file.key))
 
     def remove(self, key: str) -> None:
-        """Remove a file; who has it open reads on.
+        """Remove a file; a process that has it open reads on.
 
         Raises
         ------

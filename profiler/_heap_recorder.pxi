@@ -58,8 +58,8 @@ cdef int32_t _site_of_operator(const char* node, const char* name) noexcept:
 
 
 cdef void _operator_begins(const char* node, const char* name) noexcept nogil:
-    # A thread that Python does not know is not made known to it, since whoever waits for this one may have the GIL. It
-    # computes for another one's operator, and what it runs is part of that.
+    # A thread that Python does not know is not made known to it, since a thread that waits for this one may have the
+    # GIL. It computes for another one's operator, and what it runs is part of that.
     if PyGILState_GetThisThreadState() == NULL:
         return
     cdef int32_t site
@@ -104,7 +104,7 @@ def watched_functions():
 
 
 def forget_watcher():
-    """Let nobody watch in a forked child."""
+    """End the watch in a forked child."""
     WatchedHeap.leave_in_child()
     OperatorSites.forget_others()
 
@@ -140,7 +140,7 @@ cdef class HeapRecorder(StepWatch):
     cpdef void leave(self) noexcept:
         """Watch no more."""
         if self.watches:
-            with nogil:  # who is being told may wait for the GIL
+            with nogil:  # the watcher that is being told may wait for the GIL
                 WatchedHeap.leave()
         self.watches = False
 

@@ -167,7 +167,7 @@ cdef class CallSites:
     cdef dict numbers  # of sites
     cdef list askers
     cdef dict number_of_asker
-    cdef int32_t asking  # -1: nobody
+    cdef int32_t asking  # -1: none
     cdef unordered_map[uint64_t, int32_t] number_of_both  # by number of the user's frame and of the asker
     cdef size_t stacks
     cdef dict number_of_stack  # by number of the user's frame, and codes and lines of others' frames

@@ -26,6 +26,7 @@ def solve(
 ) -> tuple[IntArray, int, str, int, bool]:
     """Order n operators with ``extra`` workspace, each after those ``before`` it, over m storages.
 
-    Returns the order (n,), the lower bound, who found it, the sets of operators looked at, and whether Ctrl-C ended it.
+    Returns the order (n,), the lower bound, the solver that found it, the sets of operators looked at, and
+    whether Ctrl-C ended it.
     ``progress(peak, lower_bound)`` is called several times a second; the search stops where it returns False.
     """

@@ -205,7 +205,7 @@ class CupyPool(Pool):
     def record_stream(self, array: Any, stream: Any) -> None:
         """Say that an array is used on another stream than the one that was current when it was made.
 
-        When its memory is free, nobody is given it before that stream is done with all that it had been given by then:
+        When its memory is free, it is not reused before that stream has finished the work queued by then:
         the pool records an event there, and whatever takes the place waits for it. Without such a word the pool knows
         of the array's own stream alone, as `cupy.cuda.MemoryPool` does; a program must then itself see to it that the
         other one is done before it drops the array. As PyTorch's ``Tensor.record_stream``.

@@ -4,7 +4,7 @@
 //     thread 2        .  computes for it  .        its requests: 7, as long as no other operator runs
 //
 // Kernels compute on threads that run no operator themselves. Their requests have the site of the one that runs in the
-// process; where there are several, nobody knows. O(1).
+// process; where there are several, the operator is unknown. O(1).
 #pragma once
 
 #include <atomic>

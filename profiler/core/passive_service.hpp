@@ -11,7 +11,7 @@
 // leaves a candidate, and how much of all that was asked for (request_history.hpp) it covers. The step is the candidate
 // that covers most bytes; or a shorter one that covers nearly as much.
 //
-// Where somebody knows who asks, it is asked before each request, and its number is kept with the request.
+// If a call-site callback is set, it is called before each request, and its number is kept with the request.
 //
 // Beside the steps it counts the program's requests, of all threads that it sees. Steps of the same requests have one
 // signature, so how often a step came is one look into a table. With each request of a step goes the most that the

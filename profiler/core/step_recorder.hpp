@@ -66,7 +66,7 @@ class StepRecorder {
     return log;
   }
 
-  // As end_step(), for a step whose log nobody wants.
+  // As end_step(), for a step whose log is not wanted.
   void drop_step() {
     in_step_ = false;
     std::move_backward(past_.begin(), past_.end() - 1, past_.end());

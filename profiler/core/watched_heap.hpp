@@ -1,6 +1,6 @@
-// The C library's heap as a table of C functions, and whoever watches it told of every block. No Python in it.
+// The C library's heap as a table of C functions, whose watcher is told of every block. No Python in it.
 //
-// The table stays for the life of the process, whoever watches: what was had from it may be freed at any time, by any
+// The table stays for the life of the process, watched or not: what was had from it may be freed at any time, by any
 // thread. One watches at a time. A block's end is told before its address can be another block's.
 #pragma once
 
@@ -22,10 +22,10 @@ class WatchedHeap {
     return &table;
   }
 
-  // False where somebody watches already.
+  // False where there is a watcher already.
   static bool watch(ToldBlocks* blocks) {
-    ToldBlocks* nobody = nullptr;
-    return watcher_.compare_exchange_strong(nobody, blocks);
+    ToldBlocks* none = nullptr;
+    return watcher_.compare_exchange_strong(none, blocks);
   }
 
   // Returns once no thread is telling any more: the watcher may go. Not to be called where such a thread may wait for
@@ -35,15 +35,15 @@ class WatchedHeap {
     while (telling_ != 0) std::this_thread::yield();
   }
 
-  // In a forked child nobody watches: the locks are as the parent's threads had them.
+  // A forked child is not watched: the locks are as the parent's threads had them.
   static void leave_in_child() {
     watcher_ = nullptr;
     telling_ = 0;
   }
 
  private:
-  // Runs `f(blocks)` if somebody watches. A watcher that is read here does not go before. Where there is no memory for
-  // the log, the block is not in it.
+  // Runs `f(blocks)` if there is a watcher. A watcher that is read here does not go before. Where there is no memory
+  // for the log, the block is not in it.
   template <class F>
   static void tell(F&& f) noexcept {
     if (watcher_.load(std::memory_order_relaxed) == nullptr) return;

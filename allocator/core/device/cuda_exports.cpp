@@ -2,7 +2,7 @@
 //
 // PyTorch's are those of the installed pool, by the signatures of its header CUDAPluggableAllocator.h; the classes in
 // them are the C++ library's. CuPy's (of cupy.cuda.CFunctionAllocator) have a pool as their first argument: they fail
-// by null, as nobody there would catch.
+// by null, as their callers would not catch.
 
 #include <exception>
 

@@ -1,7 +1,7 @@
 // The memory of CUDA graphs: a pool of its own for each set of graphs that share one, as PyTorch asks for.
 //
 // A graph that is launched again writes to the addresses that it was captured with, whether their blocks were freed in
-// the capture or not. So what a capture asks for comes from segments that belong to its pool, and nobody else is given
+// the capture or not. So what a capture asks for comes from segments that belong to its pool, and no other request gets
 // them until the pool is released. A block that is freed is given again to the same stream, in the same pool; one that
 // other streams have used is not.
 //

@@ -4,7 +4,7 @@
 //                 0       begin           end    reach
 //
 // So an arena grows at both ends without moving, and no second one ever stands beside it. Mapping takes memory from the
-// device at once; an arena that goes gives it back at once: nobody may use it then.
+// device at once; an arena that goes gives it back at once: no work may use it then.
 //
 // The functions are those of CUDA's driver and of HIP, which have the same parameters under other names (CUDA driver
 // API, "Virtual Memory Management"; HIP, "Virtual memory management"). PyTorch's expandable segments use them, too.

@@ -47,7 +47,7 @@ class HostHeap {
   void* realloc(void* old, std::size_t new_size);
   void free(void* ptr, std::size_t size);
 
-  // Ends the period if it is over; for while nobody asks the heap.
+  // Ends the period if it is over; for when no request comes to the heap.
   void tick();
 
   // Gives back the memory of all free ranges.

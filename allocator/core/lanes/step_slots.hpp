@@ -32,7 +32,7 @@ using StepSlotNumber = std::uint16_t;
 // their caller's step: then a step is the process's.
 enum class Scope : std::uint8_t { thread, process };
 
-// Names who runs a step; never 0.
+// Names the thread or the process that runs a step; never 0.
 using Runner = std::uintptr_t;
 
 class StepSlots {

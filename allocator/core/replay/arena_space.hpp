@@ -15,7 +15,7 @@
 //                 owner knows that the streams are done with them, or until a request is served in their place whose
 //                 owner sees to it that its stream waits for them first: they are *awaited* then
 //   arenas        a new arena retires the one before, which goes when its last block has gone. Whoever reserves an
-//                 arena sees to it that nobody uses its memory any more
+//                 arena sees to it that its memory is in no use any more
 #pragma once
 
 #include <algorithm>

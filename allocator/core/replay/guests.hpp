@@ -4,7 +4,7 @@
 // upstream, so that memory is not reserved twice. A guest must not be in the plan's way:
 //
 //   requests are recognised   it takes the best fit that the plan does not need for the next kHorizon requests
-//   kLost in a row are not    it takes any: nobody knows what the plan will need
+//   kLost in a row are not    it takes any: it is unknown what the plan will need
 //   the plan is given up      all requests take any, for the rest of the step, planned or not: blocks placed by a plan
 //                             that does not fit only break the arena up. That is so when more than one request in
 //                             kShare was not recognised, and more than kFew were
