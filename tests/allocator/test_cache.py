@@ -51,7 +51,7 @@ def test_what_was_used_last_comes_first() -> None:
     assert tags(cache.variants("x")) == tags([a, c])
 
 
-def test_the_least_recently_used_plan_goes_when_there_are_too_many() -> None:
+def test_the_least_recently_used_plan_goes_first() -> None:
     cache = PlanCache(2)
     a, b = add(cache, "x", 1000), add(cache, "y", 100)
     cache.follow(a, in_full=False)
@@ -61,7 +61,7 @@ def test_the_least_recently_used_plan_goes_when_there_are_too_many() -> None:
     assert cache.likely("y")[0] is None
 
 
-def test_a_successor_takes_one_place_and_the_arena_is_as_large_as_the_largest_plan() -> None:
+def test_a_successor_takes_one_place_in_the_largest_arena() -> None:
     cache = PlanCache(2)
     a, b = add(cache, "x", 1000), add(cache, "y", 100)
     assert (cache.arena_bytes, cache.lower_bound) == (1024, 1024)
@@ -79,7 +79,7 @@ def test_a_plan_that_went_in_the_meantime_can_still_be_succeeded() -> None:
     assert cache.get(b.tag) is None
 
 
-def test_expected_is_the_variant_used_last_and_then_what_came_after_the_last_step_s_plan() -> None:
+def test_expected_is_what_came_after_the_last_plan_before() -> None:
     cache = PlanCache(4)
     a, b = add(cache, None), add(cache, None)
     assert cache.likely(None)[0] is b.core
@@ -111,7 +111,7 @@ def test_an_expected_plan_that_has_gone_is_not_expected() -> None:
     assert cache.likely(None)[0] is c.core
 
 
-def test_steps_may_follow_all_variants_of_their_key_and_these_only() -> None:
+def test_steps_may_follow_the_variants_of_their_key_only() -> None:
     """As the core sees it: a step without an expected plan finds the variant that has its first request."""
     cache = PlanCache(4)
     small, large, other = add(cache, "x", 100), add(cache, "x", 5000), add(cache, "y", 700)
@@ -150,7 +150,7 @@ def test_the_order_of_use_is_strict() -> None:
     assert all(a.used > b.used for a, b in pairwise(cache.plans()))
 
 
-def test_a_plan_placed_anew_is_expected_where_the_plan_was_whose_place_it_takes() -> None:
+def test_a_plan_placed_anew_is_expected_in_the_old_one_s_place() -> None:
     cache = PlanCache(4)
     a, b = add(cache, "x", 100), add(cache, "x", 200)
     for entry in (a, b, a, b, a):

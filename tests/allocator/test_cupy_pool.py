@@ -9,9 +9,7 @@ from stowplan import CupyPool
 from .cupy_host import SIZES, HostUpstream, chain, cupy, empty, holds, run
 
 
-def test_the_arena_is_at_the_lower_bound_and_the_only_memory_held(
-    pool: CupyPool, upstream: HostUpstream
-) -> None:
+def test_the_arena_is_at_the_bound_and_all_that_is_held(pool: CupyPool, upstream: HostUpstream) -> None:
     run(pool, 4)
     before = len(upstream.sizes)
     run(pool, 6)

@@ -71,7 +71,7 @@ def test_no_memory_for_the_arena(pool: CupyPool, upstream: HostUpstream) -> None
     assert pool.stats.replayed > 0
 
 
-def test_a_retired_arena_goes_before_upstream_s_failure_is_the_program_s(upstream: HostUpstream) -> None:
+def test_a_retired_arena_goes_before_upstream_fails(upstream: HostUpstream) -> None:
     pool = CupyPool(upstream, device=0)
     capacity = 40_000
     upstream.fails = lambda number, size: upstream.live_bytes + size > capacity

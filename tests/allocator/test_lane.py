@@ -214,7 +214,7 @@ def test_what_does_not_keep_its_results_is_offered_to_no_lane() -> None:
     assert bench.another().next_step("train", keeps_results=True).plan is None
 
 
-def test_results_that_a_step_keeps_are_left_out_and_neighbours_too() -> None:
+def test_kept_results_and_neighbours_are_left_out() -> None:
     """Its own log says what it frees, whatever the next one frees; and it leaves nothing for others to agree on."""
     bench = Bench()
     for _ in range(3):

@@ -91,14 +91,14 @@ def test_a_plan_of_a_trained_program_serves_the_next_run(tmp_path: Path, resumed
 
 
 @pytest.mark.parametrize("warmup", [0, 1])
-def test_a_program_that_begins_to_keep_something_is_replayed_again(warmup: int) -> None:
+def test_a_program_that_begins_to_keep_is_replayed_again(warmup: int) -> None:
     pool, training = NumpyPool(warmup=warmup), Training(mean_from=8)
     counts = list(train(pool, training, 24))
     assert upstream_or_guests(counts)[-8:] == [0] * 8
     assert all((a == b).all() for a, b in zip(training.parameters, without_a_pool(24, 8), strict=True))
 
 
-def test_a_block_that_stays_in_a_planned_place_moves_the_plan_not_the_block() -> None:
+def test_a_block_that_stays_in_a_planned_place_moves_the_plan() -> None:
     pool = NumpyPool(warmup=0, small=0)
     kept = []
 

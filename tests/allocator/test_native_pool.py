@@ -99,7 +99,7 @@ def test_a_place_that_cannot_be_taken_stays_free(monkeypatch: pytest.MonkeyPatch
         pass
 
 
-def test_blocks_of_before_between_and_after_go_back_where_they_came_from(libc: CFunctions) -> None:
+def test_blocks_go_back_where_they_came_from_at_any_time(libc: CFunctions) -> None:
     before = libc.malloc(LARGE)
     one, two = PlacePool(), PlacePool()
     with one:
@@ -118,7 +118,7 @@ def test_blocks_of_before_between_and_after_go_back_where_they_came_from(libc: C
     assert two.stats.live_bytes == 0
 
 
-def test_a_block_outlives_its_pool_and_its_memory_goes_when_it_does(libc: CFunctions) -> None:
+def test_a_block_outlives_its_pool_and_takes_its_memory_along(libc: CFunctions) -> None:
     pool = PlacePool()
     size = 64 * LARGE
     with pool:

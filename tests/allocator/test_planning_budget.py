@@ -56,7 +56,7 @@ def test_the_share_of_the_head_start_is_there_at_once() -> None:
 
 
 @pytest.mark.parametrize("share", [0.05, SHARE, 1, 3.0])
-def test_beyond_it_planning_waits_until_the_rest_of_the_process_has_used_enough(share: float) -> None:
+def test_planning_beyond_its_share_waits_for_the_process(share: float) -> None:
     clocks = Clocks()
     budget = clocks.budget(share)
     used(clocks, budget, share * HEAD_START + 8)

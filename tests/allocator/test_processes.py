@@ -65,7 +65,7 @@ def run(program: str) -> None:
 # -------------------------------------------------------------------------------------------------------------- forks
 
 
-def test_a_fork_in_a_step_has_its_own_copy_of_the_arena_and_goes_on() -> None:
+def test_a_fork_in_a_step_goes_on_in_its_own_arena() -> None:
     run("""
         pool = NumpyPool(warmup=0)
         with pool:
@@ -110,7 +110,7 @@ def test_a_child_replays_and_makes_plans_of_its_own() -> None:
     """)
 
 
-def test_a_forked_worker_may_enter_the_pool_that_its_parent_has_entered() -> None:
+def test_a_forked_worker_may_enter_its_parent_s_pool() -> None:
     run("""
         import multiprocessing
         pool = NumpyPool(warmup=0)

@@ -72,6 +72,6 @@ def test_frames_of_three_sizes_in_turn(marked: bool) -> None:
     assert replayed(run(lambda step, after: frames(60, None, step, after), marked=marked)) > 0.95
 
 
-def test_frames_of_three_sizes_in_any_order_where_steps_are_marked() -> None:
+def test_marked_frames_of_three_sizes_in_any_order() -> None:
     sides = np.random.default_rng(3).choice([64, 96, 80], 60).tolist()
     assert replayed(run(lambda step, after: frames(60, iter(sides), step, after), marked=True)) > 0.95

@@ -169,7 +169,7 @@ def test_outside_of_a_step() -> None:
     assert "outside of all steps, before step 5\n" in told(caught.value)
 
 
-def test_a_failure_that_the_program_has_dealt_with_is_no_other_error_s_affair() -> None:
+def test_a_failure_that_was_dealt_with_is_in_no_other_error() -> None:
     pool = replaying()
     with pool:
         with pool.step("train"), pytest.raises(MemoryError):

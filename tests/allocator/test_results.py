@@ -44,7 +44,7 @@ def run(pool: NumpyPool, tasks: int, keep: int) -> list[tuple[int, int, int, int
     return counts
 
 
-def test_intermediates_are_replayed_and_results_escape_however_long_they_stay() -> None:
+def test_intermediates_are_replayed_and_results_escape() -> None:
     pool = NumpyPool(warmup=0)
     counts = run(pool, 60, keep=20)
     assert set(counts[20:]) == {(2, 0, 1, 0)}

@@ -75,13 +75,13 @@ def test_an_arena_is_there_when_the_step_begins(host: HandlerPool) -> None:
     assert host.counters()["requests"]["replayed"] == 1
 
 
-def test_a_step_begins_without_the_plans_for_which_there_is_no_memory(host: HandlerPool) -> None:
+def test_a_step_begins_without_plans_that_have_no_memory(host: HandlerPool) -> None:
     ((_, (log, complete, clean, tag)),) = run(host, start(plan=plan_of_one(1 << 60), arena_bytes=1 << 60))
     assert host.arena_bytes(0) == 0
     assert (len(log), complete, clean, tag) == (2, True, False, 0)
 
 
-def test_the_log_of_a_clean_step_is_kept_where_timestamps_are_asked_for(host: HandlerPool) -> None:
+def test_a_clean_step_s_log_is_kept_for_its_timestamps(host: HandlerPool) -> None:
     for timestamps in (True, False, True):
         ((_, (log, complete, clean, _)),) = run(host, start(timestamps=timestamps))
         assert clean
@@ -128,7 +128,7 @@ def test_a_step_that_is_found_ends_by_itself(host: HandlerPool) -> None:
 # ------------------------------------------------------------------------------------------------------------ the pool
 
 
-def test_who_has_a_step_slot_next_waits_until_its_last_step_is_judged(
+def test_a_step_slot_is_free_once_its_last_step_is_judged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pool, order = NumpyPool(), []
@@ -165,7 +165,7 @@ def test_who_has_a_step_slot_next_waits_until_its_last_step_is_judged(
     assert pool.stats.steps == 2
 
 
-def test_a_device_that_cannot_be_waited_for_leaves_no_step_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_that_fails_to_wait_leaves_no_step_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a step begins, a lane would go to another stream, for which nobody may use its memory any more."""
     pytest.importorskip("cupy")
     from .simulated_pool import COPY, OTHER, SimulatedPool, Stream

@@ -70,7 +70,7 @@ def test_a_step_on_two_streams_is_replayed_in_full(pool: SimulatedPool) -> None:
     assert stats.arena_bytes == stats.lower_bound == pool.memory.live_bytes
 
 
-def test_streams_do_not_meet_in_an_arena_even_in_the_same_order_of_requests(pool: SimulatedPool) -> None:
+def test_streams_with_equal_requests_do_not_meet_in_an_arena(pool: SimulatedPool) -> None:
     """The same sizes, on either stream in turn, with nothing between them."""
     turn = 0
 
@@ -123,7 +123,7 @@ def test_loaded_plans_serve_each_stream(pool: SimulatedPool, tmp_path: Any) -> N
         run(loaded, 2, lambda: work(loaded, OTHER))  # another run of the program: another address
 
 
-def test_the_stream_that_is_each_thread_s_own_is_each_thread_s_own(pool: SimulatedPool) -> None:
+def test_the_per_thread_stream_is_another_in_each_thread(pool: SimulatedPool) -> None:
     places: list[tuple[int, int]] = []
 
     def work() -> None:
@@ -159,7 +159,7 @@ def used_on_copy(pool: SimulatedPool) -> None:
     pool.empty(4000)
 
 
-def test_what_takes_the_place_of_a_block_waits_for_the_streams_it_was_used_on(pool: SimulatedPool) -> None:
+def test_a_successor_waits_for_the_streams_of_its_place(pool: SimulatedPool) -> None:
     run(pool, 6, lambda: used_on_copy(pool))
     assert pool.stats.arena_bytes == 4096  # one place for both
     pool.simulated.calls.clear()
@@ -265,7 +265,7 @@ def test_a_block_of_two_other_streams_waits_for_both(pool: SimulatedPool) -> Non
     assert pool.simulated.calls.count("wait") == 2
 
 
-def test_a_stream_that_takes_no_event_costs_a_wait_for_the_device(
+def test_a_stream_without_events_costs_a_wait_for_the_device(
     pool: SimulatedPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gone(stream: Stream) -> Event:
@@ -358,9 +358,7 @@ def test_a_replayed_step_can_be_captured(pool: SimulatedPool) -> None:
 
 
 @pytest.mark.parametrize("side_is_captured", [False, True])
-def test_a_place_that_another_stream_may_use_is_not_given_out_in_a_capture(
-    pool: SimulatedPool, side_is_captured: bool
-) -> None:
+def test_a_place_in_use_is_not_given_out_in_a_capture(pool: SimulatedPool, side_is_captured: bool) -> None:
     def work() -> None:
         batch = pool.empty(4000, COPY)
         pool.simulated.follow(OTHER, pool.simulated.event(COPY))

@@ -118,7 +118,7 @@ def test_eight_threads_run_steps_and_free_each_other_s_blocks(arrays: Any) -> No
     assert arrays.pool.stats.replayed > 0
 
 
-def test_steps_that_run_at_once_are_replayed_each_in_its_own_arena(arrays: Any) -> None:
+def test_steps_at_once_are_replayed_each_in_its_own_arena(arrays: Any) -> None:
     places: list[set[int]] = [set() for _ in range(THREADS)]
     meet = threading.Barrier(THREADS)
 
@@ -244,9 +244,7 @@ def test_a_step_may_end_on_another_thread(arrays: Any) -> None:
         pass
 
 
-def test_an_exception_as_a_step_begins_leaves_the_thread_without_a_step(
-    arrays: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_exception_as_a_step_begins_leaves_no_step(arrays: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: Any) -> Any:
         raise KeyboardInterrupt
 
@@ -274,7 +272,7 @@ def test_frees_on_another_thread() -> None:
     assert set(pool.stats.reasons) == {"no_plan"}
 
 
-def test_requests_of_another_thread_in_the_same_context_go_upstream() -> None:
+def test_requests_of_another_thread_go_upstream() -> None:
     import contextvars
 
     pool = NumpyPool(small=0)

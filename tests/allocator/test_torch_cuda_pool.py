@@ -143,7 +143,7 @@ def test_streams_of_each_thread_s_own_are_refused(pool: StreamsTorchCudaPool) ->
         pool.record_stream(pool.empty(10), Stream(2))
 
 
-def test_memory_of_a_captured_stream_waits_for_the_end_of_the_capture(pool: StreamsTorchCudaPool) -> None:
+def test_memory_of_a_captured_stream_waits_for_its_end(pool: StreamsTorchCudaPool) -> None:
     tensor, device = pool.empty(3000), pool.cuda.device
     device.captured = MAIN.ptr
     del tensor

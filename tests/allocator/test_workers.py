@@ -47,7 +47,7 @@ def test_jobs_run_one_at_a_time_and_not_on_the_caller_s_thread() -> None:
     assert threading.get_ident() not in threads
 
 
-def test_what_is_done_can_be_collected_while_the_rest_is_being_made() -> None:
+def test_done_jobs_are_collected_while_others_run() -> None:
     planner: Planner[str] = Planner()
     began, go_on = threading.Event(), threading.Event()
 
@@ -119,7 +119,7 @@ def outcomes() -> Iterator[Outcomes]:
     outcomes.close()
 
 
-def test_each_outcome_is_collected_on_a_thread_that_was_prepared_for_it(outcomes: Outcomes) -> None:
+def test_each_outcome_is_collected_on_a_prepared_thread(outcomes: Outcomes) -> None:
     owner, entered = Owner(), []
     thread = start_outcome_thread(
         outcomes.wait, outcomes.close, owner.collect, lambda: entered.append(threading.get_ident())
@@ -136,7 +136,7 @@ def test_each_outcome_is_collected_on_a_thread_that_was_prepared_for_it(outcomes
     assert len(owner.threads) == 3
 
 
-def test_the_thread_does_not_keep_its_owner_alive_and_ends_with_it(outcomes: Outcomes) -> None:
+def test_the_thread_keeps_no_owner_alive_and_ends_with_it(outcomes: Outcomes) -> None:
     owner = Owner()
     thread = start_outcome_thread(outcomes.wait, outcomes.close, owner.collect)
     outcomes.queue.put(True)
@@ -152,7 +152,7 @@ def test_the_thread_does_not_keep_its_owner_alive_and_ends_with_it(outcomes: Out
     assert not thread.is_alive()
 
 
-def test_an_outcome_that_comes_after_its_owner_has_gone_is_nobody_s(outcomes: Outcomes) -> None:
+def test_an_outcome_without_an_owner_is_dropped(outcomes: Outcomes) -> None:
     owner = Owner()
     thread = start_outcome_thread(outcomes.wait, lambda: None, owner.collect)  # nobody ends the wait
     del owner

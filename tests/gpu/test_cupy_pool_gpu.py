@@ -84,7 +84,7 @@ def test_requests_on_another_stream_share_no_address(cupy: Any) -> None:
     assert pool.stats.reasons["stream"] > 0
 
 
-def test_the_limit_s_error_is_upstream_s_and_the_pool_stays_usable(cupy: Any) -> None:
+def test_the_limit_s_error_leaves_the_pool_usable(cupy: Any) -> None:
     pool = CupyPool()
     cupy.cuda.set_allocator(pool.malloc)
     run(pool, 5, lambda: chain(cupy))

@@ -82,7 +82,7 @@ def raced(cupy: Any, pool: CupyPool) -> float:
     return float(result.get().max())
 
 
-def test_a_place_is_handed_on_when_the_other_stream_is_done_with_it(cupy: Any) -> None:
+def test_a_place_is_handed_on_once_the_other_stream_is_done(cupy: Any) -> None:
     assert raced(cupy, CupyPool()) == 1
 
 
@@ -138,7 +138,7 @@ def test_a_step_on_two_streams_is_replayed_in_full(cupy: Any) -> None:
     assert pool.stats.plans == 2
 
 
-def test_chainer_s_asynchronous_transfer_is_replayed_and_changes_no_value(cupy: Any, chainer: Any) -> None:
+def test_chainer_s_transfers_are_replayed_and_change_no_value(cupy: Any, chainer: Any) -> None:
     import numpy as np
     from chainer.dataset.convert import ConcatWithAsyncTransfer
 

@@ -109,7 +109,7 @@ def plans(draw: st.DrawFn) -> Plan:
 
 
 @given(plans(), st.lists(plans(), max_size=3), st.sampled_from([0, WIDE]))
-def test_whatever_the_others_are_the_placement_is_valid_and_not_much_larger(
+def test_a_placement_beside_any_others_is_valid_and_small(
     plan: Plan, others: list[Plan], arena_bytes: int
 ) -> None:
     placed = place_beside(plan, others, arena_bytes=arena_bytes)
@@ -158,7 +158,7 @@ def test_what_obstructs_a_plan(taken: list[tuple[int, int]]) -> None:
 
 
 @given(RANGES)
-def test_a_plan_is_placed_around_what_stays_and_beside_others_where_it_can(
+def test_a_plan_is_placed_around_what_stays_beside_others(
     taken: list[tuple[int, int]],
 ) -> None:
     plan, training = a_plan("1920 2560 -0 -1"), a_plan(TRAINING)
@@ -172,7 +172,7 @@ def test_a_plan_is_placed_around_what_stays_and_beside_others_where_it_can(
         assert not any(overlaps(placed, [place(training, 1)]))
 
 
-def test_where_there_is_no_room_around_what_stays_there_is_no_plan() -> None:
+def test_no_room_around_what_stays_means_no_plan() -> None:
     plan = a_plan(TRAINING)
     bytes_needed = plan.arena_bytes
     assert place_around(plan, ranges((64, 128)), [], arena_bytes=bytes_needed) is None

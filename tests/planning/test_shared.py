@@ -38,7 +38,7 @@ def test_the_first_makes_it_and_the_others_wait() -> None:
     assert len(calls) == len(plans) == 1
 
 
-def test_what_cannot_be_made_fails_for_all_and_can_be_tried_again() -> None:
+def test_a_plan_that_fails_fails_for_all_and_is_tried_again() -> None:
     shared, waiting = SharedPlans(2), threading.Event()
 
     def fail() -> Plan:

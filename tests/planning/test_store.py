@@ -319,7 +319,7 @@ def test_a_pool_says_what_it_takes_for_a_store(tmp_path: Path) -> None:
         NumpyPool(plans=3)  # type: ignore[arg-type]
 
 
-def test_processes_killed_at_random_leave_no_torn_plan_and_no_lock(tmp_path: Path) -> None:
+def test_killed_processes_leave_no_torn_plan_and_no_lock(tmp_path: Path) -> None:
     script = Path(__file__).parent / "store_kills.py"
     done = subprocess.run(
         [sys.executable, script, tmp_path, "1000", "1"],
