@@ -4,7 +4,6 @@
 Thin: the decisions are in C++ and in Python. No framework is imported here: CuPy's classes are handed in.
 """
 
-import sys
 from collections import namedtuple
 
 cimport cython

@@ -8,6 +8,15 @@ ctypedef int (*device_function)(int) except? -1
 
 
 cdef extern from *:
+    # As stow_is_finalizing(), which has gone where the last of the blocks goes.
+    """
+    #if PY_VERSION_HEX >= 0x030D0000
+    #define stow_is_finalizing Py_IsFinalizing
+    #else
+    #define stow_is_finalizing _Py_IsFinalizing
+    #endif
+    """
+    int stow_is_finalizing()
     ctypedef struct PyThreadState:
         pass
     PyThreadState* PyThreadState_Get()
@@ -51,7 +60,7 @@ cdef class Guard:
         self.memory, self.streams = memory, streams
 
     def __dealloc__(self):
-        if not self.idle and self.streams is not None and not sys.is_finalizing():
+        if not self.idle and self.streams is not None and not stow_is_finalizing():
             try:
                 self.streams.synchronize()
             except Exception:
@@ -257,7 +266,7 @@ cdef class DevicePool(Backend):
 
     cdef tell_freed(self, event):
         """Tell the hooks of the thread that frees, as CuPy does; not while the interpreter goes down."""
-        if not sys.is_finalizing():
+        if not stow_is_finalizing():
             hooks = self.watching()
             if hooks:
                 self.told(event, hooks)
@@ -388,7 +397,7 @@ cdef class DevicePool(Backend):
     cdef hold(self, uint32_t block, list streams, memory):
         """Free a block that other streams may still use. Runs in finalizers: nothing is raised."""
         cdef vector[uint64_t] tokens
-        if sys.is_finalizing():
+        if stow_is_finalizing():
             self.core.release(block)
             return
         for stream in streams:

@@ -39,7 +39,7 @@ def scheduled(chainer: Any, cupy: Any, pool: CupyPool | None = None, **options: 
     cupy.random.seed(0)
     cupy.cuda.set_allocator(cupy.cuda.MemoryPool().malloc)
     model, loss_of = resnet50(chainer, cupy)
-    optimizer = chainer.optimizers.MomentumSGD(lr=0.001, momentum=0.9)
+    optimizer = chainer.optimizers.MomentumSGD(lr=0.001, momentum=0.9).setup(model)
     scheduler = Scheduler(optimizer, pool, **options)
     state = train(model, optimizer, loss_of, lambda key: scheduler.step(), scheduler.wait)
     return state, scheduler

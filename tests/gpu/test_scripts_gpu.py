@@ -44,7 +44,7 @@ def test_profile_and_run(cupy: Any, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     shutil.copy(WAITING, tmp_path)
     plain = program("program.py", folder=tmp_path).stdout
-    profiled = program("-m", "stowplan", "profile", "program.py", folder=tmp_path)
+    profiled = program("-m", "stowplan", "profile", "--stacks", "0", "program.py", folder=tmp_path)
     assert profiled.stdout == plain
     assert "stowplan: CuPy: the step that it repeats" in profiled.stderr
     profile = Profile.load(tmp_path / "program.profile")
