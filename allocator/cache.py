@@ -131,7 +131,7 @@ class PlanCache:
         entry.used = self._clock
 
     def _succeed(self, entry: Installed, old: Installed) -> None:
-        """Have the plan of a step, placed anew, expected where the one was whose place it takes. O(plans)."""
+        """Expect a plan wherever the plan that it replaces was expected. O(plans)."""
         entry.successor = old.successor
         for other in (entry, *self._plans.values()):
             if other.successor == old.tag:

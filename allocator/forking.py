@@ -53,5 +53,5 @@ def _after() -> None:
 
 def _after_in_child() -> None:
     for pool in list(_watched or ()):
-        pool._begin_anew()
+        pool._reset_after_fork()
     _after()

@@ -179,7 +179,7 @@ class Lane:
         self._submit(number, record.key, make, offers=keeps_results)
 
     def _make_way(self, followed: Installed) -> None:
-        """Have a plan placed anew that cannot be replayed in full while what stays in the arena stays there."""
+        """Have the blocks of an obstructed plan placed around the blocks that stay in the arena."""
         from ..planning.co_placement import is_obstructed
         from ..planning.making import place_anew
 
@@ -297,8 +297,8 @@ class Lane:
     def load(self, plans: list[tuple[Hashable, Plan]]) -> bool:
         """Take plans into use, in place of a warm-up; False where there is no memory for their arena.
 
-        They serve from the first step on, and the first one that is served throughout ends the warm-up. One that is
-        not may make what lasts, like any first step: it is no record.
+        The plans serve from the first step on. The first step that is served throughout ends the warm-up; another
+        one is no record, as it may allocate blocks that last.
         """
         if not self._reserve(max(plan.arena_bytes for _, plan in plans)):
             return False

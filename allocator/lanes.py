@@ -297,7 +297,7 @@ class Lanes:
         self._collecting.release()
 
     @runs_apart
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Forget what threads were doing that a fork has left behind; see `forking`. The locks are held."""
         gone = self._backend.end_steps_of_others()
         for number, step_slot in enumerate(self._step_slots):
@@ -305,8 +305,8 @@ class Lanes:
                 lane.planner_lost()
                 if number in gone:
                     lane.drop_record()
-        self.planning.shared.begin_anew()
-        self.planning.budget.begin_anew()
+        self.planning.shared.reset_after_fork()
+        self.planning.budget.reset_after_fork()
         if self._backend.finds_steps:
             self._start_outcome_thread()
 

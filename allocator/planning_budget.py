@@ -65,9 +65,9 @@ class PlanningBudget:
         self._of_thread, self._of_process = of_thread, of_process
         self.seconds = 0.0
         self.skipped = 0
-        self.begin_anew()
+        self.reset_after_fork()
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Compare what is used from now on only: after a fork the process's clock begins at 0."""
         self._mutex = threading.Lock()
         self._began, self._used_before = self._of_process(), self.seconds

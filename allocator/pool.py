@@ -106,9 +106,9 @@ class Pool(ABC):
         """Return the lanes of all devices in use."""
         return list(self._by_device.values())
 
-    def _begin_anew(self) -> None:
+    def _reset_after_fork(self) -> None:
         for lanes in self._all_lanes():
-            lanes.begin_anew()
+            lanes.reset_after_fork()
 
     def step(self, key: Hashable = None, *, keeps_results: bool = False) -> Step:
         """Return a context manager around one step, the code that repeats, on the current device.

@@ -43,9 +43,9 @@ class SharedPlans:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self.begin_anew()
+        self.reset_after_fork()
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Forget all, those that are being made as well: a fork has left behind the threads that make them."""
         self._mutex = threading.Lock()
         self._plans: OrderedDict[Hashable, _Made] = OrderedDict()

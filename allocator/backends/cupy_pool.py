@@ -186,8 +186,8 @@ class CupyPool(Pool):
         """Return the device's streams; None where there is no driver, and so no streams."""
         return DeviceStreams(device) if _has_driver() else None
 
-    def _begin_anew(self) -> None:
-        super()._begin_anew()
+    def _reset_after_fork(self) -> None:
+        super()._reset_after_fork()
         for lanes in self._all_lanes():
             if lanes.has_served():
                 lanes.refuse(FORKED)

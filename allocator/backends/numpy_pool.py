@@ -102,8 +102,8 @@ class NumpyPool(HostPool):
         """
         super().install()
 
-    def _begin_anew(self) -> None:
-        super()._begin_anew()
+    def _reset_after_fork(self) -> None:
+        super()._reset_after_fork()
         self._entered.inherited = hasattr(self._entered, "outer") and self._is_innermost()
 
     def _serves_here(self) -> bool:

@@ -242,9 +242,9 @@ class TorchCudaPool(EnteredPool):
             pool.set_fraction(share)
         return pool
 
-    def _begin_anew(self) -> None:
+    def _reset_after_fork(self) -> None:
         if not self._pools.has_served:
-            super()._begin_anew()
+            super()._reset_after_fork()
             return
         self._pools.abandon()  # its locks may be held by threads that are not there
         for lanes in self._all_lanes():

@@ -96,7 +96,7 @@ def test_after_a_fork_all_begins_anew_but_what_is_counted() -> None:
     used(clocks, budget, HEAD_START + 1)
     assert not budget.has_time()
     clocks.process = 0.0  # the child's
-    budget.begin_anew()
+    budget.reset_after_fork()
     assert budget.has_time()
     used(clocks, budget, HEAD_START)
     assert budget.has_time()

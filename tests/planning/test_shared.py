@@ -69,7 +69,7 @@ def test_what_another_process_was_making_is_not_waited_for() -> None:
 
     left_behind = threading.Thread(target=shared.find, args=("it", slowly))
     left_behind.start()
-    shared.begin_anew()
+    shared.reset_after_fork()
     own = shared.find("it", a_plan)
     go_on.set()
     left_behind.join(60)
