@@ -356,8 +356,8 @@ cdef class Backend:
         """Send this thread's requests upstream, if it runs a step."""
         self.lanes.set_interrupted(interrupted)
 
-    def find_steps(self):
-        """Find steps without being told, from now on; the first `enter` ends it."""
+    def find_steps(self, cbool at_once=True):
+        """Find steps without being told, from now on; the first `enter` ends it. On a device it is always at once."""
         self.lanes.find_steps()
 
     @property

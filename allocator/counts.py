@@ -77,9 +77,9 @@ REASONS: dict[str, Reason] = {
         "not planned, or larger than planned",
         "give each kind of step a key, and put what differs each time into `with pool.interrupt():`",
     ),
-    "resting": Reason(
-        "the pool, which had found little to serve from plans, did not look for a while",
-        "mark the code that repeats with `with pool.step():`, if there is any",
+    "heap_only": Reason(
+        "the pool's heap served alone: by its counts a plan would not have paid, or a search for steps was in vain",
+        "nothing, if time is what matters; for an arena, mark the code that repeats with `with pool.step():`",
         had_plan=False,
     ),
 }

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..planning.store import PlanStore
     from .cache import Installed
     from .lane import Lane
+    from .options import WhereItPays
     from .report import Diagnosis, InUse
     from .stats import Stats
 
@@ -90,7 +91,7 @@ class Lanes:
     alignment
         Bytes; of every planned offset.
     auto_step
-        Find steps without being told, until the first `begin_step`.
+        Find steps without being told, until the first `begin_step`; see `PlanningOptions`.
     planning_share
         CPU time that planning may use, as a share of the process's other CPU time (planning_budget.py).
     enter
@@ -119,7 +120,7 @@ class Lanes:
         planner: str,
         max_plans: int,
         store: PlanStore | None = None,
-        auto_step: bool = False,
+        auto_step: bool | WhereItPays = False,
         planning_share: float = SHARE,
         enter: Callable[[], Any] = lambda: None,
     ) -> None:
@@ -127,7 +128,7 @@ class Lanes:
         self.planning = Planning(
             alignment, planner, max_plans, SharedPlans(max_plans), PlanningBudget(planning_share), store
         )
-        self._warmup, self._auto_step = warmup, auto_step
+        self._warmup, self._auto_step = warmup, bool(auto_step)
         self._loaded: list[SavedPlan] = []
         self._mutex = threading.Lock()  # of the list of step slots
         self._step_slots: list[StepSlot] = []
@@ -138,7 +139,7 @@ class Lanes:
         self._collecting = threading.Lock()
         self._enter = enter
         if auto_step:
-            backend.find_steps()
+            backend.find_steps(auto_step is True)
             self._start_outcome_thread()
 
     @property

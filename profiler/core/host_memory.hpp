@@ -15,7 +15,7 @@
 // A Service is constructed from the Upstream and has
 //     Upstream upstream()                                         what is asked in its place
 //     bool owns(const void*)                                      memory of that upstream, for sure; without the lock
-//     std::uint64_t skip_count()                                  after request(): how many of the next bypass it
+//     bool is_bypassed()                                          requests go upstream unseen; without the lock
 //     void before_request()                                       without the lock
 //     Grant request(Bytes size, Stream stream, ThreadId thread)   address 0: ask upstream, then adopt() or cancel()
 //     void adopt(BlockId, std::uintptr_t)                         upstream's answer
@@ -81,7 +81,7 @@ class HostMemory {
   HostMemory& operator=(const HostMemory&) = delete;
 
   void* malloc(std::size_t size) {
-    if (is_small(size) || skips()) return upstream_.malloc(upstream_.ctx, size);
+    if (is_small(size) || is_unseen()) return upstream_.malloc(upstream_.ctx, size);
     const Grant grant = request(size);
     if (grant.address != 0) return reinterpret_cast<void*>(grant.address);
     return adopt(grant.id, grant.refused ? nullptr : upstream_.malloc(upstream_.ctx, size));
@@ -90,7 +90,7 @@ class HostMemory {
   void* calloc(std::size_t count, std::size_t item_size) {
     std::size_t size = 0;
     if (__builtin_mul_overflow(count, item_size, &size)) return nullptr;
-    if (is_small(size) || skips()) return upstream_.calloc(upstream_.ctx, count, item_size);
+    if (is_small(size) || is_unseen()) return upstream_.calloc(upstream_.ctx, count, item_size);
     const Grant grant = request(size);
     if (grant.address != 0) {
       // The arena is recycled memory, which is not zeroed.
@@ -174,7 +174,6 @@ class HostMemory {
     std::lock_guard<SpinLock> lock(lock_);
     const Grant grant = service_.request(static_cast<Bytes>(size), 0, current_thread());
     if (grant.address != 0) blocks_by_address_.insert(grant.address, grant.id);
-    if (const std::uint64_t count = service_.skip_count(); count > 0) to_skip_ = static_cast<std::int64_t>(count);
     return grant;
   }
 
@@ -208,11 +207,7 @@ class HostMemory {
     blocks_by_address_.insert(address, id);
   }
 
-  // Whether a request bypasses the service. Several threads may count one too many.
-  bool skips() {
-    if (is_hidden()) return true;
-    return to_skip_.load(std::memory_order_relaxed) > 0 && to_skip_.fetch_sub(1, std::memory_order_relaxed) > 0;
-  }
+  bool is_unseen() const { return is_hidden() || service_.is_bypassed(); }
 
   bool is_small(std::size_t size) const { return size < small_.load(std::memory_order_relaxed); }
 
@@ -224,7 +219,6 @@ class HostMemory {
 
   SpinLock lock_;
   std::atomic<std::size_t> small_;
-  std::atomic<std::int64_t> to_skip_{0};  // requests that bypass the service
   Service service_;
   const Upstream upstream_;
   AddressMap blocks_by_address_;

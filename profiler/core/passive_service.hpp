@@ -77,7 +77,7 @@ class PassiveService {
   explicit PassiveService(const Upstream& upstream) : upstream_(upstream) { recorder_.set_timestamps(true); }
   Upstream upstream() const { return upstream_; }
   bool owns(const void*) const { return false; }
-  std::uint64_t skip_count() const { return 0; }
+  bool is_bypassed() const { return false; }
 
   void before_request() {
     if (who_asks_ != nullptr) site() = who_asks_(whom_);

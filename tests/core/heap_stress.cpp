@@ -1,5 +1,5 @@
 // The heap of large host blocks beside a plain account of it: contents, zeros, what stays resident after a period, what
-// is passed on; at random, and with several threads at once.
+// is passed on; at random, and with several threads at once. And whether a plan would pay, by what the heap counts.
 #include <sys/mman.h>
 
 #include <atomic>
@@ -15,7 +15,10 @@
 
 namespace {
 
+using stowplan::allocator::HeapPeriod;
 using stowplan::allocator::HostHeap;
+using stowplan::allocator::PlanWorth;
+using stowplan::allocator::ProcessUse;
 using stowplan::profiler::Upstream;
 
 constexpr int kChanges = 20000;
@@ -140,6 +143,8 @@ void bounded() {
     heap.free(small, kSmall);
   }
   require(resident(large, kLarge) <= 2 * kSmall, "two periods later no more stays than was in use in them");
+  require(heap.counts().resident == resident(large, kLarge), "and the heap knows it");
+  require(heap.counts().peak_resident == kLarge && heap.counts().peak_in_use == kLarge, "and the most there was");
   heap.release();
   require(resident(large, kLarge) == 0, "release() leaves nothing");
 
@@ -157,6 +162,44 @@ void bounded() {
   require(resident(zeros, kLarge) <= std::size_t{4} << 20, "and writes none of a large block's");
   heap.free(zeros, kLarge);
   require(heap.extent() <= kLarge, "the heap has not grown");
+}
+
+// Periods with as much CPU time, of which half is the system's, and as many page faults of the process.
+struct Program {
+  PlanWorth worth;
+  ProcessUse use;
+
+  bool pays(const std::vector<HeapPeriod>& periods, std::int64_t faults) {
+    for (const HeapPeriod& period : periods) {
+      use = {use.cpu + 1000, use.system + 500, use.faults + faults};
+      worth.period_ended(period, use);
+    }
+    return worth.pays();
+  }
+};
+bool pays(const std::vector<HeapPeriod>& periods, std::int64_t faults = 100) { return Program{}.pays(periods, faults); }
+
+void worth_a_plan() {
+  const HeapPeriod idle{10, 10, 0, 10}, faults{10, 10, 4, 10}, few{10, 10, 3, 10}, grows{14, 10, 4, 14};
+  require(pays({idle, faults, faults}), "one part in 50 of the CPU time is enough: 4 of 100 faults, of half of it");
+  require(!pays({idle, few, few}), "less is not");
+  require(!pays({faults, faults}), "the first period does not count");
+  require(!pays({idle, faults, idle, faults}), "two periods in a row are needed");
+  require(!pays({idle, grows, grows}), "memory for a need that grows is no plan's to save");
+  require(pays({idle, {10, 10, 512, 10}, {10, 10, 512, 10}}, 1), "a huge page is one fault");
+  require(!pays({idle, {10, 10, 0, 10}, {10, 10, 0, 10}}, 0), "no new memory, no gain");
+
+  constexpr std::size_t kMore = PlanWorth::kWorthBytes / PlanWorth::kPage;
+  const HeapPeriod apart{7 * kMore, 8 * kMore, 0, 9 * kMore}, close{7 * kMore, 8 * kMore, 0, 9 * kMore - 1};
+  require(pays({idle, apart, apart}), "bytes between blocks are enough, too");
+  require(!pays({idle, close, close}) && !pays({idle, {1, 1, 0, 3}, {1, 1, 0, 3}}), "if there are many");
+  require(!pays({idle, {9 * kMore, 9 * kMore, 0, 10 * kMore}, {9 * kMore, 9 * kMore, 0, 10 * kMore}}), "and a part");
+
+  Program program;
+  require(program.pays({idle, faults, faults}, 100), "a search begins");
+  program.worth.search_was_in_vain();
+  require(!program.pays({faults, faults, faults}, 100), "after one in vain two periods are too few");
+  require(program.pays({faults}, 100), "but not four");
 }
 
 void by_threads() {
@@ -180,6 +223,7 @@ void by_threads() {
 int main() {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) at_random(seed);
   bounded();
+  worth_a_plan();
   by_threads();
   std::puts("heap_stress: ok");
 }

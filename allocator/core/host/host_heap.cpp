@@ -1,6 +1,7 @@
 #include "host_heap.hpp"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstring>
@@ -22,6 +23,13 @@ constexpr std::size_t kStep = 16;        // a part of the extent
 constexpr std::size_t kLeastStep = 256;  // pages
 
 }  // namespace
+
+ProcessUse ProcessUse::now() {
+  const auto microseconds = [](const timeval& time) { return std::int64_t{time.tv_sec} * 1'000'000 + time.tv_usec; };
+  rusage use{};
+  getrusage(RUSAGE_SELF, &use);
+  return {microseconds(use.ru_utime) + microseconds(use.ru_stime), microseconds(use.ru_stime), use.ru_minflt};
+}
 
 HostHeap::HostHeap(const profiler::Upstream& below, Clock clock) : below_(below), clock_(clock) {}
 
@@ -99,7 +107,7 @@ void* HostHeap::take(std::size_t size, bool zeroed) try {
   if (size > kPage * (INT32_MAX / 2)) return nullptr;
   const auto pages = static_cast<Page>((size + kPage - 1) / kPage);
   void* found = nullptr;
-  Page dirty = 0;  // of its pages, those that somebody may have written
+  PageSpan dirty;  // of its pages, those that were resident, and what lies between them
   {
     std::lock_guard<SpinLock> lock(lock_);
     auto best = free_.lower_bound({pages, 0});
@@ -116,16 +124,19 @@ void* HostHeap::take(std::size_t size, bool zeroed) try {
       mark(begin + pages, free_pages - pages, true);
       free_.insert(std::move(node));
     }
+    ++requests_;
     in_use_ += pages;
-    dirty = begin < clean_ ? std::min(clean_ - begin, pages) : 0;
-    clean_ = std::max(clean_, begin + pages);
+    if (zeroed) dirty = resident_span(begin, pages);
+    const std::size_t fresh = set_resident(begin, pages, true);
+    period_.fresh += fresh;
+    period_.most_resident = std::max(period_.most_resident, pages_resident_);
     found = address_of(begin);
     note_use();
     if (kDebug) assert_invariants();
   }
-  if (zeroed && dirty > 0) {
-    const std::size_t bytes = dirty * kPage;
-    if (bytes < kLazy || madvise(found, bytes, MADV_DONTNEED) != 0) std::memset(found, 0, std::min(bytes, size));
+  if (const std::size_t bytes = (dirty.end - dirty.begin) * kPage; bytes > 0) {
+    void* first = address_of(dirty.begin);
+    if (bytes < kLazy || madvise(first, bytes, MADV_DONTNEED) != 0) std::memset(first, 0, bytes);
   }
   return found;
 } catch (const std::bad_alloc&) {
@@ -139,7 +150,10 @@ bool HostHeap::extend(Page pages) {
   const std::size_t end = std::size_t{begin} + pages;
   if (end > INT32_MAX) return false;
   const std::size_t spare = std::max(kLeastStep, end / kStep);
-  if (tags_.size() < end) tags_.resize(end + spare);
+  if (tags_.size() < end) {
+    resident_.resize((end + spare) / kBits + 1);
+    tags_.resize(end + spare);
+  }
   if (static_cast<std::size_t>(memory_.size()) < end * kPage) {
     const bool grown = memory_.grow(static_cast<profiler::Bytes>((end + spare) * kPage)) ||
                        memory_.grow(static_cast<profiler::Bytes>(end * kPage));
@@ -186,27 +200,79 @@ void HostHeap::add_free(Page begin, Page pages) {
 
 // ----------------------------------------------------------------------------------------------------- what stays
 
+// Calls f(word, mask) for the bits of these pages.
+template <class Words, class F>
+void HostHeap::each_word(Words& words, Page begin, Page pages, F&& f) {
+  const Page end = begin + pages;
+  for (Page page = begin; page < end;) {
+    const Page bits = std::min(kBits - page % kBits, end - page);
+    const std::uint64_t mask = (bits == kBits ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1) << (page % kBits);
+    f(words[page / kBits], mask);
+    page += bits;
+  }
+}
+
+std::size_t HostHeap::count_resident(Page begin, Page pages) const {
+  std::size_t found = 0;
+  each_word(resident_, begin, pages, [&](std::uint64_t word, std::uint64_t mask) {
+    found += static_cast<std::size_t>(__builtin_popcountll(word & mask));
+  });
+  return found;
+}
+
+// How many of them changed.
+std::size_t HostHeap::set_resident(Page begin, Page pages, bool resident) {
+  const std::size_t before = count_resident(begin, pages);
+  each_word(resident_, begin, pages,
+            [&](std::uint64_t& word, std::uint64_t mask) { word = resident ? word | mask : word & ~mask; });
+  const std::size_t changed = resident ? pages - before : before;
+  pages_resident_ = resident ? pages_resident_ + changed : pages_resident_ - changed;
+  return changed;
+}
+
+HostHeap::PageSpan HostHeap::resident_span(Page begin, Page pages) const {
+  PageSpan span{begin, begin + pages};
+  const auto is_resident = [&](Page page) { return count_resident(page, 1) > 0; };
+  while (span.begin < span.end && !is_resident(span.begin)) ++span.begin;
+  while (span.begin < span.end && !is_resident(span.end - 1)) --span.end;
+  return span;
+}
+
+HostHeap::Counts HostHeap::counts() const {
+  std::lock_guard<SpinLock> lock(lock_);
+  return {requests_, in_use_ * kPage, std::max(peak_in_use_, period_.most) * kPage, pages_resident_ * kPage,
+          std::max(peak_resident_, period_.most_resident) * kPage};
+}
+
 void HostHeap::note_use() {
-  most_ = std::max(most_, in_use_);
+  period_.most = std::max(period_.most, in_use_);
   const std::int64_t now = clock_();
   if (now >= period_end_) end_period(now);
 }
 
 void HostHeap::end_period(std::int64_t now) {
-  const std::size_t most = std::max(most_, most_before_);
   const bool is_first = period_end_ == 0;
-  most_before_ = std::exchange(most_, in_use_);
   period_end_ = now + kPeriod;
-  if (!is_first) release(most - in_use_);
+  if (is_first) return;
+  worth_.period_ended(period_, ProcessUse::now());
+  release(std::max(period_.most, period_.most_before) - in_use_);
+  peak_in_use_ = std::max(peak_in_use_, period_.most);
+  peak_resident_ = std::max(peak_resident_, period_.most_resident);
+  period_ = {in_use_, period_.most, 0, pages_resident_};
 }
 
 // Leaves `kept` pages of the free ranges resident, those of the smallest ranges, which are taken first.
 void HostHeap::release(std::size_t kept) {
   for (const auto& [pages, begin] : free_) {
-    const Page stays = static_cast<Page>(std::min<std::size_t>(kept, pages));
-    kept -= stays;
-    if (stays == pages) continue;
-    madvise(address_of(begin + stays), (pages - stays) * kPage, MADV_DONTNEED);
+    const std::size_t resident = count_resident(begin, pages);
+    if (resident <= kept) {
+      kept -= resident;
+      continue;
+    }
+    const auto stays = static_cast<Page>(std::exchange(kept, 0));
+    // It fails for locked memory, which keeps its bytes.
+    if (madvise(address_of(begin + stays), (pages - stays) * kPage, MADV_DONTNEED) != 0) continue;
+    set_resident(begin + stays, pages - stays, false);
   }
 }
 
@@ -227,6 +293,7 @@ void HostHeap::assert_invariants() const {
       ++ranges;
     } else {
       taken += pages;
+      require(count_resident(page, pages) == pages, "what is taken counts as resident");
     }
     before_is_free = tag < 0;
     page += pages;
@@ -234,6 +301,7 @@ void HostHeap::assert_invariants() const {
   }
   require(ranges == free_.size(), "what is found by its size is a free range");
   require(taken == in_use_, "pages in use are counted");
+  require(count_resident(0, top_) == pages_resident_, "resident pages are counted");
 }
 
 }  // namespace stowplan::allocator

@@ -10,6 +10,10 @@
 // the program has had in use in that period and in the one before, and the system gets the rest back. So the heap never
 // has more than the program itself had a short time ago, plus what lies between its blocks. release() gives all back.
 //
+// A bit for each page says whether it is resident, as far as the heap can tell: it was handed out, and not given back
+// since. So calloc() clears no page that the kernel will, nothing is given back twice, and PlanWorth is told how much
+// memory is new in each period.
+//
 // Best fit by boundary tags, kept apart from the memory: O(log free ranges) per block. Requests below kLeast, and those
 // that the system has no addresses for, are passed on. Synchronized.
 #pragma once
@@ -24,6 +28,7 @@
 
 #include "host_arena.hpp"
 #include "host_memory.hpp"
+#include "plan_worth.hpp"
 #include "spin_lock.hpp"
 
 namespace stowplan::allocator {
@@ -64,6 +69,15 @@ class HostHeap {
   profiler::SpinLock& lock() { return lock_; }
   std::size_t in_use() const { return in_use_ * kPage; }
   std::size_t extent() const { return top_ * kPage; }  // bytes up to the last page ever taken
+
+  struct Counts {
+    std::uint64_t requests = 0;                   // served so far
+    std::size_t in_use = 0, peak_in_use = 0;      // bytes
+    std::size_t resident = 0, peak_resident = 0;  // bytes; as the bits say
+  };
+  Counts counts() const;
+  PlanWorth& worth() { return worth_; }
+  const PlanWorth& worth() const { return worth_; }
   void assert_invariants() const;
 
   static std::int64_t monotonic();
@@ -71,6 +85,10 @@ class HostHeap {
  private:
   using Page = std::uint32_t;  // a number of pages, or of a page
   using Tag = std::int32_t;    // at a range's first and last page: its pages, negative where it is free
+  static constexpr Page kBits = 64;
+  struct PageSpan {
+    Page begin = 0, end = 0;
+  };
 
   void* take(std::size_t size, bool zeroed);
   std::size_t size_of(const void* ptr) const {
@@ -88,19 +106,27 @@ class HostHeap {
   void note_use();
   void end_period(std::int64_t now);
   void release(std::size_t kept);
+  template <class Words, class F>
+  static void each_word(Words& words, Page begin, Page pages, F&& f);
+  std::size_t count_resident(Page begin, Page pages) const;
+  std::size_t set_resident(Page begin, Page pages, bool resident);
+  PageSpan resident_span(Page begin, Page pages) const;
 
   const profiler::Upstream below_;
   const Clock clock_;
   mutable profiler::SpinLock lock_;
   HostArena memory_;
-  Page top_ = 0;    // pages from here on are free, and not in `free_`
-  Page clean_ = 0;  // pages from here on were never handed out: the kernel's zeros
+  Page top_ = 0;  // pages from here on are free, and not in `free_`
   std::vector<Tag> tags_;
+  std::vector<std::uint64_t> resident_;  // a bit a page
   std::unique_ptr<std::pmr::memory_resource> nodes_ = std::make_unique<std::pmr::unsynchronized_pool_resource>();
   std::pmr::set<std::pair<Page, Page>> free_{nodes_.get()};  // (pages, begin)
-  std::size_t in_use_ = 0;                                   // pages
-  std::size_t most_ = 0, most_before_ = 0;                   // in use in this period, and in the one before
+  std::uint64_t requests_ = 0;
+  std::size_t in_use_ = 0, pages_resident_ = 0;      // pages
+  std::size_t peak_in_use_ = 0, peak_resident_ = 0;  // pages, before this period
+  HeapPeriod period_;                                // which goes on
   std::int64_t period_end_ = 0;
+  PlanWorth worth_;
 };
 
 }  // namespace stowplan::allocator

@@ -17,23 +17,30 @@ constexpr int kTopPad = 16 << 20;            // the heap grows by as much more t
 
 }  // namespace
 
-std::uint64_t BackOff::end_window(const Counters& counters) {
+bool SearchWindow::end_window(const Counters& counters) {
   const std::uint64_t replayed = counters.of(Reason::replayed), steps = counters.steps;
   const bool is_worth_it = (replayed - replayed_) * kWorth >= asked_;
   const bool has_steps = steps > steps_;
   asked_ = 0;
   replayed_ = replayed;
   steps_ = steps;
-  if (is_worth_it) {
-    in_vain_ = 0;
-    window_ = kWindow;
-    return 0;
-  }
-  if (has_steps && ++in_vain_ < kPatience) return 0;
-  in_vain_ = 0;
-  const std::uint64_t skipped = kLength * window_;
-  window_ = std::min(2 * window_, kLongest);
-  return skipped;
+  without_replay_ = is_worth_it ? 0 : without_replay_ + 1;
+  if (is_worth_it || (has_steps && without_replay_ < kPatience)) return false;
+  without_replay_ = 0;
+  return true;
+}
+
+Counters HostLanes::counters() {
+  if (is_heap_only_.load(std::memory_order_relaxed)) count_heap_only();
+  Counters all = lanes_.counters();
+  if (all.of(Reason::heap_only) == 0) return all;
+  const HostHeap::Counts heap = heap_.counts();
+  const auto at_least = [](Bytes& count, std::size_t bytes) { count = std::max(count, static_cast<Bytes>(bytes)); };
+  at_least(all.live_bytes, heap.in_use);
+  at_least(all.upstream_bytes, heap.in_use);
+  at_least(all.peak_live_bytes, heap.peak_in_use);
+  at_least(all.peak_reserved_bytes, heap.peak_resident);
+  return all;
 }
 
 bool HostLanes::grow(LaneNumber number, Bytes size) {
@@ -70,6 +77,14 @@ void host_trim(HostMemory& memory) {
 #ifdef __GLIBC__
   malloc_trim(0);
 #endif
+}
+
+void host_find_steps(HostMemory& memory, bool at_once) {
+  memory.locked([&](HostLanes& host) { host.find_steps(at_once); });
+}
+
+Counters host_counters(HostMemory& memory) {
+  return memory.locked([](HostLanes& host) { return host.counters(); });
 }
 
 void host_limit(HostMemory& memory, Bytes limit) {

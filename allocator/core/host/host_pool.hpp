@@ -5,6 +5,7 @@
 //                        └── no address ──> HostHeap ──> upstream
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -23,30 +24,30 @@ using profiler::Upstream;
 // Widest vector loads and a cache line: more than NumPy's default promises.
 constexpr Bytes kHostAlignment = 64;
 
-// When a pool that finds steps stops looking, because there is little that it could serve from plans:
-//
-//     | window, in vain |    back-off    |    twice the window, in vain    |          back-off          | ...
-//
-// A window is in vain if less than one request in kWorth of it was replayed, and no step was found in it, or this is
-// the kPatience-th such window in a row. Requests of a back-off go upstream at once, and are not noted.
-class BackOff {
+// Whether a search for steps is in vain, asked after each window of kWindow requests: less than one in kWorth of them
+// was replayed, and no step was found, or this is the kPatience-th such window in a row.
+class SearchWindow {
  public:
-  static constexpr std::uint64_t kWindow = std::uint64_t{1} << 16, kLongest = std::uint64_t{1} << 20;
-  static constexpr std::uint64_t kWorth = 16, kLength = 4;  // windows
-  static constexpr unsigned kPatience = 8;                  // windows
+  static constexpr std::uint64_t kWindow = std::uint64_t{1} << 16, kWorth = 16;
+  static constexpr unsigned kPatience = 8;
 
-  // To be called after each request: how many of the next ones to skip; mostly 0.
-  std::uint64_t after_request(const Counters& counters) { return ++asked_ < window_ ? 0 : end_window(counters); }
+  // To be called after each request.
+  bool is_in_vain(const Counters& counters) { return ++asked_ == kWindow && end_window(counters); }
 
  private:
-  std::uint64_t end_window(const Counters& counters);
+  bool end_window(const Counters& counters);
 
-  std::uint64_t asked_ = 0, window_ = kWindow;
+  std::uint64_t asked_ = 0;
   std::uint64_t replayed_ = 0, steps_ = 0;  // before the window
-  unsigned in_vain_ = 0;                    // windows in a row
+  unsigned without_replay_ = 0;             // windows in a row
 };
 
 // The service that HostMemory asks: lanes, the memory of their arenas, and a heap above the upstream that it is given.
+//
+// A pool that finds steps has two states, and the heap's counts (plan_worth.hpp) lead from one to the other:
+//
+//     heap only ── a plan would pay ──> looks for steps, and serves them ── a search in vain ──> heap only
+//         └── a step is marked ──> serves marked steps; no search any more
 class HostLanes {
  public:
   explicit HostLanes(const Upstream& upstream, Scope scope = Scope::thread)
@@ -57,25 +58,32 @@ class HostLanes {
 
   Upstream upstream() { return heap_.as_upstream(); }
   bool owns(const void* ptr) const { return heap_.owns(ptr); }
+  // Whether the heap serves alone: no request is noted.
+  bool is_bypassed() const {
+    return is_heap_only_.load(std::memory_order_relaxed) && lanes_.finds_steps() && !heap_.worth().pays();
+  }
   void before_request() {}
   Grant request(Bytes size, Stream stream, ThreadId thread) {
-    if (skipped_ > 0) lanes_.count(Reason::resting, std::exchange(skipped_, 0));
+    if (is_heap_only_.load(std::memory_order_relaxed)) leave_heap_only();
     if (++asked_ % kTick == 0) heap_.tick();
     Grant grant = lanes_.request(size, stream, thread);
     if (arena_is_new_ && grant.address != 0) give_way();
     grant.refused = grant.address == 0 && !allows(0);
-    if (lanes_.finds_steps()) skip_count_ = back_off_.after_request(lanes_.counters());
+    if (lanes_.finds_steps() && window_.is_in_vain(lanes_.counters())) search_in_vain();
     return grant;
-  }
-  std::uint64_t skip_count() {
-    if (skip_count_ > 0) lanes_.stop_looking();
-    skipped_ += skip_count_;
-    return std::exchange(skip_count_, 0);
   }
   void adopt(BlockId id, std::uintptr_t address) { lanes_.adopt(id, address); }
   void cancel(BlockId id) { lanes_.cancel(id); }
   bool release(BlockId id) { return lanes_.release(id); }
   Bytes size_of(BlockId id) const { return lanes_.size_of(id); }
+
+  // Looks for steps from now on, or as soon as a plan would pay. Precondition: no step is running.
+  void find_steps(bool at_once) {
+    lanes_.find_steps();
+    if (!at_once) enter_heap_only();
+  }
+  // Those of the lanes, and what the heap served alone: requests, and the bytes of all that it has.
+  Counters counters();
 
   // Makes a lane's arena at least this large; false where there is no memory for it.
   bool grow(LaneNumber lane, Bytes size);
@@ -94,6 +102,25 @@ class HostLanes {
     heap_.release();
   }
 
+  void enter_heap_only() {
+    if (limit_ != 0) return;  // the heap knows no limit
+    heap_requests_ = heap_.counts().requests;
+    is_heap_only_.store(true, std::memory_order_relaxed);
+  }
+  void leave_heap_only() {
+    count_heap_only();
+    is_heap_only_.store(false, std::memory_order_relaxed);
+  }
+  void count_heap_only() {
+    const std::uint64_t requests = heap_.counts().requests;
+    lanes_.count(Reason::heap_only, requests - std::exchange(heap_requests_, requests));
+  }
+  void search_in_vain() {
+    lanes_.stop_looking();
+    heap_.worth().search_was_in_vain();
+    enter_heap_only();
+  }
+
   static constexpr std::uint64_t kTick = 256;  // requests; those from plans do not get to the heap
 
   bool allows(Bytes more) const { return limit_ == 0 || lanes_.counters().reserved_bytes() + more <= limit_; }
@@ -103,9 +130,9 @@ class HostLanes {
   Bytes limit_ = 0;
   std::uint64_t asked_ = 0;
   bool arena_is_new_ = false;
-  BackOff back_off_;
-  std::uint64_t skip_count_ = 0;                    // of requests to come
-  std::uint64_t skipped_ = 0;                       // not counted yet
+  SearchWindow window_;
+  std::atomic<bool> is_heap_only_{false};
+  std::uint64_t heap_requests_ = 0;                 // of the heap, as far as they are counted
   std::vector<std::unique_ptr<HostArena>> memory_;  // by lane; null where it has none yet
 };
 
@@ -120,6 +147,11 @@ bool host_retire(HostMemory& memory);
 
 // Gives back to the system what the heap and the C library keep for later.
 void host_trim(HostMemory& memory);
+
+// See HostLanes::find_steps.
+void host_find_steps(HostMemory& memory, bool at_once);
+
+Counters host_counters(HostMemory& memory);
 
 // See HostLanes::set_limit.
 void host_limit(HostMemory& memory, Bytes limit);

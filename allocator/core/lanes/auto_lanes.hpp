@@ -14,6 +14,7 @@
 // is marked, by enter(), ends the search for good.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -38,11 +39,12 @@ class AutoLanes : public Lanes {
   void find_steps() { finds_steps_ = true; }
 
   Grant request(Bytes size, Stream stream, ThreadId thread) {
-    if (finds_steps_) look_for_steps(size, stream, thread);
+    if (finds_steps()) look_for_steps(size, stream, thread);
     return route(size, stream, thread);
   }
 
-  bool finds_steps() const { return finds_steps_; }
+  // From any thread.
+  bool finds_steps() const { return finds_steps_.load(std::memory_order_relaxed); }
 
   // Takes a step slot for a marked step of this thread, and ends the search; none where its runner runs one already.
   std::optional<StepSlotNumber> enter(ThreadId thread);
@@ -92,7 +94,7 @@ class AutoLanes : public Lanes {
   void deliver(LaneNumber lane, StepOutcome outcome);
   Expected& expected(LaneNumber lane);
 
-  bool finds_steps_ = false;
+  std::atomic<bool> finds_steps_{false};
   std::vector<Watch> watches_;
   std::size_t latest_ = 0;   // of the runner that asked last
   std::uint64_t asked_ = 0;  // requests of all runners

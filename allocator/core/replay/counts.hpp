@@ -26,7 +26,7 @@ namespace stowplan::allocator {
       reason(unmapped)    /* the arena is still growing, and has no memory yet in the planned range */ \
       reason(late)        /* a late block stood in the planned range */                                \
       reason(mismatch)    /* extra, or larger than planned, or not recognised */                       \
-      reason(resting)     /* while the pool did not look; counted at the end of the rest */
+      reason(heap_only)   /* while the heap served alone; counted when it no longer does, or when asked */
 
 #define STOWPLAN_COUNTS(count)                                                                                      \
   count(std::uint64_t, smaller)                                  /* replayed in a slot larger than asked for */     \

@@ -41,7 +41,7 @@ def pools(plans: str | None = None) -> Iterator[dict[str, Pool]]:
     from ...allocator._core import keep_host_memory
 
     keep_host_memory()
-    pool = NumpyPool(auto_step=True, planner=QUICK, planning_share=SHARE, plans=plans)
+    pool = NumpyPool(auto_step="where_it_pays", planner=QUICK, planning_share=SHARE, plans=plans)
     serving: dict[str, Pool] = {"numpy": pool}
     with ExitStack() as stack:
         pool.install()
