@@ -8,6 +8,7 @@ import multiprocessing
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -231,17 +232,46 @@ def test_trim_gives_memory_back() -> None:
         assert not again.any()
 
 
-def test_a_pool_rests_where_nothing_repeats() -> None:
+def test_a_search_in_vain_leaves_the_heap_alone() -> None:
     random = np.random.default_rng(0)
+    small, large = random.integers(2000, 9000, 70_000).tolist(), random.integers(2**16, 2**17, 1000).tolist()
     pool = NumpyPool(auto_step=True)
     with pool:
-        for size in random.integers(2000, 9000, 70_000):
+        for size in small:
             np.empty(size, dtype=np.uint8)
-        looked_at = pool.stats.requests
-        for size in random.integers(2000, 9000, 10_000):
+        assert pool.stats.requests == pool.stats.reasons["no_plan"] == 2**16
+        for size in large:
             np.empty(size, dtype=np.uint8)
-        assert pool.stats.requests == looked_at == 2**16
-        for size in random.integers(2000, 9000, 4 * 2**16):
-            np.empty(size, dtype=np.uint8)
-    assert pool.stats.reasons["resting"] == 4 * 2**16
+    assert pool.stats.reasons["heap_only"] == 1000, "the heap counts what is no smaller than 64 KiB"
     assert pool.stats.live_bytes == 0
+
+
+def test_the_heap_serves_alone_until_a_step_is_marked() -> None:
+    pool = NumpyPool(auto_step="where_it_pays", warmup=0)
+    with pool:
+        for _ in range(10):
+            kept = np.ones(10**5) * 2
+        before = pool.stats
+        assert (before.reasons, before.steps) == ({"heap_only": 10}, 0)
+        pages = -(-kept.nbytes // 4096) * 4096
+        assert (before.live_bytes, before.peak_live_bytes) == (pages, 2 * pages)
+        for _ in range(4):
+            with pool.step():
+                kept = np.ones(10**5) * 2
+            pool.wait()
+    assert pool.stats.replayed == 2
+    assert pool.stats.reasons["heap_only"] == 10
+    with pytest.raises(PoolError, match="auto_step is 'sometimes'; expected False, True or 'where_it_pays'"):
+        NumpyPool(auto_step="sometimes")  # type: ignore[typeddict-item]
+
+
+def test_a_plan_is_made_where_page_faults_go_on() -> None:
+    pool = NumpyPool(auto_step="where_it_pays")
+    with pool:
+        deadline = time.monotonic() + 60
+        while pool.stats.replayed == 0 and time.monotonic() < deadline:
+            total = float((np.ones(2**21) * 2).sum())
+            pool.trim()  # the next blocks need memory again
+    assert total == 2**22
+    assert pool.stats.replayed > 0
+    assert pool.stats.reasons["heap_only"] > 0

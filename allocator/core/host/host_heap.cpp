@@ -87,7 +87,7 @@ void HostHeap::tick() {
 
 void HostHeap::release() {
   std::lock_guard<SpinLock> lock(lock_);
-  release(0);
+  shrink(in_use_, true);
 }
 
 profiler::Upstream HostHeap::as_upstream() {
@@ -129,9 +129,9 @@ void* HostHeap::take(std::size_t size, bool zeroed) try {
     if (zeroed) dirty = resident_span(begin, pages);
     const std::size_t fresh = set_resident(begin, pages, true);
     period_.fresh += fresh;
-    period_.most_resident = std::max(period_.most_resident, pages_resident_);
     found = address_of(begin);
     note_use();
+    if (fresh > 0) bound();
     if (kDebug) assert_invariants();
   }
   if (const std::size_t bytes = (dirty.end - dirty.begin) * kPage; bytes > 0) {
@@ -240,12 +240,12 @@ HostHeap::PageSpan HostHeap::resident_span(Page begin, Page pages) const {
 
 HostHeap::Counts HostHeap::counts() const {
   std::lock_guard<SpinLock> lock(lock_);
-  return {requests_, in_use_ * kPage, std::max(peak_in_use_, period_.most) * kPage, pages_resident_ * kPage,
-          std::max(peak_resident_, period_.most_resident) * kPage};
+  return {requests_, in_use_ * kPage, peak_in_use_ * kPage, pages_resident_ * kPage, peak_resident_ * kPage};
 }
 
 void HostHeap::note_use() {
   period_.most = std::max(period_.most, in_use_);
+  peak_in_use_ = std::max(peak_in_use_, in_use_);
   const std::int64_t now = clock_();
   if (now >= period_end_) end_period(now);
 }
@@ -255,25 +255,36 @@ void HostHeap::end_period(std::int64_t now) {
   period_end_ = now + kPeriod;
   if (is_first) return;
   worth_.period_ended(period_, ProcessUse::now());
-  release(std::max(period_.most, period_.most_before) - in_use_);
-  peak_in_use_ = std::max(peak_in_use_, period_.most);
-  peak_resident_ = std::max(peak_resident_, period_.most_resident);
-  period_ = {in_use_, period_.most, 0, pages_resident_};
+  shrink(std::max(period_.most, period_.most_before), true);
+  period_ = {in_use_, period_.most, 0};
 }
 
-// Leaves `kept` pages of the free ranges resident, those of the smallest ranges, which are taken first.
-void HostHeap::release(std::size_t kept) {
-  for (const auto& [pages, begin] : free_) {
-    const std::size_t resident = count_resident(begin, pages);
-    if (resident <= kept) {
-      kept -= resident;
-      continue;
+// Gives back what lies between the blocks, if it is much.
+void HostHeap::bound() {
+  if (pages_resident_ > peak_in_use_ + slack()) shrink(peak_in_use_, false);
+  peak_resident_ = std::max(peak_resident_, pages_resident_);
+}
+
+// Gives free pages back until no more than `most` are resident, from the largest ranges' ends. Whole huge pages go
+// first, which come back with one fault each; where it is not to be exact to the page, nothing else goes.
+void HostHeap::shrink(std::size_t most, bool to_the_page) {
+  for (auto range = free_.rbegin(); range != free_.rend() && pages_resident_ > most; ++range) {
+    const auto [pages, begin] = *range;
+    for (Page end = (begin + pages) / kHugePage * kHugePage; end >= begin + kHugePage; end -= kHugePage) {
+      if (pages_resident_ <= most) return;
+      give_back(end - kHugePage, kHugePage);
     }
-    const auto stays = static_cast<Page>(std::exchange(kept, 0));
-    // It fails for locked memory, which keeps its bytes.
-    if (madvise(address_of(begin + stays), (pages - stays) * kPage, MADV_DONTNEED) != 0) continue;
-    set_resident(begin + stays, pages - stays, false);
   }
+  if (!to_the_page) return;
+  for (auto range = free_.rbegin(); range != free_.rend() && pages_resident_ > most; ++range) {
+    give_back(range->second, range->first);
+  }
+}
+
+void HostHeap::give_back(Page begin, Page pages) {
+  if (count_resident(begin, pages) == 0) return;
+  // It fails for locked memory, which keeps its bytes.
+  if (madvise(address_of(begin), pages * kPage, MADV_DONTNEED) == 0) set_resident(begin, pages, false);
 }
 
 // ----------------------------------------------------------------------------------------------------- invariants

@@ -7,8 +7,9 @@
 // pages again, one page fault at a time. Here a range stays as it is, in huge pages where the system has them.
 //
 // What stays is bounded. Time is cut into periods of kPeriod; at the end of one, the heap keeps resident no more than
-// the program has had in use in that period and in the one before, and the system gets the rest back. So the heap never
-// has more than the program itself had a short time ago, plus what lies between its blocks. release() gives all back.
+// the program has had in use in that period and in the one before, and the system gets the rest back. Within a period
+// whole huge pages go back as soon as more is resident than the most that was ever in use, and a slack: one part in
+// kSlack of it, or kLeastSlack. release() gives all back.
 //
 // A bit for each page says whether it is resident, as far as the heap can tell: it was handed out, and not given back
 // since. So calloc() clears no page that the kernel will, nothing is given back twice, and PlanWorth is told how much
@@ -18,6 +19,7 @@
 // that the system has no addresses for, are passed on. Synchronized.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -39,6 +41,7 @@ class HostHeap {
   static constexpr std::size_t kPage = 4096;
   static constexpr std::size_t kLazy = std::size_t{32} << 20;  // from here on the kernel clears what calloc recycles
   static constexpr std::int64_t kPeriod = 1'000'000'000;       // nanoseconds
+  static constexpr std::size_t kSlack = 32, kLeastSlack = std::size_t{8} << 20;  // one part in so many; bytes
 
   using Clock = std::int64_t (*)();
 
@@ -85,7 +88,7 @@ class HostHeap {
  private:
   using Page = std::uint32_t;  // a number of pages, or of a page
   using Tag = std::int32_t;    // at a range's first and last page: its pages, negative where it is free
-  static constexpr Page kBits = 64;
+  static constexpr Page kBits = 64, kHugePage = 512;
   struct PageSpan {
     Page begin = 0, end = 0;
   };
@@ -104,8 +107,11 @@ class HostHeap {
   void mark(Page begin, Page pages, bool is_free);
   void add_free(Page begin, Page pages);
   void note_use();
+  void bound();
+  std::size_t slack() const { return std::max(peak_in_use_ / kSlack, kLeastSlack / kPage); }
   void end_period(std::int64_t now);
-  void release(std::size_t kept);
+  void shrink(std::size_t most, bool to_the_page);
+  void give_back(Page begin, Page pages);
   template <class Words, class F>
   static void each_word(Words& words, Page begin, Page pages, F&& f);
   std::size_t count_resident(Page begin, Page pages) const;
@@ -122,9 +128,9 @@ class HostHeap {
   std::unique_ptr<std::pmr::memory_resource> nodes_ = std::make_unique<std::pmr::unsynchronized_pool_resource>();
   std::pmr::set<std::pair<Page, Page>> free_{nodes_.get()};  // (pages, begin)
   std::uint64_t requests_ = 0;
-  std::size_t in_use_ = 0, pages_resident_ = 0;      // pages
-  std::size_t peak_in_use_ = 0, peak_resident_ = 0;  // pages, before this period
-  HeapPeriod period_;                                // which goes on
+  std::size_t in_use_ = 0, pages_resident_ = 0;  // pages
+  std::size_t peak_in_use_ = 0, peak_resident_ = 0;
+  HeapPeriod period_;  // which goes on
   std::int64_t period_end_ = 0;
   PlanWorth worth_;
 };

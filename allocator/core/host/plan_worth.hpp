@@ -1,11 +1,10 @@
-// Whether a plan can save what it costs, told from what the heap counts in each of its periods:
+// Whether a plan can save what it costs, told from the page faults of the heap:
 //
-//     faults   pages handed out without memory, but for a need that grew, as a share of the process's page faults:
-//              that share of its system time is kWorth of its CPU time, or more
-//     bytes    the most resident is more than the most in use by kWorthBytes, and by one part in kWorthPart
+//     pages that the heap handed out without memory, though the program's need did not grow, are a share of the
+//     process's page faults in a period; that share of its system time is kWorth of its CPU time, or more
 //
-// Either of the two in `patience` periods in a row: two, and twice as many after each search in vain. The first period
-// does not count: all memory is new in it.
+// in `patience` periods in a row: two, and twice as many after each search in vain. The first period does not count:
+// all memory is new in it. Bytes need no rule: the heap bounds itself, and pays for that with such page faults.
 #pragma once
 
 #include <atomic>
@@ -26,22 +25,18 @@ struct ProcessUse {
 struct HeapPeriod {
   std::size_t most = 0, most_before = 0;  // in use at a time, in this period and in the one before
   std::size_t fresh = 0;                  // handed out without memory
-  std::size_t most_resident = 0;
 };
 
 class PlanWorth {
  public:
-  static constexpr std::int64_t kWorth = 50;    // one part in so many
-  static constexpr std::size_t kWorthPart = 8;  // likewise
-  static constexpr std::size_t kWorthBytes = std::size_t{16} << 20;
-  static constexpr std::size_t kPage = 4096;
+  static constexpr std::int64_t kWorth = 50;  // one part in so many
 
   // From any thread.
   bool pays() const { return pays_.load(std::memory_order_relaxed); }
 
   // The rest: one caller at a time.
   void period_ended(const HeapPeriod& period, const ProcessUse& use) {
-    const bool now = !is_first_ && (faults_pay(period, use) || bytes_pay(period));
+    const bool now = !is_first_ && faults_pay(period, use);
     is_first_ = false;
     before_ = use;
     periods_ = now ? periods_ + 1 : 0;
@@ -60,12 +55,7 @@ class PlanWorth {
     const std::int64_t faults = use.faults - before_.faults;
     const std::int64_t system = use.system - before_.system;
     const std::int64_t saved = again >= faults ? system : system * again / faults;
-    return again > 0 && saved * kWorth >= use.cpu - before_.cpu;
-  }
-  static bool bytes_pay(const HeapPeriod& period) {
-    const std::size_t most = period.most > period.most_before ? period.most : period.most_before;
-    const std::size_t more = period.most_resident > most ? period.most_resident - most : 0;
-    return more * kPage >= kWorthBytes && more * kWorthPart >= most;
+    return again > 0 && saved > 0 && saved * kWorth >= use.cpu - before_.cpu;
   }
 
   std::atomic<bool> pays_{false};
