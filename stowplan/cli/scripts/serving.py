@@ -87,9 +87,15 @@ def print_counts(figures: dict[str, dict[str, Any]], file: TextIO) -> None:
 def _counts(counts: dict[str, Any]) -> str:
     from ...units import human_bytes
 
+    alone = counts["reasons"].get("heap_only", 0)
+    served = f"{counts['requests']:,} requests served by the pool's heap: no plan would have paid; "
+    if alone < counts["requests"]:
+        served = (
+            f"{counts['steps']:,} steps; "
+            f"{counts['replayed'] / counts['requests']:.1%} of {counts['requests']:,} requests served from a plan; "
+        )
     return (
-        f"{counts['steps']:,} steps; "
-        f"{counts['replayed'] / counts['requests']:.1%} of {counts['requests']:,} requests served from a plan; "
+        f"{served}"
         f"most reserved {human_bytes(counts['peak_reserved_bytes'])}, "
         f"most alive {human_bytes(counts['peak_live_bytes'])}"
     )
