@@ -192,11 +192,22 @@ def test_run_shares_plans_between_runs(tmp_path: Path) -> None:
     script = tmp_path / "loop.py"
     script.write_text(
         "import numpy as np\na = np.ones(50_000)\n"
-        "for i in range(2000):\n    b = a * 2; c = b + a; d = np.sqrt(c); float(d.sum())\n"
+        "def step():\n    b = a * 2; c = b + a; d = np.sqrt(c); float(d.sum())\n"
+        "for i in range(200):\n    step()\n"
     )
     packed = []
     for _ in range(3):
-        output = python("-m", "stowplan", "run", "--json", "--plans", tmp_path / "plans", script)
+        output = python(
+            "-m",
+            "stowplan",
+            "run",
+            "--json",
+            "--plans",
+            tmp_path / "plans",
+            "--step-function",
+            "__main__:step",
+            script,
+        )
         packed.append(json.loads(output.splitlines()[-1])["numpy"]["packed"])
     assert packed[0] > 0
     assert sum(packed) == placements(tmp_path / "plans")
