@@ -9,8 +9,8 @@ The step is the loop that a person would name. It is looked for from outside to 
     for hour in range(500):            <- the step: an hour holds more, while its solver runs, than a sweep does
         while residual > least:
 
-1. Of the outermost loops, the one that contains the program's peak, if it asks for `NOTABLE` of all bytes; else the one
-   that asks for most.
+1. Of the outermost loops, the one that was running at the program's peak, if a pass of it held `NOTABLE` of that, and
+   it asks for `NOTABLE` of all bytes; else the one that asks for most.
 2. A ``for`` or ``while`` in it takes its place, where it makes at least `SELDOM` passes in a row and asks for `NEARLY` all that the
    outer one asks for; and where the outer loop's pass holds little else while it runs, or the outer loop itself makes
    fewer than `SELDOM` passes in a row. A library's loop takes the place of a user's own only in the latter case.
@@ -62,8 +62,8 @@ class StepCandidate:
         Shares of all requests, and of all the bytes asked for, that lie in it; 0 to 1.
     peak
         The most bytes alive of one run's own requests.
-    holds_peak
-        Whether the program had the most alive during a run.
+    of_peak
+        What a run held of the program's peak, when the most was alive; bytes, 0 where no run was under way then.
     chosen
         Whether it is the step that `Recorder.profile` returns.
     """
@@ -77,7 +77,7 @@ class StepCandidate:
     requests: float
     bytes: float
     peak: int
-    holds_peak: bool
+    of_peak: int
     chosen: bool
 
     def __len__(self) -> int:
@@ -95,9 +95,7 @@ class Measured:
         The loop.
     requests, bytes
         In it, of the whole program.
-    peak
-        As in `StepCandidate`.
-    holds_peak
+    peak, of_peak
         As in `StepCandidate`.
     """
 
@@ -105,14 +103,15 @@ class Measured:
     requests: int
     bytes: int
     peak: int
-    holds_peak: bool
+    of_peak: int
 
 
 def measure(log: ProgramLog, node: LoopNode, requests: int, size: int) -> Measured:
     """Return the figures of a loop that asks for so many blocks and bytes in all."""
     fullest = int(log.alive.argmax())
-    runs = np.flatnonzero((node.starts <= fullest) & (fullest < node.ends))
-    return Measured(node, requests, size, held(log, node), len(runs) > 0)
+    is_under_way = bool(((node.starts <= fullest) & (fullest < node.ends)).any())
+    of_peak = held(log, node, np.arange(len(log)) == fullest) if is_under_way else 0
+    return Measured(node, requests, size, held(log, node), of_peak)
 
 
 def chosen(log: ProgramLog, loops: Sequence[Measured]) -> Measured | None:
@@ -133,9 +132,11 @@ def chosen(log: ProgramLog, loops: Sequence[Measured]) -> Measured | None:
 
     outermost = within(None)
     total = sum(loop.bytes for loop in outermost)
-    step = max(
-        outermost, key=lambda loop: (loop.holds_peak and loop.bytes >= NOTABLE * total, loop.bytes)
-    )
+
+    def has_peak(loop: Measured) -> bool:
+        return loop.of_peak >= NOTABLE * int(log.alive.max()) and loop.bytes >= NOTABLE * total
+
+    step = max(outermost, key=lambda loop: (has_peak(loop), loop.bytes))
     while inner := [loop for loop in within(step) if loop.node.loop and not loop.node.loop.is_comprehension]:
         most = max(inner, key=lambda loop: loop.bytes)
         if most.node.in_a_row < SELDOM or most.bytes < NEARLY * step.bytes:

@@ -136,7 +136,7 @@ def _candidate(
     name, text = _named(log, node, sites)
     requests, size = loop.requests / max(int(asked[0]), 1), loop.bytes / max(int(asked[1]), 1)
     return StepCandidate(
-        profile, name, text, int(log.before[start]), passes, times, requests, size, loop.peak, loop.holds_peak, is_step
+        profile, name, text, int(log.before[start]), passes, times, requests, size, loop.peak, loop.of_peak, is_step
     )
 
 

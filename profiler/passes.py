@@ -36,7 +36,7 @@ Stack = tuple[tuple[CodeType, int], ...]
 """Code and place of each frame, the outermost first: `CallSites.frames`."""
 
 LEAST_SHARE = 0.05
-"""Loops that ask for less of all bytes are left out."""
+"""Loops that ask for less of all bytes are left out, if they do not contain the program's peak."""
 
 
 @dataclass(eq=False)
@@ -172,10 +172,11 @@ def loops_of(log: ProgramLog, sites: CallSites) -> list[LoopNode]:
         stack = stack[np.maximum.accumulate(np.where(stack != 0, np.arange(n), 0))]
     new, passed = _new_from(log, stack, levels)
     asked = np.bincount(stack, log.size, minlength=len(used))
+    fullest = stack[int(log.alive.argmax())]
     notable = []
     for number, node in enumerate(tree.nodes):
         depth = np.array([row.chain.index(number) if number in row.chain else -1 for row in levels])
-        if asked[depth >= 0].sum() < LEAST_SHARE * asked.sum():
+        if depth[fullest] < 0 and asked[depth >= 0].sum() < LEAST_SHARE * asked.sum():
             continue
         at = depth[stack]
         node.within = at >= 0

@@ -12,7 +12,7 @@ import pytest
 from experiments.programs.catalogue import PROGRAMS, STARTUP, Program
 
 ROOT = Path(__file__).resolve().parents[3]
-OBJECTS = 256 << 10
+OBJECTS = 96 << 10
 """Bytes that tracemalloc sees beside arrays of planned size: Python's objects and small arrays of these programs."""
 
 UNSEEN = {"tiles": 4 * 288 * 288 * 8}

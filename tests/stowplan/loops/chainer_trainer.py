@@ -36,7 +36,7 @@ def main():
     train = chainer.iterators.SerialIterator(data(640), 32)
     test = chainer.iterators.SerialIterator(data(128), 64, repeat=False, shuffle=False)
     updater = training.updaters.StandardUpdater(train, optimizer)
-    trainer = training.Trainer(updater, (3, "epoch"), out="/tmp/stowplan-loops")
+    trainer = training.Trainer(updater, (3, "epoch"))
     evaluator = extensions.Evaluator(test, model)
     log = extensions.LogReport(filename=None)
     trainer.extend(evaluator)
