@@ -39,7 +39,7 @@ cdef class CallSites:
     cdef readonly list frames
     cdef list codes  # kept alive, so that no other code gets their addresses
     cdef unordered_set[void*] outside  # code of stowplan that runs the program: no stack goes beyond
-    cdef dict users  # by code: what `is_user_code` says
+    cdef dict users  # by address of a code in `codes`: what `is_user_code` says; equal codes may be of different files
     cdef list askers
     cdef dict number_of_asker
     cdef int32_t asking  # -1: none
@@ -60,8 +60,7 @@ cdef class CallSites:
         cdef PyObject* code
         while frame != NULL:
             code = code_of(frame)
-            if self.is_users(<object>code) is None and not self.outside.count(code):
-                self.codes.append(<object>code)
+            if self.is_users(<object>code) is None:
                 self.outside.insert(code)
             Py_DECREF(<object>code)
             outer = calling_frame(frame)
@@ -70,9 +69,10 @@ cdef class CallSites:
 
     def is_users(self, code):
         """Whether code is the user's own; None: it is stowplan's."""
-        if code not in self.users:
-            self.users[code] = self.is_user_code(code)
-        return self.users[code]
+        if id(code) not in self.users:
+            self.codes.append(code)
+            self.users[id(code)] = self.is_user_code(code)
+        return self.users[id(code)]
 
     def ask(self):
         """Return the number of the stack that calls this, -1 if it has no site."""
@@ -121,7 +121,7 @@ cdef class CallSites:
     cdef uint64_t walk(self, int32_t asking, PyObject* called, size_t frames) except? 0:
         """Return a hash of the stack, of so many frames; append (code, place, line) of each to a list, if there is one.
 
-        The innermost comes first. The code of what is appended is kept alive.
+        The innermost comes first. The code of what is appended is kept alive from then on.
         """
         cdef uint64_t stack = <uint64_t><uint32_t>asking + 1
         cdef PyObject* frame = innermost_frame()
@@ -140,7 +140,7 @@ cdef class CallSites:
                     stack = (stack ^ (stack >> 32) ^ <uint64_t><uint32_t>place_in(frame)) * <uint64_t>0xD6E8FEB86659FD93
                     stack ^= stack >> 29
                     if called != NULL:
-                        self.codes.append(<object>code)
+                        self.is_users(<object>code)
                         (<list>called).append((<object>code, place_in(frame), line_of(frame)))
                 inner = code
                 outer = calling_frame(frame)

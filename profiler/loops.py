@@ -86,7 +86,6 @@ class _Scope:
     loops: tuple[Loop, ...]
 
 
-@functools.cache
 def loops_at(code: CodeType, place: int) -> tuple[Loop, ...]:
     """Return the loops of a code that a place in it lies in, the outermost first.
 
@@ -95,6 +94,11 @@ def loops_at(code: CodeType, place: int) -> tuple[Loop, ...]:
     place
         As in `CallSites.frames`: the offset of the instruction, or, until Python 3.10, the line.
     """
+    return _loops_at(code, code.co_filename, place)  # equal codes may be of different files
+
+
+@functools.cache
+def _loops_at(code: CodeType, file: str, place: int) -> tuple[Loop, ...]:
     line, column = _position(code, place)
     scope = _scope_of(code, line)
     if scope is None:

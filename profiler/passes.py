@@ -115,9 +115,10 @@ class _Tree:
     def levels(self, stack: Stack) -> _Levels:
         chain: list[int] = []
         until = []
+        calls: list[tuple[int, int]] = []
         for level, (code, place) in enumerate(stack):
             for loop in loops_at(code, place):
-                key = (stack[:level], code, loop.header)
+                key = (*calls, id(code), loop.header)
                 number = self._number.get(key)
                 if number is None:
                     number = self._number[key] = len(self.nodes)
@@ -126,13 +127,14 @@ class _Tree:
                     self.nodes.append(LoopNode(loop, parent, stack[: level + 1], is_users))
                 chain.append(number)
             until.append(len(chain))
+            calls.append((id(code), place))
         return _Levels(stack, tuple(chain), tuple(until))
 
 
 def _first_new(before: _Levels, after: _Levels) -> tuple[int, bool]:
     """Return which of the second request's loops is the first that begins a pass, and whether it was in it before."""
     a, b = before.stack, after.stack
-    level = next((k for k, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    level = next((k for k, (x, y) in enumerate(zip(a, b, strict=False)) if x[0] is not y[0] or x[1] != y[1]), min(len(a), len(b)))
     same = next(
         (k for k, (x, y) in enumerate(zip(before.chain, after.chain, strict=False)) if x != y),
         min(len(before.chain), len(after.chain)),
