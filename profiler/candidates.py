@@ -11,9 +11,10 @@ The step is the loop that a person would name. It is looked for from outside to 
 
 1. Of the outermost loops, the one that was running at the program's peak, if a pass of it held `NOTABLE` of that, and
    it asks for `NOTABLE` of all bytes; else the one that asks for most.
-2. A ``for`` or ``while`` in it takes its place, where it makes at least `SELDOM` passes in a row and asks for `NEARLY` all that the
-   outer one asks for; and where the outer loop's pass holds little else while it runs, or the outer loop itself makes
-   fewer than `SELDOM` passes in a row. A library's loop takes the place of a user's own only in the latter case.
+2. A ``for`` or ``while`` in it takes its place, where it makes at least `SELDOM` passes in a row and asks for `NEARLY`
+   all that the outer one asks for; and where the outer loop's pass holds little else while it runs, or the outer loop
+   itself makes fewer than `SELDOM` passes in a row. A library's loop takes the place of a user's own only in the latter
+   case.
 
 Where call sites are not recorded, or little was asked for in loops of Python, steps are found from the sizes of the
 requests alone (profiler/core/step_finder.hpp). Then the step is the one that covers most bytes, or a shorter one that
@@ -137,12 +138,15 @@ def chosen(log: ProgramLog, loops: Sequence[Measured]) -> Measured | None:
         return loop.of_peak >= NOTABLE * int(log.alive.max()) and loop.bytes >= NOTABLE * total
 
     step = max(outermost, key=lambda loop: (has_peak(loop), loop.bytes))
-    while inner := [loop for loop in within(step) if loop.node.loop and not loop.node.loop.is_comprehension]:
+    while inner := [loop for loop in within(step) if not loop.node.is_comprehension]:
         most = max(inner, key=lambda loop: loop.bytes)
         if most.node.in_a_row < SELDOM or most.bytes < NEARLY * step.bytes:
             break
         is_often = step.node.in_a_row >= SELDOM
-        if is_often and (step.node.is_users > most.node.is_users or most.peak < NEARLY * held(log, step.node, most.node.within)):
+        if is_often and (
+            step.node.is_users > most.node.is_users
+            or most.peak < NEARLY * held(log, step.node, most.node.within)
+        ):
             break
         step = most
     return step

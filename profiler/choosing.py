@@ -1,4 +1,4 @@
-"""The candidate steps of a recorded program, from its log: each loop's figures, and the profile of one of its passes."""
+"""The candidate steps of a recorded program, from its log: each loop's figures, and the profile of a pass of it."""
 
 from __future__ import annotations
 
@@ -85,7 +85,9 @@ def _usual_pass(log: ProgramLog, node: LoopNode) -> tuple[int, int, int]:
     kinds, which, times = np.unique(kind, return_inverse=True, return_counts=True)
     which = which.reshape(-1)
     usable = next(
-        rows for rows in (repeated, follows & (times[which] > 1), follows, np.ones_like(follows)) if rows.any()
+        rows
+        for rows in (repeated, follows & (times[which] > 1), follows, np.ones_like(follows))
+        if rows.any()
     )
     size = np.concatenate([[0], np.cumsum(log.size)])
     asked = np.zeros(len(kinds), dtype=np.int64)
@@ -136,7 +138,17 @@ def _candidate(
     name, text = _named(log, node, sites)
     requests, size = loop.requests / max(int(asked[0]), 1), loop.bytes / max(int(asked[1]), 1)
     return StepCandidate(
-        profile, name, text, int(log.before[start]), passes, times, requests, size, loop.peak, loop.of_peak, is_step
+        profile,
+        name,
+        text,
+        int(log.before[start]),
+        passes,
+        times,
+        requests,
+        size,
+        loop.peak,
+        loop.of_peak,
+        is_step,
     )
 
 

@@ -17,8 +17,10 @@ def found_steps(log: ProgramLog) -> list[LoopNode]:
     finder = StepFinder()
     stream = log.events["stream"][log.position]
     groups: list[list[int]] = [[]]
-    anchors = 0
-    for number, (size, of, alive) in enumerate(zip(log.size.tolist(), stream.tolist(), log.live_before.tolist(), strict=True)):
+    anchors = begun = 0
+    for number, (size, of, alive) in enumerate(
+        zip(log.size.tolist(), stream.tolist(), log.live_before.tolist(), strict=True)
+    ):
         cue = finder.observe(size, of, alive)
         if cue is None:
             continue
@@ -29,11 +31,10 @@ def found_steps(log: ProgramLog) -> list[LoopNode]:
                 groups.append([number])
         elif cue == "found":
             first, second = finder.periods
-            last = edges[-1] if edges else 0
-            groups.append([last + first, last + second, number])
+            groups.append([begun + first, begun + second, number])
         else:
             groups.append([])
-        anchors = finder.anchors
+        anchors, begun = finder.anchors, number
     nodes = []
     for edges in groups:
         if len(edges) < 2:
@@ -41,9 +42,7 @@ def found_steps(log: ProgramLog) -> list[LoopNode]:
         starts, ends = np.array(edges[:-1]), np.array(edges[1:])
         within = np.zeros(len(log), dtype=np.bool_)
         within[starts[0] : ends[-1]] = True
-        node = LoopNode(
-            None, None, (), True, starts, ends, np.arange(len(starts)) == 0, within
-        )
+        node = LoopNode(None, None, (), True, starts, ends, np.arange(len(starts)) == 0, within)
         node.leave_out_gaps(log.gaps)
         if node.passes:
             nodes.append(node)

@@ -28,7 +28,7 @@ Range = tuple[Position, Position]
 
 _LINE_ONLY = sys.version_info < (3, 11)
 _FOR_ITER = dis.opmap["FOR_ITER"]
-_COMPREHENSIONS = {
+_COMPREHENSIONS: dict[type[ast.AST], str] = {
     ast.ListComp: "<listcomp>",
     ast.SetComp: "<setcomp>",
     ast.DictComp: "<dictcomp>",
@@ -129,7 +129,8 @@ def line_of(code: CodeType, place: int) -> tuple[int, str]:
 def _position(code: CodeType, place: int) -> tuple[int, int | None]:
     if _LINE_ONLY:
         return place, None
-    found = next(itertools.islice(code.co_positions(), place // 2, None), None)
+    positions = code.co_positions()  # type: ignore[attr-defined]
+    found = next(itertools.islice(positions, place // 2, None), None)
     line, _, column, _ = found or (None, None, None, None)
     return line or code.co_firstlineno, column
 
@@ -147,7 +148,7 @@ def _scope_of(code: CodeType, line: int) -> _Scope | None:
         if scope.name == code.co_name and (scope.name == "<module>" or scope.line == code.co_firstlineno)
     ]
     around = [scope for scope in named if scope.whole[0][0] <= line <= scope.whole[1][0]]
-    return (around or named or [None])[0]
+    return next(iter(around or named), None)
 
 
 @functools.cache
@@ -196,11 +197,7 @@ def _scopes_in(
     visit(node)
     yield _Scope(name, line, whole, tuple(loops))
     for part in inner:
-        kind = type(part)
-        if kind in _COMPREHENSIONS:
-            its_name = _COMPREHENSIONS[kind]  # type: ignore[index]
-        else:
-            its_name = getattr(part, "name", "<lambda>")
+        its_name = _COMPREHENSIONS.get(type(part)) or str(getattr(part, "name", "<lambda>"))
         begin = min(
             (decorator.lineno for decorator in getattr(part, "decorator_list", [])),
             default=part.lineno,  # type: ignore[attr-defined]

@@ -6,13 +6,16 @@
     line 2      |~~~~~~~~~~~~~ |~~~~~~~~~~~~~~~~~~      of line 4, which the loop of line 2 contains
     line 4         |~~~ |~~~      |~~~ |~~~ |~~~        its passes, in two entries
 
-Each request has the stack of calls that made it. Two requests that follow one another first differ in some frame. If the
-second one stands behind the first in the code, the program has gone on; if before it, or at the same place, the innermost
-loop around both has made another pass; or, where there is none, a loop of the frames that have called it.
+Each request has the stack of calls that made it. Two requests that follow one another first differ in some frame. If
+the second one stands behind the first in the code, the program has gone on. If it stands before it, or at the same
+place, the innermost loop around both has made another pass; or, where there is none, a loop of the frames that have
+called it.
 
-Only what one instruction asked for twice is in doubt: NumPy's functions may ask more than once, and ``sum(arrays)`` does.
-The instruction ran again if it is no call and a block was freed between; or if there are more than two such requests in
-a row, on average, and not always as many.
+Only what one instruction asked for twice is in doubt: NumPy's functions may ask more than once, and ``sum(arrays)``
+does. The instruction ran again if it is no call and a block was freed between; or if there are more than two such
+requests in a row, on average, and not always as many. A function whose requests all lie in a loop of its own is in
+doubt, too: it was called again, from a loop around the call, or its loop goes on. Then sizes tell: passes of its loop
+that come again and again are one call.
 
 A loop is told apart by the calls that have led to it: a solver that is called from two lines has two loops.
 O(requests), and O(frames) for each pair of stacks that follow one another.
@@ -37,6 +40,9 @@ Stack = tuple[tuple[CodeType, int], ...]
 
 LEAST_SHARE = 0.05
 """Loops that ask for less of all bytes are left out, if they do not contain the program's peak."""
+
+MOST_PERIOD = 512
+"""Passes that one call of a function may be found to make, where sizes tell."""
 
 
 @dataclass(eq=False)
@@ -87,6 +93,11 @@ class LoopNode:
             whole &= (self.starts != gap) & ((self.starts > gap) | (self.ends < gap))
         self.starts, self.ends, self.enters = self.starts[whole], self.ends[whole], self.enters[whole]
 
+    @property
+    def is_comprehension(self) -> bool:
+        """Whether it is one, and no ``for`` or ``while``."""
+        return self.loop is not None and self.loop.is_comprehension
+
     def around(self) -> Iterator[LoopNode]:
         """Yield the loops around it, the innermost first."""
         node = self.parent
@@ -134,7 +145,10 @@ class _Tree:
 def _first_new(before: _Levels, after: _Levels) -> tuple[int, bool]:
     """Return which of the second request's loops is the first that begins a pass, and whether it was in it before."""
     a, b = before.stack, after.stack
-    level = next((k for k, (x, y) in enumerate(zip(a, b, strict=False)) if x[0] is not y[0] or x[1] != y[1]), min(len(a), len(b)))
+    level = next(
+        (k for k, (x, y) in enumerate(zip(a, b, strict=False)) if x[0] is not y[0] or x[1] != y[1]),
+        min(len(a), len(b)),
+    )
     same = next(
         (k for k, (x, y) in enumerate(zip(before.chain, after.chain, strict=False)) if x != y),
         min(len(before.chain), len(after.chain)),
@@ -146,7 +160,8 @@ def _first_new(before: _Levels, after: _Levels) -> tuple[int, bool]:
             return same - 1, True
         called_again = True
     else:
-        called_again = a == b  # else another function at the same place, or the place itself and what it calls
+        # Else another function at the same place has asked, or the place itself and what it calls.
+        called_again = level == len(a) == len(b)
     for outer in range(level - 1, -1, -1):
         here = after.until[outer]
         if here > (after.until[outer - 1] if outer else 0):
@@ -189,7 +204,33 @@ def loops_of(log: ProgramLog, sites: CallSites) -> list[LoopNode]:
         node.ends = np.append(ended, n)[np.searchsorted(ended, node.starts, side="right")]
         node.leave_out_gaps(log.gaps)
         notable.append(node)
+    for node in notable:
+        _tell_calls_by_sizes(log, node)
     return notable
+
+
+def _tell_calls_by_sizes(log: ProgramLog, node: LoopNode) -> None:
+    """Divide the passes of a loop among those of the loop around its function, if that asks for nothing else."""
+    outer = node.parent
+    if outer is None or outer.frames[-1][0] is node.frames[-1][0] or outer.passes != 1:
+        return
+    if (outer.within != node.within).sum() > node.within.sum() // 100:
+        return
+    kind = log.signatures(node.starts, node.ends)
+    period = next((p for p in range(1, MOST_PERIOD) if _comes_again(kind, p)), 1)
+    if period == 1:
+        return
+    first = np.arange(0, node.passes, period)
+    outer.starts = node.starts[first]
+    outer.ends = np.append(outer.starts[1:], node.ends[-1])
+    outer.enters = np.arange(len(first)) == 0
+    node.enters = np.arange(node.passes) % period == 0
+
+
+def _comes_again(kind: npt.NDArray[np.uint64], period: int) -> bool:
+    """Whether nearly all of a sequence equals what came a period before, at least twice."""
+    rest = len(kind) - period
+    return rest >= 2 * period and int((kind[period:] == kind[:-period]).sum()) >= 0.9 * rest
 
 
 def _new_from(

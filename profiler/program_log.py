@@ -115,7 +115,8 @@ class ProgramLog:
         """Of each request, a hash of its size and stream, uint64 (n,): equal ones are the same request."""
         stream = self.events["stream"][self.position].astype(np.uint64)
         mixed = (self.size.astype(np.uint64) ^ (stream << np.uint64(17))) * np.uint64(0x9E3779B97F4A7C15)
-        return (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xD6E8FEB86659FD93)
+        name: npt.NDArray[np.uint64] = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xD6E8FEB86659FD93)
+        return name
 
     @cached_property
     def frees_before(self) -> npt.NDArray[np.bool_]:
@@ -158,8 +159,9 @@ class ProgramLog:
             powers = np.cumprod(np.concatenate([[np.uint64(1)], np.full(n, inverse)]).astype(np.uint64))
             total = np.concatenate([[np.uint64(0)], np.cumsum(self.symbol * powers[:n], dtype=np.uint64)])
             up = np.cumprod(np.concatenate([[np.uint64(1)], np.full(n, base)]).astype(np.uint64))
-            hashed: npt.NDArray[np.uint64] = (total[ends] - total[starts]) * up[starts]
-            return hashed ^ (ends - starts).astype(np.uint64) * np.uint64(0xD6E8FEB86659FD93)
+            length = (ends - starts).astype(np.uint64) * np.uint64(0xD6E8FEB86659FD93)
+            hashed: npt.NDArray[np.uint64] = (total[ends] - total[starts]) * up[starts] ^ length
+            return hashed
 
     def step(self, starts: Sequence[int], end: int) -> StepLog:
         """Return the log of the step from the last of some starts to an end, after steps at the other starts."""

@@ -1,8 +1,9 @@
 """What holds a program's peak, beside memray's answer: its table (the line that asked) and its tree (the calls to it).
 
-Both are made of the allocations that memray has at its high watermark: those of the C library's heap, without OpenBLAS's
-buffers. It has no arenas of Python's objects either, which are mapped. What memray has more is what NumPy's loops take
-from the C library for themselves, a buffer of 8,192 elements for an operand that they cast, and Python's large objects.
+Both are made of the allocations that memray has at its high watermark: those of the C library's heap, without
+OpenBLAS's buffers, and without the arenas of Python's objects, which are mapped. What memray has more is what NumPy's
+loops take from the C library for themselves, a buffer of 8,192 elements for an operand that they cast, and Python's
+large objects.
 """
 
 from __future__ import annotations
@@ -75,7 +76,18 @@ def side_by_side(mine: Counter[str], other: Counter[str]) -> str:
 def test_peak_is_held_by_what_memray_says(name: str, tmp_path: Path) -> None:
     program = str(script(name))
     run(sys.executable, "-m", "memray", "run", "-q", "-o", "memray.bin", program, folder=tmp_path)
-    run(sys.executable, "-m", "stowplan", "profile", "--small", "0", "-o", "step.profile", program, folder=tmp_path)
+    run(
+        sys.executable,
+        "-m",
+        "stowplan",
+        "profile",
+        "--small",
+        "0",
+        "-o",
+        "step.profile",
+        program,
+        folder=tmp_path,
+    )
     found = Profile.load(tmp_path / "step.profile").program
     assert found is not None
     for mine, other in zip(ours(found), memrays(tmp_path / "memray.bin"), strict=True):

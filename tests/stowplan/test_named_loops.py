@@ -42,8 +42,14 @@ def test_loops_are_named_as_a_person_names_them(tmp_path: Path) -> None:
     for name in programs:
         file, line = chosen_line(profiled(script(name), tmp_path))
         if (file, line) != (str(script(name)), named_line(name)):
-            others.append(f"{name}: line {line} of {file}; a person names line {named_line(name)}, {NAMED[name]}")
-    print(f"{len(programs) - len(others)} of {len(programs)} are named as a person names them", *others, sep="\n")
+            others.append(
+                f"{name}: line {line} of {file}; a person names line {named_line(name)}, {NAMED[name]}"
+            )
+    print(
+        f"{len(programs) - len(others)} of {len(programs)} are named as a person names them",
+        *others,
+        sep="\n",
+    )
     assert len(others) <= 2, "\n".join(others)
 
 
@@ -70,7 +76,8 @@ def test_all_steps_are_listed_with_shares_and_peaks(tmp_path: Path) -> None:
     rows = dict(re.findall(r"^ [ *]\s*\d+  \S*phases.py:(\d+) .*\n +(.*)$", said, re.MULTILINE))
     assert list(rows) == ["9", "5", "10"]
     assert re.fullmatch(
-        r"30 times, 3 blocks; .* 13.\d% of all bytes; peak 312 KiB; holds 312 KiB of the program's peak", rows["5"]
+        r"30 times, 3 blocks; .* 13.\d% of all bytes; peak 312 KiB; holds 312 KiB of the program's peak",
+        rows["5"],
     )
     assert re.fullmatch(r"50 times, 4 blocks; .* 81.\d% of all bytes; peak 1.4 MiB", rows["10"])
     assert chosen_line(said)[1] == 10

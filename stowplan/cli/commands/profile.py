@@ -93,16 +93,17 @@ def profile(
 ) -> None:
     """Run SCRIPT with its ARGUMENTS as python does, find the step that it repeats, and write that step's profile.
 
-    The requests of NumPy and CuPy in the main thread are recorded, and those of PyTorch's CPU tensors on all threads,
-    and served as without stowplan. Steps are found, or marked: by --step-function, or with stowplan.step() in the
-    script. SCRIPT is what python takes: a file, a folder or archive with a __main__.py, or - for standard input; with
-    -m, a module. Each block has its call site: the innermost line of the script's own code, outside of Python's library
-    and installed packages; and the Chainer link and function that asked, or PyTorch's operator. First comes what held the most
-    bytes that the program ever had alive, in a step or not. Then the loops that were found, with their lines, the share
-    of all bytes that each asks for, the most that one pass has alive of its own, and how much of the peak it holds. The
-    step is a pass of the loop that the peak lies in, or of the one that asks for most; --step names another one. Ctrl-C ends the script and keeps what was recorded. If no
-    step repeats, all requests count as one step. The exit status is the script's; where that is not 0, nothing is
-    written. Nor is it if no request was seen: exit status 1.
+    The requests of NumPy and CuPy in the main thread are recorded, and those of PyTorch's CPU tensors on all
+    threads, and served as without stowplan. Steps are found, or marked: by --step-function, or with stowplan.step()
+    in the script. SCRIPT is what python takes: a file, a folder or archive with a __main__.py, or - for standard
+    input; with -m, a module. Each block has its call site: the innermost line of the script's own code, outside of
+    Python's library and installed packages; and the Chainer link and function that asked, or PyTorch's operator.
+    First comes what held the most bytes that the program ever had alive, in a step or not. Then the loops that were
+    found, with their lines, the share of all bytes that each asks for, the most that one pass has alive of its own,
+    and how much of the peak it holds. The step is a pass of the loop that the peak lies in, or of the one that asks
+    for most; --step names another one. Ctrl-C ends the script and keeps what was recorded. If no step repeats, all
+    requests count as one step. The exit status is the script's; where that is not 0, nothing is written. Nor is it
+    if no request was seen: exit status 1.
 
     With --graph, a few steps of the first Chainer optimizer that updates are recorded operator by operator, with bytes
     and seconds: four of optimizer.update(lossfun, ...), or five that end with optimizer.update(). No bit changes. The
@@ -163,7 +164,9 @@ def _list_of(candidates: list[StepCandidate]) -> list[str]:
     """Return lines on the steps that were found."""
     if not candidates:
         return []
-    lines = ["steps that were found, in their order; * is the program's, and written unless --step names another:"]
+    lines = [
+        "steps that were found, in their order; * is the program's, and written unless --step names another:"
+    ]
     for number, candidate in enumerate(candidates, 1):
         mark = "*" if candidate.chosen else " "
         text = shorten(candidate.text, 80, placeholder=" ...")

@@ -34,7 +34,9 @@ def apply_stump(stump, x):
 
 rng = np.random.default_rng(7)
 hours = np.arange((WINDOW + DAYS + 8) * HOURS)
-load = 10 + 3 * np.sin(2 * np.pi * hours / 24) + np.sin(2 * np.pi * hours / 168) + rng.normal(0, 0.3, len(hours))
+load = (
+    10 + 3 * np.sin(2 * np.pi * hours / 24) + np.sin(2 * np.pi * hours / 168) + rng.normal(0, 0.3, len(hours))
+)
 
 errors = []
 for day in range(DAYS):

@@ -18,7 +18,9 @@ def kmeans(points, k, rng, iterations=25):
 
 
 rng = np.random.default_rng(0)
-picture = np.concatenate([rng.normal(c, 20, (3_000, 3)) for c in ((200, 30, 30), (30, 180, 40), (60, 60, 220))])
+picture = np.concatenate(
+    [rng.normal(c, 20, (3_000, 3)) for c in ((200, 30, 30), (30, 180, 40), (60, 60, 220))]
+)
 best = None
 for start in range(4):
     centres, inertia = kmeans(picture, 6, rng)

@@ -6,10 +6,7 @@ rng = np.random.default_rng(0)
 classes, per_class = 3, 600
 theta = np.linspace(0, 4, per_class)
 x = np.concatenate(
-    [
-        np.stack([theta * np.sin(theta + k * 2.1), theta * np.cos(theta + k * 2.1)], 1)
-        for k in range(classes)
-    ]
+    [np.stack([theta * np.sin(theta + k * 2.1), theta * np.cos(theta + k * 2.1)], 1) for k in range(classes)]
 )
 x += rng.normal(0, 0.1, x.shape)
 y = np.repeat(np.arange(classes), per_class)
