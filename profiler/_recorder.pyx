@@ -60,7 +60,8 @@ cdef extern from "passive_service.hpp" namespace "stowplan::profiler" nogil:
         cbool begin_step(uintptr_t) except +
         RecordedStep end_step() except +
         void log_all(uintptr_t) except +
-        vector[RecordedStep] segments() except +
+        size_t segments()
+        RecordedStep segment(size_t) except +
         const vector[Asked]& asked()
         ProgramCounts program(uint64_t)
         vector[Holding] at_peak() except +
@@ -199,16 +200,20 @@ cdef class StepWatch:
 
     def segments(self):
         """Return the segments of the log that are kept: of each, what end_step returns, and the requests before it."""
-        cdef vector[RecordedStep] kept
-        self.lock.lock()
-        try:
-            kept = self.service.segments()
-        finally:
-            self.lock.unlock()
-        cdef size_t i
+        cdef RecordedStep segment
+        cdef size_t number
+        cdef size_t kept = 1
         segments = []
-        for i in range(kept.size()):
-            segments.append((_recorded(kept[i]), kept[i].start))
+        number = 0
+        while number < kept:  # one after the other: an array may be asked for under the recorder
+            self.lock.lock()
+            try:
+                kept = self.service.segments()
+                segment = self.service.segment(number)
+            finally:
+                self.lock.unlock()
+            segments.append((_recorded(segment), segment.start))
+            number += 1
         return segments
 
     def asked(self):

@@ -210,9 +210,9 @@ def loops_of(log: ProgramLog, sites: CallSites) -> list[LoopNode]:
 
 
 def _tell_calls_by_sizes(log: ProgramLog, node: LoopNode) -> None:
-    """Divide the passes of a loop among those of the loop around its function, if that asks for nothing else."""
+    """Divide the passes of a loop among those of the user's loop that calls its function, if that asks for no more."""
     outer = node.parent
-    if outer is None or outer.frames[-1][0] is node.frames[-1][0] or outer.passes != 1:
+    if outer is None or len(outer.frames) != len(node.frames) - 1 or outer.passes != 1 or not outer.is_users:
         return
     if (outer.within != node.within).sum() > node.within.sum() // 100:
         return

@@ -53,15 +53,16 @@ class ProgramLog:
     before: IntArray
 
     @classmethod
-    def of_segments(cls, segments: Sequence[tuple[tuple[Any, ...], int]]) -> ProgramLog:
-        """Put together what `StepWatch.segments` returns.
+    def of_segments(cls, segments: list[tuple[tuple[Any, ...], int]]) -> ProgramLog:
+        """Put together what `StepWatch.segments` returns, and leave that empty: it may be large.
 
         A segment's frees say how many segments ago a block was asked for.
         """
         first: dict[int, int] = {}  # by a segment's number among all: the number of its first request here
         events, site, alive, before, gaps = [], [], [], [], []
         length = n = 0
-        for (log, _, sites, most_alive, _), start in segments:
+        while segments:
+            (log, _, sites, most_alive, _), start = segments.pop(0)
             length = length or len(most_alive) or 1  # all are as long, but the last one
             which = start // length
             if n and which - 1 not in first:

@@ -141,13 +141,11 @@ class PassiveService {
     is_logging_ = true;
     start_ = 0;
   }
-  // The segments that are kept, in order, the running one at the end. O(requests).
-  std::vector<RecordedStep> segments() const {
-    std::vector<RecordedStep> all = segments_;
-    if (is_logging_) {
-      all.push_back({recorder_.log(), sites_, !recorder_.truncated(), start_, alive_, signature_});
-    }
-    return all;
+  // How many segments are kept, the running one among them; and one of them, in order. O(requests) of it.
+  std::size_t segments() const { return segments_.size() + 1; }
+  RecordedStep segment(std::size_t number) const {
+    if (number < segments_.size()) return segments_[number];
+    return {recorder_.log(), sites_, !recorder_.truncated(), start_, alive_, signature_};
   }
   // What each call site asked for while the program was logged: kNoSite first, then site 0.
   const std::vector<Asked>& asked() const { return asked_; }
@@ -198,7 +196,7 @@ class PassiveService {
     return {recorder_.end_step(), std::exchange(sites_, {}), complete, start_, std::exchange(alive_, {}), signature_};
   }
 
-  static constexpr std::size_t kSegment = std::size_t{1} << 17;
+  static constexpr std::size_t kSegment = std::size_t{1} << 17;   // requests, of some 80 bytes each
   static constexpr std::size_t kMost = 8, kFirst = 2, kLast = 3;  // segments that are kept
 
   void end_segment() {

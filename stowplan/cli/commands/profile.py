@@ -134,7 +134,8 @@ def profile(
     candidates = recorder.candidates()
     try:
         if number is None:
-            step, what = recorder.profile(), "the step that it repeats"
+            found_step = next((candidate.profile for candidate in candidates if candidate.chosen), None)
+            step, what = found_step or recorder.profile(), "the step that it repeats"
         elif number <= len(candidates):
             step, what = candidates[number - 1].profile, f"step {number} of those that it repeats"
         else:
