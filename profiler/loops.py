@@ -27,7 +27,6 @@ Position = tuple[int, int]  # line, column; both as `ast` has them
 Range = tuple[Position, Position]
 
 _LINE_ONLY = sys.version_info < (3, 11)
-_FOR_ITER = dis.opmap["FOR_ITER"]
 _COMPREHENSIONS: dict[type[ast.AST], str] = {
     ast.ListComp: "<listcomp>",
     ast.SetComp: "<setcomp>",
@@ -104,7 +103,7 @@ def _loops_at(code: CodeType, file: str, place: int) -> tuple[Loop, ...]:
     if scope is None:
         return ()
     # Where an iterator is asked for its next value, that belongs to the pass which the value is for.
-    asks_next = not _LINE_ONLY and 0 <= place < len(code.co_code) and code.co_code[place] == _FOR_ITER
+    asks_next = _operation(code, place) == "FOR_ITER"
     return tuple(
         loop
         for loop in scope.loops
@@ -115,9 +114,17 @@ def _loops_at(code: CodeType, file: str, place: int) -> tuple[Loop, ...]:
 
 def is_call(code: CodeType, place: int) -> bool:
     """Whether the instruction at a place calls a function; True where that is not known."""
+    operation = _operation(code, place)
+    return operation is None or "CALL" in operation
+
+
+def _operation(code: CodeType, place: int) -> str | None:
+    """Return the name of the operation at a place, None where it is not known; a place may be in an inline cache."""
     if _LINE_ONLY or not 0 <= place < len(code.co_code):
-        return True
-    return "CALL" in dis.opname[code.co_code[place]]
+        return None
+    while place > 0 and dis.opname[code.co_code[place]] == "CACHE":
+        place -= 2
+    return dis.opname[code.co_code[place]]
 
 
 def line_of(code: CodeType, place: int) -> tuple[int, str]:
