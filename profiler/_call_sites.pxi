@@ -1,8 +1,19 @@
-# The numbers of call sites: which line of the user's own code asks. Included by _recorder.pyx.
+# The numbers of call sites: which line of the user's own code asks, and by which calls it was reached. Included by
+# _recorder.pyx.
+
+from libcpp.unordered_set cimport unordered_set
+
+
+cdef size_t _MOST_STACKS = 1 << 16  # of those beyond, only the innermost frames are told apart
+cdef size_t _FRAMES_BEYOND = 4
 
 
 cdef class CallSites:
-    """Numbers call sites: the innermost frame of the user's own code, and the asker, if one is set.
+    """Numbers the stacks of calls that ask, and names each by its call site.
+
+    A call site is the innermost frame of the user's own code, and the asker, if one is set. Several stacks may have one
+    site. A function that calls itself counts once in a stack, with its innermost call. O(frames) for a request, with a
+    look into a table at the end; what a stack is named is found when it is new.
 
     Parameters
     ----------
@@ -16,32 +27,55 @@ cdef class CallSites:
     sites
         By number: ``"file:line function"``; with what the user's line called, and with the asker if there was one,
         ``"file:line function > package/file:line function > asker"``.
+    frames
+        By number: of the stack, the outermost frame first, its code and its place: the offset of the instruction that
+        runs in it, or, until Python 3.10, the line.
     asker
         Text that is added to the call sites from now on (a framework's function, say); None: nothing is added.
     """
 
     cdef object is_user_code
     cdef readonly list sites
+    cdef readonly list frames
     cdef list codes  # kept alive, so that no other code gets their addresses
-    cdef unordered_map[void*, int32_t] number_of_code  # -1 for code that is not the user's, -2 for stowplan's
-    cdef unordered_map[uint64_t, int32_t] number_of_place  # by code and place in it
-    cdef dict numbers  # of sites
+    cdef unordered_set[void*] outside  # code of stowplan that runs the program: no stack goes beyond
+    cdef dict users  # by address of a code in `codes`: what `is_user_code` says; equal codes may be of different files
     cdef list askers
     cdef dict number_of_asker
     cdef int32_t asking  # -1: none
-    cdef unordered_map[uint64_t, int32_t] number_of_both  # by number of the user's frame and of the asker
+    cdef unordered_map[uint64_t, int32_t] number_of_stack  # by a hash of code and place of each frame, and the asker
     cdef size_t stacks
-    cdef dict number_of_stack  # by number of the user's frame, and codes and lines of others' frames
 
     def __init__(self, is_user_code, size_t stacks=0):
         self.is_user_code = is_user_code
-        self.stacks, self.number_of_stack = stacks, {}
-        self.sites, self.codes, self.numbers = [], [], {}
-        self.askers, self.number_of_asker = [], {}
+        self.stacks = stacks
+        self.sites, self.frames, self.codes = [], [], []
+        self.users, self.askers, self.number_of_asker = {}, [], {}
         self.asking = -1
 
+    def begin_here(self):
+        """Leave out, from now on, the frames of stowplan that are on the stack, and those that called them."""
+        cdef PyObject* frame = innermost_frame()
+        cdef PyObject* outer
+        cdef PyObject* code
+        while frame != NULL:
+            code = code_of(frame)
+            if self.is_users(<object>code) is None:
+                self.outside.insert(code)
+            Py_DECREF(<object>code)
+            outer = calling_frame(frame)
+            Py_DECREF(<object>frame)
+            frame = outer
+
+    def is_users(self, code):
+        """Whether code is the user's own; None: it is stowplan's."""
+        if id(code) not in self.users:
+            self.codes.append(code)
+            self.users[id(code)] = self.is_user_code(code)
+        return self.users[id(code)]
+
     def ask(self):
-        """Return the number of the site of this call, -1 if there is none."""
+        """Return the number of the stack that calls this, -1 if it has no site."""
         return self.here(self.asking)
 
     @property
@@ -59,86 +93,75 @@ cdef class CallSites:
         return number
 
     cdef int32_t here(self, int32_t asking) except -2:
-        """Return the number of the innermost user's frame with an asker, -1 for none."""
-        cdef int32_t frame = self.users_frame()
-        return frame if asking < 0 else self.with_asker(frame, asking)
-
-    cdef int32_t with_asker(self, int32_t frame, int32_t asking) except -2:
-        cdef uint64_t both = (<uint64_t><uint32_t>frame << 32) | <uint32_t>asking
-        known = self.number_of_both.find(both)
-        if known != self.number_of_both.end():
+        """Return the number of the stack with an asker, -1 for one without a site."""
+        cdef uint64_t stack = self.walk(asking, NULL, <size_t>-1)
+        cdef size_t frames = <size_t>-1
+        known = self.number_of_stack.find(stack)
+        if known != self.number_of_stack.end():
             return dereference(known).second
-        asker = self.askers[asking]
-        number = self.number_of(asker if frame < 0 else f"{self.sites[frame]} > {asker}")
-        self.number_of_both[both] = number
+        if self.number_of_stack.size() >= _MOST_STACKS:
+            frames = _FRAMES_BEYOND
+            stack = self.walk(asking, NULL, frames)
+            known = self.number_of_stack.find(stack)
+            if known != self.number_of_stack.end():
+                return dereference(known).second
+        called = []
+        self.walk(asking, <PyObject*>called, frames)
+        name = self.name_of(called, asking)
+        cdef int32_t number = -1
+        if name:
+            number = len(self.sites)
+            self.sites.append(name)
+            self.frames.append(tuple([
+                (code, place) for code, place, _ in reversed(called) if self.is_users(code) is not None
+            ]))
+        self.number_of_stack[stack] = number
         return number
 
-    cdef int32_t users_frame(self) except -2:
+    cdef uint64_t walk(self, int32_t asking, PyObject* called, size_t frames) except? 0:
+        """Return a hash of the stack, of so many frames; append (code, place, line) of each to a list, if there is one.
+
+        The innermost comes first. The code of what is appended is kept alive from then on.
+        """
+        cdef uint64_t stack = <uint64_t><uint32_t>asking + 1
         cdef PyObject* frame = innermost_frame()
         cdef PyObject* outer
-        cdef int32_t site = -1
-        called = [] if self.stacks else None
-        while frame != NULL and site < 0:
+        cdef PyObject* code
+        cdef PyObject* inner = NULL
+        while frame != NULL:
+            code = code_of(frame)
+            outer = NULL
             try:
-                site = self.site_of(frame)
-                if site == -1 and called is not None and len(called) < self.stacks:
-                    called.append(self.other_frame(frame))
-            finally:
+                if frames == 0 or self.outside.count(code):
+                    break
+                if code != inner:
+                    frames -= 1
+                    stack = (stack ^ <uint64_t>code) * <uint64_t>0x9E3779B97F4A7C15
+                    stack = (stack ^ (stack >> 32) ^ <uint64_t><uint32_t>place_in(frame)) * <uint64_t>0xD6E8FEB86659FD93
+                    stack ^= stack >> 29
+                    if called != NULL:
+                        self.is_users(<object>code)
+                        (<list>called).append((<object>code, place_in(frame), line_of(frame)))
+                inner = code
                 outer = calling_frame(frame)
+            finally:
+                Py_DECREF(<object>code)  # the frame still has it
                 Py_DECREF(<object>frame)
-                frame = outer
-        if frame != NULL:
-            Py_DECREF(<object>frame)
-        site = max(site, -1)
-        return self.with_stack(site, tuple(called)) if called else site
+            frame = outer
+        return stack
 
-    cdef tuple other_frame(self, PyObject* frame):
-        """Return code and line of a frame; the code is in `codes`, as its site was asked for."""
-        cdef PyObject* code = code_of(frame)
-        try:
-            return <object>code, line_of(frame)
-        finally:
-            Py_DECREF(<object>code)
-
-    cdef int32_t with_stack(self, int32_t site, tuple called) except -2:
-        """Number a user's frame (-1: none) with the frames of others that it has called, the innermost first."""
-        key = (site, *[(id(code), line) for code, line in called])
-        number = self.number_of_stack.get(key, -1)
-        if number < 0:
-            frames = [] if site < 0 else [self.sites[site]]
-            for code, line in reversed(called):
+    cdef str name_of(self, list called, int32_t asking):
+        """Return the site of a stack whose innermost frame comes first."""
+        names, others = [], []
+        for code, _, line in called:
+            users = self.is_users(code)
+            if users:
+                names.append(f"{code.co_filename}:{line} {code.co_name}")
+                break
+            if users is not None and len(others) < self.stacks:
                 file = "/".join(code.co_filename.replace("\\", "/").split("/")[-3:])
-                frames.append(f"{file}:{line} {code.co_name}")
-            number = self.number_of(" > ".join(frames))
-            self.number_of_stack[key] = number
-        return number
-
-    cdef int32_t site_of(self, PyObject* frame) except -3:
-        cdef PyObject* code = code_of(frame)
-        cdef int32_t number
-        cdef uint64_t place
-        found = self.number_of_code.find(code)
-        if found == self.number_of_code.end():
-            is_users = self.is_user_code(<object>code)
-            number = len(self.codes) if is_users else -2 if is_users is None else -1
-            self.codes.append(<object>code)
-            self.number_of_code[code] = number
-        else:
-            number = dereference(found).second
-        Py_DECREF(<object>code)
-        if number < 0:
-            return number
-        place = (<uint64_t>number << 32) | <uint32_t>place_in(frame)
-        known = self.number_of_place.find(place)
-        if known != self.number_of_place.end():
-            return dereference(known).second
-        code_object = <object>code
-        number = self.number_of(f"{code_object.co_filename}:{line_of(frame)} {code_object.co_name}")
-        self.number_of_place[place] = number
-        return number
-
-    cdef int32_t number_of(self, str name) except -2:
-        number = self.numbers.setdefault(name, len(self.sites))
-        if number == len(self.sites):
-            self.sites.append(name)
-        return number
+                others.append(f"{file}:{line} {code.co_name}")
+        names += reversed(others)
+        if asking >= 0:
+            names.append(self.askers[asking])
+        return " > ".join(names)

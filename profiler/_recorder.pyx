@@ -51,20 +51,18 @@ cdef extern from "passive_service.hpp" namespace "stowplan::profiler" nogil:
         int64_t bytes
         uint64_t blocks
 
-    cdef cppclass StepCandidate:
-        pair[RecordedStep, RecordedStep] steps
-        uint64_t times
-        double requests
-        double bytes
+    cdef struct Asked:
+        uint64_t requests
+        int64_t bytes
 
     cdef cppclass PassiveService:
         void set_who_asks(who_asks_function, void*)
         cbool begin_step(uintptr_t) except +
         RecordedStep end_step() except +
-        void find_steps(uintptr_t) except +
-        vector[StepCandidate] candidates() except +
-        @staticmethod
-        size_t chosen(const vector[StepCandidate]&)
+        void log_all(uintptr_t) except +
+        size_t segments()
+        RecordedStep segment(size_t) except +
+        const vector[Asked]& asked()
         ProgramCounts program(uint64_t)
         vector[Holding] at_peak() except +
 
@@ -115,6 +113,7 @@ cdef extern from "step_finder.hpp" namespace "stowplan::profiler" nogil:
         Cue observe(int64_t, int64_t, int64_t, Hint) except +
         uint32_t first()
         uint32_t second()
+        uint32_t anchors()
         @staticmethod
         vector[pair[const char*, int64_t]] constants() except +
 
@@ -191,34 +190,45 @@ cdef class StepWatch:
             self.lock.unlock()
         return _recorded(step)
 
-    def find_steps(self):
-        """Find steps among this thread's requests, from now until the first begin_step."""
+    def log_all(self):
+        """Log this thread's requests, from now until the first begin_step."""
         self.lock.lock()
         try:
-            self.service.find_steps(self.thread())
+            self.service.log_all(self.thread())
         finally:
             self.lock.unlock()
 
-    def candidates(self):
-        """Return the steps that were found and repeated, and which of them is the program's.
+    def segments(self):
+        """Return the segments of the log that are kept: of each, what end_step returns, and the requests before it."""
+        cdef RecordedStep segment
+        cdef size_t number
+        cdef size_t kept = 1
+        segments = []
+        number = 0
+        while number < kept:  # one after the other: an array may be asked for under the recorder
+            self.lock.lock()
+            try:
+                kept = self.service.segments()
+                segment = self.service.segment(number)
+            finally:
+                self.lock.unlock()
+            segments.append((_recorded(segment), segment.start))
+            number += 1
+        return segments
 
-        Of each (step and the one after it, as of end_step; requests before it; times that it came; share of all
-        requests and of all bytes that it covers).
-        """
-        cdef vector[StepCandidate] found
+    def asked(self):
+        """Return requests and bytes that each call site has asked for in the log, int64 (n, 2); -1 is the first."""
+        cdef vector[Asked] asked
         self.lock.lock()
         try:
-            found = self.service.candidates()
+            asked = self.service.asked()
         finally:
             self.lock.unlock()
         cdef size_t i
-        candidates = []
-        for i in range(found.size()):
-            candidates.append((
-                _recorded(found[i].steps.first), _recorded(found[i].steps.second), found[i].steps.first.start,
-                found[i].times, found[i].requests, found[i].bytes,
-            ))
-        return candidates, PassiveService.chosen(found)
+        table = np.zeros((asked.size(), 2), dtype=np.int64)
+        for i in range(asked.size()):
+            table[i] = asked[i].requests, asked[i].bytes
+        return table
 
     def program(self, uint64_t signature):
         """Return the counts of the program so far, `repeats` those of the step with this signature, as a dict."""
@@ -237,10 +247,12 @@ cdef class StepWatch:
         finally:
             self.lock.unlock()
         names = [None, *([None] * (held.size() - 1) if self.sites is None else self.sites.sites)]
-        found = [
-            (names[site], held[site].blocks, held[site].bytes) for site in range(held.size()) if held[site].blocks
-        ]
-        return sorted(found, key=lambda holding: -holding[2])
+        found = {}
+        for site in range(held.size()):
+            if held[site].blocks:
+                blocks, size = found.get(names[site], (0, 0))
+                found[names[site]] = blocks + held[site].blocks, size + held[site].bytes
+        return sorted(((name, *held) for name, held in found.items()), key=lambda holding: -holding[2])
 
 
 cdef class HostRecorder(StepWatch):
@@ -333,3 +345,8 @@ cdef class StepFinder:
     def periods(self):
         """After "found": the numbers of the requests with which the two whole steps before it began."""
         return self.finder.first(), self.finder.second()
+
+    @property
+    def anchors(self):
+        """How many kinds of steps it has followed so far."""
+        return self.finder.anchors()

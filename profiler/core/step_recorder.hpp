@@ -66,6 +66,9 @@ class StepRecorder {
     return log;
   }
 
+  // Of the running step, so far.
+  std::vector<Event> log() const { return expand(); }
+
   // As end_step(), for a step whose log is not wanted.
   void drop_step() {
     in_step_ = false;

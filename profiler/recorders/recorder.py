@@ -6,42 +6,19 @@ import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import PoolError, ProfileError
 from .._recorder import CallSites, StepWatch
 from ..candidates import StepCandidate
 from ..profile import Profile
 from ..program import Holder, Program
-from ..steps import StepLog, profile_step, steps_in_turn
+from ..program_log import ProgramLog
+from ..recorded import Recorded, noted, profile_of
+from ..steps import StepLog, profile_step
 from .call_sites import call_sites
-
-
-class Recorded(NamedTuple):
-    """A step, as the compiled half of a recorder returns it.
-
-    Attributes
-    ----------
-    events
-        Structured array (k,) of `profiler.events.EVENT_DTYPE`.
-    complete
-        Whether they are all.
-    site
-        Call site of each request, int32 (n,); empty where none are recorded.
-    alive
-        The most bytes that the whole program had alive from each request to the next, int64 (n,).
-    signature
-        Of the requests' sizes and streams, in order.
-    """
-
-    events: npt.NDArray[np.void]
-    complete: bool
-    site: npt.NDArray[np.int32]
-    alive: npt.NDArray[np.int64]
-    signature: int
 
 
 class Recorder:
@@ -78,8 +55,10 @@ class Recorder:
             from .chainer_names import ChainerNames
 
             self._entered.enter_context(ChainerNames(self._sites))
+        if self._sites is not None:
+            self._sites.begin_here()
         if self._auto_step:
-            self._watch.find_steps()
+            self._watch.log_all()
 
     def _exit(self) -> None:
         """End what `_enter` started."""
@@ -119,29 +98,14 @@ class Recorder:
     def candidates(self) -> list[StepCandidate]:
         """Return the steps that were found, in the order of the program; none where steps were marked.
 
-        Each is one that the program repeated for a while: phases one after the other, a loop and the one around it. Of
-        the steps of one loop it is the largest one that was repeated at once, or else the largest one that came again
-        after others.
+        Each is a loop of the program, and its profile one pass that the next one repeated, if there is such a pass. See
+        `stowplan.profiler.candidates`.
         """
         if not self._auto_step:
             return []
-        found, chosen = self._watch.candidates()
-        candidates = []
-        for number, (step, following, start, times, requests, size) in enumerate(found):
-            profile = self._profile_of(Recorded(*step), Recorded(*following))
-            assert profile.program is not None
-            # A step may have come before it was found, and its like in another phase.
-            program = profile.program
-            program = replace(
-                program,
-                steps=max(times, program.steps),
-                repeats=max(times, program.repeats),
-                step_requests=max(round(requests * program.requests), program.step_requests),
-                step_bytes=max(round(size * program.bytes), program.step_bytes),
-            )
-            profile = replace(profile, program=program)
-            candidates.append(StepCandidate(profile, start, times, requests, size, chosen=number == chosen))
-        return candidates
+        from ..choosing import candidates_of
+
+        return candidates_of(self._watch, self._sites, self.program())
 
     def whole(self) -> Profile:
         """Return the profile of everything recorded as one step; if steps were marked, of the last one.
@@ -150,13 +114,16 @@ class Recorder:
         """
         program = self.program()
         if self._auto_step:
-            self._last = Recorded(*self._watch.end_step())
+            log = ProgramLog.of_segments(self._watch.segments())
+            begin = log.gaps[-1] if log.gaps else 0
+            self._last = log.recorded([begin], len(log)) if len(log) else None
         if self._last is None:
             none = np.empty(0, dtype=np.int64)
             return Profile(none, none, none, program=program)
         profile = profile_step(StepLog(self._last.events), StepLog(self._last.events[:0]))
         end = np.where(profile.wrapped, profile.period, profile.end)
-        return replace(self._noted(replace(profile, end=end), self._last, self._last.alive), program=program)
+        profile = noted(replace(profile, end=end), self._last.site, self._last.alive, self._names())
+        return replace(profile, program=program)
 
     def program(self, signature: int = 0) -> Program:
         """Return the counts of the program so far, its repeats those of the step with a signature."""
@@ -183,33 +150,11 @@ class Recorder:
         return Recorded(*self._watch.end_step())
 
     def _profile_of(self, step: Recorded, following: Recorded) -> Profile:
-        log, next_log = StepLog(step.events), StepLog(following.events)
-        # A step may begin with less alive than its repetitions do: nothing was kept yet.
-        alive = following.alive if log.equals(next_log) else step.alive
-        steps = steps_in_turn(next_log) if log.equals(next_log) else 1
-        if steps == 1:
-            profile = profile_step(log, next_log)
-        else:
-            several = next_log.times(steps)  # as a pool plans them
-            profile = profile_step(several, several)
-            step, alive = step._replace(site=np.tile(step.site, steps)), np.tile(alive, steps)
-        return replace(
-            self._noted(profile, step, alive), program=replace(self.program(step.signature), turns=steps)
-        )
+        profile, turns = profile_of(step, following, self._names())
+        return replace(profile, program=replace(self.program(step.signature), turns=turns))
 
-    def _noted(self, profile: Profile, step: Recorded, alive: npt.NDArray[np.int64]) -> Profile:
-        """Add to a step's profile what its events do not say."""
-        profile = self._with_sites(profile, step.site)
-        return replace(profile, alive=alive) if len(alive) == len(profile) else profile
-
-    def _with_sites(self, profile: Profile, site: npt.NDArray[np.int32]) -> Profile:
-        if self._sites is None or len(site) != len(profile):
-            return profile
-        # The profile names only the sites of its own step.
-        used, row = np.unique(site, return_inverse=True)
-        unknown = int((used < 0).sum())  # -1 is the first of them, if any
-        names = tuple(self._sites.sites[number] for number in used[unknown:].tolist())
-        return replace(profile, site=(row.reshape(-1) - unknown).astype(np.int32), sites=names)
+    def _names(self) -> list[str]:
+        return [] if self._sites is None else self._sites.sites
 
 
 class RecordedStep:

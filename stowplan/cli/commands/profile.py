@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
 import click
 
+from ...units import human_bytes
 from . import _look
 from ._options import (
     SCRIPT_CONTEXT,
@@ -91,15 +93,17 @@ def profile(
 ) -> None:
     """Run SCRIPT with its ARGUMENTS as python does, find the step that it repeats, and write that step's profile.
 
-    The requests of NumPy and CuPy in the main thread are recorded, and those of PyTorch's CPU tensors on all threads,
-    and served as without stowplan. Steps are found, or marked: by --step-function, or with stowplan.step() in the
-    script. SCRIPT is what python takes: a file, a folder or archive with a __main__.py, or - for standard input; with
-    -m, a module. Each block has its call site: the innermost line of the script's own code, outside of Python's library
-    and installed packages; and the Chainer link and function that asked, or PyTorch's operator. If several steps are
-    found (phases, loops in loops), they are listed with the share of all requests and bytes that each covers; the one
-    that covers most is written, or the one that --step names. Ctrl-C ends the script and keeps what was recorded. If no
-    step repeats, all requests count as one step. The exit status is the script's; where that is not 0, nothing is
-    written. Nor is it if no request was seen: exit status 1.
+    The requests of NumPy and CuPy in the main thread are recorded, and those of PyTorch's CPU tensors on all
+    threads, and served as without stowplan. Steps are found, or marked: by --step-function, or with stowplan.step()
+    in the script. SCRIPT is what python takes: a file, a folder or archive with a __main__.py, or - for standard
+    input; with -m, a module. Each block has its call site: the innermost line of the script's own code, outside of
+    Python's library and installed packages; and the Chainer link and function that asked, or PyTorch's operator.
+    First comes what held the most bytes that the program ever had alive, in a step or not. Then the loops that were
+    found, with their lines, the share of all bytes that each asks for, the most that one pass has alive of its own,
+    and how much of the peak it holds. The step is a pass of the loop that the peak lies in, or of the one that asks
+    for most; --step names another one. Ctrl-C ends the script and keeps what was recorded. If no step repeats, all
+    requests count as one step. The exit status is the script's; where that is not 0, nothing is written. Nor is it
+    if no request was seen: exit status 1.
 
     With --graph, a few steps of the first Chainer optimizer that updates are recorded operator by operator, with bytes
     and seconds: four of optimizer.update(lossfun, ...), or five that end with optimizer.update(). No bit changes. The
@@ -128,10 +132,10 @@ def profile(
         click.echo(f"stowplan: {script} asked for no memory by {library}; nothing was written", err=True)
         raise click.exceptions.Exit(status or 1)
     candidates = recorder.candidates()
-    _list_candidates(candidates)
     try:
         if number is None:
-            step, what = recorder.profile(), "the step that it repeats"
+            found_step = next((candidate.profile for candidate in candidates if candidate.chosen), None)
+            step, what = found_step or recorder.profile(), "the step that it repeats"
         elif number <= len(candidates):
             step, what = candidates[number - 1].profile, f"step {number} of those that it repeats"
         else:
@@ -146,28 +150,35 @@ def profile(
         )
         raise click.exceptions.Exit(status or 1)
     step.save(path)
-    click.echo(
-        f"stowplan: {recorder.library}: {what}: {len(step):,} blocks, planned peak {step.planned_peak:,} bytes; "
-        f"written to {path}",
-        err=True,
+    lines = [*_look.holder_lines(step), *_list_of(candidates)]
+    lines.append(
+        f"{recorder.library}: {what}: {len(step):,} blocks, planned peak {step.planned_peak:,} bytes; "
+        f"written to {path}"
     )
-    for line in (*_look.program_lines(step), *_look.holder_lines(step)):
-        click.echo(f"  {line}", err=True)
+    lines += [f"  {line}" for line in _look.program_lines(step)]
+    for line in lines:
+        click.echo(line if line.startswith(" ") else f"stowplan: {line}", err=True)
     raise click.exceptions.Exit(status)
 
 
-def _list_candidates(candidates: list[StepCandidate]) -> None:
-    """Say which steps were found, if it was more than one."""
-    if len(candidates) < 2:
-        return
-    click.echo("stowplan: steps that were found, in their order:", err=True)
+def _list_of(candidates: list[StepCandidate]) -> list[str]:
+    """Return lines on the steps that were found."""
+    if not candidates:
+        return []
+    lines = [
+        "steps that were found, in their order; * is the program's, and written unless --step names another:"
+    ]
     for number, candidate in enumerate(candidates, 1):
         mark = "*" if candidate.chosen else " "
-        click.echo(
-            f"stowplan: {mark}{number:2d}: {len(candidate):,} blocks, {candidate.times:,} times from request "
-            f"{candidate.start:,} on: {candidate.requests:.0%} of all requests, {candidate.bytes:.0%} of all bytes",
-            err=True,
+        text = shorten(candidate.text, 80, placeholder=" ...")
+        where = f"{candidate.loop}: {text}" if candidate.loop else f"from request {candidate.start:,} on"
+        lines.append(f" {mark}{number:2d}  {where}")
+        held = f"; holds {human_bytes(candidate.of_peak)} of the program's peak" if candidate.of_peak else ""
+        lines.append(
+            f"       {candidate.passes:,} times, {len(candidate):,} blocks; {candidate.requests:.1%} of all requests, "
+            f"{candidate.bytes:.1%} of all bytes; peak {human_bytes(candidate.peak)}{held}"
         )
+    return lines
 
 
 def _refuse_with_graph(context: click.Context) -> None:

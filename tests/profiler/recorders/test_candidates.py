@@ -7,7 +7,9 @@ from itertools import repeat
 import numpy as np
 
 from stowplan import NumpyRecorder
+from stowplan.profiler._recorder import ToldRecorder
 from stowplan.profiler.candidates import StepCandidate
+from stowplan.profiler.program_log import ProgramLog
 
 from ...allocator.programs import perceptron, phases, solver
 
@@ -66,3 +68,28 @@ def test_blocks_of_equal_sizes_that_outlive_a_step_are_planned() -> None:
         step.profile.planned_peak == 32_000
     )  # both arrays of one iteration and, while the next is computed, two more
     assert not step.profile.escaped.any()
+
+
+def test_a_long_program_keeps_its_beginning_end_and_peak() -> None:
+    """Of a million requests and a half, a million are kept; what the loops ask for is that of all."""
+    segment = 1 << 17
+    recorder = ToldRecorder(1)
+    recorder.log_all()
+
+    def ask(requests: int, size: int) -> None:
+        for _ in range(requests):
+            recorder.allocated(64, size, 0)
+            recorder.free_postprocess(mem_ptr=64)
+
+    ask(6 * segment, 10)
+    recorder.allocated(128, 1_000, 0)
+    recorder.free_postprocess(mem_ptr=128)
+    ask(6 * segment - 1 + 5, 20)
+    log = ProgramLog.of_segments(recorder.segments())
+    kept = sorted({number // segment for number in log.before.tolist()})
+    assert kept == [0, 1, 5, 6, 7, 9, 10, 11, 12]  # eight, and the running one
+    assert log.gaps == (2 * segment, 5 * segment)
+    assert len(log) == 8 * segment + 5
+    assert log.before[log.alive.argmax()] == 6 * segment
+    assert (log.events["kind"] < 2).all()
+    assert recorder.asked().tolist() == [[12 * segment + 5, (60 + 120) * segment + 1_000 - 20 + 100]]

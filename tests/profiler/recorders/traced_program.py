@@ -1,6 +1,6 @@
-"""Run one of experiments.programs under a recorder and tracemalloc: ``python -m ... NAME`` prints both peaks, as JSON.
+"""Run a program under a recorder and tracemalloc: ``python -m ... SCRIPT [ARGUMENT...]`` prints both peaks, as JSON.
 
-The program runs once before, so that what it imports and what Python keeps for ever is there already.
+It is compiled, and runs once before, so that what it imports and what Python keeps for ever is there already.
 """
 
 from __future__ import annotations
@@ -9,33 +9,40 @@ import contextlib
 import gc
 import io
 import json
-import runpy
 import sys
 import tracemalloc
+import types
+from pathlib import Path
+from types import CodeType
 
-from experiments.programs.catalogue import PROGRAMS, Program
+import numpy as np
+
 from stowplan import NumpyRecorder
 from stowplan.errors import ProfileError
 
-SMALL = 1033
+SMALL = 1
 
 
-def run(program: Program) -> None:
-    sys.argv = [str(program.script), str(program.quick)]
+def run(code: CodeType) -> None:
+    main = types.ModuleType("__main__")
+    main.__dict__["__file__"] = sys.argv[0]
+    sys.modules["__main__"] = main
     with contextlib.redirect_stdout(io.StringIO()):
-        runpy.run_path(str(program.script), run_name="__main__")
+        exec(code, main.__dict__)
 
 
 def main() -> None:
-    program = next(program for program in PROGRAMS if program.name == sys.argv[1])
-    run(program)
+    del sys.argv[0]
+    code = compile(Path(sys.argv[0]).read_text(), sys.argv[0], "exec")
+    run(code)
     gc.collect()
+    np.setbufsize(16)  # NumPy's own buffers are no arrays: at most 16 elements for each operand, not 8192
     recorder = NumpyRecorder(small=SMALL, auto_step=True, threads=True)
     tracemalloc.start(1)
     before = tracemalloc.get_traced_memory()[0]
     tracemalloc.reset_peak()
     with recorder:
-        run(program)
+        run(code)
     traced = tracemalloc.get_traced_memory()[1] - before
     tracemalloc.stop()
     try:

@@ -1,0 +1,178 @@
+"""The candidate steps of a recorded program, from its log: each loop's figures, and the profile of a pass of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ._recorder import CallSites, StepWatch
+from .candidates import Measured, StepCandidate, chosen, chosen_of_found, measure
+from .found_steps import found_steps
+from .loops import line_of
+from .passes import LoopNode, loops_of
+from .program import Program
+from .program_log import IntArray, ProgramLog
+from .recorded import profile_of
+from .steps import MOST_TURNS
+
+ENOUGH = 0.5
+"""Share of all bytes that loops ask for; where it is less, steps are found from the sizes, too."""
+
+
+def candidates_of(watch: StepWatch, sites: CallSites | None, program: Program) -> list[StepCandidate]:
+    """Return the steps of a program, in its order.
+
+    Parameters
+    ----------
+    watch
+        What has logged it.
+    sites
+        The call sites of its requests; None where they were not recorded.
+    program
+        Its counts.
+    """
+    log = ProgramLog.of_segments(watch.segments())
+    if not len(log):
+        return []
+    asked = watch.asked()
+    loops = [] if sites is None else _loops(log, sites, asked)
+    step = chosen(log, loops)
+    in_loops = sum(loop.bytes for loop in loops if loop.node.parent not in {other.node for other in loops})
+    if step is None or in_loops < ENOUGH * asked[:, 1].sum():
+        found = [_found(log, node) for node in found_steps(log)]
+        best = chosen_of_found(found)
+        if best is not None and (step is None or best.bytes > in_loops):
+            loops, step = found, best
+    return [
+        _candidate(log, loop, sites, asked.sum(axis=0), program, loop is step)
+        for loop in sorted(loops, key=lambda loop: int(loop.node.starts[0]))
+        if loop is step or _is_listed(loop.node)
+    ]
+
+
+def _loops(log: ProgramLog, sites: CallSites, asked: IntArray) -> list[Measured]:
+    nodes = [node for node in loops_of(log, sites) if node.passes]
+    measured = []
+    for node in nodes:
+        numbers = np.unique(log.site[node.within])
+        requests, size = asked[numbers[numbers >= 0] + 1].sum(axis=0).tolist()
+        measured.append(measure(log, node, requests, size))
+    return measured
+
+
+def _is_listed(node: LoopNode) -> bool:
+    """Whether a loop is one of the program's steps: of those in libraries, only the outermost ones are."""
+    return node.passes > 1 and (node.is_users or node.parent is None)
+
+
+def _found(log: ProgramLog, node: LoopNode) -> Measured:
+    start, end, _ = _usual_pass(log, node)
+    times = max(log.times(start, end), 1)
+    return measure(log, node, times * (end - start), times * int(log.size[start:end].sum()))
+
+
+def _usual_pass(log: ProgramLog, node: LoopNode) -> tuple[int, int, int]:
+    """Return start and end of the pass that stands for a loop, and the end of the one that follows it, or its own.
+
+    Of the passes that the next one repeats (or else, that came again; or else, of all), those of the requests that ask
+    for most in all. Of these the ones with the most alive in the program; of these the one in the middle.
+    """
+    starts, ends = node.starts, node.ends
+    kind = log.signatures(starts, ends)
+    follows = np.append((ends[:-1] == starts[1:]) & ~node.enters[1:], False)
+    repeated = np.append(kind[:-1] == kind[1:], False) & follows
+    kinds, which, times = np.unique(kind, return_inverse=True, return_counts=True)
+    which = which.reshape(-1)
+    usable = next(
+        rows
+        for rows in (repeated, follows & (times[which] > 1), follows, np.ones_like(follows))
+        if rows.any()
+    )
+    size = np.concatenate([[0], np.cumsum(log.size)])
+    asked = np.zeros(len(kinds), dtype=np.int64)
+    np.maximum.at(asked, which[usable], (times[which] * (size[ends] - size[starts]))[usable])
+    rows = np.flatnonzero(usable & (which == int(asked.argmax())))
+    highest = np.maximum.reduceat(np.append(log.alive, 0), np.stack([starts, ends], axis=1).reshape(-1))[::2]
+    rows = rows[highest[rows] == highest[rows].max()]
+    row = int(rows[len(rows) // 2])
+    return int(starts[row]), int(ends[row]), int(ends[row + 1] if follows[row] else ends[row])
+
+
+def _candidate(
+    log: ProgramLog,
+    loop: Measured,
+    sites: CallSites | None,
+    asked: IntArray,
+    program: Program,
+    is_step: bool,
+) -> StepCandidate:
+    node = loop.node
+    start, end, following = _usual_pass(log, node)
+    row = int(np.searchsorted(node.starts, start))
+    first = row - next((back for back in range(row) if node.enters[row - back]), row)
+    before = node.starts[max(first, row - MOST_TURNS) : row].tolist()
+    step = log.recorded([*before, start], end)
+    profile, turns = profile_of(
+        step, log.recorded([*before, start, end], following), [] if sites is None else sites.sites
+    )
+    kind = log.signatures(node.starts, node.ends)
+    kept = int((node.ends - node.starts).sum())
+    scale = max(loop.requests / max(kept, 1), 1.0)
+    times = round(int((kind == kind[row]).sum()) * scale)
+    passes = round(node.passes * scale)
+    if node.loop is None:
+        times = max(times, log.times(start, end))
+        passes = max(passes, times)
+    profile = replace(
+        profile,
+        program=replace(
+            program,
+            steps=passes,
+            repeats=times,
+            step_requests=min(loop.requests, program.requests),
+            step_bytes=min(loop.bytes, program.bytes),
+            turns=turns,
+        ),
+    )
+    name, text = _named(log, node, sites)
+    requests, size = loop.requests / max(int(asked[0]), 1), loop.bytes / max(int(asked[1]), 1)
+    return StepCandidate(
+        profile,
+        name,
+        text,
+        int(log.before[start]),
+        passes,
+        times,
+        requests,
+        size,
+        loop.peak,
+        loop.of_peak,
+        is_step,
+    )
+
+
+def _named(log: ProgramLog, node: LoopNode, sites: CallSites | None) -> tuple[str, str]:
+    """Return the line of a loop and its text; see `StepCandidate.loop`."""
+    if sites is None:
+        return "", ""
+    frames = node.frames
+    if node.loop is None:
+        # The calls that all requests of the step have in common.
+        numbers = np.unique(log.site[node.within])
+        stacks = [sites.frames[number] for number in numbers.tolist() if number >= 0]
+        common = next(
+            (k for k, frame in enumerate(zip(*stacks, strict=False)) if len(set(frame)) > 1),
+            min(map(len, stacks), default=0),
+        )
+        frames = stacks[0][:common] if stacks else ()
+    elif node.is_users:
+        return str(node.loop), node.loop.text
+    users = next(((code, place) for code, place in reversed(frames) if sites.is_users(code)), None)
+    if users is None:
+        return ("", "") if node.loop is None else (str(node.loop), node.loop.text)
+    line, text = line_of(*users)
+    name = f"{users[0].co_filename}:{line} {users[0].co_name}"
+    if node.loop is None:
+        return name, text
+    return f"{name} > {node.loop.short()}", text

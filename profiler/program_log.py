@@ -1,0 +1,187 @@
+"""The log of a whole program: its requests in order, and the ends of their blocks between them.
+
+::
+
+    requests     0 1 2 3 | 4 5 6 7 | ...  ...| 80 81 82 83 |       segments, as the recorder cut them; of a long program
+    number         0 1 2 3 4 5 6 7             8  9 10 11          some are missing, and `gaps` has the 8
+
+A part of it is made into the `StepLog` of a step, with the steps before it that its frees belong to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .events import ALLOCATE, EVENT_DTYPE, FREE
+from .recorded import Recorded
+from .steps import MOST_TURNS, StepLog
+
+IntArray = npt.NDArray[np.int64]
+
+UNKNOWN = -1
+
+
+@dataclass(frozen=True)
+class ProgramLog:
+    """Requests, of which n are kept, and events of a program.
+
+    Attributes
+    ----------
+    events
+        Structured array (k,) of `EVENT_DTYPE`; `request` is the number of a block's request among those kept. Ends of
+        blocks whose requests are not kept are left out.
+    site
+        By request, as `CallSites` numbers them, int64 (n,); `UNKNOWN` where none is known.
+    alive
+        By request, the most bytes that the whole program had alive from it to the next, int64 (n,).
+    gaps
+        Numbers of the requests before which some are missing.
+    before
+        By request, how many there were before it, kept or not, int64 (n,).
+    """
+
+    events: npt.NDArray[np.void]
+    site: IntArray
+    alive: IntArray
+    gaps: tuple[int, ...]
+    before: IntArray
+
+    @classmethod
+    def of_segments(cls, segments: list[tuple[tuple[Any, ...], int]]) -> ProgramLog:
+        """Put together what `StepWatch.segments` returns, and leave that empty: it may be large.
+
+        A segment's frees say how many segments ago a block was asked for.
+        """
+        first: dict[int, int] = {}  # by a segment's number among all: the number of its first request here
+        events, site, alive, before, gaps = [], [], [], [], []
+        length = n = 0
+        while segments:
+            (log, _, sites, most_alive, _), start = segments.pop(0)
+            length = length or len(most_alive) or 1  # all are as long, but the last one
+            which = start // length
+            if n and which - 1 not in first:
+                gaps.append(n)
+            first[which] = n
+            kind = log["kind"].astype(np.int64)
+            age = np.where(kind == ALLOCATE, 0, kind - FREE)
+            base = np.full(int(age.max(initial=0)) + 1, UNKNOWN, dtype=np.int64)
+            for ago in range(len(base)):
+                base[ago] = first.get(which - ago, UNKNOWN)
+            known = base[age] != UNKNOWN
+            part = log[known].copy()
+            part["request"] = (part["request"] + base[age][known]).astype(np.uint32)
+            part["kind"] = np.minimum(part["kind"], FREE)
+            events.append(part)
+            count = len(most_alive)
+            site.append(sites.astype(np.int64) if len(sites) == count else np.full(count, UNKNOWN))
+            alive.append(most_alive)
+            before.append(start + np.arange(count))
+            n += count
+        empty = np.empty(0, dtype=np.int64)
+        return cls(
+            np.concatenate(events) if events else np.empty(0, dtype=EVENT_DTYPE),
+            np.concatenate([empty, *site]),
+            np.concatenate([empty, *alive]),
+            tuple(gaps),
+            np.concatenate([empty, *before]),
+        )
+
+    def __len__(self) -> int:
+        """Return the requests that are kept."""
+        return len(self.site)
+
+    @cached_property
+    def position(self) -> IntArray:
+        """Of each request, its event, int64 (n,)."""
+        return np.flatnonzero(self.events["kind"] == ALLOCATE)
+
+    @cached_property
+    def size(self) -> IntArray:
+        """Bytes of each request, int64 (n,)."""
+        return np.ascontiguousarray(self.events["size"][self.position])
+
+    @cached_property
+    def now(self) -> IntArray:
+        """Of each event, the last request at or before it, int64 (k,)."""
+        return np.cumsum(self.events["kind"] == ALLOCATE) - 1
+
+    @cached_property
+    def symbol(self) -> npt.NDArray[np.uint64]:
+        """Of each request, a hash of its size and stream, uint64 (n,): equal ones are the same request."""
+        stream = self.events["stream"][self.position].astype(np.uint64)
+        mixed = (self.size.astype(np.uint64) ^ (stream << np.uint64(17))) * np.uint64(0x9E3779B97F4A7C15)
+        name: npt.NDArray[np.uint64] = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xD6E8FEB86659FD93)
+        return name
+
+    @cached_property
+    def frees_before(self) -> npt.NDArray[np.bool_]:
+        """Whether a block was freed between a request and the one before it, bool (n,)."""
+        gap = np.diff(self.position, prepend=-1)
+        return gap > 1
+
+    @cached_property
+    def live_before(self) -> IntArray:
+        """Of each request, the bytes alive before it, of blocks that were asked for in the log, int64 (n,)."""
+        size = self.size[self.events["request"].astype(np.int64)]
+        total = np.cumsum(np.where(self.events["kind"] == ALLOCATE, size, -size))
+        return total[self.position] - self.size
+
+    def times(self, start: int, end: int) -> int:
+        """Return how often the requests from a start to an end came, one run not overlapping another.
+
+        Their sizes, streams, and the bytes freed between them count: on a grid, all sizes are alike.
+        """
+        freed = np.append(0, self.live_before[:-1] + self.size[:-1] - self.live_before[1:])
+        names = self.symbol ^ (freed.astype(np.uint64) * np.uint64(0xD6E8FEB86659FD93))
+        everything, part = names.tobytes(), names[start:end].tobytes()
+        times, at = 0, everything.find(part)
+        while at >= 0:
+            aligned = at % names.itemsize == 0
+            times += aligned
+            at = everything.find(part, at + (len(part) if aligned else 1))
+        return times
+
+    def signatures(self, starts: IntArray, ends: IntArray) -> npt.NDArray[np.uint64]:
+        """Return a hash of the requests from each start to its end, in order, uint64 (m,).
+
+        One polynomial over all requests, of which each part is a difference: O(n + m).
+        """
+        n = len(self)
+        base = np.uint64(0x9E3779B97F4A7C15 | 1)
+        with np.errstate(over="ignore"):
+            # Sum of symbol[i] * base^-i, times base^start: base is odd, so it has an inverse modulo 2^64.
+            inverse = np.uint64(pow(int(base), -1, 1 << 64))
+            powers = np.cumprod(np.concatenate([[np.uint64(1)], np.full(n, inverse)]).astype(np.uint64))
+            total = np.concatenate([[np.uint64(0)], np.cumsum(self.symbol * powers[:n], dtype=np.uint64)])
+            up = np.cumprod(np.concatenate([[np.uint64(1)], np.full(n, base)]).astype(np.uint64))
+            length = (ends - starts).astype(np.uint64) * np.uint64(0xD6E8FEB86659FD93)
+            hashed: npt.NDArray[np.uint64] = (total[ends] - total[starts]) * up[starts] ^ length
+            return hashed
+
+    def step(self, starts: Sequence[int], end: int) -> StepLog:
+        """Return the log of the step from the last of some starts to an end, after steps at the other starts."""
+        begin = starts[-1]
+        last = len(self.events) if end >= len(self) else int(self.position[end])
+        events = self.events[int(self.position[begin]) : last].copy()
+        request = events["request"].astype(np.int64)
+        edges = np.asarray(starts[-1 - MOST_TURNS :], dtype=np.int64)
+        which = np.searchsorted(edges, request, side="right") - 1  # -1: before all of these steps
+        is_free = events["kind"] != ALLOCATE
+        kept = which >= 0
+        age = np.where(is_free, len(edges) - 1 - which, 0)
+        events["kind"] = np.where(is_free, FREE + age, ALLOCATE)
+        events["request"] = np.where(kept, request - edges[which], 0).astype(np.uint32)
+        return StepLog(events[kept])
+
+    def recorded(self, starts: Sequence[int], end: int) -> Recorded:
+        """Return `step`, with the call sites and the most alive of its requests."""
+        part = slice(starts[-1], end)
+        return Recorded(
+            self.step(starts, end).events, True, self.site[part].astype(np.int32), self.alive[part], 0
+        )

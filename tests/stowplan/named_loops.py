@@ -1,0 +1,64 @@
+"""Programs of many kinds, in the folder ``loops``, and the line of each that a person calls its step.
+
+They are written as people write them, who know nothing of stowplan. Where a library runs the loop, a person names the
+line that calls the library.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+FOLDER = Path(__file__).with_name("loops")
+
+NAMED = {
+    "bootstrap": "for replicate in range(150):",
+    "chainer_loop": "while iterator.epoch < 4:",
+    "chainer_trainer": "trainer.run()",
+    "daily_trees": "for day in range(DAYS):",
+    "evolution": "for generation in range(generations):",
+    "finite_volume": "while t < 0.08:",
+    "hamiltonian": "for draw in range(150):",
+    "implicit_heat": "for step in range(STEPS):",
+    "kmeans": "for iteration in range(iterations):",
+    "lattice_boltzmann": "for t in range(100):",
+    "lorenz96": "solution = solve_ivp(lorenz96, (0, 1.5), start, rtol=1e-5, t_eval=[0.5, 1.0, 1.5])",
+    "metropolis": "for draw in range(400):",
+    "mixture": "for iteration in range(iterations):",
+    "mlp_adam": "for start in range(0, len(x), batch_size):",
+    "particle_filter": "for bearing in bearings:",
+    "poisson": "while change > 5e-4:",
+    "spectrograms": "for number in range(30):",
+    "text_rnn": "for begin in range(0, len(index) - T - 1, T):",
+    "video": "for frame in frames:",
+    "wave": "for step in range(steps):",
+}
+"""By program: the text of the line."""
+
+ONE_PEAK = (
+    "finite_volume",
+    "hamiltonian",
+    "kmeans",
+    "lattice_boltzmann",
+    "metropolis",
+    "mixture",
+    "poisson",
+    "spectrograms",
+    "text_rnn",
+    "video",
+)
+"""Ten that take little time, and whose fullest moments, where there are several, are held by the same lines."""
+
+NEEDS = {"chainer_loop": "chainer", "chainer_trainer": "chainer", "lorenz96": "scipy"}
+"""By program: the package that it imports beside NumPy."""
+
+
+def script(program: str) -> Path:
+    """Return the file of a program."""
+    return FOLDER / f"{program}.py"
+
+
+def named_line(program: str) -> int:
+    """Return the number of the line that a person names."""
+    lines = script(program).read_text().splitlines()
+    (found,) = [number for number, line in enumerate(lines, 1) if line.strip() == NAMED[program]]
+    return found

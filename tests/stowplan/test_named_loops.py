@@ -1,0 +1,106 @@
+"""Which loop of a program ``stowplan profile`` calls its step, beside the one that a person names."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from stowplan import Profile
+
+from .named_loops import NAMED, NEEDS, named_line, script
+
+
+def profiled(program: Path | str, folder: Path, *options: str) -> str:
+    """Profile a program; return what stowplan says of it."""
+    done = subprocess.run(
+        [sys.executable, "-m", "stowplan", "profile", *options, "-o", "step.profile", str(program)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def chosen_line(said: str) -> tuple[str, int]:
+    """Return file and line of the step that is marked in the list of those that were found."""
+    found = re.search(r"^ \*\s*\d+  (\S+):(\d+) ", said, re.MULTILINE)
+    assert found, said
+    return found[1], int(found[2])
+
+
+def test_loops_are_named_as_a_person_names_them(tmp_path: Path) -> None:
+    assert len(NAMED) == 20
+    programs = [name for name in NAMED if find_spec(NEEDS.get(name, "numpy"))]
+    others = []
+    for name in programs:
+        file, line = chosen_line(profiled(script(name), tmp_path))
+        if (file, line) != (str(script(name)), named_line(name)):
+            others.append(
+                f"{name}: line {line} of {file}; a person names line {named_line(name)}, {NAMED[name]}"
+            )
+    print(
+        f"{len(programs) - len(others)} of {len(programs)} are named as a person names them",
+        *others,
+        sep="\n",
+    )
+    assert len(others) <= 2, "\n".join(others)
+
+
+PHASES = """
+import numpy as np
+
+def clean(images):
+    for image in images:
+        kept.append(np.sqrt(image * 2)[::2].copy())
+
+kept = []
+clean([np.ones((200, 100)) for _ in range(30)])
+for round in range(50):
+    a = np.ones((SIDE, SIDE))
+    b = a * 2 + 1
+print(len(kept))
+"""
+"""The peak is in the line 5: 30 images and 30 halves. The loop in line 10 asks for most."""
+
+
+def test_all_steps_are_listed_with_shares_and_peaks(tmp_path: Path) -> None:
+    (tmp_path / "phases.py").write_text(PHASES.replace("SIDE", "300"))
+    said = profiled("phases.py", tmp_path)
+    rows = dict(re.findall(r"^ [ *]\s*\d+  \S*phases.py:(\d+) .*\n +(.*)$", said, re.MULTILINE))
+    assert list(rows) == ["9", "5", "10"]
+    assert re.fullmatch(
+        r"30 times, 3 blocks; .* 13.\d% of all bytes; peak 312 KiB; holds 312 KiB of the program's peak",
+        rows["5"],
+    )
+    assert re.fullmatch(r"50 times, 4 blocks; .* 81.\d% of all bytes; peak 1.4 MiB", rows["10"])
+    assert chosen_line(said)[1] == 10
+    assert said.startswith("stowplan: fullest moment of the whole run: ")
+    assert set(Profile.load(tmp_path / "step.profile").size.tolist()) == {720_000}
+    other = profiled("phases.py", tmp_path, "--step", "2")
+    assert "step 2 of those that it repeats: 3 blocks" in other
+    assert Profile.load(tmp_path / "step.profile").size.max() == 160_000
+
+
+def test_a_loop_at_the_peak_is_the_step(tmp_path: Path) -> None:
+    """It asks for less than another one, but a pass of it holds a tenth of the peak."""
+    text = PHASES.replace("SIDE", "100").replace("range(30)", "range(8)").replace("range(50)", "range(100)")
+    (tmp_path / "phases.py").write_text(text)
+    said = profiled("phases.py", tmp_path)
+    assert chosen_line(said)[1] == 5
+
+
+@pytest.mark.parametrize("options", [("--no-sites",), ()])
+def test_a_program_without_loops_of_its_own(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """Functions in C call the program's: the step is found from the sizes, and named by what its requests share."""
+    text = "import numpy as np\n\ndef f(x):\n    return float((np.ones(500) * x + 1).sum())\n\n"
+    (tmp_path / "mapped.py").write_text(f"{text}total = sum(map(f, range(60)))\n")
+    said = profiled("mapped.py", tmp_path, *options)
+    assert "the step that it repeats: 3 blocks" in said
+    assert ("mapped.py:6 <module>: total = sum(map(f, range(60)))" in said) is not bool(options)
