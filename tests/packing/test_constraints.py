@@ -10,7 +10,7 @@ from stowplan.packing import Problem, check, check_fast, lower_bound, lower_boun
 from stowplan.packing.constraints import reduce
 from stowplan.packing.placement import peak_of
 
-from .problems import HEURISTICS, problems
+from .problems import HEURISTICS, problems, random_problem
 
 BOTH = pytest.mark.parametrize("validate", [check, check_fast])
 
@@ -139,6 +139,20 @@ def test_blocks_together_share_bytes_while_both_are_alive():
 def test_alignment_within_a_group_lifts_all_of_it():
     problem = Problem([6, 4], [0, 0], [9, 9], alignment=[1, 4], contiguous=[[0, 1]])
     assert pack(problem).offsets.tolist() == [2, 8]
+    problem = Problem([2, 5], [0, 0], [9, 9], alignment=[4, 10], contiguous=[[0, 1]])
+    assert pack(problem).offsets.tolist() == [8, 10]
+
+
+def test_many_ties_on_a_larger_problem():
+    plain = random_problem(1)
+    free = np.flatnonzero(plain.fixed < 0)
+    ties = {"apart": free[:40].reshape(-1, 2), "contiguous": free[40:80].reshape(-1, 4)}
+    ties["together"] = free[80:120].reshape(-1, 2)
+    problem = Problem(plain.size, plain.start, plain.end, gaps=plain.gaps, fixed=plain.fixed, **ties)
+    placement = pack(problem, "best_fit")
+    check(problem, placement.offsets)
+    check_fast(problem, placement.offsets)
+    assert placement.peak >= lower_bound(problem)
 
 
 @pytest.mark.parametrize(

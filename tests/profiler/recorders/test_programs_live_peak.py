@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from experiments.programs.catalogue import PROGRAMS, STARTUP, Program
+
+from ...children import printed
 
 ROOT = Path(__file__).resolve().parents[3]
 OBJECTS = 256 << 10
@@ -36,14 +36,7 @@ OFTEN = ("wave_levels", "mlp_adam", "incremental_pca", "tiles")
 def test_the_live_peak_is_tracemalloc_s(program: Program) -> None:
     if (missing := program.missing()) is not None:
         pytest.skip(missing)
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.profiler.recorders.traced_program", program.name],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    peaks = json.loads(done.stdout.splitlines()[-1])
+    said = printed("-m", "tests.profiler.recorders.traced_program", program.name)
+    peaks = json.loads(said.splitlines()[-1])
     unseen = UNSEEN.get(program.name, 0)
     assert -unseen <= peaks["traced"] - peaks["recorded"] <= 0.01 * peaks["traced"] + OBJECTS
