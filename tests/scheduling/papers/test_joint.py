@@ -148,6 +148,13 @@ def test_everything_is_a_multiple_of_the_alignment() -> None:
     assert (found.blocks.problem.size % 64 == 0).all()
 
 
+def test_a_graph_without_operators_or_bytes() -> None:
+    found = order_and_place(StepGraph([], [], []))
+    assert (found.arena, found.optimal, len(found.order)) == (0, True, 0)
+    assert place(StepGraph([[]], [[0]], [0]), np.array([0])).peak == 0
+    assert len(blocks_of(StepGraph([[]], [[]], []), np.array([0])).problem) == 0
+
+
 def test_what_is_wrong_is_said() -> None:
     graph = lifetimes(UNPACKABLE)
     with pytest.raises(ScheduleError, match="alignment is 0; expected 1"):
