@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 
@@ -42,15 +41,6 @@ def test_plans_have_tags_of_their_own() -> None:
     assert first.revisions == 0
 
 
-def test_what_was_used_last_comes_first() -> None:
-    cache = PlanCache(3)
-    a, b, c = add(cache, "x"), add(cache, "y"), add(cache, "x")
-    assert tags(cache.plans()) == tags([c, b, a])
-    cache.follow(a, in_full=True)
-    assert tags(cache.plans()) == tags([a, c, b])
-    assert tags(cache.variants("x")) == tags([a, c])
-
-
 def test_the_least_recently_used_plan_goes_first() -> None:
     cache = PlanCache(2)
     a, b = add(cache, "x", 1000), add(cache, "y", 100)
@@ -59,47 +49,6 @@ def test_the_least_recently_used_plan_goes_first() -> None:
     assert tags(cache.plans()) == tags([c, a])
     assert cache.get(b.tag) is None
     assert cache.likely("y")[0] is None
-
-
-def test_a_successor_takes_one_place_in_the_largest_arena() -> None:
-    cache = PlanCache(2)
-    a, b = add(cache, "x", 1000), add(cache, "y", 100)
-    assert (cache.arena_bytes, cache.lower_bound) == (1024, 1024)
-    successor = add(cache, "x", 500, replaces=a)
-    assert tags(cache.plans()) == tags([successor, b])
-    assert (cache.arena_bytes, cache.lower_bound) == (512, 512)
-
-
-def test_a_plan_that_went_in_the_meantime_can_still_be_succeeded() -> None:
-    cache = PlanCache(1)
-    a = add(cache, "x")
-    b = add(cache, "y")
-    c = add(cache, "x", replaces=a)
-    assert tags(cache.plans()) == [c.tag]
-    assert cache.get(b.tag) is None
-
-
-def test_expected_is_what_came_after_the_last_plan_before() -> None:
-    cache = PlanCache(4)
-    a, b = add(cache, None), add(cache, None)
-    assert cache.likely(None)[0] is b.core
-    for entry in (a, b, a, b, a):
-        cache.follow(entry, in_full=True)
-    assert cache.likely(None)[0] is b.core  # after a came b
-    cache.follow(b, in_full=True)
-    assert cache.likely(None)[0] is a.core
-
-
-def test_of_another_key_the_variant_used_last_is_expected() -> None:
-    cache = PlanCache(4)
-    train, evaluate, other = add(cache, "train"), add(cache, "eval"), add(cache, "eval")
-    for entry in (train, train, evaluate, train):
-        cache.follow(entry, in_full=True)
-    assert cache.likely("train")[0] is train.core
-    assert cache.likely("eval")[0] is evaluate.core
-    cache.follow(other, in_full=True)
-    assert cache.likely("eval")[0] is other.core
-    assert cache.likely("nothing")[0] is None
 
 
 def test_an_expected_plan_that_has_gone_is_not_expected() -> None:
@@ -142,14 +91,6 @@ def test_a_step_replayed_in_full_ends_the_count_of_revisions() -> None:
     assert plan.revisions == 0
 
 
-def test_the_order_of_use_is_strict() -> None:
-    cache = PlanCache(8)
-    entries = [add(cache, None) for _ in range(6)]
-    for entry in entries[::2]:
-        cache.follow(entry, in_full=True)
-    assert all(a.used > b.used for a, b in pairwise(cache.plans()))
-
-
 def test_a_plan_placed_anew_is_expected_in_the_old_one_s_place() -> None:
     cache = PlanCache(4)
     a, b = add(cache, "x", 100), add(cache, "x", 200)
@@ -168,14 +109,6 @@ def test_a_plan_placed_anew_is_expected_in_the_old_one_s_place() -> None:
 # ------------------------------------------------------------------------------------------------------- the core
 
 BASE = 1 << 20
-
-
-def test_an_empty_plan_is_followed() -> None:
-    empty = np.empty(0, dtype=np.int64)
-    plan = make_plan(Profile(empty, empty, empty, period=0), alignment=64)
-    core = Replay()
-    assert core.begin_step(PlanCache(1).install(None, plan).core)
-    assert core.end_step().clean
 
 
 def test_planned_blocks_get_their_offsets_and_the_step_its_tag() -> None:

@@ -59,18 +59,6 @@ def test_upstream_fails_at_every_single_request(lasting: bool) -> None:
         assert upstream.live_bytes == pool.stats.arena_bytes
 
 
-def test_no_memory_for_the_arena(pool: CupyPool, upstream: HostUpstream) -> None:
-    upstream.fails = lambda number, size: size > max(SIZES)
-    upstream.errors = []
-    run(pool, 12)
-    assert pool.stats.replayed == 0
-    assert pool.stats.plans == 0
-    assert upstream.errors
-    upstream.fails = lambda number, size: False
-    run(pool, 8)
-    assert pool.stats.replayed > 0
-
-
 def test_a_retired_arena_goes_before_upstream_fails(upstream: HostUpstream) -> None:
     pool = CupyPool(upstream, device=0)
     capacity = 40_000

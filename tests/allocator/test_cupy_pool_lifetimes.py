@@ -3,63 +3,13 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
-import threading
 from pathlib import Path
 from typing import Any
 
 from stowplan import CupyPool
 
-from .cupy_host import SIZES, HostUpstream, chain, cupy, empty, holds, run
-
-
-def test_requests_of_another_thread_change_no_plan(pool: CupyPool) -> None:
-    def elsewhere() -> None:
-        with cupy.cuda.using_allocator(pool.malloc):
-            for _ in range(20):
-                chain((500, 800))
-
-    run(pool, 5)
-    for _ in range(5):
-        with pool.step():
-            threads = [threading.Thread(target=elsewhere) for _ in range(3)]
-            for thread in threads:
-                thread.start()
-            chain()
-            for thread in threads:
-                thread.join()
-    assert pool.stats.reasons["thread"] == 5 * 3 * 20 * 3
-    assert "mismatch" not in pool.stats.reasons
-    assert pool.stats.plans == 1
-
-
-class Cycle:
-    """An array that only the garbage collector frees."""
-
-    def __init__(self, size: int, byte: int) -> None:
-        self.array = empty(size, byte)
-        self.byte = byte
-        self.me = self
-
-    def __del__(self) -> None:
-        assert holds(self.array, self.byte)
-
-
-def test_arrays_in_cycles_die_within_allocations(pool: CupyPool) -> None:
-    def work() -> None:
-        for byte, size in enumerate(SIZES):
-            Cycle(size, byte)
-            assert holds(empty(size, 50 + byte), 50 + byte)
-
-    thresholds = gc.get_threshold()
-    gc.set_threshold(5, 2, 2)
-    try:
-        run(pool, 60, work)
-    finally:
-        gc.set_threshold(*thresholds)
-    gc.collect()
-    assert pool.stats.live_bytes == 0
+from ..children import end_quietly
+from .cupy_host import HostUpstream, cupy, empty, run
 
 
 def test_a_pool_dies_in_a_cycle_with_its_blocks(upstream: HostUpstream) -> None:
@@ -104,5 +54,4 @@ class Late:
         assert holds_here(kept_here[-1], 7)
 kept_here, holds_here, late = kept, holds, Late()
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    end_quietly(program)

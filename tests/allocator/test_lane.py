@@ -91,29 +91,6 @@ def test_a_record_becomes_a_plan_in_use_under_its_key() -> None:
     assert bench.lane.next_step("eval").plan is None
 
 
-def test_a_step_that_failed_is_no_record() -> None:
-    bench = Bench()
-    bench.step(STEP, failed=True)
-    bench.step(STEP)
-    assert bench.step(STEP).plan is None
-    assert bench.step(STEP).plan is not None
-
-
-def test_a_successor_takes_the_place_of_its_plan() -> None:
-    bench = Bench()
-    for _ in range(3):
-        bench.step(STEP)
-    (old,) = bench.lane.in_use()
-    for _ in range(2):
-        bench.step(LARGER, follows=True)
-    assert bench.lane.wait(60)
-    bench.lane.take_up()
-    (new,) = bench.lane.in_use()
-    assert new.plan.profile.size.tolist() == [640, 1920, 320]
-    assert new.tag != old.tag
-    assert (new.revisions, bench.lane.plans, bench.lane.reoptimizations) == (1, 2, 1)
-
-
 def test_a_record_that_teaches_nothing_revises_its_plan() -> None:
     bench = Bench()
     for _ in range(3):
@@ -125,24 +102,6 @@ def test_a_record_that_teaches_nothing_revises_its_plan() -> None:
     bench.lane.take_up()
     assert bench.lane.in_use() == [old]
     assert (old.revisions, bench.lane.plans, bench.lane.packed) == (1, 1, 1)
-
-
-def test_another_step_confirms_a_record_and_is_the_next_one() -> None:
-    bench = Bench()
-    for text in (STEP, ANOTHER, ANOTHER):
-        bench.step(text)
-    assert bench.lane.wait(60)
-    bench.lane.take_up()
-    assert [len(used.plan.profile) for used in bench.lane.in_use()] == [3, 2]
-
-
-def test_the_same_requests_under_another_key_are_another_record() -> None:
-    bench = Bench()
-    for key in ("train", "eval", "eval"):
-        bench.step(STEP, key)
-    assert bench.lane.wait(60)
-    bench.lane.take_up()
-    assert [used.key for used in bench.lane.in_use()] == ["train", "eval"]
 
 
 def test_the_plan_that_came_next_the_last_time_is_expected() -> None:
@@ -205,25 +164,6 @@ def test_what_keeps_its_results_is_offered_to_other_lanes() -> None:
     assert other.next_step("train", keeps_results=True).plan is not None
     assert [used.plan for used in other.in_use()] == [used.plan for used in bench.lane.in_use()]
     assert other.plans == 0
-
-
-def test_what_does_not_keep_its_results_is_offered_to_no_lane() -> None:
-    bench = Bench()
-    for _ in range(3):
-        bench.step(STEP)
-    assert bench.another().next_step("train", keeps_results=True).plan is None
-
-
-def test_kept_results_and_neighbours_are_left_out() -> None:
-    """Its own log says what it frees, whatever the next one frees; and it leaves nothing for others to agree on."""
-    bench = Bench()
-    for _ in range(3):
-        bench.step("~0 640 1280 -1", "eval")  # which leaves a wrapped block behind
-    for _ in range(3):
-        bench.step("640 1280 -1 ~0", "task", keeps_results=True)
-    (kept,) = (used for used in bench.lane.in_use() if used.key == "task")
-    assert kept.plan.profile.escaped.tolist() == [True, False]
-    assert kept.plan.placement.offsets.tolist() == [0]
 
 
 def test_steps_that_are_found_are_told_what_to_expect() -> None:

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from stowplan.allocator.lane_policy import (
-    LONGEST_BACK_OFF,
     LONGEST_ROTATION,
-    REMEMBERED,
     UNPROVEN,
     WATCH,
     Confirm,
@@ -97,27 +95,7 @@ def test_a_record_that_nothing_will_confirm_is_given_up(event: str, state: objec
     assert not policy.found
 
 
-@pytest.mark.parametrize("state", [WarmUp(2), WATCH, CONFIRM])
-def test_a_plan_that_comes_changes_no_state(state: object) -> None:
-    policy = in_state(state)
-    policy.plan_taken_up(overlaps=False)
-    policy.plan_made(1)
-    policy.orders_lost()
-    assert policy.state == state
-
-
-def test_there_is_no_warm_up_where_steps_are_found() -> None:
-    assert LanePolicy(3, found=True).state == WATCH
-
-
 # --------------------------------------------------------------------------------------------------------------- logs
-
-
-@pytest.mark.parametrize("state", [WarmUp(2), WATCH, CONFIRM])
-def test_a_log_is_wanted_without_a_plan_or_to_confirm(state: object) -> None:
-    policy = in_state(state)
-    assert policy.wants_log(has_plan=False)
-    assert policy.wants_log(has_plan=True) is (state == CONFIRM)
 
 
 @pytest.mark.parametrize("found", [False, True])
@@ -136,15 +114,6 @@ def test_where_steps_overlap_one_clean_step_is_recorded(found: bool) -> None:
     assert not policy.wants_log(has_plan=True)
     assert not policy.step_ended(**LOGGED)
     assert policy.state == WATCH  # once
-
-
-def test_that_a_plan_overlaps_is_forgotten_with_the_next() -> None:
-    policy = in_state(WATCH, found=True)
-    policy.plan_taken_up(overlaps=True)
-    policy.plan_taken_up(overlaps=False)
-    assert not policy.wants_log(has_plan=True)
-    assert not policy.step_ended(**LOGGED)
-    assert policy.state == WATCH
 
 
 # -------------------------------------------------------------------------------------------- what becomes of records
@@ -169,25 +138,6 @@ def unproven() -> LanePolicy[str]:
     return policy
 
 
-def test_when_plans_prove_nothing_a_new_record_is_not_planned() -> None:
-    assert not next_record(unproven(), 9)
-
-
-def test_a_record_that_comes_again_is_planned() -> None:
-    assert next_record(unproven(), 0)  # seen before
-
-
-def test_a_record_whose_step_comes_twice_in_a_row_is_planned() -> None:
-    assert unproven().step_ended(**UNPLANNED, confirms=Order(9, Evidence.REPEATED))
-
-
-def test_a_record_is_forgotten_after_many_others() -> None:
-    policy = unproven()
-    for number in range(10, 10 + REMEMBERED):
-        assert not next_record(policy, number)
-    assert not next_record(policy, 0)
-
-
 @pytest.mark.parametrize(("revisions", "proves"), [(0, True), (None, False)])
 def test_a_step_replayed_in_full_from_a_plan_in_use_is_proof(revisions: int | None, proves: bool) -> None:
     policy = unproven()
@@ -198,29 +148,9 @@ def test_a_step_replayed_in_full_from_a_plan_in_use_is_proof(revisions: int | No
 # ----------------------------------------------------------------------------------------------------------- patience
 
 
-@pytest.mark.parametrize(("revisions", "every"), [(0, 1), (1, 2), (3, 8), (1000, 2**LONGEST_BACK_OFF)])
-def test_a_plan_that_is_succeeded_again_and_again_has_more_steps(revisions: int, every: int) -> None:
-    policy = in_state(WATCH)
-    recorded = []
-    for step in range(1, 3 * 2**LONGEST_BACK_OFF):
-        policy.step_ended(STEP, clean=False, revisions=revisions)
-        if policy.record is not None:
-            recorded.append(step)
-            policy.drop_record()
-    assert recorded == [step for step in range(1, 3 * 2**LONGEST_BACK_OFF) if step % every == 0]
-
-
 # -------------------------------------------------------------------------------------------- what stands in the way
 
 OBSTRUCTED = Order(7, Evidence.OBSTRUCTED)
-
-
-def test_an_obstructed_plan_is_placed_anew_once_at_a_time() -> None:
-    policy = in_state(WATCH)
-    assert policy.orders(OBSTRUCTED, 0)
-    assert not policy.orders(OBSTRUCTED, 0)
-    policy.plan_made(7)
-    assert policy.orders(OBSTRUCTED, 0)
 
 
 def test_one_that_is_placed_again_and_again_is_given_more_steps() -> None:
@@ -234,28 +164,4 @@ def test_one_that_is_placed_again_and_again_is_given_more_steps() -> None:
     assert placed == [8, 16, 24, 32]
 
 
-def test_an_obstructed_plan_is_none_that_proves_nothing() -> None:
-    policy = in_state(WATCH)
-    for number in range(10, 10 + UNPROVEN):
-        assert policy.orders(Order(number, Evidence.OBSTRUCTED), 0)
-    assert next_record(policy, 9)
-
-
 # ------------------------------------------------------------------------------------------------------ time to plan
-
-
-def test_what_there_is_no_time_for_is_asked_for_again() -> None:
-    asked: list[bool] = []
-
-    def has_time() -> bool:
-        asked.append(len(asked) > UNPROVEN)
-        return asked[-1]
-
-    policy = in_state(WATCH, has_time=has_time)
-    for number in range(UNPROVEN):
-        assert not next_record(policy, number)  # which is no plan that proves nothing
-    assert not policy.orders(OBSTRUCTED, 0)
-    assert policy.orders(OBSTRUCTED, 0)
-    assert not policy.orders(OBSTRUCTED, 0)  # it is being made: there is no order to ask about
-    assert len(asked) == UNPROVEN + 2
-    assert next_record(policy, 9)

@@ -77,15 +77,6 @@ def test_a_limit_is_kept_whatever_function_asks(libc: CFunctions) -> None:
         assert pool.report(as_dict=True)["failure"]
 
 
-def test_pools_serve_one_at_a_time(pool: PlacePool) -> None:
-    with pytest.raises(PoolError, match="another pool serves already"):
-        PlacePool().install()
-    with pytest.raises(PoolError, match="this pool serves already"):
-        pool.install()
-    with pytest.raises(PoolError, match="not installed"):
-        PlacePool().uninstall()
-
-
 def test_a_place_that_cannot_be_taken_stays_free(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(pool: PlacePool) -> None:
         raise PoolError("another library is there")
@@ -116,20 +107,6 @@ def test_blocks_go_back_where_they_came_from_at_any_time(libc: CFunctions) -> No
     libc.free(second)
     libc.free(grown)
     assert two.stats.live_bytes == 0
-
-
-def test_a_block_outlives_its_pool_and_takes_its_memory_along(libc: CFunctions) -> None:
-    pool = PlacePool()
-    size = 64 * LARGE
-    with pool:
-        run(pool, libc, 4, (size,))
-        with pool.step():
-            block = libc.malloc(size)
-            ctypes.memset(block, 7, size)
-    del pool
-    last = (ctypes.c_char * 1).from_address(block + size - 1)
-    assert last.raw == b"\7"
-    libc.free(block)
 
 
 def test_memory_of_a_pool_that_is_gone_is_given_back(libc: CFunctions) -> None:

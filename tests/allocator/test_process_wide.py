@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import multiprocessing
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +14,8 @@ import pytest
 
 from stowplan import NumpyPool
 from stowplan.errors import PoolError
+
+from ..children import python
 
 
 @pytest.fixture
@@ -96,21 +95,6 @@ def test_tasks_of_asyncio_are_served(pool: NumpyPool) -> None:
     assert pool.stats.requests - before > 6 * 30 * 3
 
 
-def test_marked_steps_of_several_threads(pool: NumpyPool) -> None:
-    def steps(seed: int) -> list[float]:
-        totals = []
-        for _ in range(8):
-            with pool.step():
-                totals.append(tile(seed))
-            pool.wait()
-        return totals
-
-    with ThreadPoolExecutor(2) as executor:
-        for seed, totals in enumerate(executor.map(steps, range(2))):
-            assert totals == [tile(seed)] * 8
-    assert pool.stats.replayed > 0
-
-
 def test_what_makes_plans_is_not_served() -> None:
     pool = NumpyPool(warmup=0)
     pool.install()
@@ -148,16 +132,6 @@ def test_what_was_handed_out_stays_the_pool_s(pool: NumpyPool) -> None:
     assert other.stats.live_bytes == 0
 
 
-def test_a_pool_that_is_gone_still_frees_its_blocks() -> None:
-    pool = NumpyPool()
-    pool.install()
-    kept = np.full(100_000, 5.0)
-    pool.uninstall()
-    del pool
-    assert (kept == 5).all()
-    del kept
-
-
 def test_one_at_a_time(pool: NumpyPool) -> None:
     with pytest.raises(PoolError, match="another pool serves already"):
         NumpyPool().install()
@@ -178,21 +152,6 @@ def test_an_entered_pool_serves_its_context_within(pool: NumpyPool) -> None:
     del block, other
 
 
-def _in_a_child(queue: multiprocessing.Queue[float]) -> None:
-    queue.put(tile(3))
-
-
-def test_a_forked_child_goes_on(pool: NumpyPool) -> None:
-    expected = tile(3)
-    context = multiprocessing.get_context("fork")
-    queue = context.Queue()
-    child = context.Process(target=_in_a_child, args=(queue,))
-    child.start()
-    assert queue.get(timeout=60) == expected
-    child.join()
-    assert child.exitcode == 0
-
-
 END = """
 import threading
 import numpy as np
@@ -210,9 +169,7 @@ print(float(c.sum()))
 
 
 def test_the_interpreter_goes_down_while_it_serves() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", END], capture_output=True, text=True, check=False, timeout=120
-    )
+    done = python("-c", END)
     assert (done.returncode, done.stdout, done.stderr) == (0, "150000.0\n", "")
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import subprocess
-import sys
 import textwrap
 import threading
 from collections.abc import Callable
@@ -14,6 +12,8 @@ import pytest
 
 from stowplan import NumpyPool
 from stowplan.errors import PoolError
+
+from ..children import end_quietly
 
 PRELUDE = """
 import os, sys, threading, time
@@ -51,15 +51,7 @@ def in_child(function):
 
 
 def run(program: str) -> None:
-    """Run a program that has to end by itself, successfully and without a word on stderr."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PRELUDE + textwrap.dedent(program)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    end_quietly(PRELUDE + textwrap.dedent(program))
 
 
 # -------------------------------------------------------------------------------------------------------------- forks

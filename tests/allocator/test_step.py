@@ -20,6 +20,19 @@ def interrupted(pool: NumpyPool) -> int:
     return pool.stats.reasons.get("interrupted", 0)
 
 
+def test_interrupt_is_a_decorator_with_and_without_brackets() -> None:
+    pool = NumpyPool()
+
+    def make() -> int:
+        """Make one."""
+        return np.ones(4000).nbytes
+
+    with pool, pool.step():
+        for decorated in (pool.interrupt(make), pool.interrupt()(make)):
+            assert (decorated(), decorated.__name__, decorated.__doc__) == (32000, "make", "Make one.")
+    assert interrupted(pool) == 2
+
+
 def test_a_generator_is_interrupted_in_its_parts_only() -> None:
     pool = NumpyPool()
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +13,7 @@ import pytest
 from stowplan import CupyPool
 from stowplan.errors import PoolError
 
+from ..children import end_quietly
 from .cupy_host import HostUpstream, address, cupy
 from .simulated_device import CaptureError, Event, RaceError, Stream
 from .simulated_pool import COPY, MAIN, OTHER, STREAMS, SimulatedPool
@@ -295,7 +293,7 @@ def test_a_pool_that_is_dropped_waits_for_its_streams(pool: SimulatedPool) -> No
 
 
 def test_interpreter_exit_with_held_blocks() -> None:
-    program = """
+    end_quietly("""
 from tests.allocator.test_streams import COPY, SimulatedPool
 pool = SimulatedPool(warmup=0)
 for i in range(6):
@@ -305,11 +303,7 @@ for i in range(6):
         pool.record_stream(second, COPY)
         del first
     pool.wait()
-"""
-    command = [sys.executable, "-W", "ignore", "-c", program]
-    root = Path(__file__).parents[2]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+""")
 
 
 def test_misuse_is_refused(pool: SimulatedPool) -> None:

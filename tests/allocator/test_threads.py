@@ -17,7 +17,6 @@ from stowplan.errors import PoolError
 from stowplan.planning import Plan, make_plan, making
 
 from .cupy_host import HostUpstream, address, cupy, fill, holds
-from .test_numpy_pool import chain, train
 
 THREADS = 8
 SIZES = (3000, 20_000, 1500, 9000)
@@ -256,33 +255,3 @@ def test_an_exception_as_a_step_begins_leaves_no_step(arrays: Any, monkeypatch: 
             pass
     with arrays.pool.step():
         pass
-
-
-def test_frees_on_another_thread() -> None:
-    pool = NumpyPool(small=0)
-    with pool:
-        for _ in range(8):
-            with pool.step():
-                box = [np.ones(5000), np.ones(300)]
-                thread = threading.Thread(target=box.clear)
-                thread.start()
-                thread.join()
-                assert chain() == chain()
-    assert pool.stats.live_bytes == 0
-    assert set(pool.stats.reasons) == {"no_plan"}
-
-
-def test_requests_of_another_thread_go_upstream() -> None:
-    import contextvars
-
-    pool = NumpyPool(small=0)
-    with pool:
-        train(pool, 5)
-        with pool.step():
-            context = contextvars.copy_context()
-            thread = threading.Thread(target=lambda: context.run(chain))
-            thread.start()
-            thread.join()
-            chain()
-    assert pool.stats.reasons["thread"] > 0
-    assert "mismatch" not in pool.stats.reasons

@@ -1,6 +1,6 @@
 """Solvers that come with the library keep to the contracts that docs/extending.rst demands of others.
 
-One quick solver of each kind: the solvers' own tests hold each to its plain Python reference.
+One quick solver of each kind: the solvers' own tests hold what each answers.
 """
 
 from __future__ import annotations

@@ -9,4 +9,4 @@ from .backend import BackendContract
 class TestCupyPool(BackendContract):
     backend = CupyBackend
     test_a_limit_is_kept_and_said = None  # its upstream would keep it, and this one cannot
-    test_arbitrary_programs = None  # tests/properties/test_cupy_pool_program.py runs more of them
+    test_arbitrary_programs = None  # tests/properties/test_pool_programs.py runs more of them

@@ -8,4 +8,4 @@ from .backend import BackendContract
 
 class TestNumpyPool(BackendContract):
     backend = NumpyBackend
-    test_arbitrary_programs = None  # tests/properties/test_numpy_pool_program.py runs more of them
+    test_arbitrary_programs = None  # tests/properties/test_pool_programs.py runs more of them

@@ -8,4 +8,4 @@ from .backend import BackendContract
 
 class TestTorchCudaPool(BackendContract):
     backend = TorchCudaBackend
-    test_arbitrary_programs = None  # tests/properties/test_torch_cuda_pool_program.py runs more of them
+    test_arbitrary_programs = None  # tests/properties/test_pool_programs.py runs more of them

@@ -7,54 +7,23 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <thread>
 #include <vector>
 
-#include "host_pool.hpp"
+#include "host_blocks.hpp"
 #include "locked_lanes.hpp"
 
-using namespace stowplan::allocator;
+using namespace stress;
 
 namespace {
-
-void* up_malloc(void*, std::size_t size) { return std::malloc(size); }
-void* up_calloc(void*, std::size_t n, std::size_t size) { return std::calloc(n, size); }
-void* up_realloc(void*, void* p, std::size_t size) { return std::realloc(p, size); }
-void up_free(void*, void* p, std::size_t) { std::free(p); }
 
 constexpr int kRequests = 24;
 constexpr int kLifetime = 5;  // a block is freed before the fifth request after its own
 constexpr Bytes kUnit = 1024;
 static_assert(kRequests % (kLifetime + 1) == 0, "the slots of wrapped blocks must fit round the circle");
-
-[[noreturn]] void fail(const char* what) {
-  std::fprintf(stderr, "auto_stress: %s\n", what);
-  std::exit(1);
-}
-
-struct Held {
-  unsigned char* ptr;
-  std::size_t size;
-};
-
-Held allocate(HostMemory& memory, std::size_t size) {
-  auto* ptr = static_cast<unsigned char*>(memory.malloc(size));
-  if (ptr == nullptr) fail("out of memory");
-  std::memset(ptr, static_cast<int>(size % 251), size);
-  return {ptr, size};
-}
-
-void drop(HostMemory& memory, const Held& block) {
-  for (std::size_t i = 0; i < block.size; ++i) {
-    if (block.ptr[i] != block.size % 251) fail("a block's bytes were overwritten while it was alive");
-  }
-  memory.free(block.ptr, block.size);
-}
 
 // The loop's step as it was found, which may begin anywhere in the loop; null where the log is something else.
 PlanPtr plan_of(const StepOutcome& outcome, std::uint64_t tag) {
@@ -71,14 +40,8 @@ PlanPtr plan_of(const StepOutcome& outcome, std::uint64_t tag) {
     plan->offset.push_back(kUnit * ((kUnit - plan->requested[j]) % (kLifetime + 1)));
     due[(j + kLifetime) % kRequests].push_back(j);
   }
-  for (const auto& numbers : due) {
-    plan->due_begin.push_back(static_cast<std::uint32_t>(plan->due.size()));
-    plan->due.insert(plan->due.end(), numbers.begin(), numbers.end());
-  }
-  plan->due_begin.push_back(static_cast<std::uint32_t>(plan->due.size()));
-  plan->arena_bytes = kUnit * (kLifetime + 1);
   plan->tag = tag;
-  plan->derive();
+  finish_plan(*plan, due, kUnit * (kLifetime + 1));
   return plan;
 }
 
@@ -94,25 +57,6 @@ void collect(HostMemory& memory, LockedLanes& lanes) {
   }
 }
 
-class Exchange {
- public:
-  void put(const Held& block) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    blocks_.push_back(block);
-  }
-  bool take(Held& block) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (blocks_.empty()) return false;
-    block = blocks_.back();
-    blocks_.pop_back();
-    return true;
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<Held> blocks_;
-};
-
 void run_loop(HostMemory& memory, Exchange& exchange, int steps) {
   std::mt19937 random(1);
   std::deque<Held> alive;
@@ -126,20 +70,21 @@ void run_loop(HostMemory& memory, Exchange& exchange, int steps) {
         }
         alive.pop_front();
       }
-      if (step % 40 == 39 && i % 6 == 0) drop(memory, allocate(memory, 3000));
-      alive.push_back(allocate(memory, static_cast<std::size_t>(kUnit - i)));
+      if (step % 40 == 39 && i % 6 == 0) drop(memory, allocate(memory, 3000, random));
+      alive.push_back(allocate(memory, static_cast<std::size_t>(kUnit - i), random));
     }
   }
   for (const Held& block : alive) drop(memory, block);
 }
 
 void run_beside(HostMemory& memory, LockedLanes& lanes, Exchange& exchange, const std::atomic<bool>& running) {
+  std::mt19937 random(2);
   for (unsigned round = 0; running; ++round) {
     Held block{};
-    if (exchange.take(block)) drop(memory, block);
+    if (exchange.take(block, random)) drop(memory, block);
     if (round % 64 == 0) {
       if (round % 128 == 0) lanes.set_interrupted(true);
-      drop(memory, allocate(memory, 500));
+      drop(memory, allocate(memory, 500, random));
       lanes.set_interrupted(false);
     }
     std::this_thread::yield();
@@ -150,7 +95,7 @@ void run_beside(HostMemory& memory, LockedLanes& lanes, Exchange& exchange, cons
 
 int main(int argc, char** argv) {
   const int scale = argc > 1 ? std::atoi(argv[1]) : 1;
-  HostMemory memory({nullptr, up_malloc, up_calloc, up_realloc, up_free}, 64);
+  HostMemory memory(kUpstream, 64);
   LockedLanes lanes(memory.lock(), memory.service().lanes());
   lanes.find_steps();
   Exchange exchange;
@@ -166,7 +111,8 @@ int main(int argc, char** argv) {
   lanes.end(static_cast<StepSlotNumber>(step_slot));
   lanes.signal().close();
   outcome_thread.join();
-  for (Held block{}; exchange.take(block);) drop(memory, block);
+  std::mt19937 random(3);
+  for (Held block{}; exchange.take(block, random);) drop(memory, block);
 
   const Counters counters = lanes.counters();
   if (counters.live_bytes != 0 || counters.upstream_bytes != 0) fail("bytes are missing");

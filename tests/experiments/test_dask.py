@@ -6,7 +6,6 @@ import csv
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 pytest.importorskip("distributed", reason="no Dask; expected: pip install 'stowplan[dask]'")
@@ -15,24 +14,7 @@ from click.testing import CliRunner
 
 from experiments.dask import __main__ as command
 from experiments.dask import measure, table
-from experiments.dask.computations import COMPUTATIONS
 from experiments.measures import peers
-
-
-def test_the_decomposition_is_one() -> None:
-    build = COMPUTATIONS[0].build
-    lower = np.asarray(build(8).compute(scheduler="sync"))
-    assert lower.shape == (32, 32)
-    assert np.array_equal(lower, np.tril(lower))
-    assert np.linalg.norm(lower @ lower.T) > 32 * 5  # at least 32 on the diagonal
-
-
-@pytest.mark.parametrize("computation", COMPUTATIONS, ids=lambda computation: computation.name)
-def test_a_computation_gives_the_same_each_time(computation: command.Computation) -> None:
-    first, second = (np.asarray(computation.build(8).compute(scheduler="sync")) for _ in range(2))
-    assert np.isfinite(first).all()
-    assert first.tobytes() == second.tobytes()
-    assert first.std() > 0
 
 
 def uses(cpu: list[float], faults: int, rss: int, digest: str = "a") -> list[measure.Usage]:

@@ -27,17 +27,6 @@ def test_bisection(need: int, guesses: tuple[int, ...]) -> None:
     assert len(tried) == len(set(tried)) < 40
 
 
-def test_two_good_guesses_save_the_other_probes() -> None:
-    tried: list[int] = []
-
-    def works(amount: int) -> bool:
-        tried.append(amount)
-        return amount >= 1000
-
-    assert smallest(works, 0, 10**6, share=0.01, guesses=(1005, 996)) == 1005
-    assert tried == [10**6, 1005, 996]
-
-
 def row(way: str, **changed: Any) -> dict[str, Any]:
     """Of a run that keeps every promise: 40 MiB retained, an arena of 20 MiB."""
     found = {

@@ -15,12 +15,11 @@ from PIL import Image
 
 from experiments import growth, heuristic, memory
 from experiments import time as step_time
-from experiments.measures import data, paired_timing, peers, recordings, runner
+from experiments.measures import peers
 from experiments.measures.medians import standard_error
-from experiments.measures.workload import PHASES, Phase
 from experiments.models import MODELS, Model
 from stowplan.insight.pool_models import replay
-from stowplan.profiler import Profile, StepLog
+from stowplan.profiler import StepLog
 from stowplan.profiler.events import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS
 
 pytest.importorskip(
@@ -94,14 +93,6 @@ def test_memory_from_recorded_and_from_predicted_steps(tmp_path: Path, tiny: str
     assert abs(float(check["error"])) < 0.005
     assert has_pictures(tmp_path, "memory")
 
-    # With a limit that no step keeps, the same cells are predicted.
-    other = tmp_path / "other"
-    run(memory.main, other, "--model", tiny, "--device", "cpu", "--phase", "training", "--limit", "0")
-    predicted = read(other / "memory.csv")
-    assert [row["recorded"] for row in predicted] == ["False", "False"]
-    assert int(predicted[0]["arena"]) == pytest.approx(int(rows["training", 16]["arena"]), rel=0.005)
-    assert "| Tiny | training | 16 | predicted |" in (other / "memory.md").read_text(encoding="utf-8")
-
 
 def test_a_finished_cell_is_not_run_again(tmp_path: Path, tiny: str) -> None:
     options = ("--model", tiny, "--device", "cpu", "--phase", "inference")
@@ -117,40 +108,6 @@ def test_a_finished_cell_is_not_run_again(tmp_path: Path, tiny: str) -> None:
     assert row["blocks"] != "12345"
     assert float(row["best_fit_seconds"]) > 0
     assert has_pictures(tmp_path, "heuristic")
-
-
-def test_an_interrupted_run_keeps_the_cells_that_are_finished(
-    tmp_path: Path, tiny: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    measured: list[str] = []
-
-    def measure(_: runner.Runner, cell: runner.Cell) -> runner.Row:
-        measured.append(cell.name)
-        if len(measured) == 2:
-            raise KeyboardInterrupt
-        return {"blocks": 1, "best_fit_seconds": 1.0, "auto_seconds": 1.0}
-
-    monkeypatch.setattr(heuristic, "measure", measure)
-    options = ["--out", str(tmp_path), "--model", tiny, "--device", "cpu"]
-    assert CliRunner().invoke(heuristic.main, options).exit_code == 1
-    assert not (tmp_path / "heuristic.csv").exists()
-    assert CliRunner().invoke(heuristic.main, options).exit_code == 0
-    assert measured == [
-        f"cpu-tiny-{name}" for name in ("training-16", "training-1024", "training-1024", "inference-1")
-    ]
-
-
-def test_seconds_of_a_batch_follow_from_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    seconds = {2: 1.0, 4: 3.0}
-
-    def recorded(_: object, cell: runner.Cell) -> recordings.Recording:
-        profile = Profile(np.array([100]), np.array([0]), np.array([1]), period=2)
-        return recordings.Recording(profile, 0, seconds[cell.batch])
-
-    monkeypatch.setattr(recordings, "recorded", recorded)
-    for batch, expected in ((2, 1.0), (4, 3.0), (8, 7.0)):
-        cell = runner.Cell("cpu", MODELS["googlenet"], "training", batch)
-        assert recordings.expected(None, cell)[0] == pytest.approx(expected)
 
 
 def test_time_of_a_step_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,42 +135,11 @@ def test_time_of_a_step_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert has_pictures(tmp_path, "time")
 
 
-@pytest.mark.parametrize(("rounds", "seconds", "done"), [(5, 1000, 5), (1, 1000, 3), (500, 0, 3)])
-def test_rounds_of_turns_have_limits(tiny: str, rounds: int, seconds: float, done: int) -> None:
-    files = data.Files(images=None, source=None, target=None, seed=0)
-    task = paired_timing.Task("cpu", tiny, "inference", 1, "NumPy", files, 1, rounds, seconds)
-    assert len(paired_timing.run(task)) == done
-
-
-@pytest.mark.parametrize("phase", PHASES)
-def test_rounds_of_turns_end_when_they_agree(
-    tiny: str, phase: Phase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(paired_timing, "SURE", np.inf)
-    files = data.Files(images=None, source=None, target=None, seed=0)
-    task = paired_timing.Task("cpu", tiny, phase, 1, "NumPy", files, 1, 500, 1000)
-    assert len(paired_timing.run(task)) == paired_timing.TRUSTED_ROUNDS
-
-
 def test_the_standard_error_of_a_median() -> None:
     rng = np.random.default_rng(0)
     medians = [np.median(rng.normal(size=100)) for _ in range(2000)]
     estimates = [standard_error(rng.normal(size=100)) for _ in range(2000)]
     assert np.mean(estimates) == pytest.approx(np.std(medians), rel=0.05)
-
-
-@pytest.mark.parametrize(("ratio", "spread", "clear"), [(1, 0.01, True), (1, 0.2, False), (0.8, 0.2, True)])
-def test_when_more_rounds_would_tell_nothing(ratio: float, spread: float, clear: bool) -> None:
-    found = ratio + spread * np.linspace(-1, 1, 41)
-    assert paired_timing.is_clear(found.tolist()) == clear
-
-
-def test_a_contestant_that_fails_is_named(tmp_path: Path, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "available", dict)
-    # The network is not known to the process that is started.
-    run(step_time.main, tmp_path, "--model", tiny, "--phase", "inference", "--device", "cpu", "--quick")
-    (row,) = read(tmp_path / "time.csv")
-    assert "NumPy ended early: KeyError: 'tiny'" in row["note"]
 
 
 def test_growth_over_steps_that_differ(tmp_path: Path) -> None:
@@ -241,15 +167,6 @@ def test_requests_of_steps_in_a_row() -> None:
     assert ends == [3, 6]
     use = replay(script, memory.POOL_MODELS["none"](), 1)
     assert use.live.tolist() == [big, 2 * big, big, 3 * big, 2 * big, 0]
-
-
-def test_without_a_gpu_its_cells_say_so(tmp_path: Path, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "has_gpu", lambda: False)
-    run(heuristic.main, tmp_path, "--model", tiny, "--phase", "inference")
-    rows = {row["device"]: row for row in read(tmp_path / "heuristic.csv")}
-    assert rows["cpu"]["note"] == ""
-    assert rows["gpu"]["note"] == runner.NO_GPU
-    assert runner.NO_GPU in (tmp_path / "heuristic.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

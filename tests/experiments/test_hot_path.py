@@ -12,23 +12,6 @@ from experiments import hot_path
 from experiments.measures import peers
 
 
-def test_the_best_of_all_turns_counts_and_turns_are_taken() -> None:
-    taken: list[str] = []
-    times = {"a": iter([5.0, 3.0, 4.0]), "b": iter([6.0, 7.0, 9.0])}
-
-    def turn(name: str) -> hot_path.Turn:
-        def take() -> float:
-            taken.append(name)
-            return next(times[name])
-
-        return take
-
-    best = hot_path.best_of(3, {"a": turn("a"), "b": turn("b")})
-    assert best == {"a": 3.0, "b": 6.0}
-    assert taken == ["a", "b"] * 3
-    assert [row.ratio for row in hot_path.rows("part", 64, best)] == [1.0, 2.0]
-
-
 def test_one_run_makes_the_table_and_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hot_path, "QUICK_ROUNDS", 2)
     monkeypatch.setattr(hot_path, "NUMPY_SIZES", (64, 0, 0, 2**16))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from experiments.order import averages, main, measure, saved, table
+from experiments.order import main
 from stowplan.scheduling import Phase, StepGraph
 
 
@@ -19,18 +19,6 @@ def step(batch: int) -> StepGraph:
     return StepGraph(
         reads, writes, [10 * batch] * 4 + [100] * 4, resident=[False] * 4 + [True] * 4, phase=phase
     )
-
-
-def test_a_row_says_what_the_orders_cost() -> None:
-    row = measure("net_b1_train", step(1), time_limit=5.0, repeat=2)
-    assert (row["before"], row["greedy"], row["peak"], row["lower_bound"]) == (40, 10, 10, 10)
-    assert (row["optimal"], row["training"], row["resident"], row["operators"]) == (True, True, 400, 8)
-    assert saved(row, "peak", resident=False) == 0.75
-    assert saved(row, "peak", resident=True) == 1 - 410 / 440
-    lines = table([row])
-    assert lines[2].startswith("| net_b1_train | 8 | 40 | 10 | 10 | 75.0% | 10 | yes | ")
-    assert averages([row])[-1] == "| 1 | 1 | 75.0% | 75.0% | 6.8% | 6.8% | 22.5% |"
-    assert averages([{**row, "graph": "something else"}]) == []
 
 
 def test_the_command_writes_both_files(tmp_path: Path) -> None:

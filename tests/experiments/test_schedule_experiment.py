@@ -13,8 +13,7 @@ from click.testing import CliRunner
 
 from experiments import schedule
 from experiments.measures import data, scheduled_steps, step_graphs
-from experiments.measures.runner import CannotRunError
-from experiments.measures.scheduled_steps import CHAINER, LEAN, POOLED, SCHEDULED, Task
+from experiments.measures.scheduled_steps import LEAN, SCHEDULED, Task
 from experiments.models import MODELS, Model
 
 pytest.importorskip(
@@ -104,44 +103,6 @@ def test_a_measured_cell(tmp_path: Path, deep: str) -> None:
     for suffix in ("png", "svg"):
         assert (tmp_path / f"schedule.{suffix}").stat().st_size > 1000
 
-    # What is finished is not run again, other budgets are.
-    cell = tmp_path / "schedule" / "0.5" / "cells" / f"cpu-{deep}-training-32.json"
-    kept = json.loads(cell.read_text())
-    kept["row"]["peak"] = 12345
-    cell.write_text(json.dumps(kept))
-    run(tmp_path, *options[:-1], "0.5,0.01")
-    half, below = read(tmp_path / "schedule_budgets.csv")
-    assert half["peak"] == "12345"
-    assert "below the least found" in below["note"]
-
-
-def test_a_predicted_cell(tmp_path: Path, deep: str) -> None:
-    options = ("--model", deep, "--batch", "32", "--budgets", "0.5")
-    run(tmp_path / "predicted", *options, "--quick", "--limit", "0")
-    (guess,) = read(tmp_path / "predicted" / "schedule.csv")
-    assert guess["recorded"] == "False"
-    assert not guess.get("time")
-    assert abs(float(guess["deviation"])) < 0.02  # of 1 MB: blocks of some hundred bytes show
-    (half,) = read(tmp_path / "predicted" / "schedule_budgets.csv")
-    assert float(half["predicted_ratio"]) <= 0.5
-    assert float(half["predicted_time"]) > 1
-
-    work = Task("alexnet", 32, FILES, None).workload()
-    work.schedule()
-    work.step()
-    assert int(guess["lean"]) == pytest.approx(scheduled_steps.record(work).planned_peak, rel=0.02)
-
-
-def test_the_contestants_of_a_task(deep: str) -> None:
-    free = scheduled_steps.take_turns(Task("alexnet", 32, FILES, None))
-    assert [set(turn) for turn in free["turns"]] == [{CHAINER, LEAN, POOLED}] * 3
-    # A budget that cannot be kept becomes the least that can.
-    found = scheduled_steps.take_turns(Task("alexnet", 32, FILES, 1000))
-    assert [set(turn) for turn in found["turns"]] == [{CHAINER, LEAN, SCHEDULED}] * 3
-    assert 1000 < found["predicted"] <= found["budget"] < free["peak"]
-    assert found["peak"] == pytest.approx(found["predicted"], rel=0.02)
-    assert found["extra_seconds"] > 0
-
 
 def test_bits_that_differ_fail_the_command(
     tmp_path: Path, deep: str, monkeypatch: pytest.MonkeyPatch
@@ -155,11 +116,6 @@ def test_bits_that_differ_fail_the_command(
     assert done.exit_code == 1
     assert "bits differ: Deep" in done.output
     assert "DIFFERENT" in (tmp_path / "schedule_bits.md").read_text(encoding="utf-8")
-
-
-def test_a_process_that_fails_is_a_note() -> None:
-    with pytest.raises(CannotRunError, match="ended early: KeyError: 'lenet'"):
-        schedule.apart("turns", Task("lenet", 2, FILES, None))
 
 
 @pytest.mark.parametrize("budgets", ["half", "0.5,", "1.5", "-0.1", "nan"])

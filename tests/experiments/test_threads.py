@@ -28,17 +28,3 @@ def test_one_run_makes_the_table_and_the_file(tmp_path: Path, monkeypatch: pytes
     ]
     assert all(float(row["requests_per_s"]) > 0 for row in found)
     assert all(float(row["ratio"]) == 1 for row in found if row["contestant"] in ("NumPy", "cheapest"))
-
-
-def test_the_pool_s_threads_are_replayed() -> None:
-    from stowplan import NumpyPool
-
-    pool = NumpyPool()
-    team = threads.Team(
-        threads.Contestant(pool.serving, pool.step, threads.touch, pool.wait),
-        2,
-    )
-    before = pool.stats
-    team.turn(3)
-    team.dismiss()
-    assert pool.stats.replayed == before.replayed + 2 * 3 * len(threads.SIZES)

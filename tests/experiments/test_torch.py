@@ -63,15 +63,6 @@ def test_verdicts() -> None:
     assert "jemalloc: faults" in [column.heading for column in table.columns([row])]
 
 
-def test_a_worker_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    work = measure.Work("nothing", "Nothing", "training", 1, True)
-    monkeypatch.setattr(measure.Work, "module", "no_such_module")
-    worker = measure.Worker(work, GLIBC, {}, tmp_path)
-    with pytest.raises(measure.WorkerError, match=r"nothing, glibc: .*no_such_module"):
-        worker.turn(1)
-    worker.stop()
-
-
 def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(peers, "LIBRARIES", {"jemalloc": ("libno.so",)})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ..children import printed
 from .importers import mutated, seeds, survivor
 
 SURVIVE = survivor()
@@ -40,7 +39,4 @@ def test_the_command_runs(choice: list[str], tmp_path: Path) -> None:
     if not choice and find_spec("atheris") is None:
         pytest.skip("atheris is not installed; expected: pip install 'stowplan[fuzz]'")
     program = Path(__file__).with_name("importers.py")
-    done = subprocess.run(
-        [sys.executable, program, "300", *choice], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    printed(program, "300", *choice, folder=tmp_path)

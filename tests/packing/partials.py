@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from stowplan.packing import Problem, pack
 
 from .problems import problems
-from .reference.refill import Block, Rectangle
 
 
 def is_plain(problem: Problem, row: int) -> bool:
@@ -19,32 +18,19 @@ def is_plain(problem: Problem, row: int) -> bool:
     return bool(problem.fixed[row] < 0 and mine == [whole])
 
 
-def rectangles(problem: Problem, offsets: np.ndarray, rows: list[int]) -> list[Rectangle]:
-    """The pieces of placed rows, in ticks and bytes."""
-    p = problem.pieces()
-    found = []
-    for row in rows:
-        for k in range(p.first[row], p.first[row + 1]):
-            x = int(offsets[row])
-            found.append((int(p.start[k]), int(p.end[k]), x + int(p.lower[k]), x + int(p.upper[k])))
-    return found
-
-
 class Partial:
     def __init__(self, problem: Problem, order: list[int]) -> None:
         self.problem = problem
         self.order = np.array(order, dtype=np.int64)
         self.base = pack(problem, "best_fit").offsets
-        standing = rectangles(problem, self.base, [i for i in range(len(problem)) if i not in set(order)])
-        self.standing = standing
+        p, placed = problem.pieces(), set(order)
+        standing = [
+            (int(p.start[k]), int(p.end[k]), x + int(p.lower[k]), x + int(p.upper[k]))
+            for row, x in enumerate(self.base.tolist())
+            if row not in placed
+            for k in range(p.first[row], p.first[row + 1])
+        ]
         self.obstacles = np.array(standing, dtype=np.int64).reshape(-1, 4)
-        columns = (problem.start, problem.end, problem.size, problem.alignment)
-        self.blocks: list[Block] = [tuple(int(c[i]) for c in columns) for i in order]  # type: ignore[misc]
-
-    def sorted(self) -> tuple[np.ndarray, list[Block]]:
-        """The rows to be placed, rising, and their blocks."""
-        places = sorted(range(len(self.order)), key=lambda k: int(self.order[k]))
-        return self.order[places], [self.blocks[k] for k in places]
 
     def complete(self, found: dict[int, int]) -> np.ndarray:
         """The offsets of all blocks."""

@@ -120,13 +120,6 @@ def test_blocks_kept_apart_never_share_though_disjoint_in_time():
     assert lower_bound_moment(problem) is None
 
 
-def test_contiguous_blocks_follow_each_other_in_order():
-    problem = Problem([8, 6, 4, 5], [0, 5, 9, 0], [5, 9, 12, 12], contiguous=[[2, 0, 1]])
-    for name in [*HEURISTICS, "auto"]:
-        x = pack(problem, name).offsets
-        assert (x[0], x[1]) == (x[2] + 4, x[2] + 12)
-
-
 def test_the_hole_in_a_compound_costs_no_lower_bound():
     # a and c are alive at 0, b is not: their hole of 4 bytes could take d, but compounds do not offer it.
     problem = Problem([2, 4, 2, 4], [0, 5, 0, 0], [2, 9, 2, 2], contiguous=[[0, 1, 2]])
@@ -143,36 +136,23 @@ def test_blocks_together_share_bytes_while_both_are_alive():
     assert (placement.peak, placement.lower_bound) == (12, 12)
 
 
-def test_groups_with_a_common_block_are_one():
-    problem = Problem([8] * 5, [0] * 5, [9] * 5, contiguous=[[0, 1], [3, 4], [1, 3]])
-    x = pack(problem).offsets
-    assert (x[[0, 1, 3, 4]] - x[0]).tolist() == [0, 8, 16, 24]
-
-
 def test_alignment_within_a_group_lifts_all_of_it():
     problem = Problem([6, 4], [0, 0], [9, 9], alignment=[1, 4], contiguous=[[0, 1]])
     assert pack(problem).offsets.tolist() == [2, 8]
+    problem = Problem([2, 5], [0, 0], [9, 9], alignment=[4, 10], contiguous=[[0, 1]])
+    assert pack(problem).offsets.tolist() == [8, 10]
 
 
 def test_many_ties_on_a_larger_problem():
     plain = random_problem(1)
     free = np.flatnonzero(plain.fixed < 0)
-    plain = Problem(plain.size, plain.start, plain.end, gaps=plain.gaps, fixed=plain.fixed)
-    problem = Problem(
-        plain.size,
-        plain.start,
-        plain.end,
-        gaps=plain.gaps,
-        fixed=plain.fixed,
-        apart=free[:40].reshape(-1, 2),
-        contiguous=free[40:80].reshape(-1, 4),
-        together=free[80:120].reshape(-1, 2),
-    )
-    for name in ("auto", *HEURISTICS):
-        placement = pack(problem, name)
-        check(problem, placement.offsets)
-        check_fast(problem, placement.offsets)
-        assert placement.peak >= lower_bound(problem)
+    ties = {"apart": free[:40].reshape(-1, 2), "contiguous": free[40:80].reshape(-1, 4)}
+    ties["together"] = free[80:120].reshape(-1, 2)
+    problem = Problem(plain.size, plain.start, plain.end, gaps=plain.gaps, fixed=plain.fixed, **ties)
+    placement = pack(problem, "best_fit")
+    check(problem, placement.offsets)
+    check_fast(problem, placement.offsets)
+    assert placement.peak >= lower_bound(problem)
 
 
 @pytest.mark.parametrize(

@@ -42,17 +42,6 @@ def test_spellings(write, text):
     assert table.gaps.shape == (0, 5)
 
 
-def test_all_columns(write):
-    text = (
-        "id,lower,upper,size,alignment,hint,gaps,offset\na,-5,20,64,8,16,12-15@0:8 -3--1,24\nb,0,1,4,,,,-1\n"
-    )
-    table = minimalloc.read(write(text))
-    assert table.alignment.tolist() == [8, 1]
-    assert table.hint.tolist() == [16, -1]
-    assert table.offset.tolist() == [24, -1]
-    assert table.gaps.tolist() == [[0, -3, -1, 0, 0], [0, 12, 15, 0, 8]]
-
-
 def test_gaps_end_inclusively_where_lifetimes_do(write):
     table = minimalloc.read(write("id,start,end,size,gaps\na,0,9,4,3-5 6-6\n"))
     assert table.upper.tolist() == [10]

@@ -54,7 +54,7 @@ def test_an_unknown_solver_lists_the_names():
 
 
 def test_a_former_name_finds_the_solver_and_is_not_listed():
-    problem = random_problem(1)
+    problem = random_problem(1, 40)
     for former, name in (("large", "window_repair"), ("outward", "peak_outward")):
         placement = pack(problem, former)
         assert placement.solver == name

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from ..children import python
 
 pytestmark = pytest.mark.no_cover
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-OPERATIONS = 10_000
+OPERATIONS = 4_000
 
 
 @pytest.mark.parametrize("pool", ["numpy", "cupy", "numpy --unmarked", "cupy --unmarked", "torch-cuda"])
@@ -26,8 +26,7 @@ def test_many_operations(pool: str) -> None:
     if pool.startswith(("cupy", "torch-cuda")) and importlib.util.find_spec("cupy") is None:
         pytest.skip("CuPy is not installed; expected: pip install 'stowplan[cupy]'")
     arguments = ["--pool", *pool.split(), f"--operations={OPERATIONS}"]
-    command = [sys.executable, "-m", "tests.properties.soak", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = python("-m", "tests.properties.soak", *arguments)
     print(done.stdout)  # with the seed, should anything below not hold
     assert done.returncode == 0, done.stdout + done.stderr
     counts = json.loads(done.stdout.splitlines()[-1])

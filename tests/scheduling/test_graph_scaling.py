@@ -157,20 +157,6 @@ def test_the_first_difference_is_named(other: dict[str, Any], expected: str) -> 
     assert expected in str(error.value)
 
 
-def test_an_operator_more_is_named() -> None:
-    more = step(
-        reads=[[0, 1], [2, 1], [3]],
-        writes=[[2], [3], []],
-        phase=[0, 1, 2],
-        label=["conv", "conv'", "update W"],
-        workspace=[0, 8, 0],
-        seconds=[0.5, 1.0, 0.1],
-    )
-    expected = "differ at operator 2: no operator; and update W, which reads [3] and writes []"
-    with pytest.raises(GraphError, match=re.escape(expected)):
-        fit_graphs({2: step(), 4: more})
-
-
 @pytest.mark.parametrize(
     ("graphs", "expected"),
     [

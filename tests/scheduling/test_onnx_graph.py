@@ -15,7 +15,6 @@ from stowplan.scheduling import StepGraph, as_recorded, read_graph, simulate
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed; expected: pip install 'stowplan[onnx]'")
 
-from stowplan.scheduling.onnx_graph import read_onnx  # noqa: E402
 
 FLOAT, INT64 = 1, 7  # TensorProto.DataType
 
@@ -92,14 +91,6 @@ def test_a_network(file: Path) -> None:
     assert simulate(graph, as_recorded(graph)).peak == 2 * h
 
 
-def test_a_dimension_with_a_name(file: Path) -> None:
-    with pytest.raises(
-        FormatError, match=r"tensor 'x': dimension 0 \(batch\) is unknown; expected read_onnx"
-    ):
-        read_graph(network(file, "batch"))
-    assert sizes(read_onnx(file, {"batch": 7}))["h"] == 7 * 4 * 6 * 6 * 4
-
-
 def test_a_view_of_what_stays_is_copied_where_it_is_a_result(file: Path) -> None:
     nodes = [node("Identity", "x", "a"), node("Relu", "a", "y"), node("Identity", "x", "z")]
     graph = read_graph(saved(file, nodes, [info("x", 4)], [info("y", 4), info("z", 4)]))
@@ -159,11 +150,6 @@ def test_every_network_that_onnx_brings_along() -> None:
         assert simulate(graph, as_recorded(graph)).peak > 2**20, path
 
 
-def test_random_numbers_are_not_repeatable(file: Path) -> None:
-    nodes = [node("RandomNormalLike", "x", "n"), node("Add", "n x", "y")]
-    assert read_graph(saved(file, nodes, [info("x", 4)], [info("y", 4)])).repeatable.tolist() == [False, True]
-
-
 def test_branches_are_workspace(file: Path) -> None:
     def branch(name: str, op: str) -> Any:
         nodes = [node(op, "s", f"{name}1"), node(op, f"{name}1", f"{name}2")]
@@ -179,19 +165,6 @@ def test_branches_are_workspace(file: Path) -> None:
     s = graph.name.index("s")
     assert s in graph.reads[1]
     assert graph.workspace.tolist() == [0, 32]
-
-
-def test_functions_are_inlined(file: Path) -> None:
-    body = [node("Relu", "a", "b"), node("Exp", "b", "r")]
-    opset = onnx.helper.make_opsetid("", 17)
-    function = onnx.helper.make_function("own", "F", ["a"], ["r"], body, [opset])
-    graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("F", ["x"], ["y"], domain="own")], "test", [info("x", 4)], [info("y", 4)]
-    )
-    opsets = [opset, onnx.helper.make_opsetid("own", 1)]
-    model = onnx.helper.make_model(graph, opset_imports=opsets, functions=[function], ir_version=8)
-    file.write_bytes(model.SerializeToString())
-    assert len(read_graph(file)) == 2
 
 
 @pytest.mark.parametrize(

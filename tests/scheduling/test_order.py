@@ -260,10 +260,4 @@ def test_100_operators_with_236_edges_are_proved(seed: int) -> None:
 def test_1000_operators_below_a_beam_of_500() -> None:
     graph = reference.layered(1000, 2360, 50, 0)
     found = order(graph, time_limit=10)
-    assert found.peak < reference.beam_peak(graph, 500) < found.before
-
-
-def test_the_beam_to_compare_with_finds_small_optima() -> None:
-    for seed in range(5):
-        graph = reference.layered(12, 24, 4, seed)
-        assert reference.beam_peak(graph, 500) == reference.least_peak(graph)
+    assert found.peak < 3478 < found.before  # a beam search without bounds or safe moves, 500 wide

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,8 @@ from stowplan import __version__
 from stowplan.cli.main import main
 from stowplan.packing import Problem, check, solvers
 
+from ..children import printed, python
+
 needs_chainer = pytest.mark.usefixtures("chainer")
 needs_matplotlib = pytest.mark.skipif(
     find_spec("matplotlib") is None,
@@ -26,13 +25,6 @@ needs_matplotlib = pytest.mark.skipif(
 
 PNG = b"\x89PNG\r\n\x1a\n"
 GOOD = "id,lower,upper,size\na,0,4,4\nb,2,6,8\nc,4,8,4\n"
-
-
-def program(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Train in a process of its own, on one core: BLAS threads that share it with other work wait busily."""
-    command = [sys.executable, "-m", "stowplan", *arguments]
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
 
 
 def stowplan(*arguments: object) -> Result:
@@ -49,10 +41,7 @@ def problem(tmp_path: Path) -> Path:
 def test_version() -> None:
     result = stowplan("--version")
     assert (result.exit_code, result.output) == (0, f"main {__version__}\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "stowplan", "--version"], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == f"stowplan {__version__}\n"
+    assert printed("-m", "stowplan", "--version") == f"stowplan {__version__}\n"
 
 
 def test_pack_prints_the_result(problem: Path) -> None:
@@ -68,8 +57,7 @@ def test_pack_prints_the_result(problem: Path) -> None:
 
 
 def test_pack_as_a_program_prints_one_json_object(problem: Path) -> None:
-    command = [sys.executable, "-m", "stowplan", "pack", str(problem), "--json", "--solver", "best_fit"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = python("-m", "stowplan", "pack", problem, "--json", "--solver", "best_fit")
     figures = json.loads(done.stdout)
     assert figures.pop("seconds") >= 0
     assert figures == {
@@ -196,39 +184,11 @@ def test_demo_without_chainer_says_how_to_get_it(tmp_path: Path) -> None:
             "main(['demo'], prog_name='stowplan')",
         ]
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
-    )
+    done = python("-c", code, folder=tmp_path)
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.startswith("Error: chainer is not installed; expected: echo 'setuptools<81'")
     assert list(tmp_path.iterdir()) == []
-
-
-@needs_chainer
-@needs_matplotlib
-def test_demo_googlenet_as_a_program(tmp_path: Path) -> None:
-    done = program("demo", "--batch", "1", "--steps", "5", "--json", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    figures = json.loads(done.stdout)
-    assert (figures["model"], figures["batch"], figures["steps"]) == ("googlenet", 1, 5)
-    assert figures["identical"] is True
-    assert figures["upstream"] == 0
-    assert figures["first_replayed_step"] == 3
-    assert figures["replayed"] == 2 * figures["blocks"] > 0
-    assert figures["arena"] == figures["lower_bound"] >= figures["planned_peak"] > 0
-    assert figures["fragmentation"] == 0
-    assert figures["cupy_pool"] >= figures["planned_peak"]
-    assert figures["default"]["losses"] == figures["pool"]["losses"] == figures["lean"]["losses"]
-    assert figures["default"]["over_default"] == {"low": 1.0, "median": 1.0, "high": 1.0}
-    rounds = zip(figures["pool"]["seconds"][3:], figures["default"]["seconds"][3:], strict=True)
-    assert figures["pool"]["over_default"]["median"] == pytest.approx(sum(a / b for a, b in rounds) / 2)
-    lean = figures["lean"]
-    assert lean["upstream"] == 0
-    assert lean["replayed"] == 2 * lean["blocks"] > 0
-    assert lean["arena"] == lean["lower_bound"] < 0.6 * figures["arena"]
-    assert len(figures["pool"]["minor_faults"]) == len(figures["default"]["seconds"]) == 5
-    assert (tmp_path / "demo-plan.png").read_bytes().startswith(PNG)
 
 
 def require_table(model: str, steps: int, stdout: str, stderr: str) -> None:
@@ -249,9 +209,21 @@ def require_table(model: str, steps: int, stdout: str, stderr: str) -> None:
 
 @pytest.mark.slow
 @needs_chainer
-@pytest.mark.parametrize("model", ["alexnet", "resnet50"])
-def test_demo_trains_other_networks(model: str, tmp_path: Path) -> None:
-    done = program("demo", "--model", model, "--batch", "1", "--steps", "4", "--no-plot", folder=tmp_path)
+@pytest.mark.parametrize("model", ["alexnet", "googlenet", "resnet50"])
+def test_demo_trains_published_networks(model: str, tmp_path: Path) -> None:
+    done = python(
+        "-m",
+        "stowplan",
+        "demo",
+        "--model",
+        model,
+        "--batch",
+        "1",
+        "--steps",
+        "4",
+        "--no-plot",
+        folder=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
     require_table(model, 4, done.stdout, done.stderr)
     assert list(tmp_path.iterdir()) == []
@@ -276,6 +248,33 @@ def tiny_alexnet(chainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
             return chainer.functions.softmax_cross_entropy(self.classes(chainer.functions.dropout(h)), t)
 
     monkeypatch.setitem(NETWORKS, "alexnet", Tiny)
+
+
+@needs_matplotlib
+@pytest.mark.usefixtures("tiny_alexnet")
+def test_demo_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = stowplan("demo", "--model", "alexnet", "--batch", "1", "--steps", "5", "--json")
+    assert result.exit_code == 0, result.exception
+    figures = json.loads(result.stdout)
+    assert (figures["model"], figures["batch"], figures["steps"]) == ("alexnet", 1, 5)
+    assert figures["identical"] is True
+    assert figures["upstream"] == 0
+    assert figures["first_replayed_step"] == 3
+    assert figures["replayed"] == 2 * figures["blocks"] > 0
+    assert figures["arena"] == figures["lower_bound"] >= figures["planned_peak"] > 0
+    assert figures["fragmentation"] == 0
+    assert figures["cupy_pool"] >= figures["planned_peak"]
+    assert figures["default"]["losses"] == figures["pool"]["losses"] == figures["lean"]["losses"]
+    assert figures["default"]["over_default"] == {"low": 1.0, "median": 1.0, "high": 1.0}
+    rounds = zip(figures["pool"]["seconds"][3:], figures["default"]["seconds"][3:], strict=True)
+    assert figures["pool"]["over_default"]["median"] == pytest.approx(sum(a / b for a, b in rounds) / 2)
+    lean = figures["lean"]
+    assert lean["upstream"] == 0
+    assert lean["replayed"] == 2 * lean["blocks"] > 0
+    assert lean["arena"] == lean["lower_bound"] <= figures["arena"]
+    assert len(figures["pool"]["minor_faults"]) == len(figures["default"]["seconds"]) == 5
+    assert (tmp_path / "demo-plan.png").read_bytes().startswith(PNG)
 
 
 @pytest.mark.usefixtures("tiny_alexnet")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from ..children import printed
 
 needs_chainer = pytest.mark.skipif(
     find_spec("chainer") is None, reason="chainer is not installed; expected: pip install 'stowplan[chainer]'"
@@ -17,9 +17,7 @@ needs_chainer = pytest.mark.skipif(
 def run(code: str, *, blocked: str = "") -> str:
     """Run code in a fresh interpreter, in which the modules named in `blocked` cannot be imported."""
     guard = "import sys\n" + "".join(f"sys.modules[{name!r}] = None\n" for name in blocked.split())
-    done = subprocess.run([sys.executable, "-c", guard + code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return printed("-c", guard + code).strip()
 
 
 @needs_chainer

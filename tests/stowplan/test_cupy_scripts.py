@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +17,8 @@ import pytest
 
 from stowplan import Profile
 from stowplan.profiler import formats
+
+from ..children import Done, python
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -86,17 +85,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def program(*arguments: str, folder: Path, first: str = "stowplan") -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    command = [sys.executable, *(["-m", first] if first else []), *arguments]
-    return subprocess.run(
-        command,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def program(*arguments: str, folder: Path, first: str = "stowplan") -> Done:
+    return python(*(["-m", first] if first else []), *arguments, folder=folder)
 
 
 def test_cupy_s_requests_are_recorded(folder: Path) -> None:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from stowplan.compat import enable_chainer
 from stowplan.errors import MissingDependencyError
+
+from ..children import printed
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 NEEDS_A_DEVICE = {"cupy_training.py"}
@@ -31,11 +31,7 @@ def test_an_example_runs(name: str, tmp_path: Path) -> None:
     if name.startswith("cupy") and importlib.util.find_spec("cupy") is None:
         pytest.skip("CuPy is not installed; expected: pip install 'stowplan[cupy]'")
     # A process of its own: the C library remembers how large blocks were, and the page faults of the next depend on it.
-    done = subprocess.run(
-        [sys.executable, DOCS / "examples" / name], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "replayed" in done.stdout
+    assert "replayed" in printed(DOCS / "examples" / name, folder=tmp_path)
 
 
 def test_each_example_is_on_a_page() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,8 @@ from click.testing import CliRunner
 from stowplan.cli.commands.run import run
 from stowplan.cli.entry import plain_run
 from stowplan.cli.main import main
+
+from ..children import python
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,7 @@ def test_the_rest_is_the_command_line_s(words: list[str]) -> None:
 
 @pytest.mark.parametrize("options", [[], ["--step-function", "__main__:none"]])
 def test_bad_input_is_one_line_either_way(options: list[str], tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "stowplan", "run", *options, str(tmp_path / "none.py")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = python("-m", "stowplan", "run", *options, tmp_path / "none.py")
     assert done.returncode == 2
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
@@ -81,7 +80,7 @@ def test_our_options_after_the_script_are_said(command: str, tmp_path: Path) -> 
     script.write_text("import sys\nprint(*sys.argv[1:])\n")
     ours = ["-o", str(tmp_path / "step.profile")] if command == "profile" else []
     words = ["-m", "stowplan", command, *ours, str(script), "--epochs", "3", "--step-function=x", "-m"]
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    done = python(*words)
     assert done.stdout == "--epochs 3 --step-function=x -m\n"
     said = [line for line in done.stderr.splitlines() if "stands after SCRIPT" in line]
     assert [line.split()[1] for line in said] == ["--step-function", "-m"]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from graphlib import TopologicalSorter
@@ -14,6 +12,8 @@ import numpy as np
 import pytest
 
 from stowplan import Profile
+
+from ..children import printed
 
 ROOT = Path(__file__).resolve().parents[2]
 LEAVES = {
@@ -169,8 +169,7 @@ def test_the_rules_see_an_arrow_that_runs_back(tmp_path: Path) -> None:
 def modules_after(code: str) -> set[str]:
     code += "\nimport sys\nprint(*sys.modules)"
     # From the root on purpose: there the bare folders could be imported.
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
+    return set(printed("-c", code).split())
 
 
 def test_stowplan_s_import_loads_no_framework_or_compiled_code() -> None:
@@ -197,9 +196,7 @@ def test_run_loads_little_before_the_script(tmp_path: Path) -> None:
     """Start-up: what makes plans, shows tables or writes files waits until it is needed."""
     script = tmp_path / "script.py"
     script.write_text("import sys, numpy\nprint(*sys.modules)\n")
-    command = [sys.executable, "-m", "stowplan", "run", str(script)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    loaded = set(done.stdout.split())
+    loaded = set(printed("-m", "stowplan", "run", script).split())
     assert "stowplan.allocator.backends.numpy_pool" in loaded
     rooms = {"stowplan.packing", "stowplan.scheduling", "stowplan.planning.plan", "stowplan.profiler.formats"}
     commands = {name for name in loaded if name.startswith("stowplan.cli.commands.")}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from ..children import Done, python
 
 SCRIPT = Path(__file__).resolve().parents[2] / "tools" / "preflight.py"
 
@@ -24,14 +23,8 @@ def preflight() -> ModuleType:
     return module
 
 
-def run(**environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, SCRIPT],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def run(**environment: str) -> Done:
+    return python(SCRIPT, **environment)
 
 
 def test_silent_where_all_is_there() -> None:
@@ -73,7 +66,7 @@ def test_python_too_old(preflight: ModuleType) -> None:
 def test_no_venv_module() -> None:
     code = f"import runpy, sys; sys.modules['ensurepip'] = None; runpy.run_path({str(SCRIPT)!r}, run_name='__main__')"
     # A module that is None in sys.modules has no spec: as on a Debian without python3-venv.
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = python("-c", code)
     assert done.returncode == 1
     assert done.stderr == (
         "stowplan: missing: the Python module ensurepip (Debian and Ubuntu: apt install python3-venv)\n"

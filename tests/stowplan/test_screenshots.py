@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from stowplan.profiler import Profile
+
+from ..children import printed
 
 ROOT = Path(__file__).resolve().parents[2]
 MISSING = [name for name in ("bokeh", "selenium", "matplotlib") if find_spec(name) is None] + [
@@ -21,9 +21,7 @@ MISSING = [name for name in ("bokeh", "selenium", "matplotlib") if find_spec(nam
 @pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 def test_all_pictures_are_made(tmp_path: Path) -> None:
     Profile([4000, 8000], [0, 1], [3, 5], period=4).save(tmp_path / "step.profile")
-    command = [sys.executable, "-m", "tools.screenshots", tmp_path / "step.profile", "--to", tmp_path]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    printed("-m", "tools.screenshots", tmp_path / "step.profile", "--to", tmp_path)
     for name in ("report.png", "report-dark.png", "demo-plan.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
     text = (tmp_path / "terminal.svg").read_text()

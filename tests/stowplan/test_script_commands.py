@@ -17,6 +17,8 @@ import stowplan
 from stowplan import NumpyPool, NumpyRecorder, Profile
 from stowplan.cli.scripts.step_markers import steps_go_to
 
+from ..children import stowplan as program
+
 LOOP = """
 import sys
 import numpy as np
@@ -42,11 +44,6 @@ def main(steps):
 
 main(200)
 """
-
-
-def program(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "stowplan", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +17,7 @@ from stowplan import NumpyPool
 from stowplan.cli.main import main
 from stowplan.planning import MemoryStore
 
+from ..children import printed as python
 from .kept_plans import placements
 
 TRAINING = Path(__file__).parent / "shared_plans_program.py"
@@ -33,19 +32,6 @@ for n in (60, 120, 2500):
     placement = pack(problem)
     print(n, placement.solver, hashlib.sha256(placement.offsets.tobytes()).hexdigest())
 """
-
-
-def python(*arguments: object, **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-        env={**os.environ, **environment},
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def command(*arguments: object) -> Result:

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed; expected: make to
 
 import torch
 
-from stowplan import PoolError, TorchPool
+from stowplan import TorchPool
 
 from .alone import alone
 
@@ -200,62 +199,6 @@ def test_workers_that_load_data(method: str) -> None:
     alone(loads_data, method)
 
 
-def saves(path: str) -> Any:
-    pool = TorchPool()
-    with pool:
-        run(pool, 6)
-    pool.save(path)
-    return pool.stats.arena_bytes
-
-
-def loads(path: str) -> tuple[int, int, int]:
-    pool = TorchPool.load(path)
-    with pool:
-        run(pool, 2)
-    return pool.stats.replayed, pool.stats.requests, pool.stats.arena_bytes
-
-
-def shares(folder: str) -> int:
-    pool = TorchPool(plans=folder)
-    with pool:
-        run(pool, 6)
-    return pool.stats.packed
-
-
-def test_plans_are_saved_and_loaded(tmp_path: Path) -> None:
-    arena = alone(saves, str(tmp_path / "plans"))
-    replayed, requests, loaded = alone(loads, str(tmp_path / "plans"))
-    assert replayed == requests > 0
-    assert loaded == arena > 0
-
-
-def test_processes_share_a_folder_of_plans(tmp_path: Path) -> None:
-    assert alone(shares, str(tmp_path)) > 0
-    assert alone(shares, str(tmp_path)) == 0
-
-
-def interrupts() -> Any:
-    pool = TorchPool()
-    with pool:
-        for number in range(8):
-            with pool.step():
-                first = work()
-                with pool.interrupt():
-                    torch.ones(LARGE + 1024 * number)
-                assert float((first + work()).sum()) == 2 * EXPECTED
-            pool.wait()
-    return pool.stats, pool.report(), pool.report(as_dict=True)
-
-
-def test_interrupted_parts_and_the_report() -> None:
-    stats, text, report = alone(interrupts)
-    assert stats.reasons["interrupted"] == 8
-    assert stats.replayed == stats.requests - 8 - stats.reasons["no_plan"] > 0
-    assert stats.steps == 8
-    assert "8  asked for between interrupt and resume" in text
-    assert report["failure"] is None
-
-
 def runs_out_of_memory() -> Any:
     pool = TorchPool(limit=64 << 20)
     with pool:
@@ -278,33 +221,3 @@ def runs_out_of_memory() -> Any:
 def test_a_limit_that_is_reached_is_said() -> None:
     for text in alone(runs_out_of_memory):
         assert f"the limit of {64 << 20:,} bytes leaves no room for {256 << 20:,} bytes" in text
-
-
-def takes_turns() -> None:
-    with TorchPool() as pool:
-        with pytest.raises(PoolError, match="another pool serves already"):
-            TorchPool().install()
-        with pytest.raises(PoolError, match="this pool serves already"):
-            pool.install()
-    with TorchPool() as pool:
-        run(pool, 4)
-
-
-def test_one_pool_serves_at_a_time() -> None:
-    alone(takes_turns)
-
-
-def differs() -> Any:
-    pool = TorchPool()
-    with pool:
-        for rows in [64] * 4 + [8, 32] * 8 + [64]:
-            with pool.step():
-                expected = (2 * 1024 + 2 * 1024) * rows + 2 * rows * float(rows * rows * 1024)
-                assert float(work(rows).sum()) == expected
-            pool.wait()
-    return pool.stats
-
-
-def test_steps_of_several_sizes_have_plans() -> None:
-    stats = alone(differs)
-    assert stats.replayed > stats.requests // 2

@@ -27,13 +27,6 @@ def test_synthetic_lengths_are_log_normal_and_cut() -> None:
     assert 0.5 < np.log(within).std() < data.SIGMA
 
 
-def test_repeated_steps_have_longest_and_median_pairs_in_turns() -> None:
-    lengths = [tuple(map(len, pair)) for pair in data.Data().examples(MODELS["seq2seq"], 5)]
-    assert lengths[0] == lengths[2] == lengths[4]
-    assert lengths[1] == lengths[3]
-    assert sum(lengths[0]) > sum(lengths[1])
-
-
 def test_the_users_sentences_are_used_with_their_lengths(tmp_path: Path) -> None:
     source = write(tmp_path / "a", "the cat", " ".join(["long"] * 80), "", "the dog barks")
     target = write(tmp_path / "b", "le chat", "un deux", "vide", "le chien aboie ici")
@@ -62,12 +55,6 @@ def test_bad_text_is_refused(tmp_path: Path, source: str | None, target: str, me
         data.load(source=paths[0], target=paths[1])
 
 
-def test_text_in_another_encoding_is_refused_with_its_line(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"fine\nna\xefve\n")
-    with pytest.raises(FormatError, match=r"a, line 2: not UTF-8"):
-        data.load(source=str(tmp_path / "a"), target=str(tmp_path / "a"))
-
-
 @pytest.mark.usefixtures("chainer")
 def test_the_users_images_are_read_and_repeated(tmp_path: Path) -> None:
     for i, side in enumerate((40, 300)):
@@ -78,16 +65,3 @@ def test_the_users_images_are_read_and_repeated(tmp_path: Path) -> None:
     assert [float(x.mean()) for x, _ in examples] == pytest.approx([-1, 255 / 128 - 1, -1])
     tile, classes = data.load(images=str(tmp_path)).examples(MODELS["unet"], 1)[0]
     assert (tile.shape, classes.shape) == ((1, 284, 284), (100, 100))
-
-
-def test_a_folder_without_images_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match="no image in this folder"):
-        data.load(images=str(tmp_path))
-    with pytest.raises(FormatError, match="no folder"):
-        data.load(images=str(tmp_path / "missing"))
-
-
-def test_an_image_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n and then nothing")
-    with pytest.raises(FormatError, match=r"broken\.png: not an image"):
-        data.load(images=str(tmp_path))

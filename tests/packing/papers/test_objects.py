@@ -11,11 +11,10 @@ from stowplan.packing.papers.objects import (
     objects_by_size,
     objects_in_order,
     objects_min_cost_flow,
-    positional_maxima,
     strategies,
 )
 
-from ..problems import data, inclusive, problems
+from ..problems import data, problems
 from ..reference.greedy import rectangles
 
 GREEDY = [name for name in strategies if name != "objects_min_cost_flow"]
@@ -59,53 +58,6 @@ def test_no_two_blocks_of_an_object_meet(name, problem):
 def test_the_flow_is_a_solution(problem):
     pytest.importorskip("scipy", reason="SciPy is not installed; expected: pip install 'stowplan[flow]'")
     check_shared(problem, objects_min_cost_flow(problem))
-
-
-@settings(settings.get_profile("usual"))
-@given(problems())
-def test_positional_maxima_equal_their_definition(problem):
-    pieces = rectangles(problem)
-    expected: list[int] = []
-    for tick in {start for mine in pieces for start, *_ in mine}:
-        live = sorted(
-            (int(problem.size[i]) for i, mine in enumerate(pieces) for s, e, *_ in mine if s <= tick < e),
-            reverse=True,
-        )
-        expected += [0] * (len(live) - len(expected))
-        expected[: len(live)] = [max(a, b) for a, b in zip(expected, live, strict=False)]
-    assert positional_maxima(problem) == expected
-
-
-@settings(settings.get_profile("usual"))
-@given(problems())
-def test_greedies_equal_their_definitions(problem):
-    problem = free_for_all(problem)
-    pieces = rectangles(problem)
-    orders = {
-        objects_by_size: sorted(range(len(problem)), key=lambda i: (-problem.size[i], i)),
-        objects_in_order: sorted(range(len(problem)), key=lambda i: (problem.start[i], i)),
-    }
-    for strategy, order in orders.items():
-        made: list[list[int]] = []
-        for i in order:
-            free = [m for m in made if not any(meet(pieces[i], pieces[j]) for j in m)]
-            size = {id(m): max(problem.size[j] for j in m) for m in free}
-            if strategy is objects_in_order:  # the smallest that is large enough, else the largest
-                free.sort(key=lambda m: (size[id(m)] < problem.size[i], abs(size[id(m)] - problem.size[i])))
-            if free:
-                free[0].append(i)
-            else:
-                made.append([i])
-        expected = [next(k for k, m in enumerate(made) if i in m) for i in range(len(problem))]
-        assert strategy(problem).object.tolist() == expected
-
-
-@pytest.mark.parametrize("name", strategies)
-def test_tflite_chain(name):
-    if name == "objects_min_cost_flow":
-        pytest.importorskip("scipy", reason="SciPy is not installed; expected: pip install 'stowplan[flow]'")
-    shared = strategies[name](inclusive((16, 0, 1), (8, 1, 2), (64, 2, 3), (32, 3, 4), (8, 4, 5)))
-    assert sorted(shared.size.tolist()) == [32, 64]
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from stowplan.packing import Problem, _search, check, lower_bound, pack
 
 from ..partials import Partial, is_plain, partials
-from ..problems import data, problems, random_problem
-from ..reference.beam import Beam
+from ..problems import data, digest, problems, random_problem
 
 pytestmark = pytest.mark.no_cover
 
@@ -27,29 +26,33 @@ def peak(problem: Problem, offsets: np.ndarray) -> int:
 
 @settings(settings.get_profile("cheap"))
 @given(partials(10), SHAPES)
-def test_a_beam_equals_the_reference(partial, shape):
-    found = _search.beam(partial.problem, partial.order, partial.obstacles, **shape)
-    assert [found[i] for i in partial.order] == Beam(partial.blocks, partial.standing, **shape).run(2**62)
+def test_a_beam_is_valid_and_keeps_to_its_limit(partial, shape):
+    def beam(limit=None):
+        return _search.beam(partial.problem, partial.order, partial.obstacles, **shape, limit=limit)
+
+    found = beam()
     check(partial.problem, partial.complete(found))
+    top = max((found[i] + int(partial.problem.size[i]) for i in partial.order), default=0)
+    lower = beam(top - 1)  # whatever is above the limit is not looked at, so that another way may be found
+    assert lower is None or all(lower[i] + partial.problem.size[i] < top for i in partial.order)
 
 
-@settings(settings.get_profile("cheap"))
-@given(partials(10), SHAPES, st.floats(1, 1.5))
-def test_a_beam_with_a_limit_equals_the_reference(partial, shape, factor):
-    limit = int(factor * lower_bound(partial.problem))
-    found = _search.beam(partial.problem, partial.order, partial.obstacles, **shape, limit=limit)
-    expected = Beam(partial.blocks, partial.standing, **shape).run(limit)
-    assert (None if found is None else [found[i] for i in partial.order]) == expected
+def few_sizes(seed: int) -> Problem:
+    """A problem with many ties."""
+    rng = np.random.default_rng(seed)
+    start = rng.integers(0, 8, 14)
+    return Problem(rng.integers(1, 4, 14), start, start + rng.integers(1, 6, 14))
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_a_beam_equals_the_reference_on_larger_problems(seed):
-    problem = random_problem(seed, 60)
-    partial = Partial(problem, [i for i in range(len(problem)) if is_plain(problem, i)])
-    shape = {"width": 4, "branch": 5, "foot": 0.9, "power": 3}
-    found = _search.beam(problem, partial.order, partial.obstacles, **shape)
-    assert [found[i] for i in partial.order] == Beam(partial.blocks, partial.standing, **shape).run(2**62)
-    check(problem, partial.complete(found))
+def test_beams_are_those_recorded():
+    found = []
+    for seed in range(200):
+        problem = random_problem(seed, 60) if seed % 5 == 0 else few_sizes(seed)
+        partial = Partial(problem, [i for i in range(len(problem)) if is_plain(problem, i)])
+        shape = {"width": 1 + seed % 6, "branch": 1 + seed % 7, "power": 1 + seed % 4}
+        foot = (0.5, 0.8, 0.95)[seed % 3]
+        found.append(_search.beam(problem, partial.order, partial.obstacles, foot=foot, **shape))
+    assert digest(found) == 3125186949
 
 
 def test_a_wider_beam_finds_what_best_fit_misses():

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.planning import make_plan
 from stowplan.profiler import ESCAPED, Profile
 from stowplan.profiler.formats import chrome_trace, torch_snapshot
 
@@ -112,41 +111,6 @@ def test_a_snapshot_is_read_back_as_the_same_profile(
     torch_snapshot.write(path, profile, np.where(profile.escaped, -1, np.cumsum(rounded) - rounded))
     if len(profile):
         assert torch_snapshot.read(path).same_blocks(profile)
-
-
-@settings(settings.get_profile("dear"))
-@given(profiles())
-def test_the_viewer_can_step_back_through_the_trace(
-    tmp_path_factory: pytest.TempPathFactory, profile: Profile
-) -> None:
-    plan = make_plan(profile, alignment=512)
-    offsets = np.full(len(profile), -1)
-    offsets[plan.rows] = plan.placement.offsets
-    shot = dumped(tmp_path_factory.mktemp("snapshot") / "plan.pickle", profile, offsets)
-    # As `simulate_memory` in MemoryViz.js: from the state at the end, each event undone.
-    segments = {segment["address"]: segment["total_size"] for segment in shot["segments"]}
-    blocks = {
-        block["address"]: block["size"]
-        for segment in shot["segments"]
-        for block in segment["blocks"]
-        if block["state"] == "active_allocated"
-    }
-    for event in reversed(shot["device_traces"][0]):
-        address, size = event["addr"], event["size"]
-        match event["action"]:
-            case "alloc":
-                assert blocks.pop(address) == size
-            case "free_completed":
-                blocks[address] = size
-            case "segment_alloc":
-                assert segments.pop(address) == size
-            case "segment_free":
-                segments[address] = size
-        ends = [0, *(place for block in sorted(blocks.items()) for place in (block[0], sum(block)))]
-        assert ends == sorted(ends)
-        for low, count in blocks.items():
-            assert any(base <= low and low + count <= base + whole for base, whole in segments.items())
-    assert sorted(blocks.values()) == sorted(profile.size[profile.wrapped].tolist())
 
 
 @settings(settings.get_profile("dear"))

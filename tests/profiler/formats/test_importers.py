@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -62,18 +61,6 @@ def test_cupy_hook_written_by_cupy_itself(tmp_path: Path) -> None:
     assert columns(formats.read(path)) == ([24], [0], [1])
 
 
-def test_cupy_hook_with_the_keys_of_ones_own(tmp_path: Path) -> None:
-    event = {"hook": "malloc", "device_id": 0, "size": 8, "mem_size": 512, "mem_ptr": 512}
-    path = tmp_path / "hook.jsonl"
-    path.write_text(json.dumps({**event, "time_ns": 123, "site": "train.py:7 step"}) + "\n\n")
-    profile = formats.read(path)
-    assert (profile.sites, profile.site.tolist(), profile.alloc_ns.tolist()) == (
-        ("train.py:7 step",),
-        [0],
-        [123],
-    )
-
-
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 def test_torch_snapshot(tmp_path: Path, protocol: int) -> None:
     profile = formats.read(dump(tmp_path / "snapshot.pickle", snapshot(), protocol))
@@ -107,14 +94,6 @@ def test_round_trips(tmp_path: Path, name: str, form: str) -> None:
     again = formats.read(tmp_path / "again", form)
     assert again.same_blocks(profile)
     assert (again.sites, again.site.tolist()) == (profile.sites, profile.site.tolist())
-
-
-def test_minimalloc_round_trip(tmp_path: Path) -> None:
-    path = tmp_path / "problem.csv"
-    path.write_text("id,lower,upper,size\na,0,3,4\nb,1,2,8\nc,3,4,12\n")
-    profile = formats.read(path)
-    formats.write(tmp_path / "again.csv", "minimalloc", profile)
-    assert formats.read(tmp_path / "again.csv").same_blocks(profile)
 
 
 RMM = [

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from experiments.programs.catalogue import PROGRAMS, STARTUP, Program
 
+from ...children import printed
 from ...stowplan.named_loops import ONE_PEAK, script
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -51,13 +50,6 @@ def test_the_live_peak_of_small_programs_is_tracemalloc_s(name: str) -> None:
 
 def peaks(program: Path, *arguments: str) -> tuple[int, int]:
     """Run a program; return its live peak as recorded, and as traced."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.profiler.recorders.traced_program", str(program), *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+    said = printed("-m", "tests.profiler.recorders.traced_program", str(program), *arguments)
+    found = json.loads(said.splitlines()[-1])
     return found["recorded"], found["traced"]

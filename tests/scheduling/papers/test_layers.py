@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 import re
 from typing import Any
@@ -15,15 +14,13 @@ from hypothesis import strategies as st
 from stowplan.errors import GraphError
 from stowplan.packing import pack
 from stowplan.packing.papers import nntrainer  # noqa: F401 (registers its solvers)
-from stowplan.scheduling import Phase, StepGraph, as_recorded, simulate
+from stowplan.scheduling import StepGraph
 from stowplan.scheduling.papers.joint import blocks_of, order_and_place
 from stowplan.scheduling.papers.layers import (
-    ExecutionOrders,
     Layer,
     Lifespan,
     Merge,
     conv2d,
-    execution_orders,
     linear,
     lstm,
     step_graph,
@@ -58,23 +55,6 @@ def small() -> list[Layer]:
     ]
 
 
-def test_execution_orders() -> None:
-    assert execution_orders(small()) == [
-        ExecutionOrders(0, 13, 13, 13),
-        ExecutionOrders(1, 10, 11, 12),
-        ExecutionOrders(2, 9, 9, 9),
-        ExecutionOrders(3, 6, 7, 8),
-        ExecutionOrders(4, 5, 5, 5),
-    ]
-    assert execution_orders([]) == []
-
-
-def test_operators_stand_at_their_execution_orders() -> None:
-    graph = step_graph(small())
-    assert graph.label[5:9] == ("derivative loss", "gradient linear", "derivative linear", "apply linear")
-    assert [Phase(p).name[0] for p in graph.phase.tolist()] == [*"FFFFF", *"BBBUBBBUB"]
-
-
 def test_lifetimes_and_merged_storages() -> None:
     assert lifetimes(step_graph(small())) == {
         "input": (0, 10),  # for the gradient of conv
@@ -89,15 +69,6 @@ def test_lifetimes_and_merged_storages() -> None:
         "derivative of relu": (7, 10),  # and that of conv, in place
         "gradient of weight 0 of conv": (10, 12),
     }
-
-
-def test_in_place_only_where_nobody_needs_the_input() -> None:
-    layers = small()
-    layers[2] = Layer("relu", 6, **IN_PLACE)
-    layers[1] = Layer("conv", 6, weights=(5,), needs_output=Lifespan.FORWARD | Lifespan.GRADIENT)
-    assert {"conv", "relu"} <= set(lifetimes(step_graph(layers)))
-    layers[1] = Layer("conv", 6, weights=(5,))
-    assert "relu" not in lifetimes(step_graph(layers))
 
 
 def test_last_of_two_readers_may_be_in_place_gradients_add_up() -> None:
@@ -124,13 +95,6 @@ def test_what_no_training_reaches_has_no_derivative() -> None:
         storages
     )
     assert storages["input"] == (0, 1)
-
-
-def test_weights_and_labels_are_resident() -> None:
-    graph = step_graph(small())
-    names = {graph.name[v] for v in range(graph.values) if graph.resident[v]}
-    assert names == {"weight 0 of conv", "weight 0 of linear", "weight 1 of linear", "label of loss"}
-    assert graph.resident_bytes == 5 + 7 + 1 + 4
 
 
 def random_layers(rng: random.Random) -> list[Layer]:
@@ -180,15 +144,6 @@ def test_in_any_order_nobody_reads_what_has_been_overwritten(seed: int) -> None:
         for v in graph.writes[operator]:
             storage = int(graph.storage[v])
             holds[storage] = {v} | (holds.get(storage, set()) if layer in views else set())
-
-
-@given(st.integers(0, 2**40))
-@settings(settings.get_profile("dear"))
-def test_merging_never_costs(seed: int) -> None:
-    layers = random_layers(random.Random(seed))
-    apart = [dataclasses.replace(layer, merge=Merge.NONE) for layer in layers]
-    merged, plain = step_graph(layers), step_graph(apart)
-    assert simulate(merged, as_recorded(merged)).peak <= simulate(plain, as_recorded(plain)).peak
 
 
 # Table 4 of the paper, in KiB; the components alone, with what they are given and a loss.
@@ -244,8 +199,3 @@ def test_table_4_lstm() -> None:
 def test_what_is_wrong_is_named(layers: list[Layer], message: str) -> None:
     with pytest.raises(GraphError, match=re.escape(message)):
         step_graph(layers)
-
-
-def test_a_kernel_that_does_not_fit() -> None:
-    with pytest.raises(GraphError, match=re.escape("layer conv: a kernel of (9, 9) on (4, 4)")):
-        conv2d("conv", (1, 3, 4, 4), 3, 9)

@@ -1,14 +1,12 @@
 """The specification of `stowplan.scheduling.ordering`, in plain Python: the least peak over all orders, by trying them.
 
-And two solvers to compare with: list scheduling, and a beam search without bounds or safe moves.
+And list scheduling, to compare with.
 """
 
 from __future__ import annotations
 
 from functools import cache
 from random import Random
-
-import numpy as np
 
 from stowplan.scheduling import StepGraph
 
@@ -93,45 +91,3 @@ def layered(operators: int, edges: int, width: int, seed: int) -> StepGraph:
         reads[i].add(rng.choice([j for j in range(i) if layer[j] == layer[i] - 1]))
     size = [rng.randint(1, 100) for _ in range(operators)]
     return StepGraph(map(sorted, reads), [[i] for i in range(operators)], size)
-
-
-def beam_peak(graph: StepGraph, width: int) -> int:
-    """The peak of a beam search over sets of equally many operators, by peak so far, then bytes alive.
-
-    For graphs whose operators write one value each, without workspace or results: rows are states, columns operators.
-    """
-    n, size = len(graph), graph.size
-    reads = graph.reads.rows()
-    reads_matrix = np.zeros((n, n), dtype=bool)
-    for i, row in enumerate(reads):
-        reads_matrix[i, row] = True
-    readers = reads_matrix.sum(axis=0)
-    longest = max(map(len, reads))
-    padded = np.array([row + [n] * (longest - len(row)) for row in reads])  # column n: of 0 bytes
-    sizes = np.append(size, 0)
-    bits = np.random.default_rng(0).integers(0, 2**63, n)
-    done = np.zeros((1, n), dtype=bool)
-    left = np.append(readers, 2)[None].copy()
-    waiting = np.array([[len(row) for row in reads]])
-    live = peak = np.zeros(1, dtype=np.int64)
-    key = np.zeros(1, dtype=np.int64)
-    for _ in range(n):
-        state, operator = np.nonzero(~done & (waiting == 0))
-        step = live[state] + size[operator]
-        inputs = padded[operator]
-        freed = np.where(left[state[:, None], inputs] == 1, sizes[inputs], 0).sum(axis=1)
-        after = step - freed - np.where(readers[operator] == 0, size[operator], 0)
-        highest = np.maximum(peak[state], step)
-        keys = key[state] ^ bits[operator]
-        best = np.lexsort((keys, after, highest))
-        _, first = np.unique(keys[best], return_index=True)
-        best = best[np.sort(first)[:width]]
-        state, operator = state[best], operator[best]
-        live, peak, key = after[best], highest[best], keys[best]
-        done, left, waiting = done[state], left[state], waiting[state]
-        rows = np.arange(len(best))
-        done[rows, operator] = True
-        np.subtract.at(left, (rows[:, None], padded[operator]), 1)
-        left[:, n] = 2
-        waiting -= reads_matrix[:, operator].T
-    return int(peak.min())

@@ -97,22 +97,6 @@ def test_numpy_s_parameters_are_measured_on_the_host() -> None:
     assert meter.clock_for(link.params()) is time.perf_counter
 
 
-def test_cupy_s_parameters_are_measured_on_their_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ...allocator.cupy_host import HostUpstream, cupy
-    from .cupy_on_host import enable_cuda
-
-    enable_cuda(monkeypatch)
-    with cupy.cuda.using_allocator(CupyPool(HostUpstream(), device=0).malloc):
-        link = chainer.links.Linear(3, 3)
-        link.to_device("@cupy:0")
-        measured = meter.meter_for(link.params(), 1033)
-        assert isinstance(measured, meter.CupyMeter)
-        with measured:
-            measured.runs(0)
-            cupy.empty(10, cupy.float32)
-        assert measured.rises(1).tolist() == [40]
-
-
 def test_a_device_s_clock_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     device = SimpleNamespace(synchronize=lambda: calls.append("synchronize"))

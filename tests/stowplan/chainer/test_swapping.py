@@ -6,8 +6,6 @@ import gc
 import os
 import resource
 import signal
-import subprocess
-import sys
 import tempfile
 import weakref
 from collections.abc import Iterator
@@ -22,9 +20,10 @@ from hypothesis import strategies as st
 
 from stowplan.errors import MissingDependencyError, StowplanError
 
+from ...children import printed
+
 try:
     from stowplan.chainer import swap_transfers, swapping
-    from stowplan.chainer.pinned import PinnedSwap
     from stowplan.chainer.swapping import SwapError, SwapFile
 except MissingDependencyError as error:
     pytest.skip(str(error), allow_module_level=True)
@@ -110,16 +109,6 @@ def test_ranges_never_overlap_and_join_again(sizes: list[int], order: Any) -> No
     for start, stop in taken:
         ranges.give(start, stop)
     assert ranges.free == [(0, ranges.end)]
-
-
-def test_a_freed_range_is_used_again(swap: SwapFile) -> None:
-    first, second = swap.evict(pattern(100_000)), swap.evict(pattern(50_000, 1))
-    reserved = swap.bytes_reserved
-    first.close()
-    third = swap.evict(pattern(90_000, 2))
-    assert swap.bytes_reserved == reserved
-    assert (fetch(second, pattern(50_000)) == pattern(50_000, 1)).all()
-    assert (fetch(third, pattern(90_000)) == pattern(90_000, 2)).all()
 
 
 def test_counts_what_was_moved(swap: SwapFile) -> None:
@@ -297,7 +286,7 @@ def test_room_is_reserved_on_the_disk(swap: SwapFile) -> None:
 
 
 def test_tickets_that_are_forgotten_give_their_range_back(swap: SwapFile) -> None:
-    for _ in range(20):
+    for _ in range(4):
         swap.evict(pattern(1 << 16)).wait_evicted()
         gc.collect()
     assert swap.bytes_reserved == 1 << 16
@@ -352,32 +341,4 @@ def test_a_program_ends_with_writes_under_way() -> None:
         "import numpy as np; from stowplan.chainer.swapping import SwapFile; "
         f"s = SwapFile({DISK!r}); t = [s.evict(np.zeros(1 << 22, np.uint8)) for _ in range(8)]; print('end')"
     )
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, timeout=120
-    )
-    assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr
-
-
-@pytest.mark.gpu
-def test_pinned_memory_gives_the_same_bits_back() -> None:
-    cupy = pytest.importorskip("cupy", reason="CuPy is not installed; expected: pip install 'stowplan[cupy]'")
-    try:
-        if cupy.cuda.runtime.getDeviceCount() == 0:
-            pytest.skip("no CUDA device: the driver knows none")
-    except cupy.cuda.runtime.CUDARuntimeError as error:
-        pytest.skip(f"no CUDA device: {error}")
-    swap = PinnedSwap()
-    originals = [cupy.random.rand(100, 1000), cupy.asfortranarray(cupy.random.rand(30, 70).astype("f"))]
-    expected = [cupy.asnumpy(array) for array in originals]
-    tickets = [swap.evict(array) for array in originals]
-    for ticket in tickets:
-        ticket.wait_evicted()
-    originals.clear()
-    for ticket, host in zip(tickets, expected, strict=True):
-        out = cupy.empty(host.shape, host.dtype, "C" if host.flags.c_contiguous else "F")
-        ticket.start_fetch(out)
-        ticket.wait_fetched()
-        assert (cupy.asnumpy(out) == host).all()
-        ticket.close()
-    assert swap.counts.bytes_out == swap.counts.bytes_in == sum(array.nbytes for array in expected)
-    swap.close()
+    assert printed("-W", "ignore", "-c", script) == "end\n"

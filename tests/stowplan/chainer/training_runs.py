@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import random
 from collections.abc import Callable
@@ -130,14 +129,6 @@ def train(
 
 def plain(opt: Any) -> None:
     return None
-
-
-@functools.cache
-def unscheduled(
-    steps: int = 6, optimizer: str = "Adam", hooks: str = "none", network: Callable[[], Any] = Everything
-) -> str:
-    """Fingerprint of Chainer's own training; computed once for all tests of a worker."""
-    return train(plain, steps, optimizer, HOOKS[hooks], network)[0]
 
 
 HOOKS = {

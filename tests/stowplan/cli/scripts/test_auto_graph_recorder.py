@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,8 @@ from stowplan.cli.main import main
 from stowplan.cli.scripts.auto_graph_recorder import recording_graph
 from stowplan.scheduling import StepGraph, lean, simulate
 from stowplan.scheduling.scaling import fit_graphs
+
+from ....children import stowplan as run
 
 
 def stowplan(*arguments: object) -> Result:
@@ -72,12 +71,6 @@ print(optimizer.t, *(param.array.tobytes().hex()[:64] for param in model.params(
 """
 
 
-def run(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "stowplan", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
-
-
 @pytest.fixture
 def script(tmp_path: Path, chainer: Any) -> Path:
     path = tmp_path / "train.py"
@@ -89,13 +82,13 @@ def script(tmp_path: Path, chainer: Any) -> Path:
 def test_a_script_is_recorded_and_scheduled(form: str, steps: int, script: Path) -> None:
     folder = script.parent
     plain = run("run", "train.py", form, steps, 32, folder=folder)
+    batches = (32, 64, 128) if form == "loop" else (32,)
     recorded = [
-        run("profile", "--graph", f"{n}.graph", "train.py", form, steps, n, folder=folder)
-        for n in (32, 64, 128)
+        run("profile", "--graph", f"{n}.graph", "train.py", form, steps, n, folder=folder) for n in batches
     ]
-    assert [done.returncode for done in (plain, *recorded)] == [0] * 4, recorded[0].stderr
+    assert not any(done.returncode for done in (plain, *recorded)), recorded[0].stderr
     assert recorded[0].stdout == plain.stdout  # not a bit is another
-    graphs = {n: StepGraph.load(folder / f"{n}.graph") for n in (32, 64, 128)}
+    graphs = {n: StepGraph.load(folder / f"{n}.graph") for n in batches}
     graph = graphs[32]
     assert f"stowplan: {len(graph)} operators, {graph.values} values, lean peak " in recorded[0].stderr
     assert {"Convolution2DFunction", "Convolution2DFunction'", "update W"} <= set(graph.label)
@@ -108,6 +101,8 @@ def test_a_script_is_recorded_and_scheduled(form: str, steps: int, script: Path)
     assert len(found) > 1
     assert found[-1]["peak"] < found[0]["peak"]
 
+    if form == "function":
+        return
     predicted = fit_graphs({32: graphs[32], 64: graphs[64]}).at(128)
     assert np.array_equal(predicted.size, graphs[128].size)
     assert simulate(predicted, lean(predicted)).peak == pytest.approx(
@@ -118,16 +113,6 @@ def test_a_script_is_recorded_and_scheduled(form: str, steps: int, script: Path)
 @pytest.mark.parametrize(
     ("arguments", "status", "expected"),
     [
-        (
-            ["function", 3, 8],
-            1,
-            "3 updates of Chainer's optimizers were seen; expected 4 of optimizer.update(lossfun",
-        ),
-        (
-            ["loop", 4, 8],
-            1,
-            "4 updates of Chainer's optimizers were seen; expected 4 of optimizer.update(lossfun",
-        ),
         (["fails", 9, 8], 1, "3 updates of Chainer's optimizers were seen"),
         (
             ["function", 0, 8],

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from ....children import Done
+from ....children import python as program
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -44,21 +44,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def program(*arguments: str, folder: Path, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": path},
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
-
-
-def served(*arguments: str, folder: Path, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+def served(*arguments: str, folder: Path, stdin: str | None = None) -> Done:
     return program("-m", "stowplan", "run", *arguments, folder=folder, stdin=stdin)
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +11,7 @@ import pytest
 
 from stowplan.insight.pool_models import CupyPoolModel, Requests, replay, requests
 
+from ....children import python
 from ....packing.problems import training_step
 from .without_ties import FREE, program_without_ties
 
@@ -23,14 +22,8 @@ def total_bytes(*programs: list[list[int]]) -> list[list[int]]:
     """Run programs through CuPy's pool in a process of its own."""
     if importlib.util.find_spec("cupy") is None:
         pytest.skip("CuPy is not installed; expected: pip install 'stowplan[cupy]'")
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.stowplan.insight.pool_models.cupy_peer"],
-        input="\n".join(map(json.dumps, programs)),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    peer = "tests.stowplan.insight.pool_models.cupy_peer"
+    done = python("-m", peer, stdin="\n".join(map(json.dumps, programs)))
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
