@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .allocator import CupyPool, NumpyPool, TorchPool
     from .cli.scripts.step_markers import step
     from .executors import served
+    from .prediction import predict
     from .profiler import CupyRecorder, NumpyRecorder, Profile, TorchRecorder
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "TorchPool",
     "TorchRecorder",
     "__version__",
+    "predict",
     "served",
     "step",
 ]
@@ -45,6 +47,7 @@ __getattr__ = lazily(
         "Profile": "profiler",
         "TorchPool": "allocator",
         "TorchRecorder": "profiler",
+        "predict": "prediction",
         "served": "executors",
         "step": "cli.scripts.step_markers",
     },

@@ -1,0 +1,385 @@
+"""Learn what a function of arrays needs, as laws of its lengths, from runs on small arrays.
+
+::
+
+    1  a first run        which axes are lengths of their own (`arguments.ties`)
+    2  double the lengths until large blocks have 256 KiB, from which on NumPy computes in place
+    3  run it again, and on other values            state, and sizes that depend on data: cannot tell
+    4  run the points of the lattice                a law for each *moment* (`laws.Grid`)
+    5  run two shapes more                          a law that misses one of them is none
+
+A moment is a request, if all runs make the same requests; or else a line, at its fullest request. The peak at other
+lengths is that of the moment that has most alive there. A law that misses a shape by less than one unit of each length
+rounds (``n // 2``): such moments are predicted one unit further, and so are never low.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .arguments import KINDS, VARIANTS, Axis, Lengths, is_array, small_array, ties
+from .laws import Grid, Laws
+from .runs import Run, run
+
+__all__ = ["LEAST", "Model", "Moment", "learn"]
+
+LEAST = 36
+"""The shortest of the lengths tried; with its doubles and thirds a multiple of 12, so that halves and quarters are
+whole."""
+IN_PLACE = 1 << 18
+"""Bytes from which on NumPy computes in a temporary array's memory (NPY_MIN_ELIDE_BYTES)."""
+ENOUGH, MOST = 1 << 20, 1 << 25
+"""Bytes: of arguments, and of a peak, from which on lengths are not doubled."""
+BUDGET = 1.0
+"""Seconds that learning may take, if the function allows."""
+MOST_LENGTHS, MOST_MOMENTS = 5, 200
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What is alive at one moment: rows of `Model.laws`.
+
+    Attributes
+    ----------
+    live, results
+        All bytes that were asked for, and those of results among them.
+    lines
+        By the line that asked.
+    rounds
+        Whether the law is met up to a rounding.
+    """
+
+    live: int
+    results: int
+    lines: Mapping[str, int]
+    rounds: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """What a function needs as a function of lengths. Made by `learn`.
+
+    Attributes
+    ----------
+    lengths
+        Which axes make them.
+    names
+        Of the lengths, like ``x[0]``.
+    laws, moments
+        The moments that may be the fullest.
+    below
+        Pairs of lengths: the first was the smaller one in all runs.
+    least_bytes
+        Of the arguments, in the smallest run on which laws are.
+    runs, seconds
+        How many, and how long they took.
+    cannot_tell
+        Why the peak follows no law; empty if it does. Then the moments are those that do.
+    """
+
+    lengths: Lengths
+    names: tuple[str, ...]
+    laws: Laws
+    moments: tuple[Moment, ...] = ()
+    below: tuple[tuple[int, int], ...] = ()
+    least_bytes: int = 0
+    runs: int = 0
+    seconds: float = 0.0
+    cannot_tell: str = ""
+
+    def fullest(self, lengths: Sequence[int]) -> tuple[int, int, dict[str, int]]:
+        """Return the bytes alive at the fullest moment, those of results, and all of them by line."""
+        best = self.fullest_moment(lengths)
+        if best is None:
+            return 0, 0, {}
+        exact, above = self._at(lengths)
+        at = above if best.rounds else exact
+        lines = {line: max(int(at[row]), 0) for line, row in best.lines.items()}
+        return max(int(at[best.live]), 0), max(int(at[best.results]), 0), lines
+
+    def fullest_moment(self, lengths: Sequence[int]) -> Moment | None:
+        """Return the moment with most bytes alive at some lengths."""
+        exact, above = self._at(lengths)
+        return max(self.moments, key=lambda m: int((above if m.rounds else exact)[m.live]), default=None)
+
+    def _at(self, lengths: Sequence[int]) -> tuple[Any, Any]:
+        """Return all rows at some lengths, and where one rounds, one unit further."""
+        exact = self.laws.at(lengths)
+        rounds = any(moment.rounds for moment in self.moments)
+        return exact, self.laws.at([length + 1 for length in lengths]) if rounds else exact
+
+
+@dataclass
+class _Learner:
+    """One call of `learn`."""
+
+    function: Callable[..., Any]
+    examples: Sequence[Any]
+    options: Mapping[str, Any]
+    progress: Callable[[int, int], object] | None
+    kind: str = KINDS[0]
+    lengths: Lengths = field(default_factory=lambda: Lengths((), ()))
+    repeats: int = 1
+    runs: int = 0
+    planned: int = 0
+
+    def run(self, lengths: Sequence[int], kind: str = "", times: int = 0) -> list[Run]:
+        shapes = self.lengths.shapes(self.examples, lengths)
+        arguments = [
+            small_array(value, shape, kind or self.kind, self.runs) if is_array(value) else value
+            for value, shape in zip(self.examples, shapes, strict=True)
+        ]
+        found = run(self.function, arguments, self.options, times or self.repeats)
+        self.runs += len(found)
+        if self.progress is not None:
+            self.progress(self.runs, max(self.planned, self.runs))
+        return found
+
+    def base(self, doublings: int) -> tuple[int, ...]:
+        return tuple((LEAST * w + 12 * (n % 3)) << doublings for n, w in enumerate(self.lengths.weight))
+
+    def bytes_at(self, lengths: Sequence[int]) -> int:
+        shapes = self.lengths.shapes(self.examples, lengths)
+        return sum(
+            value.dtype.itemsize * int(np.prod(shape, dtype=object))
+            for value, shape in zip(self.examples, shapes, strict=True)
+            if is_array(value)
+        )
+
+    def begin(self, free: frozenset[Axis], fixed: frozenset[Axis]) -> str:
+        """Find lengths and values that the function takes; or return the error that it raised."""
+        why = ""
+        for kind in KINDS:
+            for lengths in ties(self.examples, free, fixed):
+                self.kind, self.lengths = kind, lengths
+                try:
+                    self.run(self.base(0))
+                except Exception as error:  # any: it is the user's function
+                    why = why or f"{type(error).__name__}: {error}"
+                else:
+                    return ""
+        return f"it fails on small arrays ({why})"
+
+    def climb(self) -> tuple[int, Run, float]:
+        """Double the lengths; return how often, the run there, and by how much the last doubling slowed it."""
+        last, slower, k = self.run(self.base(0))[-1], 4.0, 0
+        while self.lengths.axes and not self._enough(last, self.base(k)):
+            taken = max(last.seconds, 1e-4)
+            if taken * (slower if k else 8.0) > BUDGET / 40:
+                break
+            k += 1
+            last = self.run(self.base(k))[-1]
+            slower = max(last.seconds / taken, 1.0)
+        return k, last, slower
+
+    def _enough(self, found: Run, lengths: Sequence[int]) -> bool:
+        large = found.profile.size[found.profile.size * 32 >= found.peak]
+        in_place = found.peak >= IN_PLACE and int(large.min(initial=found.peak)) > IN_PLACE * 5 // 4
+        return found.peak >= MOST or in_place or self.bytes_at(lengths) >= 4 * ENOUGH
+
+    def unsteady(self, lengths: Sequence[int]) -> str:
+        """Run it again on equal and on other values; say what the peak depends on beside lengths."""
+        slight = self.bytes_at(lengths) // 256
+        peaks = [one.peak for one in self.run(lengths, times=2)]
+        if peaks[0] != peaks[1]:
+            peaks = [one.peak for one in self.run(lengths, times=4)]
+            if peaks[-1] != peaks[-2]:
+                return "equal calls need different bytes: it keeps some, or threads overlap"
+            self.repeats = 3
+        for kind in VARIANTS:
+            try:
+                found = self.run(lengths, kind)[-1].peak
+            except Exception:  # zeros may be no values for it
+                continue
+            if abs(found - peaks[-1]) > slight + peaks[-1] // 256:
+                return f"its bytes depend on the values: {peaks[-1]:,}, and {found:,} of {kind} ones"
+        return ""
+
+
+def learn(
+    function: Callable[..., Any],
+    examples: Sequence[Any],
+    options: Mapping[str, Any],
+    names: Sequence[str],
+    free: frozenset[Axis] = frozenset(),
+    fixed: frozenset[Axis] = frozenset(),
+    progress: Callable[[int, int], object] | None = None,
+) -> Model:
+    """Run a function on small arrays, and learn its laws.
+
+    Parameters
+    ----------
+    function
+        Is called some 20 times; what it does beside returning, it does as often.
+    examples
+        Its arguments; arrays are replaced by small ones of the same dtypes and ranks.
+    options
+        Its keywords.
+    names
+        Of the arguments.
+    free, fixed
+        Axes that vary although they are short, and others that do not.
+    progress
+        Called after each run with the number of runs, done and in all.
+    """
+    began = time.perf_counter()
+    one = _Learner(function, examples, options, progress)
+    why = one.begin(free, fixed)
+    many = len(one.lengths.axes) > MOST_LENGTHS
+    if why or many:
+        why = why or f"{len(one.lengths.axes)} lengths vary; expected at most {MOST_LENGTHS}"
+        nothing = Grid((), (), 0).fit([])
+        return Model(Lengths((), ()), (), nothing, runs=one.runs, cannot_tell=why)
+    k, first, slower = one.climb()
+    base = one.base(k)
+    grid = Grid(base, tuple((LEAST * w // 3) << k for w in one.lengths.weight), 3 if len(base) < 4 else 2)
+    one.planned = one.runs + len(grid.steps) + 6
+    why = "it returns an iterator, whose work is still to be done" if first.lazy else one.unsteady(base)
+    if not why and first.others:
+        why = "other threads ask for memory, and how much of it at once is a matter of chance"
+    try:
+        runs = [one.run(point)[-1] for point in grid.points]
+        checks = _checks(grid, runs, first.seconds, slower) if base else []
+        runs += [one.run(point)[-1] for point in checks]
+    except Exception as error:  # any: it is the user's function
+        why = f"it fails on small arrays ({type(error).__name__}: {error})"
+        return Model(Lengths((), ()), (), Grid((), (), 0).fit([]), runs=one.runs, cannot_tell=why)
+    moments, laws, missed = _moments(grid, runs, checks)
+    lengths = one.lengths
+    labels = tuple(f"{names[axes[0][0]]}[{axes[0][1]}]" for axes in lengths.axes)
+    below = [
+        (i, j)
+        for i in range(len(base))
+        for j in range(len(base))
+        if i != j and all(point[i] < point[j] for point in [*grid.points, *checks])
+    ]
+    return Model(
+        lengths,
+        labels,
+        laws,
+        moments,
+        tuple(below),
+        one.bytes_at(base),
+        one.runs,
+        time.perf_counter() - began,
+        why or missed,
+    )
+
+
+def _checks(grid: Grid, runs: list[Run], seconds: float, slower: float) -> list[tuple[int, ...]]:
+    """Return two shapes that no law was made of: one between, of odd lengths, and one as far out as is cheap."""
+    peak = grid.fit([[one.peak for one in runs]])
+    out = [tuple(far * base + 1 + 2 * n for n, base in enumerate(grid.base)) for far in (4, 3)]
+    cheap = [
+        lengths
+        for far, lengths in zip((4.0, 3.0), out, strict=True)
+        if int(peak.at(lengths)[0]) <= 4 * MOST and seconds * slower ** math.log2(far) < BUDGET / 4
+    ]
+    near = tuple(
+        2 * base + step + 1 + 2 * n for n, (base, step) in enumerate(zip(grid.base, grid.step, strict=True))
+    )
+    between = tuple(
+        b + s + s // 2 + 5 - 2 * n for n, (b, s) in enumerate(zip(grid.base, grid.step, strict=True))
+    )
+    return [between, *(cheap or [near])[:1]]
+
+
+def _moments(
+    grid: Grid, runs: list[Run], checks: list[tuple[int, ...]]
+) -> tuple[tuple[Moment, ...], Laws, str]:
+    """Find the laws of the moments, and why the peak may follow none of them."""
+    requests = _same_requests(runs)
+    if requests is None:
+        requests = _by_line(runs)
+    live = np.array([one.live[at] for one, at in zip(runs, requests, strict=True)], dtype=np.int64).T
+    n = len(grid.steps)
+    unique, where = (
+        np.unique(live, axis=0, return_index=True) if live.size else (live.reshape(0, len(runs)), [])
+    )
+    laws = grid.fit(unique[:, :n])
+    exact, rounds = _met(laws, unique[:, n:], checks)
+    missed, peaks = "", [one.peak for one in runs]
+    for row in np.flatnonzero(~(exact | rounds)):
+        share = unique[row] / np.maximum(peaks, 1)
+        if share.max() > 0.5 or share[-1] > share[0]:
+            line = runs[-1].lines()[int(requests[-1][where[row]])]
+            found, expected = unique[row, -1], laws.at(checks[-1])[row]
+            missed = missed or (
+                f"what is alive at {line} follows no law: {found:,} bytes at the largest shape tried, and "
+                f"{expected:,} by the others"
+            )
+    kept = _undominated(laws, np.flatnonzero(exact | rounds))
+    rows: list[list[int]] = []
+    moments = []
+    for row in kept[:MOST_MOMENTS]:
+        parts = [one.at(int(at[where[row]])) for one, at in zip(runs[:n], requests, strict=False)]
+        lines = sorted({line for _, by_line in parts for line in by_line})
+        moments.append(
+            Moment(
+                len(rows),
+                len(rows) + 1,
+                {line: len(rows) + 2 + k for k, line in enumerate(lines)},
+                bool(rounds[row]),
+            )
+        )
+        rows += [unique[row, :n].tolist(), [results for results, _ in parts]]
+        rows += [[by_line.get(line, 0) for _, by_line in parts] for line in lines]
+    return tuple(moments), grid.fit(rows), missed
+
+
+def _same_requests(runs: list[Run]) -> list[Any] | None:
+    """Return each run's requests in order, if all runs ask for and free the same blocks; otherwise None."""
+    first = runs[0].profile
+    for one in runs[1:]:
+        same = np.array_equal(one.profile.start, first.start) and np.array_equal(one.profile.end, first.end)
+        if not same:
+            return None
+    return [np.arange(len(first))] * len(runs)
+
+
+def _by_line(runs: list[Run]) -> list[Any]:
+    """Return the fullest request of each line in each run; the lines that all runs have, in one order."""
+    fullest: list[dict[str, int]] = []
+    for one in runs:
+        at: dict[str, int] = {}
+        live = one.live.tolist()
+        for request, line in enumerate(one.lines()):
+            if line not in at or live[request] > live[at[line]]:
+                at[line] = request
+        fullest.append(at)
+    shared = [line for line in fullest[0] if all(line in at for at in fullest)]
+    return [np.array([at[line] for line in shared], dtype=np.int64) for at in fullest]
+
+
+def _met(laws: Laws, found: Any, checks: list[tuple[int, ...]]) -> tuple[Any, Any]:
+    """Which laws meet the shapes that they were not made of, and which only up to a rounding; bool (laws,) each."""
+    exact = np.ones(len(found), dtype=bool)
+    near = np.ones(len(found), dtype=bool)
+    for k, lengths in enumerate(checks):
+        predicted = laws.at(lengths)
+        unit = abs(laws.at([length + 1 for length in lengths]) - predicted)
+        off = abs(predicted - found[:, k].astype(object))
+        exact &= np.asarray(off == 0, dtype=bool)
+        near &= np.asarray(off <= unit, dtype=bool)
+    return exact, near & ~exact
+
+
+def _undominated(laws: Laws, rows: Any) -> list[int]:
+    """Return the rows that no other one has all coefficients of, or larger ones; the largest constants first."""
+    kept: list[int] = []
+    differences = laws.differences
+    order = sorted(rows.tolist(), key=lambda row: -int(laws.at(_far(laws.grid))[row])) if len(rows) else []
+    for row in order:
+        if not any(bool((differences[row] <= differences[other]).all()) for other in kept):
+            kept.append(row)
+    return kept
+
+
+def _far(grid: Grid) -> list[int]:
+    return [base * 1000 for base in grid.base]
