@@ -22,12 +22,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from .arguments import KINDS, VARIANTS, Axis, Lengths, is_array, small_array, ties
 from .laws import Grid, Laws
 from .runs import Run, run
 
-__all__ = ["LEAST", "Model", "Moment", "learn"]
+__all__ = ["LEAST", "Model", "Moment", "learn", "sizes"]
 
 LEAST = 36
 """The shortest of the lengths tried; with its doubles and thirds a multiple of 12, so that halves and quarters are
@@ -77,6 +78,8 @@ class Model:
         Pairs of lengths: the first was the smaller one in all runs.
     least_bytes
         Of the arguments, in the smallest run on which laws are.
+    largest
+        The most elements, bytes and longest axis of an argument in any run.
     runs, seconds
         How many, and how long they took.
     cannot_tell
@@ -89,6 +92,7 @@ class Model:
     moments: tuple[Moment, ...] = ()
     below: tuple[tuple[int, int], ...] = ()
     least_bytes: int = 0
+    largest: tuple[int, int, int] = (0, 0, 0)
     runs: int = 0
     seconds: float = 0.0
     cannot_tell: str = ""
@@ -144,34 +148,40 @@ class _Learner:
     def base(self, doublings: int) -> tuple[int, ...]:
         return tuple((LEAST * w + 12 * (n % 3)) << doublings for n, w in enumerate(self.lengths.weight))
 
-    def bytes_at(self, lengths: Sequence[int]) -> int:
+    def shaped(self, lengths: Sequence[int]) -> list[tuple[tuple[int, ...], Any]]:
+        """Return the arrays' shapes and the arrays that they are of."""
         shapes = self.lengths.shapes(self.examples, lengths)
-        return sum(
-            value.dtype.itemsize * int(np.prod(shape, dtype=object))
-            for value, shape in zip(self.examples, shapes, strict=True)
-            if is_array(value)
-        )
+        return [(shape, value) for shape, value in zip(shapes, self.examples, strict=True) if is_array(value)]
 
-    def begin(self, free: frozenset[Axis], fixed: frozenset[Axis]) -> str:
-        """Find lengths and values that the function takes; or return the error that it raised."""
+    def bytes_at(self, lengths: Sequence[int]) -> int:
+        return sum(value.dtype.itemsize * math.prod(shape) for shape, value in self.shaped(lengths))
+
+    def begin(self, free: frozenset[Axis], fixed: frozenset[Axis]) -> tuple[int, Run, float] | str:
+        """Find lengths and values that the function takes, and double the lengths.
+
+        Returns
+        -------
+        How often it doubled them, the run there, and by how much the last doubling slowed it; or the first error.
+        """
         why = ""
         for kind in KINDS:
             for lengths in ties(self.examples, free, fixed):
+                if len(lengths.axes) > MOST_LENGTHS:
+                    why = why or f"{len(lengths.axes)} lengths vary; expected at most {MOST_LENGTHS}"
+                    continue
                 self.kind, self.lengths = kind, lengths
                 try:
-                    self.run(self.base(0))
+                    self.run(self.base(0))  # the first run, which imports and compiles, is no measure
+                    return self._climb()
                 except Exception as error:  # any: it is the user's function
-                    why = why or f"{type(error).__name__}: {error}"
-                else:
-                    return ""
-        return f"it fails on small arrays ({why})"
+                    why = why or f"it fails on small arrays ({type(error).__name__}: {error})"
+        return why
 
-    def climb(self) -> tuple[int, Run, float]:
-        """Double the lengths; return how often, the run there, and by how much the last doubling slowed it."""
-        last, slower, k = self.run(self.base(0))[-1], 4.0, 0
+    def _climb(self) -> tuple[int, Run, float]:
+        last, slower, k = self.run(self.base(0))[-1], 8.0, 0
         while self.lengths.axes and not self._enough(last, self.base(k)):
             taken = max(last.seconds, 1e-4)
-            if taken * (slower if k else 8.0) > BUDGET / 40:
+            if taken * slower > BUDGET / 40:
                 break
             k += 1
             last = self.run(self.base(k))[-1]
@@ -230,13 +240,10 @@ def learn(
     """
     began = time.perf_counter()
     one = _Learner(function, examples, options, progress)
-    why = one.begin(free, fixed)
-    many = len(one.lengths.axes) > MOST_LENGTHS
-    if why or many:
-        why = why or f"{len(one.lengths.axes)} lengths vary; expected at most {MOST_LENGTHS}"
-        nothing = Grid((), (), 0).fit([])
-        return Model(Lengths((), ()), (), nothing, runs=one.runs, cannot_tell=why)
-    k, first, slower = one.climb()
+    start = one.begin(free, fixed)
+    if isinstance(start, str):
+        return Model(Lengths((), ()), (), Grid((), (), 0).fit([]), runs=one.runs, cannot_tell=start)
+    k, first, slower = start
     base = one.base(k)
     grid = Grid(base, tuple((LEAST * w // 3) << k for w in one.lengths.weight), 3 if len(base) < 4 else 2)
     one.planned = one.runs + len(grid.steps) + 6
@@ -266,10 +273,18 @@ def learn(
         moments,
         tuple(below),
         one.bytes_at(base),
+        sizes([(shape, value.dtype) for n in [*grid.points, *checks] for shape, value in one.shaped(n)]),
         one.runs,
         time.perf_counter() - began,
         why or missed,
     )
+
+
+def sizes(arrays: Sequence[tuple[tuple[int, ...], Any]]) -> tuple[int, int, int]:
+    """Return the most elements, the most bytes and the longest axis of some arrays, given as shape and dtype."""
+    counts = [(math.prod(shape), math.prod(shape) * dtype.itemsize, max(shape)) for shape, dtype in arrays]
+    most = [max((count[n] for count in counts), default=0) for n in range(3)]
+    return most[0], most[1], most[2]
 
 
 def _checks(grid: Grid, runs: list[Run], seconds: float, slower: float) -> list[tuple[int, ...]]:
@@ -299,13 +314,12 @@ def _moments(
         requests = _by_line(runs)
     live = np.array([one.live[at] for one, at in zip(runs, requests, strict=True)], dtype=np.int64).T
     n = len(grid.steps)
-    unique, where = (
-        np.unique(live, axis=0, return_index=True) if live.size else (live.reshape(0, len(runs)), [])
-    )
+    unique: npt.NDArray[np.int64]
+    unique, where = np.unique(live.reshape(-1, len(runs)), axis=0, return_index=True)
     laws = grid.fit(unique[:, :n])
     exact, rounds = _met(laws, unique[:, n:], checks)
     missed, peaks = "", [one.peak for one in runs]
-    for row in np.flatnonzero(~(exact | rounds)):
+    for row in np.flatnonzero(~(exact | rounds)).tolist():
         share = unique[row] / np.maximum(peaks, 1)
         if share.max() > 0.5 or share[-1] > share[0]:
             line = runs[-1].lines()[int(requests[-1][where[row]])]

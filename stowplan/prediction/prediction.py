@@ -25,8 +25,9 @@ import numpy as np
 from ..errors import ProfileError
 from ..units import human_bytes, parse_bytes
 from .arguments import SHORT, Axis, is_array, small_array
-from .learning import Model, learn
+from .learning import Model, learn, sizes
 from .runs import run
+from .switches import switches
 
 __all__ = ["Peak", "Prediction", "predict"]
 
@@ -81,6 +82,8 @@ class Prediction:
     ----------
     model
         The laws for the example's dtypes and options.
+    models
+        All laws that it has learnt, by what they are for.
     """
 
     def __init__(
@@ -88,11 +91,12 @@ class Prediction:
         function: Callable[..., Any],
         examples: Sequence[Any],
         options: Mapping[str, Any],
-        models: dict[Any, Model] | None = None,
+        models: dict[str, Model] | None = None,
     ) -> None:
-        self.function, self.examples, self.options = function, list(examples), dict(options)
+        self.function, self.examples, self.options = function, _reduced(examples), dict(options)
         self.names = argument_names(function, len(self.examples))
-        self._models = {} if models is None else models
+        self._switches = switches(function)
+        self.models = {} if models is None else models
         self.model = self._model(self.examples, self.options)
 
     def __repr__(self) -> str:
@@ -139,24 +143,32 @@ class Prediction:
         wanted, options = self._wanted(shapes)
         if argument not in self.names:
             raise ProfileError(f"no argument {argument!r}; expected one of {', '.join(self.names)}")
-        which, most = self.names.index(argument), parse_bytes(memory)
+        most, at = parse_bytes(memory), (self.names.index(argument), axis)
+        return self._largest(wanted, options, at, lambda peak: peak.total <= most)
 
-        def need(length: int) -> int:
-            peak = self._peak(self._resized(wanted, (which, axis), length), options)
+    def largest_asked(self, argument: str, axis: int, memory: int, **shapes: Any) -> int | None:
+        """As `largest`, for a memory that the arguments are not counted to: they are there already."""
+        at = (self.names.index(argument), axis)
+        return self._largest(*self._wanted(shapes), at, lambda peak: peak.asked <= memory)
+
+    def _largest(
+        self, wanted: list[Any], options: dict[str, Any], axis: Axis, fits: Callable[[Peak], bool]
+    ) -> int | None:
+        def does(length: int) -> bool:
+            peak = self._peak(self._resized(wanted, axis, length), options)
             if peak.cannot_tell:
                 raise ProfileError(f"cannot tell: {peak.cannot_tell}")
-            return peak.total
+            return fits(peak)
 
         low, high = 0, 1 << 10
-        while need(high) <= most:
+        while does(high):
             low, high = high, high * 2
             if high > 1 << 62:
-                raise ProfileError(
-                    f"a length of {low:,} fits, too; expected a peak that grows with {argument}[{axis}]"
-                )
+                name = f"{self.names[axis[0]]}[{axis[1]}]"
+                raise ProfileError(f"a length of {low:,} fits, too; expected a peak that grows with {name}")
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if need(middle) <= most else (low, middle)
+            low, high = (middle, high) if does(middle) else (low, middle)
         return low or None
 
     def explain(self) -> str:
@@ -265,7 +277,7 @@ class Prediction:
             return Peak(given, 0, 0, cannot_tell=model.cannot_tell)
         if given < model.least_bytes or not model.names:
             return self._small(wanted, options, given, model.cannot_tell)
-        why = model.cannot_tell or self._unlike(model, lengths)
+        why = model.cannot_tell or self._unlike(model, lengths) or self._switched(model, arrays)
         live, results, lines = model.fullest(lengths)
         ranked = dict(sorted(lines.items(), key=lambda item: -item[1]))
         return Peak(given, results, live - results, next(iter(ranked), ""), ranked, why)
@@ -301,6 +313,14 @@ class Prediction:
                     f"{model.names[small]} is above {model.names[large]}, and was below it in all runs; "
                     "give an example in which it is above"
                 )
+        return ""
+
+    def _switched(self, model: Model, arrays: Sequence[Any]) -> str:
+        asked = sizes([(value.shape, value.dtype) for value in arrays])
+        for kind, number, line in self._switches:
+            n = ("size", "nbytes", "length").index(kind)
+            if model.largest[n] <= number <= asked[n]:
+                return f"the code switches at a {kind} of {number:,} ({line}), above all that were tried"
         return ""
 
     def _small(self, wanted: Sequence[Any], options: Mapping[str, Any], given: int, why: str) -> Peak:
@@ -344,10 +364,10 @@ class Prediction:
             if shape != example.shape or value.dtype != example.dtype:
                 examples[n] = small_array(example, shape, "like").astype(value.dtype)
         key = model_key(examples, options, free, fixed)
-        if key not in self._models:
+        if key not in self.models:
             with _Progress(_name(self.function)) as progress:
-                self._models[key] = learn(self.function, examples, options, self.names, free, fixed, progress)
-        return self._models[key]
+                self.models[key] = learn(self.function, examples, options, self.names, free, fixed, progress)
+        return self.models[key]
 
     def _tied(self, names: Sequence[str]) -> list[str]:
         groups = dict(zip(self.model.names, self.model.lengths.axes, strict=True))
@@ -462,6 +482,22 @@ def _shape_of(value: Any, example: Any) -> tuple[tuple[int, ...], Any]:
 def _stand_in(example: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """Return an array of a shape and a dtype without memory of its own."""
     return np.broadcast_to(np.zeros((), dtype), shape)
+
+
+def _reduced(examples: Sequence[Any]) -> list[Any]:
+    """Return small examples in place of large ones: long axes as long beside each other as they were, nearly."""
+    arrays = [value for value in examples if is_array(value) and value.size]
+    longest = max((max(value.shape) for value in arrays), default=1)
+    ranks = max((sum(n > SHORT for n in value.shape) for value in arrays), default=1)
+    most = max(int((1 << 18) ** (1 / max(ranks, 1))), 2 * SHORT)
+
+    def reduced(value: Any) -> Any:
+        if longest <= most or not is_array(value):
+            return value
+        shape = tuple(n if n <= SHORT else max(SHORT + 1, n * most // longest) for n in value.shape)
+        return small_array(value, shape, "like")
+
+    return [reduced(value) for value in examples]
 
 
 def _takes(function: Callable[..., Any], name: str) -> bool:

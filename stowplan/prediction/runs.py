@@ -17,6 +17,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from contextvars import Context
 from dataclasses import dataclass
 from typing import Any
@@ -95,15 +96,19 @@ def run(
     arguments: Sequence[Any],
     options: Mapping[str, Any],
     times: int = 1,
+    quiet: bool = True,
 ) -> list[Run]:
-    """Call a function a few times and return each call. Warnings are silent; errors pass through.
+    """Call a function a few times and return each call. Errors pass through, and warnings unless they are to be quiet.
 
     What earlier calls keep counts as alive in later ones, as it is when a program calls the function again.
     """
-    recorder, found = recorder_for(arguments), []
+    recorder, found = recorder_for(arguments, quiet), []
     apart = Context().run  # where the recorder's own arrays are not seen as the function's
-    with recorder, warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
+    with recorder, ExitStack() as stack:
+        if quiet:
+            stack.enter_context(warnings.catch_warnings())
+            stack.enter_context(np.errstate(all="ignore"))
+            warnings.simplefilter("ignore")
         for _ in range(times):
             others = recorder.program().other_requests
             step = recorder.step()
@@ -132,3 +137,9 @@ def on_device(value: Any) -> bool:
     """Whether a value is an array of CuPy's."""
     cupy = sys.modules.get("cupy")
     return cupy is not None and isinstance(value, cupy.ndarray)
+
+
+def is_plain() -> bool:
+    """Whether NumPy's default allocator serves this context: a pool's, or a recorder's, is not to be replaced."""
+    core = getattr(np, "_core", None) or np.core
+    return bool(core.multiarray.get_handler_name() == "default_allocator")
