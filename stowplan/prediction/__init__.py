@@ -6,6 +6,8 @@
 ``learning``     from runs on small arrays to laws
 ``switches``     sizes at which the code of a function switches
 ``prediction``   `predict`: the peak at any shape, the largest length that fits
+``steps``        profiles of recorded steps at other batches and shapes; ``ranks``: of one rank of many
+``graphs``       step graphs at other batches; ``largest``: the largest batch that fits
 ``guarding``     `guard`: an error before a call that will not fit; ``saved``: the laws in the user's cache
 
 Names are loaded when they are first used.
@@ -18,10 +20,27 @@ from typing import TYPE_CHECKING
 from ..lazy import lazily
 
 if TYPE_CHECKING:
+    from .graphs import fit_graphs
     from .guarding import available, guard
+    from .largest import largest_batch, largest_lean_batch, largest_scheduled_batch, predict_schedules
     from .prediction import Peak, Prediction, predict
+    from .ranks import fit_ranks
+    from .steps import fit_steps
 
-__all__ = ["Peak", "Prediction", "available", "guard", "predict"]
+__all__ = [
+    "Peak",
+    "Prediction",
+    "available",
+    "fit_graphs",
+    "fit_ranks",
+    "fit_steps",
+    "guard",
+    "largest_batch",
+    "largest_lean_batch",
+    "largest_scheduled_batch",
+    "predict",
+    "predict_schedules",
+]
 
 __getattr__ = lazily(
     __name__,
@@ -29,7 +48,14 @@ __getattr__ = lazily(
         "Peak": "prediction",
         "Prediction": "prediction",
         "available": "guarding",
+        "fit_graphs": "graphs",
+        "fit_ranks": "ranks",
+        "fit_steps": "steps",
         "guard": "guarding",
+        "largest_batch": "largest",
+        "largest_lean_batch": "largest",
+        "largest_scheduled_batch": "largest",
         "predict": "prediction",
+        "predict_schedules": "largest",
     },
 )

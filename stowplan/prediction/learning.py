@@ -6,7 +6,7 @@
     2  double the lengths until large blocks have 256 KiB, from which on NumPy computes in place
     3  run it again, and on other values            state, and sizes that depend on data: cannot tell
     4  run the points of the lattice                a law for each *moment* (`laws.Grid`)
-    5  run two shapes more                          a law that misses one of them is none
+    5  run two shapes more                          a law that misses one of them is none: once more, at double lengths
 
 A moment is a request, if all runs make the same requests; or else a line, at its fullest request. The peak at other
 lengths is that of the moment that has most alive there. A law that misses a shape by less than one unit of each length
@@ -245,19 +245,24 @@ def learn(
         return Model(Lengths((), ()), (), Grid((), (), 0).fit([]), runs=one.runs, cannot_tell=start)
     k, first, slower = start
     base = one.base(k)
-    grid = Grid(base, tuple((LEAST * w // 3) << k for w in one.lengths.weight), 3 if len(base) < 4 else 2)
-    one.planned = one.runs + len(grid.steps) + 6
     why = "it returns an iterator, whose work is still to be done" if first.lazy else one.unsteady(base)
     if not why and first.others:
         why = "other threads ask for memory, and how much of it at once is a matter of chance"
-    try:
-        runs = [one.run(point)[-1] for point in grid.points]
-        checks = _checks(grid, runs, first.seconds, slower) if base else []
-        runs += [one.run(point)[-1] for point in checks]
-    except Exception as error:  # any: it is the user's function
-        why = f"it fails on small arrays ({type(error).__name__}: {error})"
-        return Model(Lengths((), ()), (), Grid((), (), 0).fit([]), runs=one.runs, cannot_tell=why)
-    moments, laws, missed = _moments(grid, runs, checks)
+    while True:
+        grid = Grid(base, tuple((LEAST * w // 3) << k for w in one.lengths.weight), 3 if len(base) < 4 else 2)
+        one.planned = one.runs + len(grid.steps) + 2
+        try:
+            runs = [one.run(point)[-1] for point in grid.points]
+            checks = _checks(grid, runs, first.seconds, slower) if base else []
+            runs += [one.run(point)[-1] for point in checks]
+        except Exception as error:  # any: it is the user's function
+            why = f"it fails on small arrays ({type(error).__name__}: {error})"
+            return Model(Lengths((), ()), (), Grid((), (), 0).fit([]), runs=one.runs, cannot_tell=why)
+        moments, laws, missed = _moments(grid, runs, checks)
+        spent = time.perf_counter() - began
+        if why or not missed or spent * (1 + slower) > 2 * BUDGET or max(one.peak for one in runs) > MOST:
+            break
+        k, base = k + 1, one.base(k + 1)  # some blocks may have been below 256 KiB, and some above
     lengths = one.lengths
     labels = tuple(f"{names[axes[0][0]]}[{axes[0][1]}]" for axes in lengths.axes)
     below = [

@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 
 from stowplan.cli.main import main
 from stowplan.cli.scripts.auto_graph_recorder import recording_graph
+from stowplan.prediction import fit_graphs
 from stowplan.scheduling import StepGraph, lean, simulate
-from stowplan.scheduling.scaling import fit_graphs
 
 
 def stowplan(*arguments: object) -> Result:
