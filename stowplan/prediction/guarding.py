@@ -183,7 +183,7 @@ class _Guard:
             results.append(self._function(*values, **more))
             return results[0]
 
-        found = run(call, arguments, options, quiet=False)[0]
+        found = run(call, arguments, options, quiet=False, sites=False)[0]
         off = abs(found.peak - peak.asked)
         if off > WRONG * peak.total + 4096:
             kinds = [kind for kind, one in self._predictions.items() if one is prediction]

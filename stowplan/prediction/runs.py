@@ -46,7 +46,7 @@ class Run:
     lazy
         Whether it returned a generator, or another iterator, so that its work is still to be done.
     seconds
-        That it took.
+        Of CPU time that its thread took: other programs do not count.
     """
 
     profile: Profile
@@ -97,12 +97,13 @@ def run(
     options: Mapping[str, Any],
     times: int = 1,
     quiet: bool = True,
+    sites: bool = True,
 ) -> list[Run]:
     """Call a function a few times and return each call. Errors pass through, and warnings unless they are to be quiet.
 
     What earlier calls keep counts as alive in later ones, as it is when a program calls the function again.
     """
-    recorder, found = recorder_for(arguments, quiet), []
+    recorder, found = recorder_for(arguments, sites), []
     apart = Context().run  # where the recorder's own arrays are not seen as the function's
     with recorder, ExitStack() as stack:
         if quiet:
@@ -113,13 +114,13 @@ def run(
             others = recorder.program().other_requests
             step = recorder.step()
             apart(step.__enter__)
-            began = time.perf_counter()
+            began = time.thread_time()
             try:
                 result = function(*arguments, **options)
             except BaseException as error:
                 apart(step.__exit__, type(error), error, None)
                 raise
-            took = time.perf_counter() - began
+            took = time.thread_time() - began
             apart(step.__exit__, None, None, None)
             lazy = inspect.isgenerator(result) or (hasattr(result, "__next__") and not _is_array(result))
             profile = apart(recorder.whole)
