@@ -55,7 +55,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, None
         outcome = yield
     finally:
         pyfuncitem.obj = test
-    if outcome.excinfo is None and runs[0].peak > limit:  # a failure of the test itself comes first
+    if outcome.excinfo is None and runs[0].most > limit:  # a failure of the test itself comes first
         outcome.force_exception(pytest.fail.Exception(_message(runs[0], limit), pytrace=False))
 
 
@@ -64,11 +64,11 @@ def _message(found: Run, limit: int) -> str:
     from ..units import human_bytes
 
     arena = make_plan(found.profile, alignment=64).arena_bytes
-    _, lines = found.at(int(found.live.argmax()))
+    _, lines = found.at(int(found.live.argmax())) if len(found.live) else (0, {})
     most = sorted(lines.items(), key=lambda item: -item[1])[:LINES]
     return "\n".join(
         [
-            f"the live peak is {human_bytes(found.peak)}; expected at most {human_bytes(limit)} "
+            f"the live peak is {human_bytes(found.most)}; expected at most {human_bytes(limit)} "
             f"(planned peak: {human_bytes(arena)})",
             *(f"  {human_bytes(count)}  {line}" for line, count in most),
         ]

@@ -41,6 +41,8 @@ class Run:
         Of its requests; what is alive at the end counts as freed there. With call sites.
     live
         Bytes alive after each request, int64 (n,): those of the call and what earlier calls have kept.
+    most
+        The most alive at once up to its end, other threads' blocks included.
     others
         Requests of other threads.
     lazy
@@ -51,6 +53,7 @@ class Run:
 
     profile: Profile
     live: npt.NDArray[np.int64]
+    most: int
     others: int
     lazy: bool
     seconds: float
@@ -124,8 +127,9 @@ def run(
             apart(step.__exit__, None, None, None)
             lazy = inspect.isgenerator(result) or (hasattr(result, "__next__") and not _is_array(result))
             profile = apart(recorder.whole)
-            others = recorder.program().other_requests - others
-            found.append(Run(profile, profile.alive, others, lazy, took))
+            program = recorder.program()
+            others = program.other_requests - others
+            found.append(Run(profile, profile.alive, program.live_peak, others, lazy, took))
             del result
     return found
 
