@@ -259,6 +259,7 @@ def learn(
             why = f"it fails on small arrays ({type(error).__name__}: {error})"
             return Model(Lengths((), ()), (), Grid((), (), 0).fit([]), runs=one.runs, cannot_tell=why)
         moments, laws, missed = _moments(grid, runs, checks)
+        why = why or _unseen(runs[-1], one.bytes_at((checks or [base])[-1]))
         spent = time.perf_counter() - began
         if why or not missed or spent * (1 + slower) > 2 * BUDGET or max(one.peak for one in runs) > MOST:
             break
@@ -283,6 +284,16 @@ def learn(
         time.perf_counter() - began,
         why or missed,
     )
+
+
+def _unseen(found: Run, given: int) -> str:
+    """Say that much memory is taken beside the arrays that the recorder sees, if it is."""
+    if found.foreign:
+        return "its result lies in memory that NumPy has not allocated, which is not seen"
+    unseen = found.faults - int(found.profile.size.sum())
+    if unseen <= max(ENOUGH, (given + found.peak) // 10):
+        return ""
+    return f"it takes some {unseen:,} bytes beside NumPy's arrays, which are not seen, at the largest shape tried"
 
 
 def sizes(arrays: Sequence[tuple[tuple[int, ...], Any]]) -> tuple[int, int, int]:

@@ -25,6 +25,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+try:
+    import resource
+except ImportError:  # not on Windows
+    resource = None  # type: ignore[assignment]
+
 from ..profiler import NumpyRecorder, Profile
 from ..profiler.recorders.call_sites import call_sites
 
@@ -45,6 +50,10 @@ class Run:
         The most alive at once up to its end, other threads' blocks included.
     others
         Requests of other threads.
+    faults
+        Bytes of fresh pages that its thread touched; 0 where the system does not say.
+    foreign
+        Whether a result lies in memory that the array library has not allocated.
     lazy
         Whether it returned a generator, or another iterator, so that its work is still to be done.
     seconds
@@ -55,6 +64,8 @@ class Run:
     live: npt.NDArray[np.int64]
     most: int
     others: int
+    faults: int
+    foreign: bool
     lazy: bool
     seconds: float
 
@@ -117,21 +128,41 @@ def run(
             others = recorder.program().other_requests
             step = recorder.step()
             apart(step.__enter__)
-            began = time.thread_time()
+            pages, began = _pages(), time.thread_time()
             try:
                 result = function(*arguments, **options)
             except BaseException as error:
                 apart(step.__exit__, type(error), error, None)
                 raise
-            took = time.thread_time() - began
+            took, pages = time.thread_time() - began, _pages() - pages
             apart(step.__exit__, None, None, None)
             lazy = inspect.isgenerator(result) or (hasattr(result, "__next__") and not _is_array(result))
             profile = apart(recorder.whole)
             program = recorder.program()
             others = program.other_requests - others
-            found.append(Run(profile, profile.alive, program.live_peak, others, lazy, took))
+            found.append(
+                Run(profile, profile.alive, program.live_peak, others, pages, _is_foreign(result), lazy, took)
+            )
             del result
     return found
+
+
+def _pages() -> int:
+    """Return the bytes of all pages that this thread has touched first."""
+    if resource is None or not hasattr(resource, "RUSAGE_THREAD"):
+        return 0
+    return int(resource.getrusage(resource.RUSAGE_THREAD).ru_minflt) * resource.getpagesize()
+
+
+def _is_foreign(value: Any) -> bool:
+    """Whether arrays among a result lie in memory of other code: compiled by Numba, say."""
+    if isinstance(value, (tuple, list)):
+        return any(_is_foreign(one) for one in value)
+    if not isinstance(value, np.ndarray) or not value.nbytes:
+        return False
+    while isinstance(value.base, np.ndarray):
+        value = value.base
+    return value.base is not None and not isinstance(value.base, (memoryview, bytes, bytearray))
 
 
 def _is_array(value: Any) -> bool:
