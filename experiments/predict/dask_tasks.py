@@ -67,7 +67,7 @@ def measure(contestant: str, limit: int) -> Row:
             workers = client.scheduler_info()["workers"].values()
             paused += any(worker["status"] == "paused" for worker in workers)
             time.sleep(0.1)
-        row = {
+        return {
             "device": "cpu",
             "contestant": contestant,
             "limit": limit,
@@ -78,13 +78,12 @@ def measure(contestant: str, limit: int) -> Row:
             "paused": paused / 10,
             "seconds": time.perf_counter() - began,
         }
-    return row
 
 
 def idle_bytes() -> int:
     """Return what an idle worker with NumPy takes."""
     with LocalCluster(1, threads_per_worker=2, dashboard_address=":0") as cluster, Client(cluster) as client:
-        return int(client.submit(lambda: task(10) and get_worker().monitor.get_process_memory()).result())
+        return int(client.submit(lambda: task(10) + get_worker().monitor.get_process_memory()).result())
 
 
 COLUMNS = (

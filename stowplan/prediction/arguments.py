@@ -26,8 +26,9 @@ __all__ = ["KINDS", "VARIANTS", "Lengths", "is_array", "small_array", "ties"]
 FEW, SHORT, TIMES = 4, 35, 8
 KINDS = ("like", "noisy", "dominant")
 """Values: those of the example at other places; with noise; as a positive definite matrix where it is square."""
-VARIANTS = ("mirrored", "zeros", "distinct")
-"""Other values, on which sizes must not depend."""
+VARIANTS = ("mirrored", "distinct", "scaled")
+"""Other values, on which sizes must not depend. Where all are one, zeros stand for the mirrored ones."""
+SCALE = 8
 _SPREAD = 4  # how many times as long an axis is than those of less than half the longest
 
 Axis = tuple[int, int]
@@ -114,14 +115,14 @@ def small_array(example: Any, shape: tuple[int, ...], kind: str, seed: int = 0) 
     found = np.asarray(example[picked].get() if on_device(example) else example[picked])
     found = found.copy() if found.base is not None or np.shares_memory(found, example) else found
     numeric = found.dtype.kind in "biufc"
-    if kind == "zeros" and numeric:
-        found[...] = 0
-    elif kind == "mirrored" and numeric and found.size:
-        found = (
-            ~found if found.dtype.kind == "b" else (found.min() + (found.max() - found)).astype(found.dtype)
-        )
+    if kind == "mirrored" and numeric and found.size:
+        constant = bool((found == found.flat[0]).all())
+        mirrored = ~found if found.dtype.kind == "b" else found.min() + (found.max() - found)
+        found = np.zeros_like(found) if constant and found.flat[0] else mirrored.astype(found.dtype)
+    elif kind == "scaled" and found.dtype.kind in "fc":
+        found = found * found.dtype.type(SCALE)
     elif kind == "distinct" and found.dtype.kind in "iuf" and found.size:
-        share = np.random.default_rng(seed).random(shape)
+        share = np.random.default_rng(seed).random(shape) ** 4  # not as many above each bound as below
         found = (found.min() + share * (float(found.max()) - float(found.min()))).astype(found.dtype)
     elif found.dtype.kind in "fc" and kind in ("noisy", "dominant"):
         noise = np.random.default_rng(seed).standard_normal(shape)
