@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,8 @@ class Model:
         Of the arguments, in the smallest run on which laws are.
     largest
         The most elements, bytes and longest axis of an argument in any run.
+    only_equal
+        Whether it follows a law only where the axes of a length are equal, and takes others.
     runs, seconds
         How many, and how long they took.
     cannot_tell
@@ -95,6 +97,7 @@ class Model:
     below: tuple[tuple[int, int], ...] = ()
     least_bytes: int = 0
     largest: tuple[int, int, int] = (0, 0, 0)
+    only_equal: bool = False
     runs: int = 0
     seconds: float = 0.0
     cannot_tell: str = ""
@@ -158,16 +161,16 @@ class _Learner:
     def bytes_at(self, lengths: Sequence[int]) -> int:
         return sum(value.dtype.itemsize * math.prod(shape) for shape, value in self.shaped(lengths))
 
-    def begin(self, free: frozenset[Axis], fixed: frozenset[Axis]) -> tuple[int, Run, float] | str:
+    def begin(self, ways: Iterable[Lengths]) -> tuple[int, Run, float] | str:
         """Find lengths and values that the function takes, and double the lengths.
 
         Returns
         -------
         How often it doubled them, the run there, and by how much the last doubling slowed it; or the first error.
         """
-        why = ""
+        why, ways = "", list(ways)
         for kind in KINDS:
-            for lengths in ties(self.examples, free, fixed):
+            for lengths in ways:
                 if len(lengths.axes) > MOST_LENGTHS:
                     why = why or f"{len(lengths.axes)} lengths vary; expected at most {MOST_LENGTHS}"
                     continue
@@ -223,6 +226,7 @@ def learn(
     free: frozenset[Axis] = frozenset(),
     fixed: frozenset[Axis] = frozenset(),
     progress: Callable[[int, int], object] | None = None,
+    only: Lengths | None = None,
 ) -> Model:
     """Run a function on small arrays, and learn its laws.
 
@@ -240,10 +244,12 @@ def learn(
         Axes that vary although they are short, and others that do not.
     progress
         Called after each run with the number of runs, done and in all.
+    only
+        The lengths to vary. None: the most that the function takes; or fewer, if only then it follows a law.
     """
     began = time.perf_counter()
     one = _Learner(function, examples, options, progress)
-    start = one.begin(free, fixed)
+    start = one.begin(ties(examples, free, fixed) if only is None else [only])
     if isinstance(start, str):
         return Model(Lengths((), ()), (), Grid((), (), 0).fit([]), runs=one.runs, cannot_tell=start)
     k, first, slower = start
@@ -267,6 +273,12 @@ def learn(
         if why or not missed or spent * (1 + slower) > 2 * BUDGET or max(one.peak for one in runs) > MOST:
             break
         k, base = k + 1, one.base(k + 1)  # some blocks may have been below 256 KiB, and some above
+    if missed and not why and only is None and spent < 2 * BUDGET:
+        fewer = (way for way in ties(examples, free, fixed) if len(way.axes) < len(base))
+        for way in fewer:  # of square matrices, say
+            tied = learn(function, examples, options, names, free, fixed, progress, way)
+            if not tied.cannot_tell:
+                return replace(tied, only_equal=True, runs=one.runs + tied.runs, seconds=spent + tied.seconds)
     lengths = one.lengths
     labels = tuple(f"{names[axes[0][0]]}[{axes[0][1]}]" for axes in lengths.axes)
     below = [
@@ -283,9 +295,9 @@ def learn(
         tuple(below),
         one.bytes_at(base),
         sizes([(shape, value.dtype) for n in [*grid.points, *checks] for shape, value in one.shaped(n)]),
-        one.runs,
-        time.perf_counter() - began,
-        why or missed,
+        runs=one.runs,
+        seconds=time.perf_counter() - began,
+        cannot_tell=why or missed,
     )
 
 

@@ -277,7 +277,12 @@ class Prediction:
             return Peak(given, 0, 0, cannot_tell=model.cannot_tell)
         if given < model.least_bytes or not model.names:
             return self._small(wanted, options, given, model.cannot_tell)
-        why = model.cannot_tell or self._unlike(model, lengths) or self._switched(model, arrays)
+        why = (
+            model.cannot_tell
+            or self._unequal(model, wanted)
+            or self._unlike(model, lengths)
+            or self._switched(model, arrays)
+        )
         live, results, lines = model.fullest(lengths)
         ranked = dict(sorted(lines.items(), key=lambda item: -item[1]))
         return Peak(given, results, live - results, next(iter(ranked), ""), ranked, why)
@@ -290,12 +295,12 @@ class Prediction:
         lengths = []
         for name, axes in zip(model.names, model.lengths.axes, strict=True):
             found = {wanted[argument].shape[axis] for argument, axis in axes}
-            if len(found) > 1:
+            if len(found) > 1 and not model.only_equal:
                 members = ", ".join(f"{self.names[argument]}[{axis}]" for argument, axis in axes)
                 raise ProfileError(
                     f"{members} are one length; got {', '.join(map(str, sorted(found)))} for {name}"
                 )
-            lengths.append(found.pop())
+            lengths.append(max(found))
         counts = {
             (n, axis): count
             for n, value in enumerate(wanted)
@@ -305,6 +310,13 @@ class Prediction:
         long = {axis for axis, count in counts.items() if axis not in known and count > SHORT}
         short = {axis for axis, count in counts.items() if axis in known and count <= SHORT}
         return lengths, frozenset(long), frozenset(short)
+
+    def _unequal(self, model: Model, wanted: Sequence[Any]) -> str:
+        for axes in model.lengths.axes if model.only_equal else ():
+            if len({wanted[argument].shape[axis] for argument, axis in axes}) > 1:
+                members = " and ".join(f"{self.names[argument]}[{axis}]" for argument, axis in axes)
+                return f"{members} differ, and it follows a law only where they are equal"
+        return ""
 
     def _unlike(self, model: Model, lengths: Sequence[int]) -> str:
         for small, large in model.below:

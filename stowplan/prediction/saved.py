@@ -13,7 +13,7 @@ from .learning import Model, Moment
 
 __all__ = ["as_json", "from_json"]
 
-_PLAIN = ("names", "least_bytes", "largest", "runs", "seconds", "cannot_tell")
+_PLAIN = ("names", "least_bytes", "largest", "only_equal", "runs", "seconds", "cannot_tell")
 
 
 def as_json(models: Mapping[str, Model]) -> dict[str, Any]:
