@@ -28,7 +28,7 @@ KINDS = ("like", "noisy", "dominant")
 """Values: those of the example at other places; with noise; as a positive definite matrix where it is square."""
 VARIANTS = ("mirrored", "distinct", "scaled")
 """Other values, on which sizes must not depend. Where all are one, zeros stand for the mirrored ones."""
-SCALE = 8
+SCALE = 64
 _SPREAD = 4  # how many times as long an axis is than those of less than half the longest
 
 Axis = tuple[int, int]
@@ -120,7 +120,7 @@ def small_array(example: Any, shape: tuple[int, ...], kind: str, seed: int = 0) 
         mirrored = ~found if found.dtype.kind == "b" else found.min() + (found.max() - found)
         found = np.zeros_like(found) if constant and found.flat[0] else mirrored.astype(found.dtype)
     elif kind == "scaled" and found.dtype.kind in "fc":
-        found = found * found.dtype.type(SCALE)
+        found = found / found.dtype.type(SCALE)
     elif kind == "distinct" and found.dtype.kind in "iuf" and found.size:
         share = np.random.default_rng(seed).random(shape) ** 4  # not as many above each bound as below
         found = (found.min() + share * (float(found.max()) - float(found.min()))).astype(found.dtype)

@@ -30,9 +30,8 @@ from .runs import Run, run
 
 __all__ = ["LEAST", "Model", "Moment", "learn", "sizes"]
 
-LEAST = 36
-"""The shortest of the lengths tried; with its doubles and thirds a multiple of 12, so that halves and quarters are
-whole."""
+LEAST, LEAST_OF_MANY = 36, 12
+"""The shortest of the lengths tried, of up to two and of more; in steps of a third, so that quarters are whole."""
 PAGE = 1 << 12
 """Bytes that a law may miss a shape by, and be added to it."""
 IN_PLACE = 1 << 18
@@ -150,8 +149,13 @@ class _Learner:
             self.progress(self.runs, max(self.planned, self.runs))
         return found
 
+    @property
+    def third(self) -> int:
+        return (LEAST if len(self.lengths.axes) < 3 else LEAST_OF_MANY) // 3
+
     def base(self, doublings: int) -> tuple[int, ...]:
-        return tuple((LEAST * w + 12 * (n % 3)) << doublings for n, w in enumerate(self.lengths.weight))
+        third = self.third
+        return tuple((3 * w + n) * third << doublings for n, w in enumerate(self.lengths.weight))
 
     def shaped(self, lengths: Sequence[int]) -> list[tuple[tuple[int, ...], Any]]:
         """Return the arrays' shapes and the arrays that they are of."""
@@ -206,7 +210,7 @@ class _Learner:
             peaks = [one.peak for one in self.run(lengths, times=4)]
             if peaks[-1] != peaks[-2]:
                 return "equal calls need different bytes: it keeps some, or threads overlap"
-            self.repeats = 3
+            self.repeats = 2
         for kind in VARIANTS:
             try:
                 found = self.run(lengths, kind)[-1].peak
@@ -258,7 +262,7 @@ def learn(
     if not why and first.others:
         why = "other threads ask for memory, and how much of it at once is a matter of chance"
     while True:
-        grid = Grid(base, tuple((LEAST * w // 3) << k for w in one.lengths.weight), 3 if len(base) < 4 else 2)
+        grid = Grid(base, tuple((w * one.third) << k for w in one.lengths.weight), 3 if len(base) < 4 else 2)
         one.planned = one.runs + len(grid.steps) + 2
         try:
             runs = [one.run(point)[-1] for point in grid.points]

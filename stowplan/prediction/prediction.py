@@ -300,7 +300,7 @@ class Prediction:
                 raise ProfileError(
                     f"{members} are one length; got {', '.join(map(str, sorted(found)))} for {name}"
                 )
-            lengths.append(max(found))
+            lengths.append(min(found))
         counts = {
             (n, axis): count
             for n, value in enumerate(wanted)
