@@ -21,11 +21,7 @@ if __name__ == "__main__":
         Client(cluster) as client,
     ):
         client.register_plugin(MemoryPlugin(share=0.7))  # 420 MiB for tasks; a task takes 229 MiB
-        (blocks,) = [
-            [
-                client.submit(np.ones, 10_000_000, pure=False, **needs(prediction, x=10_000_000))
-                for _ in range(2)
-            ]
-        ]
-        sums = [client.submit(spread, block, **needs(prediction, x=10_000_000)) for block in blocks]
+        large = needs(prediction, x=10_000_000)
+        blocks = [client.submit(np.ones, 10_000_000, pure=False) for _ in range(2)]
+        sums = [client.submit(spread, block, **large) for block in blocks]
         print("one after the other:", client.gather(sums))
