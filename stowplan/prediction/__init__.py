@@ -3,11 +3,13 @@
 ``laws``         bytes as exact functions of lengths
 ``runs``         one call of a function, recorded
 ``arguments``    small arrays like the ones given, and which of their axes are lengths
+``calls``        what a call is made of: names, shapes, stand-ins for large arrays
 ``learning``     from runs on small arrays to laws
 ``switches``     sizes at which the code of a function switches
 ``prediction``   `predict`: the peak at any shape, the largest length that fits
 ``steps``        profiles of recorded steps at other batches and shapes; ``ranks``: of one rank of many
 ``graphs``       step graphs at other batches; ``largest``: the largest batch that fits
+``dask_resources``, ``pytest_plugin``    predicted peaks for Dask; pytest's mark ``peak``
 ``guarding``     `guard`: an error before a call that will not fit; ``saved``: the laws in the user's cache
 
 Names are loaded when they are first used.

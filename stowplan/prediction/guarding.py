@@ -32,7 +32,8 @@ from ..errors import ProfileError
 from ..files import atomic_write
 from ..units import human_bytes, parse_bytes, parse_share
 from .arguments import is_array
-from .prediction import Peak, Prediction, argument_names
+from .calls import argument_names
+from .prediction import Peak, Prediction
 from .runs import is_plain, run
 from .saved import as_json, from_json
 

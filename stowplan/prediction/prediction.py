@@ -12,9 +12,6 @@ no law               *cannot tell*, with the bytes of what follows a law as a lo
 
 from __future__ import annotations
 
-import inspect
-import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -25,6 +22,7 @@ import numpy as np
 from ..errors import ProfileError
 from ..units import human_bytes, parse_bytes
 from .arguments import SHORT, Axis, is_array, small_array
+from .calls import Progress, argument_names, model_key, name_of, reduced, shape_and_dtype, stand_in, takes
 from .learning import Model, learn, sizes
 from .runs import run
 from .switches import switches
@@ -93,14 +91,14 @@ class Prediction:
         options: Mapping[str, Any],
         models: dict[str, Model] | None = None,
     ) -> None:
-        self.function, self.examples, self.options = function, _reduced(examples), dict(options)
+        self.function, self.examples, self.options = function, reduced(examples), dict(options)
         self.names = argument_names(function, len(self.examples))
         self._switches = switches(function)
         self.models = {} if models is None else models
         self.model = self._model(self.examples, self.options)
 
     def __repr__(self) -> str:
-        return f"<Prediction of {_name(self.function)}: {self.explain().splitlines()[0]}>"
+        return f"<Prediction of {name_of(self.function)}: {self.explain().splitlines()[0]}>"
 
     def peak(self, **shapes: Any) -> Peak:
         """Predict the fullest moment of a call.
@@ -219,7 +217,7 @@ class Prediction:
             for part in ("arguments", "results", "temporaries")
         ]
         figure.stackplot(lengths, *parts, labels=("arguments", "results", "temporaries"))
-        figure.set(xlabel=f"{name}[{axis}]", ylabel="alive at the peak (MiB)", title=_name(self.function))
+        figure.set(xlabel=f"{name}[{axis}]", ylabel="alive at the peak (MiB)", title=name_of(self.function))
         figure.legend(loc="upper left")
         return figure
 
@@ -230,7 +228,7 @@ class Prediction:
         wanted, options = list(self.examples), dict(self.options)
         for name, value in shapes.items():
             if name not in self.names:
-                if name not in options and not _takes(self.function, name):
+                if name not in options and not takes(self.function, name):
                     raise ProfileError(
                         f"no argument {name!r}; expected one of {', '.join((*self.names, *options))}"
                     )
@@ -241,12 +239,12 @@ class Prediction:
             if not is_array(example):
                 wanted[which] = value
                 continue
-            shape, dtype = _shape_of(value, example)
+            shape, dtype = shape_and_dtype(value, example)
             if len(shape) != example.ndim:
                 raise ProfileError(
                     f"{name} has the shape {shape}; expected {example.ndim} axes, as in the example"
                 )
-            wanted[which] = _stand_in(example, shape, dtype)
+            wanted[which] = stand_in(example, shape, dtype)
         return wanted, options
 
     def _resized(self, wanted: Sequence[Any], axis: Axis, length: int) -> list[Any]:
@@ -255,7 +253,7 @@ class Prediction:
         for argument, at in tied:
             shapes[argument][at] = length
         return [
-            _stand_in(value, tuple(shape), value.dtype) if is_array(value) else value
+            stand_in(value, tuple(shape), value.dtype) if is_array(value) else value
             for value, shape in zip(wanted, shapes, strict=True)
         ]
 
@@ -377,7 +375,7 @@ class Prediction:
                 examples[n] = small_array(example, shape, "like").astype(value.dtype)
         key = model_key(examples, options, free, fixed)
         if key not in self.models:
-            with _Progress(_name(self.function)) as progress:
+            with Progress(name_of(self.function)) as progress:
                 self.models[key] = learn(self.function, examples, options, self.names, free, fixed, progress)
         return self.models[key]
 
@@ -429,104 +427,9 @@ def predict(function: Callable[..., Any], *example_arrays: Any, **options: Any) 
     return Prediction(function, example_arrays, options)
 
 
-def argument_names(function: Callable[..., Any], count: int) -> tuple[str, ...]:
-    """Return names of the first arguments; ``x0`` and so on where the function does not tell."""
-    names: list[str] = []
-    try:
-        for parameter in inspect.signature(function).parameters.values():
-            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
-                names.append(parameter.name)
-            elif parameter.kind == parameter.VAR_POSITIONAL:
-                names += [f"{parameter.name}{n}" for n in range(count - len(names))]
-    except (TypeError, ValueError):
-        pass
-    return tuple((*names, *(f"x{n}" for n in range(len(names), count)))[:count])
-
-
-def model_key(
-    examples: Sequence[Any],
-    options: Mapping[str, Any],
-    free: frozenset[Axis] = frozenset(),
-    fixed: frozenset[Axis] = frozenset(),
-) -> str:
-    """Return what makes another model: dtypes, ranks, short axes, values that are no arrays."""
-    parts = []
-    for value in examples:
-        if is_array(value):
-            longest = max(value.shape)
-            parts.append(
-                f"{value.dtype.str}{[n if n <= SHORT else '-' if 2 * n >= longest else '.' for n in value.shape]}"
-            )
-        else:
-            parts.append(repr(value))
-    return " ".join([*parts, repr(sorted(options.items())), repr((sorted(free), sorted(fixed)))])
-
-
-class _Progress:
-    """A line on a terminal, once learning takes more than a second."""
-
-    def __init__(self, name: str) -> None:
-        self._name, self._began, self._shown = name, time.monotonic(), False
-
-    def __enter__(self) -> Callable[[int, int], None]:
-        return self._show
-
-    def _show(self, done: int, planned: int) -> None:
-        if sys.stderr.isatty() and time.monotonic() > self._began + 1:
-            sys.stderr.write(f"\rstowplan learns {self._name}: {done} of {planned} runs")
-            self._shown = True
-
-    def __exit__(self, *error: object) -> None:
-        if self._shown:
-            sys.stderr.write("\r\033[K")
-
-
-def _shape_of(value: Any, example: Any) -> tuple[tuple[int, ...], Any]:
-    if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return tuple(value.shape), value.dtype
-    if isinstance(value, (int, np.integer)):
-        return (int(value),), example.dtype
-    if len(value) == 2 and isinstance(value[0], tuple):
-        return tuple(map(int, value[0])), np.dtype(value[1])
-    return tuple(map(int, value)), example.dtype
-
-
-def _stand_in(example: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """Return an array of a shape and a dtype without memory of its own."""
-    return np.broadcast_to(np.zeros((), dtype), shape)
-
-
-def _reduced(examples: Sequence[Any]) -> list[Any]:
-    """Return small examples in place of large ones: long axes as long beside each other as they were, nearly."""
-    arrays = [value for value in examples if is_array(value) and value.size]
-    longest = max((max(value.shape) for value in arrays), default=1)
-    ranks = max((sum(n > SHORT for n in value.shape) for value in arrays), default=1)
-    most = max(int((1 << 18) ** (1 / max(ranks, 1))), 2 * SHORT)
-
-    def reduced(value: Any) -> Any:
-        if longest <= most or not is_array(value):
-            return value
-        shape = tuple(n if n <= SHORT else max(SHORT + 1, n * most // longest) for n in value.shape)
-        return small_array(value, shape, "like")
-
-    return [reduced(value) for value in examples]
-
-
-def _takes(function: Callable[..., Any], name: str) -> bool:
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return True
-    return name in parameters or any(one.kind == one.VAR_KEYWORD for one in parameters.values())
-
-
 def _term(factor: Fraction, powers: tuple[int, ...], names: Sequence[str]) -> str:
     product = " ".join(
         name if power == 1 else f"{name}^{power}" for name, power in zip(names, powers, strict=True) if power
     )
     number = f"{factor.numerator:,}" if factor.denominator == 1 else f"{float(factor):,.6g}"
     return f"{number} {product}".strip()
-
-
-def _name(function: Callable[..., Any]) -> str:
-    return str(getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or function)

@@ -6,6 +6,7 @@ Those of docs/extending.rst, which register something, are in tests/docs.
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -34,7 +35,12 @@ def test_an_example_runs(name: str, tmp_path: Path) -> None:
         pytest.skip("CuPy is not installed; expected: pip install 'stowplan[cupy]'")
     # A process of its own: the C library remembers how large blocks were, and the page faults of the next depend on it.
     done = subprocess.run(
-        [sys.executable, DOCS / "examples" / name], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, DOCS / "examples" / name],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"XDG_CACHE_HOME": str(tmp_path)},
     )
     assert done.returncode == 0, done.stderr
     assert ("MiB" if name.startswith("predict") else "replayed") in done.stdout
