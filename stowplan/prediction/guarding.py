@@ -106,7 +106,8 @@ class _Guard:
         with suppress(TypeError, ValueError):
             self._signature = inspect.signature(function)
         self._predictions: dict[str, Prediction] = {}
-        self._seen: set[Any] = set()
+        self._peaks: dict[str, Peak] = {}  # by shapes
+        self._seen: set[str] = set()
 
     def __call__(self, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
         if self._signature is not None:
@@ -116,14 +117,16 @@ class _Guard:
         given = sum(value.nbytes for value in arguments if is_array(value))
         if given < SMALL:
             return self._function(*arguments, **options)
-        key = repr(
-            [(value.shape, value.dtype.str) if is_array(value) else value for value in arguments] + [options]
-        )
         prediction = self._prediction(arguments, options)
         if given < prediction.model.least_bytes:  # as small as what was tried
             return self._function(*arguments, **options)
-        names = argument_names(self._function, len(arguments))
-        peak = prediction.peak(**dict(zip(names, arguments, strict=True)))
+        key = repr(
+            [(value.shape, value.dtype.str) if is_array(value) else value for value in arguments] + [options]
+        )
+        peak = self._peaks.get(key)
+        if peak is None:
+            names = argument_names(self._function, len(arguments))
+            peak = self._peaks[key] = prediction.peak(**dict(zip(names, arguments, strict=True)))
         free, why = (self._bytes, "as asked") if self._bytes is not None else available(self._share or 1.0)
         if peak.asked > free:
             text = self._refusal(prediction, peak, arguments, free, why)
@@ -187,6 +190,7 @@ class _Guard:
         found = run(call, arguments, options, quiet=False, sites=False)[0]
         off = abs(found.peak - peak.asked)
         if off > WRONG * peak.total + 4096:
+            self._peaks.clear()
             kinds = [kind for kind, one in self._predictions.items() if one is prediction]
             for kind in kinds:
                 del self._predictions[kind]
