@@ -1,7 +1,7 @@
 """What a rank of the paper's models needs: ``python -m experiments.scale``.
 
 The live peak of a rank of the models of 22 to 1000 billion parameters, predicted from profiles of small ones by
-`stowplan.insight.shape_prediction`. The file is ``scale_memory``.
+`stowplan.prediction.ranks`. The file is ``scale_memory``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 
 import stowplan.chainer  # noqa: F401 (mends Chainer)
-from stowplan.insight.shape_prediction import fit_ranks
+from stowplan.prediction import fit_ranks
 
 from .measures import output
 from .measures.kept import Row

@@ -11,7 +11,7 @@ schedule_bits       whether ten steps give the same parameters, statistics, opti
 
 Live peaks are those of the planned part; the retained part (parameters, statistics, the optimizer's state) stands apart
 and has to be added. A step that is too large for the machine is predicted: its blocks from profiles of batches of 2 and
-4 (`measures.recordings`), its schedules from step graphs of the same batches (`stowplan.scheduling.scaling`). Steps are
+4 (`measures.recordings`), its schedules from step graphs of the same batches (`stowplan.prediction.graphs`). Steps are
 measured in a process of their own, in turns with Chainer's steps (`measures.scheduled_steps`): times are medians of
 ratios to Chainer's step in the same round, with their standard error.
 """

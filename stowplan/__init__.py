@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .allocator import CupyPool, NumpyPool, TorchPool
     from .cli.scripts.step_markers import step
     from .executors import served
+    from .prediction import guard, predict
     from .profiler import CupyRecorder, NumpyRecorder, Profile, TorchRecorder
 
 __all__ = [
@@ -31,6 +32,8 @@ __all__ = [
     "TorchPool",
     "TorchRecorder",
     "__version__",
+    "guard",
+    "predict",
     "served",
     "step",
 ]
@@ -45,6 +48,8 @@ __getattr__ = lazily(
         "Profile": "profiler",
         "TorchPool": "allocator",
         "TorchRecorder": "profiler",
+        "guard": "prediction",
+        "predict": "prediction",
         "served": "executors",
         "step": "cli.scripts.step_markers",
     },

@@ -45,11 +45,14 @@ except ImportError as error:
 
 from .allocator.options import limit_bytes
 from .executors import kind, task_pool
+from .prediction.dask_resources import RESOURCE, MemoryPlugin, needs
 from .units import parse_share
 
 if TYPE_CHECKING:
     from .allocator import NumpyPool
     from .allocator.stats import Stats
+
+__all__ = ["RESOURCE", "MemoryPlugin", "PoolPlugin", "needs", "stats", "why_unknown"]
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Profiles of the networks' steps: recorded, or predicted if recording would take too long or too much memory.
 
 Batches of `SMALL` examples are always recorded. Each block's size is an affine function of the batch size, so two
-batches predict all others (`stowplan.profiler.fit_batches`). Seconds and bytes are predicted in the same way, and
+batches predict all others (`stowplan.prediction.fit_steps`). Seconds and bytes are predicted in the same way, and
 decide whether a larger batch is recorded.
 
 Blocks below `LEAST` bytes are left out of every figure, for every contestant: NumPy has a cache for them, and on a
@@ -20,7 +20,7 @@ import numpy as np
 import stowplan
 from stowplan import NumpyRecorder, Profile
 from stowplan.errors import ProfileError
-from stowplan.profiler import fit_batches
+from stowplan.prediction import fit_steps
 
 from .runner import CannotRunError, Cell, Runner, available_bytes
 from .workload import Workload
@@ -93,8 +93,10 @@ def step_of(runner: Runner, cell: Cell) -> Step:
 def predict(runner: Runner, cell: Cell) -> Profile | None:
     """Predict a cell's step from small batches; None if their steps are of different kinds."""
     try:
-        model = fit_batches({batch: recorded(runner, _with_batch(cell, batch)).profile for batch in SMALL})
-        return without_small(model.profile(cell.batch))
+        model = fit_steps(
+            [({"batch": batch}, recorded(runner, _with_batch(cell, batch)).profile) for batch in SMALL]
+        )
+        return without_small(model.profile({"batch": cell.batch}))
     except ProfileError:
         return None
 

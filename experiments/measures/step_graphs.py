@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from stowplan import Profile
 from stowplan.errors import GraphError, ProfileError
-from stowplan.profiler import fit_batches
-from stowplan.scheduling import StepGraph, scaling, solve
+from stowplan.prediction import fit_graphs, fit_steps
+from stowplan.scheduling import StepGraph, solve
 
 from .recordings import SMALL, affordable
 from .runner import CannotRunError, Cell, Row, Runner
@@ -74,7 +74,7 @@ def predicted_graph(runner: Runner, cell: Cell) -> StepGraph:
             batch: recorded_graph(runner, replace(cell, batch=batch)) for batch in (times * b for b in SMALL)
         }
         try:
-            return scaling.fit_graphs(graphs).at(cell.batch)
+            return fit_graphs(graphs).at(cell.batch)
         except GraphError as error:
             why = str(error)
     raise CannotRunError(f"too large to be run here, and not predicted by small batches: {why}")
@@ -83,8 +83,10 @@ def predicted_graph(runner: Runner, cell: Cell) -> StepGraph:
 def predicted_profile(runner: Runner, cell: Cell) -> Profile:
     """Predict the profile of a cell's lean step from those of small batches."""
     try:
-        profiles = {batch: recorded_profile(runner, replace(cell, batch=batch)) for batch in SMALL}
-        return fit_batches(profiles).profile(cell.batch)
+        profiles = [
+            ({"batch": batch}, recorded_profile(runner, replace(cell, batch=batch))) for batch in SMALL
+        ]
+        return fit_steps(profiles).profile({"batch": cell.batch})
     except ProfileError as error:
         raise CannotRunError(
             f"too large to be run here, and not predicted by small batches: {error}"

@@ -12,11 +12,11 @@ from click.testing import CliRunner, Result
 
 from stowplan.cli.main import main
 from stowplan.errors import BudgetError, GraphError
-from stowplan.insight.prediction import largest_lean_batch, largest_scheduled_batch, predict_schedules
+from stowplan.prediction import fit_graphs, largest_lean_batch, largest_scheduled_batch, predict_schedules
+from stowplan.prediction.graphs import GraphModel
 from stowplan.profiler import Profile
 from stowplan.scheduling import Phase, StepGraph, lean, simulate
 from stowplan.scheduling.check import check
-from stowplan.scheduling.scaling import GraphModel, fit_graphs
 from stowplan.scheduling.solve import schedule
 
 from .step_graphs import KIB, LAYERS, layers

@@ -16,12 +16,11 @@ from click.testing import CliRunner, Result
 from stowplan.cli.main import main
 from stowplan.insight.comparison import POOL_TITLES, as_requested, compare
 from stowplan.insight.pool_models import POOL_MODELS, replay_malloc, requests
-from stowplan.insight.prediction import largest_batch, predict
 from stowplan.packing import solvers
 from stowplan.planning import make_plan
+from stowplan.prediction import fit_steps, largest_batch
 from stowplan.profiler import Profile
 from stowplan.profiler.program import Program
-from stowplan.profiler.scaling import fit_batches
 
 KIB = 1024
 
@@ -282,11 +281,11 @@ def test_the_largest_batch_is_the_last_that_fits(batches: list[str]) -> None:
     assert found["predictions"] == []
     result = stowplan("fit", *batches, "--memory", "100KiB", "--retained", "1KiB")
     assert "The largest batch within 100 KiB: 27" in result.output
-    model = fit_batches({batch: step(batch) for batch in (2, 4)})
+    model = fit_steps([({"batch": batch}, step(batch)) for batch in (2, 4)])
     for memory in range(18 * KIB, 60 * KIB, 999):
         answer = largest_batch(model, memory, alignment=512)
         batch = answer[0] if answer else 0
-        assert predict(model, batch + 1, alignment=512).arena_bytes > memory
+        assert make_plan(model.profile({"batch": batch + 1}), alignment=512).arena_bytes > memory
         assert answer is None or answer[1].arena_bytes <= memory
 
 

@@ -16,9 +16,9 @@ from . import _look
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ...insight.prediction import ScheduledStep
+    from ...prediction.graphs import GraphModel
+    from ...prediction.largest import ScheduledStep
     from ...scheduling import StepGraph
-    from ...scheduling.scaling import GraphModel
 
 DOUBLINGS = 4
 """How often the largest recorded batch is doubled for the batches predicted by default."""
@@ -34,8 +34,7 @@ def fit_step_graphs(
     how: Mapping[str, Any],
 ) -> None:
     """Fit, predict and print."""
-    from ...insight.prediction import largest_lean_batch, largest_scheduled_batch, predict_schedules
-    from ...scheduling.scaling import fit_graphs
+    from ...prediction import fit_graphs, largest_lean_batch, largest_scheduled_batch, predict_schedules
     from ._graphs import read_graph, with_seconds
 
     graphs = {batch: with_seconds(read_graph(path))[0] for batch, path in paths.items()}

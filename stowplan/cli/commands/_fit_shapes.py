@@ -62,7 +62,7 @@ def fit_shapes(
 ) -> None:
     """Fit, predict and print."""
     from ...insight.comparison import alignment_of
-    from ...insight.shape_prediction import SPLIT, fit_ranks
+    from ...prediction.ranks import SPLIT, fit_ranks
     from ...profiler import formats
 
     if at is None:
@@ -87,7 +87,7 @@ def fit_shapes(
             else target
         )
         found.append((batch, shape, model.at(shape, **how)))
-    deviation = max(one.deviation for one in model.models.values())
+    deviation = max(share for one in model.models.values() for _, share in one.deviation)
     blocks = {layers: len(one.reference) for layers, one in model.models.items()}
     if as_json:
         figures = [

@@ -121,16 +121,17 @@ def fit(
         return
     retained = retained or 0
     from ...insight.comparison import alignment_of
-    from ...insight.prediction import largest_batch, predict
+    from ...planning import make_plan
+    from ...prediction import fit_steps, largest_batch
     from ...profiler import formats
-    from ...profiler.scaling import fit_batches
 
-    known = {batch: formats.read(path) for batch, path in profiles}
-    how["alignment"] = alignment = alignment or alignment_of(next(iter(known.values())))
-    model = fit_batches(known)
+    known = [({"batch": batch}, formats.read(path)) for batch, path in profiles]
+    how["alignment"] = alignment = alignment or alignment_of(known[0][1])
+    how["planner"] = how.pop("solver")
+    model = fit_steps(known)
     if not batches and memory is None:
         batches = tuple(model.batches[-1] << k for k in range(1, DOUBLINGS + 1))
-    plans = {batch: predict(model, batch, **how) for batch in sorted(set(batches))}
+    plans = {batch: make_plan(model.profile({"batch": batch}), **how) for batch in sorted(set(batches))}
     largest = None if memory is None else largest_batch(model, memory - retained, **how)
     if output is not None:
         plans[batches[0]].profile.save(output)
@@ -140,7 +141,7 @@ def fit(
             "batches": model.batches,
             "blocks": len(model.reference),
             "matched": model.matched,
-            "deviation": {str(batch): share for batch, share in model.deviation.items()},
+            "deviation": {str(shape["batch"]): share for shape, share in model.deviation},
             "alignment": alignment,
             "retained": retained,
             "predictions": [_figures(batch, plan, retained) for batch, plan in plans.items()],
@@ -151,7 +152,7 @@ def fit(
         click.echo(json.dumps(figures))
     else:
         fitted = " and ".join(str(batch) for batch in (model.batches[0], model.batches[-1]))
-        checks = [f"checked at {batch}: {share:.3%} off" for batch, share in model.deviation.items()]
+        checks = [f"checked at {shape['batch']}: {share:.3%} off" for shape, share in model.deviation]
         head = f"{len(model.reference):,} blocks, {model.matched:,} of them fitted from batches {fitted}"
         columns = ("batch", "planned peak", "arena", "", *(["with retained"] if retained else []))
         rows = _look.table("Predicted", *columns)

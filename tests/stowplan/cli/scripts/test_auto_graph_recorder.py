@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 
 from stowplan.cli.main import main
 from stowplan.cli.scripts.auto_graph_recorder import recording_graph
+from stowplan.prediction import fit_graphs
 from stowplan.scheduling import StepGraph, lean, simulate
-from stowplan.scheduling.scaling import fit_graphs
 
 from ....children import stowplan as run
 

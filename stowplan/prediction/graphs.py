@@ -25,10 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import GraphError
-from .graph import IntArray, StepGraph
-
-TOLERANCE = 0.005
-"""Share of bytes by which values may deviate from what is predicted for a graph that checks the fit."""
+from ..scheduling import StepGraph
+from .laws import Grid
+from .steps import TOLERANCE, IntArray
 
 
 class Deviation(NamedTuple):
@@ -104,10 +103,11 @@ class GraphModel:
         )
 
     def _affine(self, low: IntArray, high: IntArray, batch: int) -> IntArray:
-        """Return bytes at a batch, in integers: exact, rounded up."""
+        """Return bytes at a batch, exact, rounded up."""
         first, last = self.batches[0], self.batches[-1]
-        grown = (high - low) * (batch - last)
-        return np.maximum(high - -grown // (last - first), 0)
+        laws = Grid((last,), (first - last,), 1).fit(np.column_stack([high, low]))
+        found: IntArray = np.maximum(laws.at([batch]), 0).astype(np.int64)
+        return found
 
     def _seconds(self, batch: int) -> npt.NDArray[np.float64]:
         first, last = self.batches[0], self.batches[-1]

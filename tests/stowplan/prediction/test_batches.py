@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 
 from stowplan import NumpyRecorder
 from stowplan.errors import ProfileError
+from stowplan.prediction import fit_steps
+from stowplan.prediction.steps import StepModel
 from stowplan.profiler import Profile
-from stowplan.profiler.scaling import fit_batches
+
+
+def fit_batches(profiles: dict[int, Profile]) -> StepModel:
+    return fit_steps([({"batch": batch}, profile) for batch, profile in profiles.items()])
 
 
 def step(batch: int, constant: list[int], per_item: list[int]) -> Profile:
@@ -31,9 +36,9 @@ def test_affine_sizes_are_predicted_exactly(
 ) -> None:
     constant, per_item = [a for a, _ in rows], [b for _, b in rows]
     model = fit_batches({batch: step(batch, constant, per_item) for batch in batches})
-    assert model.profile(target) == step(target, constant, per_item)
+    assert model.profile({"batch": target}) == step(target, constant, per_item)
     assert model.matched == len(rows)
-    assert set(model.deviation.values()) <= {0.0}
+    assert {share for _, share in model.deviation} <= {0.0}
     assert model.grows == any(per_item)
 
 
@@ -41,8 +46,8 @@ def test_sizes_are_rounded_up_and_never_negative() -> None:
     # 100 at 1, 101 at 3: half a byte for each item more. 0 at 1, 80 at 3: below 0 at less.
     low, high = step(1, [100, 10, 50], [0, 0, 0]), step(3, [101, 90, 10], [0, 0, 0])
     model = fit_batches({1: low, 3: high})
-    assert model.sizes(2).tolist() == [101, 50, 30]
-    assert model.sizes(5).tolist() == [102, 170, 0]
+    assert model.sizes({"batch": 2}).tolist() == [101, 50, 30]
+    assert model.sizes({"batch": 5}).tolist() == [102, 170, 0]
 
 
 def test_sites_streams_and_lifetimes_are_the_largest_batch_s() -> None:
@@ -59,7 +64,7 @@ def test_sites_streams_and_lifetimes_are_the_largest_batch_s() -> None:
             sites=("a.py:1 f", "b.py:2 g"),
         )
 
-    predicted = fit_batches({2: profile(20), 4: profile(40)}).profile(8)
+    predicted = fit_batches({2: profile(20), 4: profile(40)}).profile({"batch": 8})
     assert predicted.size.tolist() == [80, 8]
     assert predicted.end.tolist() == [4, 3]
     assert predicted.stream.tolist() == [7, 7]
@@ -73,13 +78,13 @@ def test_a_few_requests_may_have_no_counterpart() -> None:
     small = step(2, [*constant[:90], 3, *constant[90:]], [*per_item[:90], 0, *per_item[90:]])
     model = fit_batches({2: small, 4: step(4, constant, per_item)})
     assert model.matched == 200
-    assert model.profile(64) == step(64, constant, per_item)
+    assert model.profile({"batch": 64}) == step(64, constant, per_item)
     # And the other way round: what was not asked for at batch 2 is taken to grow in proportion.
     small = step(2, constant[:-1], per_item[:-1])
     model = fit_batches({2: small, 4: step(4, constant, per_item)})
     assert model.matched == 199
-    assert model.sizes(8)[:-1].tolist() == step(8, constant, per_item).size[:-1].tolist()
-    assert model.sizes(8)[-1] == pytest.approx(2 * (7 + 4 * 200), abs=1)
+    assert model.sizes({"batch": 8})[:-1].tolist() == step(8, constant, per_item).size[:-1].tolist()
+    assert model.sizes({"batch": 8})[-1] == pytest.approx(2 * (7 + 4 * 200), abs=1)
 
 
 def test_other_steps_are_refused() -> None:
@@ -88,8 +93,8 @@ def test_other_steps_are_refused() -> None:
     with pytest.raises(ProfileError, match=r"a batch of 0; expected 1 or more"):
         fit_batches({0: step(2, [0], [1]), 4: step(4, [0], [1])})
     model = fit_batches({2: step(2, [0], [1]), 4: step(4, [0], [1])})
-    with pytest.raises(ProfileError, match=r"a batch of 0"):
-        model.profile(0)
+    with pytest.raises(ProfileError, match=r"batch:0; expected 1 or more"):
+        model.profile({"batch": 0})
     with pytest.raises(
         ProfileError,
         match=r"batches 2 and 4 differ in more than 2% of their 3 and 2 requests, first at request 1: 64 bytes and",
@@ -103,14 +108,14 @@ def test_sizes_that_are_not_affine_are_refused() -> None:
     def square(batch: int) -> Profile:
         return step(batch, [1000, batch**2], [1, 0])
 
-    assert fit_batches({2: square(2), 4: square(4)}).sizes(3).tolist() == [1003, 10]
+    assert fit_batches({2: square(2), 4: square(4)}).sizes({"batch": 3}).tolist() == [1003, 10]
     with pytest.raises(
         ProfileError,
         match=r"request 1 asks for 400 bytes at batch 20; expected 500, from 100 at 10 and 900 at 30",
     ):
         fit_batches({10: square(10), 20: square(20), 30: square(30)})
     # 1 byte of 1012: within the tolerance, and said.
-    assert fit_batches({2: square(2), 3: square(3), 4: square(4)}).deviation == {3: 1 / 1012}
+    assert fit_batches({2: square(2), 3: square(3), 4: square(4)}).deviation == (({"batch": 3}, 1 / 1012),)
 
 
 def test_a_network_s_step_is_predicted(chainer: Any) -> None:
@@ -134,5 +139,5 @@ def test_a_network_s_step_is_predicted(chainer: Any) -> None:
                     optimizer.update(lambda: functions.softmax_cross_entropy(network(images), labels))
         return recorder.profile()
 
-    predicted, found = fit_batches({2: profile(2), 4: profile(4)}).profile(8), profile(8)
+    predicted, found = fit_batches({2: profile(2), 4: profile(4)}).profile({"batch": 8}), profile(8)
     assert predicted.same_blocks(found)

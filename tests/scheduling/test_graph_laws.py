@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.errors import GraphError
+from stowplan.prediction.graphs import TOLERANCE, GraphModel, fit_graphs
 from stowplan.scheduling import Phase, StepGraph
-from stowplan.scheduling.scaling import TOLERANCE, GraphModel, fit_graphs
 
 from .graphs import random_graph
 

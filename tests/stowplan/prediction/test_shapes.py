@@ -7,7 +7,7 @@ import pytest
 
 from stowplan import NumpyRecorder, Profile
 from stowplan.errors import ProfileError
-from stowplan.profiler.shape_scaling import fit_shapes
+from stowplan.prediction import fit_steps
 
 
 def recorded(rows: int, width: int, extra: int = 0) -> Profile:
@@ -32,7 +32,7 @@ SMALL = [
 
 
 def test_shapes_not_profiled_are_predicted_block_by_block() -> None:
-    model = fit_shapes(SMALL)
+    model = fit_steps(SMALL)
     real = recorded(200, 40)
     predicted = model.profile({"rows": 200, "width": 40})
     np.testing.assert_array_equal(predicted.size, real.size)
@@ -42,22 +42,22 @@ def test_shapes_not_profiled_are_predicted_block_by_block() -> None:
 
 
 def test_blocks_beyond_32_bits_are_whole_bytes() -> None:
-    predicted = fit_shapes(SMALL).profile({"rows": 3 * 10**6, "width": 7})
+    predicted = fit_steps(SMALL).profile({"rows": 3 * 10**6, "width": 7})
     assert 4 * (3 * 10**6) ** 2 in predicted.size
 
 
 def test_profiles_that_tell_too_little_are_refused() -> None:
     diagonal = [SMALL[0], ({"rows": 32, "width": 16}, recorded(32, 16))]
     with pytest.raises(ProfileError, match="effects of rows, width apart"):
-        fit_shapes(diagonal)
+        fit_steps(diagonal)
     with pytest.raises(ProfileError, match="width:9, and it is 8 in all profiles"):
-        fit_shapes(SMALL[:2]).profile({"rows": 5, "width": 9})
+        fit_steps(SMALL[:2]).profile({"rows": 5, "width": 9})
     with pytest.raises(ProfileError, match="no width in rows:5"):
-        fit_shapes(SMALL).profile({"rows": 5})
+        fit_steps(SMALL).profile({"rows": 5})
     with pytest.raises(ProfileError, match="rows:0; expected 1"):
-        fit_shapes(SMALL).profile({"rows": 0, "width": 8})
+        fit_steps(SMALL).profile({"rows": 0, "width": 8})
     with pytest.raises(ProfileError, match="the same numbers in all shapes"):
-        fit_shapes([*SMALL, ({"rows": 5}, SMALL[0][1])])
+        fit_steps([*SMALL, ({"rows": 5}, SMALL[0][1])])
 
 
 def test_sizes_that_are_no_products_are_refused() -> None:
@@ -68,10 +68,10 @@ def test_sizes_that_are_no_products_are_refused() -> None:
     # rows + 1000 goes as no power of rows: the nearest power, 0, is off.
     sums.append(({"rows": 64 * 16, "width": 8}, recorded(64 * 16, 8, extra=1)))
     with pytest.raises(ProfileError, match="no products of powers"):
-        fit_shapes(sums)
+        fit_steps(sums)
 
 
 def test_other_steps_are_refused() -> None:
     other = ({"rows": 64, "width": 8}, recorded(64, 8, extra=2))
     with pytest.raises(ProfileError, match=r"requests and .*same blocks in the same order"):
-        fit_shapes([*SMALL, other])
+        fit_steps([*SMALL, other])

@@ -1,6 +1,6 @@
 """What a rank of a split program needs, at shapes that were never run: from profiles of small ones.
 
-Blocks grow by powers of a shape's numbers (`stowplan.profiler.shape_scaling`), all but `LAYERS`, which repeats blocks.
+Blocks grow by powers of a shape's numbers (`stowplan.prediction.steps`), all but `LAYERS`, which repeats blocks.
 The steps of two numbers of layers are predicted, and their requests paired::
 
     2 layers    build build      forward forward            backward backward            update update
@@ -34,7 +34,7 @@ from ..errors import ProfileError
 from ..planning import make_plan
 from ..profiler import Profile
 from ..profiler.sequence_matching import match_sequences
-from ..profiler.shape_scaling import Shape, ShapeModel, fit_shapes
+from .steps import Shape, StepModel, fit_steps
 
 __all__ = ["LAYERS", "SPLIT", "Memory", "RankModel", "fit_ranks"]
 
@@ -68,7 +68,7 @@ class RankModel:
         By number of layers, one or two; by 0 where shapes have no such number.
     """
 
-    models: Mapping[int, ShapeModel]
+    models: Mapping[int, StepModel]
 
     @functools.cached_property
     def pairs(self) -> npt.NDArray[np.int64]:
@@ -124,7 +124,7 @@ def fit_ranks(profiles: Sequence[tuple[Shape, Profile]], parallel: str | None) -
     Raises
     ------
     ProfileError
-        There are none, those of more than two numbers of layers, or `fit_shapes` cannot fit them.
+        There are none, those of more than two numbers of layers, or `fit_steps` cannot fit them.
     """
     mine = [
         (shape, profile)
@@ -141,10 +141,10 @@ def fit_ranks(profiles: Sequence[tuple[Shape, Profile]], parallel: str | None) -
     if len(groups) > 2 or (0 in groups and len(groups) > 1):
         given = ", ".join(map(str, sorted(groups)))
         raise ProfileError(f"profiles of {given} layers; expected those of one or two numbers of layers")
-    return RankModel({layers: fit_shapes(group) for layers, group in sorted(groups.items())})
+    return RankModel({layers: fit_steps(group) for layers, group in sorted(groups.items())})
 
 
-def _paired(few: ShapeModel, many: ShapeModel) -> npt.NDArray[np.int64]:
+def _paired(few: StepModel, many: StepModel) -> npt.NDArray[np.int64]:
     """Pair the requests of a step with those of one of more layers. O(n * requests of the layers more)."""
     steps = few.profile(few.shape), many.profile(few.shape)
     if any((step.site < 0).any() for step in steps):

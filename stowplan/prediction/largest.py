@@ -1,69 +1,33 @@
-"""What a step needs at a batch size at which it was never run, and the largest batch that fits a memory."""
+"""The largest batch of a recorded step that fits a memory: planned as it is, lean, or with recomputation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import Any
 
 from ..errors import BudgetError, GraphError, ProfileError, ScheduleError
 from ..packing import lower_bound
 from ..planning import Plan, make_plan, problem_of
-from ..profiler.scaling import BatchModel
 from ..scheduling import StepGraph, simulate
 from ..scheduling import lean as lean_schedule
 from ..scheduling.bounds import bound_schedules
-from ..scheduling.scaling import GraphModel
 from ..scheduling.solve import Solution, least, schedule
+from .graphs import GraphModel
+from .steps import StepModel
 
 __all__ = [
     "ScheduledStep",
     "largest_batch",
     "largest_lean_batch",
     "largest_scheduled_batch",
-    "predict",
     "predict_schedules",
 ]
 
 _MOST = 1 << 32  # batches that are tried
 
 
-def predict(
-    model: BatchModel,
-    batch: int,
-    *,
-    alignment: int,
-    solver: str = "auto",
-    time_limit: float | None = None,
-    threads: int = 1,
-) -> Plan:
-    """Plan the step at a batch size.
-
-    Parameters
-    ----------
-    model
-        From `stowplan.profiler.scaling.fit_batches`.
-    batch
-        1 or more.
-    alignment
-        Bytes, of the plan's blocks.
-    solver, time_limit, threads
-        As for `stowplan.packing.pack`.
-    """
-    return make_plan(
-        model.profile(batch), alignment=alignment, planner=solver, time_limit=time_limit, threads=threads
-    )
-
-
-def largest_batch(
-    model: BatchModel,
-    memory: int,
-    *,
-    alignment: int,
-    solver: str = "auto",
-    time_limit: float | None = None,
-    threads: int = 1,
-) -> tuple[int, Plan] | None:
+def largest_batch(model: StepModel, memory: int, **how: Any) -> tuple[int, Plan] | None:
     """Find the largest batch whose arena fits a memory.
 
     Lower bounds, which are cheap, give the first candidate; if its plan does not fit, plans decide. O(log batch) of
@@ -71,10 +35,12 @@ def largest_batch(
 
     Parameters
     ----------
+    model
+        Of batches.
     memory
         Bytes that the arena may have.
-    model, alignment, solver, time_limit, threads
-        As for `predict`.
+    how
+        Alignment, planner, time limit and threads, as for `stowplan.planning.make_plan`.
 
     Returns
     -------
@@ -88,10 +54,11 @@ def largest_batch(
     if not model.grows:
         raise ProfileError("no block grows with the batch; expected profiles of different batch sizes")
 
-    plan = partial(predict, model, alignment=alignment, solver=solver, time_limit=time_limit, threads=threads)
+    def plan(batch: int) -> Plan:
+        return make_plan(model.profile({"batch": batch}), **how)
 
     def bound_fits(batch: int) -> bool:
-        return lower_bound(problem_of(model.profile(batch), alignment)[0]) <= memory
+        return lower_bound(problem_of(model.profile({"batch": batch}), how["alignment"])[0]) <= memory
 
     def plan_fits(batch: int) -> bool:
         return plan(batch).arena_bytes <= memory
@@ -150,7 +117,7 @@ def predict_schedules(
     Parameters
     ----------
     model
-        From `stowplan.scheduling.scaling.fit_graphs`.
+        From `stowplan.prediction.graphs.fit_graphs`.
     batch
         1 or more.
     solver, time_limit, threads

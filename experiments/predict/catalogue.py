@@ -1,0 +1,320 @@
+"""The functions: 40 of libraries, and ten with traps; with small examples, and the shapes they are measured at."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One function.
+
+    Attributes
+    ----------
+    name
+        Of the table; up to the first dot, of the library.
+    function
+        Takes arrays alone; imports its library when it is called.
+    examples
+        Shapes of the example arrays, in order.
+    at
+        Shapes of the measured ones, by argument.
+    values
+        ``"normal"``, ``"image"`` (bytes), ``"labels"`` (0 to 9) or ``"definite"``.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    examples: tuple[tuple[int, ...], ...]
+    at: Shapes
+    values: str = "normal"
+    trap: bool = field(default=False)
+
+
+def arrays(case: Case, shapes: list[tuple[int, ...]], seed: int) -> list[Any]:
+    """Return random arrays of some shapes, of the case's kind of values."""
+    rng = np.random.default_rng(seed)
+    if case.values == "image":
+        return [rng.integers(0, 256, shape, np.uint8) for shape in shapes]
+    if case.values == "labels":
+        return [rng.integers(0, 10, shape) for shape in shapes]
+    if case.values == "definite":
+        return [np.eye(*shape) * 4 + rng.random(shape) / max(shape) for shape in shapes]
+    return [rng.standard_normal(shape) for shape in shapes]
+
+
+def call(path: str, *more: Any, **options: Any) -> Callable[[Any], Any]:
+    """Return a function of one array that calls a library's function, named by its module and itself."""
+    module, _, name = path.rpartition(".")
+
+    def of(x: Any) -> Any:
+        return getattr(importlib.import_module(module), name)(x, *more, **options)
+
+    return of
+
+
+def fitted(path: str, method: str = "fit_transform", **options: Any) -> Callable[[Any], Any]:
+    """Return a function of one array that makes an estimator of scikit-learn and calls a method."""
+    module, _, name = path.rpartition(".")
+
+    def of(x: Any) -> Any:
+        return getattr(getattr(importlib.import_module(module), name)(**options), method)(x)
+
+    return of
+
+
+def raster(path: str, **options: Any) -> Callable[[Any], Any]:
+    """Return a function of one array that calls one of xarray-spatial with a raster of it."""
+    module, _, name = path.rpartition(".")
+
+    def of(x: Any) -> Any:
+        xarray = importlib.import_module("xarray")
+        made = xarray.DataArray(x, dims=("y", "x"), attrs={"res": (1.0, 1.0)})
+        return getattr(importlib.import_module(module), name)(made, **options).data
+
+    return of
+
+
+def standardize(x: Any) -> Any:
+    """Return columns of mean 0 and deviation 1."""
+    return (x - x.mean(axis=0)) / x.std(axis=0)
+
+
+def matmul(x: Any, y: Any) -> Any:
+    """Return a product."""
+    return x @ y
+
+
+def smooth(x: Any) -> Any:
+    """Return means of 9 neighbours, by a view of windows."""
+    return np.lib.stride_tricks.sliding_window_view(x, 9, axis=1).mean(axis=-1)
+
+
+def heat(x: Any) -> Any:
+    """Return a plate after five steps of heat conduction."""
+    for _ in range(5):
+        inner = x[:-2, 1:-1] + x[2:, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:]
+        x = x.copy()
+        x[1:-1, 1:-1] = inner / 4
+    return x
+
+
+def laplacian(x: Any) -> Any:
+    """Return the product of a tridiagonal sparse matrix with a vector."""
+    sparse = importlib.import_module("scipy.sparse")
+    n = len(x)
+    matrix = sparse.diags([x[1:], x, x[1:]], [-1, 0, 1], shape=(n, n), format="csr")
+    return matrix @ x
+
+
+def sparse_product(x: Any) -> Any:
+    """Return the diagonal of a sparse product."""
+    sparse = importlib.import_module("scipy.sparse")
+    matrix = sparse.diags([x], [0], format="csr")
+    return (matrix @ matrix).diagonal()
+
+
+SQUARE, LARGE = ((100, 100),), {"x": (6000, 6000)}
+TABLE, ROWS = ((300, 20),), {"x": (400_000, 20)}
+LINE, LONG = ((1000,),), {"x": (20_000_000,)}
+
+LIBRARIES = [
+    Case("numpy.standardize", standardize, SQUARE, LARGE),
+    Case("numpy.heat (5 steps)", heat, SQUARE, LARGE),
+    Case("numpy.matmul", matmul, ((40, 60), (60, 50)), {"x": (3000, 2000), "y": (2000, 4000)}),
+    Case("numpy.outer", lambda x, y: np.outer(x, y), ((50,), (60,)), {"x": (8000,), "y": (6000,)}),
+    Case("numpy.cov", call("numpy.cov"), ((60, 300),), {"x": (600, 40_000)}),
+    Case("numpy.percentile", call("numpy.percentile", 50, axis=0), SQUARE, {"x": (4000, 4000)}),
+    Case("numpy.fft.fft2", call("numpy.fft.fft2"), SQUARE, {"x": (3000, 3000)}),
+    Case("numpy.pad", call("numpy.pad", 8, mode="reflect"), SQUARE, LARGE),
+    Case("numpy.sliding mean", smooth, SQUARE, {"x": (4000, 4000)}),
+    Case(
+        "numpy.linalg.svd (tall)",
+        call("numpy.linalg.svd", full_matrices=False),
+        ((300, 30),),
+        {"x": (100_000, 60)},
+    ),
+    Case("scipy.signal.lfilter", lambda x: _signal().lfilter([0.1, 0.2], [1.0, -0.5], x), LINE, LONG),
+    Case(
+        "scipy.signal.sosfiltfilt",
+        lambda x: _signal().sosfiltfilt(_signal().butter(4, 0.2, output="sos"), x),
+        LINE,
+        LONG,
+    ),
+    Case(
+        "scipy.signal.convolve2d",
+        lambda x: _signal().convolve2d(x, np.ones((5, 5))),
+        SQUARE,
+        {"x": (4000, 4000)},
+    ),
+    Case(
+        "scipy.signal.fftconvolve",
+        lambda x: _signal().fftconvolve(x, np.ones((5, 5))),
+        SQUARE,
+        {"x": (4000, 4000)},
+    ),
+    Case("scipy.signal.welch", call("scipy.signal.welch"), LINE, LONG),
+    Case("scipy.signal.detrend", call("scipy.signal.detrend"), LINE, LONG),
+    Case("scipy.ndimage.gaussian_filter", call("scipy.ndimage.gaussian_filter", 3.0), SQUARE, LARGE),
+    Case("scipy.ndimage.median_filter", call("scipy.ndimage.median_filter", 3), SQUARE, {"x": (4000, 4000)}),
+    Case("scipy.ndimage.sobel", call("scipy.ndimage.sobel"), SQUARE, LARGE),
+    Case("scipy.ndimage.zoom", call("scipy.ndimage.zoom", 2, order=1), SQUARE, {"x": (3000, 3000)}),
+    Case(
+        "scipy.ndimage.label", lambda x: importlib.import_module("scipy.ndimage").label(x > 0), SQUARE, LARGE
+    ),
+    Case(
+        "scipy.ndimage.distance_transform_edt",
+        lambda x: importlib.import_module("scipy.ndimage").distance_transform_edt(x > 0),
+        SQUARE,
+        {"x": (3000, 3000)},
+    ),
+    Case("scipy.linalg.cholesky", call("scipy.linalg.cholesky"), SQUARE, {"x": (3000, 3000)}, "definite"),
+    Case("scipy.linalg.lu", call("scipy.linalg.lu"), SQUARE, {"x": (2500, 2500)}, "definite"),
+    Case("scipy.linalg.expm", call("scipy.linalg.expm"), ((60, 60),), {"x": (1000, 1000)}, "definite"),
+    Case("scipy.sparse laplacian", laplacian, LINE, {"x": (10_000_000,)}),
+    Case("scipy.sparse product", sparse_product, LINE, {"x": (5_000_000,)}),
+    Case("scipy.sparse.csr_array", call("scipy.sparse.csr_array"), SQUARE, {"x": (4000, 4000)}),
+    Case(
+        "skimage.color.rgb2gray",
+        call("skimage.color.rgb2gray"),
+        ((100, 100, 3),),
+        {"x": (4000, 4000, 3)},
+        "image",
+    ),
+    Case("skimage.filters.gaussian", call("skimage.filters.gaussian", 2.0), SQUARE, LARGE, "image"),
+    Case(
+        "skimage.filters.threshold_otsu",
+        call("skimage.filters.threshold_otsu"),
+        SQUARE,
+        {"x": (8000, 8000)},
+        "image",
+    ),
+    Case("skimage.feature.canny", call("skimage.feature.canny"), SQUARE, {"x": (4000, 4000)}, "image"),
+    Case(
+        "skimage.transform.resize",
+        lambda x: importlib.import_module("skimage.transform").resize(x, (x.shape[0] // 2, x.shape[1] // 2)),
+        SQUARE,
+        {"x": (6000, 6000)},
+        "image",
+    ),
+    Case(
+        "skimage.restoration.denoise_tv_chambolle",
+        call("skimage.restoration.denoise_tv_chambolle", max_num_iter=5),
+        SQUARE,
+        {"x": (3000, 3000)},
+        "image",
+    ),
+    Case("sklearn StandardScaler", fitted("sklearn.preprocessing.StandardScaler"), TABLE, ROWS),
+    Case(
+        "sklearn PolynomialFeatures",
+        fitted("sklearn.preprocessing.PolynomialFeatures", degree=2),
+        TABLE,
+        ROWS,
+    ),
+    Case(
+        "sklearn PCA",
+        fitted("sklearn.decomposition.PCA", n_components=5, svd_solver="covariance_eigh"),
+        TABLE,
+        ROWS,
+    ),
+    Case("sklearn pairwise_distances", call("sklearn.metrics.pairwise_distances"), TABLE, {"x": (8000, 20)}),
+    Case("xrspatial.slope", raster("xrspatial.slope"), SQUARE, LARGE),
+    Case("xrspatial.hillshade", raster("xrspatial.hillshade"), SQUARE, LARGE),
+]
+
+
+def positive(x: Any) -> Any:
+    """Return as much as the data says."""
+    return x[x > 0] * 2
+
+
+def in_place(x: Any) -> Any:
+    """Ask for nothing."""
+    x *= 2
+    np.sqrt(np.abs(x, out=x), out=x)
+    return x
+
+
+def views(x: Any) -> Any:
+    """Return a view."""
+    return x.reshape(-1)[::2].T
+
+
+def generator(x: Any) -> Any:
+    """Do the work later."""
+    return (row * 2 for row in x)
+
+
+def threads(x: Any) -> Any:
+    """Run as many at once as chance says."""
+    parts = np.array_split(x, 4)
+    running = [threading.Thread(target=lambda part: np.exp(part) * 2, args=(part,)) for part in parts]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    return x + 1
+
+
+def recursion(x: Any) -> Any:
+    """Make requests whose number depends on the length."""
+    if len(x) < 2:
+        return x
+    return np.concatenate([recursion(x[: len(x) // 2]), recursion(x[len(x) // 2 :])])
+
+
+_cache: dict[int, Any] = {}
+
+
+def cached(x: Any) -> Any:
+    """Ask for more at the first call of a length."""
+    if len(x) not in _cache:
+        _cache[len(x)] = np.sin(np.arange(len(x)))
+    return x * _cache[len(x)]
+
+
+def switching(x: Any) -> Any:
+    """Take another algorithm beyond a size."""
+    if x.size > 5_000_000:
+        return np.sort(x.copy()) + x[::-1] * (x + 1)
+    return x * 2
+
+
+def converging(x: Any) -> Any:
+    """Keep as many arrays as the data says."""
+    kept = [x]
+    while np.abs(kept[-1]).max() > 1:
+        kept.append(kept[-1] / 2)
+    return kept
+
+
+def shorter_side(x: Any) -> Any:
+    """Return a size that is no polynomial."""
+    return np.zeros((min(x.shape), 1000)) + x.sum()
+
+
+TRAPS = [
+    Case("trap: data-dependent size", positive, LINE, LONG, trap=True),
+    Case("trap: in place", in_place, SQUARE, LARGE, trap=True),
+    Case("trap: views", views, SQUARE, LARGE, trap=True),
+    Case("trap: generator", generator, SQUARE, LARGE, trap=True),
+    Case("trap: threads", threads, LINE, LONG, trap=True),
+    Case("trap: recursion", recursion, LINE, {"x": (1_000_000,)}, trap=True),
+    Case("trap: cache", cached, LINE, LONG, trap=True),
+    Case("trap: switch at a size", switching, LINE, LONG, trap=True),
+    Case("trap: iterations that differ", converging, SQUARE, {"x": (3000, 3000)}, trap=True),
+    Case("trap: the shorter side", shorter_side, SQUARE, {"x": (6000, 5000)}, trap=True),
+]
+CASES = [*LIBRARIES, *TRAPS]
+
+
+def _signal() -> Any:
+    return importlib.import_module("scipy.signal")

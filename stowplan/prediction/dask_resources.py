@@ -1,0 +1,78 @@
+"""Predicted peaks for Dask: memory as a resource, so that two large tasks do not meet on a worker.
+
+::
+
+    client.register_plugin(MemoryPlugin())                     each worker has 90 % of its limit as a resource
+    client.submit(f, x, **needs(prediction, x=x))              the task takes its predicted peak of it
+    with dask.annotate(**needs(prediction, x=block)): ...      so do the tasks of a collection
+
+The scheduler runs a task where so much of the resource is left, and lets it wait otherwise. These are Dask's own
+worker resources (https://distributed.dask.org/en/stable/resources.html); `stowplan.dask` has both names.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from distributed import Worker, WorkerPlugin
+from distributed.system import MEMORY_LIMIT
+
+from ..units import human_bytes, parse_bytes
+from .prediction import Prediction
+
+__all__ = ["RESOURCE", "MemoryPlugin", "needs"]
+
+RESOURCE = "stowplan bytes"
+
+
+class MemoryPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
+    """Give each worker a resource: bytes for what tasks have alive.
+
+    Parameters
+    ----------
+    share
+        Of the worker's memory limit, above 0 and up to 1; the rest is for Python and what is stored.
+    """
+
+    name = "stowplan memory"
+
+    def __init__(self, share: float = 0.9) -> None:
+        self.share = share
+
+    async def setup(self, worker: Worker) -> None:
+        """Declare the resource; called by Dask."""
+        limit = worker.memory_manager.memory_limit or MEMORY_LIMIT
+        await worker.set_resources(**{RESOURCE: int(limit * self.share)})
+
+
+def needs(prediction: Prediction, limit: int | str | None = None, **shapes: Any) -> dict[str, dict[str, int]]:
+    """Return keywords for ``client.submit`` and ``dask.annotate``: a task's peak, with its arguments.
+
+    Parameters
+    ----------
+    prediction
+        From `stowplan.predict`.
+    limit
+        The most that a worker has. A task that needs more than any worker has would wait for ever.
+    shapes
+        As for `Prediction.peak`.
+
+    Raises
+    ------
+    MemoryError
+        The peak is above the limit.
+
+    Warns
+    -----
+    RuntimeWarning
+        It cannot tell: the task takes the lower bound.
+    """
+    peak = prediction.peak(**shapes)
+    if peak.cannot_tell:
+        warnings.warn(f"a task's peak: {peak}", RuntimeWarning, stacklevel=2)
+    if limit is not None and peak.total > parse_bytes(limit):
+        raise MemoryError(
+            f"a task needs {human_bytes(peak.total)}, and a worker has {limit}; most at {peak.line}"
+        )
+    return {"resources": {RESOURCE: peak.total}}

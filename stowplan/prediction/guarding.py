@@ -1,0 +1,296 @@
+"""A guard before a call: what it will need, against what there is, before it asks for its first byte.
+
+::
+
+    @stowplan.guard(memory="80%")
+    def correlate(x): ...
+
+    MemoryError: correlate needs 53.6 GiB, and 14.8 GiB are free (the control group's limit, 80% of 18.5 GiB);
+    most at analysis.py:12 correlate; at most 16,400 of x[0] fit
+
+The first call with arguments of `SMALL` bytes or more learns the laws (`stowplan.prediction.predict`), or reads what an
+earlier process has learnt. A call at shapes not seen yet is recorded; if its peak is more than `WRONG` beside the
+prediction, the laws are dropped, with a warning.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import json
+import os
+import sys
+import types
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..errors import ProfileError
+from ..files import atomic_write
+from ..units import human_bytes, parse_bytes, parse_share
+from .arguments import is_array
+from .calls import argument_names
+from .prediction import Peak, Prediction
+from .runs import is_plain, run
+from .saved import as_json, from_json
+
+__all__ = ["available", "guard"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+SMALL = 1 << 16
+"""Bytes of arguments below which a call is not looked at."""
+WRONG = 0.02
+"""Share of the peak by which a prediction may be off."""
+
+
+def guard(memory: int | str = "80%", chunks: int | None = None) -> Callable[[F], F]:
+    """Return a decorator that raises an error before a call that will not fit.
+
+    Parameters
+    ----------
+    memory
+        What the call may ask for: of the free memory ``"80%"``, or bytes, or text such as ``"8 GiB"``.
+    chunks
+        An axis of the first array. A call that does not fit warns with the largest chunk along it, and goes on.
+
+    Raises
+    ------
+    MemoryError
+        By the function: it needs more. The message has the need, what is free, the line and the largest chunk.
+
+    Warns
+    -----
+    RuntimeWarning
+        By the function: it does not fit, with `chunks`; or the laws were wrong by more than 2 % and are dropped.
+
+    Notes
+    -----
+    Where it cannot tell, the lower bound is compared. Laws are kept in ``stowplan/predict`` of the user's cache
+    directory (``XDG_CACHE_HOME``), by the code of the function and of those it calls in its module, and by versions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import stowplan
+    >>> @stowplan.guard(memory="1 GiB")
+    ... def table(x):
+    ...     return x[:, None] * x[None, :]
+    >>> table(np.ones(20_000))
+    Traceback (most recent call last):
+    MemoryError: table needs 3.0 GiB, and 1.0 GiB ...
+    """
+    share = parse_share(memory)
+    bytes_ = None if share is not None else parse_bytes(memory)
+
+    def decorate(function: F) -> F:
+        one = _Guard(function, share, bytes_, chunks)
+
+        @functools.wraps(function)
+        def guarded(*arguments: Any, **options: Any) -> Any:
+            return one(arguments, options)
+
+        return guarded  # type: ignore[return-value]
+
+    return decorate
+
+
+class _Guard:
+    def __init__(
+        self, function: Callable[..., Any], share: float | None, bytes_: int | None, chunks: int | None
+    ) -> None:
+        self._function, self._share, self._bytes, self._chunks = function, share, bytes_, chunks
+        self._signature: inspect.Signature | None = None
+        with suppress(TypeError, ValueError):
+            self._signature = inspect.signature(function)
+        self._predictions: dict[str, Prediction] = {}
+        self._peaks: dict[str, Peak] = {}  # by shapes
+        self._seen: set[str] = set()
+
+    def __call__(self, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
+        if self._signature is not None:
+            with suppress(TypeError):  # the function says itself what it does not take
+                bound = self._signature.bind(*arguments, **options)
+                arguments, options = bound.args, bound.kwargs
+        given = sum(value.nbytes for value in arguments if is_array(value))
+        if given < SMALL:
+            return self._function(*arguments, **options)
+        prediction = self._prediction(arguments, options)
+        if given < prediction.model.least_bytes:  # as small as what was tried
+            return self._function(*arguments, **options)
+        key = repr(
+            [(value.shape, value.dtype.str) if is_array(value) else value for value in arguments] + [options]
+        )
+        peak = self._peaks.get(key)
+        if peak is None:
+            names = argument_names(self._function, len(arguments))
+            peak = self._peaks[key] = prediction.peak(**dict(zip(names, arguments, strict=True)))
+        free, why = (self._bytes, "as asked") if self._bytes is not None else available(self._share or 1.0)
+        if peak.asked > free:
+            text = self._refusal(prediction, peak, arguments, free, why)
+            if self._chunks is None:
+                raise MemoryError(text)
+            warnings.warn(text, RuntimeWarning, stacklevel=3)
+        if key in self._seen or peak.cannot_tell or not is_plain():
+            return self._function(*arguments, **options)
+        self._seen.add(key)
+        return self._checked(prediction, peak, arguments, options)
+
+    def _prediction(self, arguments: Sequence[Any], options: dict[str, Any]) -> Prediction:
+        kind = repr(
+            [(value.ndim, value.dtype.str) if is_array(value) else value for value in arguments] + [options]
+        )
+        if kind not in self._predictions:
+            file = cache_file(self._function, kind)
+            models = {}
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                models = from_json(json.loads(file.read_text()))
+            known = len(models)
+            found = Prediction(self._function, arguments, options, models)
+            self._predictions[kind] = found
+            if len(found.models) > known:
+                with suppress(OSError):
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    with atomic_write(file) as out:
+                        out.write(json.dumps(as_json(found.models)).encode())
+        return self._predictions[kind]
+
+    def _refusal(
+        self, prediction: Prediction, peak: Peak, arguments: Sequence[Any], free: int, why: str
+    ) -> str:
+        first = next(n for n, value in enumerate(arguments) if is_array(value))
+        name = prediction.names[first]
+        axis = (
+            self._chunks
+            if self._chunks is not None
+            else arguments[first].shape.index(max(arguments[first].shape))
+        )
+        text = (
+            f"{self._function.__name__} needs {'at least ' if peak.cannot_tell else ''}{human_bytes(peak.asked)}, and "
+            f"{human_bytes(free)} are free ({why}); most at {peak.line}"
+        )
+        given = dict(zip(prediction.names, arguments, strict=True))
+        with suppress(ProfileError):
+            largest = prediction.largest_asked(name, axis, free, **given)
+            text += f"; at most {largest or 0:,} of {name}[{axis}] fit"
+        return text
+
+    def _checked(
+        self, prediction: Prediction, peak: Peak, arguments: Sequence[Any], options: dict[str, Any]
+    ) -> Any:
+        """Call the function, record its peak, and drop laws that are wrong."""
+        results: list[Any] = []
+
+        def call(*values: Any, **more: Any) -> Any:
+            results.append(self._function(*values, **more))
+            return results[0]
+
+        found = run(call, arguments, options, quiet=False, sites=False)[0]
+        off = abs(found.peak - peak.asked)
+        if off > WRONG * peak.total + 4096:
+            self._peaks.clear()
+            kinds = [kind for kind, one in self._predictions.items() if one is prediction]
+            for kind in kinds:
+                del self._predictions[kind]
+                with suppress(OSError):
+                    cache_file(self._function, kind).unlink()
+            warnings.warn(
+                f"stowplan predicted {human_bytes(peak.asked)} for {self._function.__name__}, and it asked for "
+                f"{human_bytes(found.peak)}: what was learnt is dropped",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        return results.pop()
+
+
+def available(share: float = 1.0) -> tuple[int, str]:
+    """Return the bytes that this process may still take, and what limits them: machine, control group or RLIMIT.
+
+    Parameters
+    ----------
+    share
+        Of the free bytes, above 0 and up to 1.
+    """
+    found = [(count, name) for name, count in _limits()]
+    count, name = min(found, default=(sys.maxsize, "no limit known"))
+    return int(count * share), f"{share:.0%} of {human_bytes(count)}, {name}" if share < 1 else name
+
+
+def _limits() -> list[tuple[str, int]]:
+    found = []
+    with suppress(OSError, ValueError, IndexError, StopIteration):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        line = next(line for line in lines if line.startswith("MemAvailable"))
+        found.append(("the machine's", 1024 * int(line.split()[1])))
+    for limit, usage in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ):
+        with suppress(OSError, ValueError):
+            found.append(("the control group's", int(Path(limit).read_text()) - int(Path(usage).read_text())))
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        most = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if most != resource.RLIM_INFINITY:
+            pages = int(Path("/proc/self/statm").read_text().split()[0])
+            found.append(("RLIMIT_AS", most - pages * resource.getpagesize()))
+    return [(name, max(count, 0)) for name, count in found]
+
+
+def cache_file(function: Callable[..., Any], kind: str) -> Path:
+    """Return the file for what was learnt of a function with such arguments."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    digest = hashlib.sha256(repr((fingerprint(function), kind)).encode()).hexdigest()[:24]
+    return folder / "stowplan" / "predict" / f"{getattr(function, '__name__', 'function')}-{digest}.json"
+
+
+def fingerprint(function: Callable[..., Any]) -> list[str]:
+    """Return what its laws depend on: its code, that of its module's functions that it names, and versions."""
+    from .._version import __version__
+
+    parts, seen = [f"python {sys.version}", f"stowplan {__version__}"], set()
+    todo: list[Any] = [function]
+    while todo:
+        one = todo.pop()
+        code = getattr(one, "__code__", None)
+        if not isinstance(code, types.CodeType) or code in seen:
+            parts.append(f"{getattr(one, '__module__', '')}.{getattr(one, '__name__', repr(type(one)))}")
+            continue
+        seen.add(code)
+        parts.append(_code_text(code))
+        parts.append(repr((getattr(one, "__defaults__", None), getattr(one, "__kwdefaults__", None))))
+        cells = [cell.cell_contents for cell in one.__closure__ or () if _is_filled(cell)]
+        for value in [*cells, *(one.__globals__.get(name) for name in _names(code))]:
+            module = (
+                value
+                if isinstance(value, types.ModuleType)
+                else sys.modules.get(getattr(value, "__module__", ""))
+            )
+            top = sys.modules.get(module.__name__.partition(".")[0]) if module is not None else None
+            parts.append(f"{getattr(top, '__name__', '')} {getattr(top, '__version__', '')}")
+            if callable(value) and getattr(value, "__module__", None) == one.__module__:
+                todo.append(value)
+            elif isinstance(value, (int, float, str, bool, tuple)):
+                parts.append(repr(value))
+    return parts
+
+
+def _code_text(code: types.CodeType) -> str:
+    constants = [_code_text(one) if isinstance(one, types.CodeType) else repr(one) for one in code.co_consts]
+    return repr((code.co_code, code.co_names, code.co_varnames, constants))
+
+
+def _names(code: types.CodeType) -> list[str]:
+    inner = [name for one in code.co_consts if isinstance(one, types.CodeType) for name in _names(one)]
+    return [*code.co_names, *inner]
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True

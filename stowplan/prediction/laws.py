@@ -1,0 +1,143 @@
+"""Laws: bytes as exact functions of lengths, from a few of their values.
+
+An array's size is a product of lengths, so the bytes alive at a moment are a polynomial of them. Its values on a
+lattice determine it, by Newton's forward differences: C(k + d, d) points for total degree d in k lengths, and those
+for the product of all of them::
+
+    x[1]                                    differences of a row     8     24    48    80
+      |  .                                                             16    24    32
+      |  .  .             degree 3,                                        8     8
+      |  .  .  .          10 points                                           0
+      |  .  .  .  .                         8 + 16 t + 8 t (t - 1) / 2,  t = (x - base) / step
+      +--------------- x[0]
+
+Differences of whole numbers are whole numbers, and so is every sum here until the last division, which rounds up.
+O(points) for each law and value.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Grid", "Laws"]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The lattice of points that determines a polynomial.
+
+    Attributes
+    ----------
+    base, step
+        Of each length: its value at the first point, and the distance to the next.
+    degree
+        Total degree of the polynomials; products of different lengths are always among their terms.
+    """
+
+    base: tuple[int, ...]
+    step: tuple[int, ...]
+    degree: int
+
+    @functools.cached_property
+    def steps(self) -> tuple[tuple[int, ...], ...]:
+        """Each point as numbers of steps from the first, which is (0, ..., 0)."""
+        every = itertools.product(range(self.degree + 1), repeat=len(self.base))
+        return tuple(
+            sorted(
+                (p for p in every if sum(p) <= self.degree or max(p, default=0) == 1),
+                key=lambda p: (sum(p), p),
+            )
+        )
+
+    @property
+    def points(self) -> list[tuple[int, ...]]:
+        """The points at which values are needed, in order."""
+        return [
+            tuple(base + step * n for base, step, n in zip(self.base, self.step, point, strict=True))
+            for point in self.steps
+        ]
+
+    def fit(self, values: Any) -> Laws:
+        """Find the laws of many quantities at once.
+
+        Parameters
+        ----------
+        values
+            Whole numbers (quantities, points).
+        """
+        known = np.array(values, dtype=object).reshape(-1, len(self.steps))
+        differences = np.zeros_like(known)
+        row = {point: k for k, point in enumerate(self.steps)}
+        for point, k in row.items():
+            for other in itertools.product(*(range(n + 1) for n in point)):
+                times = math.prod(math.comb(n, m) for n, m in zip(point, other, strict=True))
+                sign = (-1) ** (sum(point) - sum(other))
+                differences[:, k] += sign * times * known[:, row[other]]
+        return Laws(self, differences)
+
+
+@dataclass(frozen=True, eq=False)
+class Laws:
+    """Quantities as polynomials of lengths. Made by `Grid.fit`.
+
+    Attributes
+    ----------
+    grid
+        Where they were learnt.
+    differences
+        Newton's, whole numbers of any length (quantities, points).
+    """
+
+    grid: Grid
+    differences: npt.NDArray[Any]
+
+    def at(self, lengths: Sequence[int]) -> npt.NDArray[Any]:
+        """Return the quantities at some lengths, whole numbers of any length (quantities,), rounded up."""
+        weights = [
+            math.prod(
+                (_choose(t, n) for t, n in zip(self._steps(lengths), point, strict=True)), start=Fraction(1)
+            )
+            for point in self.grid.steps
+        ]
+        below = math.lcm(*(weight.denominator for weight in weights))
+        above = np.array([int(weight * below) for weight in weights], dtype=object)
+        return np.asarray(-(-(self.differences * above).sum(axis=1) // below))
+
+    def _steps(self, lengths: Sequence[int]) -> list[Fraction]:
+        return [
+            Fraction(length - base, step)
+            for length, base, step in zip(lengths, self.grid.base, self.grid.step, strict=True)
+        ]
+
+    def terms(self, row: int) -> dict[tuple[int, ...], Fraction]:
+        """Return a law's coefficients by the powers of the lengths, without those that are 0."""
+        found: dict[tuple[int, ...], Fraction] = {}
+        for point, times in zip(self.grid.steps, self.differences[row].tolist(), strict=True):
+            product = {(0,) * len(point): Fraction(times)}
+            for axis, (base, step, n) in enumerate(zip(self.grid.base, self.grid.step, point, strict=True)):
+                for i in range(n):  # times (t - i) / (i + 1), t = (x - base) / step
+                    grown: dict[tuple[int, ...], Fraction] = {}
+                    for powers, factor in product.items():
+                        up = (*powers[:axis], powers[axis] + 1, *powers[axis + 1 :])
+                        grown[up] = grown.get(up, Fraction(0)) + factor / (step * (i + 1))
+                        grown[powers] = grown.get(powers, Fraction(0)) - factor * (
+                            Fraction(base, step) + i
+                        ) / (i + 1)
+                    product = grown
+            for powers, factor in product.items():
+                found[powers] = found.get(powers, Fraction(0)) + factor
+        return {powers: factor for powers, factor in found.items() if factor}
+
+
+def _choose(t: Fraction, n: int) -> Fraction:
+    """Return t (t - 1) ... (t - n + 1) / n!."""
+    return math.prod((t - i for i in range(n)), start=Fraction(1)) / math.factorial(n)

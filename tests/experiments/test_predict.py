@@ -1,0 +1,34 @@
+"""Two functions of the experiment, at small shapes; the libraries of the others may not be installed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from experiments.predict.__main__ import measure, summary, verdict
+from experiments.predict.catalogue import CASES, LIBRARIES, TRAPS
+
+
+def row(name: str, **at: tuple[int, ...]) -> dict[str, Any]:
+    case = next(case for case in CASES if case.name == name)
+    found = measure(replace(case, at=at))
+    return found | {"verdict": verdict(found)}
+
+
+def test_a_function_is_met() -> None:
+    found = row("numpy.standardize", x=(1500, 1000))
+    assert found["verdict"] == "met"
+    assert found["predicted"] == pytest.approx(16 * 1500 * 1000, rel=0.01)
+
+
+def test_a_trap_says_that_it_cannot_tell() -> None:
+    found = row("trap: data-dependent size", x=(1_000_000,))
+    assert found["verdict"] == "cannot tell"
+    assert "1 of 1 are met within 1% or *cannot tell* (1); 0 are lower" in summary([found])
+
+
+def test_there_are_forty_functions_and_ten_traps() -> None:
+    assert (len(LIBRARIES), len(TRAPS)) == (40, 10)
+    assert len({case.name for case in CASES}) == 50

@@ -1,0 +1,254 @@
+"""`stowplan.predict` against the recorded peak at shapes far from those that it ran."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stowplan
+from stowplan.errors import ProfileError
+from stowplan.prediction.prediction import Prediction
+from stowplan.prediction.runs import run
+
+RNG = np.random.default_rng(0)
+SQUARE = RNG.standard_normal((100, 100))
+LINE = RNG.standard_normal(100)
+
+
+def scaled(x: Any) -> Any:
+    return (x - x.mean(axis=0)) / x.std(axis=0)
+
+
+def with_results(x: Any) -> Any:
+    y = x * 2 + 1
+    return y.sum(axis=0), y
+
+
+def distances(x: Any, y: Any) -> Any:
+    return np.abs(x[:, None, :] - y[None, :, :]).sum(axis=-1)
+
+
+def halves(x: Any) -> Any:
+    return x[::2].copy() + x[::2] * 2.0
+
+
+def row_by_row(x: Any) -> Any:
+    return np.array([row * 2 for row in x])
+
+
+def product(x: Any, y: Any) -> Any:
+    return x @ y + 1
+
+
+def in_place(x: Any) -> Any:
+    x *= 2
+    return x
+
+
+def view(x: Any) -> Any:
+    return x.T[::2]
+
+
+def recursive(x: Any) -> Any:
+    if len(x) < 2:
+        return x
+    return np.concatenate([recursive(x[: len(x) // 2]), recursive(x[len(x) // 2 :])])
+
+
+def padded(x: Any, width: int = 3) -> Any:
+    return np.pad(x, width)[1:].copy()
+
+
+FUNCTIONS: list[tuple[Callable[..., Any], list[Any], dict[str, tuple[int, ...]]]] = [
+    (scaled, [SQUARE], {"x": (3000, 1700)}),
+    (with_results, [SQUARE], {"x": (2001, 3003)}),
+    (distances, [RNG.random((50, 8)), RNG.random((60, 8))], {"x": (1500, 8), "y": (1200, 8)}),
+    (distances, [SQUARE, SQUARE], {"x": (400, 150), "y": (400, 150)}),
+    (halves, [SQUARE], {"x": (3001, 1501)}),
+    (row_by_row, [SQUARE], {"x": (2000, 900)}),
+    (product, [RNG.random((40, 60)), RNG.random((60, 50))], {"x": (900, 1200), "y": (1200, 1501)}),
+    (in_place, [SQUARE], {"x": (3000, 3000)}),
+    (view, [SQUARE], {"x": (3000, 3000)}),
+    (recursive, [LINE], {"x": (100_000,)}),
+    (padded, [SQUARE], {"x": (2000, 2003)}),
+    (np.linalg.cholesky, [SQUARE @ SQUARE.T + np.eye(100)], {"a": (700, 700)}),
+    (np.outer, [LINE, LINE], {"a": (3000,), "b": (2000,)}),
+]
+
+
+def measured(function: Callable[..., Any], shapes: dict[str, tuple[int, ...]], dtype: str = "f8") -> int:
+    arrays = [RNG.standard_normal(shape).astype(dtype) for shape in shapes.values()]
+    if function is np.linalg.cholesky:
+        arrays = [np.eye(*shape) for shape in shapes.values()]
+    return run(function, arrays, {})[0].peak
+
+
+@pytest.mark.parametrize(("function", "examples", "shapes"), FUNCTIONS)
+def test_the_peak_is_met(
+    function: Callable[..., Any], examples: list[Any], shapes: dict[str, tuple[int, ...]]
+) -> None:
+    prediction = stowplan.predict(function, *examples)
+    found = prediction.peak(**shapes)
+    assert found.cannot_tell == ""
+    assert found.arguments == sum(8 * int(np.prod(shape)) for shape in shapes.values())
+    true = measured(function, shapes)
+    assert true <= found.asked <= 1.01 * true + 4096
+
+
+def test_parts_and_lines_add_up() -> None:
+    found = stowplan.predict(with_results, SQUARE).peak(x=(2000, 2000))
+    assert found.results == 8 * (2000 * 2000 + 2000)
+    assert found.total == found.arguments + found.asked == found.arguments + sum(found.lines.values())
+    assert "test_predict.py" in found.line
+    assert "with_results" in found.line
+
+
+def positive(x: Any) -> Any:
+    return x[x > 0] * 2
+
+
+def distinct(x: Any) -> Any:
+    return np.unique(x)
+
+
+def lazily(x: Any) -> Iterator[Any]:
+    yield x * 2
+
+
+def threaded(x: Any) -> Any:
+    threads = [threading.Thread(target=lambda: x * 2) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return x + 1
+
+
+def leaking() -> Callable[[Any], Any]:
+    kept: list[Any] = []
+
+    def keep(x: Any) -> Any:
+        kept.append(x * 2)
+        return x + len(kept)
+
+    return keep
+
+
+def stepwise(x: Any) -> Any:
+    return np.zeros(1 << (len(x) - 1).bit_length())
+
+
+def failing(x: Any) -> Any:
+    raise OSError("no such device")
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (positive, "depend on the values"),
+        (distinct, "depend on the values"),
+        (lazily, "iterator"),
+        (threaded, "other threads"),
+        (leaking(), "keeps some"),
+        (stepwise, "follows no law"),
+        (failing, "OSError: no such device"),
+    ],
+)
+def test_what_follows_no_law_is_said(function: Callable[[Any], Any], reason: str) -> None:
+    prediction = stowplan.predict(function, LINE)
+    found = prediction.peak(x=10**8)
+    assert reason in found.cannot_tell
+    assert str(found).startswith("cannot tell: ")
+    assert found.arguments == 8 * 10**8 <= found.total
+    assert prediction.explain().startswith("cannot tell: ")
+    with pytest.raises(ProfileError, match="cannot tell"):
+        prediction.largest("x", memory="8 GiB")
+
+
+def test_the_largest_is_the_last_that_fits() -> None:
+    prediction = stowplan.predict(scaled, SQUARE)
+    for axis, memory in itertools.product((0, 1), ("1 GiB", "8 GiB")):
+        found = prediction.largest("x", axis, memory)
+        assert found is not None
+        shapes = [tuple(found + more if n == axis else 100 for n in range(2)) for more in (0, 1)]
+        assert prediction.peak(x=shapes[0]).total <= stowplan.units.parse_bytes(memory)
+        assert prediction.peak(x=shapes[1]).total > stowplan.units.parse_bytes(memory)
+    assert prediction.largest("x", 0, 100) is None
+
+
+def test_dtypes_and_options_are_other_laws() -> None:
+    prediction = stowplan.predict(padded, SQUARE, width=5)
+    shape = (2000, 3000)
+    assert prediction.peak(x=shape).asked == 8 * (2010 * 3010 + 2009 * 3010)
+    assert prediction.peak(x=shape, width=1).asked == 8 * (2002 * 3002 + 2001 * 3002)
+    assert prediction.peak(x=(shape, "f4")).asked == 4 * (2010 * 3010 + 2009 * 3010)
+    assert prediction.peak(x=(shape, "f4")).arguments == 4 * 2000 * 3000
+
+
+def test_small_shapes_are_run_and_short_axes_learnt_again() -> None:
+    prediction = stowplan.predict(distances, RNG.random((50, 8)), RNG.random((60, 8)))
+    for shapes in (
+        {"x": (9, 5), "y": (7, 5)},
+        {"x": (1000, 5), "y": (900, 5)},
+        {"x": (300, 70), "y": (200, 70)},
+    ):
+        assert prediction.peak(**shapes).asked == measured(distances, shapes)
+
+
+def test_examples_are_not_changed() -> None:
+    example = np.ones((50, 50))
+    stowplan.predict(in_place, example)
+    assert (example == 1).all()
+
+
+def test_an_order_of_lengths_not_seen_is_said() -> None:
+    def smaller(x: Any) -> Any:
+        return np.zeros((min(x.shape), 1000))
+
+    prediction = stowplan.predict(smaller, RNG.random((1000, 100)))
+    assert prediction.peak(x=(5000, 500)).asked == 8 * 500 * 1000
+    assert "below it in all runs" in prediction.peak(x=(500, 50_000)).cannot_tell
+
+
+def test_a_law_of_equal_lengths_alone() -> None:
+    def smaller(x: Any) -> Any:
+        return np.zeros((min(x.shape), 1000))
+
+    prediction = stowplan.predict(smaller, SQUARE)
+    assert prediction.peak(x=(5000, 5000)).asked == 8 * 5000 * 1000
+    assert "only where they are equal" in prediction.peak(x=(5000, 4000)).cannot_tell
+
+
+def test_wrong_shapes_are_refused() -> None:
+    prediction = stowplan.predict(product, RNG.random((40, 60)), RNG.random((60, 50)))
+    for shapes, message in [
+        ({"x": (50_000, 500)}, "are one length"),
+        ({"x": 500}, "expected 2 axes"),
+        ({"z": 500}, "expected one of x, y"),
+    ]:
+        with pytest.raises(ProfileError, match=message):
+            prediction.peak(**shapes)
+
+
+def test_explain_gives_the_law() -> None:
+    text = stowplan.predict(scaled, SQUARE).explain()
+    assert "16 x[0] x[1] + 16 x[1] + 24 bytes" in text
+    assert "Not seen: what C libraries take" in text
+
+
+def test_the_plot_has_the_peak() -> None:
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("agg")
+    axes = stowplan.predict(scaled, SQUARE).plot("x", 0, to=5000)
+    assert axes.get_xlabel() == "x[0]"
+    pyplot.close(axes.figure)
+
+
+def test_a_prediction_names_its_function() -> None:
+    prediction: Prediction = stowplan.predict(np.outer, LINE, LINE)
+    assert repr(prediction).startswith("<Prediction of outer: learnt from ")

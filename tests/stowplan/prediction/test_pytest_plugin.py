@@ -1,0 +1,98 @@
+"""The mark ``peak``, in a pytest of its own."""
+
+from __future__ import annotations
+
+import configparser
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PLUGIN = "stowplan.prediction.pytest_plugin"
+TESTS = """
+import numpy as np, pytest, threading
+
+@pytest.fixture
+def base():
+    return np.ones(1_000_000)  # is not counted
+
+@pytest.mark.peak("9 MB")
+def test_below(base):
+    assert (base * 2).sum() == 2e6
+
+@pytest.mark.peak("7 MB")
+def test_above(base):
+    doubled = base * 2
+    assert doubled.sum() == 2e6
+
+@pytest.mark.peak("7 MB")
+@pytest.mark.parametrize("n", [10, 1_000_000])
+def test_each(n):
+    np.ones(n)
+
+@pytest.mark.peak("7 MB")
+def test_thread():
+    thread = threading.Thread(target=lambda: np.ones(1_000_000))
+    thread.start()
+    thread.join()
+
+@pytest.mark.peak("1 KiB")
+def test_own_failure_first(base):
+    assert len(base * 2) == 0
+
+@pytest.mark.peak("many")
+def test_bad(): ...
+
+def test_unmarked():
+    np.ones(1_000_000)
+"""
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder: Path = tmp_path_factory.mktemp("marked")
+    (folder / "test_it.py").write_text(TESTS)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        PLUGIN,
+        "--strict-markers",
+        "-rA",
+        "-p",
+        "no:cacheprovider",
+    ]
+    return subprocess.run([*command, "."], cwd=folder, capture_output=True, text=True, check=False).stdout
+
+
+@pytest.mark.parametrize("name", ["test_below", "test_each[10]", "test_unmarked"])
+def test_what_is_below_passes(output: str, name: str) -> None:
+    assert f"PASSED test_it.py::{name}\n" in output
+
+
+@pytest.mark.parametrize("name", ["test_above", "test_each[1000000]", "test_thread"])
+def test_what_is_above_fails(output: str, name: str) -> None:
+    assert f"FAILED test_it.py::{name} - " in output
+    assert "the live peak is 7.6 MiB; expected at most 6.7 MiB" in output
+
+
+def test_the_message_has_the_line_and_the_planned_peak(output: str) -> None:
+    assert "(planned peak: 7.6 MiB)" in output
+    assert "  7.6 MiB  " in output
+    assert "test_it.py:14 test_above" in output
+
+
+def test_the_test_s_own_failure_comes_first(output: str) -> None:
+    assert "FAILED test_it.py::test_own_failure_first - assert 1000000 == 0" in output
+
+
+def test_a_limit_that_is_none_is_an_error(output: str) -> None:
+    assert "'many'; expected bytes, like 4096" in output
+
+
+def test_the_entry_point_is_declared() -> None:
+    config = configparser.ConfigParser()
+    config.read(Path(__file__).parents[3] / "setup.cfg")
+    assert f"stowplan = {PLUGIN}" in config["options.entry_points"]["pytest11"]
