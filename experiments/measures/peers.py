@@ -28,11 +28,11 @@ PACKAGES = {"jemalloc": "libjemalloc2", "mimalloc": "libmimalloc2.0", "tcmalloc"
 """Debian's name of each."""
 TUNED_GLIBC = "tuned glibc"
 VARIABLES = {
-    "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
-    "MALLOC_TRIM_THRESHOLD_": str(2**30),
+    "MALLOC_MMAP_THRESHOLD_": str(4 * 2**30),
+    "MALLOC_TRIM_THRESHOLD_": str(4 * 2**30),
     "MALLOC_TOP_PAD_": str(64 * 2**20),
 }
-"""Of the GNU C library, in bytes. It takes no larger threshold for mmap than half of a heap, which is 32 MiB."""
+"""Of the GNU C library, in bytes. Versions before 2.35 take no larger threshold for mmap than 32 MiB."""
 CHOOSING = frozenset({"LD_PRELOAD", *VARIABLES})
 """Variables that choose an allocator."""
 PLAIN = "NumPy"

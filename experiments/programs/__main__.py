@@ -4,8 +4,9 @@ Programs that know nothing of stowplan (`catalogue`), each by plain Python, by `
 jemalloc, mimalloc, tcmalloc and a tuned C library (`measures.peers`): CPU time, page faults and resident set over plain
 Python's, and whether all of them printed the same. What is not installed is named, and left out.
 
-The files are ``programs.csv``, ``.md``, ``.png`` and ``.svg``. A program that has been measured is not run again by the
-same command: delete ``programs/cells`` in the folder for that. The machine should have nothing else to do.
+The files are ``programs.csv``, ``.md``, ``.png`` and ``.svg``; with ``--long``, ``programs_long.*``. A program that has been
+measured is not run again by the same command: delete ``programs/cells`` in the folder for that. The machine should have
+nothing else to do.
 
 Exit status 1 if a program printed something else, or failed.
 """
@@ -28,16 +29,16 @@ ROUNDS, QUICK_ROUNDS = 9, 2
 PACKAGES = ("scipy", "scikit-learn", "pandas", "autograd", "PyWavelets", "joblib")
 
 
-def row_of(program: Program, rounds: int, quick: bool, seed: int, out: Path) -> Row:
+def row_of(program: Program, rounds: int, length: str, seed: int, out: Path) -> Row:
     """Return a program's row, kept in a file; a note if it cannot be run."""
     about = {"device": "cpu", "program": program.name, "title": program.title}
     missing = program.missing()
     if missing is not None:
         return about | {"note": missing}
-    study = {"rounds": rounds, "quick": quick, "seed": seed, "contestants": sorted(measure.contestants())}
+    study = {"rounds": rounds, "length": length, "seed": seed, "contestants": sorted(measure.contestants())}
     try:
-        path = out / "programs" / "cells" / f"{program.name}.json"
-        return about | kept.finished(path, study, lambda: measure.measure(program, rounds, quick, seed))
+        path = out / "programs" / "cells" / ("long" if length == "long" else "") / f"{program.name}.json"
+        return about | kept.finished(path, study, lambda: measure.measure(program, rounds, length, seed))
     except measure.ProgramError as error:
         return about | {"note": f"failed: {error}", "failed": True}
 
@@ -46,6 +47,7 @@ def row_of(program: Program, rounds: int, quick: bool, seed: int, out: Path) -> 
 @click.option(
     "--quick", is_flag=True, help="Small sizes and two rounds: a minute or two, and ratios of no use."
 )
+@click.option("--long", is_flag=True, help="Programs of some twenty seconds instead of two.")
 @click.option(
     "--rounds", type=click.IntRange(2), help=f"Runs of each.  [default: {ROUNDS}; quick: {QUICK_ROUNDS}]"
 )
@@ -63,17 +65,20 @@ def row_of(program: Program, rounds: int, quick: bool, seed: int, out: Path) -> 
     default=Path("build/experiments"),
     help="Folder for cells, tables and the picture.  [default: build/experiments]",
 )
-def main(quick: bool, rounds: int | None, names: tuple[str, ...], seed: int, out: Path) -> None:
+def main(quick: bool, long: bool, rounds: int | None, names: tuple[str, ...], seed: int, out: Path) -> None:
     """Run programs that know nothing of stowplan under several allocators."""
+    if quick and long:
+        raise click.UsageError("--quick and --long: expected one of them at most")
+    length = "quick" if quick else "long" if long else "short"
     for line in peers.missing():
         click.echo(line, err=True)
     out.mkdir(parents=True, exist_ok=True)
     chosen = [program for program in PROGRAMS if not names or program.name in names]
     count = rounds or (QUICK_ROUNDS if quick else ROUNDS)
     progress = track(chosen, "programs", console=Console(stderr=True))
-    rows = [row_of(program, count, quick, seed, out) for program in progress]
+    rows = [row_of(program, count, length, seed, out) for program in progress]
     shown = [table.with_errors(row) for row in rows]
-    path = out / "programs"
+    path = out / ("programs_long" if long else "programs")
     output.write_table(
         shown, table.columns(rows), path, "Programs under several allocators", table.NOTE, PACKAGES
     )

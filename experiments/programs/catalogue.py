@@ -1,4 +1,4 @@
-"""The programs: what each does again and again, the packages that it needs, and a small size for it."""
+"""The programs: what each does again and again, the packages that it needs, and a small and a large size for it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ class Program:
         For tables.
     quick
         Argument with which it takes less than a second, beside its imports.
+    long
+        Argument with which it takes some ten times as long as without one.
     needs
         Modules that it imports beside NumPy.
     """
@@ -28,6 +30,7 @@ class Program:
     name: str
     title: str
     quick: int
+    long: int
     needs: tuple[str, ...] = ()
 
     @property
@@ -43,24 +46,24 @@ class Program:
         return f"left out: no {' and no '.join(absent)}; expected: pip install 'stowplan[programs]'"
 
 
-STARTUP = Program("startup", "start-up: import numpy", 0)
+STARTUP = Program("startup", "start-up: import numpy", 0, 0)
 """Not a program: what it costs to have a contestant at all."""
 
 PROGRAMS = (
     STARTUP,
-    Program("wave_levels", "wave equation, three levels in turn", 120),
-    Program("shallow_water", "shallow water, Adams-Bashforth", 60),
-    Program("lattice_boltzmann", "lattice Boltzmann", 20),
-    Program("jacobi", "Jacobi's method", 120),
-    Program("deconvolution", "Richardson-Lucy deconvolution (SciPy)", 15, ("scipy",)),
-    Program("mlp_adam", "perceptron with Adam, odd last batch", 3),
-    Program("autograd_network", "network (autograd)", 12, ("autograd",)),
-    Program("sklearn_mlp", "MLPRegressor (scikit-learn)", 3, ("sklearn",)),
-    Program("incremental_pca", "IncrementalPCA (scikit-learn)", 6, ("sklearn",)),
-    Program("boosting", "gradient boosting (pandas, scikit-learn)", 4, ("pandas", "sklearn")),
-    Program("mixture", "k-means, then EM, then Metropolis", 10),
-    Program("wavelets", "wavelets, frames of many sizes (PyWavelets)", 12, ("pywt",)),
-    Program("tiles", "tiles in a ThreadPoolExecutor (SciPy)", 3, ("scipy",)),
-    Program("spectra_asyncio", "spectra in asyncio tasks", 15),
-    Program("bootstrap_joblib", "bootstrap in joblib's threads", 25, ("joblib",)),
+    Program("wave_levels", "wave equation, three levels in turn", 120, 10000),
+    Program("shallow_water", "shallow water, Adams-Bashforth", 60, 8000),
+    Program("lattice_boltzmann", "lattice Boltzmann", 20, 1500),
+    Program("jacobi", "Jacobi's method", 120, 7000),
+    Program("deconvolution", "Richardson-Lucy deconvolution (SciPy)", 15, 1000, ("scipy",)),
+    Program("mlp_adam", "perceptron with Adam, odd last batch", 3, 180),
+    Program("autograd_network", "network (autograd)", 12, 1000, ("autograd",)),
+    Program("sklearn_mlp", "MLPRegressor (scikit-learn)", 3, 250, ("sklearn",)),
+    Program("incremental_pca", "IncrementalPCA (scikit-learn)", 6, 250, ("sklearn",)),
+    Program("boosting", "gradient boosting (pandas, scikit-learn)", 4, 250, ("pandas", "sklearn")),
+    Program("mixture", "k-means, then EM, then Metropolis", 10, 600),
+    Program("wavelets", "wavelets, frames of many sizes (PyWavelets)", 12, 900, ("pywt",)),
+    Program("tiles", "tiles in a ThreadPoolExecutor (SciPy)", 3, 150, ("scipy",)),
+    Program("spectra_asyncio", "spectra in asyncio tasks", 15, 1200),
+    Program("bootstrap_joblib", "bootstrap in joblib's threads", 25, 1600, ("joblib",)),
 )

@@ -33,6 +33,8 @@ from ..measures.medians import standard_error
 from .catalogue import Program
 
 PLAIN, OURS = "plain", "stowplan"
+LENGTHS = ("quick", "short", "long")
+"""Of a program: less than a second, some two seconds, some twenty; beside its imports."""
 RIVALS = ("mimalloc", "tcmalloc", peers.TUNED_GLIBC)
 """What a user may take instead of stowplan."""
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -89,11 +91,11 @@ def run(program: Program, contestant: str, added: Mapping[str, str], arguments: 
     return Usage(used["cpu"], used["faults"], used["rss"], done.stdout, figures)
 
 
-def measure(program: Program, rounds: int, quick: bool, seed: int) -> Row:
-    """Run so many rounds of a program; return its row."""
+def measure(program: Program, rounds: int, length: str, seed: int) -> Row:
+    """Run so many rounds of a program, of a length of `LENGTHS`; return its row."""
     ways = contestants()
     compileall.compile_dir(Path(stowplan.__file__).parent, quiet=2)
-    arguments = [str(program.quick)] if quick else []
+    arguments = {"quick": [str(program.quick)], "short": [], "long": [str(program.long)]}[length]
     rng = np.random.default_rng(seed)
     found: dict[str, list[Usage]] = {name: [] for name in ways}
     for _ in range(rounds):
@@ -141,7 +143,8 @@ def shares(figures: Sequence[Mapping[str, Any]]) -> Row:
     """Return what ``--stats`` says of NumPy's pool, as medians over runs; None for what it does not say.
 
     ``planned`` is the share of requests since the first plan that came from a plan, ``of_all`` that of all requests,
-    ``steps`` the number of steps found, ``faults_in_script`` minor page faults while the script ran.
+    ``heap_only`` that of requests which the heap served alone, ``steps`` the number of steps found,
+    ``faults_in_script`` minor page faults while the script ran.
     """
 
     def numpy(figure: Mapping[str, Any], key: str) -> Any:
@@ -156,6 +159,12 @@ def shares(figures: Sequence[Mapping[str, Any]]) -> Row:
     return {
         "planned": median([numpy(figure, "share") for figure in figures]),
         "of_all": median([b / a for a, b in zip(requests, replayed, strict=True) if a and b is not None]),
+        "heap_only": median(
+            [
+                (figure.get("numpy", {}).get("reasons") or {}).get("heap_only", 0) / a if a else None
+                for figure, a in zip(figures, requests, strict=True)
+            ]
+        ),
         "steps": median([numpy(figure, "steps") for figure in figures]),
         "faults_in_script": median([figure.get("minor_faults") for figure in figures]),
     }

@@ -74,18 +74,21 @@ def test_ratios_are_those_of_a_round() -> None:
 
 
 def test_shares_are_none_where_the_statistics_do_not_have_them() -> None:
-    figures = {"numpy": {"share": 0.9, "requests": 200, "replayed": 150, "steps": 3}, "minor_faults": 7}
-    assert measure.shares([figures]) == {"planned": 0.9, "of_all": 0.75, "steps": 3, "faults_in_script": 7}
+    numpy = {"share": 0.9, "requests": 200, "replayed": 150, "steps": 3, "reasons": {"heap_only": 20}}
+    found = {"planned": 0.9, "of_all": 0.75, "heap_only": 0.1, "steps": 3, "faults_in_script": 7}
+    assert measure.shares([{"numpy": numpy, "minor_faults": 7}]) == found
     assert set(measure.shares([{}, {"numpy": {"requests": 0, "replayed": 0}}]).values()) == {None}
 
 
 def test_the_summary_names_what_does_not_keep_the_bounds() -> None:
-    good = {"program": "good", "identical": True, "verdict": 1.0, "rss_stowplan": 1.0}
-    bad = {"program": "bad", "identical": False, "verdict": 1.2, "rss_stowplan": 1.3}
+    plain = {"best": "mimalloc", "seconds_mimalloc": 1.0, "bytes_plain": 50e6}
+    good = plain | {"program": "good", "identical": True, "seconds_stowplan": 1.11, "bytes_stowplan": 62e6}
+    bad = plain | {"program": "bad", "identical": False, "seconds_stowplan": 1.12, "bytes_stowplan": 63e6}
+    good, bad = good | {"verdict": 1.11}, bad | {"verdict": 1.12}
     absent = {"program": "absent", "note": "left out"}
     same, cpu, rss = table.summary([good, bad, absent])
     assert same == "same output: 1 of 2 (not bad)"
-    assert cpu.endswith("1 of 2 (not bad)")
+    assert cpu.endswith("1 of 2 (not bad); in the median 1.115 of it")
     assert rss.endswith("1 of 2 (not bad)")
     assert table.summary([good])[0] == "same output: 1 of 1"
 
@@ -93,10 +96,10 @@ def test_the_summary_names_what_does_not_keep_the_bounds() -> None:
 def test_a_program_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken.py").write_text("raise ValueError('no sea')")
     monkeypatch.setattr("experiments.programs.catalogue.SCRIPTS", tmp_path)
-    row = command.row_of(Program("broken", "Broken", 1), 2, True, 0, tmp_path)
+    row = command.row_of(Program("broken", "Broken", 1, 10), 2, "quick", 0, tmp_path)
     assert row["failed"]
     assert "ValueError: no sea" in row["note"]
-    row = command.row_of(Program("absent", "Absent", 1, ("no_such_module",)), 2, True, 0, tmp_path)
+    row = command.row_of(Program("absent", "Absent", 1, 10, ("no_such_module",)), 2, "quick", 0, tmp_path)
     assert "no no_such_module; expected: pip install 'stowplan[programs]'" in row["note"]
     assert "failed" not in row
 
@@ -104,7 +107,7 @@ def test_a_program_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.Monke
 def test_one_run_makes_the_tables_and_the_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib", reason="no matplotlib; expected: pip install 'stowplan[plot]'")
     monkeypatch.setattr(peers, "available", lambda: {peers.TUNED_GLIBC: peers.VARIABLES})
-    absent = Program("absent", "Absent", 1, ("no_such_module",))
+    absent = Program("absent", "Absent", 1, 10, ("no_such_module",))
     monkeypatch.setattr(command, "PROGRAMS", (STARTUP, absent))
     options = ["--quick", "--out", str(tmp_path)]
     done = CliRunner().invoke(command.main, options)
