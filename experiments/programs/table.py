@@ -12,8 +12,8 @@ from .measure import OURS, PLAIN
 
 OTHERS = (*peers.LIBRARIES, peers.TUNED_GLIBC)
 CPU_BOUND, CPU_START, RSS_BOUND = 1.05, 0.06, 12e6
-"""What ``stowplan run`` should keep: CPU time over the best other's, and seconds to start; bytes of the largest resident set
-above plain Python's."""
+"""What ``stowplan run`` should keep: CPU time over the best other's, and seconds to start; bytes of the largest
+resident set above plain Python's."""
 NOTE = (
     "Medians over rounds of the ratio to plain Python in the same round; the standard error of the CPU time's ratio "
     "stands behind it. *Verdict*: CPU time of `stowplan run` over that of the best of mimalloc, tcmalloc and tuned "
