@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -64,7 +65,12 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> str:
         "-p",
         "no:cacheprovider",
     ]
-    return subprocess.run([*command, "."], cwd=folder, capture_output=True, text=True, check=False).stdout
+    alone = os.environ | {
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"
+    }  # an installation brings the plugin in by itself
+    return subprocess.run(
+        [*command, "."], cwd=folder, env=alone, capture_output=True, text=True, check=False
+    ).stdout
 
 
 @pytest.mark.parametrize("name", ["test_below", "test_each[10]", "test_unmarked"])
