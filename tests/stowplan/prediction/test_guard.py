@@ -74,7 +74,8 @@ print(len(ran))
 
 def test_another_process_has_what_was_learnt(tmp_path: Path) -> None:
     def ran(number: int) -> int:
-        file = tmp_path / "program.py"
+        file = tmp_path / "elsewhere" / "program.py"  # beside a folder "stowplan", the cache's
+        file.parent.mkdir(exist_ok=True)
         file.write_text(PROGRAM.format(number=number))
         return int(subprocess.run([sys.executable, file], capture_output=True, text=True, check=True).stdout)
 
