@@ -357,7 +357,7 @@ cdef class Backend:
         self.lanes.set_interrupted(interrupted)
 
     def find_steps(self, cbool at_once=True):
-        """Find steps without being told, from now on; the first `enter` ends it. On a device it is always at once."""
+        """Find steps without being told, from now on; the first `enter` ends it. A device's pool looks at once in either case."""
         self.lanes.find_steps()
 
     @property

@@ -181,14 +181,14 @@ class Lane:
     def _make_way(self, followed: Installed) -> None:
         """Have the blocks of an obstructed plan placed around the blocks that stay in the arena."""
         from ..planning.co_placement import is_obstructed
-        from ..planning.making import place_anew
+        from ..planning.making import replan_obstructed
 
         stayers = self._backend.stayers(self.number)
         if not is_obstructed(followed.plan, stayers):
             return
         if self._policy.orders(Order(followed.tag, Evidence.OBSTRUCTED), followed.revisions):
             neighbours = [used for used in self._cache.plans() if used is not followed]
-            make = partial(place_anew, followed, neighbours, self._arena(stayers))
+            make = partial(replan_obstructed, followed, neighbours, self._arena(stayers))
             self._submit(followed.tag, followed.key, make)
 
     def _arena(self, stayers: IntArray) -> Arena:

@@ -139,7 +139,7 @@ class Lanes:
         self._collecting = threading.Lock()
         self._enter = enter
         if auto_step:
-            backend.find_steps(auto_step is True)
+            backend.find_steps(auto_step != "where_it_pays")
             self._start_outcome_thread()
 
     @property

@@ -70,8 +70,8 @@ class PlanningOptions(NamedTuple):
         (``stats.plans_skipped``). ``math.inf``: no bound.
     auto_step
         Find the step that the program repeats, without `step` being called, and plan it; see `Pool.step`. There is no
-        warm-up. ``"where_it_pays"``: host memory comes from the pool's heap alone, until page faults or bytes that the
-        heap counts say that a plan would pay; on a device that is always so.
+        warm-up. ``"where_it_pays"``: host memory comes from the pool's heap alone, until the heap's page faults say
+        that a plan would pay; on a device this is the same as True.
     small
         Requests below this many bytes are neither planned nor counted. None: as many as the array library or the C
         library has caches for (NumPy: 1033; PyTorch on the host: 16384). On a device all requests are planned, and

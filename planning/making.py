@@ -114,7 +114,7 @@ def _around(plan: Plan, neighbours: Sequence[Plan], arena: Arena, options: Optio
     )
 
 
-def place_anew(old: U, neighbours: Sequence[U], arena: Arena, options: Options) -> PlanResult[U]:
+def replan_obstructed(old: U, neighbours: Sequence[U], arena: Arena, options: Options) -> PlanResult[U]:
     """Place a plan again, around what stays in its way.
 
     Where the arena is too small for that, and cannot grow, another one takes its place if so much of the plan is served

@@ -12,10 +12,10 @@ place, the innermost loop around both has made another pass; or, where there is 
 called it.
 
 Only what one instruction asked for twice is in doubt: NumPy's functions may ask more than once, and ``sum(arrays)``
-does. The instruction ran again if it is no call and a block was freed between; or if there are more than two such
-requests in a row, on average, and not always as many. A function whose requests all lie in a loop of its own is in
-doubt, too: it was called again, from a loop around the call, or its loop goes on. Then sizes tell: passes of its loop
-that come again and again are one call.
+does. The instruction ran twice if it calls no function and a block was freed between the two requests; or if there are
+more than two such requests in a row, on average, and not always as many. A function whose requests all lie in a loop of
+its own is in doubt, too: it was called again, from a loop around the call, or its loop goes on. Then sizes tell: passes
+of its loop that come again and again are one call.
 
 A loop is told apart by the calls that have led to it: a solver that is called from two lines has two loops.
 O(requests), and O(frames) for each pair of stacks that follow one another.
@@ -185,7 +185,7 @@ def loops_of(log: ProgramLog, sites: CallSites) -> list[LoopNode]:
     tree = _Tree(sites.is_users)
     used, stack = np.unique(log.site, return_inverse=True)
     levels = [tree.levels(() if number == UNKNOWN else sites.frames[number]) for number in used.tolist()]
-    if used[0] == UNKNOWN:  # where it is not known who asks, the place is that of the request before
+    if used[0] == UNKNOWN:  # a request without a known call site has that of the request before
         stack = stack[np.maximum.accumulate(np.where(stack != 0, np.arange(n), 0))]
     new, passed = _new_from(log, stack, levels)
     asked = np.bincount(stack, log.size, minlength=len(used))

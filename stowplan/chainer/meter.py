@@ -130,7 +130,7 @@ class HostMeter(_RecordingMeter):
     """
 
     def __init__(self, small: int) -> None:
-        sites = CallSites(_is_nobodys)
+        sites = CallSites(_never_users)
         super().__init__(sites, NumpyRecorder(sites=sites, small=small))
 
 
@@ -148,10 +148,10 @@ class CupyMeter(_RecordingMeter):
     def __init__(self, device: int) -> None:
         from ..profiler.recorders.cupy_recorder import CupyRecorder
 
-        sites = CallSites(_is_nobodys)
+        sites = CallSites(_never_users)
         super().__init__(sites, CupyRecorder(device, sites=sites))
 
 
-def _is_nobodys(code: object) -> bool:
+def _never_users(code: object) -> bool:
     """Call no code the user's: the call site is the operator alone."""
     return False

@@ -124,7 +124,7 @@ class Updater(StandardUpdater):  # type: ignore[misc]
             with self._pool.serving(), self._pool.step(self._key):
                 self._update()
             return
-        trainer = getattr(self, "_trainer", _nobody)()
+        trainer = getattr(self, "_trainer", _no_trainer)()
         for entry in trainer._extensions.values() if trainer is not None else ():
             if isinstance(entry.extension, READ_GRADIENTS):
                 self.scheduler.keep_gradients(
@@ -217,7 +217,7 @@ def evaluate_in_steps(evaluator: Any, pool: Pool, key: Hashable = EVALUATE) -> b
     return True
 
 
-def _nobody() -> None:
+def _no_trainer() -> None:
     return None
 
 

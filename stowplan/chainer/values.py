@@ -126,7 +126,7 @@ class StepValues:
 
     def _evict(self, evictions: Evictions, directions: Directions, function: Any) -> None:
         for value in directions.evicted.get(function._stowplan, ()):
-            node: Any = self._nodes.get(value, _nobody)()
+            node: Any = self._nodes.get(value, _no_node)()
             array = None if node is None else _array(node)
             if array is not None and evictions.begin(value, array):
                 node._data = None
@@ -318,7 +318,7 @@ class StepValues:
         for name in directions.operators[number].pack:
             self._packed.pop((number, name), None)
         for value in directions.released.get(self._place, ()):
-            node = self._nodes.get(value, _nobody)()
+            node = self._nodes.get(value, _no_node)()
             if node is not None and self._uses[node] <= 0 and node.creator_node is not None:
                 node._data = None
 
@@ -350,5 +350,5 @@ def _fill_output(function: Any, index: int, array: Any) -> None:
             function._retained_output_data = (*data[:place], array, *data[place + 1 :])
 
 
-def _nobody() -> None:
+def _no_node() -> None:
     return None

@@ -55,7 +55,7 @@ class Lengths:
     weight: tuple[int, ...]
 
     def shapes(self, examples: Sequence[Any], lengths: Sequence[int]) -> list[tuple[int, ...]]:
-        """Return each argument's shape at some lengths; () where it is no array."""
+        """Return the shape of each argument at some lengths; an argument that is no array has the shape ()."""
         shapes = [list(value.shape) if is_array(value) else [] for value in examples]
         for axes, length in zip(self.axes, lengths, strict=True):
             for argument, axis in axes:

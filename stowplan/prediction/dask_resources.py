@@ -54,7 +54,7 @@ def needs(prediction: Prediction, limit: int | str | None = None, **shapes: Any)
     prediction
         From `stowplan.predict`.
     limit
-        The most that a worker has. A task that needs more than any worker has would wait for ever.
+        The most that a worker has. Dask never starts a task that needs more than every worker has.
     shapes
         As for `Prediction.peak`.
 

@@ -50,19 +50,15 @@ def switches(function: Callable[..., Any]) -> list[tuple[str, int, str]]:
 
 def _number(node: ast.AST, names: dict[str, Any]) -> int:
     """Return a constant of the code, or one of its module's; 0 if it is neither."""
+    value: object = 0
     if isinstance(node, ast.BinOp):
-        try:
-            value = eval(compile(ast.Expression(node), "", "eval"), {"__builtins__": {}})
-        except Exception:  # it is no constant
-            return 0
-    else:
-        value = (
-            node.value
-            if isinstance(node, ast.Constant)
-            else names.get(node.id)
-            if isinstance(node, ast.Name)
-            else 0
-        )
+        # The compiler folds 10**6 into one constant; it leaves names, and results that are too large, to the run.
+        code = compile(ast.Expression(node), "", "eval")
+        value = code.co_consts[0] if len(code.co_consts) == 1 and not code.co_names else 0
+    elif isinstance(node, ast.Constant):
+        value = node.value
+    elif isinstance(node, ast.Name):
+        value = names.get(node.id)
     return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 1 else 0
 
 

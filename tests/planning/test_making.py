@@ -11,7 +11,7 @@ from stowplan.errors import UnknownSolverError
 from stowplan.planning import Plan, make_plan
 from stowplan.planning.co_placement import NO_RANGES
 from stowplan.planning.job import Arena, PlanJob, PlanResult, Verdict
-from stowplan.planning.making import Options, place_anew, plan_record
+from stowplan.planning.making import Options, plan_record, replan_obstructed
 from stowplan.planning.shared import SharedPlans
 
 from .logs import Used, log, profile
@@ -168,7 +168,7 @@ THREE_ALIVE = "5000 5000 5000 -2 -1 -0"
 def anew(stayers: list[tuple[int, int]], reserved: int, *, grows: bool) -> tuple[Result, Used]:
     old = in_use(THREE_ALIVE)
     assert old.plan.arena_bytes == 3 * 5056
-    return place_anew(old, [], Arena(reserved, np.array(stayers), grows), OPTIONS), old
+    return replan_obstructed(old, [], Arena(reserved, np.array(stayers), grows), OPTIONS), old
 
 
 @pytest.mark.parametrize("grows", [False, True])

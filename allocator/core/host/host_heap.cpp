@@ -1,7 +1,6 @@
 #include "host_heap.hpp"
 
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstring>
@@ -23,13 +22,6 @@ constexpr std::size_t kStep = 16;        // a part of the extent
 constexpr std::size_t kLeastStep = 256;  // pages
 
 }  // namespace
-
-ProcessUse ProcessUse::now() {
-  const auto microseconds = [](const timeval& time) { return std::int64_t{time.tv_sec} * 1'000'000 + time.tv_usec; };
-  rusage use{};
-  getrusage(RUSAGE_SELF, &use);
-  return {microseconds(use.ru_utime) + microseconds(use.ru_stime), microseconds(use.ru_stime), use.ru_minflt};
-}
 
 HostHeap::HostHeap(const profiler::Upstream& below, Clock clock) : below_(below), clock_(clock) {}
 
@@ -126,7 +118,7 @@ void* HostHeap::take(std::size_t size, bool zeroed) try {
     }
     ++requests_;
     in_use_ += pages;
-    if (zeroed) dirty = resident_span(begin, pages);
+    if (zeroed && count_resident(begin, pages) > 0) dirty = resident_span(begin, pages);
     const std::size_t fresh = set_resident(begin, pages, true);
     period_.fresh += fresh;
     found = address_of(begin);

@@ -3,7 +3,7 @@
 //     heap    |####....##......####..|        # taken; free ranges are joined, and the smallest that fits is taken
 //              ^ resident or released  ^ top: untouched from here on
 //
-// The C library maps a large block anew, or trims its heap when one is freed: then the kernel has to clear each of its
+// The C library maps each large block, or trims its heap when one is freed: then the kernel has to clear each of its
 // pages again, one page fault at a time. Here a range stays as it is, in huge pages where the system has them.
 //
 // What stays is bounded. Time is cut into periods of kPeriod; at the end of one, the heap keeps resident no more than
@@ -15,8 +15,9 @@
 // since. So calloc() clears no page that the kernel will, nothing is given back twice, and PlanWorth is told how much
 // memory is new in each period.
 //
-// Best fit by boundary tags, kept apart from the memory: O(log free ranges) per block. Requests below kLeast, and those
-// that the system has no addresses for, are passed on. Synchronized.
+// Best fit by boundary tags, kept apart from the memory: O(log free ranges + pages / 64) per block; what goes back
+// costs O(free ranges + free huge pages), when a period ends or memory has come above the bound. Requests below kLeast,
+// and those that the system has no addresses for, are passed on. Synchronized.
 #pragma once
 
 #include <algorithm>

@@ -88,7 +88,7 @@ def _counts(counts: dict[str, Any]) -> str:
     from ...units import human_bytes
 
     alone = counts["reasons"].get("heap_only", 0)
-    served = f"{counts['requests']:,} requests served by the pool's heap: no plan would have paid; "
+    served = f"{counts['requests']:,} requests served by the pool's heap alone; "
     if alone < counts["requests"]:
         served = (
             f"{counts['steps']:,} steps; "

@@ -1,6 +1,6 @@
 """Run a program under a recorder and tracemalloc: ``python -m ... SCRIPT [ARGUMENT...]`` prints both peaks, as JSON.
 
-It is compiled, and runs once before, so that what it imports and what Python keeps for ever is there already.
+The program is compiled and runs once before: then its imports and Python's permanent objects are there already.
 """
 
 from __future__ import annotations
