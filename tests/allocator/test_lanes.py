@@ -1,100 +1,119 @@
-"""Lanes and step slots: each request is apart from all others, and in the lane or upstream as it was recorded."""
+"""Lanes and step slots against their plain Python reference: a request goes to its lane's arena, or upstream."""
 
 from __future__ import annotations
 
-import random
-import zlib
 from itertools import pairwise
 
-import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from stowplan.allocator._core import Replay, Scope
 
-pytestmark = pytest.mark.no_cover
+from .reference.lanes import LaneReference, LanesReference, StepSlotsReference
 
 ARENA_BITS = 40
 ARENA_BYTES = 64
 UPSTREAM = 1 << 60
 
+threads = st.integers(1, 4)
+streams = st.integers(0, 10)
 
-class Program:
+
+class LanesAgainstReference(RuleBasedStateMachine):
     """Threads that run steps and ask on streams, in any order; the arena that serves a request tells the lane."""
 
-    def __init__(self, seed: int) -> None:
-        self.draw = random.Random(seed)
-        self.core = Replay(1, list(Scope)[seed % len(Scope)])
-        self.running: dict[int, int] = {}  # thread -> its step slot
+    @initialize(scope=st.sampled_from(list(Scope)))
+    def start(self, scope: Scope) -> None:
+        self.core = Replay(1, scope)
+        self.reference = LanesReference(scope)
         self.live: list[int] = []
+        self.reasons: dict[str, int] = {}
         self.reserved: set[int] = set()
         self.next_upstream = UPSTREAM
-        self.said: list[object] = []
 
+    def number(self, step_slot: StepSlotsReference) -> int:
+        return next(i for i, other in enumerate(self.reference.step_slots) if other is step_slot)
+
+    @rule(thread=threads)
     def begin(self, thread: int) -> None:
-        slot = self.core.enter(thread)
-        lanes = [] if slot is None else (self.core.welcome(slot), self.core.lanes_of(slot))[1]
-        self.said.append((slot, lanes))
-        if slot is None:
+        expected = self.reference.enter(thread)
+        found = self.core.enter(thread)
+        assert found == (None if expected is None else self.number(expected))
+        if expected is None or found is None:
             return
-        self.running[thread] = slot
-        for lane in lanes:
+        self.core.welcome(found)
+        assert self.core.lanes_of(found) == [lane.number for lane in expected.lanes]
+        for lane in self.core.lanes_of(found):
             if lane not in self.reserved:
                 self.reserved.add(lane)
                 self.core.reserve((lane + 1) << ARENA_BITS, ARENA_BYTES, lane)
             self.core.begin_lane(lane)
 
+    @rule(thread=threads)
     def end(self, thread: int) -> None:
-        slot = self.running.pop(thread, None)
-        if slot is not None:
-            for lane in self.core.lanes_of(slot):
-                self.core.end_lane(lane)
-            self.core.leave(slot)
+        step_slot = self.reference.step_slot_of(thread)
+        if step_slot is None:
+            return
+        for lane in step_slot.lanes:
+            self.core.end_lane(lane.number)
+        self.core.leave(self.number(step_slot))
+        self.reference.leave(step_slot)
 
+    @rule(thread=threads, times=st.integers(1, 10))
+    def steps_on_one_stream(self, thread: int, times: int) -> None:
+        """So that the others stay away."""
+        self.end(thread)
+        for _ in range(times):
+            self.begin(thread)
+            self.request(0, thread, 1)
+            self.end(thread)
+
+    @rule(stream=streams, thread=threads, size=st.integers(0, 20))
     def request(self, stream: int, thread: int, size: int) -> None:
+        where = self.reference.request(stream, thread)
         address, block = self.core.request(size, stream, thread)
-        self.said.append(address >> ARENA_BITS)
         if address == 0:
             self.core.adopt(block, self.next_upstream)
             self.next_upstream += size + 1
+        else:
+            assert isinstance(where, LaneReference)
+            assert address >> ARENA_BITS == where.number + 1
+        reason = where if isinstance(where, str) else "no_plan"
+        self.reasons[reason] = self.reasons.get(reason, 0) + 1
         self.live.append(block)
 
-    def free(self) -> None:
-        block = self.live.pop(self.draw.randrange(len(self.live)))
-        if self.draw.random() < 0.5:
+    @precondition(lambda self: self.live)
+    @rule(data=st.data(), held=st.booleans())
+    def free(self, data: st.DataObject, held: bool) -> None:
+        block = data.draw(st.sampled_from(self.live))
+        self.live.remove(block)
+        if held:
             self.core.hold(block)
             self.core.assert_invariants()
             self.core.let_go(block)
         else:
             self.core.release(block)
 
-    def act(self) -> None:
-        thread, kind = self.draw.randint(1, 4), self.draw.randrange(8)
-        if kind == 0:
-            self.begin(thread)
-        elif kind == 1:
-            self.end(thread)
-        elif kind == 2:  # steps on one stream, so that the others stay away
-            for _ in range(self.draw.randint(1, 10)):
-                self.end(thread)
-                self.begin(thread)
-                self.request(0, thread, 1)
-        elif kind == 3:
-            self.core.set_interrupted(self.draw.random() < 0.5, thread)
-        elif kind == 4 and self.live:
-            self.free()
-        else:
-            self.request(self.draw.randint(0, 10), thread, self.draw.randint(0, 20))
+    @rule(thread=threads, on=st.booleans())
+    def interrupt_or_resume(self, thread: int, on: bool) -> None:
+        self.core.set_interrupted(on, thread)
+        step_slot = self.reference.step_slot_of(thread)
+        if step_slot is not None:
+            step_slot.interrupted = on
 
-    def run(self) -> list[object]:
-        for _ in range(60):
-            self.act()
-            self.core.assert_invariants()
-            ranges = self.core.ranges()
-            assert set(ranges) == set(self.live)
-            for (_, end), (begin, _) in pairwise(sorted(ranges.values())):
-                assert end <= begin
-        return [*self.said, {reason: n for reason, n in self.core.counters()["requests"].items() if n}]
+    @invariant()
+    def each_is_where_it_belongs(self) -> None:
+        if not hasattr(self, "core"):
+            return
+        self.core.assert_invariants()
+        ranges = self.core.ranges()
+        assert set(ranges) == set(self.live)
+        for (_, end), (begin, _) in pairwise(sorted(ranges.values())):
+            assert end <= begin
+        counted = self.core.counters()["requests"]
+        assert {reason: n for reason, n in counted.items() if n} == self.reasons
 
 
-def test_random_programs_are_served_as_recorded() -> None:
-    said = [Program(seed).run() for seed in range(300)]
-    assert zlib.crc32(repr(said).encode()) == 1390135872
+TestLanesAgainstReference = LanesAgainstReference.TestCase
+TestLanesAgainstReference.settings = settings(settings.get_profile("usual"), stateful_step_count=40)

@@ -1,8 +1,7 @@
-"""Any program on the replay core: live ranges are disjoint, and each block goes back where it came from."""
+"""The replay core against its plain Python reference, and against the promise: live ranges are disjoint."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -14,21 +13,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from stowplan.allocator._core import CorePlan, Replay
 from stowplan.packing import Problem, pack
 
+from .reference.replay import UNPLANNED, PlannedRequest, ReplayReference
+
 pytestmark = pytest.mark.no_cover
 
 ARENA = 1 << 40
 ARENA_BYTES = 128  # little enough for guests to be turned away
 UPSTREAM = 1 << 50
-UNPLANNED = -1
-
-
-@dataclass
-class PlannedRequest:
-    requested: int
-    capacity: int
-    offset: int
-    due: int | None
-    """Number of the request before which the block is freed; at most its own number: in the following step."""
 
 
 def core_plan(plan: list[PlannedRequest], steps: int = 1) -> CorePlan:
@@ -85,90 +76,94 @@ def plans(draw: st.DrawFn) -> list[PlannedRequest]:
     ]
 
 
-class ReplayMachine(RuleBasedStateMachine):
-    """Arbitrary programs: mostly the planned step, with everything that can go wrong in between.
-
-    What is served from where, and why, stands in the golden streams (tests/golden).
-    """
+class ReplayAgainstReference(RuleBasedStateMachine):
+    """Arbitrary programs: mostly the planned step, with everything that can go wrong in between."""
 
     def __init__(self) -> None:
         super().__init__()
         self.core = Replay()
+        self.reference = ReplayReference()
         self.live: dict[int, int] = {}  # block id -> address
         self.held: dict[int, int] = {}  # of these, the ones that the program is rid of
-        self.upstream: set[int] = set()  # of both, the ones that upstream has given
         self.next_upstream = UPSTREAM
-        self.in_step = self.interrupted = False
         self.plan: list[PlannedRequest] = []
         self.steps = 1  # that take turns on the plan
+        self.born: dict[int, int] = {}  # by planned request: the block of a whole step
 
     @initialize(plan=plans(), steps=st.integers(1, 4))
     def first_plan(self, plan: list[PlannedRequest], steps: int) -> None:
         self.core.reserve(ARENA, ARENA_BYTES)
-        self.new_plan(plan, steps)
+        self.use(plan, steps)
 
-    def ask(self, size: int, thread: int = 1) -> int:
-        address, block = self.core.request(size, thread=thread)
-        for held in self.core.take_awaited(block):
+    def use(self, plan: list[PlannedRequest], steps: int) -> None:
+        """Follow this plan from the next step on."""
+        assume(all(p.offset + p.capacity <= ARENA_BYTES for p in plan))
+        self.born.clear()
+        self.steps = steps if len(plan) % steps == 0 else 1
+        self.plan, self.core_plan = plan, core_plan(plan, self.steps)
+
+    def ask(self, size: int) -> int:
+        address, block = self.core.request(size)
+        self.reference.request(block, size, address)
+        assert set(self.core.take_awaited(block)) == self.reference.awaited
+        for held in self.reference.awaited:
             del self.held[held]
-        self.upstream.discard(block)  # numbers come again
         if address == 0:
             address = self.next_upstream
             self.next_upstream += size + 1
             self.core.adopt(block, address)
-            self.upstream.add(block)
         self.live[block] = address
         return block
 
     def drop(self, block: int) -> None:
-        assert self.core.release(block) == (block in self.upstream)
+        upstream = self.core.release(block)
+        assert upstream == (self.reference.blocks[block].address == 0)
+        self.reference.release(block)
         del self.live[block]
 
-    @precondition(lambda self: not self.in_step)
+    @precondition(lambda self: not self.reference.in_step)
     @rule(plan=plans(), steps=st.integers(1, 4))
     def new_plan(self, plan: list[PlannedRequest], steps: int) -> None:
-        """Follow this plan from the next step on."""
-        assume(all(p.offset + p.capacity <= ARENA_BYTES for p in plan))
-        self.steps = steps if len(plan) % steps == 0 else 1
-        self.plan, self.core_plan = plan, core_plan(plan, self.steps)
+        self.use(plan, steps)
 
-    @precondition(lambda self: not self.in_step)
+    @precondition(lambda self: not self.reference.in_step)
     @rule()
     def begin(self) -> None:
         assert self.core.begin_step(self.core_plan)
-        self.in_step = True
+        self.reference.begin_step(self.plan, ARENA, ARENA_BYTES, len(self.plan) // self.steps)
 
-    @precondition(lambda self: self.in_step)
+    @precondition(lambda self: self.reference.in_step)
     @rule()
     def end(self) -> None:
         self.core.end_step()
-        self.in_step = self.interrupted = False
+        self.reference.end_step()
 
-    @precondition(lambda self: not self.in_step)
-    @rule(times=st.integers(1, 3), late=st.sets(st.integers(0, 11), max_size=3))
-    def whole_steps(self, times: int, late: set[int]) -> None:
-        """The planned steps in full, each block freed when it is due unless it is chosen to be late."""
-        born: dict[int, int] = {}
-        for k in range(times * len(self.plan)):
-            k %= len(self.plan)
-            if k % (len(self.plan) // self.steps) == 0:
-                self.end() if self.in_step else None
-                self.begin()
-            for i, block in list(born.items()):
-                if self.plan[i].due == k and i not in late and block in self.live:
+    @precondition(lambda self: not self.reference.in_step)
+    @rule(data=st.data(), late=st.sets(st.integers(0, 11), max_size=3))
+    def whole_step(self, data: st.DataObject, late: set[int]) -> None:
+        """The planned step in full, each block freed when it is due unless it is chosen to be late."""
+        self.begin()
+        began = self.reference.began
+        if began == 0:
+            self.born.clear()
+        end = began + self.reference.turn
+        for k in range(began, end + 1):
+            for i, block in list(self.born.items()):
+                if self.plan[i].due == k and k > i and i not in late and block in self.live:
                     self.drop(block)
-            born[k] = self.ask(self.plan[k].requested)
-        self.end() if self.in_step else None
+            if k < end:
+                self.born[k] = self.ask(self.plan[k].requested)
+        self.end()
 
-    @rule(size=st.sampled_from([0, 1, 2, 3, 5, 8, 13, 21, 34, 55]), thread=st.sampled_from([1, 1, 2]))
-    def request(self, size: int, thread: int) -> None:
-        block = self.ask(size, thread)
-        assert thread == 1 or block in self.upstream
+    @rule(size=st.sampled_from([0, 1, 2, 3, 5, 8, 13, 21, 34, 55]))
+    def request(self, size: int) -> None:
+        self.ask(size)
 
-    @precondition(lambda self: self.in_step and self.plan)
-    @rule(data=st.data())
-    def planned_request(self, data: st.DataObject) -> None:
-        self.ask(data.draw(st.sampled_from(self.plan)).requested)
+    @precondition(lambda self: self.reference.in_step and self.reference.cursor < len(self.plan))
+    @rule(skipped=st.integers(0, 3))
+    def expected_request(self, skipped: int) -> None:
+        k = min(self.reference.cursor + skipped, len(self.plan) - 1)
+        self.ask(self.plan[k].requested)
 
     @precondition(lambda self: self.live)
     @rule(data=st.data())
@@ -180,25 +175,41 @@ class ReplayMachine(RuleBasedStateMachine):
     def hold(self, data: st.DataObject, may_wait: bool) -> None:
         block = data.draw(st.sampled_from(sorted(self.live)))
         self.core.hold(block, may_wait)
+        self.reference.hold(block, may_wait)
         self.held[block] = self.live.pop(block)
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
     def let_go(self, data: st.DataObject) -> None:
         block = data.draw(st.sampled_from(sorted(self.held)))
-        assert self.core.let_go(block) == (block in self.upstream)
+        assert self.core.let_go(block) == (self.reference.blocks[block].address == 0)
+        self.reference.let_go(block)
         del self.held[block]
 
-    @precondition(lambda self: self.in_step)
+    @rule(size=st.integers(0, 50))
+    def request_on_another_thread(self, size: int) -> None:
+        in_step = self.reference.in_step
+        address, block = self.core.request(size, thread=2)
+        assert address == 0
+        self.core.adopt(block, self.next_upstream)
+        self.reference.in_step = False  # to the reference the other thread is outside every step
+        self.reference.request(block, size, 0)
+        self.reference.in_step = in_step
+        self.live[block] = self.next_upstream
+        self.next_upstream += size + 1
+
+    @precondition(lambda self: self.reference.in_step)
     @rule(thread=st.sampled_from([1, 1, 1, 2]))
     def interrupt_or_resume(self, thread: int) -> None:
-        self.core.set_interrupted(not self.interrupted, thread)
+        on = not self.reference.interrupted
+        self.core.set_interrupted(on, thread)
         if thread == 1:  # others change nothing
-            self.interrupted = not self.interrupted
+            self.reference.interrupted = on
 
-    @precondition(lambda self: not self.in_step)
     @rule(size=st.integers(0, 50))
     def upstream_fails(self, size: int) -> None:
+        if self.reference.in_step:
+            return
         address, block = self.core.request(size)
         assert address == 0
         self.core.cancel(block)
@@ -208,12 +219,21 @@ class ReplayMachine(RuleBasedStateMachine):
         self.core.assert_invariants()
         ranges = self.core.ranges()
         assert {block: begin for block, (begin, _) in ranges.items()} == self.live | self.held
-        for (_, end), (begin, _) in pairwise(sorted(ranges.values())):
+        ordered = sorted(ranges.values())
+        for (_, end), (begin, _) in pairwise(ordered):
             assert end <= begin
 
+    @invariant()
+    def reasons_agree(self) -> None:
+        counted = self.core.counters()["requests"]
+        assert self.core.counters()["guests"] == self.reference.guests
+        assert counted["replayed"] == self.reference.reasons.get("replayed", 0)
+        for reason in ("escaped", "late", "mismatch", "interrupted"):
+            assert counted[reason] == self.reference.reasons.get(reason, 0)
 
-TestReplay = ReplayMachine.TestCase
-TestReplay.settings = settings(settings.get_profile("usual"), stateful_step_count=60)
+
+TestReplayAgainstReference = ReplayAgainstReference.TestCase
+TestReplayAgainstReference.settings = settings(settings.get_profile("usual"), stateful_step_count=60)
 
 
 def test_steps_do_not_nest() -> None:
