@@ -68,7 +68,8 @@ def guard(memory: int | str = "80%", chunks: int | None = None) -> Callable[[F],
 
     Notes
     -----
-    Where it cannot tell, the lower bound is compared. Laws are kept in ``stowplan/predict`` of the user's cache
+    The first call runs the function some 20 times on small arrays before: what it does beside returning, it does as
+    often. Where it cannot tell, the lower bound is compared. Laws are kept in ``stowplan/predict`` of the user's cache
     directory (``XDG_CACHE_HOME``), by the code of the function and of those it calls in its module, and by versions.
 
     Examples
