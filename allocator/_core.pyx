@@ -357,7 +357,10 @@ cdef class Backend:
         self.lanes.set_interrupted(interrupted)
 
     def find_steps(self, cbool at_once=True):
-        """Find steps without being told, from now on; the first `enter` ends it. A device's pool looks at once in either case."""
+        """Find steps without being told, from now on; the first `enter` ends it.
+
+        A device's pool looks at once in either case.
+        """
         self.lanes.find_steps()
 
     @property
