@@ -1,5 +1,6 @@
-// The heap of large host blocks beside a plain account of it: contents, zeros, what stays resident after a period, what
-// is passed on; at random, and with several threads at once. And whether a plan would pay, by what the heap counts.
+// The heap of large host blocks beside a plain account of it: contents, zeros, what stays resident within a period
+// and after it, what is passed on; at random, and with several threads at once. And whether a plan would pay, by what
+// the heap counts.
 #include <sys/mman.h>
 
 #include <atomic>
@@ -164,6 +165,33 @@ void bounded() {
   require(heap.extent() <= kLarge, "the heap has not grown");
 }
 
+// A block that is taken by turns in two places, within one period.
+void wanted_again() {
+  HostHeap heap(kUpstream, [] { return now; });
+  constexpr std::size_t kKept = std::size_t{52} << 20, kBlock = std::size_t{12} << 20, kPin = HostHeap::kLeast;
+  void* kept = heap.malloc(kKept);
+  void* block = heap.malloc(kBlock);
+  void* fence = heap.malloc(kPin);
+  heap.free(block, kBlock);
+  const auto turn = [&](bool pinned) {
+    void* pin = pinned ? heap.malloc(kPin) : nullptr;
+    block = heap.malloc(kBlock);
+    const std::size_t resident = heap.counts().resident;
+    heap.free(block, kBlock);
+    if (pinned) heap.free(pin, kPin);
+    return resident;
+  };
+  const std::size_t most = kKept + kBlock + 2 * kPin + HostHeap::kLeastSlack;
+  for (const bool pinned : {false, true, false}) require(turn(pinned) <= most, "at first a slack is kept");
+  for (const bool pinned : {true, false}) turn(pinned);
+  for (const bool pinned : {true, false}) require(turn(pinned) > most, "what is wanted again and again stays");
+  now += HostHeap::kPeriod;
+  heap.tick();
+  require(heap.counts().resident <= most, "until the period ends");
+  heap.free(fence, kPin);
+  heap.free(kept, kKept);
+}
+
 // Periods with as much CPU time, of which half is the system's, and as many page faults of the process.
 struct Program {
   PlanWorth worth;
@@ -217,6 +245,7 @@ void by_threads() {
 int main() {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) at_random(seed);
   bounded();
+  wanted_again();
   worth_a_plan();
   by_threads();
   std::puts("heap_stress: ok");

@@ -249,11 +249,20 @@ void HostHeap::end_period(std::int64_t now) {
   worth_.period_ended(period_, ProcessUse::now());
   shrink(std::max(period_.most, period_.most_before), true);
   period_ = {in_use_, period_.most, 0};
+  given_back_ = 0;
 }
 
-// Gives back what lies between the blocks, if it is much.
+// Gives back what lies between the blocks, if it is much; less of it where the program soon wants it again.
 void HostHeap::bound() {
-  if (pages_resident_ > peak_in_use_ + slack()) shrink(peak_in_use_, false);
+  if (pages_resident_ > peak_in_use_ + slack_) {
+    given_back_ += pages_resident_;
+    shrink(peak_in_use_, false);
+    given_back_ -= pages_resident_;
+    if (4 * given_back_ > peak_in_use_) {
+      slack_ = std::max(slack_, std::min(2 * slack_, peak_in_use_ / kMostSlack));
+      given_back_ = 0;
+    }
+  }
   peak_resident_ = std::max(peak_resident_, pages_resident_);
 }
 

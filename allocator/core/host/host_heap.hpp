@@ -8,8 +8,9 @@
 //
 // What stays is bounded. Time is cut into periods of kPeriod; at the end of one, the heap keeps resident no more than
 // the program has had in use in that period and in the one before, and the system gets the rest back. Within a period
-// whole huge pages go back as soon as more is resident than the most that was ever in use, and a slack: one part in
-// kSlack of it, or kLeastSlack. release() gives all back.
+// whole huge pages go back as soon as more is resident than the most that was ever in use, and a slack. The slack is
+// kLeastSlack; it doubles each time that a quarter of that most has gone back within a period, as the program wants it
+// again, up to one part in kMostSlack of it. release() gives all back.
 //
 // A bit for each page says whether it is resident, as far as the heap can tell: it was handed out, and not given back
 // since. So calloc() clears no page that the kernel will, nothing is given back twice, and PlanWorth is told how much
@@ -42,7 +43,7 @@ class HostHeap {
   static constexpr std::size_t kPage = 4096;
   static constexpr std::size_t kLazy = std::size_t{32} << 20;  // from here on the kernel clears what calloc recycles
   static constexpr std::int64_t kPeriod = 1'000'000'000;       // nanoseconds
-  static constexpr std::size_t kSlack = 32, kLeastSlack = std::size_t{8} << 20;  // one part in so many; bytes
+  static constexpr std::size_t kLeastSlack = std::size_t{8} << 20, kMostSlack = 2;  // bytes; one part in so many
 
   using Clock = std::int64_t (*)();
 
@@ -109,7 +110,6 @@ class HostHeap {
   void add_free(Page begin, Page pages);
   void note_use();
   void bound();
-  std::size_t slack() const { return std::max(peak_in_use_ / kSlack, kLeastSlack / kPage); }
   void end_period(std::int64_t now);
   void shrink(std::size_t most, bool to_the_page);
   void give_back(Page begin, Page pages);
@@ -131,7 +131,8 @@ class HostHeap {
   std::uint64_t requests_ = 0;
   std::size_t in_use_ = 0, pages_resident_ = 0;  // pages
   std::size_t peak_in_use_ = 0, peak_resident_ = 0;
-  HeapPeriod period_;  // which goes on
+  std::size_t slack_ = kLeastSlack / kPage, given_back_ = 0;  // pages; within the period, for the bound
+  HeapPeriod period_;                                         // which goes on
   std::int64_t period_end_ = 0;
   PlanWorth worth_;
 };
