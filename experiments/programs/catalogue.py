@@ -66,4 +66,9 @@ PROGRAMS = (
     Program("tiles", "tiles in a ThreadPoolExecutor (SciPy)", 3, 150, ("scipy",)),
     Program("spectra_asyncio", "spectra in asyncio tasks", 15, 1200),
     Program("bootstrap_joblib", "bootstrap in joblib's threads", 25, 1600, ("joblib",)),
+    Program("finite_volume", "blast wave, finite volumes", 6, 350),
+    Program("heat_implicit", "implicit heat, conjugate gradients (SciPy)", 20, 1300, ("scipy",)),
+    Program("particle_filter", "particle filter", 40, 2000),
+    Program("video", "what moves in a video, several scales", 20, 1400),
+    Program("text_decoder", "decoder of text, keys and values kept", 1, 10),
 )
