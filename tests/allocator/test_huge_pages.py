@@ -33,7 +33,7 @@ print(sorted(advised))
 
 
 def advised(handler: str) -> set[str]:
-    """Names of the mappings with the advice; the C library's heap is called ``[heap]``, others that are anonymous ''."""
+    """Names of the mappings with the advice; ``[heap]`` is the C library's, '' any without a name."""
     return set(ast.literal_eval(printed("-c", ADVISED, handler, MALLOC_MMAP_THRESHOLD_="4294967296")))
 
 
