@@ -356,11 +356,8 @@ cdef class Backend:
         """Send this thread's requests upstream, if it runs a step."""
         self.lanes.set_interrupted(interrupted)
 
-    def find_steps(self, cbool at_once=True):
-        """Find steps without being told, from now on; the first `enter` ends it.
-
-        A device's pool looks at once in either case.
-        """
+    def find_steps(self):
+        """Find steps without being told, from now on; the first `enter` ends it."""
         self.lanes.find_steps()
 
     @property

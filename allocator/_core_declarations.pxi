@@ -214,7 +214,7 @@ cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
     cbool host_reserve(HostMemory&, uint16_t, int64_t) except +
     void host_trim(HostMemory&)
     void host_limit(HostMemory&, int64_t)
-    void host_find_steps(HostMemory&, cbool)
+    void host_serve_by_heap(HostMemory&)
     Counters host_counters(HostMemory&)
     void keep_freed_memory()
     cbool& is_hidden "stowplan::profiler::is_hidden" ()

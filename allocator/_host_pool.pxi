@@ -40,9 +40,9 @@ cdef class HostBackend(Backend):
         """Make a lane's arena at least this large; False where upstream has no memory for it."""
         return host_reserve(self.memory[0], lane, size)
 
-    def find_steps(self, cbool at_once=True):
-        """Find the steps of the program from now on, or as soon as a plan would pay (core/host/plan_worth.hpp)."""
-        host_find_steps(self.memory[0], at_once)
+    def serve_by_heap(self):
+        """Serve by the heap alone until a step is marked."""
+        host_serve_by_heap(self.memory[0])
 
     def counters(self):
         """Return the counters of all lanes, and of the heap where it has served alone."""

@@ -78,7 +78,7 @@ REASONS: dict[str, Reason] = {
         "give each kind of step a key, and put what differs each time into `with pool.interrupt():`",
     ),
     "heap_only": Reason(
-        "the pool's heap served alone: it had too few page faults for a plan to pay, or a search was in vain",
+        "the pool's heap served alone: no step was marked, or a search for steps was in vain",
         "nothing, if time is what matters; for an arena, mark the code that repeats with `with pool.step():`",
         had_plan=False,
     ),

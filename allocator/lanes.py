@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ..planning.store import PlanStore
     from .cache import Installed
     from .lane import Lane
-    from .options import WhereItPays
     from .report import Diagnosis, InUse
     from .stats import Stats
 
@@ -120,7 +119,7 @@ class Lanes:
         planner: str,
         max_plans: int,
         store: PlanStore | None = None,
-        auto_step: bool | WhereItPays = False,
+        auto_step: bool = False,
         planning_share: float = SHARE,
         enter: Callable[[], Any] = lambda: None,
     ) -> None:
@@ -128,7 +127,7 @@ class Lanes:
         self.planning = Planning(
             alignment, planner, max_plans, SharedPlans(max_plans), PlanningBudget(planning_share), store
         )
-        self._warmup, self._auto_step = warmup, bool(auto_step)
+        self._warmup, self._auto_step = warmup, auto_step
         self._loaded: list[SavedPlan] = []
         self._mutex = threading.Lock()  # of the list of step slots
         self._step_slots: list[StepSlot] = []
@@ -139,7 +138,7 @@ class Lanes:
         self._collecting = threading.Lock()
         self._enter = enter
         if auto_step:
-            backend.find_steps(auto_step != "where_it_pays")
+            backend.find_steps()
             self._start_outcome_thread()
 
     @property

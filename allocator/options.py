@@ -15,7 +15,7 @@ import math
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict, TypeVar
 
 from ..errors import PoolError
 from ..units import parse_bytes, parse_share
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=type)
 Plans: TypeAlias = "PlanStore | str | os.PathLike[str] | None"
 """What a pool takes for a store of plans."""
-
-WhereItPays: TypeAlias = Literal["where_it_pays"]
 
 ALWAYS_THERE = ("auto", "best_fit_orders")
 """Solvers that need no look: the first look imports them all."""
@@ -47,7 +45,7 @@ class Options(TypedDict, total=False):
     planner: str
     max_plans: int
     planning_share: float
-    auto_step: bool | WhereItPays
+    auto_step: bool
     small: int | None
     limit: int | str | None
     plans: Plans
@@ -70,8 +68,7 @@ class PlanningOptions(NamedTuple):
         (``stats.plans_skipped``). ``math.inf``: no bound.
     auto_step
         Find the step that the program repeats, without `step` being called, and plan it; see `Pool.step`. There is no
-        warm-up. ``"where_it_pays"``: host memory comes from the pool's heap alone, until the heap's page faults say
-        that a plan would pay; on a device this is the same as True.
+        warm-up.
     small
         Requests below this many bytes are neither planned nor counted. None: as many as the array library or the C
         library has caches for (NumPy: 1033; PyTorch on the host: 16384). On a device all requests are planned, and
@@ -96,7 +93,7 @@ class PlanningOptions(NamedTuple):
     planner: str = "auto"
     max_plans: int = 32
     planning_share: float = SHARE
-    auto_step: bool | WhereItPays = False
+    auto_step: bool = False
     small: int | None = None
     limit: int | str | None = None
     plans: Plans = None
@@ -105,8 +102,6 @@ class PlanningOptions(NamedTuple):
         """Raise an error if an option is not what it is to be, as the class says."""
         _check_whole("warmup", self.warmup, 0, "a number of steps")
         _check_whole("max_plans", self.max_plans, 1, "a number of plans")
-        if self.auto_step not in (False, True, "where_it_pays"):
-            raise PoolError(f"auto_step is {self.auto_step!r}; expected False, True or 'where_it_pays'")
         if self.small is not None:
             _check_whole("small", self.small, 0, "None or a number of bytes")
         share = self.planning_share

@@ -106,6 +106,13 @@ class HostPool(EnteredPool):
     def _leave(self) -> None:
         self.uninstall()
 
+    def serve_by_heap(self) -> None:
+        """Serve by the pool's heap alone until a step is marked, as ``stowplan run`` does: no request is noted.
+
+        To be called before the pool serves. Nothing with a limit, which the heap does not know.
+        """
+        self._host.serve_by_heap()
+
     def trim(self) -> None:
         """Give back to the system the memory that is kept for later requests, of the C library, too."""
         self._host.trim()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -189,22 +188,25 @@ def test_trim_gives_memory_back() -> None:
         assert not again.any()
 
 
-def test_a_search_in_vain_leaves_the_heap_alone() -> None:
+def test_after_a_search_in_vain_the_heap_serves_alone() -> None:
     random = np.random.default_rng(0)
-    small, large = random.integers(2000, 9000, 70_000).tolist(), random.integers(2**16, 2**17, 1000).tolist()
+    small = random.integers(2000, 9000, 70_000).tolist()
     pool = NumpyPool(auto_step=True)
     with pool:
         for size in small:
             np.empty(size, dtype=np.uint8)
         assert pool.stats.requests == pool.stats.reasons["no_plan"] == 2**16
-        for size in large:
-            np.empty(size, dtype=np.uint8)
-    assert pool.stats.reasons["heap_only"] == 1000, "the heap counts what is no smaller than 64 KiB"
-    assert pool.stats.live_bytes == 0
+        for _ in range(2**16):
+            np.empty(2**16, dtype=np.uint8)
+        assert pool.stats.reasons == {"no_plan": 2**16, "heap_only": 2**16}, "the heap counts no smaller ones"
+        assert pool.stats.live_bytes == 0
+        np.empty(2**16, dtype=np.uint8)
+        assert pool.stats.reasons["no_plan"] == 2**16 + 1, "the search begins again"
 
 
 def test_the_heap_serves_alone_until_a_step_is_marked() -> None:
-    pool = NumpyPool(auto_step="where_it_pays", warmup=0)
+    pool = NumpyPool(warmup=0)
+    pool.serve_by_heap()
     with pool:
         for _ in range(10):
             kept = np.ones(10**5) * 2
@@ -218,17 +220,3 @@ def test_the_heap_serves_alone_until_a_step_is_marked() -> None:
             pool.wait()
     assert pool.stats.replayed == 2
     assert pool.stats.reasons["heap_only"] == 10
-    with pytest.raises(PoolError, match="auto_step is 'sometimes'; expected False, True or 'where_it_pays'"):
-        NumpyPool(auto_step="sometimes")  # type: ignore[typeddict-item]
-
-
-def test_a_plan_is_made_where_page_faults_go_on() -> None:
-    pool = NumpyPool(auto_step="where_it_pays")
-    with pool:
-        deadline = time.monotonic() + 60
-        while pool.stats.replayed == 0 and time.monotonic() < deadline:
-            total = float((np.ones(2**21) * 2).sum())
-            pool.trim()  # the next blocks need memory again
-    assert total == 2**22
-    assert pool.stats.replayed > 0
-    assert pool.stats.reasons["heap_only"] > 0

@@ -1,6 +1,5 @@
 // The heap of large host blocks beside a plain account of it: contents, zeros, what stays resident within a period
-// and after it, what is passed on; at random, and with several threads at once. And whether a plan would pay, by what
-// the heap counts.
+// and after it, what is passed on; at random, and with several threads at once.
 #include <sys/mman.h>
 
 #include <atomic>
@@ -16,10 +15,7 @@
 
 namespace {
 
-using stowplan::allocator::HeapPeriod;
 using stowplan::allocator::HostHeap;
-using stowplan::allocator::PlanWorth;
-using stowplan::allocator::ProcessUse;
 using stowplan::profiler::Upstream;
 
 constexpr int kChanges = 20000;
@@ -192,38 +188,6 @@ void wanted_again() {
   heap.free(kept, kKept);
 }
 
-// Periods with as much CPU time, of which half is the system's, and as many page faults of the process.
-struct Program {
-  PlanWorth worth;
-  ProcessUse use;
-
-  bool pays(const std::vector<HeapPeriod>& periods, std::int64_t faults) {
-    for (const HeapPeriod& period : periods) {
-      use = {use.cpu + 1000, use.system + 500, use.faults + faults};
-      worth.period_ended(period, use);
-    }
-    return worth.pays();
-  }
-};
-bool pays(const std::vector<HeapPeriod>& periods, std::int64_t faults = 100) { return Program{}.pays(periods, faults); }
-
-void worth_a_plan() {
-  const HeapPeriod idle{10, 10, 0}, faults{10, 10, 4}, few{10, 10, 3}, grows{14, 10, 4};
-  require(pays({idle, faults, faults}), "one part in 50 of the CPU time is enough: 4 of 100 faults, of half of it");
-  require(!pays({idle, few, few}), "less is not");
-  require(!pays({faults, faults}), "the first period does not count");
-  require(!pays({idle, faults, idle, faults}), "two periods in a row are needed");
-  require(!pays({idle, grows, grows}), "memory for a need that grows is no plan's to save");
-  require(pays({idle, {10, 10, 512}, {10, 10, 512}}, 1), "a huge page is one fault");
-  require(!pays({idle, idle, idle}, 0), "no new memory, no gain");
-
-  Program program;
-  require(program.pays({idle, faults, faults}, 100), "a search begins");
-  program.worth.search_was_in_vain();
-  require(!program.pays({faults, faults, faults}, 100), "after one in vain two periods are too few");
-  require(program.pays({faults}, 100), "but not four");
-}
-
 void by_threads() {
   HostHeap heap(kUpstream);
   std::vector<std::thread> threads;
@@ -246,7 +210,6 @@ int main() {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) at_random(seed);
   bounded();
   wanted_again();
-  worth_a_plan();
   by_threads();
   std::puts("heap_stress: ok");
 }

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "invariants.hpp"
 
@@ -116,11 +117,10 @@ void* HostHeap::take(std::size_t size, bool zeroed) try {
       mark(begin + pages, free_pages - pages, true);
       free_.insert(std::move(node));
     }
-    ++requests_;
+    requests_.fetch_add(1, std::memory_order_relaxed);
     in_use_ += pages;
     if (zeroed && count_resident(begin, pages) > 0) dirty = resident_span(begin, pages);
     const std::size_t fresh = set_resident(begin, pages, true);
-    period_.fresh += fresh;
     found = address_of(begin);
     note_use();
     if (fresh > 0) bound();
@@ -232,11 +232,11 @@ HostHeap::PageSpan HostHeap::resident_span(Page begin, Page pages) const {
 
 HostHeap::Counts HostHeap::counts() const {
   std::lock_guard<SpinLock> lock(lock_);
-  return {requests_, in_use_ * kPage, peak_in_use_ * kPage, pages_resident_ * kPage, peak_resident_ * kPage};
+  return {in_use_ * kPage, peak_in_use_ * kPage, pages_resident_ * kPage, peak_resident_ * kPage};
 }
 
 void HostHeap::note_use() {
-  period_.most = std::max(period_.most, in_use_);
+  most_ = std::max(most_, in_use_);
   peak_in_use_ = std::max(peak_in_use_, in_use_);
   const std::int64_t now = clock_();
   if (now >= period_end_) end_period(now);
@@ -246,9 +246,8 @@ void HostHeap::end_period(std::int64_t now) {
   const bool is_first = period_end_ == 0;
   period_end_ = now + kPeriod;
   if (is_first) return;
-  worth_.period_ended(period_, ProcessUse::now());
-  shrink(std::max(period_.most, period_.most_before), true);
-  period_ = {in_use_, period_.most, 0};
+  shrink(std::max(most_, most_before_), true);
+  most_before_ = std::exchange(most_, in_use_);
   given_back_ = 0;
 }
 

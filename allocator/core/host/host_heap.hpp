@@ -13,8 +13,7 @@
 // again, up to one part in kMostSlack of it. release() gives all back.
 //
 // A bit for each page says whether it is resident, as far as the heap can tell: it was handed out, and not given back
-// since. So calloc() clears no page that the kernel will, nothing is given back twice, and PlanWorth is told how much
-// memory is new in each period.
+// since. So calloc() clears no page that the kernel will, and nothing is given back twice.
 //
 // Best fit by boundary tags, kept apart from the memory: O(log free ranges + pages / 64) per block; what goes back
 // costs O(free ranges + free huge pages), when a period ends or memory has come above the bound. Requests below kLeast,
@@ -22,6 +21,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -32,7 +32,6 @@
 
 #include "host_arena.hpp"
 #include "host_memory.hpp"
-#include "plan_worth.hpp"
 #include "spin_lock.hpp"
 
 namespace stowplan::allocator {
@@ -76,13 +75,12 @@ class HostHeap {
   std::size_t extent() const { return top_ * kPage; }  // bytes up to the last page ever taken
 
   struct Counts {
-    std::uint64_t requests = 0;                   // served so far
     std::size_t in_use = 0, peak_in_use = 0;      // bytes
     std::size_t resident = 0, peak_resident = 0;  // bytes; as the bits say
   };
   Counts counts() const;
-  PlanWorth& worth() { return worth_; }
-  const PlanWorth& worth() const { return worth_; }
+  // Served so far; from any thread, without the lock.
+  std::uint64_t requests() const { return requests_.load(std::memory_order_relaxed); }
   void assert_invariants() const;
 
   static std::int64_t monotonic();
@@ -128,13 +126,12 @@ class HostHeap {
   std::vector<std::uint64_t> resident_;  // a bit a page
   std::unique_ptr<std::pmr::memory_resource> nodes_ = std::make_unique<std::pmr::unsynchronized_pool_resource>();
   std::pmr::set<std::pair<Page, Page>> free_{nodes_.get()};  // (pages, begin)
-  std::uint64_t requests_ = 0;
+  std::atomic<std::uint64_t> requests_{0};
   std::size_t in_use_ = 0, pages_resident_ = 0;  // pages
   std::size_t peak_in_use_ = 0, peak_resident_ = 0;
   std::size_t slack_ = kLeastSlack / kPage, given_back_ = 0;  // pages; within the period, for the bound
-  HeapPeriod period_;                                         // which goes on
+  std::size_t most_ = 0, most_before_ = 0;  // pages in use at a time, in the period that goes on and the one before
   std::int64_t period_end_ = 0;
-  PlanWorth worth_;
 };
 
 }  // namespace stowplan::allocator

@@ -79,8 +79,8 @@ void host_trim(HostMemory& memory) {
 #endif
 }
 
-void host_find_steps(HostMemory& memory, bool at_once) {
-  memory.locked([&](HostLanes& host) { host.find_steps(at_once); });
+void host_serve_by_heap(HostMemory& memory) {
+  memory.locked([](HostLanes& host) { host.serve_by_heap(); });
 }
 
 Counters host_counters(HostMemory& memory) {

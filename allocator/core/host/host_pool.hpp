@@ -44,10 +44,9 @@ class SearchWindow {
 
 // The service that HostMemory asks: lanes, the memory of their arenas, and a heap above the upstream that it is given.
 //
-// A pool that finds steps has two states, and the heap's counts (plan_worth.hpp) lead from one to the other:
-//
-//     heap only ── a plan would pay ──> looks for steps, and serves them ── a search in vain ──> heap only
-//         └── a step is marked ──> serves marked steps; no search any more
+// Until a step is marked, the heap may serve alone, and no request is noted: for good (serve_by_heap()), or, in a pool
+// that finds steps, after each search in vain for as many of the heap's requests as were searched, and twice as many
+// each time.
 class HostLanes {
  public:
   explicit HostLanes(const Upstream& upstream, Scope scope = Scope::thread)
@@ -60,7 +59,7 @@ class HostLanes {
   bool owns(const void* ptr) const { return heap_.owns(ptr); }
   // Whether the heap serves alone: no request is noted.
   bool is_bypassed() const {
-    return is_heap_only_.load(std::memory_order_relaxed) && lanes_.finds_steps() && !heap_.worth().pays();
+    return is_heap_only_.load(std::memory_order_relaxed) && lanes_.finds_steps() && heap_.requests() < search_at_;
   }
   void before_request() {}
   Grant request(Bytes size, Stream stream, ThreadId thread) {
@@ -77,10 +76,10 @@ class HostLanes {
   bool release(BlockId id) { return lanes_.release(id); }
   Bytes size_of(BlockId id) const { return lanes_.size_of(id); }
 
-  // Looks for steps from now on, or as soon as a plan would pay. Precondition: no step is running.
-  void find_steps(bool at_once) {
+  // Until a step is marked, the heap serves alone. Precondition: no step is running, and no request has come.
+  void serve_by_heap() {
     lanes_.find_steps();
-    if (!at_once) enter_heap_only();
+    enter_heap_only(UINT64_MAX);
   }
   // Those of the lanes, and what the heap served alone: requests, and the bytes of all that it has.
   Counters counters();
@@ -102,9 +101,10 @@ class HostLanes {
     heap_.release();
   }
 
-  void enter_heap_only() {
+  void enter_heap_only(std::uint64_t search_at) {
     if (limit_ != 0) return;  // the heap knows no limit
-    heap_requests_ = heap_.counts().requests;
+    heap_requests_ = heap_.requests();
+    search_at_ = search_at;
     is_heap_only_.store(true, std::memory_order_relaxed);
   }
   void leave_heap_only() {
@@ -112,13 +112,13 @@ class HostLanes {
     is_heap_only_.store(false, std::memory_order_relaxed);
   }
   void count_heap_only() {
-    const std::uint64_t requests = heap_.counts().requests;
+    const std::uint64_t requests = heap_.requests();
     lanes_.count(Reason::heap_only, requests - std::exchange(heap_requests_, requests));
   }
   void search_in_vain() {
     lanes_.stop_looking();
-    heap_.worth().search_was_in_vain();
-    enter_heap_only();
+    enter_heap_only(heap_.requests() + pause_);
+    pause_ *= 2;
   }
 
   static constexpr std::uint64_t kTick = 256;  // requests; those from plans do not get to the heap
@@ -133,6 +133,8 @@ class HostLanes {
   SearchWindow window_;
   std::atomic<bool> is_heap_only_{false};
   std::uint64_t heap_requests_ = 0;                 // of the heap, as far as they are counted
+  std::atomic<std::uint64_t> search_at_{0};         // the heap's request at which the next search begins
+  std::uint64_t pause_ = SearchWindow::kWindow;     // requests of the heap
   std::vector<std::unique_ptr<HostArena>> memory_;  // by lane; null where it has none yet
 };
 
@@ -148,8 +150,8 @@ bool host_retire(HostMemory& memory);
 // Gives back to the system what the heap and the C library keep for later.
 void host_trim(HostMemory& memory);
 
-// See HostLanes::find_steps.
-void host_find_steps(HostMemory& memory, bool at_once);
+// See HostLanes::serve_by_heap.
+void host_serve_by_heap(HostMemory& memory);
 
 Counters host_counters(HostMemory& memory);
 

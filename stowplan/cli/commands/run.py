@@ -27,6 +27,7 @@ from ._options import (
     metavar="DIRECTORY",
     help="Look for plans there before they are packed, and keep them there for other runs.",
 )
+@click.option("--auto-step", is_flag=True, help="Find NumPy's steps, too, and serve them from plans.")
 @module_option
 @script_argument
 @arguments_argument
@@ -35,16 +36,19 @@ def run(
     stats: Path | None,
     as_json: bool,
     plans: str | None,
+    auto_step: bool,
     module: bool,
     script: str,
     arguments: tuple[str, ...],
 ) -> None:
-    """Run SCRIPT with its ARGUMENTS as python does, its arrays served by a pool that finds its steps.
+    """Run SCRIPT with its ARGUMENTS as python does, its arrays served by a pool.
 
     SCRIPT is what python takes: a file, a folder or archive with a __main__.py, or - for standard input; with -m, a
     module. All that follows it is the script's.
 
-    The pools serve NumPy's arrays and, if the script imports CuPy, CuPy's, in all threads. If the
+    The pools serve NumPy's arrays and, if the script imports CuPy, CuPy's, in all threads. NumPy's large
+    arrays come from the pool's heap, and from plans in steps that are marked (stowplan.step(),
+    --step-function) or, with --auto-step, found; CuPy's steps are found. If the
     script gives CuPy an allocator, it serves the requests that are not planned. If it imports Chainer, Chainer
     is made to work with the installed versions. At the end a line on standard error has the counts of each
     pool. The exit status is the script's.
@@ -53,5 +57,7 @@ def run(
     from ..scripts.serving import run_served
 
     program = Script(script, module=module)
-    status = run_served(program, arguments, step_function, stats=stats, as_json=as_json, plans=plans)
+    status = run_served(
+        program, arguments, step_function, stats=stats, as_json=as_json, plans=plans, auto_step=auto_step
+    )
     raise click.exceptions.Exit(status)

@@ -1,5 +1,7 @@
 """Serve a program that does not mention stowplan: NumPy's arrays, and CuPy's.
 
+NumPy's come from the pool's heap alone, unless the program marks steps or steps are to be found.
+
 CuPy is served from the moment the program imports it. If the program sets an allocator itself, that allocator becomes
 the upstream of a new pool::
 
@@ -29,11 +31,13 @@ SHARE = 0.01
 
 
 @contextmanager
-def pools(plans: str | None = None) -> Iterator[dict[str, Pool]]:
-    """Serve NumPy, and CuPy once it is imported, by pools that find steps; yield the pools by name, the host's first.
+def pools(plans: str | None = None, auto_step: bool = False) -> Iterator[dict[str, Pool]]:
+    """Serve NumPy, and CuPy once it is imported, by pools; yield the pools by name, the host's first.
 
     Parameters
     ----------
+    auto_step
+        Whether NumPy's pool finds steps, too.
     plans
         As for `NumpyPool`.
     """
@@ -41,7 +45,9 @@ def pools(plans: str | None = None) -> Iterator[dict[str, Pool]]:
     from ...allocator._core import keep_host_memory
 
     keep_host_memory()
-    pool = NumpyPool(auto_step="where_it_pays", planner=QUICK, planning_share=SHARE, plans=plans)
+    pool = NumpyPool(auto_step=auto_step, planner=QUICK, planning_share=SHARE, plans=plans)
+    if not auto_step:
+        pool.serve_by_heap()
     serving: dict[str, Pool] = {"numpy": pool}
     with ExitStack() as stack:
         pool.install()

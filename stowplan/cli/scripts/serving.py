@@ -28,8 +28,9 @@ def run_served(
     stats: str | os.PathLike[str] | None = None,
     as_json: bool = False,
     plans: str | None = None,
+    auto_step: bool = False,
 ) -> int:
-    """Run a program, its arrays served by pools that find its steps; return its exit status.
+    """Run a program, its arrays served by pools; return its exit status.
 
     Parameters
     ----------
@@ -41,6 +42,8 @@ def run_served(
         Whether the statistics are one line on standard output, rather than a line for each pool on standard error.
     plans
         A directory of plans, as for `NumpyPool`.
+    auto_step
+        Whether NumPy's pool finds steps.
 
     Raises
     ------
@@ -49,7 +52,7 @@ def run_served(
     OSError
         `stats` cannot be written.
     """
-    with pools(plans) as serving:
+    with pools(plans, auto_step) as serving:
         name, host = next(iter(serving.items()))
         faults = -_minor_faults()
         status = program.run(arguments, step_function)
