@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import collections
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..compat import enable_chainer
+from ..errors import ScheduleError
 
 enable_chainer()
 
@@ -154,10 +155,7 @@ class ScheduledStep:
             self.before_backward()
         self._in_backward = True
         try:
-            self.earlier |= any(
-                getattr(function, "_stowplan_step", self._token) != self._token
-                for function in reachable(outputs)
-            )
+            self._look_for_earlier(reachable(outputs))
             if retain_grad or chainer.config.enable_backprop or self.earlier or not self._release:
                 self._count_visits(outputs)
                 seams.backprop_to_all(outputs, retain_grad, loss_scale)
@@ -167,6 +165,17 @@ class ScheduledStep:
             self._in_backward = False
             if self.after_backward is not None:
                 self.after_backward()
+
+    def _look_for_earlier(self, functions: Iterable[Any]) -> None:
+        """Find out if a pass reaches into the graph of an earlier step; raise where that has lost its arrays."""
+        for function in functions:
+            if getattr(function, "_stowplan_step", self._token) != self._token:
+                self.earlier = True
+                if hasattr(function, "_stowplan_released"):
+                    raise ScheduleError(
+                        f"a backward pass reaches into an earlier step, where the arrays of {function.label} are "
+                        "gone; expected a pass that ends in its own step (Variable.unchain_backward), or watch=True"
+                    )
 
     def before_backward_step(self, function: Any) -> None:
         """Bring back the arrays that the backward step of one function reads."""

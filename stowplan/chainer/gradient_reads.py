@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..compat import enable_chainer
+from ..errors import ScheduleError
 
 enable_chainer()
 
@@ -37,15 +38,23 @@ class GradientReads:
     def __init__(self) -> None:
         self.seen = False
         self._parameters: set[int] = set()
-        self._on = False
+        self._on = self._refuses = False
         self._paused = True
 
-    def start(self, parameters: Iterable[Any]) -> None:
-        """Begin to watch these; reads count from the end of the first backward pass on: see `go_on`."""
+    def start(self, parameters: Iterable[Any], refuses: bool = False) -> None:
+        """Begin to watch these; reads count from the end of the first backward pass on: see `go_on`.
+
+        Parameters
+        ----------
+        parameters
+            Of `chainer.Parameter`.
+        refuses
+            Whether a read that counts raises `ScheduleError`.
+        """
         with _lock:
             _watches.append(self)
             self._parameters = {id(param) for param in parameters}
-            self._on, self._paused = True, True
+            self._on, self._paused, self._refuses = True, True, refuses
             for name in WATCHED:
                 setattr(chainer.Parameter, name, _watched(name))
 
@@ -70,6 +79,11 @@ class GradientReads:
 
     def _note(self, param: Any) -> None:
         if self._on and not self._paused and id(param) in self._parameters:
+            if self._refuses:
+                raise ScheduleError(
+                    f"the gradient of the parameter {param.name} is read after the backward pass, where it may be "
+                    "gone; expected no such read with watch=False, or watch=True"
+                )
             self.seen = True
 
 

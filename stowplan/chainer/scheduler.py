@@ -19,6 +19,8 @@ The steps of a scheduler pass through these phases::
 formed in place, parameters are updated early and in pieces. The pool serves steps of one kind, the last in each column,
 and plans their remaining requests.
 
+With ``watch=False`` the first step is a lean one, too, and what watching would find is an error.
+
 Steps of other structures (a short last batch, other lengths) run lean; one that comes again is recorded, and gets a
 schedule of its own.
 """
@@ -117,6 +119,10 @@ class Scheduler:
     swap
         Whether values may also be evicted, if that costs less than recomputing them: to a file without a name in
         this folder (True: one for temporary files that is no memory), or, on a device, to the host's pinned memory.
+    watch
+        False: the first step is lean, too, for a model that does not fit otherwise. The program then says that it reads
+        no gradient outside of the backward pass and the update, that each step is one backward pass and one update, and
+        that no pass reaches into the graph of another; a step that does so raises `ScheduleError`.
 
     Raises
     ------
@@ -148,6 +154,7 @@ class Scheduler:
         solver: str = "auto",
         time_limit: float | None = None,
         swap: bool | str | os.PathLike[str] = False,
+        watch: bool = True,
     ) -> None:
         self._swap_to = swap
         self._swap: Any = None
@@ -161,7 +168,9 @@ class Scheduler:
         self._record = self._budget is not None
         self.reads = GradientReads()
         weakref.finalize(self, self.reads.stop)
-        self.one_update = False  # a step is one backward pass, then one update
+        self._watch, self._is_first = watch, True
+        # A step is one backward pass, then one update.
+        self.one_update = not watch and len(self._optimizers) == 1
         self._running = False
         self._stats = SchedulerStats()
 
@@ -246,11 +255,11 @@ class Scheduler:
 
     def _next(self) -> tuple[str, ScheduledStep]:
         """Return the phase of the next step, and the execution that runs it."""
-        if self._stats.watched == 0:
-            self.reads.start(self._parameters())
-            step = ScheduledStep(release=False)
+        if self._is_first:
+            self.reads.start(self._parameters(), refuses=not self._watch)
+            step = ScheduledStep(release=not self._watch)
             step.after_backward = self.reads.go_on
-            return "watched", step
+            return "watched" if self._watch else "lean", step
         release = self._stats.keeps_graph is None
         self._collect()
         if self._record:
@@ -286,10 +295,13 @@ class Scheduler:
                 if step.earlier
                 else "two backward passes come by one operator"
             )
+            if not self._watch:
+                raise ScheduleError(f"{what}; expected neither with watch=False, or watch=True")
             self._stats = replace(self._stats, keeps_graph=what)
         if step.nested:
             self.keep_gradients("an operator runs a backward pass of its own")
-        if name == "watched":
+        if self._is_first:
+            self._is_first = False
             self._stats = replace(self._stats, retained_bytes=self._retained_bytes())
             self.one_update = step.passes == 1 and len(self._optimizers) == 1
         elif isinstance(step, RecordingStep):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -94,6 +95,61 @@ def lean_peak(network: Callable[[], Any], data: tuple[Any, Any]) -> int:
 
     step()
     return live_peak(step)
+
+
+@pytest.mark.parametrize("loop", ["update", "own"])
+@pytest.mark.parametrize("optimizer", ["Adam", "MomentumSGD"])
+def test_a_first_step_that_is_lean_changes_no_bit(loop: str, optimizer: str) -> None:
+    reference, _ = train(plain, loop=loop, optimizer=optimizer)
+    for budget in (None, 1 << 50):
+        found, scheduler = train(
+            lambda opt, budget=budget: Scheduler(opt, budget=budget, watch=False),
+            loop=loop,
+            optimizer=optimizer,
+        )
+        assert found == reference
+        assert scheduler is not None
+        assert scheduler.stats.watched == 0
+        assert scheduler.stats.lean > 0
+        assert scheduler.stats.retained_bytes > 0
+
+
+def test_no_step_is_larger_than_a_lean_one_without_a_watch() -> None:
+    tracemalloc.start()
+    try:
+        peaks = {watch: peaks_of_steps(watch) for watch in (True, False)}
+    finally:
+        tracemalloc.stop()
+    lean = peaks[False][-1]
+    assert max(peaks[False]) <= 1.05 * lean
+    assert peaks[True][0] > 1.1 * lean
+
+
+def peaks_of_steps(watch: bool) -> list[int]:
+    net = Deep()
+    scheduler = Scheduler(opt := chainer.optimizers.Adam().setup(net), watch=watch)
+    peaks = []
+    for x, t in batches(5, 128):
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        with scheduler.step():
+            opt.update(net, x, t)
+        peaks.append(tracemalloc.get_traced_memory()[1] - before)
+    return peaks
+
+
+def test_what_a_watch_would_find_is_an_error_without_one() -> None:
+    def run(read: bool) -> None:
+        net = Everything()
+        opt = chainer.optimizers.SGD().setup(net)
+        with Scheduler(opt, watch=False).step():
+            opt.update(net, *batches(1)[0])
+            if read:
+                assert net.c1.W.grad is None
+
+    run(read=False)
+    with pytest.raises(ScheduleError, match="gradient of the parameter W is read after the backward pass"):
+        run(read=True)
 
 
 @pytest.mark.parametrize("network", [Everything, Deep])

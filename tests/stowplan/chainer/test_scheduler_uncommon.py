@@ -133,6 +133,11 @@ def test_graphs_that_reach_into_earlier_steps_are_chainer_s(budget: Any) -> None
     assert "an earlier step" in str(scheduler.stats.keeps_graph)
 
 
+def test_arrays_of_an_earlier_step_that_are_gone_are_an_error() -> None:
+    with pytest.raises(ScheduleError, match=r"reaches into an earlier step, where the arrays of .* are gone"):
+        train(lambda opt: Scheduler(opt, watch=False), network=Unending)
+
+
 def test_gradient_accumulation_is_left_to_chainer() -> None:
     def run(scheduled: bool) -> str:
         np.random.seed(0)
