@@ -18,6 +18,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass
 
+from ..units import human_bytes
 from .graph import StepGraph
 from .schedule import Rates, Schedule, Way
 from .simulate import Outcome, simulate, simulator
@@ -167,3 +168,33 @@ class _Walk:
         ]
         storages = sorted((pair for pair in found if pair[1]), key=lambda pair: (-pair[1], pair[0]))
         return Alive(operator, again, tuple(storages), int(graph.workspace[operator]) + copies)
+
+
+def floor_of(graph: StepGraph, schedule: Schedule, rates: Rates | None = None) -> str:
+    """Say what makes a schedule's peak, and what would lower it, as a clause: for a schedule with the least peak.
+
+    Parameters
+    ----------
+    graph, schedule, rates
+        As for `alive_at_peak`.
+    """
+    found = alive_at_peak(graph, schedule, rates)
+    if found.operator < 0:
+        return "nothing is ever alive"
+    values = {*graph.reads[found.operator], *graph.writes[found.operator]}
+    own = {int(graph.storage[v]) for v in values}
+    used = sum(size for storage, size in found.storages if storage in own)
+    others = [pair for pair in found.storages if pair[0] not in own]
+    beside = sum(size for _, size in others)
+    text = (
+        f"the least is reached where {graph.label[found.operator] or f'operator {found.operator}'} runs"
+        f"{' again' if found.again else ''}, with {human_bytes(found.workspace)} of workspace and {human_bytes(used)} "
+        f"that it reads and writes, beside {human_bytes(beside)} in {len(others)} other value{'s' * (len(others) != 1)}"
+    )
+    if others:
+        text += f" (the largest: {graph.name[others[0][0]] or f'value {others[0][0]}'}, {human_bytes(others[0][1])})"
+    if beside > found.workspace + used:
+        return f"{text}; to swap values, or a smaller batch, would lower it"
+    if found.workspace > used:
+        return f"{text}; a smaller batch for that operator, or another algorithm for it, would lower it"
+    return f"{text}; a smaller batch for that operator would lower it"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..errors import BudgetError, MissingDependencyError, ScheduleError
+from .alive import floor_of
 from .bounds import bound_schedules
 from .graph import StepGraph
 from .hazards import without_hazards
@@ -124,11 +125,13 @@ def schedule(
     options = _options(budget, time_limit, threads, rates, swap, reorder)
     found = _Run(graph, options, progress).solve(solver)
     if budget is not None and found.peak > budget:
+        floor = floor_of(graph, found.schedule, rates)
         raise BudgetError(
             f"a budget of {budget} bytes is below what any schedule found needs: the least is {found.peak} bytes "
             f"({found.solver}), and no schedule can be below {found.lower_bound}; beside these, "
-            f"{graph.resident_bytes} bytes are resident",
+            f"{graph.resident_bytes} bytes are resident; {floor}",
             found.peak,
+            floor,
         )
     return found
 

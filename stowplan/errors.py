@@ -76,17 +76,19 @@ class ScheduleError(StowplanError, ValueError):
 
 
 class BudgetError(StowplanError, ValueError):
-    """No schedule found keeps to the budget. The message names the smallest peak found.
+    """No schedule found keeps to the budget. The message names the smallest peak found, and what makes it.
 
     Attributes
     ----------
     least
         Bytes: the smallest peak that was found.
+    floor
+        What makes it, as a clause; empty where that is not known.
     """
 
-    def __init__(self, message: str, least: int) -> None:
+    def __init__(self, message: str, least: int, floor: str = "") -> None:
         super().__init__(message)
-        self.least = least
+        self.least, self.floor = least, floor
 
 
 class MissingDependencyError(StowplanError, ImportError):

@@ -382,8 +382,9 @@ class Scheduler:
                 least = error.least + self._stats.retained_bytes
                 raise BudgetError(
                     f"a step cannot keep to {self._budget:,} bytes: the least that was found is {least:,}, "
-                    f"{self._stats.retained_bytes:,} of them parameters and state",
+                    f"{self._stats.retained_bytes:,} of them parameters and state; {error.floor}",
                     least,
+                    error.floor,
                 ) from None
             if error is not None:
                 raise StowplanError(f"no schedule could be made: {error}") from error

@@ -1,12 +1,14 @@
-"""Who is alive at the peak: together they are the peak, whatever the step and its schedule."""
+"""What is alive at the peak: together they are the peak, whatever the step and its schedule."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.scheduling import Phase, Rates, Schedule, StepGraph, Way, as_recorded, simulate
+from stowplan.errors import BudgetError
+from stowplan.scheduling import Phase, Rates, Schedule, StepGraph, Way, as_recorded, simulate, solve
 from stowplan.scheduling.alive import Alive, alive_at_peak
 
 from .graphs import random_graph, random_schedule
@@ -58,3 +60,23 @@ def test_nothing_is_alive_in_a_step_without_bytes() -> None:
     graph = StepGraph(reads=[[]], writes=[[0]], size=[0])
     assert alive_at_peak(graph, as_recorded(graph)) == Alive(-1, False, (), 0)
     assert np.array_equal(simulate(graph, as_recorded(graph)).live, [0])
+
+
+def test_the_floor_names_the_operator_and_what_is_beside_it() -> None:
+    graph = StepGraph(
+        reads=[[], [0], [1, 0]],
+        writes=[[0], [1], [2]],
+        size=[1 << 20, 2 << 20, 4 << 20],
+        workspace=[0, 8 << 20, 0],
+        kept=[False, False, True],
+        label=["batch", "conv", "loss"],
+        name=["x", "y", "z"],
+    )
+    with pytest.raises(BudgetError) as caught:
+        solve.schedule(graph, 1)
+    assert caught.value.least == 11 << 20
+    assert caught.value.floor in str(caught.value)
+    assert caught.value.floor == (
+        "the least is reached where conv runs, with 8.0 MiB of workspace and 3.0 MiB that it reads and writes, beside "
+        "0 B in 0 other values; a smaller batch for that operator, or another algorithm for it, would lower it"
+    )

@@ -90,6 +90,7 @@ def schedule(
 
         require_matplotlib()
     from ...scheduling import as_recorded, simulate
+    from ...scheduling.alive import floor_of
     from ...scheduling.bounds import bound_schedules
     from ...scheduling.solve import curve
     from ...scheduling.solve import schedule as solve
@@ -106,12 +107,12 @@ def schedule(
             else:
                 chosen = solve(step, max(budget - kept, 0), solver, progress=progress, **how)
                 if chosen.peak + kept > budget:
-                    raise BudgetError("", chosen.peak)
+                    raise BudgetError("", chosen.peak, floor_of(step, chosen.schedule))
                 found = [lean, chosen]
     except BudgetError as error:
         click.echo(
             f"Error: {graph}: a step cannot keep to {budget:,} bytes: the least that was found is "
-            f"{error.least + kept:,}, {kept:,} of them retained",
+            f"{error.least + kept:,}, {kept:,} of them retained; {error.floor}",
             err=True,
         )
         raise SystemExit(1) from None

@@ -213,6 +213,8 @@ def test_budgets_out_of_reach_are_errors_with_the_least_in_reach() -> None:
     with pytest.raises(BudgetError, match="the least that was found is") as caught:
         train(lambda opt: Scheduler(opt, budget=1000), steps=8)
     assert caught.value.least > 1000
+    assert "of workspace and" in caught.value.floor
+    assert caught.value.floor in str(caught.value)
     assert function_node.FunctionNode.apply is seams.apply
 
 
