@@ -1,4 +1,4 @@
-"""Small arrays like the ones given: which of their axes are lengths that vary, and with what values.
+"""A function's arguments: their names, small arrays like them, and which of their axes are lengths that vary.
 
 Each axis is a length of its own as long as the function takes such arrays. If it raises an error, axes of one length
 are tied, step by step::
@@ -13,15 +13,15 @@ Short axes are fixed: at most `FEW` (channels, coordinates), or an eighth of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .runs import on_device
-
-__all__ = ["KINDS", "VARIANTS", "Lengths", "is_array", "small_array", "ties"]
+__all__ = ["KINDS", "VARIANTS", "Axis", "Lengths", "is_array", "small_array", "ties"]
 
 FEW, SHORT, TIMES = 4, 35, 8
 KINDS = ("like", "noisy", "dominant")
@@ -34,22 +34,37 @@ _SPREAD = 4  # how many times as long an axis is than those of less than half th
 Axis = tuple[int, int]
 
 
+def on_device(value: Any) -> bool:
+    """Whether a value is an array of CuPy's."""
+    cupy = sys.modules.get("cupy")
+    return cupy is not None and isinstance(value, cupy.ndarray)
+
+
 def is_array(value: Any) -> bool:
     """Whether it is an array with an axis, of NumPy or CuPy."""
     return (isinstance(value, np.ndarray) or on_device(value)) and value.ndim > 0
 
 
+def axes_of(values: Sequence[Any]) -> dict[Axis, int]:
+    """Return how long each axis of the arrays is."""
+    arrays = [(n, value) for n, value in enumerate(values) if is_array(value) and value.size]
+    return {(n, axis): count for n, value in arrays for axis, count in enumerate(value.shape)}
+
+
+def varying(examples: Sequence[Any]) -> frozenset[Axis]:
+    """Return the axes of examples that are lengths: all but the short ones."""
+    axes = axes_of(examples)
+    longest = max(axes.values(), default=0)
+    return frozenset(
+        one
+        for one, count in axes.items()
+        if count > FEW and not (count <= SHORT and count * TIMES <= longest)
+    )
+
+
 @dataclass(frozen=True)
 class Lengths:
-    """Which axes of the arguments make which length.
-
-    Attributes
-    ----------
-    axes
-        Of each length: (argument, axis) pairs.
-    weight
-        Of each length: its size beside the others', so that small ones stay below large ones.
-    """
+    """Which axes of the arguments, as (argument, axis), make each length; and how long they are beside each other."""
 
     axes: tuple[tuple[Axis, ...], ...]
     weight: tuple[int, ...]
@@ -63,36 +78,19 @@ class Lengths:
         return [tuple(shape) for shape in shapes]
 
 
-def ties(
-    examples: Sequence[Any], free: frozenset[Axis] = frozenset(), fixed: frozenset[Axis] = frozenset()
-) -> Iterator[Lengths]:
-    """Yield ways to make lengths of the axes, the most lengths first.
-
-    Parameters
-    ----------
-    examples
-        Arguments; those that are no arrays have no axes.
-    free, fixed
-        Axes that vary although they are short, and others that do not.
-    """
-    arrays = {n: value for n, value in enumerate(examples) if is_array(value) and value.size}
-    length = {(n, axis): count for n, value in arrays.items() for axis, count in enumerate(value.shape)}
+def ties(examples: Sequence[Any], vary: frozenset[Axis]) -> Iterator[Lengths]:
+    """Yield ways to make lengths of the axes that vary, the most lengths first."""
+    length = axes_of(examples)
     longest = max(length.values(), default=0)
-    varying = [
-        one
-        for one, count in length.items()
-        if one in free
-        or (one not in fixed and count > FEW and not (count <= SHORT and count * TIMES <= longest))
-    ]
     seen = set()
     for key in (
         lambda one: one,
-        lambda one: (length[one], one[1] - arrays[one[0]].ndim),
+        lambda one: (length[one], one[1] - examples[one[0]].ndim),
         lambda one: (length[one], one[1]),
         lambda one: length[one],
     ):
         groups: dict[Any, list[Axis]] = {}
-        for one in varying:
+        for one in sorted(vary):
             groups.setdefault(key(one), []).append(one)
         axes = tuple(tuple(group) for group in groups.values())
         if axes not in seen:
@@ -101,21 +99,12 @@ def ties(
             yield Lengths(axes, tuple(_SPREAD if one and not all(long) else 1 for one in long))
 
 
-def small_array(example: Any, shape: tuple[int, ...], kind: str, seed: int = 0) -> Any:
-    """Return an array of another shape, with values like the example's.
-
-    Parameters
-    ----------
-    kind
-        One of `KINDS` or `VARIANTS`.
-    seed
-        Of the noise.
-    """
+def small_array(example: Any, shape: tuple[int, ...], kind: str = "like", seed: int = 0) -> Any:
+    """Return an array of another shape, with values like the example's: of one of `KINDS` or `VARIANTS`."""
     picked = np.ix_(*(np.arange(n) * old // max(n, 1) for n, old in zip(shape, example.shape, strict=True)))
     found = np.asarray(example[picked].get() if on_device(example) else example[picked])
     found = found.copy() if found.base is not None or np.shares_memory(found, example) else found
-    numeric = found.dtype.kind in "biufc"
-    if kind == "mirrored" and numeric and found.size:
+    if kind == "mirrored" and found.dtype.kind in "biufc" and found.size:
         constant = bool((found == found.flat[0]).all())
         mirrored = ~found if found.dtype.kind == "b" else found.min() + (found.max() - found)
         found = np.zeros_like(found) if constant and found.flat[0] else mirrored.astype(found.dtype)
@@ -124,15 +113,103 @@ def small_array(example: Any, shape: tuple[int, ...], kind: str, seed: int = 0) 
     elif kind == "distinct" and found.dtype.kind in "iuf" and found.size:
         share = np.random.default_rng(seed).random(shape) ** 4  # not as many above each bound as below
         found = (found.min() + share * (float(found.max()) - float(found.min()))).astype(found.dtype)
-    elif found.dtype.kind in "fc" and kind in ("noisy", "dominant"):
+    elif kind in ("noisy", "dominant") and found.dtype.kind in "fc":
         noise = np.random.default_rng(seed).standard_normal(shape)
         found = (found + noise * (float(np.abs(found).std()) or 1.0) / 8).astype(found.dtype)
         if kind == "dominant" and found.ndim >= 2 and found.shape[-1] == found.shape[-2]:
             found = (found + found.swapaxes(-1, -2)) / 2
             found = found + np.eye(shape[-1], dtype=found.dtype) * (2 * np.abs(found).sum(axis=-1).max() + 1)
             found = found.astype(example.dtype)
-    if on_device(example):
-        import cupy
+    return sys.modules["cupy"].asarray(found) if on_device(example) else found
 
-        return cupy.asarray(found)
+
+def reduced(examples: Sequence[Any]) -> list[Any]:
+    """Return small examples in place of large ones: long axes as long beside each other as they were, nearly."""
+    axes = axes_of(examples)
+    longest = max(axes.values(), default=1)
+    ranks = max((sum(n > SHORT for n in value.shape) for value in examples if is_array(value)), default=1)
+    most = max(int((1 << 18) ** (1 / max(ranks, 1))), 2 * SHORT)
+    if longest <= most:
+        return list(examples)
+    return [
+        small_array(
+            value, tuple(n if n <= SHORT else max(SHORT + 1, n * most // longest) for n in value.shape)
+        )
+        if is_array(value)
+        else value
+        for value in examples
+    ]
+
+
+def like(examples: Sequence[Any], wanted: Sequence[Any]) -> list[Any]:
+    """Return examples with the short axes and the dtypes that are wanted, and the values that are no arrays."""
+    found = []
+    for example, value in zip(examples, wanted, strict=True):
+        if not is_array(value):
+            found.append(value)
+            continue
+        pairs = zip(value.shape, example.shape, strict=True)
+        shape = tuple(count if count <= SHORT else max(old, SHORT + 1) for count, old in pairs)
+        same = shape == example.shape and value.dtype == example.dtype
+        found.append(example if same else small_array(example, shape).astype(value.dtype))
     return found
+
+
+def key_of(examples: Sequence[Any], options: Mapping[str, Any], vary: frozenset[Axis]) -> str:
+    """Return what makes other laws: dtypes, ranks, fixed axes, values that are no arrays, and what varies."""
+    parts = []
+    for n, value in enumerate(examples):
+        if not is_array(value):
+            parts.append(repr(value))
+            continue
+        longest = max(value.shape)
+        shape = [
+            ("-" if 2 * count >= longest else ".") if (n, axis) in vary or count > SHORT else count
+            for axis, count in enumerate(value.shape)
+        ]
+        parts.append(f"{value.dtype.str}{shape}")
+    return " ".join([*parts, repr(sorted(options.items())), repr(sorted(vary))])
+
+
+def argument_names(function: Callable[..., Any], count: int) -> tuple[str, ...]:
+    """Return names of the first arguments; ``x0`` and so on where the function does not tell."""
+    names: list[str] = []
+    try:
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+                names.append(parameter.name)
+            elif parameter.kind == parameter.VAR_POSITIONAL:
+                names += [f"{parameter.name}{n}" for n in range(count - len(names))]
+    except (TypeError, ValueError):
+        pass
+    return tuple((*names, *(f"x{n}" for n in range(len(names), count)))[:count])
+
+
+def takes(function: Callable[..., Any], name: str) -> bool:
+    """Whether a function takes a keyword; True where it does not tell."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return True
+    return name in parameters or any(one.kind == one.VAR_KEYWORD for one in parameters.values())
+
+
+def shape_and_dtype(value: Any, example: Any) -> tuple[tuple[int, ...], Any]:
+    """Read what stands for an array: a shape, a length, a pair of shape and dtype, or an array."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return tuple(value.shape), value.dtype
+    if isinstance(value, (int, np.integer)):
+        return (int(value),), example.dtype
+    if len(value) == 2 and isinstance(value[0], tuple):
+        return tuple(map(int, value[0])), np.dtype(value[1])
+    return tuple(map(int, value)), example.dtype
+
+
+def stand_in(shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return an array of a shape and a dtype without memory of its own."""
+    return np.broadcast_to(np.zeros((), dtype), shape)
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Return a function's name."""
+    return str(getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or function)

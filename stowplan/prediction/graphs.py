@@ -19,22 +19,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import GraphError
 from ..scheduling import StepGraph
-from .laws import Grid
-from .steps import TOLERANCE, IntArray
+from .steps import TOLERANCE, IntArray, fitted
+
+_SAME = "reads writes after storage phase repeatable resident kept held label name".split()  # noqa: SIM905
+"""Columns of the largest batch's graph that all batches have."""
 
 
 class Deviation(NamedTuple):
-    """How far the graph of a batch between is from what is predicted, as shares of its own sums.
-
-    ``bytes``: of the values. ``workspace``: of the workspaces, in bytes. ``seconds``: of the operators.
-    """
+    """How far the graph of a batch between is off, as shares: of values' and workspaces' bytes, of operators' time."""
 
     bytes: float
     workspace: float
@@ -43,17 +42,7 @@ class Deviation(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GraphModel:
-    """The step graph as a function of the batch. Made by `fit_graphs`.
-
-    Attributes
-    ----------
-    batches
-        Batch sizes of the graphs it was made of, rising.
-    smallest, reference
-        The graphs at the smallest and at the largest of them.
-    deviation
-        By batch, for the graphs between.
-    """
+    """The step graph as a function of the batch, from those at some, rising, and how far those between are off."""
 
     batches: tuple[int, ...]
     smallest: StepGraph
@@ -81,31 +70,19 @@ class GraphModel:
         if batch < 1:
             raise GraphError(f"a batch of {batch}; expected 1 or more")
         low, high = self.smallest, self.reference
-        workspace = self._affine(np.minimum(low.workspace, high.workspace), high.workspace, batch)
-        seconds = self._seconds(batch)
         size = self._affine(low.size, high.size, batch)
+        same: dict[str, Any] = {name: getattr(high, name) for name in _SAME}
         return StepGraph(
-            high.reads,
-            high.writes,
-            size,
-            high.storage,
-            after=high.after,
-            phase=high.phase,
-            seconds=seconds,
-            workspace=workspace,
-            repeatable=high.repeatable,
-            resident=high.resident,
-            kept=high.kept,
-            held=high.held,
+            **same,
+            size=size,
+            seconds=self._seconds(batch),
+            workspace=self._affine(np.minimum(low.workspace, high.workspace), high.workspace, batch),
             packed=np.minimum(self._affine(low.packed, high.packed, batch), size),
-            label=high.label,
-            name=high.name,
         )
 
     def _affine(self, low: IntArray, high: IntArray, batch: int) -> IntArray:
         """Return bytes at a batch, exact, rounded up."""
-        first, last = self.batches[0], self.batches[-1]
-        laws = Grid((last,), (first - last,), 1).fit(np.column_stack([high, low]))
+        laws = fitted(self.batches[0], low, self.batches[-1], high)
         found: IntArray = np.maximum(laws.at([batch]), 0).astype(np.int64)
         return found
 
@@ -151,18 +128,11 @@ def fit_graphs(graphs: Mapping[int, StepGraph]) -> GraphModel:
 
 def _require_same(low: int, small: StepGraph, high: int, large: StepGraph) -> None:
     """Raise unless two graphs have the same operators, which read and write the same values."""
+    head, graphs = f"the steps at batches {low} and {high} differ at", (small, large)
+    relations = [[graph.reads.rows(), graph.writes.rows(), graph.after.rows()] for graph in graphs]
     columns = [
-        list(
-            zip(
-                graph.label,
-                graph.phase.tolist(),
-                graph.reads.rows(),
-                graph.writes.rows(),
-                graph.after.rows(),
-                strict=True,
-            )
-        )
-        for graph in (small, large)
+        list(zip(graph.label, graph.phase.tolist(), *rows, strict=True))
+        for graph, rows in zip(graphs, relations, strict=True)
     ]
     for number, (one, other) in enumerate(zip_longest(*columns)):
         if one != other:
@@ -171,19 +141,14 @@ def _require_same(low: int, small: StepGraph, high: int, large: StepGraph) -> No
                 for row in (one, other)
             ]
             raise GraphError(
-                f"the steps at batches {low} and {high} differ at operator {number}: {what[0]}; and {what[1]}; "
-                "expected the same operators"
+                f"{head} operator {number}: {what[0]}; and {what[1]}; expected the same operators"
             )
-    for value in range(max(small.values, large.values)):
-        rows = [
-            (int(graph.storage[value]), bool(graph.resident[value])) if value < graph.values else None
-            for graph in (small, large)
-        ]
-        if rows[0] != rows[1]:
+    values = [zip(graph.storage.tolist(), graph.resident.tolist(), strict=True) for graph in graphs]
+    for value, (one, other) in enumerate(zip_longest(*values)):
+        if one != other:
             name = (large if value < large.values else small).name[value]
             raise GraphError(
-                f"the steps at batches {low} and {high} differ at {name} (value {value}); expected the same values, "
-                "sharing the same storages"
+                f"{head} {name} (value {value}); expected the same values, sharing the same storages"
             )
 
 

@@ -18,10 +18,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-import json
 import os
+import pickle
 import sys
-import types
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -32,10 +31,11 @@ from ..errors import ProfileError
 from ..files import atomic_write
 from ..units import human_bytes, parse_bytes, parse_share
 from .arguments import is_array
-from .calls import argument_names
-from .prediction import Peak, Prediction
+from .code import fingerprint
+from .functions import FunctionPrediction
+from .learning import Model
+from .prediction import Peak
 from .runs import is_plain, run
-from .saved import as_json, from_json
 
 __all__ = ["available", "guard"]
 
@@ -99,6 +99,8 @@ def guard(memory: int | str = "80%", chunks: int | None = None) -> Callable[[F],
 
 
 class _Guard:
+    """What a guarded function has learnt: predictions by kinds of arguments, peaks by shapes."""
+
     def __init__(
         self, function: Callable[..., Any], share: float | None, bytes_: int | None, chunks: int | None
     ) -> None:
@@ -106,8 +108,8 @@ class _Guard:
         self._signature: inspect.Signature | None = None
         with suppress(TypeError, ValueError):
             self._signature = inspect.signature(function)
-        self._predictions: dict[str, Prediction] = {}
-        self._peaks: dict[str, Peak] = {}  # by shapes
+        self._predictions: dict[str, FunctionPrediction] = {}
+        self._peaks: dict[str, Peak] = {}
         self._seen: set[str] = set()
 
     def __call__(self, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
@@ -118,69 +120,55 @@ class _Guard:
         given = sum(value.nbytes for value in arguments if is_array(value))
         if given < SMALL:
             return self._function(*arguments, **options)
-        prediction = self._prediction(arguments, options)
+        kind = _kind(arguments, options, lambda value: (value.ndim, value.dtype.str))
+        if kind not in self._predictions:
+            self._predictions[kind] = self._learnt(kind, arguments, options)
+        prediction = self._predictions[kind]
         if given < prediction.model.least_bytes:  # as small as what was tried
             return self._function(*arguments, **options)
-        key = repr(
-            [(value.shape, value.dtype.str) if is_array(value) else value for value in arguments] + [options]
-        )
-        peak = self._peaks.get(key)
-        if peak is None:
-            names = argument_names(self._function, len(arguments))
-            peak = self._peaks[key] = prediction.peak(**dict(zip(names, arguments, strict=True)))
+        key = _kind(arguments, options, lambda value: (value.shape, value.dtype.str))
+        named = dict(zip(prediction.names, arguments, strict=True))
+        peak = self._peaks[key] = self._peaks.get(key) or prediction.peak(**named)
         free, why = (self._bytes, "as asked") if self._bytes is not None else available(self._share or 1.0)
         if peak.asked > free:
-            text = self._refusal(prediction, peak, arguments, free, why)
+            text = self._refusal(prediction, peak, named, free, why)
             if self._chunks is None:
                 raise MemoryError(text)
             warnings.warn(text, RuntimeWarning, stacklevel=3)
         if key in self._seen or peak.cannot_tell or not is_plain():
             return self._function(*arguments, **options)
         self._seen.add(key)
-        return self._checked(prediction, peak, arguments, options)
+        return self._checked(kind, peak, arguments, options)
 
-    def _prediction(self, arguments: Sequence[Any], options: dict[str, Any]) -> Prediction:
-        kind = repr(
-            [(value.ndim, value.dtype.str) if is_array(value) else value for value in arguments] + [options]
-        )
-        if kind not in self._predictions:
-            file = cache_file(self._function, kind)
-            models = {}
-            with suppress(OSError, ValueError, KeyError, TypeError):
-                models = from_json(json.loads(file.read_text()))
-            known = len(models)
-            found = Prediction(self._function, arguments, options, models)
-            self._predictions[kind] = found
-            if len(found.models) > known:
-                with suppress(OSError):
-                    file.parent.mkdir(parents=True, exist_ok=True)
-                    with atomic_write(file) as out:
-                        out.write(json.dumps(as_json(found.models)).encode())
-        return self._predictions[kind]
+    def _learnt(self, kind: str, arguments: Sequence[Any], options: dict[str, Any]) -> FunctionPrediction:
+        """Return the laws of an earlier process, or learn them and keep them for later ones."""
+        file = cache_file(self._function, kind)
+        models: dict[str, Model] = {}
+        with suppress(Exception):  # any: a file of another version, or none
+            models = pickle.loads(file.read_bytes())  # our own, in the user's cache
+        found = FunctionPrediction(self._function, arguments, options, models=dict(models))
+        if len(found.models) > len(models):
+            with suppress(OSError):
+                file.parent.mkdir(parents=True, exist_ok=True)
+                with atomic_write(file) as out:
+                    out.write(pickle.dumps(found.models))
+        return found
 
     def _refusal(
-        self, prediction: Prediction, peak: Peak, arguments: Sequence[Any], free: int, why: str
+        self, prediction: FunctionPrediction, peak: Peak, named: dict[str, Any], free: int, why: str
     ) -> str:
-        first = next(n for n, value in enumerate(arguments) if is_array(value))
-        name = prediction.names[first]
-        axis = (
-            self._chunks
-            if self._chunks is not None
-            else arguments[first].shape.index(max(arguments[first].shape))
-        )
+        name, array = next((name, value) for name, value in named.items() if is_array(value))
+        axis = array.shape.index(max(array.shape)) if self._chunks is None else self._chunks
         text = (
             f"{self._function.__name__} needs {'at least ' if peak.cannot_tell else ''}{human_bytes(peak.asked)}, and "
             f"{human_bytes(free)} are free ({why}); most at {peak.line}"
         )
-        given = dict(zip(prediction.names, arguments, strict=True))
         with suppress(ProfileError):
-            largest = prediction.largest_asked(name, axis, free, **given)
-            text += f"; at most {largest or 0:,} of {name}[{axis}] fit"
+            largest = prediction.largest(name, axis, free, beside=True, **named) or 0
+            text += f"; at most {largest:,} of {name}[{axis}] fit"
         return text
 
-    def _checked(
-        self, prediction: Prediction, peak: Peak, arguments: Sequence[Any], options: dict[str, Any]
-    ) -> Any:
+    def _checked(self, kind: str, peak: Peak, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
         """Call the function, record its peak, and drop laws that are wrong."""
         results: list[Any] = []
 
@@ -189,14 +177,11 @@ class _Guard:
             return results[0]
 
         found = run(call, arguments, options, quiet=False, sites=False)[0]
-        off = abs(found.peak - peak.asked)
-        if off > WRONG * peak.total + 4096:
+        if abs(found.peak - peak.asked) > WRONG * peak.total + 4096:
             self._peaks.clear()
-            kinds = [kind for kind, one in self._predictions.items() if one is prediction]
-            for kind in kinds:
-                del self._predictions[kind]
-                with suppress(OSError):
-                    cache_file(self._function, kind).unlink()
+            del self._predictions[kind]
+            with suppress(OSError):
+                cache_file(self._function, kind).unlink()
             warnings.warn(
                 f"stowplan predicted {human_bytes(peak.asked)} for {self._function.__name__}, and it asked for "
                 f"{human_bytes(found.peak)}: what was learnt is dropped",
@@ -204,6 +189,10 @@ class _Guard:
                 stacklevel=4,
             )
         return results.pop()
+
+
+def _kind(arguments: Sequence[Any], options: dict[str, Any], of: Callable[[Any], Any]) -> str:
+    return repr([[of(value) if is_array(value) else value for value in arguments], options])
 
 
 def available(share: float = 1.0) -> tuple[int, str]:
@@ -245,53 +234,4 @@ def cache_file(function: Callable[..., Any], kind: str) -> Path:
     """Return the file for what was learnt of a function with such arguments."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     digest = hashlib.sha256(repr((fingerprint(function), kind)).encode()).hexdigest()[:24]
-    return folder / "stowplan" / "predict" / f"{getattr(function, '__name__', 'function')}-{digest}.json"
-
-
-def fingerprint(function: Callable[..., Any]) -> list[str]:
-    """Return what its laws depend on: its code, that of its module's functions that it names, and versions."""
-    from .._version import __version__
-
-    parts, seen = [f"python {sys.version}", f"stowplan {__version__}"], set()
-    todo: list[Any] = [function]
-    while todo:
-        one = todo.pop()
-        code = getattr(one, "__code__", None)
-        if not isinstance(code, types.CodeType) or code in seen:
-            parts.append(f"{getattr(one, '__module__', '')}.{getattr(one, '__name__', repr(type(one)))}")
-            continue
-        seen.add(code)
-        parts.append(_code_text(code))
-        parts.append(repr((getattr(one, "__defaults__", None), getattr(one, "__kwdefaults__", None))))
-        cells = [cell.cell_contents for cell in one.__closure__ or () if _is_filled(cell)]
-        for value in [*cells, *(one.__globals__.get(name) for name in _names(code))]:
-            module = (
-                value
-                if isinstance(value, types.ModuleType)
-                else sys.modules.get(getattr(value, "__module__", ""))
-            )
-            top = sys.modules.get(module.__name__.partition(".")[0]) if module is not None else None
-            parts.append(f"{getattr(top, '__name__', '')} {getattr(top, '__version__', '')}")
-            if callable(value) and getattr(value, "__module__", None) == one.__module__:
-                todo.append(value)
-            elif isinstance(value, (int, float, str, bool, tuple)):
-                parts.append(repr(value))
-    return parts
-
-
-def _code_text(code: types.CodeType) -> str:
-    constants = [_code_text(one) if isinstance(one, types.CodeType) else repr(one) for one in code.co_consts]
-    return repr((code.co_code, code.co_names, code.co_varnames, constants))
-
-
-def _names(code: types.CodeType) -> list[str]:
-    inner = [name for one in code.co_consts if isinstance(one, types.CodeType) for name in _names(one)]
-    return [*code.co_names, *inner]
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
+    return folder / "stowplan" / "predict" / f"{getattr(function, '__name__', 'function')}-{digest}.laws"

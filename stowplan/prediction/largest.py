@@ -14,7 +14,8 @@ from ..scheduling import lean as lean_schedule
 from ..scheduling.bounds import bound_schedules
 from ..scheduling.solve import Solution, least, schedule
 from .graphs import GraphModel
-from .steps import StepModel
+from .prediction import last_that
+from .steps import StepPrediction
 
 __all__ = [
     "ScheduledStep",
@@ -27,7 +28,7 @@ __all__ = [
 _MOST = 1 << 32  # batches that are tried
 
 
-def largest_batch(model: StepModel, memory: int, **how: Any) -> tuple[int, Plan] | None:
+def largest_batch(model: StepPrediction, memory: int, **how: Any) -> tuple[int, Plan] | None:
     """Find the largest batch whose arena fits a memory.
 
     Lower bounds, which are cheap, give the first candidate; if its plan does not fit, plans decide. O(log batch) of
@@ -63,39 +64,15 @@ def largest_batch(model: StepModel, memory: int, **how: Any) -> tuple[int, Plan]
     def plan_fits(batch: int) -> bool:
         return plan(batch).arena_bytes <= memory
 
-    most = 1
-    while bound_fits(most):
-        most *= 2
-    batch = _last(bound_fits, most)
+    batch = last_that(bound_fits, _MOST)
     if batch and not plan_fits(batch):
-        batch = _last(plan_fits, batch)
+        batch = last_that(plan_fits, _MOST, batch)
     return (batch, plan(batch)) if batch else None
-
-
-def _last(fits: Callable[[int], bool], end: int) -> int:
-    """Return the largest batch below ``end`` that fits, by bisection; 0 if none does."""
-    low = 0
-    while end - low > 1:
-        middle = (low + end) // 2
-        low, end = (middle, end) if fits(middle) else (low, middle)
-    return low
 
 
 @dataclass(frozen=True)
 class ScheduledStep:
-    """A step at a batch size under schedules.
-
-    Attributes
-    ----------
-    batch
-        Its batch size.
-    graph
-        Its step graph, predicted.
-    lean
-        The schedule that costs no time.
-    scheduled
-        The one asked for: with the least peak, or within a memory.
-    """
+    """The predicted step at a batch size: its lean schedule, which costs no time, and the one asked for."""
 
     batch: int
     graph: StepGraph
@@ -112,17 +89,7 @@ class ScheduledStep:
 def predict_schedules(
     model: GraphModel, batch: int, *, solver: str = "auto", time_limit: float | None = None, threads: int = 1
 ) -> ScheduledStep:
-    """Find the lean schedule of the step at a batch size, and the one with the least peak.
-
-    Parameters
-    ----------
-    model
-        From `stowplan.prediction.graphs.fit_graphs`.
-    batch
-        1 or more.
-    solver, time_limit, threads
-        As for `stowplan.scheduling.solve.least`.
-    """
+    """Find the lean schedule of the step at a batch size, and the one with the least peak (`solve.least`)."""
     graph = model.at(batch)
     lean = schedule(graph, solver="lean")
     found = least(graph, solver=solver, time_limit=time_limit, threads=threads)
@@ -134,13 +101,12 @@ def largest_lean_batch(model: GraphModel, memory: int, retained: int | None = No
 
     Parameters and errors are those of `largest_scheduled_batch`.
     """
-    _require_growing(model)
 
     def fits(batch: int) -> bool:
         graph = model.at(batch)
         return simulate(graph, lean_schedule(graph)).peak <= _left(graph, memory, retained)
 
-    batch = _last(fits, _power_above(fits))
+    batch = _last(fits, model)
     if not batch:
         return None
     graph = model.at(batch)
@@ -183,7 +149,6 @@ def largest_scheduled_batch(
     GraphError
         A larger batch needs no more bytes, so that there is no largest one.
     """
-    _require_growing(model)
     tried: list[Solution] = []
 
     def bound_fits(batch: int) -> bool:
@@ -208,7 +173,7 @@ def largest_scheduled_batch(
         quick = simulate(graph, lean_schedule(graph)).peak <= left or bool(_fitting(graph, tried, left))
         return quick or solved(graph, batch)
 
-    batch = _last(fits, _power_above(bound_fits))
+    batch = _last(fits, model, 1 << _last(bound_fits, model).bit_length())
     if not batch:
         return None
     graph = model.at(batch)
@@ -238,18 +203,11 @@ def _fitting(graph: StepGraph, tried: list[Solution], memory: int) -> list[Solut
     return found
 
 
-def _require_growing(model: GraphModel) -> None:
+def _last(fits: Callable[[int], bool], model: GraphModel, end: int = 0) -> int:
+    """Return the largest batch that fits, below ``end`` if it is given."""
     if not model.grows:
         raise GraphError("no value grows with the batch; expected step graphs of different batch sizes")
-
-
-def _power_above(fits: Callable[[int], bool]) -> int:
-    """Return the smallest power of 2 that does not fit."""
-    most = 1
-    while fits(most):
-        most *= 2
-        if most > _MOST:
-            raise GraphError(
-                f"a batch of {most:,} fits, too; expected values in use that grow with the batch"
-            )
-    return most
+    batch = last_that(fits, _MOST, end)
+    if batch >= _MOST:
+        raise GraphError(f"a batch of {batch:,} fits, too; expected values in use that grow with the batch")
+    return batch

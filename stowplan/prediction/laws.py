@@ -12,7 +12,7 @@ for the product of all of them::
       +--------------- x[0]
 
 Differences of whole numbers are whole numbers, and so is every sum here until the last division, which rounds up.
-O(points) for each law and value.
+O(points) for each law and value. Of a number of a step that divides blocks (ranks), sizes are powers: `Products`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Grid", "Laws"]
+__all__ = ["Grid", "Laws", "Products"]
 
 
 @dataclass(frozen=True)
@@ -124,20 +124,58 @@ class Laws:
         for point, times in zip(self.grid.steps, self.differences[row].tolist(), strict=True):
             product = {(0,) * len(point): Fraction(times)}
             for axis, (base, step, n) in enumerate(zip(self.grid.base, self.grid.step, point, strict=True)):
-                for i in range(n):  # times (t - i) / (i + 1), t = (x - base) / step
+                for i in range(n):  # times (x - base - i step) / (step (i + 1))
                     grown: dict[tuple[int, ...], Fraction] = {}
                     for powers, factor in product.items():
+                        share = factor / (step * (i + 1))
                         up = (*powers[:axis], powers[axis] + 1, *powers[axis + 1 :])
-                        grown[up] = grown.get(up, Fraction(0)) + factor / (step * (i + 1))
-                        grown[powers] = grown.get(powers, Fraction(0)) - factor * (
-                            Fraction(base, step) + i
-                        ) / (i + 1)
+                        grown[up] = grown.get(up, Fraction(0)) + share
+                        grown[powers] = grown.get(powers, Fraction(0)) - share * (base + i * step)
                     product = grown
             for powers, factor in product.items():
                 found[powers] = found.get(powers, Fraction(0)) + factor
         return {powers: factor for powers, factor in found.items() if factor}
 
+    def formula(self, row: int, names: Sequence[str]) -> str:
+        """Return a law as text, the highest powers first."""
+        terms = self.terms(row)
+        ordered = sorted(terms, key=lambda powers: (-sum(powers), tuple(-p for p in powers)))
+        return " + ".join(_term(terms[powers], powers, names) for powers in ordered) or "0"
+
+
+@dataclass(frozen=True, eq=False)
+class Products:
+    """Quantities as products of powers of lengths, from their values at known ones.
+
+    Attributes
+    ----------
+    known, values
+        The lengths, and the quantities there, whole numbers (quantities,).
+    powers
+        Whole, by length and quantity (lengths, quantities).
+    """
+
+    known: Sequence[int]
+    values: npt.NDArray[Any]
+    powers: npt.NDArray[Any]
+
+    def at(self, lengths: Sequence[int]) -> npt.NDArray[Any]:
+        """Return the quantities at some lengths, whole numbers of any length (quantities,), rounded up."""
+        above = self.values.astype(object)
+        below = np.ones(len(above), dtype=object)
+        for new, old, powers in zip(lengths, self.known, self.powers.astype(object), strict=True):
+            above = above * new ** np.maximum(powers, 0) * old ** np.maximum(-powers, 0)
+            below = below * old ** np.maximum(powers, 0) * new ** np.maximum(-powers, 0)
+        return np.asarray(-(-above // below))
+
 
 def _choose(t: Fraction, n: int) -> Fraction:
     """Return t (t - 1) ... (t - n + 1) / n!."""
     return math.prod((t - i for i in range(n)), start=Fraction(1)) / math.factorial(n)
+
+
+def _term(factor: Fraction, powers: tuple[int, ...], names: Sequence[str]) -> str:
+    pairs = zip(names, powers, strict=True)
+    product = " ".join(name if power == 1 else f"{name}^{power}" for name, power in pairs if power)
+    number = f"{factor.numerator:,}" if factor.denominator == 1 else f"{float(factor):,.6g}"
+    return f"{number} {product}".strip()

@@ -3,7 +3,8 @@
 ::
 
     1  a first run        which axes are lengths of their own (`arguments.ties`)
-    2  double the lengths until large blocks have 256 KiB, from which on NumPy computes in place
+    2  double the lengths until large blocks have 256 KiB, from which on NumPy computes in place; or as far as the
+       time allows: a run's cost tells that of the steps to come
     3  run it again, and on other values            state, and sizes that depend on data: cannot tell
     4  run the points of the lattice                a law for each *moment* (`laws.Grid`)
     5  run two shapes more                          a law that misses one of them is none: once more, at double lengths
@@ -18,8 +19,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +29,10 @@ from .arguments import KINDS, VARIANTS, Axis, Lengths, is_array, small_array, ti
 from .laws import Grid, Laws
 from .runs import Run, run
 
-__all__ = ["LEAST", "Model", "Moment", "learn", "sizes"]
+__all__ = ["SECONDS", "Model", "Moment", "learn", "sizes"]
 
+SECONDS = 2.0
+"""That learning may take, if the function allows."""
 LEAST, LEAST_OF_MANY = 36, 12
 """The shortest of the lengths tried, of up to two and of more; in steps of a third, so that quarters are whole."""
 PAGE = 1 << 12
@@ -38,65 +41,43 @@ IN_PLACE = 1 << 18
 """Bytes from which on NumPy computes in a temporary array's memory (NPY_MIN_ELIDE_BYTES)."""
 ENOUGH, MOST = 1 << 20, 1 << 25
 """Bytes: of arguments, and of a peak, from which on lengths are not doubled."""
-BUDGET = 1.0
-"""Seconds that learning may take, if the function allows."""
 MOST_LENGTHS, MOST_MOMENTS = 5, 200
+NO_LENGTHS, NO_LAWS = Lengths((), ()), Grid((), (), 0).fit([])
 
 
-@dataclass(frozen=True)
-class Moment:
-    """What is alive at one moment: rows of `Model.laws`.
-
-    Attributes
-    ----------
-    live, results
-        All bytes that were asked for, and those of results among them.
-    lines
-        By the line that asked.
-    rounds
-        Whether the law is met up to a rounding.
-    """
+class Moment(NamedTuple):
+    """What is alive at one moment: rows of `Model.laws`, of all bytes, of results, and by the line that asked."""
 
     live: int
     results: int
     lines: Mapping[str, int]
     rounds: bool
+    """Whether the law is met up to a rounding."""
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """What a function needs as a function of lengths. Made by `learn`.
+    """What a function needs as a function of lengths: all that may be the fullest moment. Made by `learn`.
 
-    Attributes
-    ----------
-    lengths
-        Which axes make them.
-    names
-        Of the lengths, like ``x[0]``.
-    laws, moments
-        The moments that may be the fullest.
-    below
-        Pairs of lengths: the first was the smaller one in all runs.
-    least_bytes
-        Of the arguments, in the smallest run on which laws are.
-    largest
-        The most elements, bytes and longest axis of an argument in any run.
-    only_equal
-        Whether it follows a law only where the axes of a length are equal, and takes others.
-    runs, seconds
-        How many, and how long they took.
-    cannot_tell
-        Why the peak follows no law; empty if it does. Then the moments are those that do.
+    With a reason in ``cannot_tell`` the moments are those that follow a law, maybe none.
     """
 
-    lengths: Lengths
-    names: tuple[str, ...]
-    laws: Laws
+    lengths: Lengths = NO_LENGTHS
+    names: tuple[str, ...] = ()
+    laws: Laws = NO_LAWS
     moments: tuple[Moment, ...] = ()
     below: tuple[tuple[int, int], ...] = ()
+    """Pairs of lengths: the first was the smaller one in all runs."""
     least_bytes: int = 0
+    """Of the arguments, in the smallest run on which laws are."""
     largest: tuple[int, int, int] = (0, 0, 0)
+    """The most elements, bytes and longest axis of an argument in any run."""
     only_equal: bool = False
+    """Whether it follows a law only where the axes of a length are equal, and takes others."""
+    touched: int = 0
+    """Bytes of fresh pages that the largest run touched."""
+    counted: int = 0
+    """Bytes of all arrays that it asked for."""
     runs: int = 0
     seconds: float = 0.0
     cannot_tell: str = ""
@@ -106,15 +87,14 @@ class Model:
         best = self.fullest_moment(lengths)
         if best is None:
             return 0, 0, {}
-        exact, above = self._at(lengths)
-        at = above if best.rounds else exact
+        at = self._at(lengths)[best.rounds]
         lines = {line: max(int(at[row]), 0) for line, row in best.lines.items()}
         return max(int(at[best.live]), 0), max(int(at[best.results]), 0), lines
 
     def fullest_moment(self, lengths: Sequence[int]) -> Moment | None:
         """Return the moment with most bytes alive at some lengths."""
-        exact, above = self._at(lengths)
-        return max(self.moments, key=lambda m: int((above if m.rounds else exact)[m.live]), default=None)
+        at = self._at(lengths)
+        return max(self.moments, key=lambda moment: int(at[moment.rounds][moment.live]), default=None)
 
     def _at(self, lengths: Sequence[int]) -> tuple[Any, Any]:
         """Return all rows at some lengths, and where one rounds, one unit further."""
@@ -123,30 +103,40 @@ class Model:
         return exact, self.laws.at([length + 1 for length in lengths]) + PAGE if rounds else exact
 
 
-@dataclass
 class _Learner:
-    """One call of `learn`."""
+    """One call of `learn`: runs, and the time that they have taken and may take."""
 
-    function: Callable[..., Any]
-    examples: Sequence[Any]
-    options: Mapping[str, Any]
-    progress: Callable[[int, int], object] | None
-    kind: str = KINDS[0]
-    lengths: Lengths = field(default_factory=lambda: Lengths((), ()))
-    repeats: int = 1
-    runs: int = 0
-    planned: int = 0
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        examples: Sequence[Any],
+        options: Mapping[str, Any],
+        seconds: float,
+    ) -> None:
+        self.function, self.examples, self.options, self.seconds = function, examples, options, seconds
+        self.kind, self.lengths, self.repeats, self.runs, self.degree = KINDS[0], Lengths((), ()), 1, 0, 3
+        self.cost, self.slower = (
+            0.0,
+            8.0,
+        )  # seconds of the last run, and how much longer one of double lengths takes
+        self._began = time.process_time(), time.perf_counter()
 
-    def run(self, lengths: Sequence[int], kind: str = "", times: int = 0) -> list[Run]:
+    @property
+    def spent(self) -> float:
+        """Seconds of this program; waiting counts as a quarter, for it may be for other programs."""
+        process, wall = self._began
+        return max(time.process_time() - process, (time.perf_counter() - wall) / 4)
+
+    def run(self, lengths: Sequence[int], kind: str = "", times: int = 0, trim: bool = False) -> list[Run]:
+        began, times = self.spent, times or self.repeats
         shapes = self.lengths.shapes(self.examples, lengths)
         arguments = [
             small_array(value, shape, kind or self.kind, self.runs) if is_array(value) else value
             for value, shape in zip(self.examples, shapes, strict=True)
         ]
-        found = run(self.function, arguments, self.options, times or self.repeats)
-        self.runs += len(found)
-        if self.progress is not None:
-            self.progress(self.runs, max(self.planned, self.runs))
+        found = run(self.function, arguments, self.options, times, trim=trim)
+        self.runs += times
+        self.cost = (self.spent - began) / times
         return found
 
     @property
@@ -154,23 +144,32 @@ class _Learner:
         return (LEAST if len(self.lengths.axes) < 3 else LEAST_OF_MANY) // 3
 
     def base(self, doublings: int) -> tuple[int, ...]:
-        third = self.third
-        return tuple((3 * w + n) * third << doublings for n, w in enumerate(self.lengths.weight))
+        return tuple((3 * w + n) * self.third << doublings for n, w in enumerate(self.lengths.weight))
+
+    def grid(self, doublings: int) -> Grid:
+        step = tuple((w * self.third) << doublings for w in self.lengths.weight)
+        return Grid(self.base(doublings), step, self.degree if len(step) < 4 else 2)
+
+    def affords(self, cost: float, share: float = 1.0) -> bool:
+        """Whether all runs can be made if one at the first point costs so much."""
+        runs: float = (len(self.grid(0).steps) + 6) * self.slower**0.5 + self.slower
+        return cost * runs * self.repeats < share * self.seconds - self.spent
 
     def shaped(self, lengths: Sequence[int]) -> list[tuple[tuple[int, ...], Any]]:
-        """Return the arrays' shapes and the arrays that they are of."""
+        """Return the arrays' shapes and dtypes."""
         shapes = self.lengths.shapes(self.examples, lengths)
-        return [(shape, value) for shape, value in zip(shapes, self.examples, strict=True) if is_array(value)]
+        pairs = zip(shapes, self.examples, strict=True)
+        return [(shape, value.dtype) for shape, value in pairs if is_array(value)]
 
     def bytes_at(self, lengths: Sequence[int]) -> int:
-        return sum(value.dtype.itemsize * math.prod(shape) for shape, value in self.shaped(lengths))
+        return sum(dtype.itemsize * math.prod(shape) for shape, dtype in self.shaped(lengths))
 
-    def begin(self, ways: Iterable[Lengths]) -> tuple[int, Run, float] | str:
+    def begin(self, ways: Iterable[Lengths]) -> tuple[int, Run] | str:
         """Find lengths and values that the function takes, and double the lengths.
 
         Returns
         -------
-        How often it doubled them, the run there, and by how much the last doubling slowed it; or the first error.
+        How often it doubled them, and the run there; or the first error.
         """
         why, ways = "", list(ways)
         for kind in KINDS:
@@ -183,19 +182,27 @@ class _Learner:
                     self.run(self.base(0))  # the first run, which imports and compiles, is no measure
                     return self._climb()
                 except Exception as error:  # any: it is the user's function
-                    why = why or f"it fails on small arrays ({type(error).__name__}: {error})"
+                    why = why or _failed(error)
         return why
 
-    def _climb(self) -> tuple[int, Run, float]:
-        last, slower, k = self.run(self.base(0))[-1], 8.0, 0
+    def _climb(self) -> tuple[int, Run] | str:
+        last, k = self.run(self.base(0))[-1], 0
+        if not self.affords(self.cost):
+            self.slower = 2.0
+            self.degree = 2
+        if self.lengths.axes and not self.affords(self.cost):
+            return (
+                f"a run on the smallest arrays takes {self.cost:.2g} s, and some {len(self.grid(0).steps) + 8} are "
+                f"needed: too slow to learn in {self.seconds:g} s (learning_seconds)"
+            )
         while self.lengths.axes and not self._enough(last, self.base(k)):
-            taken = max(last.seconds, 1e-4)
-            if taken * slower > BUDGET / 40:
+            before = max(self.cost, 1e-4)
+            if not self.affords(before * self.slower, 0.75):
                 break
             k += 1
             last = self.run(self.base(k))[-1]
-            slower = max(last.seconds / taken, 1.0)
-        return k, last, slower
+            self.slower = max(self.cost / before, 1.5)
+        return k, last
 
     def _enough(self, found: Run, lengths: Sequence[int]) -> bool:
         large = found.profile.size[found.profile.size * 32 >= found.peak]
@@ -221,15 +228,28 @@ class _Learner:
                 return f"its bytes depend on the values: {peaks[-1]:,}, and {found:,} of {kind} ones"
         return ""
 
+    def checks(self, grid: Grid, runs: list[Run]) -> list[tuple[int, ...]]:
+        """Return two shapes that no law was made of: one between, of odd lengths, and one as far out as is cheap."""
+        pairs = list(enumerate(zip(grid.base, grid.step, strict=True)))
+        if not pairs:
+            return []
+        peak = grid.fit([[one.peak for one in runs]])
+        between = tuple(base + step + step // 2 + 5 - 2 * n for n, (base, step) in pairs)
+        for far in (4, 3):
+            out = tuple(far * base + 1 + 2 * n for n, (base, _) in pairs)
+            cost = self.cost * self.slower ** (math.log2(far) - 0.5)
+            if int(peak.at(out)[0]) <= 4 * MOST and cost < (self.seconds - self.spent) / 2:
+                return [between, out]
+        return [between, tuple(2 * base + step + 1 + 2 * n for n, (base, step) in pairs)]
+
 
 def learn(
     function: Callable[..., Any],
     examples: Sequence[Any],
     options: Mapping[str, Any],
     names: Sequence[str],
-    free: frozenset[Axis] = frozenset(),
-    fixed: frozenset[Axis] = frozenset(),
-    progress: Callable[[int, int], object] | None = None,
+    vary: frozenset[Axis],
+    seconds: float = SECONDS,
     only: Lengths | None = None,
 ) -> Model:
     """Run a function on small arrays, and learn its laws.
@@ -244,74 +264,71 @@ def learn(
         Its keywords.
     names
         Of the arguments.
-    free, fixed
-        Axes that vary although they are short, and others that do not.
-    progress
-        Called after each run with the number of runs, done and in all.
+    vary
+        The axes that vary.
+    seconds
+        That learning may take.
     only
         The lengths to vary. None: the most that the function takes; or fewer, if only then it follows a law.
     """
-    began = time.perf_counter()
-    one = _Learner(function, examples, options, progress)
-    start = one.begin(ties(examples, free, fixed) if only is None else [only])
+    one = _Learner(function, examples, options, seconds)
+    start = one.begin(ties(examples, vary) if only is None else [only])
     if isinstance(start, str):
-        return Model(Lengths((), ()), (), Grid((), (), 0).fit([]), runs=one.runs, cannot_tell=start)
-    k, first, slower = start
-    base = one.base(k)
-    why = "it returns an iterator, whose work is still to be done" if first.lazy else one.unsteady(base)
+        return Model(runs=one.runs, seconds=one.spent, cannot_tell=start)
+    k, first = start
+    why = (
+        "it returns an iterator, whose work is still to be done" if first.lazy else one.unsteady(one.base(k))
+    )
     if not why and first.others:
         why = "other threads ask for memory, and how much of it at once is a matter of chance"
     while True:
-        grid = Grid(base, tuple((w * one.third) << k for w in one.lengths.weight), 3 if len(base) < 4 else 2)
-        one.planned = one.runs + len(grid.steps) + 2
+        grid, first_cost = one.grid(k), one.cost
         try:
             runs = [one.run(point)[-1] for point in grid.points]
-            checks = _checks(grid, runs, first.seconds, slower) if base else []
-            runs += [one.run(point)[-1] for point in checks]
+            checks = one.checks(grid, runs)
+            runs += [one.run(point, trim=point == checks[-1])[-1] for point in checks]
         except Exception as error:  # any: it is the user's function
-            why = f"it fails on small arrays ({type(error).__name__}: {error})"
-            return Model(Lengths((), ()), (), Grid((), (), 0).fit([]), runs=one.runs, cannot_tell=why)
+            return Model(runs=one.runs, seconds=one.spent, cannot_tell=_failed(error))
         moments, laws, missed = _moments(grid, runs, checks)
-        why = why or _unseen(runs[-1], one.bytes_at((checks or [base])[-1]))
-        spent = time.perf_counter() - began
-        if why or not missed or spent * (1 + slower) > 2 * BUDGET or max(one.peak for one in runs) > MOST:
+        why = why or _unseen(runs[-1], one.bytes_at((checks or [grid.base])[-1]))
+        if why or not missed or not one.affords(first_cost * one.slower) or max(r.peak for r in runs) > MOST:
             break
-        k, base = k + 1, one.base(k + 1)  # some blocks may have been below 256 KiB, and some above
-    if missed and not why and only is None and spent < 2 * BUDGET:
-        fewer = (way for way in ties(examples, free, fixed) if len(way.axes) < len(base))
-        for way in fewer:  # of square matrices, say
-            tied = learn(function, examples, options, names, free, fixed, progress, way)
+        k += 1  # some blocks may have been below 256 KiB, and some above
+    for way in ties(examples, vary) if missed and not why and only is None else ():  # of square matrices, say
+        if len(way.axes) < len(grid.base) and one.spent < seconds * 0.8:
+            tied = learn(function, examples, options, names, vary, seconds - one.spent, way)
+            one.runs += tied.runs
             if not tied.cannot_tell:
-                return replace(tied, only_equal=True, runs=one.runs + tied.runs, seconds=spent + tied.seconds)
-    lengths = one.lengths
-    labels = tuple(f"{names[axes[0][0]]}[{axes[0][1]}]" for axes in lengths.axes)
-    below = [
-        (i, j)
-        for i in range(len(base))
-        for j in range(len(base))
-        if i != j and all(point[i] < point[j] for point in [*grid.points, *checks])
-    ]
+                return replace(tied, only_equal=True, runs=one.runs, seconds=one.spent)
+    points, count = [*grid.points, *checks], range(len(grid.base))
     return Model(
-        lengths,
-        labels,
+        one.lengths,
+        tuple(f"{names[axes[0][0]]}[{axes[0][1]}]" for axes in one.lengths.axes),
         laws,
         moments,
-        tuple(below),
-        one.bytes_at(base),
-        sizes([(shape, value.dtype) for n in [*grid.points, *checks] for shape, value in one.shaped(n)]),
+        tuple(
+            (i, j) for i in count for j in count if i != j and all(point[i] < point[j] for point in points)
+        ),
+        one.bytes_at(grid.base),
+        sizes([array for point in points for array in one.shaped(point)]),
+        touched=runs[-1].touched if checks else 0,
+        counted=int(runs[-1].profile.size.sum()),
         runs=one.runs,
-        seconds=time.perf_counter() - began,
+        seconds=one.spent,
         cannot_tell=why or missed,
     )
+
+
+def _failed(error: Exception) -> str:
+    return f"it fails on small arrays ({type(error).__name__}: {error})"
 
 
 def _unseen(found: Run, given: int) -> str:
     """Say that much memory is taken beside the arrays that the recorder sees, if it is."""
     if found.foreign:
         return "its result lies in memory that NumPy has not allocated, which is not seen"
-    unseen = found.faults - 2 * int(
-        found.profile.size.sum()
-    )  # a page that is read and then written counts twice
+    # A page that is read and then written counts twice.
+    unseen = found.touched - 2 * int(found.profile.size.sum())
     if unseen <= max(ENOUGH, (given + found.peak) // 10):
         return ""
     return f"it takes some {unseen:,} bytes beside NumPy's arrays, which are not seen, at the largest shape tried"
@@ -324,31 +341,11 @@ def sizes(arrays: Sequence[tuple[tuple[int, ...], Any]]) -> tuple[int, int, int]
     return most[0], most[1], most[2]
 
 
-def _checks(grid: Grid, runs: list[Run], seconds: float, slower: float) -> list[tuple[int, ...]]:
-    """Return two shapes that no law was made of: one between, of odd lengths, and one as far out as is cheap."""
-    peak = grid.fit([[one.peak for one in runs]])
-    out = [tuple(far * base + 1 + 2 * n for n, base in enumerate(grid.base)) for far in (4, 3)]
-    cheap = [
-        lengths
-        for far, lengths in zip((4.0, 3.0), out, strict=True)
-        if int(peak.at(lengths)[0]) <= 4 * MOST and seconds * slower ** math.log2(far) < BUDGET / 4
-    ]
-    near = tuple(
-        2 * base + step + 1 + 2 * n for n, (base, step) in enumerate(zip(grid.base, grid.step, strict=True))
-    )
-    between = tuple(
-        b + s + s // 2 + 5 - 2 * n for n, (b, s) in enumerate(zip(grid.base, grid.step, strict=True))
-    )
-    return [between, *(cheap or [near])[:1]]
-
-
 def _moments(
     grid: Grid, runs: list[Run], checks: list[tuple[int, ...]]
 ) -> tuple[tuple[Moment, ...], Laws, str]:
     """Find the laws of the moments, and why the peak may follow none of them."""
-    requests = _same_requests(runs)
-    if requests is None:
-        requests = _by_line(runs)
+    requests = _by_line(runs) if (same := _same_requests(runs)) is None else same
     live = np.array([one.live[at] for one, at in zip(runs, requests, strict=True)], dtype=np.int64).T
     n = len(grid.steps)
     unique: npt.NDArray[np.int64]
@@ -429,13 +426,9 @@ def _met(laws: Laws, found: Any, checks: list[tuple[int, ...]]) -> tuple[Any, An
 def _undominated(laws: Laws, rows: Any) -> list[int]:
     """Return the rows that no other one has all coefficients of, or larger ones; the largest constants first."""
     kept: list[int] = []
-    differences = laws.differences
-    order = sorted(rows.tolist(), key=lambda row: -int(laws.at(_far(laws.grid))[row])) if len(rows) else []
+    differences, far = laws.differences, laws.at([base * 1000 for base in laws.grid.base])
+    order = sorted(rows.tolist(), key=lambda row: -int(far[row]))
     for row in order:
         if not any(bool((differences[row] <= differences[other]).all()) for other in kept):
             kept.append(row)
     return kept
-
-
-def _far(grid: Grid) -> list[int]:
-    return [base * 1000 for base in grid.base]

@@ -25,7 +25,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,7 @@ from ..errors import ProfileError
 from ..planning import make_plan
 from ..profiler import Profile
 from ..profiler.sequence_matching import match_sequences
-from .steps import Shape, StepModel, fit_steps
+from .steps import Shape, StepPrediction, fit_steps
 
 __all__ = ["LAYERS", "SPLIT", "Memory", "RankModel", "fit_ranks"]
 
@@ -44,15 +44,8 @@ SPLIT = ("tensor", "sequence")
 """Numbers of ranks that split a step; a profile's shape has one of them at most."""
 
 
-@dataclass(frozen=True)
-class Memory:
-    """What a step needs.
-
-    Attributes
-    ----------
-    planned_peak, arena
-        Bytes.
-    """
+class Memory(NamedTuple):
+    """What a step needs, in bytes."""
 
     planned_peak: int
     arena: int
@@ -60,15 +53,9 @@ class Memory:
 
 @dataclass(frozen=True)
 class RankModel:
-    """A step as a function of its shape. Made by `fit_ranks`.
+    """A step as a function of its shape, by its one or two numbers of layers; by 0 where shapes have no such number."""
 
-    Attributes
-    ----------
-    models
-        By number of layers, one or two; by 0 where shapes have no such number.
-    """
-
-    models: Mapping[int, StepModel]
+    models: Mapping[int, StepPrediction]
 
     @functools.cached_property
     def pairs(self) -> npt.NDArray[np.int64]:
@@ -78,14 +65,7 @@ class RankModel:
     def at(self, shape: Shape, *, alignment: int, **how: Any) -> Memory:
         """Plan the step at a shape.
 
-        Parameters
-        ----------
-        shape
-            With all numbers that the profiles' shapes have.
-        alignment
-            Bytes, of the plan's blocks.
-        how
-            Solver, time limit and threads, as for `stowplan.planning.make_plan`.
+        The shape has all numbers that the profiles' shapes have; the others are as for `stowplan.planning.make_plan`.
 
         Raises
         ------
@@ -144,7 +124,7 @@ def fit_ranks(profiles: Sequence[tuple[Shape, Profile]], parallel: str | None) -
     return RankModel({layers: fit_steps(group) for layers, group in sorted(groups.items())})
 
 
-def _paired(few: StepModel, many: StepModel) -> npt.NDArray[np.int64]:
+def _paired(few: StepPrediction, many: StepPrediction) -> npt.NDArray[np.int64]:
     """Pair the requests of a step with those of one of more layers. O(n * requests of the layers more)."""
     steps = few.profile(few.shape), many.profile(few.shape)
     if any((step.site < 0).any() for step in steps):

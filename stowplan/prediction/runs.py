@@ -7,14 +7,15 @@
     line       f:2    f:2     f:3
 
 NumPy's and CuPy's allocations are seen, on all threads that `threading` starts. What C libraries take with malloc
-(LAPACK's own buffers, SciPy's lists in C++) is not, nor what other processes take.
+(LAPACK's workspaces, SciPy's lists in C++) is not, nor what other processes take. `Run.touched` tells of the former:
+the pages that the call touched first, once malloc has given back what lay free (glibc's ``malloc_trim``).
 """
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import inspect
-import sys
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -32,8 +33,9 @@ except ImportError:  # not on Windows
 
 from ..profiler import NumpyRecorder, Profile
 from ..profiler.recorders.call_sites import call_sites
+from .arguments import on_device
 
-__all__ = ["Run", "recorder_for", "run"]
+__all__ = ["Run", "run"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,40 +46,34 @@ class Run:
     ----------
     profile
         Of its requests; what is alive at the end counts as freed there. With call sites.
-    live
-        Bytes alive after each request, int64 (n,): those of the call and what earlier calls have kept.
     most
         The most alive at once up to its end, other threads' blocks included.
     others
         Requests of other threads.
-    faults
+    touched
         Bytes of fresh pages that its thread touched; 0 where the system does not say.
     foreign
         Whether a result lies in memory that the array library has not allocated.
     lazy
         Whether it returned a generator, or another iterator, so that its work is still to be done.
-    seconds
-        Of CPU time that its thread took: other programs do not count.
     """
 
     profile: Profile
-    live: npt.NDArray[np.int64]
     most: int
     others: int
-    faults: int
+    touched: int
     foreign: bool
     lazy: bool
-    seconds: float
+
+    @property
+    def live(self) -> npt.NDArray[np.int64]:
+        """Bytes alive after each request: those of the call and what earlier calls have kept."""
+        return self.profile.alive
 
     @property
     def peak(self) -> int:
         """Most bytes alive at once."""
         return int(self.live.max(initial=0))
-
-    @property
-    def results(self) -> int:
-        """Bytes alive when it returns: its results, and what it keeps."""
-        return int(self.profile.size[self.profile.end >= self.profile.period].sum())
 
     def lines(self) -> list[str]:
         """Call site of each request."""
@@ -95,16 +91,6 @@ class Run:
         return int(size[profile.end[alive] >= profile.period].sum()), by_line
 
 
-def recorder_for(arrays: Sequence[Any], sites: bool = True) -> Any:
-    """Return a recorder of the library that the arrays are of: CuPy if one is CuPy's, otherwise NumPy."""
-    named = call_sites(1) if sites else False
-    if any(type(array).__module__.partition(".")[0] == "cupy" for array in arrays):
-        from ..profiler import CupyRecorder
-
-        return CupyRecorder(sites=named)
-    return NumpyRecorder(sites=named, threads=True)
-
-
 def run(
     function: Callable[..., Any],
     arguments: Sequence[Any],
@@ -112,39 +98,56 @@ def run(
     times: int = 1,
     quiet: bool = True,
     sites: bool = True,
+    trim: bool = False,
 ) -> list[Run]:
     """Call a function a few times and return each call. Errors pass through, and warnings unless they are to be quiet.
 
-    What earlier calls keep counts as alive in later ones, as it is when a program calls the function again.
+    What earlier calls keep counts as alive in later ones, as it is when a program calls the function again. ``trim``:
+    malloc gives back what lies free before, so that what is touched is told.
     """
-    recorder, found = recorder_for(arguments, sites), []
-    apart = Context().run  # where the recorder's own arrays are not seen as the function's
+    named = call_sites(1) if sites else False
+    recorder: Any = NumpyRecorder(sites=named, threads=True)
+    if any(map(on_device, arguments)):
+        from ..profiler import CupyRecorder
+
+        recorder = CupyRecorder(sites=named)
+    found, apart = [], Context().run  # where the recorder's own arrays are not seen as the function's
     with recorder, ExitStack() as stack:
         if quiet:
             stack.enter_context(warnings.catch_warnings())
             stack.enter_context(np.errstate(all="ignore"))
             warnings.simplefilter("ignore")
         for _ in range(times):
-            others = recorder.program().other_requests
-            step = recorder.step()
+            others, step = recorder.program().other_requests, recorder.step()
             apart(step.__enter__)
-            pages, began = _pages(), time.thread_time()
+            if trim and (give_back := _malloc_trim()):
+                give_back(0)
+            pages = _pages()
             try:
                 result = function(*arguments, **options)
             except BaseException as error:
                 apart(step.__exit__, type(error), error, None)
                 raise
-            took, pages = time.thread_time() - began, _pages() - pages
+            pages = _pages() - pages
             apart(step.__exit__, None, None, None)
-            lazy = inspect.isgenerator(result) or (hasattr(result, "__next__") and not _is_array(result))
-            profile = apart(recorder.whole)
+            lazy = inspect.isgenerator(result) or (
+                hasattr(result, "__next__") and not hasattr(result, "dtype")
+            )
             program = recorder.program()
             others = program.other_requests - others
-            found.append(
-                Run(profile, profile.alive, program.live_peak, others, pages, _is_foreign(result), lazy, took)
-            )
+            profile = apart(recorder.whole)
+            found.append(Run(profile, program.live_peak, others, pages, _is_foreign(result), lazy))
             del result
     return found
+
+
+@functools.cache
+def _malloc_trim() -> Any:
+    """Return glibc's function of this name, or None."""
+    try:
+        return getattr(ctypes.CDLL(None), "malloc_trim", None)
+    except (OSError, TypeError):  # not on Windows
+        return None
 
 
 def _pages() -> int:
@@ -163,16 +166,6 @@ def _is_foreign(value: Any) -> bool:
     while isinstance(value.base, np.ndarray):
         value = value.base
     return value.base is not None and not isinstance(value.base, (memoryview, bytes, bytearray))
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray) or type(value).__module__.partition(".")[0] == "cupy"
-
-
-def on_device(value: Any) -> bool:
-    """Whether a value is an array of CuPy's."""
-    cupy = sys.modules.get("cupy")
-    return cupy is not None and isinstance(value, cupy.ndarray)
 
 
 def is_plain() -> bool:

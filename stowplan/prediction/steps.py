@@ -17,7 +17,7 @@ O(blocks * profiles).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,9 +28,10 @@ from ..errors import ProfileError
 from ..profiler import Profile
 from ..profiler.profile import UNKNOWN_NS
 from ..profiler.sequence_matching import match_sequences
-from .laws import Grid, Laws
+from .laws import Grid, Laws, Products
+from .prediction import Peak, Prediction
 
-__all__ = ["Powers", "Shape", "StepModel", "described", "fit_steps"]
+__all__ = ["Shape", "StepPrediction", "described", "fit_steps", "fitted"]
 
 IntArray = npt.NDArray[np.int64]
 Shape = Mapping[str, int]
@@ -41,35 +42,16 @@ TOLERANCE = 0.005
 """Share of bytes by which the sizes of a profile may deviate from the prediction."""
 
 
-@dataclass(frozen=True, eq=False)
-class Powers:
-    """Sizes as products of powers: by number, of each block, int64 (n,); of the numbers in which profiles differ."""
-
-    of: Mapping[str, IntArray]
-
-    def at(self, shape: Shape, known: Shape, size: IntArray) -> list[int]:
-        """Return whole sizes at a shape from those at a known one, rounded up."""
-        factors = [(shape[name], known[name], powers.tolist()) for name, powers in self.of.items()]
-        found: list[int] = size.tolist()  # whole numbers of any length
-        for k in range(len(found)):
-            above = below = 1
-            for new, old, powers in factors:
-                grown, shrunk = (new, old) if powers[k] >= 0 else (old, new)
-                above, below = above * grown ** abs(powers[k]), below * shrunk ** abs(powers[k])
-            found[k] = -(-found[k] * above // below)
-        return found
-
-
-@dataclass(frozen=True, eq=False)
-class StepModel:
+@dataclass(frozen=True, eq=False, repr=False)
+class StepPrediction(Prediction):
     """The blocks of a step as functions of its shape. Made by `fit_steps`.
 
     Attributes
     ----------
     shape, reference
         The shape with the largest blocks, and its profile.
-    laws
-        Of the blocks' sizes: `Laws` of the batch, or `Powers`.
+    laws, names
+        Of the blocks' sizes, and the numbers that they are laws of.
     matched
         Number of blocks requested at the smallest batch, too. One that was not is assumed to grow in proportion.
     batches
@@ -80,10 +62,12 @@ class StepModel:
 
     shape: Shape
     reference: Profile
-    laws: Laws | Powers
+    laws: Laws | Products
+    names: tuple[str, ...]
     matched: int
     batches: tuple[int, ...]
     deviation: tuple[tuple[Shape, float], ...]
+    title = "a step"
 
     def sizes(self, shape: Shape) -> IntArray:
         """Size of each block at a shape, int64 (n,), rounded up to whole bytes.
@@ -100,13 +84,11 @@ class StepModel:
                 )
             if shape[name] < 1:
                 raise ProfileError(f"{name}:{shape[name]}; expected 1 or more")
-            if isinstance(self.laws, Powers) and name not in self.laws.of and shape[name] != self.shape[name]:
+            if name not in self.names and shape[name] != self.shape[name]:
                 raise ProfileError(
                     f"{name}:{shape[name]}, and it is {self.shape[name]} in all profiles; expected one with another"
                 )
-        if isinstance(self.laws, Powers):
-            return np.array(self.laws.at(shape, self.shape, self.reference.size), np.int64)
-        size: IntArray = np.maximum(self.laws.at([shape["batch"]]), 0).astype(np.int64)
+        size: IntArray = np.maximum(self.laws.at([shape[name] for name in self.names]), 0).astype(np.int64)
         return size
 
     def profile(self, shape: Shape) -> Profile:
@@ -117,13 +99,40 @@ class StepModel:
             self.reference, size=size, alloc_ns=unknown, free_ns=unknown, alive=unknown, program=None
         )
 
+    def peak(self, **shapes: Any) -> Peak:
+        """Predict the fullest moment of the planned blocks, which are temporaries; escaped ones are results."""
+        profile = self.profile({**self.shape, **shapes})
+        live = profile.live_bytes()
+        escaped, end = int(profile.size[profile.escaped].sum()), profile.end
+        if not len(live):
+            return Peak(0, 0, 0)
+        tick = int(live.argmax())
+        rows = np.flatnonzero(((profile.start <= tick) & (tick < end)) | (tick < end - profile.period))
+        lines: dict[str, int] = {}
+        for row in rows.tolist():
+            line = profile.sites[profile.site[row]] if profile.site[row] >= 0 else ""
+            lines[line] = lines.get(line, 0) + int(profile.size[row])
+        return Peak.of(0, int(live[tick]) + escaped, escaped, lines)
+
+    def explain(self) -> str:
+        """Return how it was fitted, and by line what is alive at the fullest moment of twice the largest shape."""
+        head = f"{len(self.reference):,} blocks, fitted from {described(self.shape)} and smaller"
+        checks = [f"checked at {described(shape)}: {share:.3%} off" for shape, share in self.deviation]
+        peak = self.peak(**{name: 2 * self.shape[name] for name in self.names})
+        return "\n".join(
+            ["; ".join([head, *checks]), *(f"  {count:,}  {line}" for line, count in peak.lines.items())]
+        )
+
+    def _along(self, name: str, axis: int, shapes: Mapping[str, Any]) -> tuple[str, Callable[[int], Peak]]:
+        return name, lambda number: self.peak(**{**shapes, name: number})
+
     @property
     def grows(self) -> bool:
         """Whether a larger batch needs more bytes."""
         return bool((self.sizes({"batch": 2 * self.batches[-1]}) > self.reference.size).any())
 
 
-def fit_steps(profiles: Sequence[tuple[Shape, Profile]]) -> StepModel:
+def fit_steps(profiles: Sequence[tuple[Shape, Profile]]) -> StepPrediction:
     """Fit the size of each block as a function of the shape.
 
     Parameters
@@ -149,10 +158,12 @@ def described(shape: Shape) -> str:
     return ",".join(f"{name}:{number}" for name, number in shape.items())
 
 
-# --------------------------------------------------------------------------------------------------------- batches
+def fitted(low: int, small: npt.ArrayLike, high: int, large: npt.ArrayLike) -> Laws:
+    """Return quantities as affine in the batch, from those at two batches."""
+    return Grid((high,), (low - high,), 1).fit(np.column_stack([large, small]))
 
 
-def _fit_batches(profiles: Mapping[int, Profile]) -> StepModel:
+def _fit_batches(profiles: Mapping[int, Profile]) -> StepPrediction:
     batches = tuple(sorted(profiles))
     if len(batches) < 2:
         raise ProfileError(f"{len(batches)} profiles; expected those of two or more batch sizes")
@@ -163,16 +174,14 @@ def _fit_batches(profiles: Mapping[int, Profile]) -> StepModel:
     pairs = _counterparts(low, profiles[low], high, reference)
     smallest = reference.size * low // high
     smallest[pairs[:, 1]] = profiles[low].size[pairs[:, 0]]
-    laws = Grid((high,), (low - high,), 1).fit(np.column_stack([reference.size, smallest]))
-    model = StepModel({"batch": high}, reference, laws, len(pairs), batches, ())
+    laws = fitted(low, smallest, high, reference.size)
+    model = StepPrediction({"batch": high}, reference, laws, ("batch",), len(pairs), batches, ())
     checks = []
     for batch in batches[1:-1]:
         pairs = _counterparts(batch, profiles[batch], high, reference)
         found, predicted = profiles[batch].size[pairs[:, 0]], model.sizes({"batch": batch})[pairs[:, 1]]
-        off = np.abs(found - predicted)
-        share = _share(off, profiles[batch])
+        share, k = _off(found, predicted, profiles[batch])
         if share > TOLERANCE:
-            k = int(off.argmax())
             i, j = pairs[k].tolist()
             raise ProfileError(
                 f"sizes are not affine in the batch: request {i} asks for {found[k]} bytes at batch {batch}; expected "
@@ -187,29 +196,26 @@ def _counterparts(low: int, small: Profile, high: int, large: Profile) -> IntArr
     n = len(large)
     if small.period == large.period and _same_requests(small, large):
         return np.column_stack([np.arange(n)] * 2)
-    small_size, large_size = small.size.tolist(), large.size.tolist()
-    small_site = [small.sites[k] if k >= 0 else None for k in small.site.tolist()]
-    large_site = [large.sites[k] if k >= 0 else None for k in large.site.tolist()]
+    sizes = [profile.size.tolist() for profile in (small, large)]
+    sites = [[(*one.sites, None)[k] for k in one.site.tolist()] for one in (small, large)]
 
     def same(i: int, j: int) -> bool:
-        a, b = small_size[i], large_size[j]
-        return a <= b and b * low <= a * high and small_site[i] == large_site[j]
+        a, b = sizes[0][i], sizes[1][j]
+        return bool(a <= b and b * low <= a * high and sites[0][i] == sites[1][j])
 
     pairs = match_sequences(len(small), n, same, int(MOST_DIFFERENT * (len(small) + n)))
     if pairs is None:
-        k = next((k for k in range(min(len(small), n)) if not same(k, k)), min(len(small), n))
-        sizes = [f"{size[k]} bytes" if k < len(size) else "none" for size in (small_size, large_size)]
+        shared = min(len(small), n)
+        k = next((k for k in range(shared) if not same(k, k)), shared)
+        texts = [f"{size[k]} bytes" if k < len(size) else "none" for size in sizes]
         raise ProfileError(
             f"the steps at batches {low} and {high} differ in more than {MOST_DIFFERENT:.0%} of their {len(small)} "
-            f"and {n} requests, first at request {k}: {sizes[0]} and {sizes[1]}; expected sizes affine in the batch"
+            f"and {n} requests, first at request {k}: {texts[0]} and {texts[1]}; expected sizes affine in the batch"
         )
     return pairs
 
 
-# ---------------------------------------------------------------------------------------------------------- powers
-
-
-def _fit_powers(profiles: Sequence[tuple[Shape, Profile]]) -> StepModel:
+def _fit_powers(profiles: Sequence[tuple[Shape, Profile]]) -> StepPrediction:
     shape, reference = max(profiles, key=lambda pair: int(pair[1].size.sum()))
     for other, profile in profiles:
         if other.keys() != shape.keys():
@@ -230,27 +236,24 @@ def _fit_powers(profiles: Sequence[tuple[Shape, Profile]]) -> StepModel:
     checks = []
     for (other, profile), row in zip(profiles, steps, strict=True):
         predicted = known * np.exp(row @ powers)
-        off = np.abs(profile.size - predicted)
-        share = _share(off, profile)
+        share, k = _off(profile.size, predicted, profile)
         if share > TOLERANCE:
-            k = int(off.argmax())
             raise ProfileError(
                 f"sizes are no products of powers of the shape: request {k} asks for {profile.size[k]} bytes at "
                 f"{described(other)}; expected {predicted[k]:.0f}"
             )
         checks.append((other, share))
-    laws = Powers(dict(zip(names, powers.astype(np.int64), strict=True)))
-    return StepModel(dict(shape), reference, laws, len(reference), (), tuple(checks))
+    laws = Products([shape[name] for name in names], reference.size, powers.astype(np.int64))
+    return StepPrediction(dict(shape), reference, laws, tuple(names), len(reference), (), tuple(checks))
 
 
 def _require_same_step(shape: Shape, profile: Profile, known: Shape, reference: Profile) -> None:
+    where = f"{len(profile)} requests and {len(reference)}"
     if len(profile) == len(reference):
         if _same_requests(profile, reference):
             return
         differ = (profile.start != reference.start) | (profile.end != reference.end)
         where = f"first at request {int(differ.argmax())}"
-    else:
-        where = f"{len(profile)} requests and {len(reference)}"
     raise ProfileError(
         f"the steps at {described(shape)} and {described(known)} differ: {where}; "
         "expected the same blocks in the same order "
@@ -262,5 +265,7 @@ def _same_requests(one: Profile, other: Profile) -> bool:
     return np.array_equal(one.start, other.start) and np.array_equal(one.end, other.end)
 
 
-def _share(off: npt.NDArray[Any], profile: Profile) -> float:
-    return float(off.sum() / max(int(profile.size.sum()), 1))
+def _off(found: npt.NDArray[Any], predicted: npt.NDArray[Any], profile: Profile) -> tuple[float, int]:
+    """How far sizes are off, as a share of a profile's bytes, and the row that is furthest."""
+    off = np.abs(found - predicted)
+    return float(off.sum() / max(int(profile.size.sum()), 1)), int(off.argmax()) if len(off) else 0

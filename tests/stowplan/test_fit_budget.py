@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 
 from stowplan.cli.main import main
 from stowplan.errors import BudgetError, GraphError
-from stowplan.prediction import fit_graphs, largest_lean_batch, largest_scheduled_batch, predict_schedules
-from stowplan.prediction.graphs import GraphModel
+from stowplan.prediction.graphs import GraphModel, fit_graphs
+from stowplan.prediction.largest import largest_lean_batch, largest_scheduled_batch, predict_schedules
 from stowplan.profiler import Profile
 from stowplan.scheduling import Phase, StepGraph, lean, simulate
 from stowplan.scheduling.check import check

@@ -18,7 +18,8 @@ from stowplan.insight.comparison import POOL_TITLES, as_requested, compare
 from stowplan.insight.pool_models import POOL_MODELS, replay_malloc, requests
 from stowplan.packing import solvers
 from stowplan.planning import make_plan
-from stowplan.prediction import fit_steps, largest_batch
+from stowplan.prediction import fit_steps
+from stowplan.prediction.largest import largest_batch
 from stowplan.profiler import Profile
 from stowplan.profiler.program import Program
 

@@ -34,7 +34,8 @@ def fit_step_graphs(
     how: Mapping[str, Any],
 ) -> None:
     """Fit, predict and print."""
-    from ...prediction import fit_graphs, largest_lean_batch, largest_scheduled_batch, predict_schedules
+    from ...prediction.graphs import fit_graphs
+    from ...prediction.largest import largest_lean_batch, largest_scheduled_batch, predict_schedules
     from ._graphs import read_graph, with_seconds
 
     graphs = {batch: with_seconds(read_graph(path))[0] for batch, path in paths.items()}

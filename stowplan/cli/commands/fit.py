@@ -122,7 +122,8 @@ def fit(
     retained = retained or 0
     from ...insight.comparison import alignment_of
     from ...planning import make_plan
-    from ...prediction import fit_steps, largest_batch
+    from ...prediction import fit_steps
+    from ...prediction.largest import largest_batch
     from ...profiler import formats
 
     known = [({"batch": batch}, formats.read(path)) for batch, path in profiles]

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from stowplan import NumpyRecorder
 from stowplan.errors import ProfileError
 from stowplan.prediction import fit_steps
-from stowplan.prediction.steps import StepModel
+from stowplan.prediction.steps import StepPrediction
 from stowplan.profiler import Profile
 
 
-def fit_batches(profiles: dict[int, Profile]) -> StepModel:
+def fit_batches(profiles: dict[int, Profile]) -> StepPrediction:
     return fit_steps([({"batch": batch}, profile) for batch, profile in profiles.items()])
 
 

@@ -14,7 +14,8 @@ import pytest
 
 import stowplan
 from stowplan.prediction import guarding as guards
-from stowplan.prediction.guarding import available, cache_file, fingerprint
+from stowplan.prediction.code import fingerprint
+from stowplan.prediction.guarding import available, cache_file
 from stowplan.units import parse_bytes
 
 calls: list[tuple[int, ...]] = []

@@ -238,7 +238,7 @@ def test_wrong_shapes_are_refused() -> None:
 def test_explain_gives_the_law() -> None:
     text = stowplan.predict(scaled, SQUARE).explain()
     assert "16 x[0] x[1] + 16 x[1] + 24 bytes" in text
-    assert "Not seen: what C libraries take" in text
+    assert "Not counted: what C libraries take" in text
 
 
 def test_the_plot_has_the_peak() -> None:

@@ -1,0 +1,213 @@
+"""What a function of arrays needs at lengths that were never run.
+
+===================  ==================================================================================================
+asked                answered by
+===================  ==================================================================================================
+larger arguments     the laws that small arrays taught (`learning.learn`)
+arguments as small   a run at these very shapes
+short axes, options  laws for them: a fixed axis, a dtype or an option of another value is another function
+no law               *cannot tell*, with the bytes of what follows a law as a lower bound
+===================  ==================================================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..errors import ProfileError
+from ..units import human_bytes
+from .arguments import (
+    SHORT,
+    Axis,
+    argument_names,
+    axes_of,
+    is_array,
+    key_of,
+    like,
+    name_of,
+    reduced,
+    shape_and_dtype,
+    small_array,
+    stand_in,
+    takes,
+    varying,
+)
+from .code import switches
+from .learning import SECONDS, Model, learn, sizes
+from .prediction import Peak, Prediction
+from .runs import run
+
+__all__ = ["FunctionPrediction"]
+
+NOT_SEEN = (
+    "Not counted: what C libraries take with malloc (LAPACK's workspaces), and what other processes take."
+)
+
+
+class FunctionPrediction(Prediction):
+    """What a function needs, as a function of its arguments' shapes. Made by `stowplan.predict`.
+
+    Attributes
+    ----------
+    model
+        The laws for the example's dtypes and options.
+    models
+        All laws that it has learnt, by what they are for.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        examples: Sequence[Any],
+        options: Mapping[str, Any],
+        seconds: float = SECONDS,
+        models: dict[str, Model] | None = None,
+    ) -> None:
+        self.function, self.examples, self.options = function, reduced(examples), dict(options)
+        self.names, self.title = argument_names(function, len(self.examples)), name_of(function)
+        self.models, self._seconds, self._switches = models or {}, seconds, switches(function)
+        self.model = self._model(self.examples, self.options, varying(self.examples))
+
+    def __repr__(self) -> str:
+        return f"<Prediction of {self.title}: {self.explain().splitlines()[0]}>"
+
+    def peak(self, **shapes: Any) -> Peak:
+        """Predict the fullest moment of a call; see `Prediction.peak`."""
+        return self._peak(*self._wanted(shapes))
+
+    def explain(self) -> str:
+        """Return the laws as text: what is alive at the fullest moment for long axes, by line."""
+        model = self.model
+        learnt = f"learnt from {model.runs} runs in {model.seconds:.1f} s"
+        if model.cannot_tell:
+            return f"cannot tell: {model.cannot_tell} ({learnt})"
+        text = [f"{learnt}, and checked on two shapes more"]
+        if tied := [self._members(axes, " = ") for axes in model.lengths.axes if len(axes) > 1]:
+            text[0] += f"; one length: {', '.join(tied)}"
+        far = [1000 * base for base in model.laws.grid.base]
+        best = model.fullest_moment(far)
+        if best is None:
+            text.append("it asks for no arrays")
+        else:
+            about, share = "up to a rounding, " if best.rounds else "", model.laws.at(far)
+            formula = model.laws.formula(best.live, model.names)
+            text.append(f"{about}beside its arguments: {formula} bytes")
+            for line, row in sorted(best.lines.items(), key=lambda item: -share[item[1]]):
+                text.append(f"  {model.laws.formula(row, model.names)}  {line}")
+        text.append(NOT_SEEN)
+        if model.touched > model.counted + (1 << 18):
+            text.append(
+                f"The largest run touched {human_bytes(model.touched)} of fresh pages; all arrays that it asked for "
+                f"have {human_bytes(model.counted)}."
+            )
+        return "\n".join(text)
+
+    def _along(self, name: str, axis: int, shapes: Mapping[str, Any]) -> tuple[str, Callable[[int], Peak]]:
+        if name not in self.names:
+            raise ProfileError(f"no argument {name!r}; expected one of {', '.join(self.names)}")
+        wanted, options = self._wanted(shapes)
+        at = (self.names.index(name), axis)
+        tied = next((axes for axes in self.model.lengths.axes if at in axes), (at,))
+
+        def peak(length: int) -> Peak:
+            resized = list(wanted)
+            for argument, which in tied:
+                shape = [*resized[argument].shape]
+                shape[which] = length
+                resized[argument] = stand_in(tuple(shape), resized[argument].dtype)
+            return self._peak(resized, options)
+
+        return f"{name}[{axis}]", peak
+
+    def _wanted(self, shapes: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Return stand-ins for the arguments, and the options."""
+        wanted, options = list(self.examples), dict(self.options)
+        for name, value in shapes.items():
+            if name not in self.names:
+                if name not in options and not takes(self.function, name):
+                    raise ProfileError(
+                        f"no argument {name!r}; expected one of {', '.join((*self.names, *options))}"
+                    )
+                options[name] = value
+                continue
+            which = self.names.index(name)
+            example = self.examples[which]
+            if not is_array(example):
+                wanted[which] = value
+                continue
+            shape, dtype = shape_and_dtype(value, example)
+            if len(shape) != example.ndim:
+                raise ProfileError(
+                    f"{name} has the shape {shape}; expected {example.ndim} axes, as in the example"
+                )
+            wanted[which] = stand_in(shape, dtype)
+        return wanted, options
+
+    def _peak(self, wanted: Sequence[Any], options: Mapping[str, Any]) -> Peak:
+        arrays = [(value.shape, value.dtype) for value in wanted if is_array(value)]
+        given = sum(dtype.itemsize * math.prod(shape) for shape, dtype in arrays)
+        if given < self.model.least_bytes:
+            return self._run(wanted, options, given, self.model.cannot_tell)
+        long = frozenset(axis for axis, count in axes_of(wanted).items() if count > SHORT)
+        model = self._model(wanted, options, long)
+        if model.cannot_tell and not model.names:
+            return Peak(given, 0, 0, cannot_tell=model.cannot_tell)
+        if given < model.least_bytes or not model.names:
+            return self._run(wanted, options, given, model.cannot_tell)
+        of_each = [{wanted[argument].shape[axis] for argument, axis in axes} for axes in model.lengths.axes]
+        lengths = [min(found) for found in of_each]
+        for axes, name, found in zip(model.lengths.axes, model.names, of_each, strict=True):
+            if len(found) > 1 and not model.only_equal:
+                counts = ", ".join(map(str, sorted(found)))
+                raise ProfileError(f"{self._members(axes, ', ')} are one length; got {counts} for {name}")
+        live, results, lines = model.fullest(lengths)
+        why = model.cannot_tell or self._beyond(model, of_each, sizes(arrays))
+        return Peak.of(given, live, results, lines, why)
+
+    def _beyond(self, model: Model, of_each: Sequence[set[int]], asked: Sequence[int]) -> str:
+        """Say how some lengths differ from all that were tried, so that the laws tell nothing of them."""
+        lengths = [min(found) for found in of_each]
+        for axes, found in zip(model.lengths.axes, of_each, strict=True):
+            if len(found) > 1:
+                return (
+                    f"{self._members(axes, ' and ')} differ, and it follows a law only where they are equal"
+                )
+        for small, large in model.below:
+            if lengths[small] > lengths[large]:
+                return (
+                    f"{model.names[small]} is above {model.names[large]}, and was below it in all runs; "
+                    "give an example in which it is above"
+                )
+        for kind, number, line in self._switches:
+            n = ("size", "nbytes", "length").index(kind)
+            if model.largest[n] <= number <= asked[n]:
+                return f"the code switches at a {kind} of {number:,} ({line}), above all that were tried"
+        return ""
+
+    def _run(self, wanted: Sequence[Any], options: Mapping[str, Any], given: int, why: str) -> Peak:
+        """Run the function at these very shapes, which are no larger than those learnt from."""
+        arrays = [
+            small_array(example, value.shape).astype(value.dtype) if is_array(value) else value
+            for example, value in zip(self.examples, wanted, strict=True)
+        ]
+        try:
+            found = run(self.function, arrays, options)[0]
+        except Exception as error:  # any: it is the user's function
+            failed = f"it fails at this shape ({type(error).__name__}: {error})"
+            return Peak(given, 0, 0, cannot_tell=why or failed)
+        if not len(found.live):
+            return Peak(given, 0, 0, cannot_tell=why)
+        return Peak.of(given, found.peak, *found.at(int(found.live.argmax())), why)
+
+    def _model(self, wanted: Sequence[Any], options: Mapping[str, Any], vary: frozenset[Axis]) -> Model:
+        """Return the laws for some dtypes, short axes and options; learn them if they are not known."""
+        examples = like(self.examples, wanted)
+        key = key_of(examples, options, vary)
+        if key not in self.models:
+            self.models[key] = learn(self.function, examples, options, self.names, vary, self._seconds)
+        return self.models[key]
+
+    def _members(self, axes: Sequence[Axis], between: str) -> str:
+        return between.join(f"{self.names[argument]}[{axis}]" for argument, axis in axes)
