@@ -31,7 +31,9 @@ def step(x, t):
 data = np.random.default_rng(0)
 images = data.random((40, 3, 40, 40), dtype=np.float32)
 labels = data.integers(0, 10, 40, dtype=np.int32)
-prediction = stowplan.predict(step, images, labels)
+prediction = stowplan.predict(
+    step, images, labels, learning_seconds=60
+)  # a step takes longer than most functions
 
 large = {"x": (32, 3, 128, 128), "t": 32}
 peak = prediction.peak(**large)

@@ -99,8 +99,8 @@ class FunctionPrediction(Prediction):
         text.append(NOT_SEEN)
         if model.touched > model.counted + (1 << 18):
             text.append(
-                f"The largest run touched {human_bytes(model.touched)} of fresh pages; all arrays that it asked for "
-                f"have {human_bytes(model.counted)}."
+                f"Its largest run touched {human_bytes(model.touched)} of fresh memory, and all arrays that it asked "
+                f"for have {human_bytes(model.counted)}: the rest is not counted (but for zeros that are read first)."
             )
         return "\n".join(text)
 

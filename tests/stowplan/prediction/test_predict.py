@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 
 import stowplan
 from stowplan.errors import ProfileError
-from stowplan.prediction.prediction import Prediction
+from stowplan.prediction import Prediction
+from stowplan.prediction.functions import FunctionPrediction
 from stowplan.prediction.runs import run
 
 RNG = np.random.default_rng(0)
@@ -239,6 +241,25 @@ def test_explain_gives_the_law() -> None:
     text = stowplan.predict(scaled, SQUARE).explain()
     assert "16 x[0] x[1] + 16 x[1] + 24 bytes" in text
     assert "Not counted: what C libraries take" in text
+
+
+def test_what_a_c_library_takes_is_said() -> None:
+    prediction = stowplan.predict(np.linalg.inv, SQUARE)
+    assert isinstance(prediction, FunctionPrediction)
+    if prediction.model.touched == 0:
+        pytest.skip("the system does not say which pages are touched")
+    assert "a C library's" in prediction.peak(a=(2000, 2000)).cannot_tell
+    assert "a C library's" in prediction.explain()
+
+
+def test_a_function_too_slow_for_its_time_is_said() -> None:
+    def slow(x: Any) -> Any:
+        time.sleep(0.05)
+        return x * 2
+
+    prediction = stowplan.predict(slow, SQUARE, learning_seconds=0.1)
+    assert "too slow to learn in 0.1 s" in prediction.peak(x=(1000, 1000)).cannot_tell
+    assert stowplan.predict(slow, LINE, learning_seconds=30).peak(x=10**6).results == 8 * 10**6
 
 
 def test_the_plot_has_the_peak() -> None:
