@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 
 import stowplan.chainer  # noqa: F401 (mends Chainer)
-from stowplan.prediction.ranks import fit_ranks
+from stowplan.prediction import fit_ranks
 
 from .measures import output
 from .measures.kept import Row

@@ -142,6 +142,7 @@ LIBRARIES = [
         ((300, 30),),
         {"x": (100_000, 60)},
     ),
+    Case("numpy.linalg.inv", call("numpy.linalg.inv"), SQUARE, {"x": (2500, 2500)}),
     Case("scipy.signal.lfilter", lambda x: _signal().lfilter([0.1, 0.2], [1.0, -0.5], x), LINE, LONG),
     Case(
         "scipy.signal.sosfiltfilt",

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from .graphs import fit_graphs
     from .guarding import available, guard
     from .prediction import Peak, Prediction, predict
+    from .ranks import fit_ranks
     from .steps import fit_steps
 
-__all__ = ["Peak", "Prediction", "available", "fit_graphs", "fit_steps", "guard", "predict"]
+__all__ = ["Peak", "Prediction", "available", "fit_graphs", "fit_ranks", "fit_steps", "guard", "predict"]
 
 __getattr__ = lazily(
     __name__,
@@ -31,6 +32,7 @@ __getattr__ = lazily(
         **dict.fromkeys(("Peak", "Prediction", "predict"), "prediction"),
         **dict.fromkeys(("available", "guard"), "guarding"),
         "fit_graphs": "graphs",
+        "fit_ranks": "ranks",
         "fit_steps": "steps",
     },
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from . import _look
+from ._fit_device import Device, fit_device
 from ._fit_graphs import DOUBLINGS, fit_step_graphs
 from ._fit_shapes import WAYS, ShapeType, fit_shapes, parse_shape, split_batch
 from ._options import Bytes, OutputFile, planning_options
@@ -59,6 +60,11 @@ class _ShapeProfile(click.Path):
     help="Find the largest batch that fits so much memory, like 16GiB.",
 )
 @click.option(
+    "--device",
+    type=Device(),
+    help="Say whether each --batch fits a device of so much memory, like cuda:24GiB, and what would change that.",
+)
+@click.option(
     "--retained",
     type=Bytes(),
     help="Memory that the program keeps from step to step: parameters, optimizer state.  "
@@ -78,6 +84,7 @@ def fit(
     ranks: int | None,
     parallel: str | None,
     memory: int | None,
+    device: int | None,
     retained: int | None,
     output: Path | None,
     alignment: int | None,
@@ -96,7 +103,16 @@ def fit(
 
     With shapes, like words:64,width:128=FILE, in place of batches: one rank's memory --at another shape. --ranks N
     --parallel data divides the batch; by tensor or sequence the shapes have a number of that name, their ranks.
+
+    --device cuda:24GiB replays profiles of a CPU run in models of CuPy's and PyTorch's pools, and in a plan: fits, does
+    not fit, or too close. With step graphs, beside profiles or alone, lean schedules and recomputation, too. Exit
+    status 1 if a batch does not fit as it is.
     """
+    if device is not None:
+        if at is not None or memory is not None or output is not None or alignment is not None:
+            raise click.UsageError("--device; expected neither --at, --memory, --alignment nor -o")
+        _on_device(files, batches, ranks, parallel, device, retained, as_json, solver, time_limit, threads)
+        return
     if len({tuple(sorted(shape.items())) for shape, _ in files}) < len(files):
         raise click.UsageError("two profiles of one batch size, or of one shape")
     if (ranks is None) != (parallel is None):
@@ -168,6 +184,34 @@ def fit(
     if memory is not None and largest is None:
         click.echo(f"Error: not even a batch of 1 fits {memory} bytes beside {retained} retained", err=True)
         raise click.exceptions.Exit(1)
+
+
+def _on_device(
+    files: tuple[tuple[dict[str, int], Path], ...],
+    batches: tuple[int, ...],
+    ranks: int | None,
+    parallel: str | None,
+    memory: int,
+    retained: int | None,
+    as_json: bool,
+    solver: str,
+    time_limit: float | None,
+    threads: int,
+) -> None:
+    from ._graphs import is_graph
+
+    if any(shape.keys() != {"batch"} for shape, _ in files):
+        raise click.UsageError("--device; expected profiles of batch sizes, BATCH=PROFILE")
+    if not batches:
+        raise click.UsageError("--device; expected --batch: which one is to fit")
+    graphs = [(shape["batch"], path) for shape, path in files if is_graph(path)]
+    profiles = [(shape["batch"], path) for shape, path in files if not is_graph(path)]
+    for kind in (graphs, profiles):
+        if len(dict(kind)) < len(kind):
+            raise click.UsageError("two profiles, or two step graphs, of one batch size")
+    batches = tuple(split_batch(batch, ranks, parallel) for batch in batches)
+    how = {"solver": solver, "time_limit": time_limit, "threads": threads}
+    fit_device(profiles, graphs, batches, memory, retained, as_json, how)
 
 
 def _are_graphs(files: list[tuple[int, Path]]) -> bool:

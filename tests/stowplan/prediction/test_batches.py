@@ -42,6 +42,30 @@ def test_affine_sizes_are_predicted_exactly(
     assert model.grows == any(per_item)
 
 
+def test_steps_answer_as_functions_do() -> None:
+    model = fit_batches({batch: step(batch, [100, 50], [10, 0]) for batch in (2, 3, 4)})
+    peak = model.peak(batch=8)
+    assert (peak.total, peak.temporaries, peak.results) == (230, 230, 0)
+    assert model.largest("batch", memory=230) == 8
+    assert model.largest("batch", memory=100) is None
+    assert model.explain().startswith(
+        "2 blocks, fitted from batch:4 and smaller; checked at batch:3: 0.000% off"
+    )
+    with pytest.raises(ProfileError, match="expected a peak that grows with batch"):
+        fit_batches({batch: step(batch, [100], [0]) for batch in (2, 4)}).largest("batch")
+
+
+def test_lines_of_a_step_add_up_to_its_peak() -> None:
+    def profile(batch: int) -> Profile:
+        sizes = np.array([10, 5, 7]) * batch
+        # The first is freed in the next step, the last never.
+        return Profile(sizes, [2, 3, 5], [7, 4, -1], period=6, site=[0, 1, 1], sites=("a.py:1 f", "b.py:2 g"))
+
+    peak = fit_batches({2: profile(2), 4: profile(4)}).peak(batch=10)
+    assert peak.lines == {"a.py:1 f": 100, "b.py:2 g": 50}
+    assert (peak.results, peak.temporaries) == (70, 150)
+
+
 def test_sizes_are_rounded_up_and_never_negative() -> None:
     # 100 at 1, 101 at 3: half a byte for each item more. 0 at 1, 80 at 3: below 0 at less.
     low, high = step(1, [100, 10, 50], [0, 0, 0]), step(3, [101, 90, 10], [0, 0, 0])
