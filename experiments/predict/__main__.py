@@ -1,9 +1,10 @@
 """Predicted against measured peaks: ``python -m experiments.predict``. The files are ``predict.csv`` and ``.md``.
 
 Each function (`catalogue`) has a process of its own, which learns on small arrays, predicts at `FAR` times the learnt
-size, or the most that memory and time allow, makes the arrays, calls it once, and takes the most that NumPy's arrays had alive (by a recorder) and the growth of the resident set's peak (by the
-kernel; with pages of C libraries, and without pages that are never touched). A function whose library is not installed
-is named. Exit status 1 if a prediction is more than 1 % low and does not say so.
+size, or the most that memory and time allow, makes the arrays, calls it once, and takes the most that NumPy's arrays
+had alive (by a recorder) and the growth of the resident set's peak (by the kernel; with pages of C libraries, and
+without pages that are never touched). A function whose library is not installed is named. Exit status 1 if a prediction
+is more than 1 % low and does not say so.
 """
 
 from __future__ import annotations

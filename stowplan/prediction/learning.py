@@ -19,7 +19,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -119,13 +121,12 @@ class _Learner:
             0.0,
             8.0,
         )  # seconds of the last run, and how much longer one of double lengths takes
-        self._began = time.process_time(), time.perf_counter()
+        self._began = time.perf_counter() - _queued()
 
     @property
     def spent(self) -> float:
-        """Seconds of this program; waiting counts as a quarter, for it may be for other programs."""
-        process, wall = self._began
-        return max(time.process_time() - process, (time.perf_counter() - wall) / 4)
+        """Seconds since it began, without those in which other programs had the processor."""
+        return time.perf_counter() - _queued() - self._began
 
     def run(self, lengths: Sequence[int], kind: str = "", times: int = 0, trim: bool = False) -> list[Run]:
         began, times = self.spent, times or self.repeats
@@ -164,7 +165,7 @@ class _Learner:
     def bytes_at(self, lengths: Sequence[int]) -> int:
         return sum(dtype.itemsize * math.prod(shape) for shape, dtype in self.shaped(lengths))
 
-    def begin(self, ways: Iterable[Lengths]) -> tuple[int, Run] | str:
+    def begin(self, ways: Iterable[Lengths], kinds: Sequence[str]) -> tuple[int, Run] | str:
         """Find lengths and values that the function takes, and double the lengths.
 
         Returns
@@ -172,7 +173,7 @@ class _Learner:
         How often it doubled them, and the run there; or the first error.
         """
         why, ways = "", list(ways)
-        for kind in KINDS:
+        for kind in kinds:
             for lengths in ways:
                 if len(lengths.axes) > MOST_LENGTHS:
                     why = why or f"{len(lengths.axes)} lengths vary; expected at most {MOST_LENGTHS}"
@@ -187,6 +188,7 @@ class _Learner:
 
     def _climb(self) -> tuple[int, Run] | str:
         last, k = self.run(self.base(0))[-1], 0
+        self.slower = 2.0 ** min(max(len(self.lengths.axes), 1), 3)  # a guess, until two runs tell
         if not self.affords(self.cost):
             self.slower = 2.0
             self.degree = 2
@@ -199,9 +201,11 @@ class _Learner:
             before = max(self.cost, 1e-4)
             if not self.affords(before * self.slower, 0.6):
                 break
-            k += 1
-            last = self.run(self.base(k))[-1]
+            last = self.run(self.base(k + 1))[-1]
             self.slower = max(self.cost / before, 1.5)
+            if not self.affords(self.cost):  # it is slower than guessed
+                break
+            k += 1
         return k, last
 
     def _enough(self, found: Run, lengths: Sequence[int]) -> bool:
@@ -251,28 +255,25 @@ def learn(
     vary: frozenset[Axis],
     seconds: float = SECONDS,
     only: Lengths | None = None,
+    kinds: Sequence[str] = KINDS,
 ) -> Model:
-    """Run a function on small arrays, and learn its laws.
+    """Run a function on small arrays like the examples some 20 times, and learn its laws.
 
     Parameters
     ----------
-    function
-        Is called some 20 times; what it does beside returning, it does as often.
-    examples
-        Its arguments; arrays are replaced by small ones of the same dtypes and ranks.
-    options
-        Its keywords.
-    names
-        Of the arguments.
+    function, examples, options, names
+        The function, its arguments and keywords, and the names of the arguments.
     vary
         The axes that vary.
     seconds
         That learning may take.
     only
         The lengths to vary. None: the most that the function takes; or fewer, if only then it follows a law.
+    kinds
+        Of values, to be tried in order.
     """
     one = _Learner(function, examples, options, seconds)
-    start = one.begin(ties(examples, vary) if only is None else [only])
+    start = one.begin(ties(examples, vary) if only is None else [only], kinds)
     if isinstance(start, str):
         return Model(runs=one.runs, seconds=one.spent, cannot_tell=start)
     k, first = start
@@ -288,6 +289,9 @@ def learn(
             checks = one.checks(grid, runs)
             runs += [one.run(point, trim=point == checks[-1])[-1] for point in checks]
         except Exception as error:  # any: it is the user's function
+            rest = kinds[kinds.index(one.kind) + 1 :] if one.kind in kinds else ()
+            if rest and one.spent < seconds * 0.8:  # a larger matrix may be singular
+                return learn(function, examples, options, names, vary, seconds - one.spent, only, rest)
             return Model(runs=one.runs, seconds=one.spent, cannot_tell=_failed(error))
         moments, laws, missed = _moments(grid, runs, checks)
         why = why or _unseen(runs[-1], one.bytes_at((checks or [grid.base])[-1]))
@@ -317,6 +321,13 @@ def learn(
         seconds=one.spent,
         cannot_tell=why or missed,
     )
+
+
+def _queued() -> float:
+    """Return the seconds that this thread was ready to run and other programs ran; 0 where Linux does not say."""
+    with suppress(OSError, ValueError, IndexError):
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    return 0.0
 
 
 def _failed(error: Exception) -> str:

@@ -94,7 +94,7 @@ def measured(function: Callable[..., Any], shapes: dict[str, tuple[int, ...]], d
 def test_the_peak_is_met(
     function: Callable[..., Any], examples: list[Any], shapes: dict[str, tuple[int, ...]]
 ) -> None:
-    prediction = stowplan.predict(function, *examples)
+    prediction = stowplan.predict(function, *examples, learning_seconds=20)
     found = prediction.peak(**shapes)
     assert found.cannot_tell == ""
     assert found.arguments == sum(8 * int(np.prod(shape)) for shape in shapes.values())
@@ -244,7 +244,7 @@ def test_explain_gives_the_law() -> None:
 
 
 def test_what_a_c_library_takes_is_said() -> None:
-    prediction = stowplan.predict(np.linalg.inv, SQUARE)
+    prediction = stowplan.predict(np.linalg.inv, SQUARE, learning_seconds=20)
     assert isinstance(prediction, FunctionPrediction)
     if prediction.model.touched == 0:
         pytest.skip("the system does not say which pages are touched")
@@ -260,6 +260,14 @@ def test_a_function_too_slow_for_its_time_is_said() -> None:
     prediction = stowplan.predict(slow, SQUARE, learning_seconds=0.1)
     assert "too slow to learn in 0.1 s" in prediction.peak(x=(1000, 1000)).cannot_tell
     assert stowplan.predict(slow, LINE, learning_seconds=30).peak(x=10**6).results == 8 * 10**6
+
+
+def test_values_that_a_larger_matrix_needs_are_found() -> None:
+    """A part of the example is positive definite, and a larger matrix of repeated rows is not."""
+    example = SQUARE @ SQUARE.T + np.eye(100)
+    for seconds in (0.3, 20):
+        found = stowplan.predict(np.linalg.cholesky, example, learning_seconds=seconds).peak(a=(700, 700))
+        assert "positive definite" not in found.cannot_tell
 
 
 def test_the_plot_has_the_peak() -> None:
