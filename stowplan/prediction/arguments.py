@@ -102,8 +102,11 @@ def ties(examples: Sequence[Any], vary: frozenset[Axis]) -> Iterator[Lengths]:
 def small_array(example: Any, shape: tuple[int, ...], kind: str = "like", seed: int = 0) -> Any:
     """Return an array of another shape, with values like the example's: of one of `KINDS` or `VARIANTS`."""
     picked = np.ix_(*(np.arange(n) * old // max(n, 1) for n, old in zip(shape, example.shape, strict=True)))
-    found = np.asarray(example[picked].get() if on_device(example) else example[picked])
-    found = found.copy() if found.base is not None or np.shares_memory(found, example) else found
+    if on_device(example):
+        found = example[tuple(map(sys.modules["cupy"].asarray, picked))].get()
+    else:
+        found = np.asarray(example[picked])
+        found = found.copy() if found.base is not None or np.shares_memory(found, example) else found
     if kind == "mirrored" and found.dtype.kind in "biufc" and found.size:
         constant = bool((found == found.flat[0]).all())
         mirrored = ~found if found.dtype.kind == "b" else found.min() + (found.max() - found)

@@ -107,7 +107,8 @@ def run(
     """
     named = call_sites(1) if sites else False
     recorder: Any = NumpyRecorder(sites=named, threads=True)
-    if any(map(on_device, arguments)):
+    host = not any(map(on_device, arguments))
+    if not host:
         from ..profiler import CupyRecorder
 
         recorder = CupyRecorder(sites=named)
@@ -120,7 +121,7 @@ def run(
         for _ in range(times):
             others, step = recorder.program().other_requests, recorder.step()
             apart(step.__enter__)
-            if trim and (give_back := _malloc_trim()):
+            if trim and host and (give_back := _malloc_trim()):
                 give_back(0)
             pages = _pages()
             try:
@@ -128,7 +129,7 @@ def run(
             except BaseException as error:
                 apart(step.__exit__, type(error), error, None)
                 raise
-            pages = _pages() - pages
+            pages = _pages() - pages if host else 0
             apart(step.__exit__, None, None, None)
             lazy = inspect.isgenerator(result) or (
                 hasattr(result, "__next__") and not hasattr(result, "dtype")
