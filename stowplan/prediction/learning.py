@@ -117,10 +117,8 @@ class _Learner:
     ) -> None:
         self.function, self.examples, self.options, self.seconds = function, examples, options, seconds
         self.kind, self.lengths, self.repeats, self.runs, self.degree = KINDS[0], Lengths((), ()), 1, 0, 3
-        self.cost, self.slower = (
-            0.0,
-            8.0,
-        )  # seconds of the last run, and how much longer one of double lengths takes
+        self.cost = 0.0  # seconds of the last run
+        self.slower = 8.0  # how much longer one of double lengths takes
         self._began = time.perf_counter() - _queued()
 
     @property
