@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ import numpy as np
 from ...packing.interruptible import interruptible
 from .._descent import Cancel, descend
 from ..bounds import bound_schedules
-from ..graph import IntArray, Phase, StepGraph
+from ..graph import IntArray, Phase, Relation, StepGraph
 from ..hazards import hazards
 from ..orders import edges, recorded, starting_points
 from ..registry import Answer, SchedulingOptions, register
@@ -32,6 +33,9 @@ from ..schedule import Schedule, Way, as_recorded
 from ..simulate import simulator
 from ..storages import Storages
 from .sqrt import segments
+
+# The bit of a storage that may go after any use.
+ANYWHERE = 16
 
 # Evaluations of local search where the caller names none: so many by operators, within these limits.
 WORK, LEAST_EFFORT, MOST_EFFORT = 16_000_000, 4_000, 40_000
@@ -93,16 +97,19 @@ class _Search:
             for way in ways:
                 if way != Way.SWAPPED or options.swap:
                     self._ways[storage] |= 1 << int(way)
+                    if way == Way.DROPPED and not graph.has_phases():
+                        self._ways[storage] |= ANYWHERE
         self._groups = _groups(storages)
         self._after, self._before = edges(graph)[0], graph.dependencies().rows()
-        movable = np.flatnonzero(graph.phase == Phase.BACKWARD).tolist() if options.reorder else []
+        moves = graph.phase == Phase.BACKWARD if graph.has_phases() else np.ones(len(graph), dtype=bool)
+        movable = np.flatnonzero(moves).tolist() if options.reorder else []
         self._movable: Sequence[int] = movable
 
     def at(self, schedule: Schedule) -> Found:
         """Simulate a schedule, with all KEPT that is in no way that is allowed."""
         allowed = (self._ways[self.graph.storage] >> schedule.way & 1).astype(bool)
         if not allowed.all():
-            schedule = Schedule(schedule.order, np.where(allowed, schedule.way, int(Way.KEPT)))
+            schedule = schedule.with_ways(np.where(allowed, schedule.way, int(Way.KEPT)))
         peak, _, _, seconds = simulator(self.graph, schedule, self.options.rates).evaluate()
         return Found(schedule, peak, seconds)
 
@@ -113,7 +120,7 @@ class _Search:
 
     def forbid(self, storages: set[int]) -> None:
         """Let these be dropped no longer."""
-        self._ways[list(storages)] &= 0xFF ^ (1 << int(Way.DROPPED))
+        self._ways[list(storages)] &= 0xFF ^ (ANYWHERE | 1 << int(Way.DROPPED))
 
     def run(self, budget: int) -> Found:
         """Return the best that is found within a budget, else the one with the smallest peak."""
@@ -138,7 +145,7 @@ class _Search:
         """Descend from a schedule; return the better of both."""
         options = self.options
 
-        def solve(cancel: Cancel) -> tuple[IntArray, IntArray, int]:
+        def solve(cancel: Cancel) -> tuple[IntArray, IntArray, list[list[int]], int]:
             return descend(
                 self.graph,
                 start.schedule.order,
@@ -146,6 +153,7 @@ class _Search:
                 self._ways,
                 budget,
                 options.rates,
+                drops=None if start.schedule.drops is None else start.schedule.drops.rows(),
                 groups=self._groups,
                 before=self._before,
                 after=self._after,
@@ -157,10 +165,11 @@ class _Search:
                 progress=None if options.report is None else self._report,
             )
 
-        (order, way, evaluations), interrupted = interruptible(solve, self._cancel)
+        (order, way, drops, evaluations), interrupted = interruptible(solve, self._cancel)
         self.interrupted |= interrupted
         self._work += evaluations * len(self.graph)
-        return min(self.at(Schedule(order, way)), start, key=lambda found: found.rank(budget))
+        found = Schedule(order, way, None if self.graph.has_phases() else Relation(drops))
+        return min(self.at(found), start, key=lambda found: found.rank(budget))
 
     def _report(self, peak: int, seconds: float) -> None:
         assert self.options.report is not None
@@ -179,12 +188,12 @@ class _Search:
             ranked = ranked[:1]
         best = orders[ranked[0]]
         starts = [plain[k] for k in ranked] + [coarse[ranked[0]]]
-        seen = {start.schedule.way.tobytes() for start in starts}
+        seen = {_choice(start.schedule) for start in starts}
         for incumbent in incumbents:
-            own = [Schedule(best, incumbent.way)] if options.reorder else []
-            if incumbent.way.tobytes() not in seen:
+            own = [replace(incumbent, order=best)] if options.reorder else []
+            if _choice(incumbent) not in seen:
                 starts += [self.at(one) for one in (*own, incumbent)][: 1 if len(graph) > FEW else 2]
-                seen.add(incumbent.way.tobytes())
+                seen.add(_choice(incumbent))
         return starts
 
     def _least(self) -> Found:
@@ -239,6 +248,12 @@ class _Search:
     def _tired(self) -> bool:
         """Whether the search for the least peak has taken all the work that it may."""
         return self.over() or self._work > MOST_WORK
+
+
+def _choice(schedule: Schedule) -> tuple[bytes, bytes]:
+    """Return what is kept and dropped, to compare."""
+    drops = schedule.drops
+    return schedule.way.tobytes(), b"" if drops is None else drops.first.tobytes() + drops.index.tobytes()
 
 
 def _groups(storages: Storages) -> list[list[int]]:
