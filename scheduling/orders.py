@@ -23,7 +23,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .graph import IntArray, Phase, StepGraph
-from .ordering import order as find_order
+from .ordering.order import order as find_order
 from .schedule import updates_early
 
 # For the order with the smallest live peak.

@@ -11,17 +11,17 @@ PACKED    it stays in fewer bytes (a mask of dropout in a bit for each element),
 SWAPPED   it is evicted to a file or to the host's memory, and fetched ahead of its next use
 ========  ==============================================================================================================
 
-*Where.* In a step with phases, as a framework runs it, this is after the last use in the phase that wrote the value: the
-program itself runs the forward operators. In a step without phases (all operators are of one) a DROPPED value goes after
-any of its uses that the schedule names, its ``drops``, and may go and be made again several times::
+*Where.* In a step with phases, as a framework runs it, this is after the last use in the phase that wrote the value:
+the program itself runs the forward operators. In a step without phases (all operators are of one) a DROPPED value goes
+after any of its uses that the schedule names, its ``drops``, and may go and be made again several times::
 
     a > b > c > d         a is read by b and by d; it is dropped after b
     a   a   .   a again, for d
 
 Recomputation. An operator finds a value that it reads gone. The value's writer runs again, and before it, in the order
 of the schedule, the writers of whatever these read and find gone in turn. Of what they write, a value stays that an
-operator still to come reads, to its next drop; one that only this recomputation reads goes when its last reader in it has run; what is
-there already is not replaced, though its copy is alive for a moment.
+operator still to come reads, to its next drop; one that only this recomputation reads goes when its last reader in it
+has run; what is there already is not replaced, though its copy is alive for a moment.
 """
 
 from __future__ import annotations
@@ -222,7 +222,6 @@ def require_valid(graph: StepGraph, schedule: Schedule) -> None:
             raise ScheduleError(
                 f"{graph.name[value]} (value {value}) is {Way(way[value]).name}; expected {allowed}"
             )
-
 
     if schedule.drops is not None:
         _require_drops(graph, schedule.drops, way)

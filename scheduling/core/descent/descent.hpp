@@ -9,8 +9,8 @@
 //                                for the bytes that it adds, summed over all positions
 //
 // A move changes the way of one storage, or of all that have one label (the many equal values of a recurrent network);
-// in a step without phases also whether a storage goes after one of its uses. KEPT is a way like others: what is kept in
-// the midst of a recomputation makes it shorter, and may lower the peak in it.
+// in a step without phases also whether a storage goes after one of its uses. KEPT is a way like others: what is kept
+// in the midst of a recomputation makes it shorter, and may lower the peak in it.
 //
 // Lazy evaluation (Minoux 1978): a move's worth, excess per second, mostly falls as others are made. So moves wait in a
 // heap with the worth that they had; only the best of them is simulated again, and made if it still is the best. At

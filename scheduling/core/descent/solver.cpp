@@ -2,8 +2,8 @@
 
 namespace stowplan::scheduling {
 
-std::int64_t descend(const Graph& graph, const Rates& rates, Task& task, const Control& control,
-                     std::int64_t* order, std::int64_t* way) {
+std::int64_t descend(const Graph& graph, const Rates& rates, Task& task, const Control& control, std::int64_t* order,
+                     std::int64_t* way) {
   const Stopwatch watch(control);
   Simulator simulator(graph, rates);
   simulator.set_order(order);

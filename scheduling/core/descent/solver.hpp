@@ -25,7 +25,7 @@ struct Task {
 
 // From an order (n,) and ways (m,), valid ones, to better ones in their place. Effort is counted in evaluations after
 // the greedy descent. Returns how many there were in all.
-std::int64_t descend(const Graph& graph, const Rates& rates, Task& task, const Control& control,
-                     std::int64_t* order, std::int64_t* way);
+std::int64_t descend(const Graph& graph, const Rates& rates, Task& task, const Control& control, std::int64_t* order,
+                     std::int64_t* way);
 
 }  // namespace stowplan::scheduling

@@ -131,8 +131,7 @@ void Simulator::set_order(const std::int64_t* order) {
   reruns_.clear();
   again_.clear();
   fates_.clear();
-  for (auto* log :
-       {&needed_log_, &touched_log_, &asked_log_, &made_log_, &begun_log_, &own_log_, &rewritten_log_}) {
+  for (auto* log : {&needed_log_, &touched_log_, &asked_log_, &made_log_, &begun_log_, &own_log_, &rewritten_log_}) {
     log->clear();
   }
   std::copy(last_.begin(), last_.end(), needed_.begin());
@@ -302,8 +301,7 @@ bool Simulator::is_there(Index value, Index position) const {
 
 // Of a DROPPED one.
 bool Simulator::is_storage_there(Index storage, Index position) const {
-  return position <= near_[storage] ||
-         (begun_[storage] < position && position <= drop_from(storage, begun_[storage]));
+  return position <= near_[storage] || (begun_[storage] < position && position <= drop_from(storage, begun_[storage]));
 }
 
 // A value of a DROPPED storage is made after the near use, and stays: by a rerun, or by the operator itself.

@@ -194,9 +194,9 @@ class Simulator {
   // The graph.
   Index n_, m_;
   Rates rates_;
-  Table reads_, writes_;   // values of each operator, ascending, each once
-  Table uses_, makes_;     // storages of the values that an operator reads or writes, or writes
-  Table users_;            // operators that read or write a storage
+  Table reads_, writes_;  // values of each operator, ascending, each once
+  Table uses_, makes_;    // storages of the values that an operator reads or writes, or writes
+  Table users_;           // operators that read or write a storage
   std::vector<Index> held_values_;
   std::vector<Index> storages_;                         // the values that have one
   std::vector<Index> phase_, storage_, held_, writer_;  // writer_: the first of a value; -1: none
