@@ -5,7 +5,8 @@ found. From each a descent goes down until the budget is kept (``core/descent/de
 the bytes above the budget for each second); the best goes on into local search by ruin and rebuild
 (``core/descent/rebuild.hpp``).
 
-Where no descent keeps to the budget, the least peak is looked for by bisection: each step descends to a budget between
+Without phases a descent that gets stuck is tried in steps of a fiftieth, with local search. Where no descent keeps to
+the budget, the least peak is looked for by bisection: each step descends to a budget between
 the highest that was missed and the lowest that was reached.
 
 An evaluation of the simulator takes some ten microseconds for a thousand operators; a descent some evaluations for each
@@ -135,11 +136,23 @@ class _Search:
         effort = self.options.effort
         if effort is None:
             effort = max(LEAST_EFFORT, min(MOST_EFFORT, WORK // max(1, len(self.graph))))
+        if best.peak > budget and not self.graph.has_phases():
+            best = min(best, self._stepwise(starts[0], budget, effort), key=lambda found: found.rank(budget))
         if best.peak > budget:
             # What follows does not depend on the budget: a caller that asks for the least peak that was found gets it.
             lowest = self._least()
             best = self.improved(lowest, lowest.peak, effort)
         return best if self.over() or best.peak > budget else self.improved(best, budget, effort)
+
+    def _stepwise(self, found: Found, budget: int, effort: int) -> Found:
+        """Go down in small steps, each from the one before: what goes first leaves what it is made from."""
+        level = found.peak
+        while budget < level and found.peak <= level and not self.over():
+            level = max(budget, level * 49 // 50)
+            found = self.improved(found, level, 0)
+            if found.peak > level:
+                found = self.improved(found, level, effort)
+        return found
 
     def improved(self, start: Found, budget: int, effort: int, coarse: bool = False) -> Found:
         """Descend from a schedule; return the better of both."""
@@ -180,7 +193,8 @@ class _Search:
         """Return the schedules to descend from: the most promising order first."""
         graph, options = self.graph, self.options
         orders = starting_points(graph) if options.reorder else [recorded(graph)]
-        way = as_recorded(graph).way
+        # Without phases what is dropped is best made again from what is kept.
+        way = as_recorded(graph).way if graph.has_phases() else np.zeros(graph.values, dtype=np.int64)
         plain = [self.at(Schedule(order, way)) for order in orders]
         coarse = [self.improved(start, budget, 0, coarse=True) for start in plain]
         ranked = sorted(range(len(orders)), key=lambda k: (coarse[k].rank(budget), k))
