@@ -127,21 +127,24 @@ class _Search:
         """Return the best that is found within a budget, else the one with the smallest peak."""
         starts = self._starts(budget, self.options.incumbents)
         best = min(starts, key=lambda found: found.rank(budget))
+        effort = self.options.effort
+        if effort is None:
+            effort = max(LEAST_EFFORT, min(MOST_EFFORT, WORK // max(1, len(self.graph))))
+        if not self.graph.has_phases():
+            starts = [self._stepwise(starts[0], budget, effort // 2)]
+            best = min(best, *starts, key=lambda found: found.rank(budget))
         for start in starts:
             if self.over() or best.rank(budget) == (budget, 0.0):
                 return best
             best = min(best, self.improved(start, budget, 0), key=lambda found: found.rank(budget))
             if best.peak > budget and self._work > MOST_WORK // 4:
                 break
-        effort = self.options.effort
-        if effort is None:
-            effort = max(LEAST_EFFORT, min(MOST_EFFORT, WORK // max(1, len(self.graph))))
-        if best.peak > budget and not self.graph.has_phases():
-            best = min(best, self._stepwise(starts[0], budget, effort), key=lambda found: found.rank(budget))
-        if best.peak > budget:
+        if best.peak > budget and not self.over():
             # What follows does not depend on the budget: a caller that asks for the least peak that was found gets it.
-            lowest = self._least()
-            best = self.improved(lowest, lowest.peak, effort)
+            free = not self.graph.has_phases()
+            lowest = self._stepwise(self._starts(0, ())[0], 0, effort) if free else self._least()
+            lowest = self.improved(lowest, lowest.peak, effort)
+            best = min(lowest, best, key=lambda found: found.rank(budget)) if self.over() else lowest
         return best if self.over() or best.peak > budget else self.improved(best, budget, effort)
 
     def _stepwise(self, found: Found, budget: int, effort: int) -> Found:
