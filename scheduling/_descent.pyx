@@ -35,8 +35,8 @@ cdef vector[vector[int32_t]] rows_of(rows):
     return found
 
 
-def descend(graph, order, way, ways, budget, rates, *, drops=None, groups=(), before=(), after=(), movable=(), effort=0, seed=0,
-            coarse=False, time_limit=None, Cancel cancel=None, progress=None):
+def descend(graph, order, way, ways, budget, rates, *, drops=None, groups=(), before=(), after=(), movable=(), effort=0,
+            seed=0, coarse=False, time_limit=None, Cancel cancel=None, progress=None):
     cdef Columns columns = Columns(graph)
     cdef Listener listener = Listener(time_limit, effort, seed, 1, cancel, progress)
     cdef Rates speed

@@ -50,6 +50,9 @@ MOST_WORK = 160_000_000
 # How often values that may not be made again are found and forbidden, and the search repeated.
 REPAIRS = 4
 
+# Without phases and with more operators the least peak is looked for in steps downwards alone.
+SMALL = 200
+
 # With so many operators or fewer every order is tried by a descent of its own; with more, the one that a coarse descent
 # finds to be the best.
 FEW = 1_500
@@ -131,8 +134,8 @@ class _Search:
         if effort is None:
             effort = max(LEAST_EFFORT, min(MOST_EFFORT, WORK // max(1, len(self.graph))))
         if not self.graph.has_phases():
-            starts = [self._stepwise(starts[0], budget, effort // 2)]
-            best = min(best, *starts, key=lambda found: found.rank(budget))
+            starts = [self._stepwise(starts[0], budget, effort // 2), *starts]
+            best = min(best, starts[0], key=lambda found: found.rank(budget))
         for start in starts:
             if self.over() or best.rank(budget) == (budget, 0.0):
                 return best
@@ -141,7 +144,7 @@ class _Search:
                 break
         if best.peak > budget and not self.over():
             # What follows does not depend on the budget: a caller that asks for the least peak that was found gets it.
-            free = not self.graph.has_phases()
+            free = not self.graph.has_phases() and len(self.graph) > SMALL
             lowest = self._stepwise(self._starts(0, ())[0], 0, effort) if free else self._least()
             lowest = self.improved(lowest, lowest.peak, effort)
             best = min(lowest, best, key=lambda found: found.rank(budget)) if self.over() else lowest
