@@ -22,6 +22,7 @@ def descend(
     budget: int,
     rates: Rates,
     *,
+    drops: Sequence[Sequence[int]] | None = None,
     groups: Sequence[Sequence[int]] = (),
     before: Sequence[Sequence[int]] = (),
     after: Sequence[Sequence[int]] = (),
@@ -32,10 +33,11 @@ def descend(
     time_limit: float | None = None,
     cancel: Cancel | None = None,
     progress: Callable[[int, float], None] | None = None,
-) -> tuple[IntArray, IntArray, int]:
-    """Improve a valid schedule; return its order (n,), its ways (m,), and how many evaluations that took.
+) -> tuple[IntArray, IntArray, list[list[int]], int]:
+    """Improve a valid schedule; return its order (n,), ways (m,) and drops, and how many evaluations that took.
 
-    ``ways``: for each value that has a storage a bit for each `Way` that it may take, (m,); 0 for the others.
+    ``ways``: for each value that has a storage a bit for each `Way` that it may take, and 16 if it may be dropped after
+    any use, (m,); 0 for the others.
     ``groups``: storages that may change together. ``before``, ``after``: for each operator those that must run before
     it and after it, for the ``movable`` ones. ``effort``: evaluations of local search. ``coarse``: change groups alone.
     """

@@ -18,13 +18,14 @@ cdef extern from "scheduling/core/descent/solver.hpp" namespace "stowplan::sched
     cdef cppclass Task:
         const uint8_t* ways
         vector[vector[int32_t]] groups
+        vector[vector[int32_t]] drops
         Places places
         int64_t budget
         double seconds
         bint coarse
 
     int64_t c_descend "stowplan::scheduling::descend"(
-        const Graph&, const Rates&, const Task&, const Control&, int64_t*, int64_t*) except +
+        const Graph&, const Rates&, Task&, const Control&, int64_t*, int64_t*) except +
 
 
 cdef vector[vector[int32_t]] rows_of(rows):
@@ -34,8 +35,8 @@ cdef vector[vector[int32_t]] rows_of(rows):
     return found
 
 
-def descend(graph, order, way, ways, budget, rates, *, groups=(), before=(), after=(), movable=(), effort=0, seed=0,
-            coarse=False, time_limit=None, Cancel cancel=None, progress=None):
+def descend(graph, order, way, ways, budget, rates, *, drops=None, groups=(), before=(), after=(), movable=(), effort=0,
+            seed=0, coarse=False, time_limit=None, Cancel cancel=None, progress=None):
     cdef Columns columns = Columns(graph)
     cdef Listener listener = Listener(time_limit, effort, seed, 1, cancel, progress)
     cdef Rates speed
@@ -45,6 +46,7 @@ def descend(graph, order, way, ways, budget, rates, *, groups=(), before=(), aft
     speed.swap, speed.pack = rates.swap, rates.pack
     task.ways = flags(allowed)
     task.groups = rows_of(groups)
+    task.drops = rows_of([()] * graph.values if drops is None else drops)
     task.places.before, task.places.after = rows_of(before), rows_of(after)
     task.places.movable = movable
     task.budget = budget
@@ -58,4 +60,4 @@ def descend(graph, order, way, ways, budget, rates, *, groups=(), before=(), aft
         with nogil:
             evaluations = c_descend(columns.view, speed, task, listener.control, &out_order[0], &out_way[0])
     listener.raise_again()
-    return found_order, found_way[graph.storage], evaluations
+    return found_order, found_way[graph.storage], list(task.drops), evaluations

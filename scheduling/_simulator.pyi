@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 from .graph import IntArray, StepGraph
 
 class Simulator:
@@ -26,6 +28,9 @@ class Simulator:
 
     def set_ways(self, way: IntArray) -> None:
         """Change the ways of all storages to those of the values that have them, int64 (m,)."""
+
+    def set_drops(self, storage: int, operators: Sequence[int]) -> None:
+        """Let a storage, where it is DROPPED, go after these of the operators that use it, and no others."""
 
     def evaluate(self) -> tuple[int, int, int, float]:
         """Peak in bytes, its position, the operator running again there or -1, extra seconds. Releases the GIL."""

@@ -30,6 +30,9 @@ cdef extern from "scheduling/core/simulator/simulator.hpp" namespace "stowplan::
         CSimulator(const Graph&, Rates) except +
         void set_order(const int64_t*) except +
         void set_way(Index, Way) except +
+        void set_goes(Index, Index, bint) except +
+        void set_goes_after(Index, Index) except +
+        Index first_use(Index)
         const Score& evaluate() except +
         const vector[int64_t]& live()
         const vector[Reruns]& reruns()
@@ -109,6 +112,16 @@ cdef class Simulator:
             for v in range(column.shape[0]):
                 if storage[v] == v:
                     core.set_way(<Index>v, <Way>column[v])
+
+    def set_drops(self, Py_ssize_t storage, operators):
+        if not (0 <= storage < self.values and self.storage[storage] == storage):
+            raise ValueError(f"value {storage} has no storage of its own, or is none of {self.values}")
+        cdef CSimulator* core = self.core.get()
+        cdef Index s = <Index>storage
+        for use in range(core.first_use(s), core.first_use(s + 1)):
+            core.set_goes(s, use, False)
+        for operator in operators:
+            core.set_goes_after(s, operator)
 
     def evaluate(self):
         with nogil:

@@ -75,12 +75,16 @@ class _Walk:
         core = simulator(graph, schedule, rates)
         core.evaluate()
         _, self.near, _, self.last, self.next_need, self.needed = (row.tolist() for row in core.intervals())
+        place = {operator: position for position, operator in enumerate(schedule.order.tolist())}
+        rows = [] if schedule.drops is None else schedule.drops.rows()
+        # Those before the near use are none: the program holds the value.
+        drops = {s: {p for o in row if (p := place[o]) >= self.near[s]} for s, row in enumerate(rows)}
         self.there: set[int] = set()
         self.small: set[int] = set()  # packed
         self.shrinks: dict[int, list[int]] = {}  # by position: values to look at after it
         for v in range(graph.values):
             if not self.resident[v]:
-                for position in {self.near[v], self.needed[v]}:
+                for position in {self.near[v], self.needed[v], *drops.get(self.of[v], ())}:
                     self.shrinks.setdefault(position, []).append(v)
 
     def to_the_peak(self, outcome: Outcome) -> Alive:

@@ -6,14 +6,16 @@ runs, and at a storage s::
     a writer of s  <=  i  <=  what still needs s
 
     bound_orders       any operator that reads or writes s, the one up to which the program holds s, or the end
-    bound_schedules    one of the phase that wrote s, the one up to which the program holds s, or the end
+    bound_schedules    one of the phase that wrote s, the one up to which the program holds s, or the end;
+                       in a step without phases only the two latter ones
 
 *Orders.* Without recomputation, packing and swapping, s is alive from its first writer to its last use. In every order
 the writer on the left has run, or runs, while i does, and the use on the right is still to come, or is i. So s is
 alive, and the peak is at least the sum of such storages and i's workspace.
 
 *Schedules.* Whatever its way, a storage stays, unpacked, from its first writer to the last use in the phase that wrote
-it, or by the program; and results are KEPT. So of the storages above the same holds in every schedule. What i itself
+it, or by the program; and results are KEPT. Without phases it may be gone between any two uses, if its writers are
+repeatable. So of the storages above the same holds in every schedule. What i itself
 reads or writes is there, too, while it runs, recomputed, unpacked or fetched as it may be.
 
 At the end all results are alive. The bounds are the greatest of these sums. O(n (n + d + m) / 8) bytes of bit sets for
@@ -26,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .graph import IntArray, Relation, StepGraph
+from .schedule import Way, choices
 
 Bits = npt.NDArray[np.uint8]
 
@@ -81,6 +84,10 @@ def _needs(graph: StepGraph, of_schedules: bool) -> IntArray:
     for v in np.flatnonzero(graph.held >= 0).tolist():
         holders.setdefault(storage[v], set()).add(int(graph.held[v]))
     results = set(graph.storage[graph.kept].tolist())
+    # What may go after any use, and be made again.
+    fleeting = set()
+    if of_schedules and not graph.has_phases():
+        fleeting = {s for s, ways in choices(graph).items() if Way.DROPPED in ways}
     needs: IntArray = graph.workspace.copy()
     for s, made in makers.items():
         if graph.resident[s] or not graph.size[s]:
@@ -90,7 +97,8 @@ def _needs(graph: StepGraph, of_schedules: bool) -> IntArray:
             still = users[s]
             if of_schedules:
                 still = {i for i in still if phase[i] == phase[made[0]]}
-            alive &= np.bitwise_or.reduce(before[[*still, *holders.get(s, ())]])
+            still = set() if s in fleeting else still
+            alive &= np.bitwise_or.reduce(before[[*still, *holders.get(s, ())]], initial=np.uint8(0))
         certain = np.unpackbits(alive, count=n).view(np.bool_)
         certain[list(users[s])] = True
         needs[certain] += graph.size[s]

@@ -6,7 +6,8 @@ where it asks of each storage, by looking through the runs to come, whether one 
 
 What it demands beside the rules of the ways: every operator runs once, after what it depends on; a rerun is of a
 repeatable operator and finds what it reads unchanged since the operator itself ran; all that is read is there at that
-moment; nothing resident goes; what the program holds, and the results at the end, are there.
+moment; nothing resident goes; what the program holds, and the results at the end, are there. A value goes after its
+last near use, its drops, and its last use.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class _Checker:
         self.writes = [set(row) for row in graph.writes.rows()]
         self.of = [int(s) for s in graph.storage]
         self.resident = [bool(graph.resident[s]) for s in self.of]
+        self.named = [set(row) for row in schedule.drops.rows()] if schedule.drops else [set()] * self.m
         self.runs: list[_Run] = []
 
     def operator(self, i: int) -> str:
@@ -96,6 +98,12 @@ class _Checker:
                 raise ScheduleError(f"{self.value(v)} has not one writer; expected KEPT, not {Way(way).name}")
             if way in (Way.PACKED, Way.SWAPPED) and len(together) > 1:
                 raise ScheduleError(f"{self.value(v)} shares its storage; it cannot be {Way(way).name}")
+        for v, named in enumerate(self.named):
+            using = {i for i in range(self.n) if v in {self.of[w] for w in self.reads[i] | self.writes[i]}}
+            if named and (len(set(self.graph.phase.tolist())) > 1 or self.way[v] != Way.DROPPED):
+                raise ScheduleError(f"{self.value(v)} has drops; expected none, with phases or not DROPPED")
+            if not named <= using:
+                raise ScheduleError(f"{self.value(v)} is dropped after {named}, which do not all use it")
 
     # --- lifetimes by looking through all operators ------------------------------------------------------------------
 
@@ -116,6 +124,12 @@ class _Checker:
             if self.graph.held[v] >= 0:
                 position = self.order.index(int(self.graph.held[v]))
                 self.near[self.of[v]] = max(self.near[self.of[v]], position)
+        self.drops = {storage: {self.near[storage]} for storage in storages}
+        for storage in storages:
+            together = [v for v in range(self.m) if self.of[v] == storage and self.graph.held[v] >= 0]
+            held = max((self.order.index(int(self.graph.held[v])) for v in together), default=-1)
+            named = {self.order.index(i) for i in self.named[storage]}
+            self.drops[storage] |= {p for p in named if held <= p < self.near[storage]}
         self.results = {self.of[v] for v in range(self.m) if self.graph.kept[v]}
 
     def used_after(self, storage: int, position: int) -> bool:
@@ -127,18 +141,19 @@ class _Checker:
 
     def write_down_runs(self) -> None:
         there = {v for v in range(self.m) if self.resident[v]}
-        stamp = [-1] * self.m  # of each value the run that wrote it last
+        stamp = [-1] * self.m  # of each storage the run that changed it last: that wrote a value again
+        before = {v for v in range(self.m) if self.graph.resident[v]}
         own = [-1] * self.n  # of each operator its own run
         for position, i in enumerate(self.order):
             missing: set[int] = set()
             for v in sorted(self.reads[i] - there):
                 self.miss(v, there, missing, i)
-            for j in sorted(missing):
+            for j in sorted(missing, key=self.order.index):
                 if not self.graph.repeatable[j]:
                     raise ScheduleError(
                         f"{self.operator(j)} runs again for {self.operator(i)}; it is not repeatable"
                     )
-                changed = [v for v in sorted(self.reads[j] & there) if stamp[v] > own[j]]
+                changed = [v for v in sorted(self.reads[j] & there) if stamp[self.of[v]] > own[j]]
                 if changed:
                     raise ScheduleError(
                         f"{self.operator(j)} runs again for {self.operator(i)}; {self.value(changed[0])}, which it "
@@ -148,15 +163,15 @@ class _Checker:
             for j in missing:
                 there |= {v for v in self.writes[j] if self.used_after(self.of[v], position - 1)}
             own[i] = len(self.runs)
-            for v in self.writes[i]:
-                stamp[v] = len(self.runs)
+            for v in self.writes[i] & before:
+                stamp[self.of[v]] = len(self.runs)
+            before |= self.writes[i]
             self.runs.append(_Run(position, i, False))
             there |= self.writes[i]
             for v in list(there):
                 dropped = self.way[v] == Way.DROPPED
-                if dropped and (
-                    self.near[self.of[v]] == position or not self.used_after(self.of[v], position)
-                ):
+                goes = position in self.drops[self.of[v]] or not self.used_after(self.of[v], position)
+                if dropped and goes:
                     there.remove(v)
 
     def miss(self, v: int, there: set[int], missing: set[int], reader: int) -> None:
@@ -235,7 +250,7 @@ class _Checker:
         """Whether a value stays after run k, an operator's own."""
         storage, position = self.of[v], self.runs[k].position
         if self.way[v] == Way.DROPPED:
-            return self.used_after(storage, position) and self.near[storage] != position
+            return self.used_after(storage, position) and position not in self.drops[storage]
         return self.used_after(storage, position) or any(later > k for later in self.reread[storage])
 
     def is_temporary(self, v: int, k: int) -> bool:

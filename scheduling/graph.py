@@ -17,6 +17,8 @@ A storage is alive from the first operator that writes one of its values to the 
 inclusive, or for longer where the program holds it. Resident storages (parameters, state) are alive throughout, and
 counted apart. While an operator runs, what it reads, what it writes and its *workspace* are all alive.
 
+An operator that changes a storage, in place, also writes the value that it changes, which then has several writers.
+
 An operator may run when the operators that it depends on have run: those before it that write what it reads, and those
 named in ``after`` (an update after all readers of its parameter, sums whose order matters).
 """
@@ -268,6 +270,18 @@ class StepGraph:
             for value in values:
                 found[value].append(operator)
         return found
+
+    def users(self) -> list[set[int]]:
+        """Return for each value that has a storage the operators that read or write one that shares it."""
+        found: list[set[int]] = [set() for _ in range(self.values)]
+        for operator, rows in enumerate(zip(self.reads.rows(), self.writes.rows(), strict=True)):
+            for value in (*rows[0], *rows[1]):
+                found[self.storage[value]].add(operator)
+        return found
+
+    def has_phases(self) -> bool:
+        """Whether its operators are of several phases: then the program itself runs those of the first one."""
+        return bool(len(self) and (self.phase != self.phase[0]).any())
 
     def with_seconds(self, seconds: npt.ArrayLike) -> StepGraph:
         """Return the same graph with other seconds, (n,)."""

@@ -2,7 +2,8 @@
 
 ::
 
-    conv  reads W ... sgd writes W ... conv again      W is another one: the result is another one
+    conv  reads W ... sgd writes W ... conv again        W is another one: the result is another one
+    conv  reads h ... relu_ writes h ... conv again      the same, in place; and if conv reads a view of h
 
 In a step as frameworks record them an update comes after all that read its parameter, and recomputations come before
 that. Where a graph has it otherwise, the values that would be made from other inputs have to be kept.
@@ -24,18 +25,24 @@ def hazards(graph: StepGraph, schedule: Schedule) -> set[int]:
         return set()
     place = np.empty(len(graph), dtype=np.int64)
     place[schedule.order] = np.arange(len(graph))
-    written = [sorted(int(place[o]) for o in row) for row in graph.writers()]
+    changes = {s: sorted(int(place[o]) for o in row) for s, row in _changes(graph).items()}
     found: set[int] = set()
     for position, operators in outcome.recomputed:
         for operator in operators:
             since = int(place[operator])
-            changed = (
-                any(since < p < position for p in written[v])
-                for v in graph.reads[operator]
-                if len(written[v])
-            )
-            if any(changed):
+            read = (int(graph.storage[v]) for v in graph.reads[operator])
+            if any(since < p < position for s in read for p in changes.get(s, ())):
                 found.update(int(graph.storage[v]) for v in graph.writes[operator])
+    return found
+
+
+def _changes(graph: StepGraph) -> dict[int, list[int]]:
+    """Return for each storage the operators that change it: all that write one of its values but the first one to."""
+    found: dict[int, list[int]] = {}
+    for value, writers in enumerate(graph.writers()):
+        changing = writers if graph.resident[value] else writers[1:]
+        if changing:
+            found.setdefault(int(graph.storage[value]), []).extend(changing)
     return found
 
 
@@ -49,4 +56,4 @@ def without_hazards(graph: StepGraph, schedule: Schedule) -> Schedule:
         way[np.isin(graph.storage, list(found))] = Way.KEPT
         if (way == schedule.way).all():
             way[:] = Way.KEPT
-        schedule = Schedule(schedule.order, way)
+        schedule = schedule.with_ways(way)

@@ -1,4 +1,4 @@
-"""Orders of the backward pass to start from. The forward operators stay as they are recorded.
+"""Orders to start from. The forward operators of a step with a backward pass stay as they are recorded.
 
 ::
 
@@ -8,6 +8,9 @@
                   latest forward value that it reads; one that reads none follows what it depends on
     depth first   the operator that has become ready last comes next: a branch is finished before another is begun
     smallest      of the operators that are ready, the one that adds the fewest bytes or frees the most; then as reverse
+
+In a step without phases all operators may change places: there the order of `stowplan.scheduling.ordering` with the
+smallest live peak joins the recorded one.
 
 Each is one pass over the operators with a heap, O((n + e) log n); "smallest" O(n r) for r ready at once.
 """
@@ -20,7 +23,11 @@ from collections.abc import Callable
 import numpy as np
 
 from .graph import IntArray, Phase, StepGraph
+from .ordering.order import order as find_order
 from .schedule import updates_early
+
+# For the order with the smallest live peak.
+ORDER_SECONDS = 2.0
 
 # Of an operator, and of how many came before it; the least comes first.
 Priority = Callable[[int, int], tuple[int, ...]]
@@ -91,6 +98,10 @@ def smallest(graph: StepGraph) -> IntArray:
 def starting_points(graph: StepGraph) -> list[IntArray]:
     """Return the distinct orders of this module, the recorded one first; that alone where phases alternate."""
     found: dict[bytes, IntArray] = {}
+    if not graph.has_phases():
+        for order in (recorded(graph), find_order(graph, time_limit=ORDER_SECONDS).order):
+            found.setdefault(order.tobytes(), order)
+        return list(found.values())
     for make in (recorded, reverse_program, depth_first, smallest) if _apart(graph) else (recorded,):
         order = make(graph)
         found.setdefault(order.tobytes(), order)

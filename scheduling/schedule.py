@@ -3,7 +3,7 @@
 The operators run in the schedule's order, and every value is in one of four ways:
 
 ========  ==============================================================================================================
-way       from the last use in the phase that wrote it to its next use
+way       after a use, to the next one
 ========  ==============================================================================================================
 KEPT      it stays, as long as an operator, or a recomputation, will read it. A value that neither will goes at once
 DROPPED   it goes, and is recomputed when an operator reads it
@@ -11,10 +11,17 @@ PACKED    it stays in fewer bytes (a mask of dropout in a bit for each element),
 SWAPPED   it is evicted to a file or to the host's memory, and fetched ahead of its next use
 ========  ==============================================================================================================
 
+*Where.* In a step with phases, as a framework runs it, this is after the last use in the phase that wrote the value:
+the program itself runs the forward operators. In a step without phases (all operators are of one) a DROPPED value goes
+after any of its uses that the schedule names, its ``drops``, and may go and be made again several times::
+
+    a > b > c > d         a is read by b and by d; it is dropped after b
+    a   a   .   a again, for d
+
 Recomputation. An operator finds a value that it reads gone. The value's writer runs again, and before it, in the order
-of the step, the writers of whatever these read and find gone in turn. Of what they write, a value stays that an
-operator still to come reads; one that only this recomputation reads goes when its last reader in it has run; what is
-there already is not replaced, though its copy is alive for a moment.
+of the schedule, the writers of whatever these read and find gone in turn. Of what they write, a value stays that an
+operator still to come reads, to its next drop; one that only this recomputation reads goes when its last reader in it
+has run; what is there already is not replaced, though its copy is alive for a moment.
 """
 
 from __future__ import annotations
@@ -29,13 +36,13 @@ import numpy as np
 
 from ..errors import FormatError, ScheduleError
 from ..files import atomic_write
-from .graph import IntArray, Phase, StepGraph
+from .graph import IntArray, Phase, Relation, StepGraph
 
 FORMAT, VERSION = "stowplan schedule", 1
 
 
 class Way(IntEnum):
-    """What becomes of a value between its last use in the phase that wrote it and its next one."""
+    """What becomes of a value between a use and the next one."""
 
     KEPT = 0
     DROPPED = 1
@@ -69,10 +76,21 @@ class Schedule:
         Numbers of the operators, int64 (n,), in the order in which they run.
     way
         `Way` of each value, int64 (m,).
+    drops
+        In a step without phases: of each DROPPED value that has a storage, the operators that use it and after which
+        it goes, beside the last; m rows. None: none.
     """
 
     order: IntArray
     way: IntArray
+    drops: Relation | None = None
+
+    def with_ways(self, way: IntArray) -> Schedule:
+        """Return it with other ways; what is not DROPPED has no drops."""
+        if self.drops is None:
+            return Schedule(self.order, way)
+        rows = zip(self.drops.rows(), way.tolist(), strict=True)
+        return Schedule(self.order, way, Relation(row if w == Way.DROPPED else () for row, w in rows))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as JSON.
@@ -83,6 +101,8 @@ class Schedule:
             The file cannot be written. The old one, if any, is untouched.
         """
         data = {"format": FORMAT, "version": VERSION, "order": self.order.tolist(), "way": self.way.tolist()}
+        if self.drops is not None:
+            data["drops"] = self.drops.rows()
         with atomic_write(path) as file:
             file.write(json.dumps(data).encode())
 
@@ -104,7 +124,11 @@ class Schedule:
             found = data["format"], data["version"]
             if found != (FORMAT, VERSION):
                 raise FormatError(path, f"{found[0]!r}, version {found[1]!r}; expected {FORMAT!r}, {VERSION}")
-            schedule = cls(np.array(data["order"], dtype=np.int64), np.array(data["way"], dtype=np.int64))
+            schedule = cls(
+                np.array(data["order"], dtype=np.int64),
+                np.array(data["way"], dtype=np.int64),
+                Relation(data["drops"]) if "drops" in data else None,
+            )
         except FormatError:
             raise
         except (ValueError, TypeError, KeyError, OverflowError) as error:
@@ -158,7 +182,7 @@ def require_valid(graph: StepGraph, schedule: Schedule) -> None:
     The order is one of all operators, each after what it depends on. Values that share a storage have one way.
     Only values may be other than KEPT that have one writer each and are neither resident nor among the results; those
     DROPPED have repeatable writers; one that is PACKED or SWAPPED has a reader in a later phase, and its storage for
-    itself.
+    itself. Only in a step without phases are there drops: of DROPPED values, after operators that use their storage.
 
     Raises
     ------
@@ -198,6 +222,23 @@ def require_valid(graph: StepGraph, schedule: Schedule) -> None:
             raise ScheduleError(
                 f"{graph.name[value]} (value {value}) is {Way(way[value]).name}; expected {allowed}"
             )
+
+    if schedule.drops is not None:
+        _require_drops(graph, schedule.drops, way)
+
+
+def _require_drops(graph: StepGraph, drops: Relation, way: IntArray) -> None:
+    if len(drops) != graph.values:
+        raise ScheduleError(f"{len(drops)} rows of drops; expected one for each of {graph.values} values")
+    users = graph.users()
+    for value, operators in enumerate(drops.rows()):
+        where = f"{graph.name[value]} (value {value}) is dropped after operators {operators}; expected none, "
+        if operators and graph.has_phases():
+            raise ScheduleError(where + "in a step with phases")
+        if operators and (way[value] != Way.DROPPED or graph.storage[value] != value):
+            raise ScheduleError(where + "as it is not DROPPED or shares another one's storage")
+        if not users[value].issuperset(operators):
+            raise ScheduleError(where + f"or some of {sorted(users[value])}, which use it")
 
 
 def choices(graph: StepGraph) -> dict[int, tuple[Way, ...]]:

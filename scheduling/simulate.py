@@ -81,4 +81,8 @@ def simulator(graph: StepGraph, schedule: Schedule, rates: Rates | None = None) 
     core = Simulator(graph, rates.swap, rates.pack)
     core.set_order(schedule.order)
     core.set_ways(schedule.way)
+    if schedule.drops is not None:
+        for storage, operators in enumerate(schedule.drops.rows()):
+            if operators:
+                core.set_drops(storage, operators)
     return core

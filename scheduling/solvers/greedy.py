@@ -5,7 +5,8 @@ found. From each a descent goes down until the budget is kept (``core/descent/de
 the bytes above the budget for each second); the best goes on into local search by ruin and rebuild
 (``core/descent/rebuild.hpp``).
 
-Where no descent keeps to the budget, the least peak is looked for by bisection: each step descends to a budget between
+Without phases a descent that gets stuck is tried in steps of a fiftieth, with local search. Where no descent keeps to
+the budget, the least peak is looked for by bisection: each step descends to a budget between
 the highest that was missed and the lowest that was reached.
 
 An evaluation of the simulator takes some ten microseconds for a thousand operators; a descent some evaluations for each
@@ -17,6 +18,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +26,7 @@ import numpy as np
 from ...packing.interruptible import interruptible
 from .._descent import Cancel, descend
 from ..bounds import bound_schedules
-from ..graph import IntArray, Phase, StepGraph
+from ..graph import IntArray, Phase, Relation, StepGraph
 from ..hazards import hazards
 from ..orders import edges, recorded, starting_points
 from ..registry import Answer, SchedulingOptions, register
@@ -32,6 +34,9 @@ from ..schedule import Schedule, Way, as_recorded
 from ..simulate import simulator
 from ..storages import Storages
 from .sqrt import segments
+
+# The bit of a storage that may go after any use.
+ANYWHERE = 16
 
 # Evaluations of local search where the caller names none: so many by operators, within these limits.
 WORK, LEAST_EFFORT, MOST_EFFORT = 16_000_000, 4_000, 40_000
@@ -44,6 +49,9 @@ MOST_WORK = 160_000_000
 
 # How often values that may not be made again are found and forbidden, and the search repeated.
 REPAIRS = 4
+
+# Without phases and with more operators the least peak is looked for in steps downwards alone.
+SMALL = 200
 
 # With so many operators or fewer every order is tried by a descent of its own; with more, the one that a coarse descent
 # finds to be the best.
@@ -93,16 +101,19 @@ class _Search:
             for way in ways:
                 if way != Way.SWAPPED or options.swap:
                     self._ways[storage] |= 1 << int(way)
+                    if way == Way.DROPPED and not graph.has_phases():
+                        self._ways[storage] |= ANYWHERE
         self._groups = _groups(storages)
         self._after, self._before = edges(graph)[0], graph.dependencies().rows()
-        movable = np.flatnonzero(graph.phase == Phase.BACKWARD).tolist() if options.reorder else []
+        moves = graph.phase == Phase.BACKWARD if graph.has_phases() else np.ones(len(graph), dtype=bool)
+        movable = np.flatnonzero(moves).tolist() if options.reorder else []
         self._movable: Sequence[int] = movable
 
     def at(self, schedule: Schedule) -> Found:
         """Simulate a schedule, with all KEPT that is in no way that is allowed."""
         allowed = (self._ways[self.graph.storage] >> schedule.way & 1).astype(bool)
         if not allowed.all():
-            schedule = Schedule(schedule.order, np.where(allowed, schedule.way, int(Way.KEPT)))
+            schedule = schedule.with_ways(np.where(allowed, schedule.way, int(Way.KEPT)))
         peak, _, _, seconds = simulator(self.graph, schedule, self.options.rates).evaluate()
         return Found(schedule, peak, seconds)
 
@@ -113,32 +124,47 @@ class _Search:
 
     def forbid(self, storages: set[int]) -> None:
         """Let these be dropped no longer."""
-        self._ways[list(storages)] &= 0xFF ^ (1 << int(Way.DROPPED))
+        self._ways[list(storages)] &= 0xFF ^ (ANYWHERE | 1 << int(Way.DROPPED))
 
     def run(self, budget: int) -> Found:
         """Return the best that is found within a budget, else the one with the smallest peak."""
         starts = self._starts(budget, self.options.incumbents)
         best = min(starts, key=lambda found: found.rank(budget))
+        effort = self.options.effort
+        if effort is None:
+            effort = max(LEAST_EFFORT, min(MOST_EFFORT, WORK // max(1, len(self.graph))))
+        if not self.graph.has_phases():
+            starts = [self._stepwise(starts[0], budget, effort // 2), *starts]
+            best = min(best, starts[0], key=lambda found: found.rank(budget))
         for start in starts:
             if self.over() or best.rank(budget) == (budget, 0.0):
                 return best
             best = min(best, self.improved(start, budget, 0), key=lambda found: found.rank(budget))
             if best.peak > budget and self._work > MOST_WORK // 4:
                 break
-        effort = self.options.effort
-        if effort is None:
-            effort = max(LEAST_EFFORT, min(MOST_EFFORT, WORK // max(1, len(self.graph))))
-        if best.peak > budget:
+        if best.peak > budget and not self.over():
             # What follows does not depend on the budget: a caller that asks for the least peak that was found gets it.
-            lowest = self._least()
-            best = self.improved(lowest, lowest.peak, effort)
+            free = not self.graph.has_phases() and len(self.graph) > SMALL
+            lowest = self._stepwise(self._starts(0, ())[0], 0, effort) if free else self._least()
+            lowest = self.improved(lowest, lowest.peak, effort)
+            best = min(lowest, best, key=lambda found: found.rank(budget)) if self.over() else lowest
         return best if self.over() or best.peak > budget else self.improved(best, budget, effort)
+
+    def _stepwise(self, found: Found, budget: int, effort: int) -> Found:
+        """Go down in small steps, each from the one before: what goes first leaves what it is made from."""
+        level = found.peak
+        while budget < level and found.peak <= level and not self.over():
+            level = max(budget, level * 49 // 50)
+            found = self.improved(found, level, 0)
+            if found.peak > level:
+                found = self.improved(found, level, effort)
+        return found
 
     def improved(self, start: Found, budget: int, effort: int, coarse: bool = False) -> Found:
         """Descend from a schedule; return the better of both."""
         options = self.options
 
-        def solve(cancel: Cancel) -> tuple[IntArray, IntArray, int]:
+        def solve(cancel: Cancel) -> tuple[IntArray, IntArray, list[list[int]], int]:
             return descend(
                 self.graph,
                 start.schedule.order,
@@ -146,6 +172,7 @@ class _Search:
                 self._ways,
                 budget,
                 options.rates,
+                drops=None if start.schedule.drops is None else start.schedule.drops.rows(),
                 groups=self._groups,
                 before=self._before,
                 after=self._after,
@@ -157,10 +184,11 @@ class _Search:
                 progress=None if options.report is None else self._report,
             )
 
-        (order, way, evaluations), interrupted = interruptible(solve, self._cancel)
+        (order, way, drops, evaluations), interrupted = interruptible(solve, self._cancel)
         self.interrupted |= interrupted
         self._work += evaluations * len(self.graph)
-        return min(self.at(Schedule(order, way)), start, key=lambda found: found.rank(budget))
+        found = Schedule(order, way, None if self.graph.has_phases() else Relation(drops))
+        return min(self.at(found), start, key=lambda found: found.rank(budget))
 
     def _report(self, peak: int, seconds: float) -> None:
         assert self.options.report is not None
@@ -171,7 +199,8 @@ class _Search:
         """Return the schedules to descend from: the most promising order first."""
         graph, options = self.graph, self.options
         orders = starting_points(graph) if options.reorder else [recorded(graph)]
-        way = as_recorded(graph).way
+        # Without phases what is dropped is best made again from what is kept.
+        way = as_recorded(graph).way if graph.has_phases() else np.zeros(graph.values, dtype=np.int64)
         plain = [self.at(Schedule(order, way)) for order in orders]
         coarse = [self.improved(start, budget, 0, coarse=True) for start in plain]
         ranked = sorted(range(len(orders)), key=lambda k: (coarse[k].rank(budget), k))
@@ -179,12 +208,12 @@ class _Search:
             ranked = ranked[:1]
         best = orders[ranked[0]]
         starts = [plain[k] for k in ranked] + [coarse[ranked[0]]]
-        seen = {start.schedule.way.tobytes() for start in starts}
+        seen = {_choice(start.schedule) for start in starts}
         for incumbent in incumbents:
-            own = [Schedule(best, incumbent.way)] if options.reorder else []
-            if incumbent.way.tobytes() not in seen:
+            own = [replace(incumbent, order=best)] if options.reorder else []
+            if _choice(incumbent) not in seen:
                 starts += [self.at(one) for one in (*own, incumbent)][: 1 if len(graph) > FEW else 2]
-                seen.add(incumbent.way.tobytes())
+                seen.add(_choice(incumbent))
         return starts
 
     def _least(self) -> Found:
@@ -239,6 +268,12 @@ class _Search:
     def _tired(self) -> bool:
         """Whether the search for the least peak has taken all the work that it may."""
         return self.over() or self._work > MOST_WORK
+
+
+def _choice(schedule: Schedule) -> tuple[bytes, bytes]:
+    """Return what is kept and dropped, to compare."""
+    drops = schedule.drops
+    return schedule.way.tobytes(), b"" if drops is None else drops.first.tobytes() + drops.index.tobytes()
 
 
 def _groups(storages: Storages) -> list[list[int]]:

@@ -4,11 +4,13 @@ The program is the simulator's definition, line by line (compare Checkmate, Jain
 any operator run at any time; here one runs again exactly when a recomputation asks for it). For values v, operators o
 and positions p, all between 0 and 1::
 
-    d[v]           the value is DROPPED: the only true variables; all others follow from them
+    d[v]           the value is DROPPED; in a step without phases, also d[v,p] of each use: it goes after it. These
+                   are the only true variables; all others follow from them
     there[v,p]     it is there before position p
     asked[v,p]     the operator at p reads it, or an operator that runs again before it
     again[o,p]  =  one of what o writes is asked for, and not there
-    there[v,p+1] = (there or written or made again), and not (dropped, and p the last use of its phase or of all)
+    there[v,p+1] = (there or written or made again), and not (dropped, and p the last use of its phase or of all; or
+                   d[v,p])
 
     minimise   sum of again[o,p] x seconds[o]
     subject to bytes at every operator, and at every one that runs again, within the budget
@@ -25,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from ...packing.milp import DEFAULT_LIMIT, require_pulp, solve_program
-from ..graph import StepGraph
+from ..graph import Relation, StepGraph
 from ..orders import recorded
 from ..registry import Answer, NotApplicable, SchedulingOptions, register
 from ..schedule import Schedule, Way, as_recorded
@@ -54,9 +56,16 @@ def mip(graph: StepGraph, options: SchedulingOptions) -> Answer:
     if not solve_program(program.model, limit, options.threads, warm=False):
         return Answer(Schedule(order, as_recorded(graph).way))
     kept = [s for s, dropped in program.dropped.items() if dropped.varValue < 0.5]
+    found = Schedule(order, program.storages.keeping(kept))
+    if not graph.has_phases():
+        drops: list[list[int]] = [[] for _ in range(graph.values)]
+        for (s, p), gone in program.gone.items():
+            if gone.varValue > 0.5:
+                drops[s].append(int(order[p]))
+        found = Schedule(order, found.way, Relation(drops)).with_ways(found.way)
     alone = not options.swap and not any(Way.PACKED in ways for ways in program.storages.ways.values())
     optimal = alone and program.model.sol_status == pulp.LpSolutionOptimal
-    return Answer(Schedule(order, program.storages.keeping(kept)), optimal=optimal)
+    return Answer(found, optimal=optimal)
 
 
 class _Program:
@@ -89,6 +98,13 @@ class _Program:
         self._find_uses()
         self.model = pulp.LpProblem("schedule", pulp.LpMinimize)
         self.dropped = {v: pulp.LpVariable(f"d{v}", cat="Binary") for v in self._values}
+        # Of uses but the last, and not while the program holds the value.
+        self.gone: dict[tuple[int, int], Any] = {}
+        for s, operators in enumerate([] if graph.has_phases() else graph.users()):
+            for p in sorted(self._place[o] for o in operators if s in self.dropped):
+                if self._held[s] <= p < self._near[s]:
+                    self.gone[s, p] = pulp.LpVariable(f"g{s}_{p}", cat="Binary")
+                    self.model += self.gone[s, p] <= self.dropped[s]
         self._count = 0
         self._there: dict[int, list[Any]] = {v: [0] for v in self._values}
         self._again: list[dict[int, Any]] = []
@@ -109,6 +125,7 @@ class _Program:
         n = len(self._order)
         self._first = {s: min((place[o] for o in w), default=-1) for s, w in self.storages.writers.items()}
         self._near, self._last = dict.fromkeys(self._first, -1), dict.fromkeys(self._first, -1)
+        self._held = dict.fromkeys(self._first, -1)
         for p, operator in enumerate(self._order):
             for v in (*self._reads[operator], *self._writes[operator]):
                 s = of[v]
@@ -117,7 +134,8 @@ class _Program:
                 if writers and graph.phase[operator] == graph.phase[writers[0]]:
                     self._near[s] = p
         for v in np.flatnonzero(graph.held >= 0).tolist():
-            self._near[of[v]] = max(self._near[of[v]], place[int(graph.held[v])])
+            self._held[of[v]] = max(self._held[of[v]], place[int(graph.held[v])])
+            self._near[of[v]] = max(self._near[of[v]], self._held[of[v]])
         for s in self._last:
             self._last[s] = max(self._last[s], self._near[s])
         for v in np.flatnonzero(graph.kept).tolist():
@@ -180,8 +198,8 @@ class _Program:
             if self._last[v] >= p and self._writer[v] in self._again[p]:
                 terms.append(self._again[p][self._writer[v]])
             now[v] = self._any(terms)
-            goes = p == self._near[v] or p >= self._last[v]
-            self._there[v].append(self._and_not(now[v], self.dropped[v]) if goes else now[v])
+            goes = self.dropped[v] if p == self._near[v] or p >= self._last[v] else self.gone.get((v, p), 0)
+            self._there[v].append(self._and_not(now[v], goes))
         self._with.append(now)
 
     def _lasting(self) -> dict[int, list[Any]]:

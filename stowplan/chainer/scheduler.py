@@ -353,7 +353,8 @@ class Scheduler:
                 known.solution = schedule(
                     graph,
                     budget,
-                    solver=self._solver,
+                    # A step without a backward pass is run by the program: nothing can be made again in it.
+                    solver=self._solver if graph.has_phases() else "lean",
                     time_limit=self._time_limit,
                     swap=bool(self._swap_to) and self._stats.keeps_values is None,
                 )

@@ -160,7 +160,9 @@ def largest_scheduled_batch(
         if progress is not None:
             progress(batch)
         try:
-            tried.append(schedule(graph, left, solver, time_limit, threads=threads))
+            tried.append(
+                schedule(graph, left, solver if graph.has_phases() else "lean", time_limit, threads=threads)
+            )
         except BudgetError:
             return False
         return True

@@ -7,17 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from stowplan.scheduling import Phase, Schedule, StepGraph, choices
+from stowplan.scheduling import Phase, Relation, Schedule, StepGraph, Way, choices
 
 
-def random_graph(seed: int, operators: int = 14) -> StepGraph:
-    """A small step: forward, backward, updates; with all that a step graph can have, each now and then."""
-    return _Maker(random.Random(seed), operators).make()
+def random_graph(seed: int, operators: int = 14, phases: bool | None = None) -> StepGraph:
+    """A small step: forward, backward, updates; with all that a step graph can have, each now and then.
+
+    Without phases all of it is one pass; None: now and then.
+    """
+    rng = random.Random(seed)
+    return _Maker(rng, operators, seed % 3 > 0 if phases is None else phases).make()
 
 
 class _Maker:
-    def __init__(self, rng: random.Random, operators: int) -> None:
-        self.rng = rng
+    def __init__(self, rng: random.Random, operators: int, phases: bool = True) -> None:
+        self.rng, self.phases = rng, phases
         self.forward = max(1, operators // 2 - rng.randrange(2))
         self.backward = max(0, operators - self.forward - rng.randrange(3))
         self.updates = max(0, operators - self.forward - self.backward)
@@ -74,6 +78,8 @@ class _Maker:
             for _ in range(count):
                 self.operator(phase)
         n, m = len(self.reads), len(self.size)
+        if not self.phases:
+            self.phase = [Phase.FORWARD] * n
         kept = [not r and rng.random() < 0.07 for r in self.resident]
         columns: dict[str, Any] = {}
         if rng.random() < 0.8:
@@ -126,7 +132,19 @@ def random_way(graph: StepGraph, rng: random.Random) -> np.ndarray:
     return way[graph.storage]
 
 
+def random_drops(graph: StepGraph, way: np.ndarray, rng: random.Random) -> Relation | None:
+    """For each DROPPED storage any of its uses, in a step without phases."""
+    if graph.has_phases() or rng.random() < 0.1:
+        return None
+    chance = rng.choice([0.2, 0.6, 1.0])
+    return Relation(
+        [o for o in sorted(users) if rng.random() < chance] if way[s] == Way.DROPPED else []
+        for s, users in enumerate(graph.users())
+    )
+
+
 def random_schedule(graph: StepGraph, seed: int) -> Schedule:
     rng = random.Random(seed)
     order = np.arange(len(graph), dtype=np.int64) if rng.random() < 0.3 else random_order(graph, rng)
-    return Schedule(order, random_way(graph, rng))
+    way = random_way(graph, rng)
+    return Schedule(order, way, random_drops(graph, way, rng))

@@ -13,6 +13,7 @@ from stowplan.errors import ScheduleError
 from stowplan.scheduling import (
     Phase,
     Rates,
+    Relation,
     Schedule,
     StepGraph,
     Way,
@@ -54,6 +55,8 @@ def test_changes_give_the_same_as_evaluating_anew(seed: int, operators: int, rat
     schedule = random_schedule(graph, seed)
     core = simulator(graph, schedule, rates)
     order, way = schedule.order, schedule.way.copy()
+    users = {s: found for s, found in enumerate(graph.users()) if graph.storage[s] == s}
+    drops = schedule.drops.rows() if schedule.drops else [[] for _ in range(graph.values)]
     for _ in range(12):
         if rng.random() < 0.1:
             order = random_order(graph, rng)
@@ -66,17 +69,21 @@ def test_changes_give_the_same_as_evaluating_anew(seed: int, operators: int, rat
                 storage, ways = rng.choice(may)
                 way[graph.storage == storage] = rng.choice(ways)
                 core.set_way(storage, int(way[storage]))
+        if not graph.has_phases():
+            for storage in rng.sample(sorted(users), min(2, len(users))):
+                drops[storage] = [o for o in sorted(users[storage]) if rng.random() < 0.5]
+                core.set_drops(storage, drops[storage])
         if rng.random() < 0.2:
             continue  # changes come together
         found = core.evaluate()
-        fresh = simulator(graph, Schedule(order, way), rates)
+        fresh = simulator(graph, Schedule(order, way, Relation(drops)), rates)
         assert found == fresh.evaluate()
         assert core.live().tolist() == fresh.live().tolist()
         assert core.recomputed() == fresh.recomputed()
         assert core.released().tolist() == fresh.released().tolist()
         assert core.intervals().tolist() == fresh.intervals().tolist()
         assert core.evaluate() == found
-    assert_as_specified(graph, Schedule(order, way), rates)
+    assert_as_specified(graph, Schedule(order, way, Relation(drops)).with_ways(way), rates)
 
 
 # --- small cases, counted by hand ---------------------------------------------------------------------------------

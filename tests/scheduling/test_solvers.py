@@ -53,7 +53,7 @@ def require_sound(graph: StepGraph, found: Solution, rates: Rates | None = None)
 def test_descents_are_those_recorded() -> None:
     rates, ended = Rates(swap=20.0, pack=50.0), []
     for seed in range(300):
-        graph = random_graph(seed)
+        graph = random_graph(seed, phases=True)
         start = random_schedule(graph, seed + 1)
         budget = int((0.3 + seed % 9 / 10) * simulate(graph, start).peak)
         swap = seed % 2 == 0
@@ -91,7 +91,9 @@ def test_a_search_never_loses_what_the_descent_found(seed: int) -> None:
     budget = int(0.7 * simulate(graph, start).peak)
 
     def cost(effort: int) -> tuple[int, float]:
-        order, way, _ = descend(graph, start.order, start.way, allowed(graph), budget, Rates(), effort=effort)
+        order, way, _, _ = descend(
+            graph, start.order, start.way, allowed(graph), budget, Rates(), effort=effort
+        )
         found = simulate(graph, Schedule(order, way))
         above = int(np.maximum(found.live - budget, 0).sum())
         return above, found.extra_seconds + 1e-9 * bool(effort == 0)

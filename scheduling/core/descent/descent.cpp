@@ -63,17 +63,34 @@ void Descent::find_crowded() {
   for (std::size_t p = 0; p < live.size(); ++p) crowded_[p + 1] = crowded_[p] + (live[p] > trial_.budget());
 }
 
-// The most that a kept storage can be worth when it goes; 0 if it cannot help.
-double Descent::most_worth(Index storage) const {
+// The most that a storage can be worth when it goes between two positions; 0 if it cannot help.
+double Descent::most_worth(Index storage, Index idle, Index back) const {
   const Simulator& simulator = trial_.simulator();
-  const Index n = simulator.operators();
-  Index idle = simulator.near(storage), back = simulator.next_use(storage);
-  if (back == kNever) back = simulator.needed(storage);
-  if (back > n) back = n;
+  back = std::min(back, simulator.operators());
   if (idle + 1 >= back) return 0.0;
   const double gain =
       static_cast<double>(simulator.size(storage)) * static_cast<double>(crowded_[back] - crowded_[idle + 1]);
   return gain / std::max(writers_.seconds[storage], least_seconds_);
+}
+
+// That a storage goes between two uses, or no longer does.
+void Descent::add_gaps(Index storage, std::vector<Candidate>& heap, std::vector<std::int32_t>& simulated) {
+  const Simulator& simulator = trial_.simulator();
+  const auto* uses = simulator.placed(storage);
+  for (Index k = 0; k + 1 < simulator.use_count(storage); ++k) {
+    const auto [idle, use] = uses[k];
+    const auto number = static_cast<std::int32_t>(moves_.size());
+    if (trial_.way(storage) == Way::dropped && simulator.goes(use)) {
+      if (!rewritten_[storage]) continue;
+      simulated.push_back(number);
+      moves_.push_back({{storage, Way::kept, use}});
+    } else {
+      const double most = most_worth(storage, idle, uses[k + 1].first);
+      if (most <= 0) continue;
+      heap.push_back({most, number, -1});
+      moves_.push_back({{storage, Way::dropped}, {storage, Way::dropped, use}});
+    }
+  }
 }
 
 // Moves of single storages that go wait with the most that they can be worth; the others with what they are.
@@ -82,11 +99,15 @@ void Descent::list_falls(const std::vector<Index>& scope, bool grouped, std::vec
   find_rewritten();
   find_crowded();
   moves_.clear();
+  const Simulator& simulator = trial_.simulator();
   Move move;
   std::vector<std::int32_t> simulated;
   for (const Index storage : scope) {
     const bool kept = trial_.way(storage) == Way::kept;
-    const double most = kept ? most_worth(storage) : 0.0;
+    if (trial_.may_go(storage)) add_gaps(storage, heap, simulated);
+    const Index next = simulator.next_use(storage);
+    const Index back = next == kNever ? simulator.needed(storage) : next;
+    const double most = kept ? most_worth(storage, simulator.near(storage), back) : 0.0;
     if (kept ? most <= 0 : trial_.way(storage) == Way::dropped && !rewritten_[storage]) continue;
     for (const Way way : kWays) {
       change_to(move, storage, way);
@@ -130,8 +151,14 @@ void Descent::list_returns(const std::vector<Index>& scope, bool grouped) {
   find_rewritten();
   moves_.clear();
   Move move;
+  const Simulator& simulator = trial_.simulator();
   for (const Index storage : scope) {
     const Way now = trial_.way(storage);
+    if (now == Way::dropped && rewritten_[storage] && trial_.may_go(storage)) {
+      for (Index use = simulator.first_use(storage); use < simulator.first_use(storage + 1); ++use) {
+        if (simulator.goes(use)) moves_.push_back({{storage, Way::kept, use}});
+      }
+    }
     if (now == Way::kept || (now == Way::dropped && !rewritten_[storage])) continue;
     for (const Way way : kWays) {
       change_to(move, storage, way);

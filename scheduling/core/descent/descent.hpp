@@ -8,9 +8,9 @@
 //                   *  rise: what went and need not have gone comes back: most seconds first
 //                                for the bytes that it adds, summed over all positions
 //
-// A move changes the way of one storage, of all that have one label (the many equal values of a recurrent network), or
-// of a run of storages along the forward pass. KEPT is a way like others: what is kept in the midst of a recomputation
-// makes it shorter, and may lower the peak in it.
+// A move changes the way of one storage, or of all that have one label (the many equal values of a recurrent network);
+// in a step without phases also whether a storage goes after one of its uses. KEPT is a way like others: what is kept
+// in the midst of a recomputation makes it shorter, and may lower the peak in it.
 //
 // Lazy evaluation (Minoux 1978): a move's worth, excess per second, mostly falls as others are made. So moves wait in a
 // heap with the worth that they had; only the best of them is simulated again, and made if it still is the best. At
@@ -70,8 +70,9 @@ class Descent {
   double value_of(const Worth& after) const;
   void find_rewritten();
   void find_crowded();
-  double most_worth(Index storage) const;
+  double most_worth(Index storage, Index idle, Index back) const;
   void change_to(Move& move, Index storage, Way way) const;
+  void add_gaps(Index storage, std::vector<Candidate>& heap, std::vector<std::int32_t>& simulated);
   void list_falls(const std::vector<Index>& scope, bool grouped, std::vector<Candidate>& heap);
   void list_groups(std::vector<Candidate>& heap);
   void list_returns(const std::vector<Index>& scope, bool grouped);

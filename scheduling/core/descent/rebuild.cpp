@@ -64,6 +64,13 @@ void Rebuild::disturb() {
       way = static_cast<Way>(random_.below(4));
     }
     if (trial_.may(storage, way)) move.push_back({storage, way});
+    if (!trial_.may_go(storage)) continue;
+    const Simulator& simulator = trial_.simulator();
+    for (Index use = simulator.first_use(storage); use < simulator.first_use(storage + 1); ++use) {
+      if (kind > 1 && random_.below(3) != 0) continue;
+      const bool goes = kind == 1 || (kind > 1 && random_.below(2) == 0);
+      move.push_back({storage, goes ? Way::dropped : Way::kept, use});
+    }
   }
   trial_.make(move);
 }

@@ -52,7 +52,7 @@ class Rebuild {
   const Stopwatch& watch_;
   std::vector<Index> part_, scope_;
   std::vector<std::int64_t> order_, best_order_;
-  std::vector<Way> best_ways_;
+  Ways best_ways_;
   Worth best_;
 };
 

@@ -31,17 +31,26 @@ Worth Trial::measure() {
 void Trial::apply(const Move& move, Move* undo) {
   if (undo != nullptr) undo->clear();
   for (const Change& change : move) {
-    const Way before = simulator_.way(change.storage);
+    Way before = simulator_.way(change.storage);
+    if (change.use >= 0) before = simulator_.goes(change.use) ? Way::dropped : Way::kept;
     if (before == change.way) continue;
-    if (undo != nullptr) undo->push_back({change.storage, before});
+    if (undo != nullptr) undo->push_back({change.storage, before, change.use});
+    apply(change);
+  }
+}
+
+void Trial::apply(const Change& change) {
+  if (change.use < 0) {
     simulator_.set_way(change.storage, change.way);
+  } else {
+    simulator_.set_goes(change.storage, change.use, change.way == Way::dropped);
   }
 }
 
 Worth Trial::after(const Move& move) {
   apply(move, &undo_);
   const Worth found = measure();
-  for (const Change& change : undo_) simulator_.set_way(change.storage, change.way);
+  for (const Change& change : undo_) apply(change);
   return found;
 }
 
@@ -66,15 +75,22 @@ std::vector<std::int64_t> Trial::order() const {
   return found;
 }
 
-std::vector<Way> Trial::all_ways() const {
-  std::vector<Way> found(static_cast<std::size_t>(simulator_.values()));
-  for (Index s = 0; s < simulator_.values(); ++s) found[s] = simulator_.way(s);
+Ways Trial::all_ways() const {
+  Ways found;
+  for (Index s = 0; s < simulator_.values(); ++s) found.of.push_back(simulator_.way(s));
+  for (Index use = 0; use < simulator_.first_use(simulator_.values()); ++use) {
+    found.goes.push_back(simulator_.goes(use));
+  }
   return found;
 }
 
-void Trial::set_ways(const std::vector<Way>& ways) {
+void Trial::set_ways(const Ways& ways) {
   for (Index s = 0; s < simulator_.values(); ++s) {
-    if (ways_[s] != 0 && simulator_.way(s) != ways[s]) simulator_.set_way(s, ways[s]);
+    if (ways_[s] != 0) simulator_.set_way(s, ways.of[s]);
+    if (!may_go(s)) continue;
+    for (Index use = simulator_.first_use(s); use < simulator_.first_use(s + 1); ++use) {
+      simulator_.set_goes(s, use, ways.goes[use] != 0);
+    }
   }
   worth_ = measure();
 }

@@ -13,9 +13,16 @@
 
 namespace stowplan::scheduling {
 
+// Of the way of a storage; or, of one that may be dropped between any two uses, whether it goes after one of them.
 struct Change {
   Index storage;
   Way way;
+  Index use = -1;
+};
+
+struct Ways {
+  std::vector<Way> of;             // each storage
+  std::vector<std::uint8_t> goes;  // after each use
 };
 
 using Move = std::vector<Change>;
@@ -29,12 +36,16 @@ struct Worth {
 
 class Trial {
  public:
-  // `ways`: for each value that has a storage a bit for every way that it may take, (m,).
+  static constexpr std::uint8_t kGoes = 16;
+
+  // `ways`: for each value that has a storage a bit for every way that it may take, (m,), and one more if it may go
+  // after any use.
   Trial(Simulator& simulator, const std::uint8_t* ways, Bytes budget);
 
   void set_budget(Bytes budget);
   Bytes budget() const { return budget_; }
   bool may(Index storage, Way way) const { return (ways_[storage] >> static_cast<int>(way) & 1) != 0; }
+  bool may_go(Index storage) const { return (ways_[storage] & kGoes) != 0; }
   Way way(Index storage) const { return simulator_.way(storage); }
   const Simulator& simulator() const { return simulator_; }
 
@@ -49,16 +60,17 @@ class Trial {
   // Make a move, and write what undoes it.
   void make(const Move& move, Move& undo);
   void set_order(const std::vector<std::int64_t>& order);
-  // The order, (n,), and the way of each storage, (m,).
+  // The order, (n,), and the ways.
   std::vector<std::int64_t> order() const;
-  std::vector<Way> all_ways() const;
-  void set_ways(const std::vector<Way>& ways);
+  Ways all_ways() const;
+  void set_ways(const Ways& ways);
 
   std::int64_t evaluations() const { return evaluations_; }
 
  private:
   Worth measure();
   void apply(const Move& move, Move* undo);
+  void apply(const Change& change);
 
   Simulator& simulator_;
   const std::uint8_t* ways_;

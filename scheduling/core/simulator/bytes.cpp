@@ -107,39 +107,14 @@ void Simulator::return_early() {
   }
 }
 
-Index Simulator::regained_first(Index storage) const {
-  return std::min(regained_storage_[storage], late_storage_[storage]);
-}
-
-// What a rerun regains goes after its last use.
+// What is made again goes at the next drop, or after its last use.
 void Simulator::lay_out_regained() {
-  ++epoch_;
-  for (const auto& [v, position, _] : regained_log_) {
-    const Index s = storage_[v];
-    if (closed_[s] == epoch_ || regained_first(s) != position) continue;
-    closed_[s] = epoch_;
-    move(before_, last_[s] + 1, -size_[s]);
-  }
-}
-
-// Bytes of DROPPED storages that the operator itself writes again, by another value: a view made in a later phase.
-Bytes Simulator::late_writes(Index position) {
-  Bytes more = 0;
-  auto i = std::lower_bound(late_log_.begin(), late_log_.end(), position,
-                            [](const Event& write, Index p) { return write.position < p; });
-  for (; i != late_log_.end() && i->position == position; ++i) {
-    const Index s = storage_[i->what];
-    if (way_[s] != Way::dropped || regained_first(s) != position || closed_[s] == epoch_) continue;
-    closed_[s] = epoch_;
-    move(before_, last_[s] + 1, -size_[s]);
-    more += size_[s];
-  }
-  return more;
+  for (const auto& [s, position, _] : begun_log_) move(before_, drop_from(s, position) + 1, -size_[s]);
+  for (const auto& [s, position, _] : own_log_) move(by_, position, size_[s]);
 }
 
 void Simulator::add_up() {
   score_ = {};
-  late_bytes_ = 0;
   Bytes alive = 0;
   auto next = reruns_.begin();
   for (Index p = 0; p < n_; ++p) {
@@ -153,11 +128,6 @@ void Simulator::add_up() {
       ++next;
     }
     alive += by_[p];
-    if (!late_log_.empty()) {
-      const Bytes late = late_writes(p);
-      late_bytes_ += late;
-      alive += late;
-    }
     const Bytes own = alive + workspace_[order_[p]];
     if (own > score_.peak) score_.peak = own, score_.place = p, score_.rerun = -1;
     live_[p] = std::max(full, own);
@@ -166,19 +136,10 @@ void Simulator::add_up() {
   score_.seconds = again + (static_cast<double>(packing_) / rates_.pack + stalls_);
 }
 
-bool Simulator::is_storage_present(Index s, Index position) const {
-  return position <= near_[s] || (regained_first(s) < position && position <= last_[s]);
-}
-
-// Before the operator at a position and its reruns; of a value that was written before.
-bool Simulator::is_present(Index value, Index position) const {
-  const Index s = storage_[value];
-  switch (way_[s]) {
-    case Way::dropped: return is_there(value, position);
-    case Way::swapped:
-      return position <= needed_[s] && (position < out_[s] || position >= into_[s] || returned_[s] < position);
-    default: return position <= needed_[s];
-  }
+// Of a storage that is not DROPPED: before the operator at a position and its reruns, where it was written before.
+bool Simulator::is_present(Index s, Index position) const {
+  if (position > needed_[s]) return false;
+  return way_[s] != Way::swapped || position < out_[s] || position >= into_[s] || returned_[s] < position;
 }
 
 void Simulator::look_into(Reruns& reruns) {
@@ -191,6 +152,7 @@ void Simulator::look_into(Reruns& reruns) {
   Bytes live = 0;
   reruns.gain = 0;
   reruns.fullest = std::numeric_limits<Bytes>::min();
+  const std::uint8_t* fates = fates_.data() + reruns.fates;
   for (Index op : again) {
     for (Index v : reads_[op]) {
       const Index s = storage_[v];
@@ -199,7 +161,8 @@ void Simulator::look_into(Reruns& reruns) {
         live += size_[s] - packed_[s];
       }
     }
-    const Bytes copies = write_again(op, p, live, reruns.gain);
+    const Bytes copies = write_again(op, p, fates, live, reruns.gain);
+    fates += writes_[op].end() - writes_[op].begin();
     if (live + copies + workspace_[op] > reruns.fullest) {
       reruns.fullest = live + copies + workspace_[op];
       reruns.at = op;
@@ -211,16 +174,18 @@ void Simulator::look_into(Reruns& reruns) {
 }
 
 // Returns the bytes of copies: of what is there already and is written all the same.
-Bytes Simulator::write_again(Index op, Index position, Bytes& live, Bytes& gain) {
+Bytes Simulator::write_again(Index op, Index position, const std::uint8_t* fates, Bytes& live, Bytes& gain) {
   Bytes copies = 0;
   for (Index v : writes_[op]) {
     const Index s = storage_[v];
-    if (is_present(v, position)) {
+    const bool dropped = way_[s] == Way::dropped;
+    const std::uint8_t fate = *fates++;
+    if (dropped ? fate & 1 : is_present(s, position)) {
       if (s == v) copies += size_[s];
     } else if (position > last_[s]) {
       temporary_[v] = 1;
       if (temporaries_[s]++ == 0) live += size_[s];
-    } else if (stays_[s] != look_ && !(way_[s] == Way::dropped && is_storage_present(s, position))) {
+    } else if (stays_[s] != look_ && !(dropped && fate & 2)) {
       stays_[s] = look_;
       live += size_[s];
       gain += size_[s];
@@ -245,7 +210,7 @@ void Simulator::released(std::vector<Index>& out) const {
     const Index s = storage_[v];
     if (writer_[v] < 0) continue;
     out[v] = needed_[s];
-    if (way_[s] == Way::dropped) out[v] = std::min(regained_[v], late_write_[v]) == kNever ? near_[s] : last_[s];
+    if (way_[s] == Way::dropped) out[v] = made_[v] == kNever ? near_[s] : drop_from(s, made_[v]);
     if (out[v] >= n_) out[v] = -1;
   }
   for (const Reruns& reruns : reruns_) {
@@ -273,7 +238,7 @@ void Simulator::check_invariants() const {
     require(temporaries_[s] == 0, "a temporary value stays");
     if (result_[s] && start_[s] != kNever) stays += size_[s];
     if (way_[s] != Way::dropped) continue;
-    for (Index op : readers_[s]) watched[position_[op]] += position_[op] > near_[s];
+    for (Index op : users_[s]) watched[position_[op]] += position_[op] > near_[s];
   }
   require(watched == watched_, "a position is not watched");
   for (Index v = 0; v < m_; ++v) require(left_[v] == 0 && !temporary_[v], "a reader of reruns is left");
@@ -283,7 +248,6 @@ void Simulator::check_invariants() const {
             "reruns out of order");
   }
   for (const Reruns& reruns : reruns_) ends += reruns.gain;
-  ends += late_bytes_;
   require(ends == stays, "what is alive at the end is not the results");
 }
 

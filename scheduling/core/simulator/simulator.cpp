@@ -51,15 +51,17 @@ Simulator::Simulator(const Graph& graph, Rates rates)
   uses_ = storages_of({&reads_, &writes_});
   makes_ = storages_of({&writes_});
   users_ = turned(uses_);
-  readers_ = turned(storages_of({&reads_}));
   spans_.resize(at(m_));
   for (auto* column : {&order_, &position_}) column->resize(at(n_));
-  for (auto* column : {&start_, &near_, &last_, &next_, &late_write_, &late_storage_, &needed_, &touched_, &asked_,
-                       &regained_, &regained_storage_, &end_, &unpacked_, &out_, &into_, &returned_}) {
+  goes_.assign(users_.index.size(), 0);
+  placed_.resize(users_.index.size());
+  drops_.resize(at(m_));
+  for (auto* column : {&start_, &near_, &last_, &next_, &needed_, &touched_, &asked_, &made_, &begun_, &end_,
+                       &unpacked_, &out_, &into_, &returned_}) {
     column->resize(at(m_));
   }
   for (auto* column : {&left_, &temporaries_}) column->assign(at(m_), 0);
-  for (auto* column : {&stays_, &opened_, &closed_}) column->assign(at(m_), 0);
+  for (auto* column : {&stays_, &opened_}) column->assign(at(m_), 0);
   mark_.assign(at(n_), 0);
   temporary_.assign(at(m_), 0);
   way_.assign(at(m_), Way::kept);
@@ -126,12 +128,14 @@ void Simulator::set_order(const std::int64_t* order) {
     clock_[p + 1] = clock_[p] + seconds_[op];
   }
   find_uses();
-  find_late_writes();
   reruns_.clear();
   again_.clear();
-  for (auto* log : {&needed_log_, &touched_log_, &asked_log_, &regained_log_, &rewritten_log_}) log->clear();
+  fates_.clear();
+  for (auto* log : {&needed_log_, &touched_log_, &asked_log_, &made_log_, &begun_log_, &own_log_, &rewritten_log_}) {
+    log->clear();
+  }
   std::copy(last_.begin(), last_.end(), needed_.begin());
-  for (auto* column : {&touched_, &asked_, &regained_, &regained_storage_, &unpacked_, &out_, &into_, &returned_}) {
+  for (auto* column : {&touched_, &asked_, &made_, &begun_, &unpacked_, &out_, &into_, &returned_}) {
     std::fill(column->begin(), column->end(), kNever);
   }
   watched_.assign(at(n_), 0);
@@ -143,53 +147,49 @@ void Simulator::set_order(const std::int64_t* order) {
 }
 
 void Simulator::find_uses() {
-  for (Index s : storages_) spans_[s] = {first_phase_[s], kNever, -1, -1, kNever};
+  for (Index s : storages_) spans_[s] = {first_phase_[s], kNever, -1, -1, -1};
+  for (Index s = 0; s < m_; ++s) {
+    for (Index use = users_.first[s]; use < users_.first[s + 1]; ++use) {
+      placed_[use] = {position_[users_.index[use]], use};
+    }
+    std::sort(placed_.begin() + users_.first[s], placed_.begin() + users_.first[s + 1]);
+  }
   for (Index p = 0; p < n_; ++p) {
     const Index op = order_[p], phase = phase_[op];
     for (Index s : uses_[op]) {
       Span& span = spans_[s];
       span.last = p;
-      if (phase == span.phase) {
-        span.near = p;
-        span.next = kNever;
-      } else if (span.next == kNever) {
-        span.next = p;
-      }
+      if (phase == span.phase) span.near = p;
     }
     for (Index s : makes_[op]) spans_[s].start = std::min(spans_[s].start, p);
   }
-  for (Index v : held_values_) hold(storage_[v], position_[held_[v]]);
+  for (Index v : held_values_) {
+    Span& span = spans_[storage_[v]];
+    span.held = std::max(span.held, position_[held_[v]]);
+  }
   for (Index s : storages_) {
-    start_[s] = spans_[s].start;
-    near_[s] = spans_[s].near;
-    next_[s] = spans_[s].next;
-    last_[s] = result_[s] ? n_ : std::max(spans_[s].last, near_[s]);
+    Span& span = spans_[s];
+    span.near = std::max(span.near, span.held);
+    start_[s] = span.start;
+    last_[s] = result_[s] ? n_ : std::max(span.last, span.near);
+    find_drops(s);
   }
 }
 
-// The program holds a storage up to a position.
-void Simulator::hold(Index storage, Index position) {
-  Span& span = spans_[storage];
-  if (position <= span.near) return;
-  span.near = position;
-  span.next = kNever;
-  for (Index op : users_[storage]) {
-    if (position_[op] > position) span.next = std::min(span.next, position_[op]);
+// The uses after which a storage goes, where it is DROPPED: those named, unless the program holds it, up to the near
+// one of its phase; and the next use after the first of them.
+void Simulator::find_drops(Index storage) {
+  const Span& span = spans_[storage];
+  std::vector<Index>& drops = drops_[storage];
+  drops.clear();
+  const auto *use = placed(storage), *end = use + use_count(storage);
+  for (; use != end; ++use) {
+    if (goes_[use->second] && use->first >= span.held && use->first < span.near) drops.push_back(use->first);
   }
-}
-
-void Simulator::find_late_writes() {
-  std::fill(late_write_.begin(), late_write_.end(), kNever);
-  std::fill(late_storage_.begin(), late_storage_.end(), kNever);
-  late_log_.clear();
-  for (Index v = 0; v < m_; ++v) {
-    const Index s = storage_[v];
-    if (writer_[v] < 0 || position_[writer_[v]] <= near_[s]) continue;
-    late_write_[v] = position_[writer_[v]];
-    late_storage_[s] = std::min(late_storage_[s], late_write_[v]);
-    late_log_.push_back({v, late_write_[v], 0});
-  }
-  std::sort(late_log_.begin(), late_log_.end(), [](const Event& a, const Event& b) { return a.position < b.position; });
+  drops.push_back(span.near);
+  near_[storage] = drops.front();
+  use = std::upper_bound(placed(storage), end, std::pair<Index, Index>(near_[storage], kNever));
+  next_[storage] = use == end ? kNever : use->first;
 }
 
 void Simulator::lay_out_order() {
@@ -205,7 +205,7 @@ void Simulator::lay_out_order() {
 }
 
 void Simulator::watch(Index storage, Index more) {
-  for (Index op : readers_[storage]) {
+  for (Index op : users_[storage]) {
     if (position_[op] > near_[storage]) watched_[position_[op]] += more;
   }
 }
@@ -221,12 +221,39 @@ void Simulator::set_way(Index storage, Way way) {
   if (old == Way::dropped || way == Way::dropped) rerun_from_ = std::min(rerun_from_, seen);
 }
 
+void Simulator::set_goes(Index storage, Index use, bool goes) {
+  if (this->goes(use) == goes) return;
+  goes_[use] = goes;
+  const bool dropped = way_[storage] == Way::dropped;
+  if (dropped) watch(storage, -1);
+  const Index before = near_[storage];
+  find_drops(storage);
+  if (dropped) watch(storage, 1);
+  // What was noted of positions after the near use is noted from the nearer one on.
+  if (!dropped && before == near_[storage]) return;
+  const Index from = std::min({before, near_[storage], position_[user(use)]}) + 1;
+  look_from(from);
+  rerun_from_ = std::min(rerun_from_, from);
+}
+
+void Simulator::set_goes_after(Index storage, Index op) {
+  const Range users = users_[storage];
+  const Index* user = std::lower_bound(users.begin(), users.end(), op);
+  if (user != users.end() && *user == op) {
+    set_goes(storage, first_use(storage) + static_cast<Index>(user - users.begin()), true);
+  }
+}
+
 const Score& Simulator::evaluate() {
   if (rerun_from_ < n_) {
     look_from(rerun_from_);
     forget_from(rerun_from_);
     for (Index p = rerun_from_; p < n_; ++p) {
-      if (watched_[p] > 0) find_reruns(p);
+      if (watched_[p] == 0) continue;
+      find_reruns(p);
+      for (Index v : writes_[order_[p]]) {
+        if (way_[storage_[v]] == Way::dropped && p > near_[storage_[v]]) make_again(v, p, true);
+      }
     }
   }
   lay_out();
@@ -249,21 +276,45 @@ void Simulator::forget_from(Index position) {
   take_back(touched_log_, [this](const Event& u) { touched_[u.what] = kNever; });
   take_back(asked_log_, [this](const Event& u) { asked_[u.what] = kNever; });
   take_back(rewritten_log_, [](const Event&) {});
-  take_back(regained_log_, [this](const Event& u) {
-    regained_[u.what] = kNever;
-    Index& of_storage = regained_storage_[storage_[u.what]];
-    if (of_storage == u.position) of_storage = kNever;
-  });
+  take_back(made_log_, [this](const Event& u) { made_[u.what] = u.before; });
+  take_back(begun_log_, [this](const Event& u) { begun_[u.what] = u.before; });
+  take_back(own_log_, [](const Event&) {});
   while (!reruns_.empty() && reruns_.back().position >= position) {
     again_.resize(at(reruns_.back().first));
+    fates_.resize(at(reruns_.back().fates));
     reruns_.pop_back();
   }
+}
+
+// The first drop from a position on; the last use where there is none.
+Index Simulator::drop_from(Index storage, Index position) const {
+  const std::vector<Index>& drops = drops_[storage];
+  const auto drop = std::lower_bound(drops.begin(), drops.end(), position);
+  return drop == drops.end() ? last_[storage] : *drop;
 }
 
 bool Simulator::is_there(Index value, Index position) const {
   const Index s = storage_[value];
   if (way_[s] != Way::dropped || position <= near_[s]) return true;
-  return (regained_[value] < position || late_write_[value] < position) && position <= last_[s];
+  return made_[value] < position && position <= drop_from(s, made_[value]);
+}
+
+// Of a DROPPED one.
+bool Simulator::is_storage_there(Index storage, Index position) const {
+  return position <= near_[storage] || (begun_[storage] < position && position <= drop_from(storage, begun_[storage]));
+}
+
+// A value of a DROPPED storage is made after the near use, and stays: by a rerun, or by the operator itself.
+void Simulator::make_again(Index value, Index position, bool by_itself) {
+  const Index s = storage_[value];
+  if (is_there(value, position) || made_[value] == position) return;
+  if (begun_[s] != position && !is_storage_there(s, position)) {
+    begun_log_.push_back({s, position, begun_[s]});
+    begun_[s] = position;
+    if (by_itself) own_log_.push_back({s, position, 0});
+  }
+  made_log_.push_back({value, position, made_[value]});
+  made_[value] = position;
 }
 
 void Simulator::find_reruns(Index position) {
@@ -288,13 +339,14 @@ void Simulator::find_reruns(Index position) {
       }
     }
   }
-  std::sort(again_.begin() + first, again_.end());
+  std::sort(again_.begin() + first, again_.end(), [this](Index a, Index b) { return position_[a] < position_[b]; });
+  const auto fates = static_cast<Index>(fates_.size());
   double seconds = reruns_.empty() ? 0.0 : reruns_.back().seconds;
   for (auto i = again_.begin() + first; i != again_.end(); ++i) {
     seconds += seconds_[*i];
     note_rerun(*i, position);
   }
-  reruns_.push_back({position, static_cast<Index>(first), static_cast<Index>(again_.size()), seconds});
+  reruns_.push_back({position, static_cast<Index>(first), static_cast<Index>(again_.size()), fates, seconds});
 }
 
 // A storage that is there is read by a rerun.
@@ -320,13 +372,14 @@ void Simulator::note_rerun(Index op, Index position) {
   for (Index v : writes_[op]) {
     const Index s = storage_[v];
     touch(s);
+    const bool dropped = way_[s] == Way::dropped;
+    const int fate = dropped ? (is_there(v, position) ? 1 : 0) | (is_storage_there(s, position) ? 2 : 0) : 0;
+    fates_.push_back(static_cast<std::uint8_t>(fate));
     if (position <= near_[s] || position > last_[s]) continue;
-    if (way_[s] != Way::dropped) {
-      if (next_[s] != kNever) rewritten_log_.push_back({s, position, 0});
-    } else if (!is_there(v, position) && regained_[v] == kNever) {
-      regained_log_.push_back({v, position, 0});
-      regained_[v] = position;
-      if (regained_storage_[s] == kNever) regained_storage_[s] = position;
+    if (dropped) {
+      make_again(v, position, false);
+    } else if (next_[s] != kNever) {
+      rewritten_log_.push_back({s, position, 0});
     }
   }
 }

@@ -5,12 +5,15 @@
 //
 //   position      start          near                 touch, next use            needed
 //   KEPT            |--------------|------------------------|----------------------|
-//   DROPPED         |--------------|                 (rerun)|----------------| last
+//   DROPPED         |--------------|                 (rerun)|---| drop   |---| last
 //   PACKED          |--------------|- - - few bytes - - - - |----------------------|
 //   SWAPPED         |--------------|---|             |------|----------------------|
 //                                     out           into
 //
-// The first pass visits only *watched* positions, at which an operator reads a DROPPED storage after its near use. It
+// A DROPPED storage goes after each of its *drops*: the last use in the phase that wrote it, and the uses that the
+// schedule names. The near use is the first of them.
+//
+// The first pass visits only *watched* positions, at which an operator uses a DROPPED storage after its near use. It
 // finds the *reruns* there, and with them `needed`: how long each other storage stays. The second pass adds the bytes
 // of these intervals at their ends, runs through the positions once, and looks into a position's reruns only where
 // there are some; what it finds is relative to the bytes alive before, and is kept until something changes that it saw.
@@ -80,7 +83,7 @@ struct Score {
 
 // The reruns before one operator: operators()[first] to operators()[last], exclusive, of Simulator::rerun_operators.
 struct Reruns {
-  Index position, first, last;
+  Index position, first, last, fates;
   double seconds;     // of all reruns up to here
   Bytes fullest = 0;  // bytes at the fullest moment, above those alive before
   Index at = -1;      // the operator of that moment
@@ -96,6 +99,9 @@ class Simulator {
   void set_order(const std::int64_t* order);
   // `storage`: the value that has it. The way must be one of `choices` in scheduling/schedule.py. O(readers).
   void set_way(Index storage, Way way);
+  // Whether a storage, where it is DROPPED, goes after a use: `first_use(storage)` and so on, of its users ascending.
+  void set_goes(Index storage, Index use, bool goes);
+  void set_goes_after(Index storage, Index op);
 
   const Score& evaluate();
 
@@ -107,9 +113,15 @@ class Simulator {
   Way way(Index storage) const { return way_[storage]; }
   Bytes size(Index storage) const { return size_[storage]; }      // 0 if resident
   Index start(Index storage) const { return start_[storage]; }    // first write; kNever: none
-  Index near(Index storage) const { return near_[storage]; }      // last use in its phase, or by the program; -1: none
+  Index near(Index storage) const { return near_[storage]; }      // after which it may be gone at first; -1: none
   Index last(Index storage) const { return last_[storage]; }      // last use by an operator; n: among the results
   Index next_use(Index storage) const { return next_[storage]; }  // first one after near; kNever: none
+  Index first_use(Index storage) const { return users_.first[storage]; }
+  Index user(Index use) const { return users_.index[use]; }
+  bool goes(Index use) const { return goes_[use] != 0; }
+  // Uses of a storage by position: pairs of a position and the use.
+  const std::pair<Index, Index>* placed(Index storage) const { return placed_.data() + users_.first[storage]; }
+  Index use_count(Index storage) const { return users_.first[storage + 1] - users_.first[storage]; }
 
   // Of the last evaluation.
   const Score& score() const { return score_; }
@@ -132,7 +144,7 @@ class Simulator {
     Index what, position, before;
   };
   struct Span {  // of a storage
-    Index phase, start, near, last, next;
+    Index phase, start, near, last, held;
   };
   struct Range {
     const Index *first, *last;
@@ -149,15 +161,17 @@ class Simulator {
   Table turned(const Table& rows) const;
 
   void find_uses();
-  void hold(Index storage, Index position);
-  void find_late_writes();
+  void find_drops(Index storage);
   void lay_out_order();
   void watch(Index storage, Index more);
 
   // First pass.
   void forget_from(Index position);
   void find_reruns(Index position);
+  Index drop_from(Index storage, Index position) const;
   bool is_there(Index value, Index position) const;
+  bool is_storage_there(Index storage, Index position) const;
+  void make_again(Index value, Index position, bool by_itself);
   void need(Index storage, Index position);
   void note_rerun(Index op, Index position);
 
@@ -171,21 +185,18 @@ class Simulator {
   void return_early();
   void lay_out_regained();
   void add_up();
-  Bytes late_writes(Index position);
   void look_into(Reruns& reruns);
-  Bytes write_again(Index op, Index position, Bytes& live, Bytes& gain);
+  Bytes write_again(Index op, Index position, const std::uint8_t* fates, Bytes& live, Bytes& gain);
   void let_go(Index value, Bytes& live);
-  bool is_present(Index value, Index position) const;
-  bool is_storage_present(Index storage, Index position) const;
-  Index regained_first(Index storage) const;
+  bool is_present(Index storage, Index position) const;
   void look_from(Index position) { look_from_ = position < look_from_ ? position : look_from_; }
 
   // The graph.
   Index n_, m_;
   Rates rates_;
-  Table reads_, writes_;   // values of each operator, ascending, each once
-  Table uses_, makes_;     // storages of the values that an operator reads or writes, or writes
-  Table users_, readers_;  // operators that read or write, or read, a storage
+  Table reads_, writes_;  // values of each operator, ascending, each once
+  Table uses_, makes_;    // storages of the values that an operator reads or writes, or writes
+  Table users_;           // operators that read or write a storage
   std::vector<Index> held_values_;
   std::vector<Index> storages_;                         // the values that have one
   std::vector<Index> phase_, storage_, held_, writer_;  // writer_: the first of a value; -1: none
@@ -194,23 +205,26 @@ class Simulator {
   std::vector<double> seconds_;
   std::vector<std::uint8_t> result_;  // of each storage: alive at the end
 
-  // The order. Of each storage, and of each value and storage the write after the near use (kNever: none).
-  std::vector<Index> order_, position_, start_, near_, last_, next_, late_write_, late_storage_;
+  // The order; of each storage.
+  std::vector<Index> order_, position_, start_, near_, last_, next_;
   std::vector<Span> spans_;
-  std::vector<Event> late_log_;  // such writes, by position
-  std::vector<double> clock_;    // seconds before each position, (n + 1,)
-  std::vector<Index> watched_;   // DROPPED storages that the operator at a position reads after their near use
+  std::vector<std::pair<Index, Index>> placed_;  // of each use the position, and it; by storage and position
+  std::vector<std::vector<Index>> drops_;        // positions, ascending
+  std::vector<double> clock_;                    // seconds before each position, (n + 1,)
+  std::vector<Index> watched_;  // DROPPED storages that the operator at a position uses after their near use
 
   // The ways, and from where on the two passes are to be made again.
   std::vector<Way> way_;
+  std::vector<std::uint8_t> goes_;  // of each use
   Index rerun_from_ = 0, look_from_ = 0;
 
   // First pass. The logs ascend by position: it can be taken back to any.
   std::vector<Reruns> reruns_;
   std::vector<Index> again_;
-  std::vector<Index> needed_, touched_, asked_;     // of each storage; the latter two: first after near, by a rerun
-  std::vector<Index> regained_, regained_storage_;  // position of the rerun that made it stay
-  std::vector<Event> needed_log_, touched_log_, asked_log_, regained_log_, rewritten_log_;
+  std::vector<std::uint8_t> fates_;              // of what reruns write: whether the value is there, and the storage
+  std::vector<Index> needed_, touched_, asked_;  // of each storage; the latter two: first after near, by a rerun
+  std::vector<Index> made_, begun_;              // of each value, storage: where it was last made to stay after near
+  std::vector<Event> needed_log_, touched_log_, asked_log_, made_log_, begun_log_, own_log_, rewritten_log_;
   std::vector<std::uint32_t> mark_;  // of each operator
   std::uint32_t epoch_ = 0;
   std::vector<Index> stack_;
@@ -223,11 +237,10 @@ class Simulator {
   std::vector<std::pair<Index, Index>> transfers_;
   std::vector<Index> left_, temporaries_;  // readers to come of a value; temporary values of a storage
   std::vector<std::uint8_t> temporary_;
-  std::vector<std::uint32_t> closed_;          // of each storage: the epoch in which its end was laid out
   std::vector<std::uint32_t> stays_, opened_;  // of each storage: the look in which it was regained, unpacked
   std::uint32_t look_ = 0;
   std::vector<Bytes> live_;
-  Bytes packing_ = 0, late_bytes_ = 0;
+  Bytes packing_ = 0;
   double stalls_ = 0.0;
   Score score_;
 };

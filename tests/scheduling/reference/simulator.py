@@ -55,6 +55,7 @@ def simulate(graph: StepGraph, schedule: Schedule, rates: Rates | None = None) -
         for v in {*reads[operator], *writes[operator]}:
             uses[storage[v]].add(p)
     near, last = dict.fromkeys(owned, -1), dict.fromkeys(owned, -1)
+    drops: dict[int, set[int]] = {}
     for s, values in owned.items():
         first_writers = [writers[v][0] for v in values if writers[v]]
         if first_writers:
@@ -63,6 +64,9 @@ def simulate(graph: StepGraph, schedule: Schedule, rates: Rates | None = None) -
         for v in values:
             if graph.held[v] >= 0:
                 near[s] = max(near[s], position[int(graph.held[v])])
+        named = schedule.drops[s] if schedule.drops else []
+        held = max((position[int(graph.held[v])] for v in values if graph.held[v] >= 0), default=-1)
+        drops[s] = {near[s], *(position[o] for o in named if held <= position[o] < near[s])}
         last[s] = end if graph.kept[values].any() else max([*uses[s], near[s]], default=-1)
 
     # --- first pass: what is recomputed, and how long each storage is needed ------------------------------------------
@@ -86,7 +90,7 @@ def simulate(graph: StepGraph, schedule: Schedule, rates: Rates | None = None) -
                         asked[storage[v]].add(p)
                     else:
                         stack.append(writers[v][0])
-            recomputed[p] = sorted(again)
+            recomputed[p] = sorted(again, key=position.__getitem__)
             for one in again:
                 for v in writes[one]:
                     if last[storage[v]] >= p:
@@ -95,7 +99,7 @@ def simulate(graph: StepGraph, schedule: Schedule, rates: Rates | None = None) -
             there[v] = True
         for v in range(m):
             s = storage[v]
-            if there[v] and not resident[v] and way[v] == Way.DROPPED and (p == near[s] or p >= last[s]):
+            if there[v] and not resident[v] and way[v] == Way.DROPPED and (p in drops[s] or p >= last[s]):
                 there[v] = False
 
     # --- second pass: bytes -------------------------------------------------------------------------------------------
@@ -174,7 +178,7 @@ def simulate(graph: StepGraph, schedule: Schedule, rates: Rates | None = None) -
         note(p, int(graph.workspace[operator]))
         for v in range(m):
             s = storage[v]
-            if present[v] and (needed[s] <= p or (p == near[s] and way[v] == Way.DROPPED)):
+            if present[v] and (needed[s] <= p or (p in drops[s] and way[v] == Way.DROPPED)):
                 drop(v, p)
             elif present[v] and p == near[s] and way[v] == Way.PACKED:
                 small[v] = True

@@ -1,0 +1,174 @@
+"""Steps without phases: values go after any use, and come again with the same bits."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiments.any_graph import layered, training
+from stowplan.errors import BudgetError, ScheduleError
+from stowplan.scheduling import (
+    Phase,
+    Relation,
+    Schedule,
+    StepGraph,
+    Way,
+    as_recorded,
+    bound_schedules,
+    check,
+    lean,
+    require_valid,
+    schedule,
+    simulate,
+)
+from stowplan.scheduling.hazards import hazards
+from stowplan.scheduling.registry import SchedulingOptions, find
+
+from .graphs import random_graph
+
+seeds = st.integers(0, 10**6)
+
+
+def idle() -> StepGraph:
+    """0 is read by 1 and, much later, by 4; 2 and 3 are large."""
+    return StepGraph(
+        [[], [0], [1], [2], [0, 3]], [[i] for i in range(5)], [10, 1, 20, 20, 1], seconds=[1.0] * 5
+    )
+
+
+def test_a_value_goes_between_two_uses() -> None:
+    graph = idle()
+    assert simulate(graph, lean(graph)).peak == 50
+    found = schedule(graph, 41)
+    assert (found.peak, found.extra_seconds) == (40, 1.0)
+    assert found.outcome.recomputed == ((4, (0,)),)
+    assert check(graph, found.schedule) == 40
+
+
+def test_drops_are_saved(tmp_path) -> None:
+    graph = idle()
+    found = schedule(graph, 41).schedule
+    found.save(tmp_path / "schedule.json")
+    read = Schedule.load(tmp_path / "schedule.json", graph)
+    assert read.drops is not None
+    assert read.drops.rows() == found.drops.rows()
+
+
+@pytest.mark.parametrize(
+    ("drops", "phase", "way", "message"),
+    [
+        ([[1], [], [], [], []], [0, 0, 0, 0, 1], 1, "in a step with phases"),
+        ([[1], [], [], [], []], [0] * 5, 0, "not DROPPED"),
+        ([[2], [], [], [], []], [0] * 5, 1, "which use it"),
+        ([[1]], [0] * 5, 1, "1 rows of drops"),
+    ],
+)
+def test_drops_that_may_not_be(drops, phase, way, message) -> None:
+    graph = StepGraph([[], [0], [1], [2], [0, 3]], [[i] for i in range(5)], [1] * 5, phase=phase)
+    with pytest.raises(ScheduleError, match=message):
+        require_valid(graph, Schedule(np.arange(5), np.array([way, 0, 0, 0, 0]), Relation(drops)))
+
+
+def test_what_was_changed_in_place_is_not_read_again() -> None:
+    """2 is made from a view of 0, which operator 3 then changes: 2 may not be made again."""
+    graph = StepGraph(
+        [[], [0], [1], [0], [2], [2]],
+        [[0], [1], [2], [0], [3], [4]],
+        [8, 0, 8, 1, 1],
+        [0, 0, 2, 3, 4],
+        phase=[Phase.FORWARD] * 6,
+    )
+    dropped = Schedule(np.arange(6), np.array([0, 0, 1, 0, 0]), Relation([[], [], [4], [], []]))
+    assert hazards(graph, dropped) == {2}
+    with pytest.raises(ScheduleError, match="has been written since"):
+        check(graph, dropped)
+
+
+def brute_force(graph: StepGraph, budget: int) -> float | None:
+    """The least extra seconds of all ways and drops, in the recorded order."""
+    may = [
+        s for s in range(graph.values) if as_recorded(graph).way[s] == Way.DROPPED and graph.storage[s] == s
+    ]
+    gaps = [(s, o) for s in may for o in sorted(graph.users()[s])[:-1]]
+    fastest = None
+    for bits in product((0, 1), repeat=len(may) + len(gaps)):
+        way = np.zeros(graph.values, dtype=np.int64)
+        way[may] = bits[: len(may)]
+        rows = [
+            [o for (s, o), bit in zip(gaps, bits[len(may) :], strict=True) if s == v and bit]
+            for v in range(len(way))
+        ]
+        found = simulate(graph, Schedule(lean(graph).order, way, Relation(rows)).with_ways(way))
+        if found.peak <= budget and (fastest is None or found.extra_seconds < fastest):
+            fastest = found.extra_seconds
+    return fastest
+
+
+@given(seeds, st.sampled_from([0.95, 0.9, 0.8]))
+@settings(settings.get_profile("dear"))
+def test_mip_is_exact_without_phases(seed: int, share: float) -> None:
+    pytest.importorskip("pulp")
+    graph = layered(5, 6, 2, seed)
+    budget = int(share * simulate(graph, lean(graph)).peak)
+    fastest = brute_force(graph, budget)
+    answer = find("mip")(graph, SchedulingOptions(budget))
+    found = simulate(graph, answer.schedule)
+    if fastest is None:
+        assert found.peak > budget
+    else:
+        assert found.peak <= budget
+        assert found.extra_seconds == pytest.approx(fastest)
+
+
+@given(seeds, st.floats(0.5, 1))
+@settings(settings.get_profile("dear"))
+def test_simulator_and_checker_agree_on_what_is_found(seed: int, share: float) -> None:
+    graph = random_graph(seed, phases=False)
+    budget = int(share * simulate(graph, lean(graph)).peak)
+    try:
+        found = schedule(graph, budget)
+    except BudgetError as error:
+        budget = error.least
+        found = schedule(graph, budget)
+    assert bound_schedules(graph) <= found.peak <= budget
+    assert check(graph, found.schedule) == found.peak
+
+
+def run(
+    graph: StepGraph, order: list[int], again: dict[int, tuple[int, ...]], gone: dict[int, set[int]]
+) -> dict[int, bytes]:
+    """Run operators on arrays; what is dropped is deleted, so that a reader that is not served fails."""
+    there: dict[int, np.ndarray] = {}
+    results = {}
+    for position, operator in enumerate(order):
+        for one in (*again.get(position, ()), operator):
+            read = [there[v] for v in graph.reads[one]]
+            (written,) = graph.writes[one]
+            there[written] = np.cos(sum(read, np.full(8, float(one))) * 1.1)
+            if one == operator:
+                results[operator] = there[written].tobytes()
+            else:
+                assert there[written].tobytes() == results[one]
+        for v in gone.get(position, ()):
+            there.pop(v, None)
+    return results
+
+
+@pytest.mark.parametrize("make", [lambda seed: layered(40, 94, 4, seed), lambda seed: training(20, seed)])
+@pytest.mark.parametrize("seed", range(3))
+def test_values_made_again_are_equal(make, seed: int) -> None:
+    graph = make(seed)
+    budget = int(0.9 * simulate(graph, lean(graph)).peak)
+    found = schedule(graph, budget, reorder=seed > 0)
+    order, drops = found.schedule.order.tolist(), found.schedule.drops
+    place = {operator: position for position, operator in enumerate(order)}
+    gone: dict[int, set[int]] = {}
+    for v, operators in enumerate(drops.rows() if drops else []):
+        for operator in operators:
+            gone.setdefault(place[operator], set()).add(v)
+    expected = run(graph, list(range(len(graph))), {}, {})
+    assert run(graph, order, dict(found.outcome.recomputed), gone) == expected
