@@ -117,7 +117,7 @@ class ScheduledTraining:
 
         Raises
         ------
-        GraphError, BudgetError
+        GraphError, BudgetError, ScheduleError
             As `plan` does, before anything has run.
         """
         plan = self._plan(batch)
@@ -136,6 +136,8 @@ class ScheduledTraining:
             hooks on gradients.
         BudgetError
             No schedule that was found keeps to the budget.
+        ScheduleError
+            Autocast is on around the call.
         """
         return self._plan(batch).stats
 
@@ -150,6 +152,7 @@ class ScheduledTraining:
         return None if self._latest is None else self._latest.solution
 
     def _plan(self, batch: tuple[Any, ...]) -> _Plan:
+        _require_no_autocast()
         key = _key(self._step, batch)
         if key not in self._plans:
             self._plans[key] = self._make(batch)
@@ -301,6 +304,13 @@ def _trace(step: _Step, batch: tuple[Any, ...]) -> GraphModule:
             f"{type(step.model).__name__} cannot be traced on tensors without bytes ({what}); expected a forward "
             "pass of PyTorch's operators that does not depend on values"
         ) from error
+
+
+def _require_no_autocast() -> None:
+    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    for kind in ("cpu", *(() if device is None else (device.type,))):
+        if torch.is_autocast_enabled(kind):
+            raise ScheduleError("autocast is on around the step; expected it inside the loss, where it is traced")
 
 
 def _key(step: nn.Module, batch: tuple[Any, ...]) -> Any:

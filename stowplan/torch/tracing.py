@@ -17,7 +17,8 @@ through ``detach``: nothing that the graph module computes is recorded by autogr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -109,7 +110,8 @@ def trace_training(
 
     def step(tensors: State, args: tuple[Any, ...]) -> Any:
         leaves = {name: tensor for name, tensor in tensors.items() if tensor.requires_grad}
-        found = loss(torch.func.functional_call(module, tensors, args[:count]), *args[count:])
+        with _autocast_cache():
+            found = loss(torch.func.functional_call(module, tensors, args[:count]), *args[count:])
         if not found.requires_grad:
             raise GraphError("the loss depends on no parameter; expected one that requires a gradient")
         every = torch.autograd.grad(found, list(leaves.values()), allow_unused=True)
@@ -124,6 +126,18 @@ def trace_training(
     traced = _traced(step, _state(module), (*inputs, *targets), functional=functional)
     _mark_phases(traced.graph)
     return traced
+
+
+@contextmanager
+def _autocast_cache() -> Iterator[None]:
+    """Let autocast cast a parameter once, as outside of `make_fx`: gradients of its readers then meet in few bits."""
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(True)
+    try:
+        yield
+    finally:
+        torch.clear_autocast_cache()
+        torch.set_autocast_cache_enabled(before)
 
 
 def _state(module: torch.nn.Module) -> State:
