@@ -1,7 +1,7 @@
 """Train models within budgets, beside PyTorch's own ways to save memory: ``python -m experiments.torch.budget``.
 
-Each model is trained as it is, by `stowplan.torch.schedule` within ten budgets, from the bytes that the plain step takes
-down to the least that is found, with `torch.utils.checkpoint` around its blocks, and by ``torch.compile`` under several
+Each model is trained as it is, by `stowplan.torch.schedule` within ten budgets, from the bytes that the plain step
+takes down to the least that is found, with `torch.utils.checkpoint` around its blocks, and by ``torch.compile`` under several
 settings of ``activation_memory_budget`` (backend ``aot_eager``: the same kernels, its partitioner). The models need
 ``pip install transformers``.
 
@@ -125,7 +125,7 @@ def trained(step: Step, batch: tuple[Tensor, ...]) -> None:
         step(*batch)
 
 
-def rows_of(name: str, model: Model, said: Callable[[str], None]) -> list[Row]:
+def rows_of(name: str, model: Model, limit: float | None, said: Callable[[str], None]) -> list[Row]:
     """Return the rows of one model."""
     torch.manual_seed(0)
     original, batch = model.build().train(), model.batch()
@@ -139,17 +139,19 @@ def rows_of(name: str, model: Model, said: Callable[[str], None]) -> list[Row]:
     about = {"model": name, "resident": free.resident}
 
     began = time.perf_counter()
-    least = schedule(original, optimizer_of(original), model.loss, budget=0)
+    least = schedule(original, optimizer_of(original), model.loss, budget=0, time_limit=limit)
     try:
         least.plan(*batch)
     except BudgetError as error:
         floor = error.least - free.resident
-    said(f"{name}: plain {before / 1e6:.1f} MB, the least {floor / 1e6:.1f}, in {time.perf_counter() - began:.0f} s")
+    said(
+        f"{name}: plain {before / 1e6:.1f} MB, the least {floor / 1e6:.1f}, in {time.perf_counter() - began:.0f} s"
+    )
     for k in range(BUDGETS):
         budget = before + (floor - before) * k // (BUDGETS - 1)
         own = copy.deepcopy(original)
         began = time.perf_counter()
-        training = schedule(own, optimizer_of(own), model.loss, budget=budget + free.resident)
+        training = schedule(own, optimizer_of(own), model.loss, budget=budget + free.resident, time_limit=limit)
         stats = training.plan(*batch)
         planning = time.perf_counter() - began
         trained(training.step, batch)
@@ -172,7 +174,9 @@ def rows_of(name: str, model: Model, said: Callable[[str], None]) -> list[Row]:
             module.forward = functools.partial(checkpoint, module.forward, use_reentrant=False)
     step = plain_step(blocks, model.loss)
     trained(step, batch)
-    rows.append({"way": "checkpoint", "peak": peak_of(step, batch), "seconds": seconds_of(step, plain, batch)})
+    rows.append(
+        {"way": "checkpoint", "peak": peak_of(step, batch), "seconds": seconds_of(step, plain, batch)}
+    )
     said(f"  {rows[-1]}")
     for setting in SETTINGS:
         own = copy.deepcopy(original)
@@ -197,7 +201,7 @@ def rows_of(name: str, model: Model, said: Callable[[str], None]) -> list[Row]:
 
 
 def _metered(meters: list[Meter]) -> Any:
-    """Return a backend like ``aot_eager`` whose graphs run in the meter, if there is one: dynamo accepts none around."""
+    """Return ``aot_eager`` with graphs that run in the meter, if there is one; dynamo accepts none around them."""
     from functorch.compile import min_cut_rematerialization_partition
     from torch._dynamo.backends.common import aot_autograd
 
@@ -238,7 +242,9 @@ def summary(name: str, rows: list[Row]) -> Row:
     plain = rows[0]["peak"]
     ours = [row for row in rows if row["way"] == "stowplan"]
     theirs = min((row for row in rows if row["way"] == "torch"), key=lambda row: row["peak"])
-    beside = min((row for row in ours if row["peak"] <= theirs["peak"]), key=lambda row: row["seconds"], default={})
+    beside = min(
+        (row for row in ours if row["peak"] <= theirs["peak"]), key=lambda row: row["seconds"], default={}
+    )
     half = max((row for row in ours if row["peak"] <= plain / 2), key=lambda row: row["peak"], default={})
     around = next(row for row in rows if row["way"] == "checkpoint")
     return {
@@ -283,14 +289,17 @@ def write_rows(rows: list[Row], path: Path) -> None:
 
 
 @click.command()
-@click.option("--model", "chosen", multiple=True, type=click.Choice(list(MODELS)), help="Only this one; repeatable.")
+@click.option(
+    "--model", "chosen", multiple=True, type=click.Choice(list(MODELS)), help="Only this one; repeatable."
+)
+@click.option("--time-limit", type=float, help="Seconds for the solver at each budget.  [default: its own choice]")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("build/experiments"),
     help="Folder for cells and the table.  [default: build/experiments]",
 )
-def main(chosen: tuple[str, ...], out: Path) -> None:
+def main(chosen: tuple[str, ...], time_limit: float | None, out: Path) -> None:
     """Train models of PyTorch within budgets of bytes."""
     torch.set_num_threads(1)
     cells = out / "torch_budget"
@@ -298,7 +307,7 @@ def main(chosen: tuple[str, ...], out: Path) -> None:
     for name in chosen or tuple(MODELS):
         path = cells / f"{name}.json"
         if not path.exists():
-            rows = rows_of(name, MODELS[name], functools.partial(click.echo, err=True))
+            rows = rows_of(name, MODELS[name], time_limit, functools.partial(click.echo, err=True))
             path.write_text(json.dumps(rows))
     rows = [
         {"device": "cpu", "model": name} | row

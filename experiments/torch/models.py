@@ -1,6 +1,7 @@
 """Models that are trained within budgets, made from their configurations: no weights, nothing from a hub.
 
-All at full depth, narrower, with small images and texts, so that a step takes some tenths of a second on a core.
+Where queries share keys, transformers' attention by `torch.nn.functional` runs other operators while it is traced: so
+`llama_2` has the one that is written out. All at full depth, narrower, with small images and texts, so that a step takes some tenths of a second on a core.
 
 =========  ==========================================================  ===================================
 model      from                                                        batch
@@ -77,7 +78,9 @@ def _entropy(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return F.cross_entropy(model(x), y)
 
 
-def _llama(width: int, layers: int, heads: int, groups: int, words: int) -> nn.Module:
+def _llama(
+    width: int, layers: int, heads: int, groups: int, words: int, attention: str = "sdpa"
+) -> nn.Module:
     configuration = transformers.LlamaConfig(
         vocab_size=words,
         hidden_size=width,
@@ -86,6 +89,7 @@ def _llama(width: int, layers: int, heads: int, groups: int, words: int) -> nn.M
         num_attention_heads=heads,
         num_key_value_heads=groups,
         use_cache=False,
+        attn_implementation=attention,
     )
     return transformers.LlamaForCausalLM(configuration)
 
@@ -159,10 +163,18 @@ class DenseLayer(nn.Module):
 
 def _densenet(growth: int = 8) -> nn.Module:
     width = 2 * growth
-    layers: list[nn.Module] = [nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
+    layers: list[nn.Module] = [
+        nn.Conv2d(3, width, 7, 2, 3, bias=False),
+        nn.BatchNorm2d(width),
+        nn.ReLU(inplace=True),
+    ]
     for stage, count in enumerate((6, 12, 24, 16)):
         if stage:
-            layers += [nn.BatchNorm2d(width), nn.ReLU(inplace=True), nn.Conv2d(width, width // 2, 1, bias=False)]
+            layers += [
+                nn.BatchNorm2d(width),
+                nn.ReLU(inplace=True),
+                nn.Conv2d(width, width // 2, 1, bias=False),
+            ]
             layers.append(nn.AvgPool2d(2))
             width //= 2
         for _ in range(count):
@@ -202,7 +214,10 @@ def _following(count: int, length: int, words: int) -> Callable[[], tuple[Tensor
 MODELS = {
     "llama": Model(lambda: _llama(192, 16, 6, 6, 256), _texts(2, 64, 256), _language, "LlamaDecoderLayer"),
     "llama_2": Model(
-        lambda: _llama(256, 16, 8, 2, 512).bfloat16(), _texts(2, 128, 512), _language, "LlamaDecoderLayer"
+        lambda: _llama(256, 16, 8, 2, 512, "eager").bfloat16(),
+        _texts(2, 128, 512),
+        _language,
+        "LlamaDecoderLayer",
     ),
     "gpt2": Model(_gpt2, _texts(4, 128, 512), _language, "GPT2Block"),
     "t5": Model(_t5, _texts(4, 64, 512), lambda m, words: m(input_ids=words, labels=words).loss, "T5Block"),

@@ -1,8 +1,8 @@
 """Seconds that operators take, estimated from their shapes alone: equal on every run, and nothing has to run.
 
 ``operations / OPERATIONS + bytes / rate + CALL``: floating-point operations by PyTorch's own formulas
-(`torch.utils.flop_counter`), bytes read and written at a rate by the kind of operator. The rates are those of one core in
-2026; only their ratios matter to a schedule.
+(`torch.utils.flop_counter`), bytes read and written at a rate by the kind of operator. The rates are those of one core
+in 2026; only their ratios matter to a schedule.
 """
 
 from __future__ import annotations
@@ -28,7 +28,20 @@ DRAWN_BYTES = 1e9
 CALL = 6e-6
 """Seconds of a call."""
 
-SLOW = ("softmax", "tanh", "gelu", "silu", "exp", "sigmoid", "norm", "pool", "loss", "attention", "erf", "log")
+SLOW = (
+    "softmax",
+    "tanh",
+    "gelu",
+    "silu",
+    "exp",
+    "sigmoid",
+    "norm",
+    "pool",
+    "loss",
+    "attention",
+    "erf",
+    "log",
+)
 """Parts of the names of slow operators."""
 
 

@@ -69,6 +69,7 @@ class Meter(TorchDispatchMode):  # type: ignore[misc]
         return result
 
     def note(self, tree: Any, *, made: bool) -> None:
+        """Count the storages of tensors, with their bytes if an operator has just made them."""
         for tensor in pytree.tree_leaves(tree):
             if isinstance(tensor, torch.Tensor):
                 storage = tensor.untyped_storage()

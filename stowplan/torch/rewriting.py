@@ -1,7 +1,7 @@
 """A graph module that runs a schedule: operators in its order, and again where a value has gone.
 
-Each run of an operator is a node of its own, and each reader takes the latest result that a schedule has there. The code
-that `torch.fx` generates lets go of a result right after its last reader, so that the nodes say all::
+Each run of an operator is a node of its own, and each reader takes the latest result that a schedule has there. The
+code that `torch.fx` generates lets go of a result right after its last reader, so that the nodes say all::
 
     schedule                     nodes
     conv     h                   h = conv(x, W)
@@ -16,6 +16,9 @@ does not depend on. O(n + k) for n runs and k arguments.
 """
 
 from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
 import torch
@@ -54,7 +57,15 @@ def scheduled(module: GraphModule, step: StepGraph, schedule: Schedule) -> Graph
     schedule
         A valid one of it, without values that are packed or swapped.
     """
-    found = GraphModule(module, _Writer(module, step, schedule).write(), type(module).__name__)
+    written = _Writer(module, step, schedule).write()
+    attributes: dict[str, Any] = {}
+    for number, node in enumerate(written.find_nodes(op="get_attr")):
+        name = f"tensor_{number}"  # found faster than a parameter by its path
+        attributes[name] = attrgetter(node.target)(module)
+        node.target = name
+    for node in written.find_nodes(op="call_module"):
+        attributes[node.target] = module.get_submodule(node.target)
+    found = GraphModule(attributes, written, type(module).__name__)
     found.graph.lint()
     return found
 
@@ -140,7 +151,7 @@ class _Writer:
     def _uses(self) -> tuple[dict[int, int], dict[int, list[int]]]:
         """Return for each storage the position of its last use, and by position the values dropped after it.
 
-        These are the storages' last uses, and the last in the phase that wrote them, as `stowplan.scheduling.check` has it.
+        These are the storages' last uses, and the last in the phase that wrote them: see `stowplan.scheduling.check`.
         """
         step, order = self.step, self.schedule.order.tolist()
         reads = step.reads.rows()

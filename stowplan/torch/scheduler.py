@@ -15,6 +15,7 @@ A step of other shapes, or with a model switched between training and evaluation
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -54,7 +55,7 @@ class StepStats:
     resident
         Bytes of these that are alive throughout: all but what the step makes.
     plain_peak
-        As `peak`, for a step that recomputes nothing and keeps all gradients until all are there, as plain PyTorch does.
+        As `peak`, of a step that recomputes nothing and keeps all gradients until all are there, as PyTorch does.
     recomputed
         Operators that run again in a step.
     extra
@@ -100,6 +101,7 @@ class ScheduledTraining:
         if budget is not None and parse_share(budget) is None:
             budget = parse_bytes(budget)
         self._step = _Step(model, loss)
+        self._modules, self._parameters = list(self._step.modules()), list(self._step.parameters())
         self._optimizer, self._budget, self._before = optimizer, budget, before_update
         self._solver, self._time_limit = solver, time_limit
         self._plans: dict[Any, _Plan] = {}
@@ -141,6 +143,35 @@ class ScheduledTraining:
         """
         return self._plan(batch).stats
 
+    def differences(self, *batch: Any) -> list[str]:
+        """Return the names of parameters whose gradients differ in any bit from those of plain PyTorch.
+
+        For one batch, without an update, and in the memory that a plain step takes. A model may ask whether it is
+        traced, and run other operators then, which none but such a trial can find.
+
+        Raises
+        ------
+        GraphError
+            As `plan` does.
+        """
+        traced = _trace(self._step, batch)
+        before = copy.deepcopy(dict(self._step.named_buffers()))
+        trained = {name: one for name, one in self._step.named_parameters() if one.requires_grad}
+        with torch.random.fork_rng(devices=()):
+            loss = self._step(*batch)
+            plain = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
+        self._restore(before)
+        with torch.random.fork_rng(devices=()), torch.no_grad():
+            own = traced(*batch)[1]
+        self._restore(before)
+        pairs = zip(trained, plain, strict=True)
+        return [name for name, one in pairs if one is not None and not torch.equal(one, own[name])]
+
+    def _restore(self, buffers: dict[str, torch.Tensor]) -> None:
+        with torch.no_grad():
+            for name, buffer in self._step.named_buffers():
+                buffer.copy_(buffers[name])
+
     @property
     def stats(self) -> StepStats | None:
         """Statistics of the schedule used last; None before the first."""
@@ -153,7 +184,9 @@ class ScheduledTraining:
 
     def _plan(self, batch: tuple[Any, ...]) -> _Plan:
         _require_no_autocast()
-        key = _key(self._step, batch)
+        modes = tuple(module.training for module in self._modules)
+        trained = tuple(parameter.requires_grad for parameter in self._parameters)
+        key = modes, trained, _shapes(batch)
         if key not in self._plans:
             self._plans[key] = self._make(batch)
         self._latest = self._plans[key]
@@ -181,7 +214,7 @@ class ScheduledTraining:
         return _Plan(scheduled(traced, step, solution.schedule), solution, stats)
 
     def _add_updates(self, traced: GraphModule, *, together: bool) -> int:
-        """Add the updates to a traced step, in the place of the gradients; return the bytes of the optimizer's state."""
+        """Let updates take the place of the gradients in a traced step; return the bytes of the optimizer's state."""
         output = traced.graph.find_nodes(op="output")[0]
         packed = traced.graph._codegen.pytree_info
         loss, gradients = pytree.tree_unflatten(list(output.args[0]), packed.out_spec)
@@ -279,7 +312,7 @@ def schedule(
     return ScheduledTraining(model, optimizer, loss, budget, before_update, solver, time_limit)
 
 
-class _Step(nn.Module):
+class _Step(nn.Module):  # type: ignore[misc]
     """The model and the loss as one module."""
 
     def __init__(self, model: nn.Module, loss: Loss | None) -> None:
@@ -293,7 +326,9 @@ class _Step(nn.Module):
 def _trace(step: _Step, batch: tuple[Any, ...]) -> GraphModule:
     for name, parameter in step.named_parameters():
         if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
-            raise GraphError(f"{name} has hooks on its gradient, which a traced step would not call; expected none")
+            raise GraphError(
+                f"{name} has hooks on its gradient, which a traced step would not call; expected none"
+            )
     try:
         return trace_training(step, batch, lambda loss: loss, functional=True)
     except GraphError:
@@ -310,11 +345,13 @@ def _require_no_autocast() -> None:
     device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     for kind in ("cpu", *(() if device is None else (device.type,))):
         if torch.is_autocast_enabled(kind):
-            raise ScheduleError("autocast is on around the step; expected it inside the loss, where it is traced")
+            raise ScheduleError(
+                "autocast is on around the step; expected it inside the loss, where it is traced"
+            )
 
 
-def _key(step: nn.Module, batch: tuple[Any, ...]) -> Any:
-    """Return what two steps of one schedule have in common: all but the values of tensors."""
+def _shapes(batch: tuple[Any, ...]) -> Any:
+    """Return what two batches of one schedule have in common: all but the values of tensors."""
 
     def of(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):
@@ -322,9 +359,7 @@ def _key(step: nn.Module, batch: tuple[Any, ...]) -> Any:
         return leaf
 
     leaves, spec = pytree.tree_flatten(batch)
-    modes = tuple(module.training for module in step.modules())
-    trained = tuple(parameter.requires_grad for parameter in step.parameters())
-    return tuple(map(of, leaves)), spec, modes, trained
+    return tuple(map(of, leaves)), spec
 
 
 def _plain_peak(step: StepGraph) -> int:

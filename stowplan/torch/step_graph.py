@@ -116,8 +116,7 @@ class _Reader:
 
     def graph(self) -> StepGraph:
         rows: dict[str, list[Any]] = {
-            key: []
-            for key in ("reads", "writes", "after", "phase", "repeatable", "workspace", "label")
+            key: [] for key in ("reads", "writes", "after", "phase", "repeatable", "workspace", "label")
         }
         for node in self.module.graph.nodes:
             if node.op in ("placeholder", "get_attr"):
@@ -157,8 +156,7 @@ class _Reader:
             "writes": list(dict.fromkeys(writes)),
             "after": sorted(after),
             "phase": phase,
-            "repeatable": phase == Phase.FORWARD
-            and node.meta.get(REPEATABLE, not changed and not draws),
+            "repeatable": phase == Phase.FORWARD and node.meta.get(REPEATABLE, not changed and not draws),
             "workspace": node.meta.get(WORKSPACE, 0),
             "label": node.name,
         }

@@ -38,9 +38,7 @@ LIBRARY = torch.library.Library("stowplan", "DEF")
 """Operators of the traced graphs beside PyTorch's."""
 
 LIBRARY.define("bernoulli(Tensor self, float p) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
-LIBRARY.impl(
-    "bernoulli", lambda self, p: torch.empty_like(self).bernoulli_(p), "CompositeExplicitAutograd"
-)
+LIBRARY.impl("bernoulli", lambda self, p: torch.empty_like(self).bernoulli_(p), "CompositeExplicitAutograd")
 
 
 def trace(module: torch.nn.Module, inputs: Sequence[Any]) -> GraphModule:
@@ -165,7 +163,9 @@ def _traced(
     traced = make_fx(flat, tracing_mode="fake", _allow_non_fake_inputs=True)(values, args)
     if functional:
         with torch.no_grad():
-            again = make_fx(torch.func.functionalize(traced), tracing_mode="fake", _allow_non_fake_inputs=True)
+            again = make_fx(
+                torch.func.functionalize(traced), tracing_mode="fake", _allow_non_fake_inputs=True
+            )
             traced = _with_draws_of(traced, again(values, args))
         _leave_out_aliases(traced.graph)
     graph: Graph = traced.graph
@@ -188,7 +188,7 @@ def _traced(
 
 
 def _with_draws_of(traced: GraphModule, functional: GraphModule) -> GraphModule:
-    """Let ``bernoulli``, which stands for a draw in place, draw in the memory order of the tensor that it stands for."""
+    """Let ``bernoulli``, where it stands for a draw in place, draw in the memory order of that tensor."""
 
     def draws(graph: Graph) -> list[Node]:
         return [node for node in graph.nodes if is_random(node)]

@@ -13,6 +13,7 @@ bytes an update asks for, and how many its state keeps, follows from two small p
 from __future__ import annotations
 
 import copy
+import inspect
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -55,7 +56,7 @@ class Bytes(NamedTuple):
     state: int
 
 
-class Update(nn.Module):
+class Update(nn.Module):  # type: ignore[misc]
     """Updates some parameters of an optimizer's by gradients that it is called with.
 
     Parameters
@@ -99,13 +100,18 @@ class Update(nn.Module):
 
 
 def _step_alone(optimizer: optim.Optimizer, number: int, parameters: list[nn.Parameter]) -> None:
-    """Let the optimizer update these parameters of a group only, by the group's own options."""
+    """Let the optimizer update these parameters of a group only, by the group's own options.
+
+    Without what `torch.optim.Optimizer` puts around ``step`` (hooks, a record for the profiler, the mode of gradients):
+    there are no hooks then, and the mode is set for the whole step. It costs more than the update of a small parameter.
+    """
     groups = optimizer.param_groups
     group = groups[number]
     every = group["params"]
     group["params"], optimizer.param_groups = parameters, [group]
     try:
-        optimizer.step()
+        inspect.unwrap(type(optimizer).step)(optimizer)
+        optimizer._opt_called = True  # what schedulers of learning rates look for
     finally:
         group["params"], optimizer.param_groups = every, groups
 
