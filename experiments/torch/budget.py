@@ -1,12 +1,12 @@
 """Train models within budgets, beside PyTorch's own ways to save memory: ``python -m experiments.torch.budget``.
 
 Each model is trained as it is, by `stowplan.torch.schedule` within ten budgets, from the bytes that the plain step
-takes down to the least that is found, with `torch.utils.checkpoint` around its blocks, and by ``torch.compile`` under several
-settings of ``activation_memory_budget`` (backend ``aot_eager``: the same kernels, its partitioner). The models need
-``pip install transformers``.
+takes down to the least that is found; with `torch.utils.checkpoint` around its blocks; and by ``torch.compile`` under
+several settings of ``activation_memory_budget`` (backend ``aot_eager``: the same kernels, its partitioner). The models
+need ``pip install transformers``.
 
-Peaks are measured by `stowplan.torch.Meter` in a step after the first, so that the optimizer's state is there. Seconds
-are the process's CPU time of a step, on one thread, the least of several in turn with the plain step.
+Peaks are measured by `stowplan.torch.meter.Meter` in a step after the first, so that the optimizer's state is there.
+Seconds are the process's CPU time of a step, on one thread, the least of several in turn with the plain step.
 
 Exit status 1 if a parameter differs from the plain run's, a peak is above its budget or not as predicted to 1 %, or
 something failed.
@@ -151,7 +151,9 @@ def rows_of(name: str, model: Model, limit: float | None, said: Callable[[str], 
         budget = before + (floor - before) * k // (BUDGETS - 1)
         own = copy.deepcopy(original)
         began = time.perf_counter()
-        training = schedule(own, optimizer_of(own), model.loss, budget=budget + free.resident, time_limit=limit)
+        training = schedule(
+            own, optimizer_of(own), model.loss, budget=budget + free.resident, time_limit=limit
+        )
         stats = training.plan(*batch)
         planning = time.perf_counter() - began
         trained(training.step, batch)
@@ -272,7 +274,7 @@ def verdicts(shown: list[Row]) -> list[str]:
     half = [row["half_seconds"] for row in shown if row["half_seconds"]]
     beside = [row["beside_seconds"] / row["torch_seconds"] for row in shown if row["beside_seconds"]]
     return [
-        f"half of the peak: {len(half)} of {len(shown)} models, time in the median {statistics.median(half or [0]):.3f}",
+        f"half of the peak: {len(half)} of {len(shown)}, time in the median {statistics.median(half or [0]):.3f}",
         f"at PyTorch's least peak: {len(beside)} of {len(shown)}, time over PyTorch's in the median "
         f"{statistics.median(beside or [0]):.3f}",
         f"half of PyTorch's least peak reached: {sum(row['least'] <= row['torch'] / 2 for row in shown)}",
@@ -292,7 +294,9 @@ def write_rows(rows: list[Row], path: Path) -> None:
 @click.option(
     "--model", "chosen", multiple=True, type=click.Choice(list(MODELS)), help="Only this one; repeatable."
 )
-@click.option("--time-limit", type=float, help="Seconds for the solver at each budget.  [default: its own choice]")
+@click.option(
+    "--time-limit", type=float, help="Seconds for the solver at each budget.  [default: its own choice]"
+)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),

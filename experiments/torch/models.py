@@ -1,7 +1,8 @@
 """Models that are trained within budgets, made from their configurations: no weights, nothing from a hub.
 
-Where queries share keys, transformers' attention by `torch.nn.functional` runs other operators while it is traced: so
-`llama_2` has the one that is written out. All at full depth, narrower, with small images and texts, so that a step takes some tenths of a second on a core.
+All at full depth, narrower, with small images and texts, so that a step takes some tenths of a second on a core. Where
+queries share keys, transformers' attention by PyTorch's own operator runs others while it is traced: so `llama_2` has
+the attention that is written out.
 
 =========  ==========================================================  ===================================
 model      from                                                        batch

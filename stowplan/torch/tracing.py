@@ -162,6 +162,8 @@ def _traced(
     values = list(state.values())
     traced = make_fx(flat, tracing_mode="fake", _allow_non_fake_inputs=True)(values, args)
     if functional:
+        _require_traced(traced.graph)
+    if functional and _keeps_layouts(traced.graph):
         with torch.no_grad():
             again = make_fx(
                 torch.func.functionalize(traced), tracing_mode="fake", _allow_non_fake_inputs=True
@@ -185,6 +187,48 @@ def _traced(
     module = GraphModule(attributes, graph, type(traced).__name__)
     module.graph.lint()
     return module
+
+
+def _require_traced(graph: Graph) -> None:
+    """Raise where oneDNN runs an LSTM, whose workspace is there only while autograd records it."""
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.mkldnn_rnn_layer.default):
+        raise GraphError(
+            f"{node.name} keeps what its backward pass needs from no trace; expected another LSTM, such as that in "
+            "torch.backends.mkldnn.flags(enabled=False)"
+        )
+
+
+def _keeps_layouts(graph: Graph) -> bool:
+    """Whether operators with results of their own lay these out as those in place do.
+
+    What is written in parts of a storage, or from tensors laid out in other ways, would have another layout, and on
+    that the last bits of exponentials and sums depend.
+    """
+    for node in graph.nodes:
+        pairs = _arguments(node)
+        changed = [
+            given.meta["val"]
+            for argument, given in pairs
+            if argument.alias_info is not None and argument.alias_info.is_write and isinstance(given, Node)
+        ]
+        given = [one.meta["val"] for _, one in pairs if isinstance(one, Node)]
+        for tensor in changed:
+            whole = tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
+            same = (one.dim() == 0 or one.stride() == tensor.stride() for one in given)
+            if not whole or not all(same):
+                return False
+    return True
+
+
+def _arguments(node: Node) -> list[tuple[Any, Any]]:
+    """Return an operator's arguments as its schema has them, each with what the node gives."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return []
+    every = node.target._schema.arguments
+    return [
+        (one, node.args[k] if k < len(node.args) else node.kwargs.get(one.name))
+        for k, one in enumerate(every)
+    ]
 
 
 def _with_draws_of(traced: GraphModule, functional: GraphModule) -> GraphModule:

@@ -365,6 +365,35 @@ def test_a_step_that_depends_on_values_is_refused() -> None:
         training.step(torch.ones(2, 3))
 
 
+class Recurrent(nn.Module):
+    def __init__(self, kind: Any) -> None:
+        super().__init__()
+        self.layer = kind(12, 12, 2, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)[0].square().mean()
+
+
+def test_gates_written_in_parts_keep_their_bits() -> None:
+    torch.manual_seed(0)
+    model, batch = Recurrent(nn.GRU), (torch.randn(4, 8, 12),)
+    assert schedule(model, sgd(model)).differences(*batch) == []
+    twin = copy.deepcopy(model)
+    optimizer = sgd(model)
+    expected = plain(twin, sgd(twin), [batch] * STEPS, lambda model, x: model(x))
+    assert_same(trained(model, optimizer, schedule(model, optimizer), [batch] * STEPS), expected)
+
+
+def test_an_operator_without_a_trace_is_refused() -> None:
+    model = Recurrent(nn.LSTM)
+    training = schedule(model, sgd(model))
+    if torch.backends.mkldnn.is_available():
+        with pytest.raises(GraphError, match="mkldnn_rnn_layer"):
+            training.plan(torch.randn(4, 8, 12))
+    with torch.backends.mkldnn.flags(enabled=False):
+        assert training.differences(torch.randn(4, 8, 12)) == []
+
+
 class AsksWhetherItIsTraced(nn.Module):
     def __init__(self) -> None:
         super().__init__()
