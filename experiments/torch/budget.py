@@ -5,7 +5,7 @@ takes down to the least that is found; with `torch.utils.checkpoint` around its 
 several settings of ``activation_memory_budget`` (backend ``aot_eager``: the same kernels, its partitioner). The models
 need ``pip install transformers``.
 
-Peaks are measured by `stowplan.torch.meter.Meter` in a step after the first, so that the optimizer's state is there.
+Peaks are measured by `stowplan.torch.Meter` in a step after the first, so that the optimizer's state is there.
 Seconds are the process's CPU time of a step, on one thread, the least of several in turn with the plain step.
 
 Exit status 1 if a parameter differs from the plain run's, a peak is above its budget or not as predicted to 1 %, or
@@ -31,8 +31,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from stowplan.errors import BudgetError
-from stowplan.torch import schedule
-from stowplan.torch.meter import Meter
+from stowplan.torch import Meter, schedule
 
 from ..measures import output
 from .models import MODELS, Model

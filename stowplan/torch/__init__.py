@@ -34,7 +34,7 @@ except ImportError as error:
         f"PyTorch cannot be imported ({error}); stowplan.torch needs it: pip install 'stowplan[torch]'"
     ) from None
 
-from .meter import Measurement, measure
+from .meter import Measurement, Meter, measure
 from .reordering import in_order, reorder
 from .scheduler import ScheduledTraining, StepStats, schedule
 from .step_graph import graph, operators
@@ -42,6 +42,7 @@ from .tracing import trace, trace_training
 
 __all__ = [
     "Measurement",
+    "Meter",
     "ScheduledTraining",
     "StepStats",
     "graph",
