@@ -1,4 +1,4 @@
-"""PyTorch: make the step graph of a module's ATen operators, and a module that runs them in a better order.
+"""PyTorch: step graphs of a module's ATen operators, better orders of them, and training within a budget of bytes.
 
 ================  ======================================================================================================
 module            what it is
@@ -7,6 +7,10 @@ module            what it is
 ``step_graph``    makes a `stowplan.scheduling.StepGraph` of such a graph module: storages, hazards, phases
 ``reordering``    the same operators in the order that `stowplan.scheduling.ordering` finds
 ``meter``         measures the live peak of a real run: storages, counted at every operator
+``scheduler``     training steps within a budget of bytes: `schedule`
+``updates``       the optimizer's part of such a step, early, parameter by parameter
+``costs``         seconds of operators, estimated
+``rewriting``     a graph module that runs a schedule, with what it recomputes
 ================  ======================================================================================================
 
 ::
@@ -14,6 +18,9 @@ module            what it is
     step = trace_training(module, inputs, loss, targets, learning_rate=0.1)
     better = reorder(step)                       # the same parameters, the same results, bit by bit
     better.meta["order"].peak                    # bytes, as `measure(better, *inputs, *targets).peak` finds them
+
+    training = schedule(model, optimizer, loss, budget="2 GiB")
+    training.step(x, y)                          # forward, backward, update; the same bits
 
 Importing this package imports PyTorch.
 """
@@ -27,9 +34,23 @@ except ImportError as error:
         f"PyTorch cannot be imported ({error}); stowplan.torch needs it: pip install 'stowplan[torch]'"
     ) from None
 
-from .meter import Measurement, measure
+from .meter import Measurement, Meter, measure
 from .reordering import in_order, reorder
+from .scheduler import ScheduledTraining, StepStats, schedule
 from .step_graph import graph, operators
 from .tracing import trace, trace_training
 
-__all__ = ["Measurement", "graph", "in_order", "measure", "operators", "reorder", "trace", "trace_training"]
+__all__ = [
+    "Measurement",
+    "Meter",
+    "ScheduledTraining",
+    "StepStats",
+    "graph",
+    "in_order",
+    "measure",
+    "operators",
+    "reorder",
+    "schedule",
+    "trace",
+    "trace_training",
+]

@@ -43,13 +43,15 @@ def measure(function: Callable[..., Any], *inputs: Any) -> Measurement:
 
     Memory that operators ask for and release within themselves is not seen.
     """
-    meter = _Meter()
+    meter = Meter()
     with meter:
         result = function(*inputs)
     return Measurement(result, max(meter.live, default=0), tuple(meter.live))
 
 
-class _Meter(TorchDispatchMode):  # type: ignore[misc]
+class Meter(TorchDispatchMode):  # type: ignore[misc]
+    """Counts while it is entered; it may be entered again, and goes on."""
+
     def __init__(self) -> None:
         super().__init__()
         self.live: list[int] = []
@@ -67,6 +69,7 @@ class _Meter(TorchDispatchMode):  # type: ignore[misc]
         return result
 
     def note(self, tree: Any, *, made: bool) -> None:
+        """Count the storages of tensors, with their bytes if an operator has just made them."""
         for tensor in pytree.tree_leaves(tree):
             if isinstance(tensor, torch.Tensor):
                 storage = tensor.untyped_storage()

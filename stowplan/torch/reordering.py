@@ -96,7 +96,7 @@ def _ordered(module: GraphModule, numbers: list[int]) -> Graph:
     nodes = operators(module)
     sequence = [node for node in module.graph.nodes if node.op in ("placeholder", "get_attr")]
     for number in numbers:
-        sequence += [nodes[number], *_names(nodes[number])]
+        sequence += [nodes[number], *named_by(nodes[number])]
     sequence += module.graph.find_nodes(op="output")
     ordered = Graph()
     ordered.set_codegen(module.graph._codegen)  # how arguments and results are packed
@@ -106,10 +106,10 @@ def _ordered(module: GraphModule, numbers: list[int]) -> Graph:
     return ordered
 
 
-def _names(node: Node) -> list[Node]:
+def named_by(node: Node) -> list[Node]:
     """Return the nodes that name results of this one, or results of these."""
     found = []
     for user in node.users:
         if is_getitem(user) and user.args[0] is node:
-            found += [user, *_names(user)]
+            found += [user, *named_by(user)]
     return found

@@ -32,7 +32,10 @@ from torch.utils import _pytree as pytree
 
 from ..errors import GraphError
 from ..scheduling.graph import Phase, StepGraph
-from .tracing import PHASE, trace
+from .tracing import PHASE, is_random, trace
+
+REPEATABLE, WORKSPACE = "stowplan_repeatable", "stowplan_workspace"
+"""Keys in a node's ``meta``: whether it may run again although its schema speaks against it; bytes of its workspace."""
 
 # They write running mean and variance in training, and their schemas do not say so: arguments 3 and 4; 5 is `training`.
 _BATCH_NORMS = ("aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm")
@@ -54,7 +57,7 @@ def graph(module: torch.nn.Module, inputs: Sequence[Any] | None = None) -> StepG
     -------
     StepGraph
         Parameters, buffers, constants and inputs are resident; results are kept. Operators' own workspaces are not
-        counted.
+        counted, except those that a node's ``meta`` names (``WORKSPACE``).
 
     Raises
     ------
@@ -84,6 +87,11 @@ def is_getitem(node: Node) -> bool:
     return node.op == "call_function" and node.target is operator.getitem
 
 
+def is_training_batch_norm(node: Node) -> bool:
+    """Whether a node normalizes by the batch, and so changes the running statistics."""
+    return node.target._schema.name in _BATCH_NORMS and bool(_argument(node, 5, "training"))
+
+
 def _is_operator(node: Node) -> bool:
     return node.op not in ("placeholder", "get_attr", "output") and not is_getitem(node)
 
@@ -108,7 +116,7 @@ class _Reader:
 
     def graph(self) -> StepGraph:
         rows: dict[str, list[Any]] = {
-            key: [] for key in ("reads", "writes", "after", "phase", "repeatable", "label")
+            key: [] for key in ("reads", "writes", "after", "phase", "repeatable", "workspace", "label")
         }
         for node in self.module.graph.nodes:
             if node.op in ("placeholder", "get_attr"):
@@ -134,9 +142,9 @@ class _Reader:
             self.token[node] = self.add(0, len(self.columns["size"]), node.name)
             writes.append(self.token[node])
         storage = self.columns["storage"]
-        is_random = torch.Tag.nondeterministic_seeded in node.target.tags
+        draws = is_random(node)
         after = self.hazards.of(
-            number, {storage[v] for v in reads}, {storage[v] for v in changed}, is_random=is_random
+            number, {storage[v] for v in reads}, {storage[v] for v in changed}, is_random=draws
         )
         phase = node.meta.get(PHASE, Phase.FORWARD)
         if node.meta.get("partitioner_tag") == "is_backward":  # of a joint graph by AOTAutograd
@@ -148,7 +156,8 @@ class _Reader:
             "writes": list(dict.fromkeys(writes)),
             "after": sorted(after),
             "phase": phase,
-            "repeatable": phase == Phase.FORWARD and not changed and not is_random,
+            "repeatable": phase == Phase.FORWARD and node.meta.get(REPEATABLE, not changed and not draws),
+            "workspace": node.meta.get(WORKSPACE, 0),
             "label": node.name,
         }
 
@@ -176,7 +185,7 @@ class _Reader:
         for position, argument in enumerate(schema.arguments):
             if argument.alias_info is not None and argument.alias_info.is_write:
                 written.append(_argument(node, position, argument.name))
-        if schema.name in _BATCH_NORMS and _argument(node, 5, "training"):
+        if is_training_batch_norm(node):
             written += [_argument(node, 3, "running_mean"), _argument(node, 4, "running_var")]
         nodes = [leaf for leaf in pytree.tree_leaves(written) if isinstance(leaf, Node)]
         return list(dict.fromkeys(v for source in nodes for v in self.values_of(source)))

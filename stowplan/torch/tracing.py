@@ -8,13 +8,17 @@ is changed; each operator that reaches PyTorch's dispatcher becomes a node, view
     backward   the gradients of all parameters that the loss depends on (torch.autograd.grad)
     update     parameter.add_(gradient, alpha=-learning_rate), if there is a learning rate
 
+A step that is to run operators again is *functional*: writes in place on what the step itself has made are traced a
+second time, as operators with results of their own (`torch.func.functionalize`); ``detach`` and ``alias`` are left out.
+
 Parameters and buffers are attributes of the graph module, the module's own tensors. They and the inputs are read
 through ``detach``: nothing that the graph module computes is recorded by autograd, which would hold on to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -29,6 +33,12 @@ PHASE = "stowplan_phase"
 """Key in a node's ``meta`` of its `Phase`, if tracing knows it."""
 
 State = dict[str, torch.Tensor]
+
+LIBRARY = torch.library.Library("stowplan", "DEF")
+"""Operators of the traced graphs beside PyTorch's."""
+
+LIBRARY.define("bernoulli(Tensor self, float p) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
+LIBRARY.impl("bernoulli", lambda self, p: torch.empty_like(self).bernoulli_(p), "CompositeExplicitAutograd")
 
 
 def trace(module: torch.nn.Module, inputs: Sequence[Any]) -> GraphModule:
@@ -65,6 +75,7 @@ def trace_training(
     targets: Sequence[Any] = (),
     *,
     learning_rate: float | None = None,
+    functional: bool = False,
 ) -> GraphModule:
     """Trace a training step: forward, backward and, with a learning rate, the update of gradient descent.
 
@@ -79,6 +90,8 @@ def trace_training(
     learning_rate
         Of ``parameter.add_(gradient, alpha=-learning_rate)``, what `torch.optim.SGD` does without momentum. None: no
         update.
+    functional
+        Whether only parameters, buffers and inputs are written in place, so that all else can be made again.
 
     Returns
     -------
@@ -95,7 +108,8 @@ def trace_training(
 
     def step(tensors: State, args: tuple[Any, ...]) -> Any:
         leaves = {name: tensor for name, tensor in tensors.items() if tensor.requires_grad}
-        found = loss(torch.func.functional_call(module, tensors, args[:count]), *args[count:])
+        with _autocast_cache():
+            found = loss(torch.func.functional_call(module, tensors, args[:count]), *args[count:])
         if not found.requires_grad:
             raise GraphError("the loss depends on no parameter; expected one that requires a gradient")
         every = torch.autograd.grad(found, list(leaves.values()), allow_unused=True)
@@ -107,9 +121,21 @@ def trace_training(
                 leaves[name].add_(gradient, alpha=-learning_rate)
         return found
 
-    traced = _traced(step, _state(module), (*inputs, *targets))
+    traced = _traced(step, _state(module), (*inputs, *targets), functional=functional)
     _mark_phases(traced.graph)
     return traced
+
+
+@contextmanager
+def _autocast_cache() -> Iterator[None]:
+    """Let autocast cast a parameter once, as outside of `make_fx`: gradients of its readers then meet in few bits."""
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(True)
+    try:
+        yield
+    finally:
+        torch.clear_autocast_cache()
+        torch.set_autocast_cache_enabled(before)
 
 
 def _state(module: torch.nn.Module) -> State:
@@ -117,7 +143,11 @@ def _state(module: torch.nn.Module) -> State:
 
 
 def _traced(
-    step: Callable[[State, tuple[Any, ...]], Any], state: State, args: tuple[Any, ...]
+    step: Callable[[State, tuple[Any, ...]], Any],
+    state: State,
+    args: tuple[Any, ...],
+    *,
+    functional: bool = False,
 ) -> GraphModule:
     """Trace a function of a state, detached, and of arguments; the state becomes attributes of the graph module."""
 
@@ -129,7 +159,17 @@ def _traced(
         return step(dict(zip(state, own, strict=True)), args)
 
     # Tensors outside of the state (a constant made in forward) become attributes as well.
-    traced = make_fx(flat, tracing_mode="fake", _allow_non_fake_inputs=True)(list(state.values()), args)
+    values = list(state.values())
+    traced = make_fx(flat, tracing_mode="fake", _allow_non_fake_inputs=True)(values, args)
+    if functional:
+        _require_traced(traced.graph)
+    if functional and _keeps_layouts(traced.graph):
+        with torch.no_grad():
+            again = make_fx(
+                torch.func.functionalize(traced), tracing_mode="fake", _allow_non_fake_inputs=True
+            )
+            traced = _with_draws_of(traced, again(values, args))
+        _leave_out_aliases(traced.graph)
     graph: Graph = traced.graph
     placeholders = graph.find_nodes(op="placeholder")
     attributes: dict[str, Any] = {
@@ -147,6 +187,74 @@ def _traced(
     module = GraphModule(attributes, graph, type(traced).__name__)
     module.graph.lint()
     return module
+
+
+def _require_traced(graph: Graph) -> None:
+    """Raise where oneDNN runs an LSTM, whose workspace is there only while autograd records it."""
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.mkldnn_rnn_layer.default):
+        raise GraphError(
+            f"{node.name} keeps what its backward pass needs from no trace; expected another LSTM, such as that in "
+            "torch.backends.mkldnn.flags(enabled=False)"
+        )
+
+
+def _keeps_layouts(graph: Graph) -> bool:
+    """Whether operators with results of their own lay these out as those in place do.
+
+    What is written in parts of a storage, or from tensors laid out in other ways, would have another layout, and on
+    that the last bits of exponentials and sums depend.
+    """
+    for node in graph.nodes:
+        pairs = _arguments(node)
+        changed = [
+            given.meta["val"]
+            for argument, given in pairs
+            if argument.alias_info is not None and argument.alias_info.is_write and isinstance(given, Node)
+        ]
+        given = [one.meta["val"] for _, one in pairs if isinstance(one, Node)]
+        for tensor in changed:
+            whole = tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
+            same = (one.dim() == 0 or one.stride() == tensor.stride() for one in given)
+            if not whole or not all(same):
+                return False
+    return True
+
+
+def _arguments(node: Node) -> list[tuple[Any, Any]]:
+    """Return an operator's arguments as its schema has them, each with what the node gives."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return []
+    every = node.target._schema.arguments
+    return [
+        (one, node.args[k] if k < len(node.args) else node.kwargs.get(one.name))
+        for k, one in enumerate(every)
+    ]
+
+
+def _with_draws_of(traced: GraphModule, functional: GraphModule) -> GraphModule:
+    """Let ``bernoulli``, where it stands for a draw in place, draw in the memory order of that tensor."""
+
+    def draws(graph: Graph) -> list[Node]:
+        return [node for node in graph.nodes if is_random(node)]
+
+    for before, node in zip(draws(traced.graph), draws(functional.graph), strict=True):
+        if before.target is torch.ops.aten.bernoulli_.float and node.target is torch.ops.aten.bernoulli.p:
+            node.target = torch.ops.stowplan.bernoulli.default
+    return functional
+
+
+def is_random(node: Node) -> bool:
+    """Whether a node draws random numbers."""
+    tags = node.target.tags if isinstance(node.target, torch._ops.OpOverload) else ()
+    return torch.Tag.nondeterministic_seeded in tags
+
+
+def _leave_out_aliases(graph: Graph) -> None:
+    """Let users of ``detach`` and ``alias`` take the tensor itself, and drop what has no use and no effect."""
+    for target in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
+        for node in graph.find_nodes(op="call_function", target=target):
+            node.replace_all_uses_with(node.args[0])
+    graph.eliminate_dead_code()
 
 
 def _attribute(module: torch.nn.Module, target: str) -> Any:

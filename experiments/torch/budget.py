@@ -1,0 +1,334 @@
+"""Train models within budgets, beside PyTorch's own ways to save memory: ``python -m experiments.torch.budget``.
+
+Each model is trained as it is, by `stowplan.torch.schedule` within ten budgets, from the bytes that the plain step
+takes down to the least that is found; with `torch.utils.checkpoint` around its blocks; and by ``torch.compile`` under
+several settings of ``activation_memory_budget`` (backend ``aot_eager``: the same kernels, its partitioner). The models
+need ``pip install transformers``.
+
+Peaks are measured by `stowplan.torch.Meter` in a step after the first, so that the optimizer's state is there.
+Seconds are the process's CPU time of a step, on one thread, the least of several in turn with the plain step.
+
+Exit status 1 if a parameter differs from the plain run's, a peak is above its budget or not as predicted to 1 %, or
+something failed.
+"""
+
+from __future__ import annotations
+
+import copy
+import csv
+import functools
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from stowplan.errors import BudgetError
+from stowplan.torch import Meter, schedule
+
+from ..measures import output
+from .models import MODELS, Model
+
+BUDGETS, STEPS, TURNS = 10, 3, 5
+SETTINGS = (1.0, 0.5, 0.2, 0.05, 0.0)
+
+TITLE = "Models of PyTorch trained within budgets"
+NOTE = (
+    "Peaks are shares of the plain step's, beside what is resident (parameters, buffers, momentum, the batch); times "
+    "are CPU times over the plain step's. *free*: stowplan without a budget below the plain peak; *half*: its first "
+    "budget of at most half of the peak; *least*: the least peak found. *torch*: the least peak that "
+    "`activation_memory_budget` gave, over five settings; *beside it*: stowplan's time at no higher a peak. "
+    "*checkpoint*: `torch.utils.checkpoint` around each block. *right*: in all ten budgets parameters equal to the bit "
+    "after three steps, the peak within the budget, and as predicted to 1 %."
+)
+COLUMNS = [
+    output.Column("model", "model"),
+    output.Column("resident MiB", "resident", output.mib),
+    output.Column("plain MiB", "plain", output.mib),
+    *(
+        output.Column(heading, key, "{:.3f}".format)
+        for heading, key in (
+            ("free", "free"),
+            ("half", "half"),
+            ("its time", "half_seconds"),
+            ("least", "least"),
+            ("its time", "least_seconds"),
+            ("torch", "torch"),
+            ("its time", "torch_seconds"),
+            ("beside it: time", "beside_seconds"),
+            ("checkpoint", "checkpoint"),
+            ("its time", "checkpoint_seconds"),
+        )
+    ),
+    output.Column("planning s", "planning", "{:.1f}".format),
+    output.Column("right", "right"),
+]
+
+Row = dict[str, Any]
+Step = Callable[..., Tensor]
+
+
+def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
+    """Return the optimizer that all train with."""
+    return torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+
+
+def plain_step(model: nn.Module, loss: Callable[..., Tensor], meter: list[Meter] | None = None) -> Step:
+    """Return a training step of PyTorch's; `meter` holds the one that counts the update, if any."""
+    optimizer = optimizer_of(model)
+
+    def step(*batch: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        found = loss(model, *batch)
+        found.backward()
+        if meter:
+            with meter[0]:
+                optimizer.step()
+        else:
+            optimizer.step()
+        return found.detach()
+
+    return step
+
+
+def peak_of(step: Step, batch: tuple[Tensor, ...]) -> int:
+    """Return the bytes that a step has alive at most, beside what was there before."""
+    meter = Meter()
+    with meter:
+        step(*batch)
+    return max(meter.live)
+
+
+def seconds_of(step: Step, plain: Step, batch: tuple[Tensor, ...]) -> float:
+    """Return the CPU time of a step over that of the plain one; each the least of several, in turns."""
+    least = [float("inf")] * 2
+    for _ in range(TURNS):
+        for k, one in enumerate((step, plain)):
+            began = time.process_time()
+            one(*batch)
+            least[k] = min(least[k], time.process_time() - began)
+    return least[0] / least[1]
+
+
+def trained(step: Step, batch: tuple[Tensor, ...]) -> None:
+    """Run the first steps, with the same random numbers for all."""
+    torch.manual_seed(1)
+    for _ in range(STEPS):
+        step(*batch)
+
+
+def rows_of(name: str, model: Model, limit: float | None, said: Callable[[str], None]) -> list[Row]:
+    """Return the rows of one model."""
+    torch.manual_seed(0)
+    original, batch = model.build().train(), model.batch()
+    twin = copy.deepcopy(original)
+    plain = plain_step(twin, model.loss)
+    trained(plain, batch)
+    expected = copy.deepcopy(twin.state_dict())
+    before = peak_of(plain, batch)
+    free = schedule(original, optimizer_of(original), model.loss).plan(*batch)
+    rows: list[Row] = [{"way": "plain", "peak": before, "seconds": 1.0}]
+    about = {"model": name, "resident": free.resident}
+
+    began = time.perf_counter()
+    least = schedule(original, optimizer_of(original), model.loss, budget=0, time_limit=limit)
+    try:
+        least.plan(*batch)
+    except BudgetError as error:
+        floor = error.least - free.resident
+    said(
+        f"{name}: plain {before / 1e6:.1f} MB, the least {floor / 1e6:.1f}, in {time.perf_counter() - began:.0f} s"
+    )
+    for k in range(BUDGETS):
+        budget = before + (floor - before) * k // (BUDGETS - 1)
+        own = copy.deepcopy(original)
+        began = time.perf_counter()
+        training = schedule(
+            own, optimizer_of(own), model.loss, budget=budget + free.resident, time_limit=limit
+        )
+        stats = training.plan(*batch)
+        planning = time.perf_counter() - began
+        trained(training.step, batch)
+        identical = all(torch.equal(one, expected[key]) for key, one in own.state_dict().items())
+        rows.append(
+            {
+                "way": "stowplan",
+                "setting": budget,
+                "peak": peak_of(training.step, batch),
+                "predicted": stats.peak - stats.resident,
+                "seconds": seconds_of(training.step, plain, batch),
+                "identical": identical,
+                "planning": planning,
+            }
+        )
+        said(f"  {rows[-1]}")
+    blocks = copy.deepcopy(original)
+    for module in blocks.modules():
+        if type(module).__name__ == model.block:
+            module.forward = functools.partial(checkpoint, module.forward, use_reentrant=False)
+    step = plain_step(blocks, model.loss)
+    trained(step, batch)
+    rows.append(
+        {"way": "checkpoint", "peak": peak_of(step, batch), "seconds": seconds_of(step, plain, batch)}
+    )
+    said(f"  {rows[-1]}")
+    for setting in SETTINGS:
+        own = copy.deepcopy(original)
+        meters: list[Meter] = []
+        torch._dynamo.reset()
+        with torch._functorch.config.patch(activation_memory_budget=setting):
+            step = plain_step(own, torch.compile(model.loss, backend=_metered(meters)), meters)
+            trained(step, batch)
+            meters.append(Meter())
+            step(*batch)
+            peak = max(meters.pop().live)
+            rows.append(
+                {
+                    "way": "torch",
+                    "setting": setting,
+                    "peak": peak,
+                    "seconds": seconds_of(step, plain, batch),
+                }
+            )
+        said(f"  {rows[-1]}")
+    return [about | row for row in rows]
+
+
+def _metered(meters: list[Meter]) -> Any:
+    """Return ``aot_eager`` with graphs that run in the meter, if there is one; dynamo accepts none around them."""
+    from functorch.compile import min_cut_rematerialization_partition
+    from torch._dynamo.backends.common import aot_autograd
+
+    def compiler(module: torch.fx.GraphModule, _: Any) -> Any:
+        def run(args: list[Any]) -> Any:
+            if not meters:
+                return torch.fx.Interpreter(module).boxed_run(args)
+            with meters[0]:
+                return torch.fx.Interpreter(module).boxed_run(args)
+
+        run._boxed_call = True  # type: ignore[attr-defined]
+        return run
+
+    return aot_autograd(
+        fw_compiler=compiler,
+        bw_compiler=compiler,
+        partition_fn=min_cut_rematerialization_partition,
+        keep_inference_input_mutations=True,
+    )
+
+
+def wrong(row: Row) -> list[str]:
+    """Return what is wrong with a row of stowplan's."""
+    if row["way"] != "stowplan":
+        return []
+    found = [] if row["identical"] else ["parameters differ"]
+    if row["peak"] > row["setting"]:
+        found.append(f"peak {row['peak']} is above the budget {row['setting']}")
+    if abs(row["peak"] - row["predicted"]) > 0.01 * row["peak"]:
+        found.append(f"peak {row['peak']} was predicted to be {row['predicted']}")
+    return found
+
+
+def summary(name: str, rows: list[Row]) -> Row:
+    """Return what the table shows of a model: PyTorch's best point, and the schedules beside it; {} without rows."""
+    if not rows:
+        return {}
+    plain = rows[0]["peak"]
+    ours = [row for row in rows if row["way"] == "stowplan"]
+    theirs = min((row for row in rows if row["way"] == "torch"), key=lambda row: row["peak"])
+    beside = min(
+        (row for row in ours if row["peak"] <= theirs["peak"]), key=lambda row: row["seconds"], default={}
+    )
+    half = max((row for row in ours if row["peak"] <= plain / 2), key=lambda row: row["peak"], default={})
+    around = next(row for row in rows if row["way"] == "checkpoint")
+    return {
+        "device": "cpu",
+        "model": name,
+        "resident": rows[0]["resident"],
+        "plain": plain,
+        "free": ours[0]["peak"] / plain,
+        "half": half.get("peak", 0) / plain or None,
+        "half_seconds": half.get("seconds"),
+        "least": ours[-1]["peak"] / plain,
+        "least_seconds": ours[-1]["seconds"],
+        "torch": theirs["peak"] / plain,
+        "torch_seconds": theirs["seconds"],
+        "beside_seconds": beside.get("seconds"),
+        "checkpoint": around["peak"] / plain,
+        "checkpoint_seconds": around["seconds"],
+        "planning": max(row["planning"] for row in ours),
+        "right": "yes" if not any(wrong(row) for row in rows) else "NO",
+    }
+
+
+def verdicts(shown: list[Row]) -> list[str]:
+    """Return what was found over all models."""
+    half = [row["half_seconds"] for row in shown if row["half_seconds"]]
+    beside = [row["beside_seconds"] / row["torch_seconds"] for row in shown if row["beside_seconds"]]
+    return [
+        f"half of the peak: {len(half)} of {len(shown)}, time in the median {statistics.median(half or [0]):.3f}",
+        f"at PyTorch's least peak: {len(beside)} of {len(shown)}, time over PyTorch's in the median "
+        f"{statistics.median(beside or [0]):.3f}",
+        f"half of PyTorch's least peak reached: {sum(row['least'] <= row['torch'] / 2 for row in shown)}",
+    ]
+
+
+def write_rows(rows: list[Row], path: Path) -> None:
+    """Write all that was measured."""
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, keys, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+@click.command()
+@click.option(
+    "--model", "chosen", multiple=True, type=click.Choice(list(MODELS)), help="Only this one; repeatable."
+)
+@click.option(
+    "--time-limit", type=float, help="Seconds for the solver at each budget.  [default: its own choice]"
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("build/experiments"),
+    help="Folder for cells and the table.  [default: build/experiments]",
+)
+def main(chosen: tuple[str, ...], time_limit: float | None, out: Path) -> None:
+    """Train models of PyTorch within budgets of bytes."""
+    torch.set_num_threads(1)
+    cells = out / "torch_budget"
+    cells.mkdir(parents=True, exist_ok=True)
+    for name in chosen or tuple(MODELS):
+        path = cells / f"{name}.json"
+        if not path.exists():
+            rows = rows_of(name, MODELS[name], time_limit, functools.partial(click.echo, err=True))
+            path.write_text(json.dumps(rows))
+    rows = [
+        {"device": "cpu", "model": name} | row
+        for name in MODELS
+        if (cells / f"{name}.json").exists()
+        for row in json.loads((cells / f"{name}.json").read_text())
+    ]
+    shown = [summary(name, [row for row in rows if row["model"] == name]) for name in MODELS]
+    shown = [row for row in shown if row]
+    output.write_table(shown, COLUMNS, out / "torch_budget", TITLE, NOTE, ("torch", "transformers"))
+    write_rows(rows, out / "torch_budget.csv")
+    for line in verdicts(shown):
+        click.echo(line)
+    failed = [f"{row['model']}: {what}" for row in rows for what in wrong(row)]
+    for line in failed:
+        click.echo(line, err=True)
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

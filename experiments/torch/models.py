@@ -1,0 +1,232 @@
+"""Models that are trained within budgets, made from their configurations: no weights, nothing from a hub.
+
+All at full depth, narrower, with small images and texts, so that a step takes some tenths of a second on a core. Where
+queries share keys, transformers' attention by PyTorch's own operator runs others while it is traced: so `llama_2` has
+the attention that is written out.
+
+=========  ==========================================================  ===================================
+model      from                                                        batch
+=========  ==========================================================  ===================================
+llama      pytorch#197838's kind: 16 layers of 192 (transformers)      2 x 64 tokens
+llama_2    16 layers of 256, grouped queries, bfloat16 (transformers)  2 x 128 tokens
+gpt2       12 layers of 192, dropout (transformers)                    4 x 128 tokens
+t5         6 + 6 layers of 128, dropout (transformers)                 4 x 64 tokens
+vit        12 layers of 192, patches of 8 x 8 (transformers)           8 images of 64 x 64
+resnet50   a quarter of the channels (transformers)                    8 images of 96 x 96
+densenet   121 layers, growth 8 (own)                                  8 images of 64 x 64
+unet       4 levels from 8 channels (`experiments.torch.networks`)     2 images of 96 x 96
+lstm       2 layers of 128, dropout, 32 tokens by a cell (own)         32 x 32 tokens
+=========  ==========================================================  ===================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
+
+from .networks import NETWORKS
+
+CLASSES = 10
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model and how it is trained.
+
+    Attributes
+    ----------
+    build
+        The module.
+    batch
+        Its inputs, random.
+    loss
+        Of the module and a batch.
+    block
+        Name of the class whose modules `torch.utils.checkpoint` is put around.
+    """
+
+    build: Callable[[], nn.Module]
+    batch: Callable[[], tuple[Tensor, ...]]
+    loss: Callable[..., Tensor]
+    block: str
+
+
+def _texts(count: int, length: int, words: int) -> Callable[[], tuple[Tensor, ...]]:
+    return lambda: (torch.randint(words, (count, length)),)
+
+
+def _images(count: int, size: int) -> Callable[[], tuple[Tensor, ...]]:
+    return lambda: (torch.randn(count, 3, size, size), torch.randint(CLASSES, (count,)))
+
+
+def _language(model: nn.Module, words: Tensor) -> Tensor:
+    found: Tensor = model(input_ids=words, labels=words).loss
+    return found
+
+
+def _classified(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
+    found: Tensor = model(pixel_values=images, labels=labels).loss
+    return found
+
+
+def _entropy(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    return F.cross_entropy(model(x), y)
+
+
+def _llama(
+    width: int, layers: int, heads: int, groups: int, words: int, attention: str = "sdpa"
+) -> nn.Module:
+    configuration = transformers.LlamaConfig(
+        vocab_size=words,
+        hidden_size=width,
+        intermediate_size=width * 8 // 3,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=groups,
+        use_cache=False,
+        attn_implementation=attention,
+    )
+    return transformers.LlamaForCausalLM(configuration)
+
+
+def _gpt2() -> nn.Module:
+    configuration = transformers.GPT2Config(
+        vocab_size=512,
+        n_positions=128,
+        n_embd=192,
+        n_layer=12,
+        n_head=12,
+        use_cache=False,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
+    return transformers.GPT2LMHeadModel(configuration)
+
+
+def _t5() -> nn.Module:
+    configuration = transformers.T5Config(
+        vocab_size=512,
+        d_model=128,
+        d_kv=16,
+        d_ff=512,
+        num_layers=6,
+        num_heads=8,
+        use_cache=False,
+        decoder_start_token_id=0,
+    )
+    return transformers.T5ForConditionalGeneration(configuration)
+
+
+def _vit() -> nn.Module:
+    configuration = transformers.ViTConfig(
+        hidden_size=192,
+        intermediate_size=768,
+        num_hidden_layers=12,
+        num_attention_heads=12,
+        image_size=64,
+        patch_size=8,
+        num_labels=CLASSES,
+    )
+    return transformers.ViTForImageClassification(configuration)
+
+
+def _resnet50() -> nn.Module:
+    configuration = transformers.ResNetConfig(
+        embedding_size=16, hidden_sizes=[64, 128, 256, 512], depths=[3, 4, 6, 3], num_labels=CLASSES
+    )
+    return transformers.ResNetForImageClassification(configuration)
+
+
+class DenseLayer(nn.Module):
+    """DenseNet's bottleneck: normalization, rectifier and convolution, of 1 x 1 and of 3 x 3; then all side by side."""
+
+    def __init__(self, inputs: int, growth: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.BatchNorm2d(inputs),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(inputs, 4 * growth, 1, bias=False),
+            nn.BatchNorm2d(4 * growth),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(4 * growth, growth, 3, 1, 1, bias=False),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (N, inputs, H, W) to (N, inputs + growth, H, W)."""
+        return torch.cat([x, self.layers(x)], 1)
+
+
+def _densenet(growth: int = 8) -> nn.Module:
+    width = 2 * growth
+    layers: list[nn.Module] = [
+        nn.Conv2d(3, width, 7, 2, 3, bias=False),
+        nn.BatchNorm2d(width),
+        nn.ReLU(inplace=True),
+    ]
+    for stage, count in enumerate((6, 12, 24, 16)):
+        if stage:
+            layers += [
+                nn.BatchNorm2d(width),
+                nn.ReLU(inplace=True),
+                nn.Conv2d(width, width // 2, 1, bias=False),
+            ]
+            layers.append(nn.AvgPool2d(2))
+            width //= 2
+        for _ in range(count):
+            layers.append(DenseLayer(width, growth))
+            width += growth
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, CLASSES))
+
+
+class Cells(nn.Module):
+    """Two layers of LSTM cells with dropout between, over a text; the head is at every word."""
+
+    def __init__(self, words: int, width: int) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(words, width), nn.Linear(width, words)
+        self.cells = nn.ModuleList(nn.LSTMCell(width, width) for _ in range(2))
+
+    def forward(self, words: Tensor) -> Tensor:
+        """Map (N, length) to (N, words, length)."""
+        states: list[Any] = [None] * len(self.cells)
+        found = []
+        for x in self.words(words).unbind(1):
+            for k, cell in enumerate(self.cells):
+                states[k] = cell(F.dropout(x, 0.1, self.training), states[k])
+                x = states[k][0]
+            found.append(self.head(x))
+        return torch.stack(found, 2)
+
+
+def _following(count: int, length: int, words: int) -> Callable[[], tuple[Tensor, ...]]:
+    def make() -> tuple[Tensor, ...]:
+        texts = torch.randint(words, (count, length + 1))
+        return texts[:, :-1], texts[:, 1:]
+
+    return make
+
+
+MODELS = {
+    "llama": Model(lambda: _llama(192, 16, 6, 6, 256), _texts(2, 64, 256), _language, "LlamaDecoderLayer"),
+    "llama_2": Model(
+        lambda: _llama(256, 16, 8, 2, 512, "eager").bfloat16(),
+        _texts(2, 128, 512),
+        _language,
+        "LlamaDecoderLayer",
+    ),
+    "gpt2": Model(_gpt2, _texts(4, 128, 512), _language, "GPT2Block"),
+    "t5": Model(_t5, _texts(4, 64, 512), lambda m, words: m(input_ids=words, labels=words).loss, "T5Block"),
+    "vit": Model(_vit, _images(8, 64), _classified, "ViTLayer"),
+    "resnet50": Model(_resnet50, _images(8, 96), _classified, "ResNetBottleNeckLayer"),
+    "densenet": Model(_densenet, _images(8, 64), _entropy, "DenseLayer"),
+    "unet": Model(
+        lambda: NETWORKS["unet"].build(8), lambda: NETWORKS["unet"].batch(96), _entropy, "Sequential"
+    ),
+    "lstm": Model(lambda: Cells(512, 128), _following(32, 32, 512), _entropy, "LSTMCell"),
+}

@@ -1,0 +1,179 @@
+"""A graph module that runs a schedule: operators in its order, and again where a value has gone.
+
+Each run of an operator is a node of its own, and each reader takes the latest result that a schedule has there. The
+code that `torch.fx` generates lets go of a result right after its last reader, so that the nodes say all::
+
+    schedule                     nodes
+    conv     h                   h = conv(x, W)
+    relu     y  DROPPED          y = relu(h)
+    loss     e                   e = loss(y)                 y goes
+    relu'                        y_again = relu(h)           h goes
+                                 g = relu'(y_again, ...)     y_again goes
+
+What runs again changes nothing: random numbers are drawn from the generator's state of the first time, after which the
+generator goes on where it was; batch normalization leaves its running statistics alone, which its result in training
+does not depend on. O(n + k) for n runs and k arguments.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Graph, GraphModule, Node
+from torch.utils import _pytree as pytree
+
+from ..scheduling import Schedule, StepGraph, Way, simulate
+from .reordering import named_by
+from .step_graph import REPEATABLE, is_training_batch_norm, operators
+from .tracing import is_random
+from .updates import UPDATE
+
+
+def mark_repeatable(module: GraphModule) -> None:
+    """Mark what `scheduled` can run again although it draws random numbers or changes running statistics."""
+    for node in operators(module):
+        draws = is_random(node) and not node.target._schema.is_mutable and _is_on_host(node)
+        if draws or is_training_batch_norm(node):
+            node.meta[REPEATABLE] = True
+
+
+def update_name(number: int) -> str:
+    """Return the name of the submodule that runs an update."""
+    return f"update_{number}"
+
+
+def scheduled(module: GraphModule, step: StepGraph, schedule: Schedule) -> GraphModule:
+    """Return a graph module that runs a schedule.
+
+    Parameters
+    ----------
+    module
+        Traced, functional, and marked by `mark_repeatable`; with a submodule for each update, by `update_name`.
+    step
+        Its step graph.
+    schedule
+        A valid one of it, without values that are packed or swapped.
+    """
+    written = _Writer(module, step, schedule).write()
+    attributes: dict[str, Any] = {}
+    for number, node in enumerate(written.find_nodes(op="get_attr")):
+        name = f"tensor_{number}"  # found faster than a parameter by its path
+        attributes[name] = attrgetter(node.target)(module)
+        node.target = name
+    for node in written.find_nodes(op="call_module"):
+        attributes[node.target] = module.get_submodule(node.target)
+    found = GraphModule(attributes, written, type(module).__name__)
+    found.graph.lint()
+    return found
+
+
+def exchange_random_state(state: torch.Tensor) -> torch.Tensor:
+    """Set the state of the host's generator, and return the one before."""
+    before = torch.get_rng_state()
+    torch.set_rng_state(state)
+    return before
+
+
+class _Writer:
+    def __init__(self, module: GraphModule, step: StepGraph, schedule: Schedule) -> None:
+        self.module, self.step, self.schedule = module, step, schedule
+        self.nodes = operators(module)
+        self.graph = Graph()
+        self.graph.set_codegen(module.graph._codegen)  # how arguments and results are packed
+        self.now: dict[Node, Node] = {}  # the latest copy of each node
+        self.random_state: dict[int, Node] = {}  # by operator: the generator's state before its first run
+        self.writes: list[list[int]] = step.writes.rows()
+        self.storage: list[int] = step.storage.tolist()
+        self.there: set[int] = set()
+        self.last, self.leaves = self._uses()
+
+    def write(self) -> Graph:
+        again = dict(simulate(self.step, self.schedule).recomputed)
+        repeated = {operator for row in again.values() for operator in row}
+        for node in self.module.graph.nodes:
+            if node.op in ("placeholder", "get_attr"):
+                self.copy(node)
+        for position, operator in enumerate(self.schedule.order.tolist()):
+            for other in again.get(position, ()):
+                self.run_again(other)
+                self.there.update(v for v in self.writes[other] if self.last[self.storage[v]] >= position)
+            if operator in repeated and is_random(self.nodes[operator]):
+                self.random_state[operator] = self.graph.call_function(torch.get_rng_state)
+            self.run(operator)
+            self.there.update(self.writes[operator])
+            self.there.difference_update(self.leaves.get(position, ()))
+        self.copy(self.module.graph.find_nodes(op="output")[0])
+        return self.graph
+
+    def copy(self, node: Node) -> Node:
+        self.now[node] = self.graph.node_copy(node, self.now.__getitem__)
+        return self.now[node]
+
+    def run(self, operator: int) -> None:
+        node = self.nodes[operator]
+        if node.target is UPDATE:
+            gradients = [self.now[gradient] for gradient in node.args[1]]
+            self.graph.call_module(update_name(node.args[2]), (gradients,))
+            return
+        for one in (node, *named_by(node)):
+            self.copy(one)
+
+    def run_again(self, operator: int) -> None:
+        """Run an operator again; what it writes that is still there is left as it is."""
+        node = self.nodes[operator]
+        before = None
+        if is_random(node):
+            before = self.graph.call_function(exchange_random_state, (self.random_state[operator],))
+        left = {name: self.now[name] for name in self._names_there(operator)}
+        copied = self.copy(node)
+        if is_training_batch_norm(node):
+            copied.args = (*copied.args[:3], None, None, *copied.args[5:])
+        for name in named_by(node):
+            if name not in left:
+                self.copy(name)
+        self.now.update(left)
+        if before is not None:
+            self.graph.call_function(exchange_random_state, (before,))
+
+    def _names_there(self, operator: int) -> list[Node]:
+        """Return the nodes that name results of an operator that are there."""
+        node = self.nodes[operator]
+        made = iter(v for v in self.writes[operator] if not self.step.resident[v])
+        results = node.meta["val"] if isinstance(node.meta["val"], (tuple, list)) else [node.meta["val"]]
+        value = [next(made) if isinstance(result, torch.Tensor) else -1 for result in results]
+        if not isinstance(node.meta["val"], (tuple, list)):
+            return [node] if value[0] in self.there else []
+        return [name for name in named_by(node) if value[name.args[1]] in self.there]
+
+    def _uses(self) -> tuple[dict[int, int], dict[int, list[int]]]:
+        """Return for each storage the position of its last use, and by position the values dropped after it.
+
+        These are the storages' last uses, and the last in the phase that wrote them: see `stowplan.scheduling.check`.
+        """
+        step, order = self.step, self.schedule.order.tolist()
+        reads = step.reads.rows()
+        phase: dict[int, int] = {}
+        for operator, row in enumerate(self.writes):
+            for value in row:
+                phase.setdefault(self.storage[value], int(step.phase[operator]))
+        last: dict[int, int] = {}
+        near: dict[int, int] = {}
+        for position, operator in enumerate(order):
+            for storage in {self.storage[v] for v in (*reads[operator], *self.writes[operator])}:
+                last[storage] = position
+                if phase.get(storage) == step.phase[operator]:
+                    near[storage] = position
+        leaves: dict[int, list[int]] = {}
+        for value in np.flatnonzero(self.schedule.way == Way.DROPPED).tolist():
+            storage = self.storage[value]
+            for position in {near[storage], last[storage]}:
+                leaves.setdefault(position, []).append(value)
+        return last, leaves
+
+
+def _is_on_host(node: Node) -> bool:
+    leaves = pytree.tree_leaves(node.meta["val"])
+    return all(leaf.device.type == "cpu" for leaf in leaves if isinstance(leaf, torch.Tensor))

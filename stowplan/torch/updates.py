@@ -1,0 +1,189 @@
+"""The optimizer's part of a step: one update for each parameter, or one for all, as operators of the graph.
+
+While the step is planned an update is ``stowplan::update(parameters, gradients, number)``, an operator that PyTorch's
+dispatcher knows, so that the step graph sees what it reads and writes. When the step runs it is an `Update`, which has
+the user's optimizer update these parameters alone::
+
+    parameter.grad = gradient        optimizer.step(), with one group of one parameter        parameter.grad = None
+
+A parameter's update depends on nothing but its gradient and its state in the optimizers of `ELEMENTWISE`. How many
+bytes an update asks for, and how many its state keeps, follows from two small parameters that are updated apart.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn, optim
+from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
+
+from ..errors import ScheduleError
+from .meter import measure
+from .tracing import LIBRARY
+
+ELEMENTWISE = (
+    optim.SGD,
+    optim.Adam,
+    optim.AdamW,
+    optim.Adamax,
+    optim.NAdam,
+    optim.RAdam,
+    optim.RMSprop,
+    optim.Adagrad,
+    optim.Adadelta,
+    optim.ASGD,
+    optim.Rprop,
+)
+"""Optimizers that treat each element of a parameter for itself."""
+
+BeforeUpdate = Callable[[], object]
+
+LIBRARY.define("update(Tensor(a!)[] parameters, Tensor[] gradients, int number) -> ()")
+LIBRARY.impl("update", lambda parameters, gradients, number: None, "CompositeExplicitAutograd")
+
+UPDATE = torch.ops.stowplan.update.default
+
+
+class Bytes(NamedTuple):
+    """Bytes that an update has alive while it runs, and those of the state that it keeps."""
+
+    workspace: int
+    state: int
+
+
+class Update(nn.Module):  # type: ignore[misc]
+    """Updates some parameters of an optimizer's by gradients that it is called with.
+
+    Parameters
+    ----------
+    optimizer
+        The user's.
+    parameters
+        All of one group, or, with `together`, of several.
+    group
+        Number of the group; None: all groups, in one call of the optimizer.
+    before
+        Called when all gradients are in ``parameter.grad``.
+    """
+
+    def __init__(
+        self,
+        optimizer: optim.Optimizer,
+        parameters: Sequence[nn.Parameter],
+        group: int | None,
+        before: BeforeUpdate | None = None,
+    ) -> None:
+        super().__init__()
+        # In a tuple the parameters stay the model's, and are none of this module's.
+        self._optimizer, self._parameters_of, self._group = optimizer, tuple(parameters), group
+        self._before = before
+
+    def forward(self, gradients: Sequence[torch.Tensor]) -> None:
+        """Update the parameters."""
+        for parameter, gradient in zip(self._parameters_of, gradients, strict=True):
+            parameter.grad = gradient
+        try:
+            if self._before is not None:
+                self._before()
+            if self._group is None:
+                self._optimizer.step()
+            else:
+                _step_alone(self._optimizer, self._group, list(self._parameters_of))
+        finally:
+            for parameter in self._parameters_of:
+                parameter.grad = None
+
+
+def _step_alone(optimizer: optim.Optimizer, number: int, parameters: list[nn.Parameter]) -> None:
+    """Let the optimizer update these parameters of a group only, by the group's own options.
+
+    Without what `torch.optim.Optimizer` puts around ``step`` (hooks, a record for the profiler, the mode of gradients):
+    there are no hooks then, and the mode is set for the whole step. It costs more than the update of a small parameter.
+    """
+    groups = optimizer.param_groups
+    group = groups[number]
+    every = group["params"]
+    group["params"], optimizer.param_groups = parameters, [group]
+    try:
+        inspect.unwrap(type(optimizer).step)(optimizer)
+        optimizer._opt_called = True  # what schedulers of learning rates look for
+    finally:
+        group["params"], optimizer.param_groups = every, groups
+
+
+def require_served(optimizer: object) -> None:
+    """Raise unless the optimizer is one that can be served.
+
+    Raises
+    ------
+    ScheduleError
+        It is no optimizer, or none of `ELEMENTWISE`.
+    """
+    if type(optimizer) not in ELEMENTWISE:
+        names = ", ".join(kind.__name__ for kind in ELEMENTWISE)
+        raise ScheduleError(
+            f"optimizer is {type(optimizer).__name__}; expected one of torch.optim that updates each element for "
+            f"itself: {names}"
+        )
+
+
+def reason_against_early(optimizer: optim.Optimizer, before: BeforeUpdate | None) -> str | None:
+    """Return why all gradients have to be there before the first update; None if they need not."""
+    if before is not None:
+        return "before_update reads all gradients"
+    if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+        return "the optimizer has hooks on its step"
+    if _global_optimizer_pre_hooks or _global_optimizer_post_hooks:
+        return "there are hooks on the step of all optimizers"
+    return None
+
+
+def group_of(optimizer: optim.Optimizer) -> dict[int, int]:
+    """Return the number of the group of each parameter, by its id."""
+    return {
+        id(parameter): k for k, group in enumerate(optimizer.param_groups) for parameter in group["params"]
+    }
+
+
+class Costs:
+    """The bytes of updates of an optimizer's parameters, by laws ``a + b * elements`` found from two small updates."""
+
+    def __init__(self, optimizer: optim.Optimizer) -> None:
+        self._optimizer = optimizer
+        self._laws: dict[Any, tuple[Bytes, Bytes]] = {}
+
+    def of(self, parameter: nn.Parameter, group: int) -> Bytes:
+        """Return the bytes of one parameter's update."""
+        key = (group, parameter.dtype, parameter.device)
+        if key not in self._laws:
+            self._laws[key] = self._tried(_FEW, *key), self._tried(2 * _FEW, *key)
+        few, twice = self._laws[key]
+        return Bytes(*(_extended(a, b, parameter.numel()) for a, b in zip(few, twice, strict=True)))
+
+    def _tried(self, elements: int, group: int, dtype: torch.dtype, device: torch.device) -> Bytes:
+        parameter = nn.Parameter(torch.ones(elements, dtype=dtype, device=device))
+        twin = copy.copy(self._optimizer)
+        twin.state = defaultdict(dict)
+        twin.param_groups = [{**self._optimizer.param_groups[group], "params": [parameter]}]
+        parameter.grad = torch.ones_like(parameter)
+        twin.step()
+        state = sum(
+            one.untyped_storage().nbytes()
+            for one in twin.state[parameter].values()
+            if isinstance(one, torch.Tensor)
+        )
+        return Bytes(measure(twin.step).peak, state)
+
+
+_FEW = 1024
+
+
+def _extended(few: int, twice: int, elements: int) -> int:
+    """Return what a law says of some elements that gives these two numbers for `_FEW` and twice as many."""
+    each = (twice - few) / _FEW
+    return max(0, round(few - each * _FEW + each * elements))

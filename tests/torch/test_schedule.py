@@ -1,0 +1,433 @@
+"""Steps within a budget: the bits of plain PyTorch's over several steps, in the bytes that were predicted."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed; expected: make torch-test")
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
+
+from stowplan.errors import BudgetError, GraphError, ScheduleError
+from stowplan.scheduling import Schedule, Way, check, simulate
+from stowplan.scheduling.hazards import without_hazards
+from stowplan.scheduling.orders import starting_points
+from stowplan.scheduling.schedule import choices
+from stowplan.torch import ScheduledTraining, graph, measure, schedule, trace_training
+from stowplan.torch.rewriting import mark_repeatable, scheduled
+from stowplan.torch.updates import ELEMENTWISE
+
+from .nets import NETS, loss, make
+
+STEPS = 3
+TRAINED = [name for name in NETS if name != "decoder"]
+
+Make = Callable[[nn.Module], torch.optim.Optimizer]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def adam(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.Adam(model.parameters(), lr=1e-3)
+
+
+def sgd(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+
+def loss_of(model: nn.Module, *batch: Any) -> Tensor:
+    return loss(model(*batch))
+
+
+def plain(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batches: list[tuple[Any, ...]],
+    loss_of: Any = loss_of,
+    before_update: Any = None,
+) -> list[Tensor]:
+    """Train as PyTorch does; return what each step returned, and all that the steps left."""
+    torch.manual_seed(1)
+    found = []
+    for batch in batches:
+        optimizer.zero_grad()
+        one = loss_of(model, *batch)
+        one.backward()
+        if before_update is not None:
+            before_update(model)
+        optimizer.step()
+        found.append(one.detach())
+    return [*found, *left(model, optimizer)]
+
+
+def left(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    states = optimizer.state_dict()["state"]
+    state = torch.utils._pytree.tree_leaves([states[number] for number in sorted(states)])
+    tensors = [*model.state_dict().values(), *state, torch.get_rng_state()]
+    return [copy.deepcopy(one) for one in tensors if isinstance(one, Tensor)]
+
+
+def assert_same(found: list[Tensor], expected: list[Tensor]) -> None:
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == other.dtype
+        assert torch.equal(one, other)
+
+
+def trained(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    training: ScheduledTraining,
+    batches: list[tuple[Any, ...]],
+) -> list[Tensor]:
+    """Train by a schedule, whose prediction has to hold to the byte; return as `plain` does."""
+    torch.manual_seed(1)
+    found = []
+    for batch in batches:
+        stats = training.plan(*batch)
+        fresh = not optimizer.state
+        measured = measure(training.step, *batch)
+        # The state that the first step makes is resident in the prediction.
+        assert measured.peak + stats.resident <= stats.peak + (stats.resident if fresh else 0)
+        if not fresh:
+            assert measured.peak + stats.resident == stats.peak
+        found.append(measured.result)
+    return [*found, *left(model, optimizer)]
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_bits_and_bytes_at_several_budgets(name: str) -> None:
+    model, inputs = make(name)
+    twin = copy.deepcopy(model)
+    batches = [inputs] * STEPS
+    expected = plain(twin, sgd(twin), batches)
+    for budget in (None, "70%"):
+        own, _ = make(name)
+        optimizer = sgd(own)
+        training, bound = within(own, optimizer, budget, inputs)
+        assert training.plan(*inputs).peak <= bound
+        assert_same(trained(own, optimizer, training, batches), expected)
+        assert training.stats is not None
+        assert training.stats.steps == STEPS
+
+
+def within(
+    model: nn.Module, optimizer: torch.optim.Optimizer, budget: str | None, inputs: tuple[Any, ...]
+) -> tuple[ScheduledTraining, float]:
+    """Return training within a budget, or at the least peak that there is, and the bytes that bound it."""
+    training = schedule(model, optimizer, loss_of, budget=budget)
+    try:
+        stats = training.plan(*inputs)
+    except BudgetError as error:
+        return schedule(model, optimizer, loss_of, budget=error.least), error.least
+    return training, stats.peak if budget is None else float(budget[:-1]) / 100 * stats.plain_peak
+
+
+def test_what_draws_random_numbers_runs_again() -> None:
+    model, inputs = make("encoder")
+    twin = copy.deepcopy(model)
+    expected = plain(twin, sgd(twin), [inputs] * STEPS)
+    optimizer = sgd(model)
+    training = schedule(model, optimizer, loss_of, budget="75%")
+    training.plan(*inputs)
+    assert training.solution is not None
+    step = training._latest.run.graph  # type: ignore[union-attr]
+    assert any("exchange" in node.name for node in step.nodes)
+    assert_same(trained(model, optimizer, training, [inputs] * STEPS), expected)
+
+
+@pytest.mark.parametrize("name", ["encoder", "resnet18", "densenet", "recurrent"])
+def test_any_schedule_runs_in_the_bytes_simulated(name: str) -> None:
+    model, inputs = make(name)
+    traced = trace_training(model, inputs, loss, functional=True)
+    mark_repeatable(traced)
+    step = graph(traced)
+    before = copy.deepcopy(model.state_dict())
+    draw = random.Random(0)
+    expected: list[Tensor] | None = None
+    for order in (np.arange(len(step)), *starting_points(step)):
+        for share in (0.0, 0.3, 1.0):
+            way = np.zeros(step.values, dtype=np.int64)
+            for storage, ways in choices(step).items():
+                if Way.DROPPED in ways and draw.random() < share:
+                    way[storage] = Way.DROPPED
+            one = without_hazards(step, Schedule(order, way[step.storage]))
+            run = scheduled(traced, step, one)
+            model.load_state_dict(before)
+            torch.manual_seed(1)
+            with torch.no_grad():
+                measured = measure(run, *inputs)
+            predicted = simulate(step, one).peak
+            assert check(step, one) == predicted
+            assert 0.95 * predicted <= measured.peak <= predicted
+            leaves = torch.utils._pytree.tree_leaves(measured.result)
+            found = [*leaves, *copy.deepcopy(model.state_dict()).values(), torch.get_rng_state()]
+            expected = expected or found
+            assert_same(found, expected)
+
+
+class Net(nn.Module):
+    """Two layers of equal, tied weights; one that is frozen, one that nothing uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(24, 24), nn.Linear(24, 24)
+        self.second.weight = self.first.weight
+        self.frozen = nn.Linear(24, 24).requires_grad_(False)
+        self.unused = nn.Linear(24, 24)
+        self.head = nn.Linear(24, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in (self.first, self.second, self.frozen):
+            x = F.relu(layer(x), inplace=True)
+        return self.head(F.dropout(x, 0.3, self.training))
+
+
+def net() -> tuple[Net, list[tuple[Any, ...]]]:
+    torch.manual_seed(0)
+    model = Net()
+    return model, [(torch.randn(64, 24), torch.randint(4, (64,))) for _ in range(4)]
+
+
+def entropy(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    return F.cross_entropy(model(x), y)
+
+
+@pytest.mark.parametrize("kind", ELEMENTWISE)
+def test_every_optimizer_updates_early_with_equal_bits(kind: Any) -> None:
+    model, batches = net()
+    twin = copy.deepcopy(model)
+    options = {"lr": 0.01, "weight_decay": 0.1} if kind is not torch.optim.Rprop else {"lr": 0.01}
+    expected = plain(twin, kind(twin.parameters(), **options), batches, entropy)
+    optimizer = kind(model.parameters(), **options)
+    training = schedule(model, optimizer, entropy)
+    assert_same(trained(model, optimizer, training, batches), expected)
+    assert training.stats is not None
+    assert training.stats.keeps_gradients is None
+    assert model.first.weight.grad is None
+
+
+@pytest.mark.parametrize("options", [{"foreach": True}, {"fused": True}, {"amsgrad": True}])
+def test_options_of_the_optimizer_keep_their_bits(options: dict[str, Any]) -> None:
+    model, batches = net()
+    twin = copy.deepcopy(model)
+    expected = plain(twin, torch.optim.AdamW(twin.parameters(), **options), batches, entropy)
+    optimizer = torch.optim.AdamW(model.parameters(), **options)
+    assert_same(trained(model, optimizer, schedule(model, optimizer, entropy), batches), expected)
+
+
+def test_groups_learning_rates_and_a_state_that_is_loaded() -> None:
+    def groups(model: Net) -> torch.optim.Optimizer:
+        rest = [one for part in (model.second, model.unused, model.head) for one in part.parameters()]
+        tied = {id(one) for one in model.first.parameters()}
+        return torch.optim.SGD(
+            [
+                {"params": list(model.first.parameters()), "lr": 0.5},
+                {"params": [one for one in rest if id(one) not in tied]},
+            ],
+            lr=0.1,
+            momentum=0.9,
+        )
+
+    def epochs(model: Net, run: Callable[[torch.optim.Optimizer], Callable[..., Any]]) -> list[Tensor]:
+        optimizer = groups(model)
+        rates = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.1)
+        step = run(optimizer)
+        torch.manual_seed(1)
+        for _ in range(2):
+            for batch in batches:
+                step(*batch)
+                rates.step()
+            optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+        return left(model, optimizer)
+
+    def eager(optimizer: torch.optim.Optimizer) -> Callable[..., Any]:
+        def step(*batch: Any) -> None:
+            optimizer.zero_grad()
+            entropy(twin, *batch).backward()
+            optimizer.step()
+
+        return step
+
+    model, batches = net()
+    twin = copy.deepcopy(model)
+    expected = epochs(twin, eager)
+    assert_same(epochs(model, lambda one: schedule(model, one, entropy, budget="90%").step), expected)
+
+
+def test_clipping_waits_for_all_gradients() -> None:
+    def clip(model: nn.Module) -> None:
+        nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+
+    model, batches = net()
+    twin = copy.deepcopy(model)
+    expected = plain(twin, adam(twin), batches, entropy, clip)
+    optimizer = adam(model)
+    training = schedule(model, optimizer, entropy, before_update=lambda: clip(model))
+    torch.manual_seed(1)
+    found = [training.step(*batch) for batch in batches]
+    assert_same([*found, *left(model, optimizer)], expected)
+    assert training.stats is not None
+    assert training.stats.keeps_gradients == "before_update reads all gradients"
+
+
+def test_a_hook_on_the_step_is_called_once_a_step() -> None:
+    model, batches = net()
+    optimizer = sgd(model)
+    calls: list[int] = []
+    optimizer.register_step_post_hook(lambda *_: calls.append(1))
+    training = schedule(model, optimizer, entropy)
+    for batch in batches:
+        training.step(*batch)
+    assert len(calls) == len(batches)
+
+
+def test_other_shapes_and_modes_have_schedules_of_their_own() -> None:
+    model, batches = net()
+    batches += [tuple(one[:7] for one in batches[0])]
+    twin = copy.deepcopy(model)
+    optimizer, other = sgd(model), sgd(twin)
+    training = schedule(model, optimizer, entropy)
+    assert_same(trained(model, optimizer, training, batches), plain(twin, other, batches, entropy))
+    model.eval()
+    twin.eval()
+    assert_same(trained(model, optimizer, training, batches), plain(twin, other, batches, entropy))
+    assert len(training._plans) == 4
+
+
+@pytest.mark.parametrize("cast", ["parameters", "autocast"])
+def test_training_in_bfloat16(cast: str) -> None:
+    def in_bfloat16(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        if cast == "parameters":
+            return entropy(model, x.bfloat16(), y)
+        with torch.autocast("cpu", torch.bfloat16):
+            return entropy(model, x, y)
+
+    model, batches = net()
+    if cast == "parameters":
+        model.bfloat16()
+    twin = copy.deepcopy(model)
+    expected = plain(twin, adam(twin), batches, in_bfloat16)
+    optimizer = adam(model)
+    training = schedule(model, optimizer, in_bfloat16, budget="95%")
+    assert_same(trained(model, optimizer, training, batches), expected)
+
+
+def test_autocast_around_the_step_is_refused() -> None:
+    model, batches = net()
+    training = schedule(model, sgd(model), entropy)
+    with (
+        torch.autocast("cpu", torch.bfloat16),
+        pytest.raises(ScheduleError, match="expected it inside the loss"),
+    ):
+        training.step(*batches[0])
+
+
+def test_a_budget_below_the_floor_names_it_and_its_operator() -> None:
+    model, inputs = make("densenet")
+    training = schedule(model, sgd(model), loss_of, budget="10 KiB")
+    with pytest.raises(
+        BudgetError, match=r"10.0 KiB is below .* the least is .* KiB, .* alive at \w+"
+    ) as caught:
+        training.plan(*inputs)
+    fitting = schedule(model, sgd(model), loss_of, budget=caught.value.least)
+    assert fitting.plan(*inputs).peak == caught.value.least
+
+
+class DependsOnValues(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x).sum()
+        return y if y.item() > 0 else -y
+
+
+def test_a_step_that_depends_on_values_is_refused() -> None:
+    model = DependsOnValues()
+    training = schedule(model, sgd(model))
+    with pytest.raises(GraphError, match="DependsOnValues cannot be traced"):
+        training.step(torch.ones(2, 3))
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind: Any) -> None:
+        super().__init__()
+        self.layer = kind(12, 12, 2, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)[0].square().mean()
+
+
+def test_gates_written_in_parts_keep_their_bits() -> None:
+    torch.manual_seed(0)
+    model, batch = Recurrent(nn.GRU), (torch.randn(4, 8, 12),)
+    assert schedule(model, sgd(model)).differences(*batch) == []
+    twin = copy.deepcopy(model)
+    optimizer = sgd(model)
+    expected = plain(twin, sgd(twin), [batch] * STEPS, lambda model, x: model(x))
+    assert_same(trained(model, optimizer, schedule(model, optimizer), [batch] * STEPS), expected)
+
+
+def test_an_operator_without_a_trace_is_refused() -> None:
+    model = Recurrent(nn.LSTM)
+    training = schedule(model, sgd(model))
+    if torch.backends.mkldnn.is_available():
+        with pytest.raises(GraphError, match="mkldnn_rnn_layer"):
+            training.plan(torch.randn(4, 8, 12))
+    with torch.backends.mkldnn.flags(enabled=False):
+        assert training.differences(torch.randn(4, 8, 12)) == []
+
+
+class AsksWhetherItIsTraced(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.norm = nn.Linear(3, 3), nn.BatchNorm1d(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        is_traced = isinstance(x, torch._subclasses.FakeTensor)
+        return self.norm(F.dropout(self.layer(x), 0.5)).square().sum() * (2 if is_traced else 1)
+
+
+def test_gradients_that_differ_are_named_and_nothing_changes() -> None:
+    model, batches = net()
+    assert schedule(model, sgd(model), entropy).differences(*batches[0]) == []
+    asks = AsksWhetherItIsTraced()
+    before = [copy.deepcopy(one) for one in (*asks.state_dict().values(), torch.get_rng_state())]
+    found = schedule(asks, sgd(asks)).differences(torch.randn(5, 3, generator=torch.Generator()))
+    assert "model.layer.weight" in found
+    assert_same([*asks.state_dict().values(), torch.get_rng_state()], before)
+
+
+def test_hooks_on_gradients_are_refused() -> None:
+    model, batches = net()
+    model.head.weight.register_hook(lambda gradient: gradient * 2)
+    with pytest.raises(GraphError, match=r"head\.weight has hooks"):
+        schedule(model, sgd(model), entropy).step(*batches[0])
+
+
+def test_optimizers_that_need_all_gradients_are_refused() -> None:
+    model, _ = net()
+    with pytest.raises(ScheduleError, match=r"LBFGS; expected one of torch\.optim"):
+        schedule(model, torch.optim.LBFGS(model.parameters()), entropy)
+
+
+def test_a_budget_that_is_no_number_of_bytes_is_refused() -> None:
+    model, _ = net()
+    with pytest.raises(ValueError, match="expected bytes"):
+        schedule(model, sgd(model), entropy, budget="2 apples")
