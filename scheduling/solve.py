@@ -83,9 +83,9 @@ def schedule(
 ) -> Solution:
     """Choose a schedule that keeps to a budget and adds as little time as can be found.
 
-    Deterministic for equal arguments, unless the time limit cuts it short, or, in a step without phases, the two seconds
-    that the search for its order has. Ctrl-C (KeyboardInterrupt) ends the search:
-    the best schedule found so far is returned, if it keeps to the budget.
+    Deterministic for equal arguments, unless the time limit cuts it short, or, in a step without phases, the two
+    seconds that the search for its order has. Ctrl-C (KeyboardInterrupt) ends the search: the best schedule found so
+    far is returned, if it keeps to the budget.
 
     Parameters
     ----------
