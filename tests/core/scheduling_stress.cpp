@@ -1,6 +1,7 @@
 // The schedule simulator on random small graphs, for sanitizer builds (make asan, make tsan).
 //
-// Graphs with views, several writers, residents, results, held values and workspace; random orders and ways. Changes of
+// Graphs with views, several writers, residents, results, held values and workspace; random orders and ways, and drops
+// in those without phases. Changes of
 // ways and orders are evaluated by one simulator that keeps what it can, and compared with a new one each time. Threads
 // work on simulators of their own.
 
@@ -68,6 +69,7 @@ class Stress {
     std::vector<std::int64_t> order = any_order();
     std::vector<Way> way(static_cast<std::size_t>(graph.m), Way::kept);
     kept.set_order(order.data());
+    std::vector<std::uint8_t> goes(static_cast<std::size_t>(kept.first_use(static_cast<Index>(graph.m))), 0);
     for (int change = 0; change < kChanges; ++change) {
       if (below(10) == 0) {
         order = any_order();
@@ -78,12 +80,21 @@ class Stress {
         if (ways_[v].empty()) continue;
         way[v] = ways_[v][below(static_cast<std::int64_t>(ways_[v].size()))];
         kept.set_way(static_cast<Index>(v), way[v]);
+        if (const Index uses = kept.use_count(static_cast<Index>(v)); !phases_ && uses > 0) {
+          const Index use = kept.first_use(static_cast<Index>(v)) + static_cast<Index>(below(uses));
+          goes[use] = static_cast<std::uint8_t>(below(2));
+          kept.set_goes(static_cast<Index>(v), use, goes[use] != 0);
+        }
       }
       if (below(4) == 0) continue;
       Simulator anew(graph, rates);
       anew.set_order(order.data());
       for (std::int64_t v = 0; v < graph.m; ++v) {
         if (!ways_[v].empty()) anew.set_way(static_cast<Index>(v), way[v]);
+        for (Index use = anew.first_use(static_cast<Index>(v)); use < anew.first_use(static_cast<Index>(v) + 1);
+             ++use) {
+          anew.set_goes(static_cast<Index>(v), use, goes[use] != 0);
+        }
       }
       compare(kept, anew);
     }
@@ -94,6 +105,7 @@ class Stress {
 
   void make(int operators) {
     columns_ = {};
+    phases_ = below(3) > 0;
     for (std::int64_t k = below(3); k-- > 0;) columns_.resident[columns_.add_value(50)] = 1;
     std::vector<std::int64_t> readable;
     for (std::size_t v = 0; v < columns_.size.size(); ++v) readable.push_back(static_cast<std::int64_t>(v));
@@ -117,7 +129,7 @@ class Stress {
       readable.insert(readable.end(), columns_.writes.begin() + static_cast<std::ptrdiff_t>(written),
                       columns_.writes.end());
       columns_.writes_first.push_back(static_cast<std::int64_t>(columns_.writes.size()));
-      columns_.phase.push_back(3 * i / std::max(operators, 1));
+      columns_.phase.push_back(phases_ ? 3 * i / std::max(operators, 1) : 0);
       columns_.workspace.push_back(below(4) ? 0 : below(30));
       columns_.seconds.push_back(static_cast<double>(below(5)) / 4);
     }
@@ -196,6 +208,7 @@ class Stress {
   std::uint64_t seed_;
   std::mt19937_64 random_;
   Columns columns_;
+  bool phases_ = true;
   std::vector<std::vector<Way>> ways_;
 };
 

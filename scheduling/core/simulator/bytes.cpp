@@ -179,7 +179,9 @@ Bytes Simulator::write_again(Index op, Index position, const std::uint8_t* fates
   for (Index v : writes_[op]) {
     const Index s = storage_[v];
     const bool dropped = way_[s] == Way::dropped;
-    const std::uint8_t fate = *fates++;
+    // Up to the near use it is there whatever its way was when the fates were noted.
+    const int fate = position <= near_[s] ? 3 : *fates;
+    ++fates;
     if (dropped ? fate & 1 : is_present(s, position)) {
       if (s == v) copies += size_[s];
     } else if (position > last_[s]) {
