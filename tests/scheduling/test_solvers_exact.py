@@ -61,7 +61,7 @@ def test_mip_is_exact(make, seed: int, share: float) -> None:
 def test_mip_knows_all_that_a_graph_has(seed: int, share: float) -> None:
     """Held values, results, masks that may not run again, outputs by the handful: whatever it does not refuse."""
     pytest.importorskip("pulp")
-    graph = random_graph(seed, 9)
+    graph = random_graph(seed, 9, phases=True)  # the others: test_any_graph
     budget = budget_of(graph, share)
     order = lean(graph).order
     try:
