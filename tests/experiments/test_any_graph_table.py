@@ -13,7 +13,7 @@ from experiments.any_graph import main
 
 def test_the_command_writes_both_files(tmp_path: Path) -> None:
     pytest.importorskip("pulp")
-    result = CliRunner().invoke(main, ["--folder", str(tmp_path), "--most", "16", "--time-limit", "2"])
+    result = CliRunner().invoke(main, ["--folder", str(tmp_path), "--most", "16", "--time-limit", "30"])
     assert result.exit_code == 0, result.output
     with open(tmp_path / "any_graph.csv", newline="") as file:
         rows = list(csv.DictReader(file))
