@@ -122,7 +122,7 @@ def require_served(optimizer: object) -> None:
     Raises
     ------
     ScheduleError
-        It is no optimizer, or none of `ELEMENTWISE`.
+        The class of `optimizer` is not in `ELEMENTWISE`.
     """
     if type(optimizer) not in ELEMENTWISE:
         names = ", ".join(kind.__name__ for kind in ELEMENTWISE)

@@ -87,16 +87,16 @@ class Stress {
         }
       }
       if (below(4) == 0) continue;
-      Simulator anew(graph, rates);
-      anew.set_order(order.data());
+      Simulator fresh(graph, rates);
+      fresh.set_order(order.data());
       for (std::int64_t v = 0; v < graph.m; ++v) {
-        if (!ways_[v].empty()) anew.set_way(static_cast<Index>(v), way[v]);
-        for (Index use = anew.first_use(static_cast<Index>(v)); use < anew.first_use(static_cast<Index>(v) + 1);
+        if (!ways_[v].empty()) fresh.set_way(static_cast<Index>(v), way[v]);
+        for (Index use = fresh.first_use(static_cast<Index>(v)); use < fresh.first_use(static_cast<Index>(v) + 1);
              ++use) {
-          anew.set_goes(static_cast<Index>(v), use, goes[use] != 0);
+          fresh.set_goes(static_cast<Index>(v), use, goes[use] != 0);
         }
       }
-      compare(kept, anew);
+      compare(kept, fresh);
     }
   }
 
@@ -186,14 +186,14 @@ class Stress {
     return order;
   }
 
-  void compare(Simulator& kept, Simulator& anew) const {
-    if (!(kept.evaluate() == anew.evaluate())) fail("another score after changes than anew");
-    if (kept.live() != anew.live()) fail("other live bytes after changes than anew");
-    if (kept.rerun_operators() != anew.rerun_operators()) fail("other reruns after changes than anew");
+  void compare(Simulator& kept, Simulator& fresh) const {
+    if (!(kept.evaluate() == fresh.evaluate())) fail("another score after changes than a fresh simulator");
+    if (kept.live() != fresh.live()) fail("other live bytes after changes than a fresh simulator");
+    if (kept.rerun_operators() != fresh.rerun_operators()) fail("other reruns after changes than a fresh simulator");
     std::vector<Index> one, other;
     kept.released(one);
-    anew.released(other);
-    if (one != other) fail("other releases after changes than anew");
+    fresh.released(other);
+    if (one != other) fail("other releases after changes than a fresh simulator");
     Bytes highest = 0;
     for (Bytes bytes : kept.live()) highest = std::max(highest, bytes);
     if (highest != kept.score().peak) fail("a peak that no position has");
@@ -222,5 +222,5 @@ int main() {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  std::puts("scheduling_stress: every change gives what evaluating anew gives");
+  std::puts("scheduling_stress: every change gives what a fresh simulator gives");
 }

@@ -38,8 +38,8 @@ class Trial {
  public:
   static constexpr std::uint8_t kGoes = 16;
 
-  // `ways`: for each value that has a storage a bit for every way that it may take, (m,), and one more if it may go
-  // after any use.
+  // `ways`, (m,): the bits of a value that has a storage say which ways it may take; kGoes says that it may go after
+  // any use.
   Trial(Simulator& simulator, const std::uint8_t* ways, Bytes budget);
 
   void set_budget(Bytes budget);
