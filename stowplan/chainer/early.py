@@ -13,6 +13,7 @@ early, as long as
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ..compat import enable_chainer
@@ -37,7 +38,7 @@ from chainer.optimizers import (  # noqa: E402  # noqa: E402
 
 from .updates import call_hook_in_pieces, update_in_pieces  # noqa: E402
 
-__all__ = ["EarlyUpdate", "behind", "reason_against"]
+__all__ = ["EarlyUpdate", "behind", "reason_against", "require_set_up"]
 
 RULES = (
     ada_delta.AdaDeltaRule,
@@ -64,6 +65,23 @@ HOOKS = (
 def behind(optimizer: Any) -> Any:
     """Return the optimizer that a multi-node optimizer of ChainerMN's stands before; any other one as it is."""
     return vars(optimizer).get("actual_optimizer", optimizer)
+
+
+def require_set_up(optimizers: Iterable[Any]) -> None:
+    """Raise unless all are optimizers of Chainer's, or of ChainerMN's, and have been set up.
+
+    Raises
+    ------
+    ScheduleError
+        Naming the first that is not, or has no model.
+    """
+    for optimizer in optimizers:
+        if not isinstance(getattr(optimizer, "actual_optimizer", optimizer), chainer.Optimizer):
+            raise ScheduleError(f"optimizer is {optimizer!r}; expected a chainer.Optimizer, or several")
+        if optimizer.target is None:
+            raise ScheduleError(
+                f"{type(optimizer).__name__} has no model; expected optimizer.setup(model) before"
+            )
 
 
 def reason_against(optimizer: Any) -> str | None:

@@ -50,7 +50,7 @@ import numpy as np  # noqa: E402
 from . import seams  # noqa: E402
 from .capture import Recording, RecordingStep, Seconds, TimedStep  # noqa: E402
 from .directions import Directions, Follower  # noqa: E402
-from .early import EarlyUpdate, reason_against  # noqa: E402
+from .early import EarlyUpdate, reason_against, require_set_up  # noqa: E402
 from .evictions import Swap  # noqa: E402
 from .execution import ScheduledStep  # noqa: E402
 from .gradient_reads import GradientReads  # noqa: E402
@@ -86,19 +86,6 @@ class _Known:
     directions: Directions | None = None
     error: BaseException | None = None
     thread: threading.Thread | None = None
-
-
-def _check(optimizers: Sequence[Any], pool: object) -> None:
-    for optimizer in optimizers:
-        # ChainerMN's multi-node optimizers are no optimizers but stand before one.
-        if not isinstance(getattr(optimizer, "actual_optimizer", optimizer), chainer.Optimizer):
-            raise ScheduleError(f"optimizer is {optimizer!r}; expected a chainer.Optimizer, or several")
-        if optimizer.target is None:
-            raise ScheduleError(
-                f"{type(optimizer).__name__} has no model; expected optimizer.setup(model) before"
-            )
-    if pool is not None and not isinstance(pool, Pool):
-        raise ScheduleError(f"pool is {pool!r}; expected a stowplan.NumpyPool or stowplan.CupyPool, or None")
 
 
 class Scheduler:
@@ -159,7 +146,11 @@ class Scheduler:
         self._swap_to = swap
         self._swap: Any = None
         self._optimizers: list[Any] = list(optimizer) if isinstance(optimizer, Sequence) else [optimizer]
-        _check(self._optimizers, pool)
+        require_set_up(self._optimizers)
+        if pool is not None and not isinstance(pool, Pool):
+            raise ScheduleError(
+                f"pool is {pool!r}; expected a stowplan.NumpyPool or stowplan.CupyPool, or None"
+            )
         self._pool = pool
         self._budget = None if budget is None else parse_bytes(budget)
         self._key, self._solver, self._time_limit = key, solver, time_limit
