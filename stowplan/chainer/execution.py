@@ -12,8 +12,10 @@ backward pass is a loop of its own, with the same sums in the same order as Chai
 from __future__ import annotations
 
 import collections
+import contextlib
 import itertools
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from ..compat import enable_chainer
@@ -22,6 +24,7 @@ from ..errors import ScheduleError
 enable_chainer()
 
 import chainer  # noqa: E402 (mended first)
+import numpy as np  # noqa: E402
 from chainer import _backprop_utils, variable  # noqa: E402
 from chainer.functions.util.forget import Forget  # noqa: E402
 
@@ -120,7 +123,8 @@ class ScheduledStep:
         """Apply a function; then free the arrays that the directions do not keep."""
         if self._in_backward or not chainer.config.enable_backprop:
             return seams.apply(function, inputs)
-        self._values.before_forward(self.count)
+        if self._follower is not None:
+            self._values.before_forward(self.count)
         outputs = self.apply(function, inputs)
         if function.inputs is None:
             return outputs
@@ -155,12 +159,14 @@ class ScheduledStep:
             self.before_backward()
         self._in_backward = True
         try:
-            self._look_for_earlier(reachable(outputs))
+            functions = reachable(outputs)
+            self._look_for_earlier(functions)
             if retain_grad or chainer.config.enable_backprop or self.earlier or not self._release:
-                self._count_visits(outputs)
+                self._count_visits(functions)
+                functions.clear()
                 seams.backprop_to_all(outputs, retain_grad, loss_scale)
             else:
-                self._backward(outputs, loss_scale)
+                self._backward(outputs, functions, loss_scale)
         finally:
             self._in_backward = False
             if self.after_backward is not None:
@@ -182,22 +188,22 @@ class ScheduledStep:
         if function.inputs is not None and getattr(function, "_stowplan_step", None) == self._token:
             self._values.before_backward(function)
 
-    def _count_visits(self, outputs: Any) -> None:
-        for function in reachable(outputs):
+    def _count_visits(self, functions: Iterable[Any]) -> None:
+        for function in functions:
             number = getattr(function, "_stowplan", -1)
             self.walked_twice |= number in self._visited
             self._visited.add(number)
 
-    def _backward(self, outputs: Any, loss_scale: Any) -> None:
-        """As `chainer._backprop._backprop_to_all`, with the same sums in the same order."""
-        functions = reachable(outputs)
+    def _backward(self, outputs: Any, functions: list[Any], loss_scale: Any) -> None:
+        """As `chainer._backprop._backprop_to_all`, with the same sums in the same order; empties `functions`."""
         readers: collections.Counter[Any] = collections.Counter()
         waiting: collections.Counter[Any] = collections.Counter()
         uses: collections.Counter[Any] = collections.Counter()
         for function in functions:
             if not any(node.requires_grad for node in function.inputs):
                 continue
-            uses.update(read_by_backward(function))
+            for node in read_by_backward(function):
+                uses[node] += 1
             for node in dict.fromkeys(function.inputs):
                 if node.creator_node is None:
                     readers[node] += 1
@@ -248,20 +254,18 @@ class ScheduledStep:
     def _backward_step(self, function: Any, grads: Any) -> list[Any]:
         """Run one function's backward step; return the nodes that it gave a gradient."""
         inputs = function.inputs
-        targets = tuple(i for i, node in enumerate(inputs) if node.requires_grad)
+        targets = tuple([i for i, node in enumerate(inputs) if node.requires_grad])
         out_grad = take_out(function, grads)
         self._values.before_backward(function)
-        in_data = tuple(node.data for node in inputs)
-        out_arrays = tuple(None if gradient is None else gradient.raw_array for gradient in out_grad)
+        in_data = tuple([node.data for node in inputs])
+        out_arrays = tuple([None if gradient is None else gradient.raw_array for gradient in out_grad])
         hooks = chainer.get_function_hooks()
         if function._n_local_function_hooks != 0:
             hooks = {**hooks, **function.local_function_hooks}
-        with chainer.using_device(
-            chainer.backend.get_device_from_array(*[a for a in (*in_data, *out_arrays) if a is not None])
-        ):
+        with _using_device_of(in_data + out_arrays):
             for hook in hooks.values():
                 hook.backward_preprocess(function, in_data, out_arrays)
-            in_grad: dict[Any, Any] = collections.OrderedDict()
+            in_grad: dict[Any, Any] = {}
             for i in targets:
                 if inputs[i] not in in_grad:
                     in_grad[inputs[i]] = grads.get_as_list(inputs[i])
@@ -305,3 +309,14 @@ class ScheduledStep:
             del gradient
             self._values.updated.add(id(target))
             self._early.ready(target, is_owned)
+
+
+_no_device = contextlib.nullcontext()
+
+
+def _using_device_of(arrays: tuple[Any, ...]) -> AbstractContextManager[Any]:
+    """Make the device of these arrays, of which some may be None, the current one; NumPy's arrays have none."""
+    there = [array for array in arrays if array is not None]
+    if all(type(array) is np.ndarray for array in there):
+        return _no_device
+    return chainer.using_device(chainer.backend.get_device_from_array(*there))  # type: ignore[no-any-return]

@@ -78,15 +78,19 @@ def reachable(outputs: Any) -> list[Any]:
 def read_by_backward(function: Any) -> list[Any]:
     """Return the nodes whose arrays a function's backward step reads: inputs, and its own outputs that are alive."""
     nodes = [function.inputs[index] for index in function._input_indexes_to_retain or ()]
-    outputs = (function.outputs[index]() for index in function._output_indexes_to_retain or ())
-    return nodes + [node for node in outputs if node is not None]
+    for index in function._output_indexes_to_retain or ():
+        node = function.outputs[index]()
+        if node is not None:
+            nodes.append(node)
+    return nodes
 
 
 def take_out(function: Any, grads: Any) -> tuple[Any, ...]:
     """Remove and return the gradients of a function's outputs, None if there is none."""
     nodes = [output() for output in function.outputs]
+    # A list, as a generator costs more than what it does here.
     return tuple(
-        grads.pop(node) if node is not None and node.creator_node is not None else None for node in nodes
+        [grads.pop(node) if node is not None and node.creator_node is not None else None for node in nodes]
     )
 
 
@@ -94,7 +98,8 @@ def sum_gradients(gradients: list[Any]) -> None:
     """Sum the gradients of one node, in their order; in the first one's array if nothing else refers to that.
 
     The result is Chainer's, bit by bit: it has the same operands in the same order, and as both arrays are contiguous
-    in the same way so is the result.
+    in the same way so is the result. `chainer.functions.add` would do the same, but takes several times as long around
+    a small sum: it is left to what cannot be seen to be alike, and to function hooks, which expect to be called for it.
     """
     if len(gradients) == 2:
         a, b = gradients[0].raw_array, gradients[1].raw_array
@@ -107,13 +112,18 @@ def sum_gradients(gradients: list[Any]) -> None:
             and gradients[0].layout is None
             and gradients[1].layout is None
             and not chainer.config.enable_backprop
-            and (type(a) is not np.ndarray or a.flags.writeable)
         ):
+            is_writeable = type(a) is not np.ndarray or a.flags.writeable
             del a
-            if owned(gradients[0], variables=3, arrays=3):
+            if is_writeable and owned(gradients[0], variables=3, arrays=3):
                 a = gradients[0].raw_array
                 chainer.backend.get_array_module(a).add(a, b, out=a)
                 gradients.pop()
+                return
+            if not chainer.get_function_hooks() and not chainer.is_debug():
+                total = chainer.utils.force_array(gradients[0].raw_array + b)
+                requires_grad = gradients[0].requires_grad or gradients[1].requires_grad
+                gradients[:] = [chainer.Variable(total, requires_grad=requires_grad)]
                 return
     _backprop_utils._reduce(gradients)
 

@@ -327,15 +327,18 @@ def held_arrays(function: Any) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     arrays = chainer.get_array_types()
-    for holder, prefix in ((function, ""), (_old_style(function), FUNCTION + ".")):
-        for name, value in () if holder is None else list(holder.__dict__.items()):
+    old_style = _old_style(function)
+    # This is called for every operator of a step: the attributes that hold no array are passed by first.
+    for holder, prefix in ((function, ""), (old_style, FUNCTION + ".")) if old_style else ((function, ""),):
+        for name, value in holder.__dict__.items():
             if type(value) in _PLAIN or name in NOT_HIDDEN:
                 continue
             if isinstance(value, arrays):
                 found[prefix + name] = value
             elif type(value) in (tuple, list):
-                numbered = ((f"{prefix}{name}.{index}", item) for index, item in enumerate(value))
-                found.update((place, item) for place, item in numbered if isinstance(item, arrays))
+                for index, item in enumerate(value):
+                    if isinstance(item, arrays):
+                        found[f"{prefix}{name}.{index}"] = item
     return found
 
 

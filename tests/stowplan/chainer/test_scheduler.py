@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -190,6 +191,24 @@ def test_a_sum_is_formed_in_an_array_that_nothing_else_shares() -> None:
     for shared in (lambda: whole, lambda: whole.reshape(4, 4), lambda: np.zeros((5, 4), np.float32)[1:]):
         assert not in_place(shared)
     assert (whole == 0).all()
+
+
+def test_function_hooks_see_the_sums_that_chainer_makes() -> None:
+    def sums(hooks: list[chainer.FunctionHook]) -> Any:
+        shared = np.array([1.5, -0.0, np.nan, 3e38], np.float32)
+        terms = [chainer.Variable(shared), chainer.Variable(shared[::-1].copy())]
+        with ExitStack() as stack:
+            stack.enter_context(chainer.no_backprop_mode())
+            for hook in hooks:
+                stack.enter_context(hook)
+            gradients.sum_gradients(terms)
+        [total] = terms
+        assert total.creator is None
+        return total.array
+
+    timer = chainer.function_hooks.TimerHook()
+    assert sums([]).tobytes() == sums([timer]).tobytes()
+    assert [name for name, _ in timer.call_history] == ["_ + _"]
 
 
 def test_a_budget_is_kept_in_the_pool_s_arena_and_changes_no_bit() -> None:
