@@ -5,9 +5,10 @@ found. From each a descent goes down until the budget is kept (``core/descent/de
 the bytes above the budget for each second); the best goes on into local search by ruin and rebuild
 (``core/descent/rebuild.hpp``).
 
-Without phases a descent that gets stuck is tried in steps of a fiftieth, with local search. Where no descent keeps to
-the budget, the least peak is looked for by bisection: each step descends to a budget between
-the highest that was missed and the lowest that was reached.
+Without phases a descent that gets stuck is tried in steps of a fiftieth, with local search; under a time limit again,
+each time with twice as much of it, until the time is over. Where no descent keeps to the budget, the least peak is
+looked for by bisection: each step descends to a budget between the highest that was missed and the lowest that was
+reached.
 
 An evaluation of the simulator takes some ten microseconds for a thousand operators; a descent some evaluations for each
 storage; local search as many as the options' `effort` says.
@@ -108,6 +109,7 @@ class _Search:
         moves = graph.phase == Phase.BACKWARD if graph.has_phases() else np.ones(len(graph), dtype=bool)
         movable = np.flatnonzero(moves).tolist() if options.reorder else []
         self._movable: Sequence[int] = movable
+        self._floor = bound_schedules(graph)
 
     def at(self, schedule: Schedule) -> Found:
         """Simulate a schedule, with all KEPT that is in no way that is allowed."""
@@ -148,6 +150,14 @@ class _Search:
             lowest = self._stepwise(self._starts(0, ())[0], 0, effort) if free else self._least()
             lowest = self.improved(lowest, lowest.peak, effort)
             best = min(lowest, best, key=lambda found: found.rank(budget)) if self.over() else lowest
+            while (
+                free
+                and self._deadline is not None
+                and best.peak > max(budget, self._floor)
+                and not self.over()
+            ):
+                effort *= 2
+                best = self._stepwise(best, budget, effort)
         return best if self.over() or best.peak > budget else self.improved(best, budget, effort)
 
     def _stepwise(self, found: Found, budget: int, effort: int) -> Found:
@@ -223,7 +233,7 @@ class _Search:
         bisection between the last level reached and the first one missed, with what reached the last.
         """
         storages = Storages(self.graph)
-        floor = max(0, bound_schedules(self.graph) - 1)
+        floor = max(0, self._floor - 1)
         root = max(2, round(math.sqrt(len(self.graph))))
         self._work = 0
         order = recorded(self.graph)

@@ -1,0 +1,153 @@
+"""Chainer's examples from their first step on, plain and through stowplan: ``python -m experiments.examples.whole_run``.
+
+Each example is trained in a process of its own in each of four ways: *plain*, as Chainer does; *pool*, marked steps
+through a `NumpyPool`; *lean*, under a `Scheduler` without a budget; *budget*, under one with the budget of `networks.EXAMPLES`.
+
+The table has what a user sees: the largest resident set of the whole process, its first steps, its planning and
+stowplan's own modules included, and the CPU time of a step after the first `SETTLED` seconds. BLAS has one thread.
+Processes take turns, round by round; the smallest resident set and the median time count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.progress import track
+
+from ..measures.output import Column, mib, write_table
+from ..programs.measure import ONE_THREAD
+
+FOLDER = Path("build/experiments")
+NOTE = (
+    "Each training is a process of its own, from the first import to the last step; CPU times are those of steps after "
+    "the first five seconds, medians of ratios of runs of the same round."
+)
+WAYS = ("plain", "pool", "lean", "budget")
+SETTLED = 5.0
+"""Seconds of a run after which the time of steps counts."""
+
+
+def train(name: str, way: str) -> dict[str, Any]:
+    """Train in this process; return its figures."""
+    from .networks import EXAMPLES
+
+    np.random.seed(0)  # noqa: NPY002 (Chainer draws its parameters from it)
+    example = EXAMPLES[name]
+    training = example.make()
+    serving, step = _through(way, training.optimizers, example.budget)
+    cpu = []
+    with serving:
+        began = time.perf_counter()
+        for i in range(example.steps):
+            at = time.process_time()
+            with step():
+                training.step(i)
+            if time.perf_counter() - began > SETTLED:
+                cpu.append(time.process_time() - at)
+    bits = hashlib.sha256()
+    for optimizer in training.optimizers:
+        for parameter in optimizer.target.params():
+            bits.update(np.ascontiguousarray(parameter.array))
+    status = Path("/proc/self/status").read_text().splitlines()
+    return {
+        "rss": 1024 * int(next(line for line in status if line.startswith("VmHWM")).split()[1]),
+        "cpu": float(np.median(cpu)),
+        "bits": bits.hexdigest(),
+    }
+
+
+def _through(
+    way: str, optimizers: list[Any], budget: str
+) -> tuple[AbstractContextManager[Any], Callable[[], AbstractContextManager[Any]]]:
+    """Return what serves the whole training, and what makes the context of each step."""
+    if way == "plain":
+        return nullcontext(), nullcontext
+    from stowplan import NumpyPool
+
+    pool = NumpyPool()
+    if way == "pool":
+        return pool, pool.step
+    from stowplan.chainer import Scheduler
+
+    scheduler = Scheduler(optimizers, pool, None if way == "lean" else budget)
+    return pool, scheduler.step
+
+
+def measure(example: str, way: str) -> dict[str, Any]:
+    """Train in a process of its own; return its figures."""
+    done = subprocess.run(
+        [sys.executable, "-m", __spec__.name, "--train", example, way],
+        env={**os.environ, **ONE_THREAD},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        raise click.ClickException(f"{example}, {way}: {said[-1] if said else done.returncode}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@click.command()
+@click.option("--example", "examples", multiple=True, help="Only these.")
+@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1))
+@click.option("--train", "cell", nargs=2, hidden=True, help="An example and a way: one process's work.")
+def main(examples: tuple[str, ...], rounds: int, cell: tuple[str, str] | None) -> None:
+    """Show what Chainer's examples take as a whole, plain and through stowplan."""
+    if cell is not None:
+        print(json.dumps(train(*cell)))
+        return
+    from .networks import EXAMPLES
+
+    cells = [(name, way) for _ in range(rounds) for name in examples or EXAMPLES for way in WAYS]
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for name, way in track(cells, "training", console=Console(stderr=True)):
+        found.setdefault((name, way), []).append(measure(name, way))
+    rows = []
+    for name in examples or EXAMPLES:
+        plain = found[name, "plain"]
+        for way in WAYS:
+            runs = found[name, way]
+            rss = [min(run["rss"] for run in each) for each in (runs, plain)]
+            ratio = float(np.median([a["cpu"] / b["cpu"] for a, b in zip(runs, plain, strict=True)]))
+            same = {run["bits"] for run in (*runs, *plain)}
+            rows.append(
+                {
+                    "device": "cpu",
+                    "example": name,
+                    "way": way,
+                    "rss": rss[0],
+                    "more": rss[0] - rss[1],
+                    "cpu": ratio,
+                    "bits": len(same) == 1,
+                }
+            )
+    columns = [
+        Column("example", "example"),
+        Column("way", "way"),
+        Column("largest resident set, MiB", "rss", mib),
+        Column("beside plain's, MiB", "more", mib),
+        Column("CPU of a step, of plain's", "cpu", "{:.3f}".format),
+        Column("parameters equal", "bits", lambda same: "yes" if same else "NO"),
+    ]
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    write_table(rows, columns, FOLDER / "whole_run", "Chainer's examples from their first step on", NOTE)
+    Console().print(Markdown((FOLDER / "whole_run.md").read_text()))
+
+
+if __name__ == "__main__":
+    main()
