@@ -67,6 +67,11 @@ class Workload:
             chainer.backends.cuda.Stream.null.synchronize()
 
     @property
+    def optimizer(self) -> Any:
+        """Chainer's; None in inference."""
+        return self._optimizer
+
+    @property
     def on_device(self) -> bool:
         """Whether it runs on CuPy's device."""
         return self._device.xp is not np

@@ -88,5 +88,8 @@ MODELS = {
     )
 }
 
+VGG = Model("vgg", "VGG-16", (f"{__name__}.vgg", "VGG"), "images", batches=(16,))
+"""Of `experiments.first_steps` alone."""
+
 PTB = Model("ptb", "ptb", (f"{__name__}.ptb", "LanguageModel"), "words", batches=(20,), optimizer="SGD")
 """Of `experiments.device` alone."""

@@ -65,6 +65,10 @@ class ScheduledStep:
         Whether an operator ran a backward pass of its own, which may reach parameters that no operator reads.
     earlier
         Whether a backward pass reached into the graph of an earlier step.
+    outdated
+        Whether a backward pass came by an operator after the update of its parameter: it must not run again.
+    updates_by_hand
+        Whether an update had no loss function, and found no parameter updated early.
     before_backward, after_backward
         Called around each pass.
     """
@@ -82,6 +86,8 @@ class ScheduledStep:
         self.walked_twice = False
         self.nested = False
         self.earlier = False
+        self.outdated = False
+        self.updates_by_hand = False
         self.before_backward: Callable[[], None] | None = None
         self.after_backward: Callable[[], None] | None = None
         self._in_backward = False
@@ -161,6 +167,8 @@ class ScheduledStep:
         try:
             functions = reachable(outputs)
             self._look_for_earlier(functions)
+            if self._values.updated:
+                self.outdated |= any(map(self._values.is_outdated, functions))
             if retain_grad or chainer.config.enable_backprop or self.earlier or not self._release:
                 self._count_visits(functions)
                 functions.clear()
@@ -292,6 +300,10 @@ class ScheduledStep:
         """Run the update of the parameters that were not updated early."""
         update()
 
+    def updated(self, parameters: Iterable[Any]) -> None:
+        """Note that these were updated: no operator that has read them may run again."""
+        self._values.updated.update((id(param), self.count) for param in parameters)
+
     def _may_update(self, node: Any) -> bool:
         param = node.get_variable_or_none()
         return self._early is not None and not self.nested and self._early.takes(param)
@@ -307,7 +319,7 @@ class ScheduledStep:
         if gradient is not None and self._early is not None and not self.nested and self._early.takes(target):
             is_owned = owned(gradient, variables=4, arrays=4)
             del gradient
-            self._values.updated.add(id(target))
+            self.updated([target])
             self._early.ready(target, is_owned)
 
 

@@ -242,33 +242,31 @@ class Scheduler:
     # --- which step comes next ----------------------------------------------------------------------------------------
 
     def _planned_phase(self) -> str:
-        return "lean" if self._budget is None else "scheduled"
+        return "lean" if self._budget is None or self._stats.keeps_graph is not None else "scheduled"
 
     def _next(self) -> tuple[str, ScheduledStep]:
         """Return the phase of the next step, and the execution that runs it."""
         if self._is_first:
             self.reads.start(self._parameters(), refuses=not self._watch)
             step = ScheduledStep(release=not self._watch)
-            step.after_backward = self.reads.go_on
+            step.before_backward, step.after_backward = self.reads.pause, self.reads.go_on
             return "watched" if self._watch else "lean", step
-        release = self._stats.keeps_graph is None
+        if self._stats.keeps_graph is not None:  # what was dropped would be made again, and stay
+            return "lean", ScheduledStep(release=False)
         self._collect()
         if self._record:
             return "recorded", RecordingStep(
                 meter_for(self._parameters(), SMALL),
                 self._resident(),
-                release=release,
                 clock=clock_for(self._parameters()),
             )
         if any(known.timed < TIMED_STEPS for known in self._known):
             follower = Follower([(known.recording.structure, None) for known in self._known])
-            return "timed", TimedStep(release=release, follower=follower, clock=clock_for(self._parameters()))
+            return "timed", TimedStep(follower=follower, clock=clock_for(self._parameters()))
         ready = [(k.recording.structure, k.directions) for k in self._known if k.directions is not None]
         if ready:
-            return "scheduled", ScheduledStep(
-                release=release, follower=Follower(ready), swap=self._swap_file()
-            )
-        return "lean", ScheduledStep(release=release)
+            return "scheduled", ScheduledStep(follower=Follower(ready), swap=self._swap_file())
+        return "lean", ScheduledStep()
 
     def _over(self, name: str, step: ScheduledStep) -> None:
         """Update phases and statistics after a step that has ended."""
@@ -280,12 +278,8 @@ class Scheduler:
         if step.swap_failure is not None:
             self._stats = replace(self._stats, keeps_values=step.swap_failure)
             self._close_swap()
-        if (step.walked_twice or step.earlier) and self._stats.keeps_graph is None:
-            what = (
-                "a backward pass reaches into an earlier step"
-                if step.earlier
-                else "two backward passes come by one operator"
-            )
+        what = self._reason_to_keep_graph(step)
+        if what is not None and self._stats.keeps_graph is None:
             if not self._watch:
                 raise ScheduleError(f"{what}; expected neither with watch=False, or watch=True")
             self._stats = replace(self._stats, keeps_graph=what)
@@ -295,12 +289,22 @@ class Scheduler:
             self._is_first = False
             self._stats = replace(self._stats, retained_bytes=self._retained_bytes())
             self.one_update = step.passes == 1 and len(self._optimizers) == 1
+            if step.updates_by_hand and not self.one_update:
+                self.keep_gradients("several backward passes or optimizers, and update() without a loss")
         elif isinstance(step, RecordingStep):
             self._recorded(step)
         elif isinstance(step, TimedStep):
             self._timed(step)
         elif name == "scheduled":
             self._scheduled(step)
+
+    def _reason_to_keep_graph(self, step: ScheduledStep) -> str | None:
+        if step.earlier:
+            return "a backward pass reaches into an earlier step"
+        if step.walked_twice:
+            return "two backward passes come by one operator"
+        outdated = step.outdated and self._budget is not None  # lean steps run no operator again
+        return "a backward pass comes by an operator whose parameter has been updated" if outdated else None
 
     def _recorded(self, step: RecordingStep) -> None:
         self._record = False

@@ -77,12 +77,13 @@ class Updates:
     def update(self, lossfun: Any = None, *args: Any, **named: Any) -> None:
         """Update the parameters, as `chainer.GradientMethod.update`."""
         optimizer, step = self._optimizer, self._step
+        if lossfun is not None or type(optimizer).update is not GradientMethod.update:
+            step.before_backward = self._scheduler.reads.pause
         if type(optimizer).update is not GradientMethod.update:
-            step.before_backward = None
             self._original()(lossfun, *args, **named)
+            step.updated(optimizer.target.params())
             return
         if lossfun is not None:
-            step.before_backward = None
             loss = lossfun(*args, **named)
             if getattr(optimizer, "_use_cleargrads", True):
                 optimizer.target.cleargrads()
@@ -101,5 +102,7 @@ class Updates:
             step.updates(None)
             step.update_rest(early.finish)
         else:
+            step.updates_by_hand |= lossfun is None
             step.update_rest(self._original())
+        step.updated(optimizer.target.params())
         self._scheduler.reads.go_on()

@@ -51,14 +51,14 @@ class StepValues:
     recomputed
         Operators that ran again.
     updated
-        Parameters that have been updated in this step, by id.
+        Of parameters that have been updated in this step, by id: the number of forward operators before the update.
     """
 
     def __init__(self, follower: Follower | None, swap: Swap | None) -> None:
         self._follower = follower
         self._evictions = None if swap is None else Evictions(swap)
         self.recomputed = 0
-        self.updated: set[int] = set()
+        self.updated: dict[int, int] = {}
         self._uses: collections.Counter[Any] = collections.Counter()  # of nodes, by backward steps to come
         self._nodes: dict[int, weakref.ref[Any]] = {}  # by number of the value
         self._packed: dict[
@@ -256,15 +256,22 @@ class StepValues:
             directions.operators[number].repeatable if directions is not None else may_run_again(function)
         ):
             raise ScheduleError(f"{function.label} would run again, and may not give the same; {_LEAVE_OUT}")
+        if self.is_outdated(function):
+            raise ScheduleError(
+                f"{function.label} would run again after the update of its parameter; {_LEAVE_OUT}"
+            )
         for node in function.inputs:
             if node.creator_node is None and self._there(node) is None:
                 raise ScheduleError(
                     f"an input of {function.label} is gone: it cannot run again; {_LEAVE_OUT}"
                 )
-            if id(node.get_variable_or_none()) in self.updated:
-                raise ScheduleError(
-                    f"{function.label} would run again after the update of its parameter; {_LEAVE_OUT}"
-                )
+
+    def is_outdated(self, function: Any) -> bool:
+        """Whether a parameter of a function was updated after the function ran."""
+        number = getattr(function, "_stowplan", -1)
+        return number >= 0 and any(
+            self.updated.get(id(node.get_variable_or_none()), 0) > number for node in function.inputs
+        )
 
     def _run_again(
         self,

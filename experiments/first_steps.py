@@ -1,0 +1,112 @@
+"""What each of the first steps has alive: ``python -m experiments.first_steps``, plain, lean, and lean without a watch.
+
+All that is alive counts, parameters and state included, by ``tracemalloc``: NumPy's arrays, and Python's objects beside
+them. A lean training's first step runs as Chainer runs it (`Scheduler(watch=True)`), so a program that fits from the
+second step on may not fit the first; with ``watch=False`` the first step is lean, too, where the program allows it.
+"""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import track
+
+from stowplan.compat import enable_chainer
+from stowplan.errors import ScheduleError
+
+from .measures import output
+from .measures.data import load
+from .measures.workload import Workload
+from .models import MODELS, VGG
+
+FOLDER = Path("build/experiments")
+STEPS = 5
+WAYS: dict[str, dict[str, Any] | None] = {"Chainer": None, "lean": {}, "watch=False": {"watch": False}}
+Training = tuple[Any, Callable[[], None]]
+"""The optimizers, and the step."""
+
+
+def _network(name: str, batch: int) -> Training:
+    model = VGG if name == VGG.name else MODELS[name]
+    work = Workload(model, "training", batch, load(seed=0))
+    return work.optimizer, work.step
+
+
+def _dcgan(one_graph: bool, batch: int) -> Training:
+    from .models.dcgan import Dcgan
+
+    gan = Dcgan(batch, one_graph, seed=0)
+    return gan.optimizers, gan.step
+
+
+NETWORKS: dict[str, tuple[Callable[[], Training], str]] = {
+    "resnet50": (lambda: _network("resnet50", 2), "ResNet-50, batch 2"),
+    "vgg": (lambda: _network("vgg", 16), "VGG-16 with batch normalization, 32 pixels, batch 16"),
+    "transformer": (lambda: _network("transformer", 8), "Transformer, batch 8"),
+    "dcgan": (lambda: _dcgan(True, 16), "DCGAN, one graph for two losses, batch 16"),
+    "dcgan-two": (lambda: _dcgan(False, 16), "DCGAN, a graph for each loss, batch 16"),
+}
+
+
+def peaks_of(make: Callable[[], Training], way: dict[str, Any] | None, steps: int) -> list[int]:
+    """Return the bytes alive at the most in each step.
+
+    Raises
+    ------
+    ScheduleError
+        The program does what ``watch=False`` excludes.
+    """
+    from stowplan.chainer import Scheduler
+
+    gc.collect()
+    tracemalloc.start()
+    try:
+        optimizers, step = make()
+        scheduler = None if way is None else Scheduler(optimizers, **way)
+        peaks = []
+        for _ in range(steps):
+            tracemalloc.reset_peak()
+            with nullcontext() if scheduler is None else scheduler.step():
+                step()
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        return peaks
+    finally:
+        tracemalloc.stop()
+
+
+@click.command()
+@click.option("--folder", type=click.Path(file_okay=False, path_type=Path), default=FOLDER, show_default=True)
+@click.option(
+    "--model", "models", multiple=True, type=click.Choice([*NETWORKS]), help="Only this one; repeatable."
+)
+@click.option("--steps", type=click.IntRange(min=1), default=STEPS, show_default=True)
+def main(folder: Path, models: tuple[str, ...], steps: int) -> None:
+    """Measure what each of the first steps has alive, and write a table."""
+    enable_chainer()
+    cells = [(name, way) for name in models or NETWORKS for way in WAYS]
+    rows = []
+    for name, way in track(cells, "first steps", console=Console(stderr=True)):
+        make, title = NETWORKS[name]
+        row: dict[str, Any] = {"device": "cpu", "network": title, "steps": way}
+        try:
+            peaks = peaks_of(make, WAYS[way], steps)
+            rows.append(row | {f"step {number}": peak for number, peak in enumerate(peaks, 1)})
+        except ScheduleError as error:
+            rows.append(row | {"note": f"refused: {str(error).partition(';')[0]}"})
+    columns = [output.Column("network", "network"), output.Column("steps", "steps")]
+    columns += [output.Column(f"step {n}, MiB", f"step {n}", output.mib) for n in range(1, steps + 1)]
+    folder.mkdir(parents=True, exist_ok=True)
+    note = "Most bytes alive in each step, parameters and state included."
+    output.write_table(rows, columns, folder / "first_steps", "What the first steps have alive", note)
+    Console().print((folder / "first_steps.md").read_text(encoding="utf-8"), markup=False, highlight=False)
+
+
+if __name__ == "__main__":
+    main()

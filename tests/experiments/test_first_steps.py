@@ -1,0 +1,63 @@
+"""The table of the first steps: its command for a small network, and the programs that it measures."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from experiments import first_steps
+
+pytestmark = pytest.mark.usefixtures("chainer")
+
+
+def small() -> Any:
+    import chainer
+    import chainer.functions as F  # noqa: N812
+    import chainer.links as L  # noqa: N812
+    import numpy as np
+
+    layers = [link for _ in range(12) for link in (L.Linear(256, 256, nobias=True), F.sigmoid)]
+    model = chainer.Sequential(*layers)
+    optimizer = chainer.optimizers.SGD().setup(model)
+    x = np.ones((1024, 256), np.float32)
+    return optimizer, lambda: optimizer.update(lambda: F.sum(model(x)))
+
+
+def test_the_first_step_is_lean_without_a_watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(first_steps.NETWORKS, "vgg", (small, "small"))
+    result = CliRunner().invoke(
+        first_steps.main, ["--folder", str(tmp_path), "--model", "vgg", "--steps", "3"]
+    )
+    assert result.exit_code == 0, result.output
+    with open(tmp_path / "first_steps.csv", newline="") as file:
+        plain, lean, unwatched = ([int(row[f"step {n}"]) for n in (1, 2, 3)] for row in csv.DictReader(file))
+    assert lean[0] == pytest.approx(plain[0], rel=0.02)
+    assert lean[2] < 0.95 * plain[2]
+    assert unwatched[0] < 0.98 * plain[0]  # it still has the gradients that Chainer made with the parameters
+    assert unwatched[1] == pytest.approx(lean[2], rel=0.02)
+    assert "| small | watch=False |" in (tmp_path / "first_steps.md").read_text()
+
+
+def test_what_a_watch_would_find_is_in_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("experiments.models.dcgan.CHANNELS", 16)
+    arguments = ["--folder", str(tmp_path), "--model", "dcgan", "--model", "dcgan-two", "--steps", "2"]
+    assert CliRunner().invoke(first_steps.main, arguments).exit_code == 0
+    with open(tmp_path / "first_steps.csv", newline="") as file:
+        refused = [(row["network"], row["steps"]) for row in csv.DictReader(file) if row["note"]]
+    assert refused == [(first_steps.NETWORKS["dcgan"][1], "watch=False")]
+
+
+def test_vgg_has_the_published_sizes() -> None:
+    import numpy as np
+
+    from experiments.models.vgg import VGG
+
+    net = VGG()
+    net(np.zeros((2, 3, 32, 32), np.float32), np.zeros(2, np.int32))
+    convolutions = [param.shape for param in net.params() if param.ndim == 4]
+    assert len(convolutions) == 13
+    assert sum(np.prod(shape) for shape in convolutions) == 14_710_464
