@@ -1,7 +1,8 @@
-"""Chainer's examples from their first step on, plain and through stowplan: ``python -m experiments.examples.whole_run``.
+"""Chainer's examples from their first step on: ``python -m experiments.examples.whole_run``, plain and with stowplan.
 
 Each example is trained in a process of its own in each of four ways: *plain*, as Chainer does; *pool*, marked steps
-through a `NumpyPool`; *lean*, under a `Scheduler` without a budget; *budget*, under one with the budget of `networks.EXAMPLES`.
+through a `NumpyPool`; *lean*, under a `Scheduler` without a budget; *budget*, under one with the budget of
+`networks.EXAMPLES`.
 
 The table has what a user sees: the largest resident set of the whole process, its first steps, its planning and
 stowplan's own modules included, and the CPU time of a step after the first `SETTLED` seconds. BLAS has one thread.
@@ -70,7 +71,7 @@ def train(name: str, way: str) -> dict[str, Any]:
 
 
 def _through(
-    way: str, optimizers: list[Any], budget: str
+    way: str, optimizers: list[Any], budget: str | None
 ) -> tuple[AbstractContextManager[Any], Callable[[], AbstractContextManager[Any]]]:
     """Return what serves the whole training, and what makes the context of each step."""
     if way == "plain":
@@ -113,14 +114,15 @@ def main(examples: tuple[str, ...], rounds: int, cell: tuple[str, str] | None) -
         return
     from .networks import EXAMPLES
 
-    cells = [(name, way) for _ in range(rounds) for name in examples or EXAMPLES for way in WAYS]
+    ways = {name: WAYS if EXAMPLES[name].budget else WAYS[:-1] for name in examples or EXAMPLES}
+    cells = [(name, way) for _ in range(rounds) for name in ways for way in ways[name]]
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for name, way in track(cells, "training", console=Console(stderr=True)):
         found.setdefault((name, way), []).append(measure(name, way))
     rows = []
-    for name in examples or EXAMPLES:
+    for name in ways:
         plain = found[name, "plain"]
-        for way in WAYS:
+        for way in ways[name]:
             runs = found[name, way]
             rss = [min(run["rss"] for run in each) for each in (runs, plain)]
             ratio = float(np.median([a["cpu"] / b["cpu"] for a, b in zip(runs, plain, strict=True)]))

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 import weakref
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
@@ -44,7 +45,6 @@ from ..units import parse_bytes
 
 enable_chainer()
 
-import chainer  # noqa: E402 (mended first)
 import numpy as np  # noqa: E402
 
 from . import seams  # noqa: E402
@@ -56,6 +56,7 @@ from .execution import ScheduledStep  # noqa: E402
 from .gradient_reads import GradientReads  # noqa: E402
 from .meter import clock_for, meter_for  # noqa: E402
 from .pinned import PinnedSwap  # noqa: E402
+from .retained import parameters_of, resident_arrays, retained_bytes  # noqa: E402
 from .scheduler_stats import SchedulerStats  # noqa: E402
 from .swapping import SwapFile  # noqa: E402
 from .updating import Updates  # noqa: E402
@@ -110,6 +111,12 @@ class Scheduler:
         False: the first step is lean, too, for a model that does not fit otherwise. The program then says that it reads
         no gradient outside of the backward pass and the update, that each step is one backward pass and one update, and
         that no pass reaches into the graph of another; a step that does so raises `ScheduleError`.
+
+    Warns
+    -----
+    RuntimeWarning
+        There is a budget, and steps that no schedule serves: `SchedulerStats.keeps_graph` says why. They run as Chainer
+        runs them.
 
     Raises
     ------
@@ -247,7 +254,7 @@ class Scheduler:
     def _next(self) -> tuple[str, ScheduledStep]:
         """Return the phase of the next step, and the execution that runs it."""
         if self._is_first:
-            self.reads.start(self._parameters(), refuses=not self._watch)
+            self.reads.start(parameters_of(self._optimizers), refuses=not self._watch)
             step = ScheduledStep(release=not self._watch)
             step.before_backward, step.after_backward = self.reads.pause, self.reads.go_on
             return "watched" if self._watch else "lean", step
@@ -256,13 +263,13 @@ class Scheduler:
         self._collect()
         if self._record:
             return "recorded", RecordingStep(
-                meter_for(self._parameters(), SMALL),
-                self._resident(),
-                clock=clock_for(self._parameters()),
+                meter_for(parameters_of(self._optimizers), SMALL),
+                resident_arrays(self._optimizers),
+                clock=clock_for(parameters_of(self._optimizers)),
             )
         if any(known.timed < TIMED_STEPS for known in self._known):
             follower = Follower([(known.recording.structure, None) for known in self._known])
-            return "timed", TimedStep(follower=follower, clock=clock_for(self._parameters()))
+            return "timed", TimedStep(follower=follower, clock=clock_for(parameters_of(self._optimizers)))
         ready = [(k.recording.structure, k.directions) for k in self._known if k.directions is not None]
         if ready:
             return "scheduled", ScheduledStep(follower=Follower(ready), swap=self._swap_file())
@@ -283,11 +290,18 @@ class Scheduler:
             if not self._watch:
                 raise ScheduleError(f"{what}; expected neither with watch=False, or watch=True")
             self._stats = replace(self._stats, keeps_graph=what)
+            if self._budget is not None:
+                warnings.warn(
+                    f"steps are not held to the budget of {self._budget:,} bytes: {what}; expected one graph for each "
+                    "loss, and its backward pass before its parameters are updated",
+                    RuntimeWarning,
+                    stacklevel=4,
+                )
         if step.nested:
             self.keep_gradients("an operator runs a backward pass of its own")
         if self._is_first:
             self._is_first = False
-            self._stats = replace(self._stats, retained_bytes=self._retained_bytes())
+            self._stats = replace(self._stats, retained_bytes=retained_bytes(self._optimizers))
             self.one_update = step.passes == 1 and len(self._optimizers) == 1
             if step.updates_by_hand and not self.one_update:
                 self.keep_gradients("several backward passes or optimizers, and update() without a loss")
@@ -399,7 +413,7 @@ class Scheduler:
         if not self._swap_to or self._stats.keeps_values is not None:
             return None
         if self._swap is None:
-            if any(isinstance(array, np.ndarray) for array in self._resident()[:1]):
+            if any(isinstance(array, np.ndarray) for array in resident_arrays(self._optimizers)[:1]):
                 folder = None if self._swap_to is True else os.fspath(self._swap_to)
                 self._swap = SwapFile(folder)
             else:
@@ -425,26 +439,3 @@ class Scheduler:
         if reason is not None:
             self.keep_gradients(reason)
         return EarlyUpdate(optimizer) if self._stats.keeps_gradients is None else None
-
-    # --- what outlives the steps --------------------------------------------------------------------------------------
-
-    def _parameters(self) -> Iterator[Any]:
-        for optimizer in self._optimizers:
-            yield from optimizer.target.params()
-
-    def _resident(self) -> list[Any]:
-        found = []
-        for optimizer in self._optimizers:
-            for link in optimizer.target.links():
-                for name in sorted(link._params | link._persistent):
-                    value = link.__dict__[name]
-                    array = value.array if isinstance(value, chainer.Variable) else value
-                    if isinstance(array, chainer.get_array_types()):
-                        found.append(array)
-            for param in optimizer.target.params():
-                state = getattr(param.update_rule, "state", None) or {}
-                found += [array for array in state.values() if isinstance(array, chainer.get_array_types())]
-        return found
-
-    def _retained_bytes(self) -> int:
-        return sum({id(array): int(array.nbytes) for array in self._resident()}.values())
