@@ -1,4 +1,4 @@
-"""Three functions of Chainer's, replaced while a scheduled step runs, for its thread alone.
+"""Functions of Chainer's, replaced while a scheduled step runs, the first three for its thread alone.
 
 =================================  =====================================================================================
 what is replaced                   what a step does there
@@ -7,6 +7,7 @@ what is replaced                   what a step does there
 ``_backprop._backprop_to_all``     the backward pass of `Variable.backward` and `chainer.backward`: its own loop
 ``_backprop_utils.backprop_step``  one operator's backward step, that of `chainer.grad` and of double backprop, too:
                                    the arrays that it reads are brought back
+``conv`` of ``convolution_2d``     images are unfolded with half of the workspace, on the CPU (`columns`)
 =================================  =====================================================================================
 
 Function hooks do not suffice: an operator's inputs are read before `backward_preprocess`, and a hook cannot free
@@ -25,13 +26,17 @@ from ..compat import enable_chainer
 enable_chainer()
 
 from chainer import _backprop, _backprop_utils, function_node  # noqa: E402 (mended first)
+from chainer.functions.connection import convolution_2d  # noqa: E402
+
+from .columns import columns  # noqa: E402
 
 __all__ = ["OperatorStep", "apply", "backprop_step", "backprop_to_all", "running"]
 
 apply = function_node.FunctionNode.apply
 backprop_to_all = _backprop._backprop_to_all
 backprop_step = _backprop_utils.backprop_step
-"""Chainer's own functions."""
+conv = convolution_2d.conv
+"""Chainer's own."""
 
 
 class OperatorStep(Protocol):
@@ -73,6 +78,7 @@ def _replace() -> None:
             function_node.FunctionNode.apply = _apply
             _backprop._backprop_to_all = _backprop_to_all
             _backprop_utils.backprop_step = _backprop_step
+            convolution_2d.conv = columns
 
 
 def _put_back() -> None:
@@ -83,6 +89,7 @@ def _put_back() -> None:
             function_node.FunctionNode.apply = apply
             _backprop._backprop_to_all = backprop_to_all
             _backprop_utils.backprop_step = backprop_step
+            convolution_2d.conv = conv
 
 
 def _apply(function: Any, inputs: Any) -> Any:

@@ -1,0 +1,87 @@
+"""Images unfolded in the layout of the product: Chainer's bits, and half of the workspace."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stowplan.errors import MissingDependencyError
+
+try:
+    from stowplan.chainer import columns, seams
+except MissingDependencyError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+import chainer
+import chainer.functions as F  # noqa: N812
+from chainer.utils import conv
+
+
+@st.composite
+def unfoldings(draw: st.DrawFn) -> tuple[Any, ...]:
+    """An image, and the other arguments of `im2col_cpu`."""
+    kernel, stride, pad, dilate = (draw(st.tuples(*[st.integers(low, 3)] * 2)) for low in (1, 1, 0, 1))
+    least = [(k - 1) * d + 1 for k, d in zip(kernel, dilate, strict=True)]
+    shape = (draw(st.integers(1, 3)), draw(st.integers(1, 4)), *(draw(st.integers(n, n + 5)) for n in least))
+    image = np.random.default_rng(draw(st.integers(0, 99))).random(shape, dtype=np.float32)
+    if draw(st.booleans()):
+        image = np.ascontiguousarray(image.transpose(2, 3, 0, 1)).transpose(2, 3, 0, 1)
+    return image, *kernel, *stride, *pad, draw(st.sampled_from([0, -1.5])), draw(st.booleans()), *dilate
+
+
+@given(unfoldings(), st.integers(1, 4000))
+def test_columns_are_those_of_chainer(unfolding: tuple[Any, ...], block: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(columns, "BLOCK_BYTES", block)
+        ours = columns.im2col(*unfolding)
+    theirs = conv.im2col_cpu(*unfolding)
+    assert ours.dtype == theirs.dtype
+    assert np.array_equal(ours, theirs)
+    # The matrix of the product has one layout, whether or not it is a copy: BLAS cannot tell them apart.
+    matrices = [a.transpose(0, 4, 5, 1, 2, 3).reshape(-1, np.prod(a.shape[1:4])) for a in (ours, theirs)]
+    assert matrices[0].strides == matrices[1].strides
+    assert np.shares_memory(matrices[0], ours)
+
+
+def convolve(groups: int) -> list[Any]:
+    rng = np.random.default_rng(0)
+    x = chainer.Variable(rng.random((4, 16, 24, 24), dtype=np.float32))
+    w = chainer.Parameter(rng.random((16, 16 // groups, 3, 3), dtype=np.float32))
+    y = F.convolution_2d(x, w, stride=(1, 2), pad=1, dilate=2, groups=groups)
+    F.sum(y * y).backward()
+    return [a.tobytes() for a in (y.array, x.grad, w.grad)]
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_convolution_has_the_bits_of_chainer(groups: int) -> None:
+    reference = convolve(groups)
+    with seams.running(plain_step()):
+        assert convolve(groups) == reference
+    assert convolve(groups) == reference
+
+
+def plain_step() -> Any:
+    from stowplan.chainer.execution import ScheduledStep
+
+    return ScheduledStep(release=False)
+
+
+def test_a_convolution_takes_half_of_the_workspace() -> None:
+    def peak() -> int:
+        x = np.ones((8, 32, 32, 32), np.float32)
+        w = np.ones((1, 32, 5, 5), np.float32)
+        tracemalloc.start()
+        try:
+            F.convolution_2d(x, w, pad=2)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    alone = peak()
+    with seams.running(plain_step()):
+        assert peak() == pytest.approx(alone / 2, rel=0.1)
