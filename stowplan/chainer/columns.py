@@ -6,7 +6,7 @@ the matrix of its product::
     Chainer   image -> columns (n, c, kh, kw, oh, ow) -> matrix (n oh ow, c kh kw) -> dot     2 matrices
     here      image ---------------------------------> matrix (n oh ow, c kh kw) -> dot       1 matrix, in blocks
 
-`im2col` writes the matrix at once, and returns it with Chainer's axes: to `tensordot` its transpose and reshape are views.
+`im2col` writes the matrix at once, with Chainer's axes: to `tensordot` its transpose and reshape are views of it.
 BLAS gets the same numbers in the same layout as before, so its result is the same, bit by bit. Where Chainer's columns
 need no copy (one image, one output pixel, one number per column) they may have another layout: these are left to it.
 
