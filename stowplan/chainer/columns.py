@@ -10,8 +10,8 @@ the matrix of its product::
 BLAS gets the same numbers in the same layout as before, so its result is the same, bit by bit. Where Chainer's columns
 need no copy (one image, one output pixel, one number per column) they may have another layout: these are left to it.
 
-Written block by block, each small enough for the cache, this takes a quarter to a half of the time of both copies. The
-matrix is the largest workspace of most convolutional networks on NumPy: half of it is half of what their peak is above.
+Written in blocks that fit the cache, from images with their channels last, this takes 0.2 to 1.0 of the time of both
+copies. In most convolutional networks on NumPy these matrices make the peak.
 """
 
 from __future__ import annotations
@@ -57,8 +57,21 @@ def im2col(
     ow = conv.get_conv_outsize(w, kw, sx, pw, cover_all, dx) if out_w is None else out_w
     if n < 2 or oh * ow < 2 or c * kh * kw < 2:
         return conv.im2col_cpu(img, kh, kw, sy, sx, ph, pw, pval, cover_all, dy, dx, oh, ow)
-    img = np.pad(img, ((0, 0), (0, 0), (ph, ph + sy - 1), (pw, pw + sx - 1)), constant_values=pval)
     columns = np.empty((n, oh, ow, c, kh, kw), dtype=img.dtype).transpose(0, 3, 4, 5, 1, 2)
+    if kh == kw == 1 and not (ph or pw or cover_all):
+        columns[:, :, 0, 0] = img[:, :, : sy * oh : sy, : sx * ow : sx]
+        return columns
+    # A row of the matrix is copied in runs: over the channels, or, where there are fewer of them, over the kernel.
+    order = (0, 1, 2, 3) if c < kw else (0, 2, 3, 1)
+    margins = np.array(((0, 0), (0, 0), (ph, ph + sy - 1), (pw, pw + sx - 1)))
+    padded = np.full([img.shape[axis] + margins[axis].sum() for axis in order], pval, dtype=img.dtype)
+    padded = padded.transpose(np.argsort(order))
+    padded[:, :, ph : ph + h, pw : pw + w] = img
+    if c < kw:
+        sn, sc, sh, sw = padded.strides
+        strides = (sn, sc, dy * sh, dx * sw, sy * sh, sx * sw)
+        columns[...] = np.lib.stride_tricks.as_strided(padded, columns.shape, strides, writeable=False)
+        return columns
     row_bytes = ow * c * kh * kw * img.itemsize
     images = max(1, BLOCK_BYTES // (oh * row_bytes))
     rows = max(1, min(oh, BLOCK_BYTES // row_bytes))
@@ -70,7 +83,7 @@ def im2col(
                 vertical = slice(j * dy + row * sy, j * dy + (end - 1) * sy + 1, sy)
                 for i in range(kw):
                     horizontal = slice(i * dx, i * dx + sx * ow, sx)
-                    columns[some, :, j, i, row:end] = img[some, :, vertical, horizontal]
+                    columns[some, :, j, i, row:end] = padded[some, :, vertical, horizontal]
     return columns
 
 
