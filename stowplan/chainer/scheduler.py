@@ -325,14 +325,15 @@ class Scheduler:
         recording = step.recording()
         if not recording.structure.operators:
             return
+        retained = max(self._stats.retained_bytes, recording.graph.resident_bytes)
+        self._stats = replace(self._stats, retained_bytes=retained)
         if all(not known.recording.structure.same(recording.structure) for known in self._known):
             self._known.append(_Known(recording, step.seconds))
 
     def _timed(self, step: TimedStep) -> None:
-        structure = step.structure
         for known in self._known:
             if known.timed < TIMED_STEPS:
-                if known.recording.structure is structure:
+                if known.recording.structure is step.structure:
                     known.seconds = known.seconds.least(step.seconds)
                 known.timed += 1
                 if known.timed == TIMED_STEPS:
@@ -340,8 +341,7 @@ class Scheduler:
 
     def _scheduled(self, step: ScheduledStep) -> None:
         if step.structure is not None:
-            first = next(known for known in self._known if known.recording.structure is step.structure)
-            self._known.sort(key=lambda known: known is not first)
+            self._known.sort(key=lambda known: known.recording.structure is not step.structure)
             return
         self._stats = replace(self._stats, departed=self._stats.departed + 1)
         self._unknown[step.signature] += 1

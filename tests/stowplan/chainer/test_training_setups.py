@@ -115,6 +115,9 @@ def budget_of(setup: Setup, folder: Path) -> int:
     graph = scheduler.recordings[0].graph
     lean = simulate(graph, as_recorded(graph)).peak + scheduler.stats.retained_bytes
     assert caught.value.least < lean
+    parameters = sum(param.array.nbytes for model in models.values() for param in model.params())
+    assert graph.resident_bytes >= parameters
+    assert scheduler.stats.retained_bytes == graph.resident_bytes
     return int(caught.value.least + lean) // 2
 
 
