@@ -254,7 +254,8 @@ class Scheduler:
     def _next(self) -> tuple[str, ScheduledStep]:
         """Return the phase of the next step, and the execution that runs it."""
         if self._is_first:
-            self.reads.start(parameters_of(self._optimizers), refuses=not self._watch)
+            refuses = not self._watch and self._stats.keeps_gradients is None
+            self.reads.start(parameters_of(self._optimizers), refuses=refuses)
             step = ScheduledStep(release=not self._watch)
             step.before_backward, step.after_backward = self.reads.pause, self.reads.go_on
             return "watched" if self._watch else "lean", step

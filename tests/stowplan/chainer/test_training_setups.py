@@ -141,6 +141,14 @@ def test_a_setup_trains_as_chainer_bit_by_bit(name: str, tmp_path: Path) -> None
         assert (reason is None) if not expected else (expected in reason)
 
 
+@pytest.mark.parametrize("name", ["two graphs", "gradient penalty", "ParameterStatistics", "a part"])
+def test_a_setup_may_begin_lean(name: str, tmp_path: Path) -> None:
+    reference, _ = train(SETUPS[name], tmp_path)
+    found, scheduler = train(SETUPS[name], tmp_path, {"watch": False})
+    assert found == reference
+    assert (scheduler.stats.watched, scheduler.stats.lean) == (0, STEPS)
+
+
 @pytest.mark.parametrize("how", [{}, {"budget": 780_000}], ids=["lean", "budget"])
 def test_a_snapshot_is_resumed_under_a_schedule(how: dict[str, Any], tmp_path: Path) -> None:
     """Interrupted after a scheduled step, and gone on with, by a new scheduler: as plain training without a break."""
