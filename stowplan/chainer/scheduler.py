@@ -254,7 +254,8 @@ class Scheduler:
     def _next(self) -> tuple[str, ScheduledStep]:
         """Return the phase of the next step, and the execution that runs it."""
         if self._is_first:
-            self.reads.start(parameters_of(self._optimizers), refuses=not self._watch)
+            refuses = not self._watch and self._stats.keeps_gradients is None
+            self.reads.start(parameters_of(self._optimizers), refuses=refuses)
             step = ScheduledStep(release=not self._watch)
             step.before_backward, step.after_backward = self.reads.pause, self.reads.go_on
             return "watched" if self._watch else "lean", step
@@ -325,14 +326,15 @@ class Scheduler:
         recording = step.recording()
         if not recording.structure.operators:
             return
+        retained = max(self._stats.retained_bytes, recording.graph.resident_bytes)
+        self._stats = replace(self._stats, retained_bytes=retained)
         if all(not known.recording.structure.same(recording.structure) for known in self._known):
             self._known.append(_Known(recording, step.seconds))
 
     def _timed(self, step: TimedStep) -> None:
-        structure = step.structure
         for known in self._known:
             if known.timed < TIMED_STEPS:
-                if known.recording.structure is structure:
+                if known.recording.structure is step.structure:
                     known.seconds = known.seconds.least(step.seconds)
                 known.timed += 1
                 if known.timed == TIMED_STEPS:
@@ -340,8 +342,7 @@ class Scheduler:
 
     def _scheduled(self, step: ScheduledStep) -> None:
         if step.structure is not None:
-            first = next(known for known in self._known if known.recording.structure is step.structure)
-            self._known.sort(key=lambda known: known is not first)
+            self._known.sort(key=lambda known: known.recording.structure is not step.structure)
             return
         self._stats = replace(self._stats, departed=self._stats.departed + 1)
         self._unknown[step.signature] += 1

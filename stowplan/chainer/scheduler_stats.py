@@ -28,7 +28,8 @@ class SchedulerStats:
     keeps_values
         Why values that were to be evicted stayed in memory; None: none did.
     retained_bytes
-        Of parameters, persistent values and the optimizer's state.
+        Of parameters, persistent values and the optimizer's state; parameters that no optimizer has count from the
+        recorded step on.
     planned_peak
         Most bytes that the last schedule's step has alive beside these, as predicted; 0 without a schedule.
     extra_seconds

@@ -40,7 +40,7 @@ enable_chainer()
 import chainer  # noqa: E402 (mended first)
 from chainer.links import Classifier  # noqa: E402
 from chainer.training import Extension, StandardUpdater, Trainer, extension  # noqa: E402
-from chainer.training.extensions import Evaluator, ParameterStatistics  # noqa: E402
+from chainer.training.extensions import Evaluator, ParameterStatistics, VariableStatisticsPlot  # noqa: E402
 
 from .scheduler import Scheduler  # noqa: E402
 
@@ -49,7 +49,7 @@ __all__ = ["MemoryReport", "Updater", "evaluate_in_steps", "update_in_steps"]
 TRAIN, EVALUATE = "train", "evaluate"
 """The step keys."""
 
-READ_GRADIENTS = (ParameterStatistics,)
+READ_GRADIENTS = (ParameterStatistics, VariableStatisticsPlot)
 """Extensions that read gradients after the update."""
 
 

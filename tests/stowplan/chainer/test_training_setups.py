@@ -115,6 +115,9 @@ def budget_of(setup: Setup, folder: Path) -> int:
     graph = scheduler.recordings[0].graph
     lean = simulate(graph, as_recorded(graph)).peak + scheduler.stats.retained_bytes
     assert caught.value.least < lean
+    parameters = sum(param.array.nbytes for model in models.values() for param in model.params())
+    assert graph.resident_bytes >= parameters
+    assert scheduler.stats.retained_bytes == graph.resident_bytes
     return int(caught.value.least + lean) // 2
 
 
@@ -136,6 +139,14 @@ def test_a_setup_trains_as_chainer_bit_by_bit(name: str, tmp_path: Path) -> None
         (setup.graph, scheduled.stats.keeps_graph),
     ]:
         assert (reason is None) if not expected else (expected in reason)
+
+
+@pytest.mark.parametrize("name", ["two graphs", "gradient penalty", "ParameterStatistics", "a part"])
+def test_a_setup_may_begin_lean(name: str, tmp_path: Path) -> None:
+    reference, _ = train(SETUPS[name], tmp_path)
+    found, scheduler = train(SETUPS[name], tmp_path, {"watch": False})
+    assert found == reference
+    assert (scheduler.stats.watched, scheduler.stats.lean) == (0, STEPS)
 
 
 @pytest.mark.parametrize("how", [{}, {"budget": 780_000}], ids=["lean", "budget"])

@@ -118,6 +118,20 @@ def apart(updater: Any) -> None:
     made.update(lambda: F.average(F.softplus(-dis(gen(noise())))))
 
 
+def one_loss(updater: Any) -> None:
+    """One backward pass for two optimizers."""
+    optimizers = updater.get_all_optimizers().values()
+    gen, dis = (optimizer.target for optimizer in optimizers)
+    updater.get_iterator("main").next()
+    loss = F.average(dis(gen(noise())) ** 2)
+    chainer.report({"loss": loss})
+    for optimizer in optimizers:
+        optimizer.target.cleargrads()
+    loss.backward()
+    for optimizer in optimizers:
+        optimizer.update()
+
+
 def wgan(updater: Any) -> None:
     """A critic with a gradient penalty (double backprop), then its generator."""
     made, judged = updater.get_all_optimizers()["gen"], updater.get_all_optimizers()["dis"]
@@ -270,6 +284,7 @@ SETUPS: dict[str, Setup] = {
     "plain": Setup(),
     "by hand": Setup(update=by_hand),
     "dcgan": Setup(gan, update=dcgan, graph=TWO),
+    "one loss": Setup(gan, update=one_loss, gradients="several backward passes or optimizers"),
     "two graphs": Setup(gan, update=apart),
     "gradient penalty": Setup(gan, update=wgan, gradients="several backward passes"),
     "graph first": Setup(
@@ -290,8 +305,14 @@ SETUPS: dict[str, Setup] = {
     "shifts": Setup(extensions=shifts, optimizer=lambda: optimizers.AdamW(weight_decay_rate=0.01)),
     "graph dumped": Setup(extensions=lambda models: [(extensions.DumpGraph("loss"), None)]),
     "ParameterStatistics": Setup(
-        extensions=lambda models: [(extensions.ParameterStatistics(models["main"].last), (1, "iteration"))],
+        extensions=lambda models: [(extensions.ParameterStatistics(models["main"].last), (3, "iteration"))],
         gradients="ParameterStatistics",
+    ),
+    "VariableStatisticsPlot": Setup(
+        extensions=lambda models: [
+            (extensions.VariableStatisticsPlot(models["main"].last), (4, "iteration"))
+        ],
+        gradients="VariableStatisticsPlot",
     ),
     "function hook": Setup(around=lambda seen: Calls(seen)),
     "timers": Setup(around=timed),
