@@ -109,8 +109,8 @@ class Scheduler:
         this folder (True: one for temporary files that is no memory), or, on a device, to the host's pinned memory.
     watch
         False: the first step is lean, too, for a model that does not fit otherwise. The program then says that it reads
-        no gradient outside of the backward pass and the update, that each step is one backward pass and one update, and
-        that no pass reaches into the graph of another; a step that does so raises `ScheduleError`.
+        no gradient outside of the backward pass and the update, that no two passes come by one operator, and that none
+        reaches into the graph of an earlier step; a step that does so raises `ScheduleError`.
 
     Warns
     -----
