@@ -15,7 +15,7 @@ from stowplan.allocator.step import Step
 from stowplan.errors import MissingDependencyError
 
 try:
-    from experiments.examples import train_imagenet, train_mnist
+    from experiments.examples import train_imagenet, train_mnist, whole_run
 except MissingDependencyError as error:
     pytest.skip(str(error), allow_module_level=True)
 
@@ -64,3 +64,9 @@ def test_the_command_line(tmp_path: Path) -> None:
     train_mnist.main(["--pool", *options], standalone_mode=False)
     (entry,) = json.loads((tmp_path / "log").read_text())
     assert entry["pool/reserved"] > 0
+
+
+def test_whole_runs_end_with_the_same_parameters() -> None:
+    runs = [whole_run.train("mnist", way, steps=8) for way in whole_run.WAYS]
+    assert len({run["bits"] for run in runs}) == 1
+    assert all(run["rss"] > 100 * 2**20 for run in runs)
