@@ -1,8 +1,5 @@
 // The owner of a device pool for stress programs: streams, events, memory and virtual memory, which keep the books of
 // what comes before what, fail at random, and free blocks from within their calls.
-//
-// Streams run nothing: a kernel is a number, and the owner knows which numbers the host has seen done and which ones
-// each stream was told to wait for.
 #pragma once
 
 #include <algorithm>
@@ -18,6 +15,7 @@
 #include <utility>
 
 #include "device_pool.hpp"
+#include "happens_before.hpp"
 
 namespace device_stress {
 
@@ -30,8 +28,6 @@ constexpr Bytes kArena = Bytes{1} << 12;
   std::fprintf(stderr, "device_stress: %s\n", what);
   std::exit(1);
 }
-
-using Clock = std::map<Stream, std::uint64_t>;  // of each stream, how many of its kernels
 
 inline thread_local bool pending = false;  // an error of the owner's
 
@@ -118,8 +114,7 @@ class Owner {
   enum class Kind { stream, event, memory, error };
   struct Thing {
     Kind kind = Kind::error;
-    Stream stream = 0;
-    std::uint64_t number = 0;  // of the last kernel before an event
+    simulated::HappensBefore::Moment moment = {};  // of an event; of a stream: itself
     Bytes size = 0;
     bool guarded = false;
   };
@@ -176,7 +171,7 @@ class Owner {
   }
 
   Token new_stream(Stream stream) {
-    return locked([&] { return add({Kind::stream, stream}); });
+    return locked([&] { return add({Kind::stream, {stream, 0, {}}}); });
   }
   void guard(Token memory) {
     locked([&] { find(memory, Kind::memory).guarded = true; });
@@ -185,14 +180,14 @@ class Owner {
     called([&](Owner& o) {
       const auto at = o.things_.find(token);
       if (at == o.things_.end()) fail("dropped twice");
-      if (at->second.guarded) o.seen_ = o.given_;
+      if (at->second.guarded) o.order_.see_all();
       if (at->second.kind == Kind::memory) o.in_use_ -= at->second.size;
       o.things_.erase(at);
       return 0;
     });
   }
   bool has_seen_all() {
-    return locked([&] { return seen_ == given_; });
+    return locked([&] { return order_.has_seen_all(); });
   }
   std::size_t things() {
     return locked([&] { return things_.size(); });
@@ -200,18 +195,16 @@ class Owner {
 
   // What a program does on the device, and what it may see. For one thread.
   std::uint64_t use(Stream stream) {
-    return locked([&] { return ++given_[stream]; });
+    return locked([&] { return order_.give(stream); });
   }
   void run_some(std::mt19937& random) {
-    locked([&] {
-      for (const auto& [stream, number] : given_) finished_[stream] += random() % (number - finished_[stream] + 1);
-    });
+    locked([&] { order_.run_some(random); });
   }
   void see_all() {
-    locked([&] { seen_ = finished_ = given_; });
+    locked([&] { order_.see_all(); });
   }
   bool precedes(Stream earlier, std::uint64_t number, Stream later) {
-    return locked([&] { return earlier == later || seen_[earlier] >= number || awaited_[later][earlier] >= number; });
+    return locked([&] { return order_.precedes(earlier, number, later); });
   }
 
   DevicePool pool;
@@ -248,33 +241,31 @@ class Owner {
       in_use_ += size;
       answer.address = next_;
       next_ += static_cast<std::uintptr_t>(size) + 4096;
-      (client != nullptr ? *client : answer.memory) = add({Kind::memory, 0, 0, size, client == nullptr});
+      (client != nullptr ? *client : answer.memory) = add({Kind::memory, {}, size, client == nullptr});
       return 0;
     });
   }
   int synchronize() {
     if (captured || foreign) return raise();
-    seen_ = finished_ = given_;
+    order_.see_all();
     return faulty() ? raise() : 0;  // nothing runs on a device that cannot be waited for
   }
   int record(Token stream, Token& event) {
-    const Stream on = find(stream, Kind::stream).stream;
+    const Stream on = find(stream, Kind::stream).moment.stream;
     if (!captured && !foreign && faulty()) return raise();
-    event = captured || (foreign && on == kForeign) ? 0 : add({Kind::event, on, given_[on]});
+    event = captured || (foreign && on == kForeign) ? 0 : add({Kind::event, order_.now(on)});
     return 0;
   }
   int done(const Thing& event) {
     if (captured) fail("an event was asked after during a capture");
-    if (finished_[event.stream] < event.number) return 0;
-    seen_[event.stream] = std::max(seen_[event.stream], event.number);
+    if (!order_.see(event.moment)) return 0;
     ++settled;
     return 1;
   }
   int wait(Stream stream, const Thing& event) {
     if (captured) fail("a stream that is being captured was to wait for work from before");
     if (!foreign && faulty()) return synchronize(), raise();  // nor on a stream that cannot wait
-    std::uint64_t& number = awaited_[stream][event.stream];
-    number = std::max(number, event.number);
+    order_.follow(stream, event.moment);
     ++waits;
     return 0;
   }
@@ -286,8 +277,7 @@ class Owner {
   Bytes in_use_ = 0;
   std::uintptr_t next_ = std::uintptr_t{1} << 40;
   std::mt19937 random_{1};
-  Clock given_, finished_, seen_;    // seen: by the host
-  std::map<Stream, Clock> awaited_;  // what a stream has been told to wait for
+  simulated::HappensBefore order_;
 };
 
 }  // namespace device_stress

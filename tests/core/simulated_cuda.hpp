@@ -1,9 +1,8 @@
 // A CUDA device of which only the order of things is simulated: streams, events, captures, a stream-ordered allocator
 // and the other one, over addresses that nobody looks at. One of a process; any thread.
 //
-// It keeps the books of happens-before: what a stream is given comes after all that it was given before, after the
-// events that it was told to wait for, and after all that the host had seen done. Memory that goes back, and a kernel
-// that touches an address after another block's, must come after all that used it; else it fails.
+// Memory that goes back, and a kernel that touches an address after another block's, must come after all that used it
+// (`HappensBefore`); else it fails.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "cuda_pool.hpp"
+#include "happens_before.hpp"
 
 namespace simulated {
 
@@ -30,7 +30,7 @@ using namespace stowplan::allocator;
 }
 
 class Cuda {
-  using Clock = std::map<Stream, std::uint64_t>;  // of each stream, how many of its kernels
+  using Event = HappensBefore::Moment;
   struct Use {
     std::uintptr_t begin, end;
     Stream stream;
@@ -41,10 +41,6 @@ class Cuda {
     Bytes size;
     Stream stream;
     bool ordered;
-  };
-  struct Event {
-    Stream stream;
-    std::uint64_t number;
   };
   struct Freed {
     std::uintptr_t address;
@@ -147,7 +143,7 @@ class Cuda {
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
     const auto end = begin + static_cast<std::uintptr_t>(size);
     for (auto at = uses_.begin(); at != uses_.end();) {
-      if (seen_[at->stream] >= at->number) {
+      if (order_.has_seen(at->stream, at->number)) {
         at = uses_.erase(at);
         continue;
       }
@@ -155,16 +151,16 @@ class Cuda {
       if (overlaps && !precedes(*at, stream)) fail("a stream was not waited for");
       ++at;
     }
-    uses_.push_back({begin, end, stream, ++given_[stream], block});
+    uses_.push_back({begin, end, stream, order_.give(stream), block});
   }
   // What the program itself orders.
   void order(Stream first, Stream then) {
     const Lock lock(mutex_);
-    follow(then, {first, given_[first]});
+    order_.follow(then, order_.now(first));
   }
   void run_some(std::mt19937& random) {
     const Lock lock(mutex_);
-    for (const auto& [stream, number] : given_) finished_[stream] += random() % (number - finished_[stream] + 1);
+    order_.run_some(random);
   }
   std::size_t blocks() {
     const Lock lock(mutex_);
@@ -191,16 +187,7 @@ class Cuda {
   void refuse_in_capture(const char* what) const {
     if (captured != kNone && capture_mode() != kCudaRelaxed) fail(what);
   }
-  bool precedes(const Use& use, Stream later) {
-    return use.stream == later || seen_[use.stream] >= use.number || awaited_[later][use.stream] >= use.number;
-  }
-  void follow(Stream stream, const Event& event) {
-    Clock before = awaited_[event.stream];
-    before[event.stream] = event.number;
-    for (const auto& [other, number] : before) {
-      awaited_[stream][other] = std::max(awaited_[stream][other], number);
-    }
-  }
+  bool precedes(const Use& use, Stream later) { return order_.precedes(use.stream, use.number, later); }
 
   CudaError allocate(void** ptr, std::size_t bytes, Stream stream, bool ordered) {
     refuse_in_capture("memory was asked for in a capture");
@@ -240,7 +227,8 @@ class Cuda {
     const auto end = begin + static_cast<std::uintptr_t>(memory.size);
     for (const Use& use : uses_) {
       if (use.begin >= end || begin >= use.end) continue;
-      if (ordered ? !precedes(use, stream) : seen_[use.stream] < use.number) fail("memory went back while it was used");
+      if (ordered ? !precedes(use, stream) : !order_.has_seen(use.stream, use.number))
+        fail("memory went back while it was used");
     }
     if (ordered) {
       freed_.emplace(std::pair(memory.size, stream), begin);
@@ -258,21 +246,20 @@ class Cuda {
     if (stream == captured) fail("an event from outside was recorded in a capture");
     if (is_faulty()) return error(400);
     const Lock lock(mutex_);
-    *reinterpret_cast<Event*>(event) = {stream, given_[stream]};
+    *reinterpret_cast<Event*>(event) = order_.now(stream);
     return kCudaSuccess;
   }
   CudaError query(const Event& event) {
     refuse_in_capture("an event was asked after in a capture");
     const Lock lock(mutex_);
-    if (finished_[event.stream] < event.number) return error(kCudaNotReady);
-    seen_[event.stream] = std::max(seen_[event.stream], event.number);
+    if (!order_.see(event)) return error(kCudaNotReady);
     return kCudaSuccess;
   }
   CudaError wait(Stream stream, const Event& event) {
     if (stream == captured) fail("a stream that is being captured was to wait for work from before");
     if (is_faulty()) return error(400);
     const Lock lock(mutex_);
-    follow(stream, event);
+    order_.follow(stream, event);
     ++waits;
     return kCudaSuccess;
   }
@@ -285,13 +272,12 @@ class Cuda {
   }
   void see_all() {
     const Lock lock(mutex_);
-    seen_ = finished_ = given_;
+    order_.see_all();
   }
 
   std::mutex mutex_;
   std::mt19937 random_{1};
-  Clock given_, finished_, seen_;
-  std::map<Stream, Clock> awaited_;
+  HappensBefore order_;
   std::vector<Use> uses_;
   std::map<std::uintptr_t, Memory> live_;
   std::multimap<std::pair<Bytes, Stream>, std::uintptr_t> freed_;
