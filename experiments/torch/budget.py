@@ -1,12 +1,13 @@
 """Train models within budgets, beside PyTorch's own ways to save memory: ``python -m experiments.torch.budget``.
 
 Each model is trained as it is, by `stowplan.torch.schedule` within ten budgets, from the bytes that the plain step
-takes down to the least that is found; with `torch.utils.checkpoint` around its blocks; and by ``torch.compile`` under
-several settings of ``activation_memory_budget`` (backend ``aot_eager``: the same kernels, its partitioner). The models
-need ``pip install transformers``.
+takes down to the least that is found, half of them among these; with `torch.utils.checkpoint` around its blocks; and by
+``torch.compile`` under several settings of ``activation_memory_budget`` (backend ``aot_eager``: the same kernels, its
+partitioner). The models need ``pip install transformers``.
 
 Peaks are measured by `stowplan.torch.Meter` in a step after the first, so that the optimizer's state is there.
-Seconds are the process's CPU time of a step, on one thread, the least of several in turn with the plain step.
+Seconds are the process's CPU time of a step, on one thread, the least of several in turn with the plain step. Each row
+is in a file as soon as it is measured; a run that was cut goes on from there.
 
 Exit status 1 if a parameter differs from the plain run's, a peak is above its budget or not as predicted to 1 %, or
 something failed.
@@ -31,19 +32,21 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from stowplan.errors import BudgetError
-from stowplan.torch import Meter, schedule
+from stowplan.torch import Meter, ScheduledTraining, schedule
 
 from ..measures import output
 from .models import MODELS, Model
 
-BUDGETS, STEPS, TURNS = 10, 3, 5
+BUDGETS, STEPS = 9, 3
+# Steps in turn that are timed, and seconds for them, whichever is more.
+TURNS, PATIENCE = 9, 5.0
 SETTINGS = (1.0, 0.5, 0.2, 0.05, 0.0)
 
 TITLE = "Models of PyTorch trained within budgets"
 NOTE = (
     "Peaks are shares of the plain step's, beside what is resident (parameters, buffers, momentum, the batch); times "
-    "are CPU times over the plain step's. *free*: stowplan without a budget below the plain peak; *half*: its first "
-    "budget of at most half of the peak; *least*: the least peak found. *torch*: the least peak that "
+    "are CPU times over the plain step's. *free*: stowplan without a budget below the plain peak; *half*: within "
+    "half of the peak; *least*: the least peak found. *torch*: the least peak that "
     "`activation_memory_budget` gave, over five settings; *beside it*: stowplan's time at no higher a peak. "
     "*checkpoint*: `torch.utils.checkpoint` around each block. *right*: in all ten budgets parameters equal to the bit "
     "after three steps, the peak within the budget, and as predicted to 1 %."
@@ -108,8 +111,9 @@ def peak_of(step: Step, batch: tuple[Tensor, ...]) -> int:
 
 def seconds_of(step: Step, plain: Step, batch: tuple[Tensor, ...]) -> float:
     """Return the CPU time of a step over that of the plain one; each the least of several, in turns."""
-    least = [float("inf")] * 2
-    for _ in range(TURNS):
+    least, turns, until = [float("inf")] * 2, 0, time.perf_counter() + PATIENCE
+    while turns < TURNS or time.perf_counter() < until:
+        turns += 1
         for k, one in enumerate((step, plain)):
             began = time.process_time()
             one(*batch)
@@ -124,81 +128,95 @@ def trained(step: Step, batch: tuple[Tensor, ...]) -> None:
         step(*batch)
 
 
-def rows_of(name: str, model: Model, limit: float | None, said: Callable[[str], None]) -> list[Row]:
-    """Return the rows of one model."""
+class Kept:
+    """The rows of a model, in a file from the moment each is there, so that a run that is cut loses none."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        self.name, self.path = name, path
+        self.rows: list[Row] = json.loads(path.read_text()) if path.exists() else []
+
+    def add(self, way: str, setting: float | None, make: Callable[[], Row]) -> Row:
+        """Return the row of a way to train under a setting, made unless it is there."""
+        key = {"way": way, "setting": setting}
+        found = next((row for row in self.rows if row | key == row), None)
+        if found is None:
+            found = key | make()
+            self.rows.append(found)
+            self.path.write_text(json.dumps(self.rows))
+            click.echo(f"{self.name}: {found}", err=True)
+        return found
+
+
+def measure(model: Model, limit: float | None, kept: Kept) -> None:
+    """Make the rows of one model that are not there yet."""
     torch.manual_seed(0)
     original, batch = model.build().train(), model.batch()
     twin = copy.deepcopy(original)
     plain = plain_step(twin, model.loss)
     trained(plain, batch)
     expected = copy.deepcopy(twin.state_dict())
-    before = peak_of(plain, batch)
-    free = schedule(original, optimizer_of(original), model.loss).plan(*batch)
-    rows: list[Row] = [{"way": "plain", "peak": before, "seconds": 1.0}]
-    about = {"model": name, "resident": free.resident}
 
-    began = time.perf_counter()
-    least = schedule(original, optimizer_of(original), model.loss, budget=0, time_limit=limit)
-    try:
-        least.plan(*batch)
-    except BudgetError as error:
-        floor = error.least - free.resident
-    said(
-        f"{name}: plain {before / 1e6:.1f} MB, the least {floor / 1e6:.1f}, in {time.perf_counter() - began:.0f} s"
-    )
-    for k in range(BUDGETS):
-        budget = before + (floor - before) * k // (BUDGETS - 1)
+    def planned(budget: int | None) -> tuple[nn.Module, ScheduledTraining]:
         own = copy.deepcopy(original)
+        return own, schedule(own, optimizer_of(own), model.loss, budget=budget, time_limit=limit)
+
+    def bounds() -> Row:
+        resident = planned(None)[1].plan(*batch).resident
+        try:
+            least = planned(0)[1].plan(*batch).peak
+        except BudgetError as error:
+            least = error.least
+        return {
+            "peak": peak_of(plain, batch),
+            "seconds": 1.0,
+            "resident": resident,
+            "least": least - resident,
+        }
+
+    def ours(budget: int) -> Row:
         began = time.perf_counter()
-        training = schedule(
-            own, optimizer_of(own), model.loss, budget=budget + free.resident, time_limit=limit
-        )
+        own, training = planned(budget + resident)
         stats = training.plan(*batch)
         planning = time.perf_counter() - began
         trained(training.step, batch)
-        identical = all(torch.equal(one, expected[key]) for key, one in own.state_dict().items())
-        rows.append(
-            {
-                "way": "stowplan",
-                "setting": budget,
-                "peak": peak_of(training.step, batch),
-                "predicted": stats.peak - stats.resident,
-                "seconds": seconds_of(training.step, plain, batch),
-                "identical": identical,
-                "planning": planning,
-            }
-        )
-        said(f"  {rows[-1]}")
-    blocks = copy.deepcopy(original)
-    for module in blocks.modules():
-        if type(module).__name__ == model.block:
-            module.forward = functools.partial(checkpoint, module.forward, use_reentrant=False)
-    step = plain_step(blocks, model.loss)
-    trained(step, batch)
-    rows.append(
-        {"way": "checkpoint", "peak": peak_of(step, batch), "seconds": seconds_of(step, plain, batch)}
-    )
-    said(f"  {rows[-1]}")
-    for setting in SETTINGS:
-        own = copy.deepcopy(original)
+        return {
+            "identical": all(torch.equal(one, expected[key]) for key, one in own.state_dict().items()),
+            "peak": peak_of(training.step, batch),
+            "predicted": stats.peak - stats.resident,
+            "seconds": seconds_of(training.step, plain, batch),
+            "predicted_seconds": 1 + stats.extra,
+            "planning": planning,
+        }
+
+    def around_blocks() -> Row:
+        blocks = copy.deepcopy(original)
+        for module in blocks.modules():
+            if type(module).__name__ == model.block:
+                module.forward = functools.partial(checkpoint, module.forward, use_reentrant=False)
+        step = plain_step(blocks, model.loss)
+        trained(step, batch)
+        return {"peak": peak_of(step, batch), "seconds": seconds_of(step, plain, batch)}
+
+    def theirs(setting: float) -> Row:
         meters: list[Meter] = []
         torch._dynamo.reset()
         with torch._functorch.config.patch(activation_memory_budget=setting):
-            step = plain_step(own, torch.compile(model.loss, backend=_metered(meters)), meters)
+            compiled = torch.compile(model.loss, backend=_metered(meters))
+            step = plain_step(copy.deepcopy(original), compiled, meters)
             trained(step, batch)
             meters.append(Meter())
             step(*batch)
             peak = max(meters.pop().live)
-            rows.append(
-                {
-                    "way": "torch",
-                    "setting": setting,
-                    "peak": peak,
-                    "seconds": seconds_of(step, plain, batch),
-                }
-            )
-        said(f"  {rows[-1]}")
-    return [about | row for row in rows]
+            return {"peak": peak, "seconds": seconds_of(step, plain, batch)}
+
+    first = kept.add("plain", None, bounds)
+    resident, before, floor = first["resident"], first["peak"], first["least"]
+    budgets = {before + (floor - before) * k // (BUDGETS - 1) for k in range(BUDGETS)}
+    for budget in sorted(budgets | {max(floor, before // 2)}, reverse=True):
+        kept.add("stowplan", budget, functools.partial(ours, budget))
+    kept.add("checkpoint", None, around_blocks)
+    for setting in SETTINGS:
+        kept.add("torch", setting, functools.partial(theirs, setting))
 
 
 def _metered(meters: list[Meter]) -> Any:
@@ -237,8 +255,8 @@ def wrong(row: Row) -> list[str]:
 
 
 def summary(name: str, rows: list[Row]) -> Row:
-    """Return what the table shows of a model: PyTorch's best point, and the schedules beside it; {} without rows."""
-    if not rows:
+    """Return what the table shows of a model: PyTorch's best point, and ours beside it; {} until all rows are there."""
+    if sum(row["way"] == "torch" for row in rows) < len(SETTINGS):
         return {}
     plain = rows[0]["peak"]
     ours = [row for row in rows if row["way"] == "stowplan"]
@@ -308,15 +326,11 @@ def main(chosen: tuple[str, ...], time_limit: float | None, out: Path) -> None:
     cells = out / "torch_budget"
     cells.mkdir(parents=True, exist_ok=True)
     for name in chosen or tuple(MODELS):
-        path = cells / f"{name}.json"
-        if not path.exists():
-            rows = rows_of(name, MODELS[name], time_limit, functools.partial(click.echo, err=True))
-            path.write_text(json.dumps(rows))
+        measure(MODELS[name], time_limit, Kept(name, cells / f"{name}.json"))
     rows = [
         {"device": "cpu", "model": name} | row
         for name in MODELS
-        if (cells / f"{name}.json").exists()
-        for row in json.loads((cells / f"{name}.json").read_text())
+        for row in Kept(name, cells / f"{name}.json").rows
     ]
     shown = [summary(name, [row for row in rows if row["model"] == name]) for name in MODELS]
     shown = [row for row in shown if row]

@@ -17,32 +17,31 @@ from torch.utils.flop_counter import flop_registry
 from .step_graph import operators
 from .tracing import is_random
 
-OPERATIONS = 1e11
-"""Floating-point operations a second, of matrix products and convolutions."""
-BYTES = 2e10
+OPERATIONS, CONVOLVED = 1e11, 6e10
+"""Floating-point operations a second, of matrix products and of convolutions."""
+BYTES = 2.5e10
 """Bytes a second of operators that go through their arguments once."""
-SLOW_BYTES = 4e9
-"""Bytes a second of operators that compute more for each element: exponentials, normalization, pooling."""
-DRAWN_BYTES = 1e9
+DRAWN = 1.3e9
 """Bytes a second of random numbers."""
 CALL = 6e-6
 """Seconds of a call."""
 
-SLOW = (
-    "softmax",
-    "tanh",
-    "gelu",
-    "silu",
-    "exp",
-    "sigmoid",
-    "norm",
-    "pool",
-    "loss",
-    "attention",
-    "erf",
-    "log",
-)
-"""Parts of the names of slow operators."""
+SLOW = {
+    "max_pool": 1.2e9,
+    "softmax": 4e9,
+    "batch_norm": 4e9,
+    "tanh": 4e9,
+    "pool": 4e9,
+    "loss": 4e9,
+    "exp": 4e9,
+    "log": 4e9,
+    "erf": 4e9,
+    "gelu": 1e10,
+    "silu": 1e10,
+    "sigmoid": 1e10,
+    "norm": 1e10,
+}
+"""Bytes a second of slower operators, by a part of their names; the first that fits."""
 
 
 def seconds(module: GraphModule) -> list[float]:
@@ -65,11 +64,12 @@ def _seconds(node: Node) -> float:
     )
     formula = flop_registry.get(node.target.overloadpacket)
     work = formula(*args, **kwargs, out_val=result) if formula is not None else 0
-    return float(work / OPERATIONS + count / _rate(node) + CALL)
+    rate = CONVOLVED if "convolution" in node.target._schema.name else OPERATIONS
+    return float(work / rate + count / _rate(node) + CALL)
 
 
 def _rate(node: Node) -> float:
-    if is_random(node):
-        return DRAWN_BYTES
     name = node.target._schema.name
-    return SLOW_BYTES if any(part in name for part in SLOW) else BYTES
+    if is_random(node):
+        return DRAWN
+    return BYTES if "backward" in name else next((rate for part, rate in SLOW.items() if part in name), BYTES)

@@ -28,7 +28,7 @@ from torch.utils import _pytree as pytree
 from ..scheduling import Schedule, StepGraph, Way, simulate
 from .reordering import named_by
 from .step_graph import REPEATABLE, is_training_batch_norm, operators
-from .tracing import is_random
+from .tracing import IN_PLACE, is_in_place, is_random
 from .updates import UPDATE
 
 
@@ -106,6 +106,9 @@ class _Writer:
             self.there.update(self.writes[operator])
             self.there.difference_update(self.leaves.get(position, ()))
         self.copy(self.module.graph.find_nodes(op="output")[0])
+        for node in self.graph.nodes:
+            if is_in_place(node):
+                node.target = node.meta[IN_PLACE]
         return self.graph
 
     def copy(self, node: Node) -> Node:

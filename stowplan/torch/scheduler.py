@@ -224,8 +224,9 @@ class ScheduledTraining:
             parameter = traced.get_parameter(name)
             if id(parameter) in groups:
                 rows.append((name, parameter, gradient, groups[id(parameter)]))
+        rows.sort(key=lambda row: row[2])  # as they are complete
         bytes_of = [costs.of(parameter, group) for _, parameter, _, group in rows]
-        parts: list[Sequence[int]] = [range(len(rows))] if together else [[k] for k in range(len(rows))]
+        parts = [list(range(len(rows)))] if together else _parts([(row[1].nbytes, row[3]) for row in rows])
         attributes = {node.target: node for node in traced.graph.find_nodes(op="get_attr")}
         with traced.graph.inserting_before(output):
             for number, part in enumerate(parts):
@@ -233,7 +234,8 @@ class ScheduledTraining:
                     UPDATE, ([attributes[rows[k][0]] for k in part], [rows[k][2] for k in part], number)
                 )
                 node.meta[PHASE] = Phase.UPDATE
-                node.meta[WORKSPACE] = max(bytes_of[k].workspace for k in part)
+                at_once = sum if any(group.get("foreach") for group in self._optimizer.param_groups) else max
+                node.meta[WORKSPACE] = at_once(bytes_of[k].workspace for k in part)
                 node.meta["val"] = None
                 group = None if together else rows[part[0]][3]
                 update = Update(self._optimizer, [rows[k][1] for k in part], group, self._before)
@@ -339,6 +341,24 @@ def _trace(step: _Step, batch: tuple[Any, ...]) -> GraphModule:
             f"{type(step.model).__name__} cannot be traced on tensors without bytes ({what}); expected a forward "
             "pass of PyTorch's operators that does not depend on values"
         ) from error
+
+
+def _parts(rows: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """Divide updates, of so many bytes in such a group, into runs of one group: an update of its own costs time.
+
+    What a run holds back until its last gradient is there is a hundredth of all gradients at most.
+    """
+    few = sum(size for size, _ in rows) // 100
+    parts: list[list[int]] = []
+    held = 0
+    for k, (size, group) in enumerate(rows):
+        if parts and rows[parts[-1][0]][1] == group and held + size <= few:
+            parts[-1].append(k)
+            held += size
+        else:
+            parts.append([k])
+            held = size
+    return parts
 
 
 def _require_no_autocast() -> None:

@@ -32,7 +32,7 @@ from torch.utils import _pytree as pytree
 
 from ..errors import GraphError
 from ..scheduling.graph import Phase, StepGraph
-from .tracing import PHASE, is_random, trace
+from .tracing import PHASE, is_in_place, is_random, trace
 
 REPEATABLE, WORKSPACE = "stowplan_repeatable", "stowplan_workspace"
 """Keys in a node's ``meta``: whether it may run again although its schema speaks against it; bytes of its workspace."""
@@ -135,6 +135,9 @@ class _Reader:
         if not _is_aten(node):
             raise GraphError(f"{node.name} calls {node.target}; expected an ATen operator")
         reads, changed = self.read(node), self.changed(node)
+        if is_in_place(node):  # it can write on what it takes: both are one storage
+            source, made = self.results[node.args[0]], self.results[node]
+            self.owner[made.untyped_storage()._cdata] = self.columns["storage"][self.value[id(source)]]
         writes = changed + [
             self.new(tensor, node) for tensor in _tensors(self.results[node]) if id(tensor) not in self.value
         ]

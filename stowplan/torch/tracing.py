@@ -8,8 +8,9 @@ is changed; each operator that reaches PyTorch's dispatcher becomes a node, view
     backward   the gradients of all parameters that the loss depends on (torch.autograd.grad)
     update     parameter.add_(gradient, alpha=-learning_rate), if there is a learning rate
 
-A step that is to run operators again is *functional*: writes in place on what the step itself has made are traced a
-second time, as operators with results of their own (`torch.func.functionalize`); ``detach`` and ``alias`` are left out.
+A step that is to run operators again is *functional*: writes in place on what the step itself has made become
+operators with results of their own, which remember in ``meta[IN_PLACE]`` what they were; ``detach`` and ``alias`` are
+left out.
 
 Parameters and buffers are attributes of the graph module, the module's own tensors. They and the inputs are read
 through ``detach``: nothing that the graph module computes is recorded by autograd, which would hold on to it.
@@ -19,9 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import getitem
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
@@ -32,13 +35,18 @@ from ..scheduling.graph import Phase
 PHASE = "stowplan_phase"
 """Key in a node's ``meta`` of its `Phase`, if tracing knows it."""
 
+IN_PLACE = "stowplan_in_place"
+"""Key in a node's ``meta`` of the operator in place that the node stands for."""
+
 State = dict[str, torch.Tensor]
 
 LIBRARY = torch.library.Library("stowplan", "DEF")
 """Operators of the traced graphs beside PyTorch's."""
 
-LIBRARY.define("bernoulli(Tensor self, float p) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
-LIBRARY.impl("bernoulli", lambda self, p: torch.empty_like(self).bernoulli_(p), "CompositeExplicitAutograd")
+LIBRARY.define("bernoulli(Tensor self, float p=0.5) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
+LIBRARY.impl(
+    "bernoulli", lambda self, p=0.5: torch.empty_like(self).bernoulli_(p), "CompositeExplicitAutograd"
+)
 
 
 def trace(module: torch.nn.Module, inputs: Sequence[Any]) -> GraphModule:
@@ -163,12 +171,7 @@ def _traced(
     traced = make_fx(flat, tracing_mode="fake", _allow_non_fake_inputs=True)(values, args)
     if functional:
         _require_traced(traced.graph)
-    if functional and _keeps_layouts(traced.graph):
-        with torch.no_grad():
-            again = make_fx(
-                torch.func.functionalize(traced), tracing_mode="fake", _allow_non_fake_inputs=True
-            )
-            traced = _with_draws_of(traced, again(values, args))
+        _write_apart(traced.graph)
         _leave_out_aliases(traced.graph)
     graph: Graph = traced.graph
     placeholders = graph.find_nodes(op="placeholder")
@@ -198,26 +201,64 @@ def _require_traced(graph: Graph) -> None:
         )
 
 
-def _keeps_layouts(graph: Graph) -> bool:
-    """Whether operators with results of their own lay these out as those in place do.
+def _write_apart(graph: Graph) -> None:
+    """Let operators in place give results of their own, where these have the layout of what was written.
 
-    What is written in parts of a storage, or from tensors laid out in other ways, would have another layout, and on
-    that the last bits of exponentials and sums depend.
+    On the layout the last bits of exponentials and sums depend. All writes to a storage are replaced, or none: what is
+    written in parts, or read later through a view from before, stays as it is.
     """
+    place = {node: k for k, node in enumerate(graph.nodes)}
+    taken: dict[int, list[Node]] = {}
+    written: dict[int, list[tuple[Node, Node]]] = {}
     for node in graph.nodes:
-        pairs = _arguments(node)
-        changed = [
-            given.meta["val"]
-            for argument, given in pairs
-            if argument.alias_info is not None and argument.alias_info.is_write and isinstance(given, Node)
-        ]
-        given = [one.meta["val"] for _, one in pairs if isinstance(one, Node)]
-        for tensor in changed:
-            whole = tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
-            same = (one.dim() == 0 or one.stride() == tensor.stride() for one in given)
-            if not whole or not all(same):
-                return False
-    return True
+        for given in node.all_input_nodes:
+            for storage in _storages(given):
+                taken.setdefault(storage, []).append(node)
+        for argument, given in _arguments(node):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                for one in [given] if isinstance(given, Node) else given or ():
+                    for storage in _storages(one):
+                        written.setdefault(storage, []).append((node, one))
+    for node in graph.find_nodes(op="placeholder"):
+        for storage in _storages(node):
+            written.pop(storage, None)
+    for storage, writes in written.items():
+        late = (
+            place[one] < place[node] < place[user]
+            for node, _ in writes
+            for user in taken[storage]
+            for one in user.all_input_nodes
+            if storage in _storages(one)
+        )
+        made = [None] if any(late) else [_apart(node, given) for node, given in writes]
+        for (node, _), found in zip(writes, made if None not in made else (), strict=False):
+            node.meta[IN_PLACE] = node.target
+            node.target, node.meta["val"] = found
+
+
+def _apart(node: Node, given: Node) -> Any:
+    """Return the operator that gives as a result what this one writes, and the result; None where layouts differ."""
+    name = node.target._schema.name.removeprefix("aten::").removesuffix("_")
+    other = getattr(getattr(torch.ops.aten, name, None), node.target._overloadname, None)
+    if node.target is torch.ops.aten.bernoulli_.float:  # in the memory order of what it writes
+        other = torch.ops.stowplan.bernoulli.default
+    elif is_random(node) or other is None or other is node.target:
+        return None
+    args, kwargs = pytree.tree_map_only(Node, lambda one: one.meta["val"], (node.args, node.kwargs))
+    old = given.meta["val"]
+    whole = isinstance(old, FakeTensor) and old.untyped_storage().nbytes() == old.numel() * old.element_size()
+    if node.args[0] is not given or not whole:
+        return None
+    with old.fake_mode, torch.no_grad():
+        new = other(*args, **kwargs)
+    same = (new.shape, new.stride(), new.dtype) == (old.shape, old.stride(), old.dtype)
+    return (other, new) if same else None
+
+
+def _storages(node: Node) -> set[int]:
+    """Return the storages of a node's results."""
+    leaves = pytree.tree_leaves(node.meta.get("val"))
+    return {leaf.untyped_storage()._cdata for leaf in leaves if isinstance(leaf, torch.Tensor)}
 
 
 def _arguments(node: Node) -> list[tuple[Any, Any]]:
@@ -231,16 +272,17 @@ def _arguments(node: Node) -> list[tuple[Any, Any]]:
     ]
 
 
-def _with_draws_of(traced: GraphModule, functional: GraphModule) -> GraphModule:
-    """Let ``bernoulli``, where it stands for a draw in place, draw in the memory order of that tensor."""
-
-    def draws(graph: Graph) -> list[Node]:
-        return [node for node in graph.nodes if is_random(node)]
-
-    for before, node in zip(draws(traced.graph), draws(functional.graph), strict=True):
-        if before.target is torch.ops.aten.bernoulli_.float and node.target is torch.ops.aten.bernoulli.p:
-            node.target = torch.ops.stowplan.bernoulli.default
-    return functional
+def is_in_place(node: Node) -> bool:
+    """Whether a functional node may write on its first argument: the program did, and no other node takes that one."""
+    if IN_PLACE not in node.meta or len(node.args[0].users) != 1:
+        return False
+    source = node.args[0]
+    while source.target is getitem:
+        source = source.args[0]
+    target = source.target
+    return isinstance(target, torch._ops.OpOverload) and not (
+        target.is_view or target is torch.ops.aten._unsafe_view.default
+    )
 
 
 def is_random(node: Node) -> bool:
