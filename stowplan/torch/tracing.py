@@ -230,13 +230,14 @@ def _write_apart(graph: Graph) -> None:
             for one in user.all_input_nodes
             if storage in _storages(one)
         )
-        made = [None] if any(late) else [_apart(node, given) for node, given in writes]
-        for (node, _), found in zip(writes, made if None not in made else (), strict=False):
-            node.meta[IN_PLACE] = node.target
-            node.target, node.meta["val"] = found
+        made = [] if any(late) else [_apart(node, given) for node, given in writes]
+        for (node, _), found in zip(writes, made, strict=False):
+            if None not in made and found is not None:
+                node.meta[IN_PLACE] = node.target
+                node.target, node.meta["val"] = found
 
 
-def _apart(node: Node, given: Node) -> Any:
+def _apart(node: Node, given: Node) -> tuple[Any, torch.Tensor] | None:
     """Return the operator that gives as a result what this one writes, and the result; None where layouts differ."""
     name = node.target._schema.name.removeprefix("aten::").removesuffix("_")
     other = getattr(getattr(torch.ops.aten, name, None), node.target._overloadname, None)
