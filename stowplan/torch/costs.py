@@ -55,8 +55,6 @@ def _seconds(node: Node) -> float:
 
     args, kwargs = pytree.tree_map(value, (node.args, node.kwargs))
     result = node.meta.get("val")
-    if node.target.is_view or node.target is torch.ops.aten._unsafe_view.default:
-        return CALL
     count = sum(
         leaf.numel() * leaf.element_size()
         for leaf in pytree.tree_leaves((args, kwargs, result))

@@ -17,7 +17,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from ..scheduling import Schedule, Way, require_valid
 from ..scheduling.ordering import order
-from .step_graph import as_graph_module, graph, is_getitem, operators
+from .step_graph import as_graph_module, given_to, graph, named_by, operators
 
 
 def reorder(
@@ -94,7 +94,7 @@ def _ordered(module: GraphModule, numbers: list[int]) -> Graph:
     One result named late would keep the tuple of all, and so the others.
     """
     nodes = operators(module)
-    sequence = [node for node in module.graph.nodes if node.op in ("placeholder", "get_attr")]
+    sequence = given_to(module)
     for number in numbers:
         sequence += [nodes[number], *named_by(nodes[number])]
     sequence += module.graph.find_nodes(op="output")
@@ -104,12 +104,3 @@ def _ordered(module: GraphModule, numbers: list[int]) -> Graph:
     for node in sequence:
         copies[node] = ordered.node_copy(node, copies.__getitem__)
     return ordered
-
-
-def named_by(node: Node) -> list[Node]:
-    """Return the nodes that name results of this one, or results of these."""
-    found = []
-    for user in node.users:
-        if is_getitem(user) and user.args[0] is node:
-            found += [user, *named_by(user)]
-    return found

@@ -17,7 +17,7 @@ does not depend on. O(n + k) for n runs and k arguments.
 
 from __future__ import annotations
 
-from operator import attrgetter
+from operator import attrgetter, getitem
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from ..scheduling import Schedule, StepGraph, Way, simulate
-from .reordering import named_by
-from .step_graph import REPEATABLE, is_training_batch_norm, operators
+from .step_graph import REPEATABLE, given_to, is_name, is_training_batch_norm, named_by, operators
 from .tracing import IN_PLACE, is_in_place, is_random
 from .updates import UPDATE
 
@@ -93,9 +92,8 @@ class _Writer:
     def write(self) -> Graph:
         again = dict(simulate(self.step, self.schedule).recomputed)
         repeated = {operator for row in again.values() for operator in row}
-        for node in self.module.graph.nodes:
-            if node.op in ("placeholder", "get_attr"):
-                self.copy(node)
+        for node in given_to(self.module):
+            self.copy(node)
         for position, operator in enumerate(self.schedule.order.tolist()):
             for other in again.get(position, ()):
                 self.run_again(other)
@@ -106,6 +104,9 @@ class _Writer:
             self.there.update(self.writes[operator])
             self.there.difference_update(self.leaves.get(position, ()))
         self.copy(self.module.graph.find_nodes(op="output")[0])
+        self.graph.eliminate_dead_code(
+            lambda node: not is_name(node)
+        )  # names that nothing reads would keep results
         for node in self.graph.nodes:
             if is_in_place(node):
                 node.target = node.meta[IN_PLACE]
@@ -148,8 +149,10 @@ class _Writer:
         results = node.meta["val"] if isinstance(node.meta["val"], (tuple, list)) else [node.meta["val"]]
         value = [next(made) if isinstance(result, torch.Tensor) else -1 for result in results]
         if not isinstance(node.meta["val"], (tuple, list)):
-            return [node] if value[0] in self.there else []
-        return [name for name in named_by(node) if value[name.args[1]] in self.there]
+            names = {node: value[0]}
+        else:
+            names = {name: value[name.args[1]] for name in node.users if name.target is getitem}
+        return [one for name, v in names.items() if v in self.there for one in (name, *named_by(name))]
 
     def _uses(self) -> tuple[dict[int, int], dict[int, list[int]]]:
         """Return for each storage the position of its last use, and by position the values dropped after it.

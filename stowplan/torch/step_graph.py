@@ -1,18 +1,18 @@
 """Make the step graph of a graph module of ATen operators.
 
 Every node that calls an operator becomes an operator, in the graph module's order; its label is the node's name.
-``operators(module)[i]`` is the node of operator i. Every tensor becomes a value, and tensors on one storage (views,
-results in place) share it, as one run on tensors without bytes shows::
+``operators(module)[i]`` is the node of operator i. Views are none: they name a tensor, and make no bytes. Every other
+tensor becomes a value, and tensors on one storage share it, as one run on tensors without bytes shows::
 
     node                                      operator        reads     writes
     weight = self.weight                                                           a resident value
     x                                                                              a resident value
     pair = max_pool2d_with_indices(x, 2)      0               x         y, indices
     y = pair[0]                                                                    no operator: it names the tensor
-    t = t(weight)                             1               weight    t          a view: on weight's storage
-    h = mm(y, t)                              2               y, t      h
-    relu_ = relu_(h)                          3               h         h          in place
-    add_ = add_(weight, g)                    4               weight, g weight     after 1 and 2, which read the storage
+    t = t(weight)                                                                  no operator: it names weight
+    h = mm(y, t)                              1               y, weight h
+    relu_ = relu_(h)                          2               h         h          in place
+    add_ = add_(weight, g)                    3               weight, g weight     after 1, which reads the storage
 
 An operator that writes in place comes after all that used the storage before it, through whatever view, and all that
 use it later come after it (``after``). Operators that draw random numbers keep their order. O(n + k) for n nodes and k
@@ -32,7 +32,7 @@ from torch.utils import _pytree as pytree
 
 from ..errors import GraphError
 from ..scheduling.graph import Phase, StepGraph
-from .tracing import PHASE, is_in_place, is_random, trace
+from .tracing import PHASE, is_in_place, is_random, is_view, trace
 
 REPEATABLE, WORKSPACE = "stowplan_repeatable", "stowplan_workspace"
 """Keys in a node's ``meta``: whether it may run again although its schema speaks against it; bytes of its workspace."""
@@ -73,6 +73,12 @@ def operators(module: GraphModule) -> list[Node]:
     return [node for node in module.graph.nodes if _is_operator(node)]
 
 
+def given_to(module: GraphModule) -> list[Node]:
+    """Return the nodes of what is there before the first operator, and those that name it."""
+    given = [node for node in module.graph.nodes if node.op in ("placeholder", "get_attr")]
+    return given + [name for node in given for name in named_by(node)]
+
+
 def as_graph_module(module: torch.nn.Module, inputs: Sequence[Any] | None) -> GraphModule:
     """Return the module itself if it is a graph module of ATen operators, else trace it."""
     if isinstance(module, GraphModule) and all(_is_aten(node) for node in module.graph.nodes):
@@ -82,9 +88,14 @@ def as_graph_module(module: torch.nn.Module, inputs: Sequence[Any] | None) -> Gr
     return trace(module, inputs)
 
 
-def is_getitem(node: Node) -> bool:
-    """Whether a node names one of the results of another."""
-    return node.op == "call_function" and node.target is operator.getitem
+def is_name(node: Node) -> bool:
+    """Whether a node makes no bytes: it names one of the results of another, or a view of it."""
+    return node.op == "call_function" and (node.target is operator.getitem or is_view(node))
+
+
+def named_by(node: Node) -> list[Node]:
+    """Return the nodes that name results of this one, or of these."""
+    return [name for user in node.users if is_name(user) for name in (user, *named_by(user))]
 
 
 def is_training_batch_norm(node: Node) -> bool:
@@ -93,7 +104,7 @@ def is_training_batch_norm(node: Node) -> bool:
 
 
 def _is_operator(node: Node) -> bool:
-    return node.op not in ("placeholder", "get_attr", "output") and not is_getitem(node)
+    return node.op not in ("placeholder", "get_attr", "output") and not is_name(node)
 
 
 def _is_aten(node: Node) -> bool:
@@ -122,6 +133,10 @@ class _Reader:
             if node.op in ("placeholder", "get_attr"):
                 for tensor in _tensors(self.results[node]):
                     self.new(tensor, node, resident=True)
+            elif is_name(node):
+                for tensor in _tensors(self.results[node]):
+                    if id(tensor) not in self.value:
+                        (self.value[id(tensor)],) = self.read(node)
             elif _is_operator(node):
                 for key, entry in self.operator(node, len(rows["reads"])).items():
                     rows[key].append(entry)
@@ -175,7 +190,7 @@ class _Reader:
     def values_of(self, node: Node) -> list[int]:
         found = [self.value[id(tensor)] for tensor in _tensors(self.results[node])]
         root = node
-        while is_getitem(root):
+        while is_name(root):
             root = root.all_input_nodes[0]
         if root in self.token and (root is node or not found):
             found.append(self.token[root])

@@ -280,10 +280,15 @@ def is_in_place(node: Node) -> bool:
     source = node.args[0]
     while source.target is getitem:
         source = source.args[0]
-    target = source.target
-    return isinstance(target, torch._ops.OpOverload) and not (
-        target.is_view or target is torch.ops.aten._unsafe_view.default
-    )
+    return isinstance(source.target, torch._ops.OpOverload) and not is_view(source)
+
+
+def is_view(node: Node) -> bool:
+    """Whether a node makes views of one tensor, and no bytes."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or len(node.all_input_nodes) != 1:
+        return False
+    return bool(target.is_view) or target is torch.ops.aten._unsafe_view.default
 
 
 def is_random(node: Node) -> bool:

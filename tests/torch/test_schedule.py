@@ -142,7 +142,7 @@ def test_what_draws_random_numbers_runs_again() -> None:
     twin = copy.deepcopy(model)
     expected = plain(twin, sgd(twin), [inputs] * STEPS)
     optimizer = sgd(model)
-    training = schedule(model, optimizer, loss_of, budget="75%")
+    training = schedule(model, optimizer, loss_of, budget="70%")
     training.plan(*inputs)
     assert training.solution is not None
     step = training._latest.run.graph  # type: ignore[union-attr]
@@ -382,6 +382,40 @@ def test_gates_written_in_parts_keep_their_bits() -> None:
     optimizer = sgd(model)
     expected = plain(twin, sgd(twin), [batch] * STEPS, lambda model, x: model(x))
     assert_same(trained(model, optimizer, schedule(model, optimizer), [batch] * STEPS), expected)
+
+
+class WritesInParts(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(12, 12), nn.Linear(12, 12)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.dropout(F.relu(self.first(x), inplace=True), 0.5)
+        y = self.second(x) * 2
+        y[:, 1:3].mul_(2)
+        before = y.view(-1)
+        y.add_(1)
+        return (before.sum() + F.hardtanh(x + 1, inplace=True).sum()) / 100
+
+
+def test_whole_writes_are_put_apart_and_run_in_place() -> None:
+    torch.manual_seed(0)
+    model, batch = WritesInParts(), (torch.randn(4, 12),)
+    traced = trace_training(model, batch, loss, functional=True)
+    mark_repeatable(traced)
+    step = graph(traced)
+    inside = {one for one, again in zip(step.label, step.repeatable, strict=True) if again}
+    assert {"relu_", "bernoulli_", "div_", "hardtanh_"} <= inside
+    assert not {"mul_", "add_"} & inside
+    twin = copy.deepcopy(model)
+    optimizer = sgd(model)
+    expected = plain(twin, sgd(twin), [batch] * STEPS, lambda model, x: model(x))
+    training = schedule(model, optimizer)
+    assert_same(trained(model, optimizer, training, [batch] * STEPS), expected)
+    written = {node.target for node in training._latest.run.graph.nodes}  # type: ignore[union-attr]
+    aten = torch.ops.aten
+    assert {aten.relu_.default, aten.bernoulli_.float, aten.div_.Scalar} <= written
+    assert aten.hardtanh.default in written  # a copy for the backward pass reads what it would overwrite
 
 
 def test_an_operator_without_a_trace_is_refused() -> None:
