@@ -26,8 +26,8 @@ from stowplan.torch.rewriting import mark_repeatable, scheduled
 from stowplan.torch.updates import ELEMENTWISE
 
 from .nets import NETS, loss, make
+from .steps import STEPS, adam, assert_same, left, loss_of, plain, sgd, trained
 
-STEPS = 3
 TRAINED = [name for name in NETS if name != "decoder"]
 
 Make = Callable[[nn.Module], torch.optim.Optimizer]
@@ -39,74 +39,6 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-def adam(model: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.Adam(model.parameters(), lr=1e-3)
-
-
-def sgd(model: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-
-
-def loss_of(model: nn.Module, *batch: Any) -> Tensor:
-    return loss(model(*batch))
-
-
-def plain(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    batches: list[tuple[Any, ...]],
-    loss_of: Any = loss_of,
-    before_update: Any = None,
-) -> list[Tensor]:
-    """Train as PyTorch does; return what each step returned, and all that the steps left."""
-    torch.manual_seed(1)
-    found = []
-    for batch in batches:
-        optimizer.zero_grad()
-        one = loss_of(model, *batch)
-        one.backward()
-        if before_update is not None:
-            before_update(model)
-        optimizer.step()
-        found.append(one.detach())
-    return [*found, *left(model, optimizer)]
-
-
-def left(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    states = optimizer.state_dict()["state"]
-    state = torch.utils._pytree.tree_leaves([states[number] for number in sorted(states)])
-    tensors = [*model.state_dict().values(), *state, torch.get_rng_state()]
-    return [copy.deepcopy(one) for one in tensors if isinstance(one, Tensor)]
-
-
-def assert_same(found: list[Tensor], expected: list[Tensor]) -> None:
-    assert len(found) == len(expected)
-    for one, other in zip(found, expected, strict=True):
-        assert one.dtype == other.dtype
-        assert torch.equal(one, other)
-
-
-def trained(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    training: ScheduledTraining,
-    batches: list[tuple[Any, ...]],
-) -> list[Tensor]:
-    """Train by a schedule, whose prediction has to hold to the byte; return as `plain` does."""
-    torch.manual_seed(1)
-    found = []
-    for batch in batches:
-        stats = training.plan(*batch)
-        fresh = not optimizer.state
-        measured = measure(training.step, *batch)
-        # The state that the first step makes is resident in the prediction.
-        assert measured.peak + stats.resident <= stats.peak + (stats.resident if fresh else 0)
-        if not fresh:
-            assert measured.peak + stats.resident == stats.peak
-        found.append(measured.result)
-    return [*found, *left(model, optimizer)]
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -363,69 +295,6 @@ def test_a_step_that_depends_on_values_is_refused() -> None:
     training = schedule(model, sgd(model))
     with pytest.raises(GraphError, match="DependsOnValues cannot be traced"):
         training.step(torch.ones(2, 3))
-
-
-class Recurrent(nn.Module):
-    def __init__(self, kind: Any) -> None:
-        super().__init__()
-        self.layer = kind(12, 12, 2, batch_first=True)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x)[0].square().mean()
-
-
-def test_gates_written_in_parts_keep_their_bits() -> None:
-    torch.manual_seed(0)
-    model, batch = Recurrent(nn.GRU), (torch.randn(4, 8, 12),)
-    assert schedule(model, sgd(model)).differences(*batch) == []
-    twin = copy.deepcopy(model)
-    optimizer = sgd(model)
-    expected = plain(twin, sgd(twin), [batch] * STEPS, lambda model, x: model(x))
-    assert_same(trained(model, optimizer, schedule(model, optimizer), [batch] * STEPS), expected)
-
-
-class WritesInParts(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.Linear(12, 12), nn.Linear(12, 12)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = F.dropout(F.relu(self.first(x), inplace=True), 0.5)
-        y = self.second(x) * 2
-        y[:, 1:3].mul_(2)
-        before = y.view(-1)
-        y.add_(1)
-        return (before.sum() + F.hardtanh(x + 1, inplace=True).sum()) / 100
-
-
-def test_whole_writes_are_put_apart_and_run_in_place() -> None:
-    torch.manual_seed(0)
-    model, batch = WritesInParts(), (torch.randn(4, 12),)
-    traced = trace_training(model, batch, loss, functional=True)
-    mark_repeatable(traced)
-    step = graph(traced)
-    inside = {one for one, again in zip(step.label, step.repeatable, strict=True) if again}
-    assert {"relu_", "bernoulli_", "div_", "hardtanh_"} <= inside
-    assert not {"mul_", "add_"} & inside
-    twin = copy.deepcopy(model)
-    optimizer = sgd(model)
-    expected = plain(twin, sgd(twin), [batch] * STEPS, lambda model, x: model(x))
-    training = schedule(model, optimizer)
-    assert_same(trained(model, optimizer, training, [batch] * STEPS), expected)
-    written = {node.target for node in training._latest.run.graph.nodes}  # type: ignore[union-attr]
-    aten = torch.ops.aten
-    assert {aten.relu_.default, aten.bernoulli_.float, aten.div_.Scalar} <= written
-    assert aten.hardtanh.default in written  # a copy for the backward pass reads what it would overwrite
-
-
-def test_an_operator_without_a_trace_is_refused() -> None:
-    model = Recurrent(nn.LSTM)
-    training = schedule(model, sgd(model))
-    if torch.backends.mkldnn.is_available():
-        with pytest.raises(GraphError, match="mkldnn_rnn_layer"):
-            training.plan(torch.randn(4, 8, 12))
-    with torch.backends.mkldnn.flags(enabled=False):
-        assert training.differences(torch.randn(4, 8, 12)) == []
 
 
 class AsksWhetherItIsTraced(nn.Module):

@@ -1,0 +1,84 @@
+"""Writes in place of a scheduled step: which become operators with results of their own, and which stay."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed; expected: make torch-test")
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
+
+from stowplan.errors import GraphError
+from stowplan.torch import graph, schedule, trace_training
+from stowplan.torch.rewriting import mark_repeatable
+
+from .nets import loss
+from .steps import STEPS, assert_same, plain, sgd, trained
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind: Any) -> None:
+        super().__init__()
+        self.layer = kind(12, 12, 2, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)[0].square().mean()
+
+
+def test_gates_written_in_parts_keep_their_bits() -> None:
+    torch.manual_seed(0)
+    model, batch = Recurrent(nn.GRU), (torch.randn(4, 8, 12),)
+    assert schedule(model, sgd(model)).differences(*batch) == []
+    twin = copy.deepcopy(model)
+    optimizer = sgd(model)
+    expected = plain(twin, sgd(twin), [batch] * STEPS, lambda model, x: model(x))
+    assert_same(trained(model, optimizer, schedule(model, optimizer), [batch] * STEPS), expected)
+
+
+class WritesInParts(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(12, 12), nn.Linear(12, 12)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.dropout(F.relu(self.first(x), inplace=True), 0.5)
+        y = self.second(x) * 2
+        y[:, 1:3].mul_(2)
+        before = y.view(-1)
+        y.add_(1)
+        return (before.sum() + F.hardtanh(x + 1, inplace=True).sum()) / 100
+
+
+def test_whole_writes_are_put_apart_and_run_in_place() -> None:
+    torch.manual_seed(0)
+    model, batch = WritesInParts(), (torch.randn(4, 12),)
+    traced = trace_training(model, batch, loss, functional=True)
+    mark_repeatable(traced)
+    step = graph(traced)
+    inside = {one for one, again in zip(step.label, step.repeatable, strict=True) if again}
+    assert {"relu_", "bernoulli_", "div_", "hardtanh_"} <= inside
+    assert not {"mul_", "add_"} & inside
+    twin = copy.deepcopy(model)
+    optimizer = sgd(model)
+    expected = plain(twin, sgd(twin), [batch] * STEPS, lambda model, x: model(x))
+    training = schedule(model, optimizer)
+    assert_same(trained(model, optimizer, training, [batch] * STEPS), expected)
+    written = {node.target for node in training._latest.run.graph.nodes}  # type: ignore[union-attr]
+    aten = torch.ops.aten
+    assert {aten.relu_.default, aten.bernoulli_.float, aten.div_.Scalar} <= written
+    assert aten.hardtanh.default in written  # a copy for the backward pass reads what it would overwrite
+
+
+def test_an_operator_without_a_trace_is_refused() -> None:
+    model = Recurrent(nn.LSTM)
+    training = schedule(model, sgd(model))
+    if torch.backends.mkldnn.is_available():
+        with pytest.raises(GraphError, match="mkldnn_rnn_layer"):
+            training.plan(torch.randn(4, 8, 12))
+    with torch.backends.mkldnn.flags(enabled=False):
+        assert training.differences(torch.randn(4, 8, 12)) == []
