@@ -26,8 +26,8 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from ..scheduling import Schedule, StepGraph, Way, simulate
-from .step_graph import REPEATABLE, given_to, is_name, is_training_batch_norm, named_by, operators
-from .tracing import IN_PLACE, is_in_place, is_random
+from .step_graph import REPEATABLE, given_to, is_training_batch_norm, named_by, operators
+from .tracing import AT_ONCE, IN_PLACE, is_in_place, is_name, is_random
 from .updates import UPDATE
 
 
@@ -104,9 +104,8 @@ class _Writer:
             self.there.update(self.writes[operator])
             self.there.difference_update(self.leaves.get(position, ()))
         self.copy(self.module.graph.find_nodes(op="output")[0])
-        self.graph.eliminate_dead_code(
-            lambda node: not is_name(node)
-        )  # names that nothing reads would keep results
+        # Names that nothing reads would keep results.
+        self.graph.eliminate_dead_code(lambda node: not is_name(node) or AT_ONCE in node.meta)
         for node in self.graph.nodes:
             if is_in_place(node):
                 node.target = node.meta[IN_PLACE]

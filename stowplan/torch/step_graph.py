@@ -21,7 +21,6 @@ arguments, and as many hazards as there are uses between writes.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -32,7 +31,7 @@ from torch.utils import _pytree as pytree
 
 from ..errors import GraphError
 from ..scheduling.graph import Phase, StepGraph
-from .tracing import PHASE, is_in_place, is_random, is_view, trace
+from .tracing import PHASE, is_in_place, is_name, is_random, trace
 
 REPEATABLE, WORKSPACE = "stowplan_repeatable", "stowplan_workspace"
 """Keys in a node's ``meta``: whether it may run again although its schema speaks against it; bytes of its workspace."""
@@ -88,14 +87,10 @@ def as_graph_module(module: torch.nn.Module, inputs: Sequence[Any] | None) -> Gr
     return trace(module, inputs)
 
 
-def is_name(node: Node) -> bool:
-    """Whether a node makes no bytes: it names one of the results of another, or a view of it."""
-    return node.op == "call_function" and (node.target is operator.getitem or is_view(node))
-
-
 def named_by(node: Node) -> list[Node]:
-    """Return the nodes that name results of this one, or of these."""
-    return [name for user in node.users if is_name(user) for name in (user, *named_by(user))]
+    """Return the nodes that name results of this one, or of these, in their order."""
+    found = [user for user in node.users if is_name(user)]
+    return sorted(found + [name for user in found for name in named_by(user)])
 
 
 def is_training_batch_norm(node: Node) -> bool:

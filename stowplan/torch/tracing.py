@@ -38,6 +38,12 @@ PHASE = "stowplan_phase"
 IN_PLACE = "stowplan_in_place"
 """Key in a node's ``meta`` of the operator in place that the node stands for."""
 
+AT_ONCE = "stowplan_at_once"
+"""Key in a node's ``meta``, if it writes in place on what an operator has just made, before others read that."""
+
+VIEWS = ("aten::_unsafe_view", "aten::unsafe_split", "aten::unsafe_split_with_sizes")
+"""Operators whose results are views though their schemas do not say so."""
+
 State = dict[str, torch.Tensor]
 
 LIBRARY = torch.library.Library("stowplan", "DEF")
@@ -204,37 +210,47 @@ def _require_traced(graph: Graph) -> None:
 def _write_apart(graph: Graph) -> None:
     """Let operators in place give results of their own, where these have the layout of what was written.
 
-    On the layout the last bits of exponentials and sums depend. All writes to a storage are replaced, or none: what is
-    written in parts, or read later through a view from before, stays as it is.
+    On the layout the last bits of exponentials and sums depend. What is written in parts, or read later through a view
+    from before, stays as it is; if no operator reads the storage before the last such write, and none takes another
+    tensor, they are part of making it::
+
+        gates = add_(h, x)    parts = split(gates)    sigmoid_(parts[0])    tanh_(parts[1])    made again together
     """
     place = {node: k for k, node in enumerate(graph.nodes)}
+    storages = {node: _storages(node) for node in graph.nodes}
     taken: dict[int, list[Node]] = {}
     written: dict[int, list[tuple[Node, Node]]] = {}
     for node in graph.nodes:
         for given in node.all_input_nodes:
-            for storage in _storages(given):
+            for storage in storages[given]:
                 taken.setdefault(storage, []).append(node)
         for argument, given in _arguments(node):
             if argument.alias_info is not None and argument.alias_info.is_write:
                 for one in [given] if isinstance(given, Node) else given or ():
-                    for storage in _storages(one):
+                    for storage in storages[one]:
                         written.setdefault(storage, []).append((node, one))
-    for node in graph.find_nodes(op="placeholder"):
-        for storage in _storages(node):
+    for node in (*graph.find_nodes(op="placeholder"), *graph.find_nodes(op="get_attr")):
+        for storage in storages[node]:
             written.pop(storage, None)
+
+    def is_read_later(node: Node, storage: int) -> bool:
+        later = (user for user in taken[storage] if place[user] > place[node])
+        given = (one for user in later for one in user.all_input_nodes if storage in storages[one])
+        return any(place[one] < place[node] for one in given)
+
     for storage, writes in written.items():
-        late = (
-            place[one] < place[node] < place[user]
-            for node, _ in writes
-            for user in taken[storage]
-            for one in user.all_input_nodes
-            if storage in _storages(one)
-        )
-        made = [] if any(late) else [_apart(node, given) for node, given in writes]
-        for (node, _), found in zip(writes, made, strict=False):
-            if None not in made and found is not None:
-                node.meta[IN_PLACE] = node.target
-                node.target, node.meta["val"] = found
+        began = -1
+        while writes and not is_read_later(writes[0][0], storage) and (found := _apart(*writes[0])):
+            node, _ = writes.pop(0)
+            began, node.meta[IN_PLACE] = place[node], node.target
+            node.target, node.meta["val"] = found
+        alone = all(node.all_input_nodes == [given] and not is_random(node) for node, given in writes)
+        ended = max((place[node] for node, _ in writes), default=-1)
+        rest = [node for node, _ in writes]
+        between = (user for user in taken[storage] if began < place[user] < ended)
+        if alone and all(is_name(user) or user in rest for user in between):
+            for node in rest:
+                node.meta[AT_ONCE] = True
 
 
 def _apart(node: Node, given: Node) -> tuple[Any, torch.Tensor] | None:
@@ -283,12 +299,17 @@ def is_in_place(node: Node) -> bool:
     return isinstance(source.target, torch._ops.OpOverload) and not is_view(source)
 
 
+def is_name(node: Node) -> bool:
+    """Whether a node makes no bytes: it names a result of another, a view of it, or what it writes there at once."""
+    return node.op == "call_function" and (node.target is getitem or is_view(node) or AT_ONCE in node.meta)
+
+
 def is_view(node: Node) -> bool:
     """Whether a node makes views of one tensor, and no bytes."""
     target = node.target
     if not isinstance(target, torch._ops.OpOverload) or len(node.all_input_nodes) != 1:
         return False
-    return bool(target.is_view) or target is torch.ops.aten._unsafe_view.default
+    return bool(target.is_view) or target._schema.name in VIEWS
 
 
 def is_random(node: Node) -> bool:
