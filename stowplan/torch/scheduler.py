@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +27,7 @@ from torch import nn
 from torch.fx import GraphModule
 from torch.utils import _pytree as pytree
 
+from ..allocator.pool import Pool
 from ..errors import BudgetError, GraphError, ScheduleError
 from ..scheduling import Phase, Schedule, StepGraph, simulate
 from ..scheduling.schedule import as_recorded
@@ -96,14 +98,17 @@ class ScheduledTraining:
         before_update: BeforeUpdate | None,
         solver: str,
         time_limit: float | None,
+        pool: Pool | None,
     ) -> None:
         require_served(optimizer)
+        if pool is not None and not isinstance(pool, Pool):
+            raise ScheduleError(f"pool is {pool!r}; expected a stowplan.TorchPool, or None")
         if budget is not None and parse_share(budget) is None:
             budget = parse_bytes(budget)
         self._step = _Step(model, loss)
         self._modules, self._parameters = list(self._step.modules()), list(self._step.parameters())
         self._optimizer, self._budget, self._before = optimizer, budget, before_update
-        self._solver, self._time_limit = solver, time_limit
+        self._solver, self._time_limit, self._pool = solver, time_limit, pool
         self._plans: dict[Any, _Plan] = {}
         self._latest: _Plan | None = None
 
@@ -123,7 +128,11 @@ class ScheduledTraining:
             As `plan` does, before anything has run.
         """
         plan = self._plan(batch)
-        with torch.no_grad():
+        with ExitStack() as stack:
+            stack.enter_context(torch.no_grad())
+            if self._pool is not None:
+                stack.enter_context(self._pool.serving())
+                stack.enter_context(self._pool.step(id(plan)))
             loss: torch.Tensor = plan.run(*batch)
         plan.stats = replace(plan.stats, steps=plan.stats.steps + 1)
         return loss
@@ -273,6 +282,7 @@ def schedule(
     before_update: BeforeUpdate | None = None,
     solver: str = "auto",
     time_limit: float | None = None,
+    pool: Pool | None = None,
 ) -> ScheduledTraining:
     """Train a model within a budget of memory: recompute, reorder and update early, and change no bit.
 
@@ -293,11 +303,13 @@ def schedule(
         until then.
     solver, time_limit
         As for `stowplan.scheduling.schedule`.
+    pool
+        A `stowplan.TorchPool`, which then serves the steps from one arena. None: PyTorch's own allocator does.
 
     Raises
     ------
     ScheduleError
-        The optimizer is none that can be served.
+        The optimizer is none that can be served; `pool` is no pool.
     ValueError
         The budget is no number of bytes.
 
@@ -311,7 +323,7 @@ def schedule(
         for x, y in batches:
             loss = training.step(x, y)
     """
-    return ScheduledTraining(model, optimizer, loss, budget, before_update, solver, time_limit)
+    return ScheduledTraining(model, optimizer, loss, budget, before_update, solver, time_limit, pool)
 
 
 class _Step(nn.Module):  # type: ignore[misc]

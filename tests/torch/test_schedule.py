@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
 
+from stowplan import TorchPool
 from stowplan.errors import BudgetError, GraphError, ScheduleError
 from stowplan.scheduling import Schedule, Way, check, simulate
 from stowplan.scheduling.hazards import without_hazards
@@ -334,3 +335,27 @@ def test_a_budget_that_is_no_number_of_bytes_is_refused() -> None:
     model, _ = net()
     with pytest.raises(ValueError, match="expected bytes"):
         schedule(model, sgd(model), entropy, budget="2 apples")
+
+
+@pytest.mark.parametrize("name", TRAINED[:3])
+def test_a_pool_serves_the_steps_from_one_arena(name: str) -> None:
+    model, inputs = make(name)
+    batches = [inputs] * 8
+    twin = copy.deepcopy(model)
+    expected = plain(twin, sgd(twin), batches)
+    pool, optimizer = TorchPool(warmup=0), sgd(model)
+    training = schedule(model, optimizer, loss_of, budget=None, pool=pool)
+    torch.manual_seed(1)
+    losses = []
+    for batch in batches:
+        losses.append(training.step(*batch))
+        pool.wait()
+    assert_same([*losses, *left(model, optimizer)], expected)
+    assert pool.stats.replayed > pool.stats.requests / 2
+    assert pool.stats.arena_bytes > 0
+
+
+def test_what_is_no_pool_is_refused() -> None:
+    model, _ = make(TRAINED[0])
+    with pytest.raises(ScheduleError, match="pool is 3; expected a stowplan"):
+        schedule(model, sgd(model), loss_of, pool=3)
