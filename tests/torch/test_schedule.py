@@ -343,7 +343,7 @@ def test_a_pool_serves_the_steps_from_one_arena(name: str) -> None:
     batches = [inputs] * 8
     twin = copy.deepcopy(model)
     expected = plain(twin, sgd(twin), batches)
-    pool, optimizer = TorchPool(warmup=0), sgd(model)
+    pool, optimizer = TorchPool(warmup=0, small=1), sgd(model)
     training = schedule(model, optimizer, loss_of, budget=None, pool=pool)
     torch.manual_seed(1)
     losses = []
