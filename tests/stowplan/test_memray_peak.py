@@ -19,7 +19,7 @@ from stowplan import Profile
 from stowplan.profiler.program import Program
 from stowplan.profiler.recorders.call_sites import call_sites
 
-from .named_loops import ONE_PEAK, script
+from .named_loops import ONE_PEAK, command
 
 memray = pytest.importorskip("memray", reason="memray is not installed: pip install 'stowplan[test]'")
 
@@ -74,8 +74,7 @@ def side_by_side(mine: Counter[str], other: Counter[str]) -> str:
 
 @pytest.mark.parametrize("name", ONE_PEAK)
 def test_peak_is_held_by_what_memray_says(name: str, tmp_path: Path) -> None:
-    program = str(script(name))
-    run(sys.executable, "-m", "memray", "run", "-q", "-o", "memray.bin", program, folder=tmp_path)
+    run(sys.executable, "-m", "memray", "run", "-q", "-o", "memray.bin", *command(name), folder=tmp_path)
     run(
         sys.executable,
         "-m",
@@ -85,7 +84,7 @@ def test_peak_is_held_by_what_memray_says(name: str, tmp_path: Path) -> None:
         "0",
         "-o",
         "step.profile",
-        program,
+        *command(name),
         folder=tmp_path,
     )
     found = Profile.load(tmp_path / "step.profile").program
