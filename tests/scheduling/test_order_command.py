@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
-from stowplan.cli.main import main
 from stowplan.scheduling import Schedule, StepGraph, simulate
 
+from ..stowplan.command_line import needs_matplotlib, stowplan
 from .reference.order import layered
-
-needs_matplotlib = pytest.mark.skipif(
-    find_spec("matplotlib") is None,
-    reason="matplotlib is not installed; expected: pip install 'stowplan[plot]'",
-)
 
 OPGRAPH = {
     "format": "opgraph-1",
@@ -36,10 +29,6 @@ OPGRAPH = {
     ],
     "outputs": [4, 5, 6],
 }  # fmt: skip
-
-
-def stowplan(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 @pytest.fixture

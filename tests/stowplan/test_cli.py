@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
 from stowplan import __version__
-from stowplan.cli.main import main
 from stowplan.packing import Problem, check, solvers
 
 from ..children import printed, python
+from .command_line import PNG, needs_matplotlib, stowplan
 
 needs_chainer = pytest.mark.usefixtures("chainer")
-needs_matplotlib = pytest.mark.skipif(
-    find_spec("matplotlib") is None,
-    reason="matplotlib is not installed; expected: pip install 'stowplan[plot]'",
-)
 
-PNG = b"\x89PNG\r\n\x1a\n"
 GOOD = "id,lower,upper,size\na,0,4,4\nb,2,6,8\nc,4,8,4\n"
-
-
-def stowplan(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 @pytest.fixture

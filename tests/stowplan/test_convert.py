@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import pickle
+from functools import partial
 from pathlib import Path
 
 import pytest
 from click.shell_completion import ShellComplete
-from click.testing import CliRunner, Result
 
 from stowplan.cli.main import main
 from stowplan.profiler import Profile, formats
 
+from .command_line import stowplan
+
 PROBLEM = "id,lower,upper,size\na,0,4,4000\nb,2,6,8000\nc,4,8,4000\n"
 
 
-def convert(*arguments: object) -> Result:
-    return CliRunner().invoke(main, ["convert", *map(str, arguments)])
+convert = partial(stowplan, "convert")
 
 
 @pytest.fixture

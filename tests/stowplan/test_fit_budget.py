@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
-from stowplan.cli.main import main
 from stowplan.errors import BudgetError, GraphError
 from stowplan.prediction.graphs import GraphModel, fit_graphs
 from stowplan.prediction.largest import largest_lean_batch, largest_scheduled_batch, predict_schedules
@@ -19,20 +16,10 @@ from stowplan.scheduling import Phase, StepGraph, lean, simulate
 from stowplan.scheduling.check import check
 from stowplan.scheduling.solve import schedule
 
+from .command_line import figures, stowplan
 from .step_graphs import KIB, LAYERS, layers
 
 SMALL = {2: layers(2), 4: layers(4)}
-
-
-def stowplan(*arguments: object) -> Result:
-    return CliRunner(env={"COLUMNS": "80"}).invoke(main, [str(argument) for argument in arguments])
-
-
-def figures(*arguments: object) -> dict[str, Any]:
-    result = stowplan(*arguments, "--json")
-    assert result.exit_code == 0, result.output
-    assert result.stderr == ""
-    return dict(json.loads(result.stdout))
 
 
 @pytest.fixture

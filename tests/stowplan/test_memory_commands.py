@@ -6,12 +6,10 @@ import ctypes
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from click.shell_completion import ShellComplete
-from click.testing import CliRunner, Result
 
 from stowplan.cli.main import main
 from stowplan.insight.comparison import POOL_TITLES, as_requested, compare
@@ -23,17 +21,9 @@ from stowplan.prediction.largest import largest_batch
 from stowplan.profiler import Profile
 from stowplan.profiler.program import Program
 
+from .command_line import figures, stowplan
+
 KIB = 1024
-
-
-def stowplan(*arguments: object, columns: int = 80) -> Result:
-    return CliRunner(env={"COLUMNS": str(columns)}).invoke(main, [str(argument) for argument in arguments])
-
-
-def figures(*arguments: object) -> dict[str, Any]:
-    result = stowplan(*arguments, "--json")
-    assert result.exit_code == 0, result.output
-    return dict(json.loads(result.stdout))
 
 
 def step(batch: int = 4, sites: tuple[str, ...] = ("train.py:3 forward", "train.py:9 backward")) -> Profile:

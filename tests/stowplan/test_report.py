@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.cli.main import main
 from stowplan.insight.pool_models import CupyPoolModel, replay, requests
 from stowplan.insight.report.figures import AddressMap, alive_at, plan_map, pool_map, raster, top_sites
 from stowplan.planning import make_plan
 from stowplan.profiler import ESCAPED, Profile
+
+from .command_line import stowplan
 
 needs_bokeh = pytest.mark.skipif(
     find_spec("bokeh") is None, reason="bokeh is not installed; expected: pip install 'stowplan[report]'"
@@ -102,8 +103,7 @@ def test_the_image_shows_pieces_where_they_are() -> None:
     assert image.tolist() == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 2, 2], [0, 0, 2, 2]]
 
 
-def report(*arguments: object) -> Result:
-    return CliRunner().invoke(main, ["report", *map(str, arguments)])
+report = partial(stowplan, "report")
 
 
 @pytest.fixture

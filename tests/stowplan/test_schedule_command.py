@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from click.shell_completion import ShellComplete
-from click.testing import CliRunner, Result
 
 from stowplan.cli.main import main
 from stowplan.profiler import Profile
@@ -22,24 +18,8 @@ from stowplan.scheduling.registry import solvers
 from stowplan.scheduling.solve import curve
 from stowplan.scheduling.solve import schedule as solve
 
+from .command_line import PNG, figures, needs_matplotlib, stowplan
 from .step_graphs import LAYERS, layers
-
-needs_matplotlib = pytest.mark.skipif(
-    find_spec("matplotlib") is None,
-    reason="matplotlib is not installed; expected: pip install 'stowplan[plot]'",
-)
-PNG = b"\x89PNG\r\n\x1a\n"
-
-
-def stowplan(*arguments: object) -> Result:
-    return CliRunner(env={"COLUMNS": "80"}).invoke(main, [str(argument) for argument in arguments])
-
-
-def figures(*arguments: object) -> dict[str, Any]:
-    result = stowplan(*arguments, "--json")
-    assert result.exit_code == 0, result.output
-    assert result.stderr == ""
-    return dict(json.loads(result.stdout))
 
 
 @pytest.fixture

@@ -9,19 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
-from stowplan.cli.main import main
 from stowplan.cli.scripts.auto_graph_recorder import recording_graph
 from stowplan.prediction import fit_graphs
 from stowplan.scheduling import StepGraph, lean, simulate
 
 from ....children import stowplan as run
-
-
-def stowplan(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
-
+from ...command_line import stowplan
 
 TRAIN = """
 import sys
