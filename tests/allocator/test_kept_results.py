@@ -12,6 +12,8 @@ import numpy as np
 
 from stowplan import CupyPool, NumpyPool
 
+from ..running import run
+
 ROWS, UNITS, LAYERS = 60, 40, 5
 DATA = np.random.default_rng(0)
 WEIGHTS = DATA.standard_normal((LAYERS, UNITS, UNITS)) / UNITS
@@ -175,7 +177,7 @@ def test_a_second_run_replays_from_its_first_step(tmp_path: Path) -> None:
 
 
 def test_results_kept_on_a_device(pool: CupyPool) -> None:
-    from .cupy_host import empty, holds, run
+    from .cupy_host import empty, holds
 
     kept: list[Any] = []
 

@@ -16,6 +16,7 @@ from stowplan import NumpyPool
 from stowplan.planning import MemoryStore
 
 from ..children import printed as python
+from ..running import run
 from .command_line import stowplan
 from .kept_plans import placements
 
@@ -35,10 +36,7 @@ for n in (60, 120, 2500):
 
 def steps(pool: NumpyPool, n: int = 6) -> None:
     with pool:
-        for _ in range(n):
-            with pool.step():
-                float((np.ones(1000) * 2).sum() + (np.ones(3000) * 3).sum())
-            pool.wait()
+        run(pool, n, lambda: float((np.ones(1000) * 2).sum() + (np.ones(3000) * 3).sum()))
 
 
 @pytest.fixture
@@ -56,9 +54,9 @@ def test_the_second_run_of_a_training_packs_nothing(tmp_path: Path) -> None:
     assert first["parameters"] == second["parameters"] == without["parameters"]
     assert first["packed"] == 3
     assert second["packed"] == 0
-    for run in runs:
-        assert all(replayed == requests > 0 for replayed, requests in run["served"]["train"][3:])
-        assert all(replayed == requests > 0 for replayed, requests in run["served"]["eval"][3:])
+    for one in runs:
+        assert all(replayed == requests > 0 for replayed, requests in one["served"]["train"][3:])
+        assert all(replayed == requests > 0 for replayed, requests in one["served"]["eval"][3:])
 
 
 def test_pools_of_one_process_share_a_store() -> None:

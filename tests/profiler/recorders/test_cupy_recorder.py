@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
-import threading
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from stowplan.profiler import ESCAPED, Profile
 from ...allocator.cupy_host import HostUpstream, cupy
 
 from stowplan import CupyRecorder  # isort: skip (needs CuPy, and cupy_host skips where there is none)
+from ...running import in_threads
 
 
 class Teller:
@@ -174,9 +174,7 @@ def test_a_thread_s_blocks_only() -> None:
         for _ in range(2):
             with recorder.step():
                 cupy.empty(10, cupy.uint8)
-                thread = threading.Thread(target=elsewhere)
-                thread.start()
-                thread.join()
+                in_threads(elsewhere)
     assert recorder.profile().size.tolist() == [10]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from stowplan.prediction import fit_graphs
 from stowplan.scheduling import StepGraph, lean, simulate
 
 from ....children import stowplan as run
+from ....running import in_threads
 from ...command_line import stowplan
 
 TRAIN = """
@@ -173,9 +173,7 @@ def test_chainer_s_method_is_back_afterwards(chainer: Any) -> None:
 
 def test_the_first_optimizer_is_recorded_in_its_thread(chainer: Any) -> None:
     with recording_graph(lambda graph: None) as recorder:
-        thread = threading.Thread(target=train, args=(chainer, chainer.optimizers.SGD(), 6))
-        thread.start()
-        thread.join()
+        in_threads(lambda: train(chainer, chainer.optimizers.SGD(), 6))
         assert recorder.updates == 0
         train(chainer, chainer.optimizers.SGD(), 1)
         train(chainer, chainer.optimizers.SGD(), 9)  # another one
