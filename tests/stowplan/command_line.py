@@ -30,3 +30,10 @@ def figures(*arguments: object, status: int = 0) -> dict[str, Any]:
     assert result.exit_code == status, result.output
     assert result.stderr == ""
     return dict(json.loads(result.stdout))
+
+
+def refused(*arguments: object) -> str:
+    """Return what a command says of bad input; it prints nothing."""
+    result = stowplan(*arguments)
+    assert (result.exit_code, result.stdout) == (2, ""), result.output
+    return result.stderr

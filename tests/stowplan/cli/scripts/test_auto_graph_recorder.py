@@ -15,7 +15,7 @@ from stowplan.scheduling import StepGraph, lean, simulate
 
 from ....children import stowplan as run
 from ....running import in_threads
-from ...command_line import stowplan
+from ...command_line import refused, stowplan
 
 TRAIN = """
 import sys
@@ -136,9 +136,8 @@ def test_a_script_without_chainer(tmp_path: Path) -> None:
 def test_options_of_profiles_are_refused_beside_it(option: list[str], tmp_path: Path) -> None:
     path = tmp_path / "pond.py"
     path.write_text("print(1)\n")
-    result = stowplan("profile", "--graph", tmp_path / "step.graph", *option, path)
-    assert result.exit_code == 2
-    assert "--graph writes no profile; expected no --" in result.stderr
+    said = refused("profile", "--graph", tmp_path / "step.graph", *option, path)
+    assert "--graph writes no profile; expected no --" in said
 
 
 def train(chainer: Any, optimizer: Any, steps: int) -> None:
