@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -17,6 +15,7 @@ from stowplan.profiler import ESCAPED, Profile
 from ...allocator.cupy_host import HostUpstream, cupy
 
 from stowplan import CupyRecorder  # isort: skip (needs CuPy, and cupy_host skips where there is none)
+from ...children import printed
 from ...running import in_threads
 
 
@@ -232,7 +231,7 @@ assert "cupy" not in sys.modules
 assert stowplan.CupyRecorder is stowplan.profiler.CupyRecorder
 assert "cupy" in sys.modules
 """
-    subprocess.run([sys.executable, "-c", program], check=True)
+    printed("-c", program)
 
 
 def test_without_cupy_the_error_says_how_to_get_it() -> None:
@@ -248,4 +247,4 @@ except MissingDependencyError as error:
 else:
     raise AssertionError
 """
-    subprocess.run([sys.executable, "-c", program], check=True)
+    printed("-c", program)
