@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stowplan import CupyPool
-
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed; expected: pip install 'stowplan[cupy]'")
 
 ALIGNMENT = 512
@@ -110,10 +108,3 @@ def chain(sizes: tuple[int, ...] = SIZES) -> None:
         current = empty(size, byte)
         assert holds(previous, byte - 1 if byte else 99)
         previous = current
-
-
-def run(pool: CupyPool, steps: int, work: Callable[[], object] = chain, key: object = None) -> None:
-    for _ in range(steps):
-        with pool.step(key):
-            work()
-        pool.wait()  # so that plans are taken up where the tests say

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextvars
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +16,9 @@ from stowplan import NumpyPool
 from stowplan.allocator._core import HandlerPool
 from stowplan.profiler import NumpyRecorder, StepLog, profile_step
 from stowplan.profiler.default_handler import default_handler
+
+from ..children import end_quietly
+from ..running import in_threads, run
 
 
 def heat(steps: int, after_step: Callable[[], object] = lambda: None) -> np.ndarray:
@@ -123,10 +125,7 @@ def test_a_marked_step_ends_the_search() -> None:
             pool.wait()
         found = pool.stats
         assert found.replayed
-        for _ in range(6):
-            with pool.step("marked"):
-                chain()
-            pool.wait()
+        run(pool, 6, chain, "marked")
         marked = pool.stats
         for _ in range(9):
             chain()
@@ -160,9 +159,7 @@ def test_another_thread_does_not_disturb() -> None:
         for i in range(20):
             chain()
             if i % 7 == 3:
-                thread = threading.Thread(target=contextvars.copy_context().run, args=(np.ones, 5000))
-                thread.start()
-                thread.join()
+                in_threads(partial(contextvars.copy_context().run, np.ones, 5000))
             pool.wait()
     assert pool.stats.reasons["no_plan"] >= 3
     assert pool.stats.replayed > 40
@@ -184,11 +181,7 @@ def test_each_thread_has_steps_of_its_own() -> None:
             chain(size)
             replayed.append(pool.stats.replayed - before)
 
-    threads = [threading.Thread(target=training, args=(size,)) for size in (3000, 4000, 5000)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(*(partial(training, size) for size in (3000, 4000, 5000)))
     assert pool.stats.plans >= 3
     assert min(replayed) >= 3
 
@@ -201,11 +194,7 @@ def test_more_threads_than_can_be_watched() -> None:
             chain()
 
     for _ in range(60):
-        threads = [threading.Thread(target=short) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(short, short, short)
     with pool:
         for _ in range(3000):
             chain()
@@ -254,8 +243,7 @@ for i in range(300):
     kept = [a, b]
 {end}
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    end_quietly(program)
 
 
 def test_the_outcome_thread_ends_with_its_pool() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 from stowplan import CupyPool
 
-from .cupy_host import SIZES, HostUpstream, chain, cupy, empty, holds, run
+from ..running import run
+from .cupy_host import SIZES, HostUpstream, chain, cupy, empty, holds
 
 
 def test_set_allocator_serves_the_process(upstream: HostUpstream) -> None:
@@ -14,7 +15,7 @@ def test_set_allocator_serves_the_process(upstream: HostUpstream) -> None:
     before = cupy.cuda.get_allocator()
     cupy.cuda.set_allocator(pool.malloc)
     try:
-        run(pool, 8)
+        run(pool, 8, chain)
     finally:
         cupy.cuda.set_allocator(before)
     assert pool.stats.replayed > 0
@@ -22,11 +23,11 @@ def test_set_allocator_serves_the_process(upstream: HostUpstream) -> None:
 
 
 def test_an_old_arena_stays_while_a_block_lives_in_it(pool: CupyPool, upstream: HostUpstream) -> None:
-    run(pool, 4)
+    run(pool, 4, chain)
     with pool.step():
         chain()
         kept = empty(600, 5)
-    run(pool, 1)
+    run(pool, 1, chain)
     with pool.step():
         kept = empty(64, 6)  # takes the first slot
         chain(SIZES)

@@ -12,7 +12,8 @@ from stowplan import CupyPool
 from stowplan.allocator._core import DeviceRouter
 from stowplan.errors import PoolError
 
-from .cupy_host import HostUpstream, address, cupy, empty, fill, holds, run
+from ..running import run
+from .cupy_host import HostUpstream, address, chain, cupy, empty, fill, holds
 
 
 def test_what_users_know_from_memory_pool(pool: CupyPool, upstream: HostUpstream) -> None:
@@ -20,7 +21,7 @@ def test_what_users_know_from_memory_pool(pool: CupyPool, upstream: HostUpstream
     assert pool.used_bytes() == 1000
     assert pool.total_bytes() == 1000
     assert pool.free_bytes() == 0
-    run(pool, 5)
+    run(pool, 5, chain)
     assert pool.total_bytes() == 1000 + pool.plan().arena_bytes
     assert pool.free_bytes() == pool.plan().arena_bytes
     assert pool.n_free_blocks() == 0
@@ -115,10 +116,7 @@ def test_no_byte_is_written_behind_a_block(pool: CupyPool, upstream: HostUpstrea
 
 
 def test_an_idle_arena_goes_before_a_request_fails(pool: CupyPool, upstream: HostUpstream) -> None:
-    for _ in range(4):
-        with pool.step():
-            cupy.empty(10_000, dtype=np.uint8)
-        pool.wait()
+    run(pool, 4, lambda: cupy.empty(10_000, dtype=np.uint8))
     assert pool.stats.arena_bytes > 0
     limit = upstream.live_bytes + 5_000
     upstream.fails = lambda number, size: upstream.live_bytes + size > limit
@@ -132,10 +130,7 @@ def test_an_idle_arena_goes_before_a_request_fails(pool: CupyPool, upstream: Hos
 
 
 def test_free_all_blocks_gives_an_idle_arena_back(pool: CupyPool, upstream: HostUpstream) -> None:
-    for _ in range(4):
-        with pool.step():
-            cupy.empty(10_000, dtype=np.uint8)
-        pool.wait()
+    run(pool, 4, lambda: cupy.empty(10_000, dtype=np.uint8))
     pool.free_all_blocks()
     assert (pool.stats.arena_bytes, upstream.live_bytes) == (0, 0)
     with pool.step():

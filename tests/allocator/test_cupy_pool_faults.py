@@ -12,7 +12,8 @@ from stowplan import CupyPool
 from stowplan.errors import PoolError
 from stowplan.packing import registry, solvers
 
-from .cupy_host import SIZES, HostUpstream, chain, cupy, empty, holds, run
+from ..running import run
+from .cupy_host import SIZES, HostUpstream, chain, cupy, empty, holds
 
 
 def tolerant(failures: list[Exception]) -> None:
@@ -51,9 +52,9 @@ def test_upstream_fails_at_every_single_request(lasting: bool) -> None:
             assert all(any(error is own for own in upstream.errors) for error in failures)
             upstream.errors = None
             upstream.fails = lambda number, size: False
-            run(pool, 8)
+            run(pool, 8, chain)
             before = pool.stats
-            run(pool, 1)
+            run(pool, 1, chain)
         assert pool.stats.reasons == before.reasons
         assert pool.stats.live_bytes == 0
         assert upstream.live_bytes == pool.stats.arena_bytes
@@ -99,10 +100,10 @@ def test_a_solver_that_fails(upstream: HostUpstream, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(registry._solvers, "under test", solver)
     pool = CupyPool(upstream, device=0, planner="under test")
     with cupy.cuda.using_allocator(pool.malloc):
-        run(pool, 10)
+        run(pool, 10, chain)
         assert pool.stats.replayed == pool.stats.plans == pool.stats.arena_bytes == 0
         monkeypatch.setitem(registry._solvers, "under test", solvers["best_fit"])
-        run(pool, 10)
+        run(pool, 10, chain)
     assert pool.stats.replayed > 0
 
 
@@ -123,7 +124,7 @@ def test_a_solver_that_takes_its_time(upstream: HostUpstream, monkeypatch: pytes
         assert pool.stats.replayed == 0
         may_answer.set()
         assert pool.wait()
-        run(pool, 3)
+        run(pool, 3, chain)
     assert pool.stats.replayed == 3 * len(pool.profile())
 
 
@@ -143,11 +144,11 @@ def test_bad_arguments_are_refused(upstream: HostUpstream) -> None:
 
 
 def test_sizes_that_are_none(pool: CupyPool) -> None:
-    run(pool, 4)
+    run(pool, 4, chain)
     for size in (-1, 2**70):
         with pytest.raises(OverflowError):
             pool.malloc(size)
     with pytest.raises(TypeError):
         pool.malloc("12")
     assert pool.stats.live_bytes == 0
-    run(pool, 2)
+    run(pool, 2, chain)

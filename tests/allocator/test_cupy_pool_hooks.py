@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,8 @@ import pytest
 
 from stowplan import CupyPool
 
-from .cupy_host import SIZES, address, chain, cupy, empty, fill, run
+from ..running import in_threads, run
+from .cupy_host import SIZES, address, chain, cupy, empty, fill
 
 
 class Counting(cupy.cuda.MemoryHook):
@@ -36,7 +36,7 @@ class Counting(cupy.cuda.MemoryHook):
 
 
 def test_memory_hooks_see_what_the_default_pool_would_tell(pool: CupyPool) -> None:
-    run(pool, 5)
+    run(pool, 5, chain)
     hook = Counting()
     with hook:
         with pool.step():
@@ -74,9 +74,7 @@ def test_hooks_are_a_thread_s_own(pool: CupyPool) -> None:
     with mine:
         arrays = [empty(700)]
         for _ in range(3):  # a thread's number may come again, its hooks do not
-            thread = threading.Thread(target=elsewhere)
-            thread.start()
-            thread.join()
+            in_threads(elsewhere)
             arrays.append(empty(700))
     assert [kind for kind, _ in mine.events] == ["about to malloc", "malloc"] * 4
     assert len(theirs.events) == 3 * 4 * (len(SIZES) + 1)
@@ -92,14 +90,14 @@ def test_a_hook_s_error_reaches_the_program_and_loses_no_block(pool: CupyPool) -
     with Broken(), pytest.raises(ArithmeticError, match="the hook's"):
         empty(100)
     assert pool.stats.live_bytes == 0
-    run(pool, 5)
+    run(pool, 5, chain)
     assert pool.stats.replayed > 0
 
 
 def test_cupy_s_line_profile_hook_sees_the_pool(pool: CupyPool) -> None:
     hook = cupy.cuda.memory_hooks.LineProfileHook()
     with hook:
-        run(pool, 6)
+        run(pool, 6, chain)
     report = io.StringIO()
     hook.print_report(file=report)
     assert Path(__file__).name in report.getvalue()

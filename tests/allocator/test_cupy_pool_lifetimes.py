@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
-from pathlib import Path
 from typing import Any
 
 from stowplan import CupyPool
 
 from ..children import end_quietly
-from .cupy_host import HostUpstream, cupy, empty, run
+from ..running import run
+from .cupy_host import HostUpstream, chain, cupy, empty
 
 
 def test_a_pool_dies_in_a_cycle_with_its_blocks(upstream: HostUpstream) -> None:
@@ -20,7 +20,7 @@ def test_a_pool_dies_in_a_cycle_with_its_blocks(upstream: HostUpstream) -> None:
 
     holder["pool"] = pool = CupyPool(allocate, device=0)
     with cupy.cuda.using_allocator(pool.malloc):
-        run(pool, 5)
+        run(pool, 5, chain)
         with pool.step():
             holder["array"] = empty(64, 1)
     assert upstream.live_bytes > 0
@@ -30,11 +30,10 @@ def test_a_pool_dies_in_a_cycle_with_its_blocks(upstream: HostUpstream) -> None:
 
 
 def test_interpreter_exit_with_live_arrays_and_a_hook() -> None:
-    program = f"""
-import sys, warnings
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+    end_quietly("""
+import warnings
 warnings.simplefilter("ignore")
-from cupy_host import HostUpstream, cupy, fill, holds
+from tests.allocator.cupy_host import HostUpstream, cupy, fill, holds
 from stowplan import CupyPool
 pool = CupyPool(HostUpstream(), device=0)
 cupy.cuda.set_allocator(pool.malloc)
@@ -53,5 +52,4 @@ class Late:
     def __del__(self):
         assert holds_here(kept_here[-1], 7)
 kept_here, holds_here, late = kept, holds, Late()
-"""
-    end_quietly(program)
+""")

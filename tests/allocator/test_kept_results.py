@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from stowplan import CupyPool, NumpyPool
+
+from ..running import run
 
 ROWS, UNITS, LAYERS = 60, 40, 5
 DATA = np.random.default_rng(0)
@@ -58,13 +61,17 @@ class Loop:
         return replayed / (replayed + after.upstream - before.upstream + after.guests - before.guests)
 
 
-def test_two_steps_take_turns() -> None:
-    pool = NumpyPool()
-    with pool:
-        loop = Loop(pool)
-        loop.run(4)
-        assert loop.run(8) == 1
-        stats = pool.stats
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    """A loop whose pool is entered."""
+    with NumpyPool() as pool:
+        yield Loop(pool)
+
+
+def test_two_steps_take_turns(loop: Loop) -> None:
+    loop.run(4)
+    assert loop.run(8) == 1
+    stats, pool = loop.pool.stats, loop.pool
     assert stats.plans == 1
     assert stats.missing == 0
     assert "escaped" not in stats.reasons
@@ -87,65 +94,50 @@ def test_one_large_result_among_many_small_blocks() -> None:
         assert not pool.profile().escaped.any()
 
 
-def test_turns_are_found_again_after_another_step() -> None:
-    pool = NumpyPool()
-    with pool:
-        loop = Loop(pool)
-        for _ in range(4):
-            loop.run(4, key="train")
-            loop.run(1, rows=ROWS // 2, key="evaluate")
-        loop.run(1, key="train")  # what the evaluation keeps stands in the way of this one
-        assert loop.run(5, key="train") == 1
-    assert pool.stats.plans <= 3
+def test_turns_are_found_again_after_another_step(loop: Loop) -> None:
+    for _ in range(4):
+        loop.run(4, key="train")
+        loop.run(1, rows=ROWS // 2, key="evaluate")
+    loop.run(1, key="train")  # what the evaluation keeps stands in the way of this one
+    assert loop.run(5, key="train") == 1
+    assert loop.pool.stats.plans <= 3
 
 
-def test_a_short_batch_without_a_key() -> None:
-    pool = NumpyPool()
-    with pool:
-        loop = Loop(pool)
-        loop.run(8)
-        for turn in (1, 2):
-            loop.run(1, rows=ROWS // 2)
-            loop.run(1)
-            assert loop.run(2 + turn) == 1
-
-
-def test_results_that_are_dropped_after_all() -> None:
-    pool = NumpyPool()
-    with pool:
-        loop = Loop(pool)
-        loop.run(5)
-        loop.kept = []
-        for seed in range(5):
-            with pool.step():
-                forward(seed=seed)
-        assert pool.stats.reasons.keys() == {"no_plan"}
+def test_a_short_batch_without_a_key(loop: Loop) -> None:
+    loop.run(8)
+    for turn in (1, 2):
+        loop.run(1, rows=ROWS // 2)
         loop.run(1)
-        assert loop.run(3) == 1
-    assert pool.stats.plans == 1
+        assert loop.run(2 + turn) == 1
 
 
-def test_an_extra_request_does_not_cost_the_turn() -> None:
-    pool = NumpyPool()
-    with pool:
-        loop = Loop(pool)
-        loop.run(6)
-        with pool.step():
-            loop.kept = [*forward(), np.ones(777)]
-        assert loop.run(1) > 0.9
-        assert loop.run(4) == 1
+def test_results_that_are_dropped_after_all(loop: Loop) -> None:
+    loop.run(5)
+    loop.kept = []
+    for seed in range(5):
+        with loop.pool.step():
+            forward(seed=seed)
+    assert loop.pool.stats.reasons.keys() == {"no_plan"}
+    loop.run(1)
+    assert loop.run(3) == 1
+    assert loop.pool.stats.plans == 1
 
 
-def test_larger_requests_reoptimize_both_turns() -> None:
-    pool = NumpyPool()
-    with pool:
-        loop = Loop(pool)
-        loop.run(6)
-        loop.run(4, rows=ROWS + 20)
-        assert loop.run(4, rows=ROWS + 20) == 1
-        loop.run(1)
-        assert loop.run(4) == 1
-    assert pool.stats.plans <= 3
+def test_an_extra_request_does_not_cost_the_turn(loop: Loop) -> None:
+    loop.run(6)
+    with loop.pool.step():
+        loop.kept = [*forward(), np.ones(777)]
+    assert loop.run(1) > 0.9
+    assert loop.run(4) == 1
+
+
+def test_larger_requests_reoptimize_both_turns(loop: Loop) -> None:
+    loop.run(6)
+    loop.run(4, rows=ROWS + 20)
+    assert loop.run(4, rows=ROWS + 20) == 1
+    loop.run(1)
+    assert loop.run(4) == 1
+    assert loop.pool.stats.plans <= 3
 
 
 def test_what_is_kept_for_more_than_eight_steps_escapes() -> None:
@@ -175,7 +167,7 @@ def test_a_second_run_replays_from_its_first_step(tmp_path: Path) -> None:
 
 
 def test_results_kept_on_a_device(pool: CupyPool) -> None:
-    from .cupy_host import empty, holds, run
+    from .cupy_host import empty, holds
 
     kept: list[Any] = []
 

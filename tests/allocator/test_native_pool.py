@@ -13,6 +13,7 @@ from stowplan import PoolError
 from stowplan.allocator._core import NativePlace
 from stowplan.allocator.backends.host_pool import HostPool
 
+from ..running import in_threads
 from .c_functions import CFunctions
 
 PLACE = NativePlace()
@@ -152,11 +153,7 @@ def test_an_interrupted_part_is_the_process_s(pool: PlacePool, libc: CFunctions,
 
 def test_steps_of_threads_with_scope_thread(libc: CFunctions) -> None:
     with PlacePool(scope="thread") as pool:
-        threads = [threading.Thread(target=run, args=(pool, libc, 8)) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(*[lambda: run(pool, libc, 8)] * 2)
         assert pool.stats.steps == 16
         assert "thread" not in pool.stats.reasons
 

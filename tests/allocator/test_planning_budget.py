@@ -13,6 +13,8 @@ from stowplan import NumpyPool
 from stowplan.allocator import lanes
 from stowplan.allocator.planning_budget import FIRST, HEAD_START, SHARE, PlanningBudget
 
+from ..running import in_threads, run
+
 
 class Clocks:
     """CPU time of the planner's thread, and of the process, in seconds."""
@@ -112,11 +114,7 @@ def test_threads_count_together() -> None:
             with mutex, budget.timed():  # so that each job sees two readings in a row
                 pass
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work, work, work, work)
     assert budget.seconds == 200
 
 
@@ -158,9 +156,6 @@ def test_a_pool_skips_what_is_beyond_its_share_and_counts_it(monkeypatch: pytest
 def test_planning_time_is_counted() -> None:
     pool = NumpyPool(warmup=0)
     with pool:
-        for _ in range(4):
-            with pool.step():
-                np.ones(1000) + 1
-            pool.wait()
+        run(pool, 4, lambda: np.ones(1000) + 1)
     assert pool.stats.planning_seconds > 0
     assert pool.stats.plans_skipped == 0

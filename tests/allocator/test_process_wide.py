@@ -15,6 +15,7 @@ from stowplan import NumpyPool
 from stowplan.errors import PoolError
 
 from ..children import python
+from ..running import run
 
 
 @pytest.fixture
@@ -98,10 +99,7 @@ def test_what_makes_plans_is_not_served() -> None:
     pool = NumpyPool(warmup=0)
     pool.install()
     try:
-        for _ in range(6):
-            with pool.step():
-                np.ones(1000).sum()
-            pool.wait()
+        run(pool, 6, lambda: np.ones(1000).sum())
     finally:
         pool.uninstall()
     assert pool.stats.plans == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextvars
 import textwrap
 import threading
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from stowplan import NumpyPool
 from stowplan.errors import PoolError
 
 from ..children import end_quietly
+from ..running import in_threads
 
 PRELUDE = """
 import os, sys, threading, time
@@ -230,10 +230,8 @@ def test_multiprocessing_iterators() -> None:
 def test_a_fork_of_a_process_that_has_used_a_device_is_refused() -> None:
     pytest.importorskip("cupy", reason="CuPy is not installed; expected: pip install 'stowplan[cupy]'")
     run("""
-        sys.path.insert(0, "tests/allocator")
-        import cupy
-        from cupy_host import HostUpstream, fill, holds
         from stowplan import CupyPool
+        from tests.allocator.cupy_host import HostUpstream, cupy, fill, holds
 
         pool, unused = CupyPool(HostUpstream(), device=0, warmup=0), CupyPool(HostUpstream(), device=0)
         with cupy.cuda.using_allocator(pool.malloc):
@@ -344,32 +342,15 @@ def test_pools_that_are_left_in_another_order_are_refused() -> None:
         pass
 
 
-def in_thread(function: Callable[[], object]) -> None:
-    """Run in a thread; what it raises is raised here."""
-    errors: list[BaseException] = []
-
-    def caught() -> None:
-        try:
-            function()
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=caught)
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-
-
 def test_a_pool_is_left_in_the_thread_that_entered_it() -> None:
     pool = NumpyPool()
     with pool:
         with pytest.raises(PoolError, match="leave it in the thread or task that entered it"):
-            in_thread(lambda: pool.__exit__(None, None, None))
-        in_thread(lambda: [pool.__enter__(), pool.__exit__(None, None, None)])
+            in_threads(lambda: pool.__exit__(None, None, None))
+        in_threads(lambda: [pool.__enter__(), pool.__exit__(None, None, None)])
         context = contextvars.copy_context()  # in which the pool serves, too
         with pytest.raises(PoolError, match="leave it in the thread or task that entered it"):
-            in_thread(lambda: context.run(pool.__exit__, None, None, None))
+            in_threads(lambda: context.run(pool.__exit__, None, None, None))
 
 
 # -------------------------------------------------------------------------------------------------- CuPy's allocators

@@ -17,6 +17,8 @@ from stowplan.allocator._core import Replay
 from stowplan.allocator.counts import REASONS
 from stowplan.allocator.report import InUse, attach, failure_text
 
+from ..running import run
+
 IMPOSSIBLE = 1 << 46
 """Bytes that no machine has, and that no address space limit has to forbid."""
 
@@ -34,10 +36,7 @@ def replaying() -> NumpyPool:
     """A pool that is entered, with a plan for `work`."""
     pool = NumpyPool(warmup=0)
     with pool:
-        for _ in range(4):
-            with pool.step("train"):
-                work()
-            pool.wait()
+        run(pool, 4, work, "train")
     assert pool.stats.replayed > 0
     return pool
 
@@ -260,10 +259,7 @@ def test_cupy_s_error_carries_the_diagnosis() -> None:
     upstream = HostUpstream(fails=lambda number, size: size > 1 << 20)
     pool = CupyPool(upstream, warmup=0, device=0)
     with cupy.cuda.using_allocator(pool.malloc):
-        for _ in range(4):
-            with pool.step("train"):
-                cupy.empty(3000, cupy.uint8)
-            pool.wait()
+        run(pool, 4, lambda: cupy.empty(3000, cupy.uint8), "train")
         with pytest.raises(cupy.cuda.memory.OutOfMemoryError) as caught:
             step()
     text = str(caught.value)

@@ -15,6 +15,8 @@ from stowplan import NumpyPool
 from stowplan.allocator import Stats
 from stowplan.errors import MissingDependencyError
 
+from ..running import run
+
 STATS = Stats(
     replayed=900,
     guests=60,
@@ -36,10 +38,7 @@ STATS = Stats(
 def trained() -> NumpyPool:
     pool = NumpyPool(warmup=1, small=0)
     with pool:
-        for _ in range(6):
-            with pool.step():
-                np.ones(100_000)
-            pool.wait()
+        run(pool, 6, lambda: np.ones(100_000))
     return pool
 
 

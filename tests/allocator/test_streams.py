@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ from stowplan import CupyPool
 from stowplan.errors import PoolError
 
 from ..children import end_quietly
+from ..running import in_threads, run
 from .cupy_host import HostUpstream, address, cupy
 from .simulated_device import CaptureError, Event, RaceError, Stream
 from .simulated_pool import COPY, MAIN, OTHER, STREAMS, SimulatedPool
@@ -25,13 +26,6 @@ def pool() -> Iterator[SimulatedPool]:
     yield pool
     gc.collect()
     assert not pool.memory.races
-
-
-def run(pool: SimulatedPool, steps: int, work: Callable[[], object]) -> None:
-    for _ in range(steps):
-        with pool.step():
-            work()
-        pool.wait()
 
 
 @contextmanager
@@ -128,17 +122,9 @@ def test_the_per_thread_stream_is_another_in_each_thread(pool: SimulatedPool) ->
         array = pool.empty(5000, Stream(2), use=False)
         places.append((threading.get_ident(), address(array)))
 
-    def elsewhere() -> None:
-        for _ in range(12):
-            with pool.step():
-                work()
-            pool.wait()
-
     for _ in range(2):
-        thread = threading.Thread(target=elsewhere)
-        thread.start()
-        thread.join()
-        elsewhere()
+        in_threads(lambda: run(pool, 12, work))
+        run(pool, 12, work)
     mine = {at for thread, at in places if thread == threading.get_ident()}
     assert pool.stats.replayed > 0
     assert len(mine) < 12

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from stowplan import CupyPool, NumpyPool, Profile
 from stowplan.errors import PoolError
 from stowplan.planning import Plan, make_plan, making
 
+from ..running import in_threads
 from .cupy_host import HostUpstream, address, cupy, fill, holds
 
 THREADS = 8
@@ -61,28 +63,6 @@ def arrays(request: pytest.FixtureRequest) -> Iterator[Any]:
     assert arrays.pool.stats.live_bytes == 0
 
 
-def in_threads(work: Callable[[int], None], count: int = THREADS) -> None:
-    """Run work(0) .. work(count - 1) at once; raise what one of them raises."""
-    errors: list[BaseException] = []
-    start = threading.Barrier(count)
-
-    def run(number: int) -> None:
-        try:
-            start.wait(60)
-            work(number)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert not any(thread.is_alive() for thread in threads), "a deadlock"
-    if errors:
-        raise errors[0]
-
-
 def test_eight_threads_run_steps_and_free_each_other_s_blocks(arrays: Any) -> None:
     """Every byte written is read back, by whoever frees the block."""
     passed_on: list[tuple[Any, int]] = []
@@ -109,7 +89,7 @@ def test_eight_threads_run_steps_and_free_each_other_s_blocks(arrays: Any) -> No
                 assert arrays.holds(between, number)
                 del between
 
-    in_threads(work)
+    in_threads(*(partial(work, number) for number in range(THREADS)))
     while passed_on:
         array, byte = passed_on.pop()
         assert arrays.holds(array, byte)
@@ -136,7 +116,7 @@ def test_steps_at_once_are_replayed_each_in_its_own_arena(arrays: Any) -> None:
                     meet.wait(60)
                 arrays.pool.wait()
 
-    in_threads(work)
+    in_threads(*(partial(work, number) for number in range(THREADS)))
     stats = arrays.pool.stats
     assert stats.plans == THREADS
     assert stats.reasons == {"no_plan": 2 * THREADS * len(SIZES)}  # record and confirm
@@ -159,7 +139,7 @@ def run_at_once(arrays: Any, steps: int) -> None:
                     meet.wait(60)
                 arrays.pool.wait()
 
-    in_threads(work)
+    in_threads(*(partial(work, number) for number in range(THREADS)))
 
 
 def test_a_step_that_all_threads_run_is_packed_once(arrays: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,14 +180,14 @@ def test_a_file_has_the_plans_of_all_threads(arrays: Any, tmp_path: Path) -> Non
 
 
 def test_threads_that_come_and_go_take_the_place_of_those_before(arrays: Any) -> None:
-    def work(number: int) -> None:
+    def work() -> None:
         with arrays.serving(), arrays.pool.step():
             for size in SIZES:
                 arrays.make(size, 1)
         arrays.pool.wait()
 
     for _ in range(20):
-        in_threads(work, count=1)
+        in_threads(work)
     assert arrays.pool.stats.plans == 1
     assert arrays.pool.stats.replayed == 18 * len(SIZES)
 
@@ -215,7 +195,7 @@ def test_threads_that_come_and_go_take_the_place_of_those_before(arrays: Any) ->
 def test_a_step_is_one_thread_s(arrays: Any) -> None:
     """Interruptions and nesting too: what one thread does is no other's business."""
 
-    def elsewhere(number: int) -> None:
+    def elsewhere() -> None:
         with arrays.pool.interrupt(), arrays.serving():
             arrays.make(SIZES[0], 1)
         with arrays.pool.step():
@@ -227,7 +207,7 @@ def test_a_step_is_one_thread_s(arrays: Any) -> None:
                 with pytest.raises(PoolError, match="steps do not nest"), arrays.pool.step():
                     pass
                 kept = arrays.make(SIZES[1], 2)
-                in_threads(elsewhere, count=1)
+                in_threads(elsewhere)
                 assert arrays.holds(kept, 2)
                 del kept
             arrays.pool.wait()
@@ -238,7 +218,7 @@ def test_a_step_may_end_on_another_thread(arrays: Any) -> None:
     for _ in range(5):
         step = arrays.pool.step()
         step.__enter__()
-        in_threads(lambda number, step=step: step.__exit__(None, None, None), count=1)
+        in_threads(partial(step.__exit__, None, None, None))
     with arrays.pool.step():
         pass
 

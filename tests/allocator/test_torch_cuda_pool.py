@@ -5,8 +5,7 @@ from __future__ import annotations
 import gc
 import importlib.util
 import os
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from stowplan.allocator.backends.torch_cuda_pool import HOOKS
 from stowplan.errors import MissingDependencyError, PoolError
 
 from ..children import printed
+from ..running import in_threads, run
 from .simulated_cuda import (
     FUNCTIONS,
     SimulatedTorchCudaPool,
@@ -45,13 +45,6 @@ def pool() -> Iterator[StreamsTorchCudaPool]:
     yield pool
     gc.collect()
     assert not pool.cuda.errors
-
-
-def run(pool: SimulatedTorchCudaPool, steps: int, work: Callable[[], object]) -> None:
-    for _ in range(steps):
-        with pool.step():
-            work()
-        pool.wait()
 
 
 def chain(pool: StreamsTorchCudaPool) -> None:
@@ -85,9 +78,7 @@ def test_no_bytes_are_no_block(pool: StreamsTorchCudaPool) -> None:
 def test_a_step_of_the_process_has_the_requests_of_all_threads(pool: StreamsTorchCudaPool) -> None:
     def work() -> None:
         kept = pool.empty(3000)
-        thread = threading.Thread(target=chain, args=(pool,))  # as the backward pass
-        thread.start()
-        thread.join()
+        in_threads(lambda: chain(pool))  # as the backward pass
         del kept
 
     run(pool, 5, work)

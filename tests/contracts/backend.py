@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,6 +21,7 @@ from stowplan.errors import PoolError, ProfileError
 from ..children import end_quietly
 from ..properties.pool_machine import PoolMachine
 from ..properties.pool_program import Backend, FailureError, Planned, PoolProgram
+from ..running import in_threads
 
 ROOT = Path(__file__).resolve().parents[2]
 STEP = (
@@ -219,9 +219,7 @@ class BackendContract:
     def test_frees_on_another_thread_are_planned(self, own: Any) -> None:
         def work() -> None:
             box = [Block(own, 5000), Block(own, 300)]
-            thread = threading.Thread(target=box.clear)
-            thread.start()
-            thread.join()
+            in_threads(box.clear)
             chain(own)
 
         run(own, 8, work)

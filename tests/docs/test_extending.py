@@ -13,7 +13,7 @@ from ..contracts.backend import BackendContract
 from ..contracts.order_solver import OrderSolverContract
 from ..contracts.packing_solver import PackingSolverContract
 from ..contracts.schedule_solver import ScheduleSolverContract
-from ..properties.pool_program import make_pool
+from ..properties.pool_program import Backend, make_pool
 from .examples import example, registered
 
 
@@ -35,13 +35,8 @@ class TestFewestAdded(OrderSolverContract):
     solver = "fewest_added"
 
 
-class Buffers:
+class Buffers(Backend):
     """Buffers of `host_backend.BufferPool` for arbitrary programs."""
-
-    resizes = False
-    zeroes = False
-    marks = True
-    installs = False
 
     def __init__(self, file: Path | None = None, **options: Any) -> None:
         self.pool = make_pool(example("host_backend").BufferPool, file, **{"warmup": 0, **options})
@@ -51,18 +46,6 @@ class Buffers:
 
     def address(self, array: Any) -> int:
         return int(array.address)
-
-    def asked(self, size: int) -> int:
-        return size
-
-    def resize(self, array: Any, size: int) -> None:
-        raise NotImplementedError
-
-    def fail(self, times: int) -> bool:
-        return False  # the C library's malloc
-
-    def check(self) -> None:
-        pass  # nothing counts what it gives
 
 
 class TestBufferPool(BackendContract):

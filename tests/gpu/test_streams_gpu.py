@@ -7,13 +7,14 @@ bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from stowplan import CupyPool
 from stowplan.allocator.backends.device_streams import DeviceStreams
+
+from ..running import run
 
 pytestmark = pytest.mark.gpu
 
@@ -39,13 +40,6 @@ class Unordered(DeviceStreams):
 class UnorderedPool(CupyPool):
     def _streams(self, device: int) -> DeviceStreams:
         return Unordered(device)
-
-
-def run(pool: CupyPool, steps: int, work: Callable[[], Any]) -> None:
-    for _ in range(steps):
-        with pool.step():
-            work()
-        pool.wait()
 
 
 def raced(cupy: Any, pool: CupyPool) -> float:

@@ -12,6 +12,8 @@ import pytest
 
 from stowplan import CupyPool
 
+from ..running import run
+
 pytestmark = pytest.mark.gpu
 
 STEPS = 15
@@ -177,10 +179,7 @@ def test_chainer_s_memory_profile_hook_sees_the_pool(chainer: Any, cupy: Any) ->
     x = chainer.Variable(cupy.ones(100_000, dtype=cupy.float32))
     hook = CupyMemoryProfileHook()
     with hook:
-        for _ in range(6):
-            with pool.step():
-                F.relu(x)
-            pool.wait()
+        run(pool, 6, lambda: F.relu(x))
     assert pool.stats.replayed > 0
     used = {used for _, used, *_ in hook.call_history}
     assert used == {400_384}  # 100,000 float32, rounded up to 512

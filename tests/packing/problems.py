@@ -5,14 +5,17 @@ from __future__ import annotations
 import gzip
 import tempfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import islice, product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
 from stowplan.packing import Problem
+from stowplan.packing.placement import peak_of
 
 from .mobile_networks import NETWORKS
 
@@ -44,6 +47,35 @@ def inclusive(*rows: tuple[int, int, int]) -> Problem:
     return Problem(size, first, last + 1)
 
 
+def changed(problem: Problem, **columns: Any) -> Problem:
+    """The problem with other columns, and without ties and names but those given."""
+    names = ("size", "start", "end", "gaps", "alignment", "fixed")
+    return Problem(**{**{name: getattr(problem, name) for name in names}, **columns})
+
+
+def placements_below(problem: Problem, peak: int, most: int) -> Iterator[np.ndarray]:
+    """Of the first ``most`` rows of offsets below a peak, overlaps not looked at, those that stay below it."""
+    choices = [
+        [f] if f >= 0 else range(0, max(peak - s, 0), a)
+        for s, a, f in zip(problem.size, problem.alignment, problem.fixed, strict=True)
+    ]
+    for offsets in islice(product(*choices), most):
+        row = np.array(offsets, dtype=np.int64)
+        if peak_of(problem, row) < peak:
+            yield row
+
+
+def draw_gaps(draw: st.DrawFn, size: list[int], start: list[int], end: list[int]) -> list[tuple[int, ...]]:
+    """No gaps, or up to two for each block, some of them with a window."""
+    gaps: list[tuple[int, ...]] = []
+    for i in range(len(size) if draw(st.booleans()) else 0):
+        ticks = sorted(draw(st.sets(st.integers(start[i], end[i]), max_size=4)))
+        for t0, t1 in zip(ticks[::2], ticks[1::2], strict=False):
+            window = sorted((draw(st.integers(0, size[i])), draw(st.integers(0, size[i]))))
+            gaps.append((i, t0, t1, *(window if draw(st.booleans()) else (0, 0))))
+    return gaps
+
+
 @st.composite
 def problems(draw: st.DrawFn, most: int = 12, plain: bool = False) -> Problem:
     """Up to ``most`` blocks; unless ``plain`` also gaps, windows, alignments and fixed offsets that agree."""
@@ -57,12 +89,7 @@ def problems(draw: st.DrawFn, most: int = 12, plain: bool = False) -> Problem:
     alignment = draw(
         st.one_of(st.just([1] * n), st.lists(st.sampled_from([1, 2, 3, 4, 8]), min_size=n, max_size=n))
     )
-    gaps = []
-    for i in range(n if draw(st.booleans()) else 0):
-        ticks = sorted(draw(st.sets(st.integers(start[i], end[i]), max_size=4)))
-        for t0, t1 in zip(ticks[::2], ticks[1::2], strict=False):
-            window = sorted((draw(st.integers(0, size[i])), draw(st.integers(0, size[i]))))
-            gaps.append((i, t0, t1, *(window if draw(st.booleans()) else (0, 0))))
+    gaps = draw_gaps(draw, size, start, end)
     # Fixed blocks are stacked in row order, so they cannot contradict each other.
     fixed = [-1] * n
     top = 0

@@ -1,13 +1,11 @@
 import itertools
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from stowplan.packing import Problem, check, lower_bound, lower_bound_moment, pack
-from stowplan.packing.placement import peak_of
 
-from .problems import data, inclusive, problems
+from .problems import data, inclusive, placements_below, problems
 
 
 def live_at(problem, tick):
@@ -60,16 +58,9 @@ def stack(sizes, alignment):
 @given(problems(most=3))
 def test_no_placement_at_all_is_below_it(problem):
     # Exhaustive over small offsets: whatever is valid reaches the bound.
-    bound = lower_bound(problem)
-    choices = [
-        [f] if f >= 0 else range(0, max(bound - s, 0), a)
-        for s, a, f in zip(problem.size, problem.alignment, problem.fixed, strict=True)
-    ]
-    for offsets in itertools.islice(itertools.product(*choices), 3000):
-        x = np.array(offsets, dtype=np.int64)
-        if peak_of(problem, x) < bound:
-            with pytest.raises(AssertionError, match=r"conflict|placed at"):
-                check(problem, x)
+    for offsets in placements_below(problem, lower_bound(problem), 3000):
+        with pytest.raises(AssertionError, match=r"conflict|placed at"):
+            check(problem, offsets)
 
 
 def test_the_witness_is_the_moment_of_the_peak():

@@ -10,25 +10,20 @@ from stowplan.packing import Problem, check, check_fast, lower_bound, lower_boun
 from stowplan.packing.constraints import reduce
 from stowplan.packing.placement import peak_of
 
-from .problems import HEURISTICS, problems, random_problem
+from .problems import HEURISTICS, changed, problems, random_problem
 
 BOTH = pytest.mark.parametrize("validate", [check, check_fast])
 
 
 @st.composite
-def tied(draw, most=5, **columns):
+def tied(draw, most=5):
     """A problem of ``problems`` with up to two ties of each kind, which may contradict each other."""
     base = draw(problems(most))
     n = len(base)
     groups = st.lists(st.integers(0, max(n - 1, 0)), min_size=2, max_size=3, unique=True)
     some = st.lists(groups, max_size=2) if n >= 3 else st.just([])
-    return Problem(
-        columns.get("size", base.size),
-        base.start,
-        base.end,
-        gaps=base.gaps,
-        alignment=base.alignment,
-        fixed=base.fixed,
+    return changed(
+        base,
         apart=[pair[:2] for pair in draw(some)],
         contiguous=draw(some),
         together=draw(some),
@@ -148,7 +143,7 @@ def test_many_ties_on_a_larger_problem():
     free = np.flatnonzero(plain.fixed < 0)
     ties = {"apart": free[:40].reshape(-1, 2), "contiguous": free[40:80].reshape(-1, 4)}
     ties["together"] = free[80:120].reshape(-1, 2)
-    problem = Problem(plain.size, plain.start, plain.end, gaps=plain.gaps, fixed=plain.fixed, **ties)
+    problem = changed(plain, alignment=1, **ties)
     placement = pack(problem, "best_fit")
     check(problem, placement.offsets)
     check_fast(problem, placement.offsets)

@@ -19,6 +19,7 @@ from stowplan.planning import Plan, make_plan
 from stowplan.planning.saved import SavedPlan, load_plans, save_plans
 from stowplan.planning.store_packing import opened, sealed
 
+from ..running import run
 from .logs import profile
 
 
@@ -160,10 +161,7 @@ def test_a_profile_is_not_a_plan_file(tmp_path: Path) -> None:
 def test_a_key_that_no_file_can_hold(tmp_path: Path) -> None:
     pool = NumpyPool(warmup=0)
     with pool:
-        for _ in range(3):
-            with pool.step(("a", 1)):
-                work()
-            pool.wait()
+        run(pool, 3, work, ("a", 1))
     with pytest.raises(PoolError, match=r"key \('a', 1\) cannot be saved"):
         pool.save(tmp_path / "never")
     assert list(tmp_path.iterdir()) == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -29,6 +28,7 @@ from stowplan.planning.store_directory import STALE, SUFFIX
 from stowplan.planning.store_packing import MAGIC, _digest, encode, key_of
 
 from ..children import printed
+from ..running import in_threads
 from .logs import Used, log
 
 PROBLEM = Problem([64, 128, 192, 64], [0, 1, 2, 3], [4, 3, 5, 6], gaps=[(0, 1, 2)], alignment=64)
@@ -290,17 +290,10 @@ def test_a_directory_that_cannot_be_written_is_done_without(tmp_path: Path) -> N
 
 
 def test_threads_that_keep_one_plan_leave_one_file(tmp_path: Path) -> None:
-    meet = threading.Barrier(4)
-
     def ask() -> None:
-        meet.wait(60)
         Packer(DirectoryStore(tmp_path))(PROBLEM, "auto")
 
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    in_threads(ask, ask, ask, ask)
     assert os.listdir(tmp_path) == [key_of(PROBLEM, "auto") + SUFFIX]
 
 

@@ -9,16 +9,11 @@ from typing import Any
 from stowplan import CupyPool
 
 from ..allocator.cupy_host import HostUpstream, address, cupy
-from .pool_program import make_pool
+from .pool_program import Backend, make_pool
 
 
-class CupyBackend:
-    """A CupyPool over an upstream of its own."""
-
-    resizes = False
-    marks = True
-    installs = False
-    zeroes = False  # CuPy does that with a kernel
+class CupyBackend(Backend):
+    """A CupyPool over an upstream of its own. CuPy zeroes with a kernel, so nothing here does."""
 
     def __init__(self, file: Path | None = None, **options: Any) -> None:
         self.failures = 0
@@ -36,9 +31,6 @@ class CupyBackend:
 
     def address(self, array: Any) -> int:
         return address(array)
-
-    def asked(self, size: int) -> int:
-        return size
 
     def fail(self, times: int) -> bool:
         self.failures = times

@@ -10,7 +10,7 @@ from stowplan.allocator._core import NativePlace
 from stowplan.allocator.backends.host_pool import HostPool
 
 from ..allocator.c_functions import CFunctions, LibcUpstream
-from .pool_program import make_pool
+from .pool_program import Backend, make_pool
 
 
 class _PlacePool(HostPool):
@@ -66,12 +66,11 @@ class Block:
         _owners[found] = functions
 
 
-class NativeBackend:
+class NativeBackend(Backend):
     """A pool that is asked by its own functions, and by its place's where it is installed there."""
 
     resizes = True
     zeroes = True
-    marks = True
     installs = True
     scope = "thread"
 
@@ -88,9 +87,6 @@ class NativeBackend:
 
     def address(self, block: Block) -> int:
         return block.address
-
-    def asked(self, size: int) -> int:
-        return size
 
     def resize(self, block: Block, size: int) -> None:
         block.resize(size)

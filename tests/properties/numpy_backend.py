@@ -10,15 +10,14 @@ import numpy as np
 
 from stowplan import NumpyPool
 
-from .pool_program import make_pool
+from .pool_program import Backend, make_pool
 
 
-class NumpyBackend:
+class NumpyBackend(Backend):
     """A NumpyPool, entered for as long as a request takes, where it does not serve already."""
 
     resizes = True
     zeroes = True
-    marks = True
     installs = True
 
     def __init__(self, file: Path | None = None, **options: Any) -> None:
@@ -38,12 +37,6 @@ class NumpyBackend:
     def resize(self, array: np.ndarray, size: int) -> None:
         with self.pool:
             array.resize(size, refcheck=False)
-
-    def fail(self, times: int) -> bool:
-        return False  # the C library's malloc
-
-    def check(self) -> None:
-        pass  # nobody counts what it gives
 
 
 class UnmarkedNumpyBackend(NumpyBackend):

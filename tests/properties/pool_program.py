@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from stowplan.errors import PoolError
 
@@ -44,17 +44,18 @@ class FailureError(Exception):
     """What a program raises within a step."""
 
 
-class Backend(Protocol):
+class Backend:
     """A pool of one kind, and the arrays that live in it. The CPU time of planning must not decide what is planned.
 
-    Its class takes a file of plans, or None, which the pool begins with, and options of the pool.
+    Its class takes a file of plans, or None, which the pool begins with, and options of the pool. What a pool has most
+    often stands here.
     """
 
     pool: Any
-    resizes: bool
-    zeroes: bool
-    marks: bool
-    installs: bool
+    resizes = False
+    zeroes = False
+    marks = True
+    installs = False
 
     def allocate(self, size: int, zeroed: bool) -> Any:
         """Return a new array of bytes, on any thread. MemoryError where upstream was told to fail."""
@@ -64,12 +65,14 @@ class Backend(Protocol):
 
     def asked(self, size: int) -> int:
         """Return how many bytes the framework asks of its allocator for an array of this size."""
+        return size
 
     def resize(self, array: Any, size: int) -> None:
         """Change an array's size, where `resizes`."""
 
     def fail(self, times: int) -> bool:
         """Let upstream fail that often from now on; False where it cannot."""
+        return False
 
     def check(self) -> None:
         """Compare what upstream has given with what the pool says that it holds."""

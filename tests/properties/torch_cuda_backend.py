@@ -7,16 +7,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ..allocator.simulated_cuda import SimulatedTorchCudaPool, Tensor
-from .pool_program import make_pool
+from .pool_program import Backend, make_pool
 
 
-class TorchCudaBackend:
+class TorchCudaBackend(Backend):
     """A TorchCudaPool, each thread with steps of its own."""
 
-    resizes = False
-    marks = True
-    installs = False
-    zeroes = False
     options: ClassVar[dict[str, Any]] = {"scope": "thread"}
 
     def __init__(self, file: Path | None = None, **options: Any) -> None:
@@ -34,9 +30,6 @@ class TorchCudaBackend:
 
     def address(self, tensor: Tensor) -> int:
         return tensor.ptr
-
-    def asked(self, size: int) -> int:
-        return size
 
     def fail(self, times: int) -> bool:
         self.failures = 2 * times  # a request that finds no memory is made again

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
-from stowplan.cli.main import main
 from stowplan.scheduling import Schedule, StepGraph, simulate
 
+from ..stowplan.command_line import needs_matplotlib, refused, stowplan
 from .reference.order import layered
-
-needs_matplotlib = pytest.mark.skipif(
-    find_spec("matplotlib") is None,
-    reason="matplotlib is not installed; expected: pip install 'stowplan[plot]'",
-)
 
 OPGRAPH = {
     "format": "opgraph-1",
@@ -36,10 +29,6 @@ OPGRAPH = {
     ],
     "outputs": [4, 5, 6],
 }  # fmt: skip
-
-
-def stowplan(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 @pytest.fixture
@@ -131,20 +120,15 @@ def test_the_lines_are_the_live_bytes_at_each_operator() -> None:
 def test_bad_input_is_one_line_and_writes_nothing(tmp_path: Path, content: bytes, expected: str) -> None:
     path, written = tmp_path / "bad.json", tmp_path / "order.json"
     path.write_bytes(content)
-    result = stowplan("order", path, "-o", written)
-    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
-    assert result.stderr.startswith(f"Error: {path}: ")
-    assert expected in result.stderr
+    (line,) = refused("order", path, "-o", written).splitlines()
+    assert line.startswith(f"Error: {path}: ")
+    assert expected in line
     assert not written.exists()
 
 
 def test_an_unknown_solver_is_bad_input(graph: Path) -> None:
-    result = stowplan("order", graph, "--solver", "best")
-    assert result.exit_code == 2
-    assert (
-        "there is no solver named 'best'; expected one of: auto, beam, exact, greedy, ilp, local"
-        in result.stderr
-    )
+    said = refused("order", graph, "--solver", "best")
+    assert "there is no solver named 'best'; expected one of: auto, beam, exact, greedy, ilp, local" in said
 
 
 def test_a_shell_completes_the_solvers() -> None:

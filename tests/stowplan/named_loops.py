@@ -1,12 +1,15 @@
-"""Programs of many kinds, in the folder ``loops``, and the line of each that a person calls its step.
+"""Programs of many kinds, and the line of each that a person calls its step.
 
-They are written as people write them, who know nothing of stowplan. Where a library runs the loop, a person names the
+They are written as people write them, who know nothing of stowplan: those in the folder ``loops``, and some of the
+experiments' in a small size. Where a library runs the loop, a person names the
 line that calls the library.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+
+from experiments.programs.catalogue import SCRIPTS
 
 FOLDER = Path(__file__).with_name("loops")
 
@@ -16,7 +19,7 @@ NAMED = {
     "chainer_trainer": "trainer.run()",
     "daily_trees": "for day in range(DAYS):",
     "evolution": "for generation in range(generations):",
-    "finite_volume": "while t < 0.08:",
+    "finite_volume": "for _ in range(steps):",
     "hamiltonian": "for draw in range(150):",
     "implicit_heat": "for step in range(STEPS):",
     "kmeans": "for iteration in range(iterations):",
@@ -51,10 +54,18 @@ ONE_PEAK = (
 NEEDS = {"chainer_loop": "chainer", "chainer_trainer": "chainer", "lorenz96": "scipy"}
 """By program: the package that it imports beside NumPy."""
 
+SIZES = {"finite_volume": ("40", "80"), "particle_filter": ("80", "5000"), "video": ("60", "120", "160")}
+"""By program of the experiments: its arguments."""
+
 
 def script(program: str) -> Path:
     """Return the file of a program."""
-    return FOLDER / f"{program}.py"
+    return (SCRIPTS if program in SIZES else FOLDER) / f"{program}.py"
+
+
+def command(program: str) -> list[str]:
+    """Return the file of a program, and its arguments."""
+    return [str(script(program)), *SIZES.get(program, ())]
 
 
 def named_line(program: str) -> int:

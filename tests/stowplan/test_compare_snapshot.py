@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-
-from stowplan.cli.main import main
 
 from ..profiler.formats.snapshots import CachingAllocator
+from .command_line import figures, stowplan
 
 MIB = 1 << 20
 
@@ -29,21 +26,15 @@ def snapshot(tmp_path: Path) -> Path:
     return path
 
 
-def stowplan(*arguments: object) -> str:
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
-    assert result.exit_code == 0, result.output
-    return result.output
-
-
 def test_compare_says_what_a_plan_would_save(snapshot: Path) -> None:
-    found = json.loads(stowplan("compare", "--json", snapshot))
+    found = figures("compare", snapshot)
     assert found["program"]["reserved"] == (8 + 20 + 24) * MIB
     assert found["program"]["library"] == "PyTorch on CUDA"
     assert found["live_peak"] == 32 * MIB
     assert found["arena"] == 24 * MIB
     assert found["saved_of_reserved"] == pytest.approx(1 - 32 / 52)
     assert "malloc" not in found["pools"]  # it is a device's
-    text = stowplan("compare", snapshot)
+    text = stowplan("compare", snapshot).output
     assert "PyTorch on CUDA had at most 52.0 MiB reserved; the trace is read as one step" in text
     rows = [line.split() for line in text.splitlines()]
     assert ["PyTorch", "on", "CUDA", "reserved", f"{52 * MIB:,}", "52.0", "MiB", "38.5%"] in rows
@@ -51,8 +42,8 @@ def test_compare_says_what_a_plan_would_save(snapshot: Path) -> None:
 
 
 def test_a_profile_made_of_it_knows_the_same(snapshot: Path, tmp_path: Path) -> None:
-    stowplan("convert", snapshot, tmp_path / "step.profile")
-    found = json.loads(stowplan("show", "--json", tmp_path / "step.profile"))
+    assert stowplan("convert", snapshot, tmp_path / "step.profile").exit_code == 0
+    found = figures("show", tmp_path / "step.profile")
     assert found["saved_of_reserved"] == pytest.approx(1 - 32 / 52)
 
 
@@ -60,5 +51,5 @@ def test_without_segments_nothing_is_said(snapshot: Path) -> None:
     shot = pickle.loads(snapshot.read_bytes())
     del shot["segments"]
     snapshot.write_bytes(pickle.dumps(shot))
-    assert json.loads(stowplan("compare", "--json", snapshot))["saved_of_reserved"] is None
-    assert "live peak of the program: not recorded" in stowplan("compare", snapshot)
+    assert figures("compare", snapshot)["saved_of_reserved"] is None
+    assert "live peak of the program: not recorded" in stowplan("compare", snapshot).output

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import pickle
+from functools import partial
 from pathlib import Path
 
 import pytest
 from click.shell_completion import ShellComplete
-from click.testing import CliRunner, Result
 
 from stowplan.cli.main import main
 from stowplan.profiler import Profile, formats
 
+from .command_line import refused, stowplan
+
 PROBLEM = "id,lower,upper,size\na,0,4,4000\nb,2,6,8000\nc,4,8,4000\n"
 
 
-def convert(*arguments: object) -> Result:
-    return CliRunner().invoke(main, ["convert", *map(str, arguments)])
+convert = partial(stowplan, "convert")
 
 
 @pytest.fixture
@@ -65,34 +66,22 @@ def test_completion_offers_what_is_read_and_what_is_written() -> None:
 
 
 def test_an_unknown_format_is_refused_with_those_known(problem: Path, tmp_path: Path) -> None:
-    result = convert(problem, tmp_path / "step.profile", "--from", "chrome")
-    assert (
-        result.exit_code,
-        "no format 'chrome' that can be read; expected cupy, minimalloc" in result.output,
-    ) == (2, True)
-    result = convert(problem, tmp_path / "step.profile", "--to", "rmm")
-    assert (
-        result.exit_code,
-        "no format 'rmm' that can be written; expected chrome, minimalloc" in result.output,
-    ) == (2, True)
+    target = tmp_path / "step.profile"
+    said = refused("convert", problem, target, "--from", "chrome")
+    assert "no format 'chrome' that can be read; expected cupy, minimalloc" in said
+    said = refused("convert", problem, target, "--to", "rmm")
+    assert "no format 'rmm' that can be written; expected chrome, minimalloc" in said
     problem.write_text("Dear diary\n")
-    result = convert(problem, tmp_path / "step.profile")
-    assert (result.exit_code, "problem.csv: a file of no known format; expected cupy (" in result.output) == (
-        2,
-        True,
-    )
-    assert not (tmp_path / "step.profile").exists()
+    said = refused("convert", problem, target)
+    assert "problem.csv: a file of no known format; expected cupy (" in said
+    assert not target.exists()
 
 
 def test_bad_input_writes_nothing(problem: Path, tmp_path: Path) -> None:
-    result = convert(problem, tmp_path / "plan.tar")
-    assert (result.exit_code, "names no format" in result.output) == (2, True)
+    assert "names no format" in refused("convert", problem, tmp_path / "plan.tar")
     problem.write_text("id,lower,upper\n")
-    result = convert(problem, tmp_path / "step.profile")
-    assert (result.exit_code, "problem.csv, line 1: the column 'size' is missing" in result.output) == (
-        2,
-        True,
-    )
-    result = convert(problem, tmp_path / "plan.json", "--from", "torch")
-    assert (result.exit_code, "the pickle has the instruction" in result.output) == (2, True)
+    said = refused("convert", problem, tmp_path / "step.profile")
+    assert "problem.csv, line 1: the column 'size' is missing" in said
+    said = refused("convert", problem, tmp_path / "plan.json", "--from", "torch")
+    assert "the pickle has the instruction" in said
     assert [path.name for path in tmp_path.iterdir()] == ["problem.csv"]

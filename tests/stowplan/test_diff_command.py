@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from stowplan import Profile
-from stowplan.cli.main import main
 from stowplan.errors import ProfileError
 from stowplan.insight.differences import Difference, differences
 from stowplan.profiler.program import Holder, Program
+
+from .command_line import figures, stowplan
 
 OLD, NEW = "/old/site-packages/net/links.py", "/new/lib/site-packages/net/links.py"
 
@@ -60,16 +59,16 @@ def test_the_command_lists_the_largest_first(tmp_path: Path) -> None:
     old, new = tmp_path / "old.profile", tmp_path / "new.profile"
     run_of(("a.py:1 f", 1, 1 << 20), ("b.py:2 g", 1, 1 << 21)).save(old)
     run_of(("a.py:1 f", 3, 4 << 20), ("b.py:2 g", 1, 1 << 20)).save(new)
-    result = CliRunner().invoke(main, ["diff", str(old), str(new), "--top", "1"])
+    result = stowplan("diff", old, new, "--top", 1)
     assert result.exit_code == 0
     assert "+ 2.0 MiB at the fullest moment" in result.stdout
     assert "+ 3.0 MiB" in result.stdout
     assert "1 other call sites: - 1.0 MiB" in result.stdout
-    same = CliRunner().invoke(main, ["diff", str(old), str(old)])
+    same = stowplan("diff", old, old)
     assert "no call site differs" in same.stdout
-    figures = json.loads(CliRunner().invoke(main, ["diff", str(old), str(new), "--json"]).stdout)
-    assert figures["live_peak"] == [3 << 20, 5 << 20]
-    assert figures["sites"][0]["site"] == "a.py:1 f"
+    found = figures("diff", old, new)
+    assert found["live_peak"] == [3 << 20, 5 << 20]
+    assert found["sites"][0]["site"] == "a.py:1 f"
 
 
 def test_the_report_lists_what_held_the_peak(tmp_path: Path) -> None:

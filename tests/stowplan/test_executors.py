@@ -6,7 +6,6 @@ import asyncio
 import multiprocessing
 import os
 import pickle
-import threading
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,8 @@ import pytest
 from stowplan import executors, served
 from stowplan.allocator.stats import Stats
 from stowplan.errors import PoolError
+
+from ..running import in_threads
 
 OFTEN = 8
 """Steps until something is replayed, and more: a plan is made in the second, in the background."""
@@ -206,15 +207,5 @@ def test_a_limit_is_a_number_of_bytes(limit: Any) -> None:
 def test_threads_make_one_pool() -> None:
     function = served(smooth, limit=12345678)
     found = []
-    barrier = threading.Barrier(4)
-
-    def ask() -> None:
-        barrier.wait()
-        found.append(function.pool)
-
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(*[lambda: found.append(function.pool)] * 4)
     assert len(set(map(id, found))) == 1

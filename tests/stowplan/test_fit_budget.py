@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
-from stowplan.cli.main import main
 from stowplan.errors import BudgetError, GraphError
 from stowplan.prediction.graphs import GraphModel, fit_graphs
 from stowplan.prediction.largest import largest_lean_batch, largest_scheduled_batch, predict_schedules
@@ -19,20 +16,10 @@ from stowplan.scheduling import Phase, StepGraph, lean, simulate
 from stowplan.scheduling.check import check
 from stowplan.scheduling.solve import schedule
 
+from .command_line import figures, refused, stowplan
 from .step_graphs import KIB, LAYERS, layers
 
 SMALL = {2: layers(2), 4: layers(4)}
-
-
-def stowplan(*arguments: object) -> Result:
-    return CliRunner(env={"COLUMNS": "80"}).invoke(main, [str(argument) for argument in arguments])
-
-
-def figures(*arguments: object) -> dict[str, Any]:
-    result = stowplan(*arguments, "--json")
-    assert result.exit_code == 0, result.output
-    assert result.stderr == ""
-    return dict(json.loads(result.stdout))
 
 
 @pytest.fixture
@@ -164,10 +151,8 @@ def test_nothing_fits_is_bad_news(graphs: list[str]) -> None:
 def test_a_profile_among_graphs(graphs: list[str], tmp_path: Path) -> None:
     path = tmp_path / "step.profile"
     Profile([8], [0], [1], period=2).save(path)
-    result = stowplan("fit", *graphs, f"8={path}", "--batch", 16)
-    assert result.exit_code == 2
-    assert f"{tmp_path / '2.graph'} is a step graph, {path} is none; expected profiles alone" in result.stderr
-    assert result.stdout == ""
+    said = refused("fit", *graphs, f"8={path}", "--batch", 16)
+    assert f"{tmp_path / '2.graph'} is a step graph, {path} is none; expected profiles alone" in said
 
 
 def test_a_budget_with_profiles_is_their_memory(tmp_path: Path) -> None:
@@ -191,8 +176,5 @@ def test_steps_that_do_not_grow() -> None:
 
 def test_other_steps_are_refused(graphs: list[str], tmp_path: Path) -> None:
     StepGraph([[]], [[0]], [1], label=["alone"]).save(tmp_path / "other.graph")
-    result = stowplan("fit", graphs[0], f"4={tmp_path / 'other.graph'}")
-    assert result.exit_code == 2
-    assert result.stderr.startswith(
-        "Error: the steps at batches 2 and 4 differ at operator 0: draw0, which reads []"
-    )
+    said = refused("fit", graphs[0], f"4={tmp_path / 'other.graph'}")
+    assert said.startswith("Error: the steps at batches 2 and 4 differ at operator 0: draw0, which reads []")

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
 from stowplan import NumpyRecorder, Profile
-from stowplan.cli.main import main
 from stowplan.insight.comparison import compare
 from stowplan.insight.on_device import FITS, NOT, POOLS, TOO_CLOSE, UNKNOWN, verdict_of, ways
 
+from .command_line import figures, refused, stowplan
 from .step_graphs import layers
 
 GIB = 1 << 30
-
-
-def stowplan(*arguments: object) -> Result:
-    return CliRunner(env={"COLUMNS": "100"}).invoke(main, [str(argument) for argument in arguments])
-
-
-def figures(*arguments: object, status: int = 0) -> dict[str, Any]:
-    result = stowplan("fit", *arguments, "--json")
-    assert result.exit_code == status, result.output
-    return dict(json.loads(result.stdout))
 
 
 def recorded(batch: int) -> Profile:
@@ -60,7 +47,9 @@ def graphs(files: list[str]) -> list[str]:
 
 
 def test_pools_reserve_what_the_larger_step_takes(files: list[str]) -> None:
-    (found,) = figures(*files, "--batch", 16, "--device", "cuda:24GiB", "--retained", "1MiB")["predictions"]
+    (found,) = figures("fit", *files, "--batch", 16, "--device", "cuda:24GiB", "--retained", "1MiB")[
+        "predictions"
+    ]
     real = compare(recorded(16), alignment=512, pools=POOLS)
     steps = {way["name"]: way["step"] for way in found["ways"]}
     assert steps == {name: use.reserved_peak for name, use in real.pools.items()} | {
@@ -79,7 +68,7 @@ def test_verdicts_leave_room_for_the_unknown() -> None:
 
 
 def test_a_plan_changes_the_answer(files: list[str]) -> None:
-    (found,) = figures(*files, "--batch", 200_000, "--device", "cuda:12GiB", status=1)["predictions"]
+    (found,) = figures("fit", *files, "--batch", 200_000, "--device", "cuda:12GiB", status=1)["predictions"]
     by_name = {way["name"]: way for way in found["ways"]}
     assert by_name["cupy"]["total"] > 12 * GIB > by_name["plan"]["total"] + UNKNOWN
     assert (found["verdict"], found["remedies"]) == (NOT, ["plan"])
@@ -94,7 +83,7 @@ def test_schedules_are_remedies(graphs: list[str], files: list[str]) -> None:
     of_graph = {way.name: way for way in ways(None, layers(batch), 1 << 50, 0)}
     lean = of_graph["lean"]
     memory = lean.total - 1  # lean does not fit, and half of it does, by recomputation
-    (found,) = figures(*graphs, *files, "--batch", batch, "--device", f"cuda:{memory}B", status=1)[
+    (found,) = figures("fit", *graphs, *files, "--batch", batch, "--device", f"cuda:{memory}B", status=1)[
         "predictions"
     ]
     by_name = {way["name"]: way for way in found["ways"]}
@@ -102,7 +91,9 @@ def test_schedules_are_remedies(graphs: list[str], files: list[str]) -> None:
     assert by_name["budget"]["verdict"] == FITS
     assert by_name["budget"]["extra_share"] > 0
     assert "budget" in found["remedies"]
-    (alone,) = figures(*graphs, "--batch", batch, "--device", f"cuda:{memory}B", status=1)["predictions"]
+    (alone,) = figures("fit", *graphs, "--batch", batch, "--device", f"cuda:{memory}B", status=1)[
+        "predictions"
+    ]
     assert [way["name"] for way in alone["ways"]] == ["lean", "budget"]
 
 
@@ -116,9 +107,7 @@ def test_schedules_are_remedies(graphs: list[str], files: list[str]) -> None:
     ],
 )
 def test_what_it_cannot_use_is_refused(files: list[str], options: list[str], message: str) -> None:
-    result = stowplan("fit", *files, *options)
-    assert result.exit_code == 2
-    assert message in result.stderr
+    assert message in refused("fit", *files, *options)
 
 
 def test_older_blocks_count_as_retained(tmp_path: Path) -> None:
@@ -133,4 +122,4 @@ def test_older_blocks_count_as_retained(tmp_path: Path) -> None:
             del weights
         recorder.profile().save(tmp_path / f"{batch}.profile")
     files = [f"{batch}={tmp_path / f'{batch}.profile'}" for batch in (2, 4)]
-    assert figures(*files, "--batch", 8, "--device", "cuda:2GiB")["retained"] // 1000 == 800
+    assert figures("fit", *files, "--batch", 8, "--device", "cuda:2GiB")["retained"] // 1000 == 800

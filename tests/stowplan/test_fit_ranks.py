@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from stowplan.cli.main import main
 from stowplan.errors import MissingDependencyError
+
+from .command_line import figures, refused
+from .command_line import stowplan as command
 
 try:
     import stowplan.chainer  # noqa: F401 (mends Chainer)
@@ -41,11 +41,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     return found
 
 
-def fit(*arguments: str) -> dict[str, Any]:
-    result = CliRunner().invoke(main, ["fit", *arguments, "--json"], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    told: dict[str, Any] = json.loads(result.output)
-    return told
+fit = partial(figures, "fit")
 
 
 @pytest.mark.parametrize("way", ["tensor", "sequence"])
@@ -92,7 +88,7 @@ def test_data_divides_the_batch_of_profiles_of_batches(files: dict[str, list[str
 
 def test_a_table_is_printed(files: dict[str, list[str]]) -> None:
     arguments = ["fit", *files["sequence"], "--at", GPT3, "--ranks", "8", "--parallel", "sequence"]
-    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    result = command(*arguments)
     assert result.exit_code == 0
     assert "12 profiles" in result.output
     assert "sequence" in result.output
@@ -113,14 +109,11 @@ def test_a_table_is_printed(files: dict[str, list[str]]) -> None:
 def test_what_cannot_be_answered_is_refused(
     files: dict[str, list[str]], arguments: list[str], message: str
 ) -> None:
-    result = CliRunner().invoke(main, ["fit", *files["sequence"], *arguments])
-    assert result.exit_code == 2
-    assert message in " ".join(result.output.replace("│", " ").split())
+    said = refused("fit", *files["sequence"], *arguments)
+    assert message in " ".join(said.replace("│", " ").split())
 
 
 def test_a_number_of_ranks_that_splits_is_refused_for_batches(tmp_path: Path) -> None:
     (tmp_path / "two").touch()
     arguments = ["fit", f"2={tmp_path / 'two'}", "--ranks", "2", "--parallel", "tensor"]
-    result = CliRunner().invoke(main, arguments)
-    assert result.exit_code == 2
-    assert "no number tensor" in result.output
+    assert "no number tensor" in refused(*arguments)

@@ -8,8 +8,6 @@ large objects.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -19,7 +17,8 @@ from stowplan import Profile
 from stowplan.profiler.program import Program
 from stowplan.profiler.recorders.call_sites import call_sites
 
-from .named_loops import ONE_PEAK, script
+from ..children import printed
+from .named_loops import ONE_PEAK, command
 
 memray = pytest.importorskip("memray", reason="memray is not installed: pip install 'stowplan[test]'")
 
@@ -29,11 +28,6 @@ NOTABLE = 0.05
 
 BUFFER = 8_192 * 8 + 1_024
 OPENBLAS = 32 << 20
-
-
-def run(*command: str, folder: Path) -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def memrays(file: Path) -> tuple[Counter[str], Counter[str]]:
@@ -74,20 +68,9 @@ def side_by_side(mine: Counter[str], other: Counter[str]) -> str:
 
 @pytest.mark.parametrize("name", ONE_PEAK)
 def test_peak_is_held_by_what_memray_says(name: str, tmp_path: Path) -> None:
-    program = str(script(name))
-    run(sys.executable, "-m", "memray", "run", "-q", "-o", "memray.bin", program, folder=tmp_path)
-    run(
-        sys.executable,
-        "-m",
-        "stowplan",
-        "profile",
-        "--small",
-        "0",
-        "-o",
-        "step.profile",
-        program,
-        folder=tmp_path,
-    )
+    printed("-m", "memray", "run", "-q", "-o", "memray.bin", *command(name), folder=tmp_path)
+    options = ("--small", "0", "-o", "step.profile")
+    printed("-m", "stowplan", "profile", *options, *command(name), folder=tmp_path)
     found = Profile.load(tmp_path / "step.profile").program
     assert found is not None
     for mine, other in zip(ours(found), memrays(tmp_path / "memray.bin"), strict=True):

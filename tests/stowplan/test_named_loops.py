@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,18 +10,13 @@ import pytest
 
 from stowplan import Profile
 
-from .named_loops import NAMED, NEEDS, named_line, script
+from ..children import stowplan
+from .named_loops import NAMED, NEEDS, command, named_line, script
 
 
-def profiled(program: Path | str, folder: Path, *options: str) -> str:
-    """Profile a program; return what stowplan says of it."""
-    done = subprocess.run(
-        [sys.executable, "-m", "stowplan", "profile", *options, "-o", "step.profile", str(program)],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def profiled(folder: Path, *arguments: str) -> str:
+    """Profile a program, by options, its file and its arguments; return what stowplan says of it."""
+    done = stowplan("profile", "-o", "step.profile", *arguments, folder=folder)
     assert done.returncode == 0, done.stderr
     return done.stderr
 
@@ -40,7 +33,7 @@ def test_loops_are_named_as_a_person_names_them(tmp_path: Path) -> None:
     programs = [name for name in NAMED if find_spec(NEEDS.get(name, "numpy"))]
     others = []
     for name in programs:
-        file, line = chosen_line(profiled(script(name), tmp_path))
+        file, line = chosen_line(profiled(tmp_path, *command(name)))
         if (file, line) != (str(script(name)), named_line(name)):
             others.append(
                 f"{name}: line {line} of {file}; a person names line {named_line(name)}, {NAMED[name]}"
@@ -72,7 +65,7 @@ print(len(kept))
 
 def test_all_steps_are_listed_with_shares_and_peaks(tmp_path: Path) -> None:
     (tmp_path / "phases.py").write_text(PHASES.replace("SIDE", "300"))
-    said = profiled("phases.py", tmp_path)
+    said = profiled(tmp_path, "phases.py")
     rows = dict(re.findall(r"^ [ *]\s*\d+  \S*phases.py:(\d+) .*\n +(.*)$", said, re.MULTILINE))
     assert list(rows) == ["9", "5", "10"]
     assert re.fullmatch(
@@ -83,7 +76,7 @@ def test_all_steps_are_listed_with_shares_and_peaks(tmp_path: Path) -> None:
     assert chosen_line(said)[1] == 10
     assert said.startswith("stowplan: fullest moment of the whole run: ")
     assert set(Profile.load(tmp_path / "step.profile").size.tolist()) == {720_000}
-    other = profiled("phases.py", tmp_path, "--step", "2")
+    other = profiled(tmp_path, "--step", "2", "phases.py")
     assert "step 2 of those that it repeats: 3 blocks" in other
     assert Profile.load(tmp_path / "step.profile").size.max() == 160_000
 
@@ -92,7 +85,7 @@ def test_a_loop_at_the_peak_is_the_step(tmp_path: Path) -> None:
     """It asks for less than another one, but a pass of it holds a tenth of the peak."""
     text = PHASES.replace("SIDE", "100").replace("range(30)", "range(8)").replace("range(50)", "range(100)")
     (tmp_path / "phases.py").write_text(text)
-    said = profiled("phases.py", tmp_path)
+    said = profiled(tmp_path, "phases.py")
     assert chosen_line(said)[1] == 5
 
 
@@ -101,6 +94,6 @@ def test_a_program_without_loops_of_its_own(tmp_path: Path, options: tuple[str, 
     """Functions in C call the program's: the step is found from the sizes, and named by what its requests share."""
     text = "import numpy as np\n\ndef f(x):\n    return float((np.ones(500) * x + 1).sum())\n\n"
     (tmp_path / "mapped.py").write_text(f"{text}total = sum(map(f, range(60)))\n")
-    said = profiled("mapped.py", tmp_path, *options)
+    said = profiled(tmp_path, *options, "mapped.py")
     assert "the step that it repeats: 3 blocks" in said
     assert ("mapped.py:6 <module>: total = sum(map(f, range(60)))" in said) is not bool(options)

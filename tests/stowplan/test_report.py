@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.cli.main import main
 from stowplan.insight.pool_models import CupyPoolModel, replay, requests
 from stowplan.insight.report.figures import AddressMap, alive_at, plan_map, pool_map, raster, top_sites
 from stowplan.planning import make_plan
 from stowplan.profiler import ESCAPED, Profile
+
+from .command_line import refused, stowplan
 
 needs_bokeh = pytest.mark.skipif(
     find_spec("bokeh") is None, reason="bokeh is not installed; expected: pip install 'stowplan[report]'"
@@ -102,8 +103,7 @@ def test_the_image_shows_pieces_where_they_are() -> None:
     assert image.tolist() == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 2, 2], [0, 0, 2, 2]]
 
 
-def report(*arguments: object) -> Result:
-    return CliRunner().invoke(main, ["report", *map(str, arguments)])
+report = partial(stowplan, "report")
 
 
 @pytest.fixture
@@ -151,8 +151,8 @@ def test_figures_for_programs(saved: Path, tmp_path: Path) -> None:
 
 
 def test_bad_input_writes_nothing(saved: Path, tmp_path: Path) -> None:
-    result = report(saved, "-o", tmp_path / "report.pdf")
-    assert (result.exit_code, "expected the suffix .html, .png or .svg" in result.output) == (2, True)
+    said = refused("report", saved, "-o", tmp_path / "report.pdf")
+    assert "expected the suffix .html, .png or .svg" in said
     saved.write_bytes(b"PK")
-    assert report(saved, "-o", tmp_path / "report.html").exit_code == 2
+    assert refused("report", saved, "-o", tmp_path / "report.html")
     assert [path.name for path in tmp_path.iterdir()] == ["step.profile"]

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from click.shell_completion import ShellComplete
-from click.testing import CliRunner, Result
 
 from stowplan.cli.main import main
 from stowplan.profiler import Profile
@@ -22,24 +18,8 @@ from stowplan.scheduling.registry import solvers
 from stowplan.scheduling.solve import curve
 from stowplan.scheduling.solve import schedule as solve
 
+from .command_line import PNG, figures, needs_matplotlib, refused, stowplan
 from .step_graphs import LAYERS, layers
-
-needs_matplotlib = pytest.mark.skipif(
-    find_spec("matplotlib") is None,
-    reason="matplotlib is not installed; expected: pip install 'stowplan[plot]'",
-)
-PNG = b"\x89PNG\r\n\x1a\n"
-
-
-def stowplan(*arguments: object) -> Result:
-    return CliRunner(env={"COLUMNS": "80"}).invoke(main, [str(argument) for argument in arguments])
-
-
-def figures(*arguments: object) -> dict[str, Any]:
-    result = stowplan(*arguments, "--json")
-    assert result.exit_code == 0, result.output
-    assert result.stderr == ""
-    return dict(json.loads(result.stdout))
 
 
 @pytest.fixture
@@ -241,10 +221,7 @@ def test_what_a_picture_shows() -> None:
 def test_a_profile_is_no_graph(tmp_path: Path) -> None:
     path = tmp_path / "step.profile"
     Profile([8], [0], [1], period=2).save(path)
-    result = stowplan("schedule", path)
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    assert result.stderr == (
+    assert refused("schedule", path) == (
         f"Error: {path}: a profile, which has blocks and no operators; expected a step graph: record one with stowplan "
         "profile --graph step.graph SCRIPT\n"
     )
@@ -256,11 +233,8 @@ def test_a_profile_is_no_graph(tmp_path: Path) -> None:
 def test_bad_files_are_one_line(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "bad"
     path.write_bytes(content)
-    result = stowplan("schedule", path)
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    assert len(result.stderr.splitlines()) == 1
-    assert result.stderr.startswith(f"Error: {path}")
+    (line,) = refused("schedule", path).splitlines()
+    assert line.startswith(f"Error: {path}")
 
 
 @pytest.mark.parametrize(
@@ -277,10 +251,7 @@ def test_bad_files_are_one_line(content: bytes, tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_asked(arguments: list[str], expected: str, graph: Path) -> None:
-    result = stowplan("schedule", graph, *arguments)
-    assert result.exit_code == 2
-    assert expected in result.stderr
-    assert result.stdout == ""
+    assert expected in refused("schedule", graph, *arguments)
 
 
 def test_completion_offers_the_solvers_of_schedules() -> None:

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
 from stowplan import NumpyPool
-from stowplan.cli.main import main
 from stowplan.planning import MemoryStore
 
 from ..children import printed as python
+from ..running import run
+from .command_line import refused, stowplan
 from .kept_plans import placements
 
 TRAINING = Path(__file__).parent / "shared_plans_program.py"
@@ -34,16 +34,9 @@ for n in (60, 120, 2500):
 """
 
 
-def command(*arguments: object) -> Result:
-    return CliRunner().invoke(main, list(map(str, arguments)))
-
-
 def steps(pool: NumpyPool, n: int = 6) -> None:
     with pool:
-        for _ in range(n):
-            with pool.step():
-                float((np.ones(1000) * 2).sum() + (np.ones(3000) * 3).sum())
-            pool.wait()
+        run(pool, n, lambda: float((np.ones(1000) * 2).sum() + (np.ones(3000) * 3).sum()))
 
 
 @pytest.fixture
@@ -61,9 +54,9 @@ def test_the_second_run_of_a_training_packs_nothing(tmp_path: Path) -> None:
     assert first["parameters"] == second["parameters"] == without["parameters"]
     assert first["packed"] == 3
     assert second["packed"] == 0
-    for run in runs:
-        assert all(replayed == requests > 0 for replayed, requests in run["served"]["train"][3:])
-        assert all(replayed == requests > 0 for replayed, requests in run["served"]["eval"][3:])
+    for one in runs:
+        assert all(replayed == requests > 0 for replayed, requests in one["served"]["train"][3:])
+        assert all(replayed == requests > 0 for replayed, requests in one["served"]["eval"][3:])
 
 
 def test_pools_of_one_process_share_a_store() -> None:
@@ -112,15 +105,15 @@ def test_packing_does_not_depend_on_the_process() -> None:
 
 
 def test_the_list_has_what_is_kept(kept: Path) -> None:
-    (entry,) = json.loads(command("plans", "list", kept, "--json").output)
+    (entry,) = json.loads(stowplan("plans", "list", kept, "--json").output)
     (path,) = kept.iterdir()
     assert entry["path"] == str(path)
     assert (entry["blocks"], entry["bytes"]) == (4, path.stat().st_size)
-    table = command("plans", "list", kept)
+    table = stowplan("plans", "list", kept)
     assert table.exit_code == 0
     assert entry["key"][:12] in table.output
     assert "1 placement," in table.output
-    shown = command("plans", "show", kept, entry["key"][:5])
+    shown = stowplan("plans", "show", kept, entry["key"][:5])
     assert shown.exit_code == 0
     assert entry["key"] in shown.output
 
@@ -129,23 +122,23 @@ def test_files_that_would_be_refused_are_bad_news(kept: Path) -> None:
     bad = kept / f"{0:064x}.plan"
     bad.write_text("no plan")
     for arguments in (("list", kept), ("show", kept, "000000"), ("show", kept, "000000", "--json")):
-        result = command("plans", *arguments)
+        result = stowplan("plans", *arguments)
         assert result.exit_code == 1
         assert "not a plan" in result.output
-    assert command("plans", "remove", kept, "000000").exit_code == 0
-    assert command("plans", "list", kept).exit_code == 0
+    assert stowplan("plans", "remove", kept, "000000").exit_code == 0
+    assert stowplan("plans", "list", kept).exit_code == 0
 
 
 def test_what_is_not_used_can_be_removed(kept: Path) -> None:
     (path,) = kept.iterdir()
     notes = kept / "notes.txt"
     notes.write_text("not a plan")
-    assert command("plans", "remove", kept, "--unused-for", "30").exit_code == 0
+    assert stowplan("plans", "remove", kept, "--unused-for", "30").exit_code == 0
     assert path.exists()
     long_ago = time.time() - 31 * 86400
     os.utime(path, (long_ago, long_ago))
-    assert command("plans", "list", kept).exit_code == 0  # which is no use
-    assert "removed: 1 placement," in command("plans", "remove", kept, "--unused-for", "30").output
+    assert stowplan("plans", "list", kept).exit_code == 0  # which is no use
+    assert "removed: 1 placement," in stowplan("plans", "remove", kept, "--unused-for", "30").output
     assert list(kept.iterdir()) == [notes]
 
 
@@ -159,18 +152,14 @@ def test_what_is_not_used_can_be_removed(kept: Path) -> None:
     ],
 )
 def test_bad_input_is_said(arguments: tuple[str, ...], expected: str) -> None:
-    result = command("plans", *arguments)
-    assert result.exit_code == 2
-    assert expected in result.output
+    assert expected in refused("plans", *arguments)
 
 
 def test_a_key_that_is_not_the_only_one_is_refused(kept: Path) -> None:
     for n in (1, 2):
         (kept / f"{n:064x}.plan").write_text("")
-    result = command("plans", "remove", kept, "000")
-    assert result.exit_code == 2
-    assert "2 keys in" in result.output
-    assert command("plans", "remove", kept, "--all").exit_code == 0
+    assert "2 keys in" in refused("plans", "remove", kept, "000")
+    assert stowplan("plans", "remove", kept, "--all").exit_code == 0
     assert list(kept.iterdir()) == []
 
 

@@ -20,7 +20,7 @@ def loss(params, x, y):
     return np.mean((predict(params, x) - y) ** 2) + 1e-4 * penalty
 
 
-def main(steps):
+def main(steps=100):
     rng = onp.random.default_rng(0)
     sizes = [16, 200, 200, 1]
     params = [(rng.normal(0, 1 / m**0.5, (m, n)), onp.zeros(n)) for m, n in zip(sizes, sizes[1:])]
@@ -36,4 +36,4 @@ def main(steps):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 100)
+    main(*map(int, sys.argv[1:]))

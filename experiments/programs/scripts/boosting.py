@@ -27,7 +27,7 @@ def table(rng, rows):
     return frame
 
 
-def main(trees, rows=20000):
+def main(trees=25, rows=20000):
     frame = table(np.random.default_rng(0), rows)
     features = frame.drop(columns="sales")
     prediction = pd.Series(frame["sales"].mean(), index=frame.index)
@@ -42,4 +42,4 @@ def main(trees, rows=20000):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 25)
+    main(*map(int, sys.argv[1:]))

@@ -14,7 +14,7 @@ def fit(x, y, seed, ridge=1.0):
     return np.linalg.solve(x.T @ x + ridge * np.eye(x.shape[1]), x.T @ (y - y.mean()))
 
 
-def main(samples, rows=10000, features=40):
+def main(samples=160, rows=10000, features=40):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(rows, features))
     y = x @ rng.normal(size=features) + rng.normal(size=rows)
@@ -27,4 +27,4 @@ def main(samples, rows=10000, features=40):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 160)
+    main(*map(int, sys.argv[1:]))

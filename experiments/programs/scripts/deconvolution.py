@@ -7,7 +7,7 @@ import numpy as np
 from scipy.signal import fftconvolve
 
 
-def main(iterations, n=400):
+def main(iterations=100, n=400):
     rng = np.random.default_rng(0)
     sky = np.full((n, n), 0.01)
     sky[rng.integers(0, n, 200), rng.integers(0, n, 200)] += rng.gamma(2, 10, 200)
@@ -26,4 +26,4 @@ def main(iterations, n=400):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 100)
+    main(*map(int, sys.argv[1:]))

@@ -43,7 +43,7 @@ def initial(n):
     return q
 
 
-def main(steps, n=300):
+def main(steps=30, n=300):
     q, dx = initial(n), 1 / n
     for _ in range(steps):
         rho, u, v, p = primitive(q)
@@ -57,4 +57,4 @@ def main(steps, n=300):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 30)
+    main(*map(int, sys.argv[1:]))

@@ -28,7 +28,7 @@ def solve(matrix, right, start, tolerance=1e-8):
     return x, sweeps
 
 
-def main(steps, n=320):
+def main(steps=130, n=320):
     matrix = (sparse.identity(n * n) - 0.8 * laplacian(n)).tocsr()
     grid = np.linspace(0, 1, n)
     heat = np.exp(-80 * ((grid[:, None] - 0.4) ** 2 + (grid[None, :] - 0.6) ** 2)).ravel()
@@ -42,4 +42,4 @@ def main(steps, n=320):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 130)
+    main(*map(int, sys.argv[1:]))

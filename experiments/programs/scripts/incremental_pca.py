@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.decomposition import IncrementalPCA
 
 
-def main(chunks, rows=500, features=300):
+def main(chunks=25, rows=500, features=300):
     rng = np.random.default_rng(0)
     basis = rng.normal(size=(20, features))
     model = IncrementalPCA(n_components=40)
@@ -20,4 +20,4 @@ def main(chunks, rows=500, features=300):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 25)
+    main(*map(int, sys.argv[1:]))

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 
 
-def main(iterations, n=500):
+def main(iterations=700, n=500):
     x = np.linspace(0, 1, n)
     f = np.sin(np.pi * x) * np.sin(np.pi * x[:, None])
     h2 = (x[1] - x[0]) ** 2
@@ -23,4 +23,4 @@ def main(iterations, n=500):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 700)
+    main(*map(int, sys.argv[1:]))

@@ -27,7 +27,7 @@ def equilibrium(rho, u):
     return feq
 
 
-def main(steps, nx=420, ny=180):
+def main(steps=150, nx=420, ny=180):
     radius, speed, omega = ny // 9, 0.04, 1.0 / (3 * 0.04 * (ny // 9) / 100 + 0.5)
     x, y = np.meshgrid(np.arange(nx), np.arange(ny), indexing="ij")
     obstacle = (x - nx // 4) ** 2 + (y - ny // 2) ** 2 < radius**2
@@ -51,4 +51,4 @@ def main(steps, nx=420, ny=180):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 150)
+    main(*map(int, sys.argv[1:]))

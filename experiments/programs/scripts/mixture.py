@@ -47,7 +47,7 @@ def metropolis(rng, x, means, variances, weights, samples):
     return means, accepted, np.array(chain)
 
 
-def main(iterations, points=12000, clusters=8, dimensions=6):
+def main(iterations=60, points=12000, clusters=8, dimensions=6):
     rng = np.random.default_rng(0)
     true = rng.normal(0, 3, (clusters, dimensions))
     x = true[rng.integers(0, clusters, points)] + rng.normal(size=(points, dimensions))
@@ -61,4 +61,4 @@ def main(iterations, points=12000, clusters=8, dimensions=6):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 60)
+    main(*map(int, sys.argv[1:]))

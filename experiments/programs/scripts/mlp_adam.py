@@ -63,7 +63,7 @@ class Adam:
             params[key] -= self.lr * m_hat / (np.sqrt(v_hat) + 1e-8)
 
 
-def main(epochs, count=2100, batch=128):
+def main(epochs=18, count=2100, batch=128):
     rng = np.random.default_rng(0)
     x = rng.standard_normal((count, 256), dtype=np.float32)
     y = (x @ rng.standard_normal((256, 10), dtype=np.float32)).argmax(axis=1)
@@ -84,4 +84,4 @@ def main(epochs, count=2100, batch=128):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 18)
+    main(*map(int, sys.argv[1:]))

@@ -27,7 +27,7 @@ def follow(bearings, count, rng):
     return np.array(path)
 
 
-def main(bearings, count=100_000):
+def main(bearings=200, count=100_000):
     rng = np.random.default_rng(0)
     turn = np.arange(bearings) / 15
     truth = np.cumsum(0.3 * np.column_stack([np.cos(turn), np.sin(turn)]), axis=0)
@@ -38,4 +38,4 @@ def main(bearings, count=100_000):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200)
+    main(*map(int, sys.argv[1:]))

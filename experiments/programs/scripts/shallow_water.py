@@ -24,7 +24,7 @@ def tendencies(h, u, v):
     )
 
 
-def main(steps, n=200, dt=50.0):
+def main(steps=800, n=200, dt=50.0):
     x = np.arange(n) * DX
     centre = x.mean()
     h = 1000 + 5 * np.exp(-((x - centre) ** 2 + (x[:, None] - centre) ** 2) / (20 * DX) ** 2)
@@ -42,4 +42,4 @@ def main(steps, n=200, dt=50.0):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 800)
+    main(*map(int, sys.argv[1:]))

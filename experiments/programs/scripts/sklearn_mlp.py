@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.neural_network import MLPRegressor
 
 
-def main(epochs):
+def main(epochs=25):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(4000, 60))
     y = np.sin(x[:, 0] * x[:, 1]) + x[:, 2:10].sum(axis=1) + 0.1 * rng.normal(size=len(x))
@@ -29,4 +29,4 @@ def main(epochs):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 25)
+    main(*map(int, sys.argv[1:]))

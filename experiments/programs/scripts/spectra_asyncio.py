@@ -37,7 +37,7 @@ async def run(blocks, sensors=4):
     return spectra
 
 
-def main(blocks):
+def main(blocks=120):
     spectra = asyncio.run(run(blocks))
     for spectrum_ in spectra:
         print(int(spectrum_.argmax()), float(spectrum_.mean()))
@@ -45,4 +45,4 @@ def main(blocks):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 120)
+    main(*map(int, sys.argv[1:]))

@@ -43,7 +43,7 @@ def write(length, rng, model, embedding):
     return letters
 
 
-def main(texts, length=160):
+def main(texts=1, length=160):
     rng = np.random.default_rng(5)
     shapes = [(WIDTH, WIDTH)] * 4 + [(WIDTH, 4 * WIDTH), (4 * WIDTH, WIDTH)]
     model = [[rng.normal(0, 0.06, s).astype(np.float32) for s in shapes] for _ in range(LAYERS)]
@@ -54,4 +54,4 @@ def main(texts, length=160):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1)
+    main(*map(int, sys.argv[1:]))

@@ -23,7 +23,7 @@ def process(picture, corner):
     return result[top - rows.start :, left - columns.start :][:TILE, :TILE]
 
 
-def main(passes, n=1024):
+def main(passes=15, n=1024):
     picture = np.random.default_rng(0).random((n, n), dtype=np.float32)
     corners = [(top, left) for top in range(0, n, TILE) for left in range(0, n, TILE)]
     with ThreadPoolExecutor(4) as executor:
@@ -36,4 +36,4 @@ def main(passes, n=1024):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 15)
+    main(*map(int, sys.argv[1:]))

@@ -48,11 +48,11 @@ def detect(frames):
         background = 0.95 * background + 0.05 * smooth
 
 
-def main(count, height=480, width=640):
+def main(count=130, height=480, width=640):
     tracks = np.array(list(detect(frames(count, height, width))))
     print(len(tracks))
     print(hashlib.sha256(tracks.tobytes()).hexdigest())
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 130)
+    main(*map(int, sys.argv[1:]))

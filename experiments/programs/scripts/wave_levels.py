@@ -12,7 +12,7 @@ def step(u_prev, u, c2):
     return 2 * u - u_prev + c2 * lap
 
 
-def main(steps, n=400):
+def main(steps=1000, n=400):
     x = np.linspace(0, 1, n)
     u = np.exp(-200 * ((x[:, None] - 0.3) ** 2 + (x - 0.4) ** 2))
     u_prev = u.copy()
@@ -27,4 +27,4 @@ def main(steps, n=400):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)
+    main(*map(int, sys.argv[1:]))

@@ -15,7 +15,7 @@ def denoise(frame):
     return pywt.waverec2([approximation, *details], "db4")[: frame.shape[0], : frame.shape[1]]
 
 
-def main(frames):
+def main(frames=90):
     rng = np.random.default_rng(0)
     digest = hashlib.sha256()
     for k in range(frames):
@@ -30,4 +30,4 @@ def main(frames):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 90)
+    main(*map(int, sys.argv[1:]))

@@ -14,15 +14,10 @@ from stowplan.packing.papers.objects import (
     strategies,
 )
 
-from ..problems import data, problems
+from ..problems import changed, data, problems
 from ..reference.greedy import rectangles
 
 GREEDY = [name for name in strategies if name != "objects_min_cost_flow"]
-
-
-def free_for_all(problem):
-    """The same blocks without fixed offsets."""
-    return Problem(problem.size, problem.start, problem.end, gaps=problem.gaps, alignment=problem.alignment)
 
 
 def meet(a, b):
@@ -49,7 +44,7 @@ def check_shared(problem, shared):
 @settings(settings.get_profile("usual"))
 @given(problem=problems())
 def test_no_two_blocks_of_an_object_meet(name, problem):
-    problem = free_for_all(problem)
+    problem = changed(problem, fixed=None)
     check_shared(problem, strategies[name](problem))
 
 

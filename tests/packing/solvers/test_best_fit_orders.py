@@ -9,7 +9,7 @@ from stowplan.packing.orders import backwards
 from stowplan.packing.placement import peak_of
 from stowplan.packing.solvers.best_fit_orders import reinserted, variants
 
-from ..problems import data, problems, random_problem, training_step
+from ..problems import changed, data, problems, random_problem, training_step
 from ..reference.best_fit import best_fit
 from ..reference.greedy import by_size, greedy
 
@@ -75,14 +75,7 @@ def test_what_sticks_out_is_put_into_a_hole():
 @given(problems())
 def test_a_placement_is_valid_in_both_directions_of_time(problem):
     check(problem, pack(backwards(problem), "best_fit").offsets)
-    assert backwards(backwards(problem)) == Problem(
-        problem.size,
-        problem.start,
-        problem.end,
-        gaps=problem.gaps,
-        alignment=problem.alignment,
-        fixed=problem.fixed,
-    )
+    assert backwards(backwards(problem)) == changed(problem)
 
 
 def test_a_time_limit_of_0_leaves_one_run():

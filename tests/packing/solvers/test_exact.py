@@ -8,7 +8,7 @@ from stowplan.packing import Problem, check, lower_bound, pack
 from stowplan.packing.placement import peak_of
 from stowplan.packing.solvers.exact import solve
 
-from ..problems import data, problems, random_problem
+from ..problems import changed, data, draw_gaps, problems, random_problem
 from ..reference.exact import smallest_peak
 
 pytestmark = pytest.mark.no_cover
@@ -30,12 +30,7 @@ def tiny_problems(draw: st.DrawFn) -> Problem:
     if draw(st.booleans()):
         fixed = [draw(st.sampled_from([-1, -1, 0, 1, 3])) * a if a > 1 else -1 for a in alignment]
         fixed = [f if f >= 0 else -1 for f in fixed]
-    gaps = []
-    for i in range(n if draw(st.booleans()) else 0):
-        ticks = sorted(draw(st.sets(st.integers(start[i], end[i]), max_size=4)))
-        for t0, t1 in zip(ticks[::2], ticks[1::2], strict=False):
-            window = sorted((draw(st.integers(0, size[i])), draw(st.integers(0, size[i]))))
-            gaps.append((i, t0, t1, *(window if draw(st.booleans()) else (0, 0))))
+    gaps = draw_gaps(draw, size, start, end)
     return Problem(size, start, end, gaps=gaps, alignment=alignment, fixed=fixed)
 
 
@@ -214,9 +209,7 @@ def test_windows_that_support_each_other_in_a_circle_end(seed):
     # Rising bounds could go around such a circle for ever, and so could their explanation.
     problem = random_problem(seed)
     pairs = np.flatnonzero(problem.fixed < 0)[:40].reshape(-1, 4)
-    tied = Problem(
-        problem.size, problem.start, problem.end, gaps=problem.gaps, fixed=problem.fixed, contiguous=pairs
-    )
+    tied = changed(problem, alignment=1, contiguous=pairs)
     start = pack(tied, "best_fit")
     found = pack(tied, "exact", time_limit=0.5)
     check(tied, found.offsets)

@@ -12,7 +12,7 @@ from stowplan.packing.registry import PackingOptions
 from stowplan.packing.solvers import mip as module
 from stowplan.packing.solvers.mip import mip
 
-from ..problems import data, inclusive, problems
+from ..problems import data, inclusive, placements_below, problems
 from ..reference.greedy import rectangles
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:pulp")
@@ -78,15 +78,9 @@ def test_is_optimal_with_gaps_alignment_and_fixed(backend, problem):
     assume(peak_of(problem, start) <= 40)
     peak = solved(problem)
     # Nothing lower exists: try every offset below.
-    choices = [
-        [f] if f >= 0 else range(0, max(peak - s, 0), a)
-        for s, a, f in zip(problem.size, problem.alignment, problem.fixed, strict=True)
-    ]
-    for offsets in itertools.islice(itertools.product(*choices), 4000):
-        x = np.array(offsets, dtype=np.int64)
-        if peak_of(problem, x) < peak:
-            with pytest.raises(ConflictError):
-                check(problem, x)
+    for offsets in placements_below(problem, peak, 4000):
+        with pytest.raises(ConflictError):
+            check(problem, offsets)
 
 
 def test_published_small_cases(backend):

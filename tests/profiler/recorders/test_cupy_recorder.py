@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
-import threading
 from typing import Any
 
 import numpy as np
@@ -18,6 +15,8 @@ from stowplan.profiler import ESCAPED, Profile
 from ...allocator.cupy_host import HostUpstream, cupy
 
 from stowplan import CupyRecorder  # isort: skip (needs CuPy, and cupy_host skips where there is none)
+from ...children import printed
+from ...running import in_threads
 
 
 class Teller:
@@ -174,9 +173,7 @@ def test_a_thread_s_blocks_only() -> None:
         for _ in range(2):
             with recorder.step():
                 cupy.empty(10, cupy.uint8)
-                thread = threading.Thread(target=elsewhere)
-                thread.start()
-                thread.join()
+                in_threads(elsewhere)
     assert recorder.profile().size.tolist() == [10]
 
 
@@ -234,7 +231,7 @@ assert "cupy" not in sys.modules
 assert stowplan.CupyRecorder is stowplan.profiler.CupyRecorder
 assert "cupy" in sys.modules
 """
-    subprocess.run([sys.executable, "-c", program], check=True)
+    printed("-c", program)
 
 
 def test_without_cupy_the_error_says_how_to_get_it() -> None:
@@ -250,4 +247,4 @@ except MissingDependencyError as error:
 else:
     raise AssertionError
 """
-    subprocess.run([sys.executable, "-c", program], check=True)
+    printed("-c", program)

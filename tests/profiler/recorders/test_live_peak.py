@@ -6,11 +6,14 @@ import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
 
 from stowplan import NumpyRecorder, Profile
+
+from ...running import in_threads
 
 SMALL = 1033
 SIDE = 400  # arrays of 1.28 MB: what Python itself allocates in a step is far less than 1 % of the peak
@@ -257,11 +260,7 @@ def test_what_other_threads_have_alive_counts() -> None:
             with recorder.step():
                 np.ones(1_000)
                 context = contextvars.copy_context()
-                thread = threading.Thread(
-                    target=lambda run=context.run: run(lambda: kept.append(np.ones(3_000)))
-                )
-                thread.start()
-                thread.join()
+                in_threads(partial(context.run, lambda: kept.append(np.ones(3_000))))
     profile = recorder.profile()
     assert profile.size.tolist() == [8_000]
     assert profile.live_peak == 3 * 24_000
@@ -277,9 +276,7 @@ def test_threads_and_other_profilers_are_seen_from_entry_to_exit() -> None:
         called.append(event)
 
     def count(recorder: NumpyRecorder) -> int:
-        thread = threading.Thread(target=lambda: np.ones(3_000))
-        thread.start()
-        thread.join()
+        in_threads(lambda: np.ones(3_000))
         return recorder.program().other_requests
 
     recorder = NumpyRecorder(small=SMALL, threads=True)

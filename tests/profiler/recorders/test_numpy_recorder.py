@@ -8,6 +8,8 @@ import pytest
 from stowplan import NumpyPool, NumpyRecorder
 from stowplan.errors import PoolError, ProfileError
 
+from ...running import run
+
 
 class Program:
     """A step with a temporary, a wrapped block and a block that stays."""
@@ -29,10 +31,7 @@ def test_recorder_and_pool_see_the_same_profile() -> None:
                 program.step()
     pool, program = NumpyPool(small=0), Program()
     with pool:
-        for _ in range(4):
-            with pool.step():
-                program.step()
-            pool.wait()
+        run(pool, 4, program.step)
     recorded, pooled = recorder.profile(), pool.profile()
     for column in ("size", "start", "end", "stream"):
         assert np.array_equal(getattr(recorded, column), getattr(pooled, column))

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from experiments.programs.catalogue import PROGRAMS, STARTUP, Program
 
 from ...children import printed
-from ...stowplan.named_loops import ONE_PEAK, script
+from ...stowplan.named_loops import ONE_PEAK, command
 
-ROOT = Path(__file__).resolve().parents[3]
 OBJECTS = 96 << 10
 """Bytes that tracemalloc sees beside arrays: Python's objects of these programs, and a buffer of NumPy's."""
 
@@ -38,18 +36,18 @@ def test_the_live_peak_is_tracemalloc_s(program: Program) -> None:
     if (missing := program.missing()) is not None:
         pytest.skip(missing)
     unseen = UNSEEN.get(program.name, 0)
-    recorded, traced = peaks(program.script, str(program.quick))
+    recorded, traced = peaks(str(program.script), str(program.quick))
     assert -unseen <= traced - recorded <= 0.01 * traced + OBJECTS
 
 
 @pytest.mark.parametrize("name", ONE_PEAK)
 def test_the_live_peak_of_small_programs_is_tracemalloc_s(name: str) -> None:
-    recorded, traced = peaks(script(name))
+    recorded, traced = peaks(*command(name))
     assert 0 <= traced - recorded <= 0.01 * traced + OBJECTS
 
 
-def peaks(program: Path, *arguments: str) -> tuple[int, int]:
-    """Run a program; return its live peak as recorded, and as traced."""
-    said = printed("-m", "tests.profiler.recorders.traced_program", str(program), *arguments)
+def peaks(*command: str) -> tuple[int, int]:
+    """Run a program with its arguments; return its live peak as recorded, and as traced."""
+    said = printed("-m", "tests.profiler.recorders.traced_program", *command)
     found = json.loads(said.splitlines()[-1])
     return found["recorded"], found["traced"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,6 +16,7 @@ from stowplan.prediction import Prediction
 from stowplan.prediction.runs import run
 
 from ...children import printed
+from ...running import in_threads
 
 RNG = np.random.default_rng(0)
 SQUARE = RNG.standard_normal((100, 100))
@@ -124,11 +124,7 @@ def lazily(x: Any) -> Iterator[Any]:
 
 
 def threaded(x: Any) -> Any:
-    threads = [threading.Thread(target=lambda: x * 2) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(*[lambda: x * 2] * 4)
     return x + 1
 
 

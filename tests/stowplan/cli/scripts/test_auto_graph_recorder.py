@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
-from stowplan.cli.main import main
 from stowplan.cli.scripts.auto_graph_recorder import recording_graph
 from stowplan.prediction import fit_graphs
 from stowplan.scheduling import StepGraph, lean, simulate
 
 from ....children import stowplan as run
-
-
-def stowplan(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
-
+from ....running import in_threads
+from ...command_line import refused, stowplan
 
 TRAIN = """
 import sys
@@ -142,9 +136,8 @@ def test_a_script_without_chainer(tmp_path: Path) -> None:
 def test_options_of_profiles_are_refused_beside_it(option: list[str], tmp_path: Path) -> None:
     path = tmp_path / "pond.py"
     path.write_text("print(1)\n")
-    result = stowplan("profile", "--graph", tmp_path / "step.graph", *option, path)
-    assert result.exit_code == 2
-    assert "--graph writes no profile; expected no --" in result.stderr
+    said = refused("profile", "--graph", tmp_path / "step.graph", *option, path)
+    assert "--graph writes no profile; expected no --" in said
 
 
 def train(chainer: Any, optimizer: Any, steps: int) -> None:
@@ -179,9 +172,7 @@ def test_chainer_s_method_is_back_afterwards(chainer: Any) -> None:
 
 def test_the_first_optimizer_is_recorded_in_its_thread(chainer: Any) -> None:
     with recording_graph(lambda graph: None) as recorder:
-        thread = threading.Thread(target=train, args=(chainer, chainer.optimizers.SGD(), 6))
-        thread.start()
-        thread.join()
+        in_threads(lambda: train(chainer, chainer.optimizers.SGD(), 6))
         assert recorder.updates == 0
         train(chainer, chainer.optimizers.SGD(), 1)
         train(chainer, chainer.optimizers.SGD(), 9)  # another one

@@ -1,0 +1,37 @@
+"""How tests run things: steps of a pool one after the other, and functions in threads of their own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+
+def run(pool: Any, steps: int, work: Callable[[], object], key: object = None) -> None:
+    """Run steps of a pool; what it learns of one is there for the next."""
+    for _ in range(steps):
+        with pool.step(key):
+            work()
+        pool.wait()
+
+
+def in_threads(*works: Callable[[], object]) -> None:
+    """Run functions at once, each in a thread of its own; raise what one of them raises."""
+    errors: list[BaseException] = []
+    start = threading.Barrier(len(works))
+
+    def caught(work: Callable[[], object]) -> None:
+        try:
+            start.wait(60)
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=caught, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not any(thread.is_alive() for thread in threads), "a deadlock"
+    if errors:
+        raise errors[0]

@@ -1,0 +1,39 @@
+"""The command line in this process, through click; `tests.children.stowplan` runs it as a program."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from stowplan.cli.main import main
+
+PNG = b"\x89PNG\r\n\x1a\n"
+needs_matplotlib = pytest.mark.skipif(
+    find_spec("matplotlib") is None,
+    reason="matplotlib is not installed; expected: pip install 'stowplan[plot]'",
+)
+
+
+def stowplan(*arguments: object, columns: int = 80) -> Result:
+    """Run a command on a terminal of some columns; what it raises, but for its exit, is raised here."""
+    runner = CliRunner(env={"COLUMNS": str(columns)})
+    return runner.invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)
+
+
+def figures(*arguments: object, status: int = 0) -> dict[str, Any]:
+    """Return the JSON object that is all that a command prints."""
+    result = stowplan(*arguments, "--json")
+    assert result.exit_code == status, result.output
+    assert result.stderr == ""
+    return dict(json.loads(result.stdout))
+
+
+def refused(*arguments: object) -> str:
+    """Return what a command says of bad input; it prints nothing."""
+    result = stowplan(*arguments)
+    assert (result.exit_code, result.stdout) == (2, ""), result.output
+    return result.stderr
