@@ -97,9 +97,10 @@ def take_out(function: Any, grads: Any) -> tuple[Any, ...]:
 def sum_gradients(gradients: list[Any]) -> None:
     """Sum the gradients of one node, in their order; in the first one's array if nothing else refers to that.
 
-    The result is Chainer's, bit by bit: it has the same operands in the same order, and as both arrays are contiguous
-    in the same way so is the result. `chainer.functions.add` would do the same, but takes several times as long around
-    a small sum: it is left to what cannot be seen to be alike, and to function hooks, which expect to be called for it.
+    The result is Chainer's, bit by bit: it has the same operands in the same order, and both, where it is formed in
+    place, are contiguous in the same way, as the result then is. `chainer.functions.add` would do the same, but takes several
+    times as long around a small sum: it is left to what cannot be seen to be alike, and to function hooks, which expect
+    to be called for it.
     """
     if len(gradients) == 2:
         a, b = gradients[0].raw_array, gradients[1].raw_array
@@ -107,15 +108,17 @@ def sum_gradients(gradients: list[Any]) -> None:
             type(a) is type(b)
             and a.dtype == b.dtype
             and a.shape == b.shape
-            and a.flags.c_contiguous
-            and b.flags.c_contiguous
             and gradients[0].layout is None
             and gradients[1].layout is None
             and not chainer.config.enable_backprop
         ):
-            is_writeable = type(a) is not np.ndarray or a.flags.writeable
+            in_place = (
+                a.flags.c_contiguous
+                and b.flags.c_contiguous
+                and (type(a) is not np.ndarray or a.flags.writeable)
+            )
             del a
-            if is_writeable and owned(gradients[0], variables=3, arrays=3):
+            if in_place and owned(gradients[0], variables=3, arrays=3):
                 a = gradients[0].raw_array
                 chainer.backend.get_array_module(a).add(a, b, out=a)
                 gradients.pop()
