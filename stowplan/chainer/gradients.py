@@ -98,9 +98,9 @@ def sum_gradients(gradients: list[Any]) -> None:
     """Sum the gradients of one node, in their order; in the first one's array if nothing else refers to that.
 
     The result is Chainer's, bit by bit: it has the same operands in the same order, and both, where it is formed in
-    place, are contiguous in the same way, as the result then is. `chainer.functions.add` would do the same, but takes several
-    times as long around a small sum: it is left to what cannot be seen to be alike, and to function hooks, which expect
-    to be called for it.
+    place, are contiguous in the same way, as the result then is. `chainer.functions.add` would do the same, but takes
+    several times as long around a small sum: it is left to what cannot be seen to be alike, and to function hooks,
+    which expect to be called for it.
     """
     if len(gradients) == 2:
         a, b = gradients[0].raw_array, gradients[1].raw_array
