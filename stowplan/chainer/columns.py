@@ -16,7 +16,6 @@ copies. In most convolutional networks on NumPy these matrices make the peak.
 
 from __future__ import annotations
 
-import types
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ enable_chainer()
 
 from chainer.utils import conv  # noqa: E402 (mended first)
 
-__all__ = ["columns", "im2col"]
+__all__ = ["im2col"]
 
 BLOCK_BYTES = 512 * 1024
 """A block of the matrix: it is written once for each place in the kernel, and stays in the cache meanwhile."""
@@ -85,8 +84,3 @@ def im2col(
                     horizontal = slice(i * dx, i * dx + sx * ow, sx)
                     columns[some, :, j, i, row:end] = padded[some, :, vertical, horizontal]
     return columns
-
-
-columns = types.ModuleType("columns", conv.__doc__)
-"""`chainer.utils.conv` with this `im2col_cpu`: what convolutions use while a step runs (`seams`)."""
-vars(columns).update(vars(conv), im2col_cpu=im2col)

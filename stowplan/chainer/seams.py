@@ -1,4 +1,4 @@
-"""Functions of Chainer's, replaced while a scheduled step runs, the first three for its thread alone.
+"""Four functions of Chainer's, replaced while a scheduled step runs, for its thread alone.
 
 =================================  =====================================================================================
 what is replaced                   what a step does there
@@ -7,7 +7,7 @@ what is replaced                   what a step does there
 ``_backprop._backprop_to_all``     the backward pass of `Variable.backward` and `chainer.backward`: its own loop
 ``_backprop_utils.backprop_step``  one operator's backward step, that of `chainer.grad` and of double backprop, too:
                                    the arrays that it reads are brought back
-``conv`` of ``convolution_2d``     images are unfolded with half of the workspace, on the CPU (`columns`)
+``im2col_cpu`` of convolutions      images are unfolded with half of the workspace (`columns`)
 =================================  =====================================================================================
 
 Function hooks do not suffice: an operator's inputs are read before `backward_preprocess`, and a hook cannot free
@@ -17,6 +17,7 @@ arrays. The first step that begins replaces the functions; the last one that end
 from __future__ import annotations
 
 import threading
+import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -28,7 +29,7 @@ enable_chainer()
 from chainer import _backprop, _backprop_utils, function_node  # noqa: E402 (mended first)
 from chainer.functions.connection import convolution_2d  # noqa: E402
 
-from .columns import columns  # noqa: E402
+from .columns import im2col  # noqa: E402
 
 __all__ = ["OperatorStep", "apply", "backprop_step", "backprop_to_all", "running"]
 
@@ -78,7 +79,7 @@ def _replace() -> None:
             function_node.FunctionNode.apply = _apply
             _backprop._backprop_to_all = _backprop_to_all
             _backprop_utils.backprop_step = _backprop_step
-            convolution_2d.conv = columns
+            convolution_2d.conv = _conv
 
 
 def _put_back() -> None:
@@ -110,3 +111,13 @@ def _backprop_step(function: Any, *rest: Any) -> None:
     if step is not None:
         step.before_backward_step(function)
     backprop_step(function, *rest)
+
+
+def _im2col(*args: Any, **named: Any) -> Any:
+    unfold = conv.im2col_cpu if getattr(_here, "step", None) is None else im2col
+    return unfold(*args, **named)
+
+
+_conv = types.ModuleType(conv.__name__)
+"""`chainer.utils.conv` as convolutions see it meanwhile."""
+vars(_conv).update(vars(conv), im2col_cpu=_im2col)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ except MissingDependencyError as error:
 
 import chainer
 import chainer.functions as F  # noqa: N812
+from chainer.functions.connection import convolution_2d
 from chainer.utils import conv
 
 
@@ -85,3 +87,17 @@ def test_a_convolution_takes_half_of_the_workspace() -> None:
     alone = peak()
     with seams.running(plain_step()):
         assert peak() == pytest.approx(alone / 2, rel=0.1)
+
+
+def test_other_threads_unfold_as_chainer_does() -> None:
+    image = np.ones((2, 2, 4, 4), np.float32)
+    unfold = [3, 3, 1, 1, 1, 1]
+
+    def layout() -> Any:
+        return convolution_2d.conv.im2col_cpu(image, *unfold).strides
+
+    plain = layout()
+    with seams.running(plain_step()), ThreadPoolExecutor(1) as executor:
+        assert layout() != plain
+        assert executor.submit(layout).result() == plain
+    assert layout() == plain
