@@ -327,10 +327,8 @@ def held_arrays(function: Any) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     arrays = chainer.get_array_types()
-    old_style = _old_style(function)
-    # This is called for every operator of a step: the attributes that hold no array are passed by first.
-    for holder, prefix in ((function, ""), (old_style, FUNCTION + ".")) if old_style else ((function, ""),):
-        for name, value in holder.__dict__.items():
+    for holder, prefix in ((function, ""), (_old_style(function), FUNCTION + ".")):
+        for name, value in () if holder is None else holder.__dict__.items():
             if type(value) in _PLAIN or name in NOT_HIDDEN:
                 continue
             if isinstance(value, arrays):

@@ -32,7 +32,7 @@ class HappensBefore {
   void run_some(std::mt19937& random) {
     for (const auto& [stream, number] : given_) finished_[stream] += random() % (number - finished_[stream] + 1);
   }
-  // The host waits for everything.
+  // The host synchronizes with the device: it has seen all kernels done.
   void see_all() { seen_ = finished_ = given_; }
   bool has_seen_all() const { return seen_ == given_; }
 
