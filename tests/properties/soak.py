@@ -21,6 +21,9 @@ ROUND = 20_000
 MOST_HELD = 200
 """Blocks that a program holds before it rather frees some."""
 
+DEEPEST = 3
+"""Interruptions within each other before no more are begun: while there is one, every step is refused."""
+
 
 def random_script(chance: random.Random) -> list[Planned]:
     return [Planned(chance.choice(SIZES), chance.randint(1, 12)) for _ in range(chance.randint(1, 40))]
@@ -76,7 +79,7 @@ def something_rare(program: PoolProgram, backend: Any, chance: random.Random) ->
         program.resize(chance.choice(blocks), chance.choice(SIZES))
     elif draw < 0.6 and blocks:
         program.leave_in_a_cycle(chance.choice(blocks))
-    elif draw < 0.7:
+    elif draw < 0.7 and program.depth < DEEPEST:
         program.interrupt()
     elif draw < 0.85:
         program.resume()
