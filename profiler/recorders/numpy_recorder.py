@@ -15,7 +15,7 @@ from .recorder import Recorder
 class NumpyRecorder(Recorder):
     """Watch the NumPy allocations of this context, and make a `Profile` of a step that repeats.
 
-    Every request is passed on to NumPy's default handler, so results and addresses are as without the recorder.
+    Every request is passed on, by default to NumPy's own handler, so results and addresses are as without the recorder.
 
     Parameters
     ----------
@@ -26,6 +26,8 @@ class NumpyRecorder(Recorder):
         when the recorder is entered, the link and the function that asked.
     small
         Requests below this many bytes are not recorded.
+    upstream
+        The memory handler that requests are passed on to; None: NumPy's default one.
     threads
         Count, beside this context's requests, those of the threads that `threading` starts from now on: they lie in no
         step, but the program's live peak has them. By `threading.setprofile`, for one call in each thread.
@@ -57,10 +59,13 @@ class NumpyRecorder(Recorder):
         sites: bool | _recorder.CallSites = False,
         small: int = 0,
         threads: bool = False,
+        upstream: Any = None,
     ) -> None:
         super().__init__(auto_step, sites)
         self._small, self._threads = small, threads
-        self._watch = self._host = _recorder.HostRecorder(default_handler(), small, self._sites)
+        self._watch = self._host = _recorder.HostRecorder(
+            default_handler() if upstream is None else upstream, small, self._sites
+        )
         self._outer: Any = None
         self._threads_before: Any = None
 

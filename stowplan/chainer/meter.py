@@ -21,7 +21,7 @@ import chainer
 import numpy as np
 import numpy.typing as npt
 
-from ..profiler._recorder import CallSites
+from ..profiler._recorder import CallSites, current_handler
 from ..profiler.events import ALLOCATE, FREE
 from ..profiler.recorders.numpy_recorder import NumpyRecorder
 
@@ -121,7 +121,7 @@ class _RecordingMeter:
 
 
 class HostMeter(_RecordingMeter):
-    """Measure NumPy's requests in this thread, from entry to exit. They pass on to NumPy's default handler.
+    """Measure NumPy's requests in this thread, from entry to exit. They pass on to what serves now: a pool, maybe.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class HostMeter(_RecordingMeter):
 
     def __init__(self, small: int) -> None:
         sites = CallSites(_never_users)
-        super().__init__(sites, NumpyRecorder(sites=sites, small=small))
+        super().__init__(sites, NumpyRecorder(sites=sites, small=small, upstream=current_handler()))
 
 
 class CupyMeter(_RecordingMeter):

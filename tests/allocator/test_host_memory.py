@@ -10,6 +10,8 @@ import pytest
 from stowplan import NumpyPool
 from stowplan.errors import PoolError
 
+from ..children import printed
+
 
 def test_small_requests_are_neither_planned_nor_counted() -> None:
     pool = NumpyPool()
@@ -93,3 +95,26 @@ def test_the_arena_is_whole_huge_pages_where_they_add_little(size: int, accessib
     length, flags = mapping(address)
     assert length == accessible
     assert "hg" in flags.split()
+
+
+OLDER = """
+import numpy as np
+from pathlib import Path
+from stowplan import NumpyPool
+
+def resident():
+    return next(int(line.split()[1]) for line in Path("/proc/self/status").open() if line.startswith("VmRSS")) >> 10
+
+older = [np.ones(1 << 16) for _ in range(200)]  # 100 MiB, with blocks between them that stay
+between = older[1::2]
+with NumpyPool():
+    begin = resident()
+    del older
+    fresh = [np.ones(1 << 20) for _ in range(6)]
+    print(resident() - begin)
+"""
+
+
+def test_what_the_c_library_keeps_goes_when_more_is_in_use_than_ever() -> None:
+    grown = int(printed("-c", OLDER, GLIBC_TUNABLES="glibc.malloc.mmap_threshold=4294967296"))
+    assert -10 <= grown <= 10  # 48 MiB more, and 50 MiB of older blocks less

@@ -145,6 +145,20 @@ void bounded() {
   heap.release();
   require(resident(large, kLarge) == 0, "release() leaves nothing");
 
+  void* lasting = heap.malloc(kLarge / 2);
+  void* going = heap.malloc(kSmall);
+  std::memset(lasting, 1, kLarge / 2);
+  heap.release();
+  heap.free(lasting, kLarge / 2);
+  require(resident(lasting, kLarge / 2) == 0, "nor does what is freed soon after");
+  for (int period = 0; period < 2; ++period) {
+    now += HostHeap::kPeriod;
+    heap.tick();
+  }
+  std::memset(going, 1, kSmall);
+  heap.free(going, kSmall);
+  require(resident(going, kSmall) == kSmall, "later it stays again");
+
   require(heap.malloc(kLarge) == large, "there is room again");
   std::memset(large, 1, kLarge);
   heap.free(large, kLarge);

@@ -1,5 +1,8 @@
 #include "host_heap.hpp"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -17,6 +20,13 @@ namespace stowplan::allocator {
 namespace {
 
 using profiler::SpinLock;
+
+// What the C library keeps of blocks freed.
+void trim_c_library() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
 
 // More is made accessible than is asked for, so that the system is asked seldom.
 constexpr std::size_t kStep = 16;        // a part of the extent
@@ -70,6 +80,7 @@ void HostHeap::free(void* ptr, std::size_t size) {
   }
   in_use_ -= pages;
   note_use();
+  if (period_end_ <= released_until_) give_back(page_of(ptr), pages);
   if (kDebug) assert_invariants();
 }
 
@@ -81,6 +92,7 @@ void HostHeap::tick() {
 void HostHeap::release() {
   std::lock_guard<SpinLock> lock(lock_);
   shrink(in_use_, true);
+  released_until_ = clock_() + 2 * kPeriod;
 }
 
 profiler::Upstream HostHeap::as_upstream() {
@@ -101,6 +113,7 @@ void* HostHeap::take(std::size_t size, bool zeroed) try {
   const auto pages = static_cast<Page>((size + kPage - 1) / kPage);
   void* found = nullptr;
   PageSpan dirty;  // of its pages, those that were resident, and what lies between them
+  bool trims = false;
   {
     std::lock_guard<SpinLock> lock(lock_);
     auto best = free_.lower_bound({pages, 0});
@@ -124,8 +137,13 @@ void* HostHeap::take(std::size_t size, bool zeroed) try {
     found = address_of(begin);
     note_use();
     if (fresh > 0) bound();
+    if (in_use_ > trim_at_) {
+      trims = true;
+      trim_at_ = in_use_ + std::max(kLeastSlack / kPage, in_use_ / 8);
+    }
     if (kDebug) assert_invariants();
   }
+  if (trims) trim_c_library();
   if (const std::size_t bytes = (dirty.end - dirty.begin) * kPage; bytes > 0) {
     void* first = address_of(dirty.begin);
     if (bytes < kLazy || madvise(first, bytes, MADV_DONTNEED) != 0) std::memset(first, 0, bytes);

@@ -38,7 +38,7 @@ namespace stowplan::allocator {
 
 class HostHeap {
  public:
-  static constexpr std::size_t kLeast = std::size_t{1} << 16;
+  static constexpr std::size_t kLeast = std::size_t{1} << 15;
   static constexpr std::size_t kPage = 4096;
   static constexpr std::size_t kLazy = std::size_t{32} << 20;  // from here on the kernel clears what calloc recycles
   static constexpr std::int64_t kPeriod = 1'000'000'000;       // nanoseconds
@@ -59,7 +59,7 @@ class HostHeap {
   // Ends the period if it is over; for when no request comes to the heap.
   void tick();
 
-  // Gives back the memory of all free ranges.
+  // Gives back the memory of all free ranges; and of what is freed until the next period ends, at once.
   void release();
 
   // The heap as NumPy's allocator interface has it.
@@ -129,9 +129,10 @@ class HostHeap {
   std::atomic<std::uint64_t> requests_{0};
   std::size_t in_use_ = 0, pages_resident_ = 0;  // pages
   std::size_t peak_in_use_ = 0, peak_resident_ = 0;
+  std::size_t trim_at_ = kLeastSlack / kPage;  // pages in use at which the C library gives back what it keeps
   std::size_t slack_ = kLeastSlack / kPage, given_back_ = 0;  // pages; within the period, for the bound
   std::size_t most_ = 0, most_before_ = 0;  // pages in use at a time, in the period that goes on and the one before
-  std::int64_t period_end_ = 0;
+  std::int64_t period_end_ = 0, released_until_ = 0;
 };
 
 }  // namespace stowplan::allocator

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stowplan import CupyPool
+from stowplan import CupyPool, NumpyPool
 from stowplan.errors import MissingDependencyError
 
 try:
@@ -38,6 +38,15 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
 
     with cupy.cuda.using_allocator(CupyPool(HostUpstream(), device=0).malloc):
         yield meter.CupyMeter(0), lambda size: cupy.empty(size, cupy.uint8)
+
+
+def test_a_pool_that_serves_goes_on_to_serve() -> None:
+    pool = NumpyPool()
+    with pool, meter.HostMeter(1033) as measured:
+        measured.runs(0)
+        kept = np.empty(9 * KIB, np.uint8)
+    assert pool.stats.live_bytes == kept.nbytes
+    assert measured.rises(1).tolist() == [kept.nbytes]
 
 
 def test_of_each_operator_the_most_that_is_alive_at_a_time(backend: Backend) -> None:
