@@ -14,7 +14,6 @@ cannot run again. The recording follows variables that the program holds until t
 
 from __future__ import annotations
 
-import time
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -27,62 +26,11 @@ import numpy as np
 from ..scheduling import Phase, StepGraph
 from . import masks
 from .directions import Operator, Structure, is_parameter, kind_of, leaf_of
-from .execution import ScheduledStep
 from .meter import Meter
 from .rerun import DRAWN, held_arrays, hidden_arrays, is_idempotent, rebuildable, settings
+from .timed import Seconds, TimedStep
 
-__all__ = ["Recording", "RecordingStep", "Seconds", "TimedStep"]
-
-
-@dataclass
-class Seconds:
-    """Seconds of a step's operators: ``forward`` and ``backward`` by number, ``update`` by parameter."""
-
-    forward: list[float] = field(default_factory=list)
-    backward: dict[int, float] = field(default_factory=dict)
-    update: dict[int, float] = field(default_factory=dict)
-
-    def least(self, other: Seconds) -> Seconds:
-        """Return the smaller seconds of two steps of one structure: a noisy machine only adds."""
-        return Seconds(
-            [min(a, b) for a, b in zip(self.forward, other.forward, strict=True)],
-            {k: min(s, other.backward.get(k, s)) for k, s in self.backward.items()},
-            {k: min(s, other.update.get(k, s)) for k, s in self.update.items()},
-        )
-
-
-class TimedStep(ScheduledStep):
-    """A lean step that times each operator.
-
-    Parameters
-    ----------
-    clock
-        Returns seconds; on a device it waits for the kernels running there (`meter.clock_for`).
-    """
-
-    def __init__(self, *, clock: Callable[[], float] = time.perf_counter, **options: Any) -> None:
-        super().__init__(**options)
-        self.seconds = Seconds()
-        self._clock = clock
-
-    def apply(self, function: Any, inputs: Any) -> Any:
-        """Apply a function, and time it."""
-        began = self._clock()
-        outputs = super().apply(function, inputs)
-        if function.inputs is not None:
-            self.seconds.forward.append(self._clock() - began)
-        return outputs
-
-    def _backward_step(self, function: Any, grads: Any) -> list[Any]:
-        began = self._clock()
-        touched = super()._backward_step(function, grads)
-        self.seconds.backward[getattr(function, "_stowplan", -1)] = self._clock() - began
-        return touched
-
-    def _finish_leaf(self, node: Any, grads: Any, loss_scale: Any) -> None:
-        began = self._clock()
-        super()._finish_leaf(node, grads, loss_scale)
-        self.seconds.update[id(node)] = self._clock() - began
+__all__ = ["Recording", "RecordingStep"]
 
 
 @dataclass(frozen=True)

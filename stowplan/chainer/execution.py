@@ -264,7 +264,7 @@ class ScheduledStep:
         inputs = function.inputs
         targets = tuple([i for i, node in enumerate(inputs) if node.requires_grad])
         out_grad = take_out(function, grads)
-        self._values.before_backward(function)
+        self._bring_back(function)
         in_data = tuple([node.data for node in inputs])
         out_arrays = tuple([None if gradient is None else gradient.raw_array for gradient in out_grad])
         hooks = chainer.get_function_hooks()
@@ -295,6 +295,9 @@ class ScheduledStep:
                         variable._check_grad_type(function, node, True, gradient.raw_array)
                 touched.append(node)
         return touched
+
+    def _bring_back(self, function: Any) -> None:
+        self._values.before_backward(function)
 
     def update_rest(self, update: Callable[[], None]) -> None:
         """Run the update of the parameters that were not updated early."""

@@ -8,10 +8,10 @@ The steps of a scheduler pass through these phases::
        v                               v
       lean                          recorded     a lean step, measured and run twice, operator by operator
        in the pool's steps             |
-                                     timed       lean steps, for the seconds
-                                       |
+                                     timed       lean steps, for the seconds; if lean ones are above the budget, by a
+                                       |         schedule from the recorded seconds, which is waited for
                                      lean        until the schedule is ready: it is made in a thread of its own
-                                       |
+                                       |         (timed by the former schedule, if there is one)
                                        v
                                    scheduled     in the pool's steps
 
@@ -28,19 +28,18 @@ schedule of its own.
 from __future__ import annotations
 
 import os
-import threading
 import warnings
 import weakref
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..allocator.pool import Pool
 from ..compat import enable_chainer
 from ..errors import BudgetError, PoolError, ScheduleError, StowplanError
-from ..scheduling import simulate
+from ..scheduling import lean, simulate
 from ..units import parse_bytes
 
 enable_chainer()
@@ -48,17 +47,19 @@ enable_chainer()
 import numpy as np  # noqa: E402
 
 from . import seams  # noqa: E402
-from .capture import Recording, RecordingStep, Seconds, TimedStep  # noqa: E402
-from .directions import Directions, Follower  # noqa: E402
+from .capture import Recording, RecordingStep  # noqa: E402
+from .directions import Follower  # noqa: E402
 from .early import EarlyUpdate, reason_against, require_set_up  # noqa: E402
 from .evictions import Swap  # noqa: E402
 from .execution import ScheduledStep  # noqa: E402
 from .gradient_reads import GradientReads  # noqa: E402
+from .known import TIMED_STEPS, Known  # noqa: E402
 from .meter import clock_for, meter_for  # noqa: E402
 from .pinned import PinnedSwap  # noqa: E402
 from .retained import parameters_of, resident_arrays, retained_bytes  # noqa: E402
 from .scheduler_stats import SchedulerStats  # noqa: E402
 from .swapping import SwapFile  # noqa: E402
+from .timed import TimedStep  # noqa: E402
 from .updating import Updates  # noqa: E402
 
 if TYPE_CHECKING:
@@ -66,27 +67,11 @@ if TYPE_CHECKING:
 
 __all__ = ["TIMED_STEPS", "Scheduler"]
 
-TIMED_STEPS = 2
-"""Number of lean steps that are timed; the least seconds count."""
-
 RECORD_AT = 2
 """Number of steps of a structure without a schedule before one is recorded."""
 
 SMALL = 1033
 """Bytes; smaller requests are not planned, and not measured."""
-
-
-@dataclass
-class _Known:
-    """A structure with its schedule, or the recording that it is made from."""
-
-    recording: Recording
-    seconds: Seconds
-    timed: int = 0
-    solution: Solution | None = None
-    directions: Directions | None = None
-    error: BaseException | None = None
-    thread: threading.Thread | None = None
 
 
 class Scheduler:
@@ -161,7 +146,7 @@ class Scheduler:
         self._pool = pool
         self._budget = None if budget is None else parse_bytes(budget)
         self._key, self._solver, self._time_limit = key, solver, time_limit
-        self._known: list[_Known] = []
+        self._known: list[Known] = []
         self._unknown: Counter[int] = Counter()
         self._record = self._budget is not None
         self.reads = GradientReads()
@@ -268,9 +253,12 @@ class Scheduler:
                 resident_arrays(self._optimizers),
                 clock=clock_for(parameters_of(self._optimizers)),
             )
-        if any(known.timed < TIMED_STEPS for known in self._known):
-            follower = Follower([(known.recording.structure, None) for known in self._known])
-            return "timed", TimedStep(follower=follower, clock=clock_for(parameters_of(self._optimizers)))
+        if any(known.is_refined for known in self._known):
+            return "timed", TimedStep(
+                follower=Follower([(known.recording.structure, known.directions) for known in self._known]),
+                swap=self._swap_file(),
+                clock=clock_for(parameters_of(self._optimizers)),
+            )
         ready = [(k.recording.structure, k.directions) for k in self._known if k.directions is not None]
         if ready:
             return "scheduled", ScheduledStep(follower=Follower(ready), swap=self._swap_file())
@@ -321,6 +309,11 @@ class Scheduler:
         outdated = step.outdated and self._budget is not None  # lean steps run no operator again
         return "a backward pass comes by an operator whose parameter has been updated" if outdated else None
 
+    @property
+    def _left(self) -> int:
+        """Bytes of the budget beside what is retained."""
+        return max(0, (self._budget or 0) - self._stats.retained_bytes)
+
     def _recorded(self, step: RecordingStep) -> None:
         self._record = False
         recording = step.recording()
@@ -329,7 +322,9 @@ class Scheduler:
         retained = max(self._stats.retained_bytes, recording.graph.resident_bytes)
         self._stats = replace(self._stats, retained_bytes=retained)
         if all(not known.recording.structure.same(recording.structure) for known in self._known):
-            self._known.append(_Known(recording, step.seconds))
+            self._known.append(Known(recording, step.seconds))
+            if simulate(recording.graph, lean(recording.graph)).peak > self._left:
+                self._solve(self._known[-1], self._left)
 
     def _timed(self, step: TimedStep) -> None:
         for known in self._known:
@@ -338,7 +333,7 @@ class Scheduler:
                     known.seconds = known.seconds.least(step.seconds)
                 known.timed += 1
                 if known.timed == TIMED_STEPS:
-                    self._solve(known, max(0, (self._budget or 0) - self._stats.retained_bytes))
+                    self._solve(known, self._left)
 
     def _scheduled(self, step: ScheduledStep) -> None:
         if step.structure is not None:
@@ -351,37 +346,15 @@ class Scheduler:
 
     # --- schedules ----------------------------------------------------------------------------------------------------
 
-    def _solve(self, known: _Known, budget: int) -> None:
+    def _solve(self, known: Known, budget: int) -> None:
         """Start to make a schedule, in a thread of its own."""
-        known.error = None
-        graph = known.recording.with_seconds(known.seconds)
-
-        def run() -> None:
-            try:
-                from ..scheduling.solve import schedule
-
-                known.solution = schedule(
-                    graph,
-                    budget,
-                    # A step without a backward pass is run by the program: nothing can be made again in it.
-                    solver=self._solver if graph.has_phases() else "lean",
-                    time_limit=self._time_limit,
-                    swap=bool(self._swap_to) and self._stats.keeps_values is None,
-                )
-                outcome = simulate(graph, known.solution.schedule)
-                known.directions = Directions.of(
-                    known.recording.structure, graph, known.solution.schedule, outcome
-                )
-            except BaseException as error:
-                known.error = error
-
-        known.thread = threading.Thread(target=run, name="stowplan-schedule", daemon=True)
-        known.thread.start()
+        swap = bool(self._swap_to) and self._stats.keeps_values is None
+        known.solve(budget, solver=self._solver, time_limit=self._time_limit, swap=swap)
 
     def _collect(self) -> None:
         """Take in schedules that have been made, and what went wrong with them."""
         for known in self._known:
-            if known.thread is None or known.thread.is_alive():
+            if not known.is_ready:
                 continue
             known.thread = None
             error = known.error
@@ -390,6 +363,7 @@ class Scheduler:
                     # Other structures keep to the budget: this one comes as near as it can.
                     self._solve(known, error.least)
                     continue
+                known.timed = TIMED_STEPS  # no other seconds lower the least peak
                 least = error.least + self._stats.retained_bytes
                 raise BudgetError(
                     f"a step cannot keep to {self._budget:,} bytes: the least that was found is {least:,}, "

@@ -126,9 +126,21 @@ def test_no_step_is_larger_than_a_lean_one_without_a_watch() -> None:
     assert peaks[True][0] > 1.1 * lean
 
 
-def peaks_of_steps(watch: bool) -> list[int]:
+def test_steps_keep_to_a_budget_below_the_lean_peak_from_the_third_on() -> None:
+    tracemalloc.start()
+    try:
+        most = int(0.7 * peaks_of_steps(False)[-1])
+        for _ in range(2):  # the first time, modules are imported in the midst
+            peaks = peaks_of_steps(False, budget=most)
+    finally:
+        tracemalloc.stop()
+    assert max(peaks[:2]) > most
+    assert max(peaks[2:]) <= 1.05 * most  # with what Python has beside the arrays
+
+
+def peaks_of_steps(watch: bool, budget: int | None = None) -> list[int]:
     net = Deep()
-    scheduler = Scheduler(opt := chainer.optimizers.Adam().setup(net), watch=watch)
+    scheduler = Scheduler(opt := chainer.optimizers.Adam().setup(net), budget=budget, watch=watch)
     peaks = []
     for x, t in batches(5, 128):
         tracemalloc.reset_peak()
