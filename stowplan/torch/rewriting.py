@@ -26,7 +26,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from ..scheduling import Schedule, StepGraph, Way, simulate
-from .step_graph import REPEATABLE, given_to, is_training_batch_norm, named_by, operators
+from .step_graph import REPEATABLE, WORKSPACE, given_to, is_training_batch_norm, named_by, operators
 from .tracing import AT_ONCE, IN_PLACE, is_in_place, is_name, is_random
 from .updates import UPDATE
 
@@ -119,7 +119,8 @@ class _Writer:
         node = self.nodes[operator]
         if node.target is UPDATE:
             gradients = [self.now[gradient] for gradient in node.args[1]]
-            self.graph.call_module(update_name(node.args[2]), (gradients,))
+            update = self.graph.call_module(update_name(node.args[2]), (gradients,))
+            update.meta[WORKSPACE] = node.meta[WORKSPACE]
             return
         for one in (node, *named_by(node)):
             self.copy(one)

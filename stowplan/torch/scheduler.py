@@ -35,6 +35,7 @@ from ..scheduling.solve import Solution
 from ..scheduling.solve import schedule as solve
 from ..units import human_bytes, parse_bytes, parse_share
 from .costs import seconds
+from .live import live_peak
 from .rewriting import mark_repeatable, scheduled, update_name
 from .step_graph import WORKSPACE, graph
 from .tracing import PHASE, trace_training
@@ -211,16 +212,17 @@ class ScheduledTraining:
         plain = resident + _plain_peak(step)
         solution = self._solve(step, resident, plain)
         again = sum(len(row) for _, row in solution.outcome.recomputed)
+        run = scheduled(traced, step, solution.schedule)
         stats = StepStats(
             0,
-            resident + solution.peak,
+            resident + live_peak(run.graph),
             resident,
             plain,
             again,
             solution.extra_seconds / float(step.seconds.sum()),
             keeps,
         )
-        return _Plan(scheduled(traced, step, solution.schedule), solution, stats)
+        return _Plan(run, solution, stats)
 
     def _add_updates(self, traced: GraphModule, *, together: bool) -> int:
         """Let updates take the place of the gradients in a traced step; return the bytes of the optimizer's state."""
