@@ -30,6 +30,9 @@ from .step_graph import REPEATABLE, WORKSPACE, given_to, is_training_batch_norm,
 from .tracing import AT_ONCE, IN_PLACE, is_in_place, is_name, is_random
 from .updates import UPDATE
 
+AGAIN = "stowplan_again"
+"""Key in a node's ``meta``, if it is part of a repetition."""
+
 
 def mark_repeatable(module: GraphModule) -> None:
     """Mark what `scheduled` can run again although it draws random numbers or changes running statistics."""
@@ -133,11 +136,12 @@ class _Writer:
             before = self.graph.call_function(exchange_random_state, (self.random_state[operator],))
         left = {name: self.now[name] for name in self._names_there(operator)}
         copied = self.copy(node)
+        copied.meta[AGAIN] = True
         if is_training_batch_norm(node):
             copied.args = (*copied.args[:3], None, None, *copied.args[5:])
         for name in named_by(node):
             if name not in left:
-                self.copy(name)
+                self.copy(name).meta[AGAIN] = True
         self.now.update(left)
         if before is not None:
             self.graph.call_function(exchange_random_state, (before,))

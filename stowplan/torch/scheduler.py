@@ -34,6 +34,7 @@ from ..scheduling.schedule import as_recorded
 from ..scheduling.solve import Solution
 from ..scheduling.solve import schedule as solve
 from ..units import human_bytes, parse_bytes, parse_share
+from .budgets import Within, plain_peak
 from .costs import seconds
 from .live import live_peak
 from .rewriting import mark_repeatable, scheduled, update_name
@@ -42,6 +43,8 @@ from .tracing import PHASE, trace_training
 from .updates import UPDATE, BeforeUpdate, Costs, Update, group_of, reason_against_early, require_served
 
 Loss = Callable[..., torch.Tensor]
+
+RESIDENT = "parameters, buffers, the optimizer's state and the batch"
 
 
 @dataclass(frozen=True)
@@ -104,12 +107,10 @@ class ScheduledTraining:
         require_served(optimizer)
         if pool is not None and not isinstance(pool, Pool):
             raise ScheduleError(f"pool is {pool!r}; expected a stowplan.TorchPool, or None")
-        if budget is not None and parse_share(budget) is None:
-            budget = parse_bytes(budget)
         self._step = _Step(model, loss)
         self._modules, self._parameters = list(self._step.modules()), list(self._step.parameters())
-        self._optimizer, self._budget, self._before = optimizer, budget, before_update
-        self._solver, self._time_limit, self._pool = solver, time_limit, pool
+        self._optimizer, self._before, self._pool = optimizer, before_update, pool
+        self._within = Within(budget, solver, time_limit)
         self._plans: dict[Any, _Plan] = {}
         self._latest: _Plan | None = None
 
@@ -209,8 +210,8 @@ class ScheduledTraining:
         mark_repeatable(traced)
         step = graph(traced).with_seconds(seconds(traced))
         resident = step.resident_bytes + state
-        plain = resident + _plain_peak(step)
-        solution = self._solve(step, resident, plain)
+        plain = resident + plain_peak(step)
+        solution = self._within.solve(step, resident, plain, RESIDENT)
         again = sum(len(row) for _, row in solution.outcome.recomputed)
         run = scheduled(traced, step, solution.schedule)
         stats = StepStats(
@@ -256,23 +257,6 @@ class ScheduledTraining:
         traced.graph.eliminate_dead_code()
         traced.recompile()
         return sum(one.state for one in bytes_of)
-
-    def _solve(self, step: StepGraph, resident: int, plain: int) -> Solution:
-        budget = self._budget
-        share = None if budget is None else parse_share(budget)
-        total = None if budget is None else parse_bytes(budget) if share is None else int(share * plain)
-        own = None if total is None else total - resident
-        try:
-            return solve(step, None if own is None else max(own, 0), self._solver, self._time_limit)
-        except BudgetError as error:
-            floor = solve(step, error.least, self._solver, self._time_limit)
-            where = step.label[int(floor.schedule.order[floor.outcome.place])]
-            raise BudgetError(
-                f"a budget of {human_bytes(total or 0)} is below what any schedule found needs: the least is "
-                f"{human_bytes(resident + floor.peak)}, {human_bytes(resident)} of it parameters, buffers, the "
-                f"optimizer's state and the batch; what remains is alive at {where}",
-                resident + floor.peak,
-            ) from None
 
 
 def schedule(
@@ -394,9 +378,3 @@ def _shapes(batch: tuple[Any, ...]) -> Any:
 
     leaves, spec = pytree.tree_flatten(batch)
     return tuple(map(of, leaves)), spec
-
-
-def _plain_peak(step: StepGraph) -> int:
-    """Return the peak of the step in its own order with all updates at the end, beside what is resident."""
-    order = np.arange(len(step), dtype=np.int64)
-    return simulate(step, Schedule(order, as_recorded(step).way)).peak

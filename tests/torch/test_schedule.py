@@ -276,7 +276,7 @@ def test_a_budget_below_the_floor_names_it_and_its_operator() -> None:
     model, inputs = make("densenet")
     training = schedule(model, sgd(model), loss_of, budget="10 KiB")
     with pytest.raises(
-        BudgetError, match=r"10.0 KiB is below .* the least is .* KiB, .* alive at \w+"
+        BudgetError, match=r"10.0 KiB is below .* the least is .* KiB, .* reached where \w+ runs"
     ) as caught:
         training.plan(*inputs)
     fitting = schedule(model, sgd(model), loss_of, budget=caught.value.least)
