@@ -51,12 +51,16 @@ class Within:
             No schedule that was found keeps to the budget.
         """
         share = None if self.budget is None else parse_share(self.budget)
-        total = None if self.budget is None else parse_bytes(self.budget) if share is None else int(share * plain)
+        total = (
+            None if self.budget is None else parse_bytes(self.budget) if share is None else int(share * plain)
+        )
         own = None if total is None else max(total - resident, 0)
         try:
             return schedule(step, own, self.solver, self.time_limit)
         except BudgetError as error:
-            floor, _, _ = error.floor.partition("; ")  # without advice, to swap for instance, which is not served here
+            floor, _, _ = error.floor.partition(
+                "; "
+            )  # without advice, to swap for instance, which is not served here
             raise BudgetError(
                 f"a budget of {human_bytes(total or 0)} is below what any schedule found needs: the least is "
                 f"{human_bytes(resident + error.least)}, {human_bytes(resident)} of it {what}; {floor}",

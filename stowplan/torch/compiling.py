@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Interpreter, Node
+from torch.fx import GraphModule, Interpreter
 from torch.utils import _pytree as pytree
 
 from ..errors import GraphError, ScheduleError
@@ -33,7 +33,7 @@ from .budgets import Within, plain_peak
 from .costs import seconds
 from .live import live_peak
 from .rewriting import AGAIN, exchange_random_state, mark_repeatable, scheduled
-from .step_graph import REPEATABLE, graph
+from .step_graph import REPEATABLE, graph, named_by
 from .tracing import PHASE
 
 TAG, FORWARD, BACKWARD = "partitioner_tag", "is_forward", "is_backward"
@@ -148,9 +148,7 @@ class CompileBackend:
         plain = resident + plain_peak(step)
         solution = self._within.solve(step, resident, plain, RESIDENT)
         run = scheduled(joint, step, solution.schedule)
-        for node in run.graph.nodes:
-            if AGAIN in node.meta:
-                node.meta[TAG] = BACKWARD
+        _mark_backward(run)
         _leave_out_copies(run)
         again = sum(len(row) for _, row in solution.outcome.recomputed)
         extra = solution.extra_seconds / float(step.seconds.sum())
@@ -231,6 +229,20 @@ def _forward_first(step: StepGraph) -> StepGraph:
     return step.with_after(sorted({*row, *ends}) if first else row for row, first in rows)
 
 
+def _mark_backward(run: GraphModule) -> None:
+    """Mark repetitions as backward's, and put views of the gradients of results after forward's last node."""
+    last = None
+    for node in run.graph.nodes:
+        if AGAIN in node.meta:
+            node.meta[TAG] = BACKWARD
+        if node.meta.get(TAG) == FORWARD:
+            last = node
+    for given in run.graph.find_nodes(op="placeholder"):
+        if last is not None and "tangents" in given.name:
+            for view in reversed(named_by(given)):
+                last.append(view)
+
+
 def _read_copies(joint: GraphModule) -> None:
     """Let forward's operators read copies of the inputs that it changes at its end, so that they can run again.
 
@@ -244,7 +256,13 @@ def _read_copies(joint: GraphModule) -> None:
             value = given.meta["val"]
             with joint.graph.inserting_before(min(readers)), value.fake_mode, torch.no_grad():
                 copied = joint.graph.call_function(CLONE, (given,))
-                copied.meta = {"val": value.clone(), PHASE: Phase.FORWARD, TAG: FORWARD, COPIED: True, REPEATABLE: False}
+                copied.meta = {
+                    "val": value.clone(),
+                    PHASE: Phase.FORWARD,
+                    TAG: FORWARD,
+                    COPIED: True,
+                    REPEATABLE: False,
+                }
             for node in readers:
                 node.replace_input_with(given, copied)
 
@@ -283,7 +301,9 @@ def _require_numbers(joint: GraphModule) -> None:
     for value in pytree.tree_leaves(values):
         sizes = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
         if any(isinstance(size, torch.SymInt | torch.SymFloat) for size in sizes):
-            raise GraphError("the graph has sizes that are symbols; expected torch.compile(..., dynamic=False)")
+            raise GraphError(
+                "the graph has sizes that are symbols; expected torch.compile(..., dynamic=False)"
+            )
 
 
 def _eager(module: GraphModule, _: Any) -> Callable[..., Any]:

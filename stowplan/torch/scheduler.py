@@ -21,19 +21,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 from torch.fx import GraphModule
 from torch.utils import _pytree as pytree
 
 from ..allocator.pool import Pool
-from ..errors import BudgetError, GraphError, ScheduleError
-from ..scheduling import Phase, Schedule, StepGraph, simulate
-from ..scheduling.schedule import as_recorded
+from ..errors import GraphError, ScheduleError
+from ..scheduling import Phase
 from ..scheduling.solve import Solution
-from ..scheduling.solve import schedule as solve
-from ..units import human_bytes, parse_bytes, parse_share
 from .budgets import Within, plain_peak
 from .costs import seconds
 from .live import live_peak
