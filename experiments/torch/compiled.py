@@ -29,13 +29,14 @@ from .budget import Kept, Row, metered, partitioned, plain_step, seconds_of, tra
 from .models import MODELS, Model
 
 SETTINGS = (1.0, 0.5, 0.25, 0.0)
-SHARES = ("90%", "75%", "60%", "50%")
+SHARES = ("80%", "60%")
 LEAST = "least"
 """In the place of a share."""
 
 TITLE = "Compiled steps of PyTorch, split within budgets"
 NOTE = (
-    "Peaks beside what is resident, and CPU times, are shares of those of PyTorch's own split (the setting 1.0). "
+    "Peaks, beside what is resident, are shares of that of PyTorch's own split (the setting 1.0); CPU times are over "
+    "those of the step that is not compiled. "
     "*setting*: of `activation_memory_budget`, or a budget of `stowplan.torch.compile_backend`, a share of all bytes "
     "with the resident ones. *identical*: parameters, equal to the bit after three steps."
 )
@@ -54,30 +55,27 @@ def measure(model: Model, kept: Kept) -> None:
     torch.manual_seed(0)
     original, batch = model.build().train(), model.batch()
 
-    def run(own: torch.nn.Module, backend: Any, meters: list[Meter]) -> tuple[Any, int]:
-        """Train; return the step, and the bytes alive at most in one of forward, backward and update."""
+    plain = plain_step(copy.deepcopy(original), model.loss)
+    expected: dict[str, torch.Tensor] = {}
+
+    def row(backend: Any, meters: list[Meter]) -> Row:
+        """Train; a peak is the most bytes alive in one of forward, backward and update."""
+        torch._dynamo.reset()
+        own = copy.deepcopy(original)
         step = plain_step(own, torch.compile(model.loss, backend=backend, dynamic=False), meters)
         trained(step, batch)
+        same = all(
+            torch.equal(one, expected.setdefault(key, one.clone())) for key, one in own.state_dict().items()
+        )
         meters.append(Meter())
         step(*batch)
-        return step, max(meters.pop().live)
-
-    twin = copy.deepcopy(original)
-    torch._dynamo.reset()
-    plain, _ = run(twin, partitioned([]), [])
-    expected = copy.deepcopy(twin.state_dict())
-
-    def row(backend: Any, meters: list[Meter], setting: float = 1.0) -> Row:
-        torch._dynamo.reset()  # `plain` is then compiled again, in its first turn
-        own = copy.deepcopy(original)
-        with torch._functorch.config.patch(activation_memory_budget=setting):
-            step, peak = run(own, backend, meters)
-        same = all(torch.equal(one, expected[key]) for key, one in own.state_dict().items())
+        peak = max(meters.pop().live)
         return {"peak": peak, "identical": same, "seconds": seconds_of(step, plain, batch)}
 
     def theirs(setting: float) -> Row:
         meters: list[Meter] = []
-        return row(partitioned(meters), meters, setting)
+        with torch._functorch.config.patch(activation_memory_budget=setting):
+            return row(partitioned(meters), meters)
 
     def ours(budget: str) -> Row:
         meters: list[Meter] = []
@@ -88,8 +86,8 @@ def measure(model: Model, kept: Kept) -> None:
             if isinstance(error.inner_exception, BudgetError):
                 return {"peak": None}
             raise
-        (stats,) = backend.stats
-        return found | {"predicted": stats.peak - stats.resident}
+        # Graphs that are compiled again, with other guards, are of the same shapes.
+        return found | {"predicted": max(stats.peak - stats.resident for stats in backend.stats)}
 
     def least() -> int:
         torch._dynamo.reset()
@@ -101,6 +99,7 @@ def measure(model: Model, kept: Kept) -> None:
             raise
         return 0
 
+    row(partitioned([]), [])  # what all others are compared with
     for setting in SETTINGS:
         kept.add("torch", setting, functools.partial(theirs, setting))
     for share in (*SHARES, LEAST):
