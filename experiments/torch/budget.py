@@ -201,7 +201,7 @@ def measure(model: Model, limit: float | None, kept: Kept) -> None:
         meters: list[Meter] = []
         torch._dynamo.reset()
         with torch._functorch.config.patch(activation_memory_budget=setting):
-            compiled = torch.compile(model.loss, backend=_metered(meters))
+            compiled = torch.compile(model.loss, backend=partitioned(meters))
             step = plain_step(copy.deepcopy(original), compiled, meters)
             trained(step, batch)
             meters.append(Meter())
@@ -219,10 +219,8 @@ def measure(model: Model, limit: float | None, kept: Kept) -> None:
         kept.add("torch", setting, functools.partial(theirs, setting))
 
 
-def _metered(meters: list[Meter]) -> Any:
-    """Return ``aot_eager`` with graphs that run in the meter, if there is one; dynamo accepts none around them."""
-    from functorch.compile import min_cut_rematerialization_partition
-    from torch._dynamo.backends.common import aot_autograd
+def metered(meters: list[Meter]) -> Any:
+    """Return a compiler of graphs that run in the meter, if there is one; dynamo accepts none around them."""
 
     def compiler(module: torch.fx.GraphModule, _: Any) -> Any:
         def run(args: list[Any]) -> Any:
@@ -234,9 +232,17 @@ def _metered(meters: list[Meter]) -> Any:
         run._boxed_call = True  # type: ignore[attr-defined]
         return run
 
+    return compiler
+
+
+def partitioned(meters: list[Meter]) -> Any:
+    """Return ``aot_eager`` with graphs that run in the meter, if there is one."""
+    from functorch.compile import min_cut_rematerialization_partition
+    from torch._dynamo.backends.common import aot_autograd
+
     return aot_autograd(
-        fw_compiler=compiler,
-        bw_compiler=compiler,
+        fw_compiler=metered(meters),
+        bw_compiler=metered(meters),
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )

@@ -22,6 +22,8 @@ module            what it is
     training = schedule(model, optimizer, loss, budget="2 GiB")
     training.step(x, y)                          # forward, backward, update; the same bits
 
+    compiled = torch.compile(model, backend=compile_backend("2 GiB"), dynamic=False)   # forward and backward
+
 Importing this package imports PyTorch.
 """
 
@@ -34,6 +36,7 @@ except ImportError as error:
         f"PyTorch cannot be imported ({error}); stowplan.torch needs it: pip install 'stowplan[torch]'"
     ) from None
 
+from .compiling import CompileBackend, GraphStats, compile_backend
 from .meter import Measurement, Meter, measure
 from .reordering import in_order, reorder
 from .scheduler import ScheduledTraining, StepStats, schedule
@@ -41,10 +44,13 @@ from .step_graph import graph, operators
 from .tracing import trace, trace_training
 
 __all__ = [
+    "CompileBackend",
+    "GraphStats",
     "Measurement",
     "Meter",
     "ScheduledTraining",
     "StepStats",
+    "compile_backend",
     "graph",
     "in_order",
     "measure",

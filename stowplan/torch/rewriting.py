@@ -26,9 +26,12 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from ..scheduling import Schedule, StepGraph, Way, simulate
-from .step_graph import REPEATABLE, given_to, is_training_batch_norm, named_by, operators
+from .step_graph import REPEATABLE, WORKSPACE, given_to, is_training_batch_norm, named_by, operators
 from .tracing import AT_ONCE, IN_PLACE, is_in_place, is_name, is_random
 from .updates import UPDATE
+
+AGAIN = "stowplan_again"
+"""Key in a node's ``meta``, if it is part of a repetition."""
 
 
 def mark_repeatable(module: GraphModule) -> None:
@@ -119,7 +122,8 @@ class _Writer:
         node = self.nodes[operator]
         if node.target is UPDATE:
             gradients = [self.now[gradient] for gradient in node.args[1]]
-            self.graph.call_module(update_name(node.args[2]), (gradients,))
+            update = self.graph.call_module(update_name(node.args[2]), (gradients,))
+            update.meta[WORKSPACE] = node.meta[WORKSPACE]
             return
         for one in (node, *named_by(node)):
             self.copy(one)
@@ -132,11 +136,12 @@ class _Writer:
             before = self.graph.call_function(exchange_random_state, (self.random_state[operator],))
         left = {name: self.now[name] for name in self._names_there(operator)}
         copied = self.copy(node)
+        copied.meta[AGAIN] = True
         if is_training_batch_norm(node):
             copied.args = (*copied.args[:3], None, None, *copied.args[5:])
         for name in named_by(node):
             if name not in left:
-                self.copy(name)
+                self.copy(name).meta[AGAIN] = True
         self.now.update(left)
         if before is not None:
             self.graph.call_function(exchange_random_state, (before,))

@@ -21,26 +21,26 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 from torch.fx import GraphModule
 from torch.utils import _pytree as pytree
 
 from ..allocator.pool import Pool
-from ..errors import BudgetError, GraphError, ScheduleError
-from ..scheduling import Phase, Schedule, StepGraph, simulate
-from ..scheduling.schedule import as_recorded
+from ..errors import GraphError, ScheduleError
+from ..scheduling import Phase
 from ..scheduling.solve import Solution
-from ..scheduling.solve import schedule as solve
-from ..units import human_bytes, parse_bytes, parse_share
+from .budgets import Within, plain_peak
 from .costs import seconds
+from .live import live_peak
 from .rewriting import mark_repeatable, scheduled, update_name
 from .step_graph import WORKSPACE, graph
 from .tracing import PHASE, trace_training
 from .updates import UPDATE, BeforeUpdate, Costs, Update, group_of, reason_against_early, require_served
 
 Loss = Callable[..., torch.Tensor]
+
+RESIDENT = "parameters, buffers, the optimizer's state and the batch"
 
 
 @dataclass(frozen=True)
@@ -103,12 +103,10 @@ class ScheduledTraining:
         require_served(optimizer)
         if pool is not None and not isinstance(pool, Pool):
             raise ScheduleError(f"pool is {pool!r}; expected a stowplan.TorchPool, or None")
-        if budget is not None and parse_share(budget) is None:
-            budget = parse_bytes(budget)
         self._step = _Step(model, loss)
         self._modules, self._parameters = list(self._step.modules()), list(self._step.parameters())
-        self._optimizer, self._budget, self._before = optimizer, budget, before_update
-        self._solver, self._time_limit, self._pool = solver, time_limit, pool
+        self._optimizer, self._before, self._pool = optimizer, before_update, pool
+        self._within = Within(budget, solver, time_limit)
         self._plans: dict[Any, _Plan] = {}
         self._latest: _Plan | None = None
 
@@ -208,19 +206,20 @@ class ScheduledTraining:
         mark_repeatable(traced)
         step = graph(traced).with_seconds(seconds(traced))
         resident = step.resident_bytes + state
-        plain = resident + _plain_peak(step)
-        solution = self._solve(step, resident, plain)
+        plain = resident + plain_peak(step)
+        solution = self._within.solve(step, resident, plain, RESIDENT)
         again = sum(len(row) for _, row in solution.outcome.recomputed)
+        run = scheduled(traced, step, solution.schedule)
         stats = StepStats(
             0,
-            resident + solution.peak,
+            resident + live_peak(run.graph),
             resident,
             plain,
             again,
             solution.extra_seconds / float(step.seconds.sum()),
             keeps,
         )
-        return _Plan(scheduled(traced, step, solution.schedule), solution, stats)
+        return _Plan(run, solution, stats)
 
     def _add_updates(self, traced: GraphModule, *, together: bool) -> int:
         """Let updates take the place of the gradients in a traced step; return the bytes of the optimizer's state."""
@@ -254,23 +253,6 @@ class ScheduledTraining:
         traced.graph.eliminate_dead_code()
         traced.recompile()
         return sum(one.state for one in bytes_of)
-
-    def _solve(self, step: StepGraph, resident: int, plain: int) -> Solution:
-        budget = self._budget
-        share = None if budget is None else parse_share(budget)
-        total = None if budget is None else parse_bytes(budget) if share is None else int(share * plain)
-        own = None if total is None else total - resident
-        try:
-            return solve(step, None if own is None else max(own, 0), self._solver, self._time_limit)
-        except BudgetError as error:
-            floor = solve(step, error.least, self._solver, self._time_limit)
-            where = step.label[int(floor.schedule.order[floor.outcome.place])]
-            raise BudgetError(
-                f"a budget of {human_bytes(total or 0)} is below what any schedule found needs: the least is "
-                f"{human_bytes(resident + floor.peak)}, {human_bytes(resident)} of it parameters, buffers, the "
-                f"optimizer's state and the batch; what remains is alive at {where}",
-                resident + floor.peak,
-            ) from None
 
 
 def schedule(
@@ -392,9 +374,3 @@ def _shapes(batch: tuple[Any, ...]) -> Any:
 
     leaves, spec = pytree.tree_flatten(batch)
     return tuple(map(of, leaves)), spec
-
-
-def _plain_peak(step: StepGraph) -> int:
-    """Return the peak of the step in its own order with all updates at the end, beside what is resident."""
-    order = np.arange(len(step), dtype=np.int64)
-    return simulate(step, Schedule(order, as_recorded(step).way)).peak

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from stowplan.errors import ScheduleError
+from stowplan.errors import GraphError, ScheduleError
 from stowplan.scheduling import Rates, Schedule, StepGraph, Way, as_recorded, lean, simulate
 from stowplan.scheduling.check import check
 
@@ -106,3 +106,12 @@ def test_an_operator_comes_after_those_named() -> None:
     graph = StepGraph([[], []], [[0], [1]], [1, 1], after=[[], [0]])
     with pytest.raises(ScheduleError, match=r"operator 1\) runs before"):
         check(graph, Schedule(np.array([1, 0]), np.zeros(2, dtype=np.int64)))
+
+
+def test_operators_that_each_comes_after_can_be_other_ones() -> None:
+    graph = StepGraph([[], [], [0]], [[0], [1], [2]], [1, 1, 1])
+    assert graph.dependencies().rows() == [[], [], [0]]
+    other = graph.with_after([[], [], [1]])
+    assert (other.dependencies().rows(), graph.dependencies().rows()) == ([[], [], [0, 1]], [[], [], [0]])
+    with pytest.raises(GraphError, match="after"):
+        graph.with_after([[2], [], []])

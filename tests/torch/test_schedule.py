@@ -23,6 +23,7 @@ from stowplan.scheduling.hazards import without_hazards
 from stowplan.scheduling.orders import starting_points
 from stowplan.scheduling.schedule import choices
 from stowplan.torch import ScheduledTraining, graph, measure, schedule, trace_training
+from stowplan.torch.live import live_peak
 from stowplan.torch.rewriting import mark_repeatable, scheduled
 from stowplan.torch.updates import ELEMENTWISE
 
@@ -107,6 +108,7 @@ def test_any_schedule_runs_in_the_bytes_simulated(name: str) -> None:
             predicted = simulate(step, one).peak
             assert check(step, one) == predicted
             assert 0.95 * predicted <= measured.peak <= predicted
+            assert measured.peak == live_peak(run.graph)
             leaves = torch.utils._pytree.tree_leaves(measured.result)
             found = [*leaves, *copy.deepcopy(model.state_dict()).values(), torch.get_rng_state()]
             expected = expected or found
@@ -274,7 +276,7 @@ def test_a_budget_below_the_floor_names_it_and_its_operator() -> None:
     model, inputs = make("densenet")
     training = schedule(model, sgd(model), loss_of, budget="10 KiB")
     with pytest.raises(
-        BudgetError, match=r"10.0 KiB is below .* the least is .* KiB, .* alive at \w+"
+        BudgetError, match=r"10.0 KiB is below .* the least is .* KiB, .* reached where \w+ runs"
     ) as caught:
         training.plan(*inputs)
     fitting = schedule(model, sgd(model), loss_of, budget=caught.value.least)

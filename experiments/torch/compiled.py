@@ -1,0 +1,159 @@
+"""Split compiled steps within budgets, beside PyTorch's own setting: ``python -m experiments.torch.compiled``.
+
+`stowplan.torch.compile_backend` at shares of the peak, and ``activation_memory_budget`` at several settings, both by
+``torch.compile`` with the same kernels (``aot_eager``) and the same loop around. Peaks and times are as in `budget`, of
+forward, backward and update; shares are of the peak of PyTorch's own split. The models need
+``pip install transformers``. Each row is in a file as soon as it is measured.
+
+Exit status 1 if a parameter differs from what PyTorch's own split gives, or the peak of forward and backward is not as
+predicted to the byte.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+from torch._dynamo.exc import BackendCompilerFailed
+
+from stowplan.errors import BudgetError
+from stowplan.torch import Meter, compile_backend
+
+from ..measures import output
+from .budget import Kept, Row, metered, partitioned, plain_step, seconds_of, trained
+from .models import MODELS, Model
+
+SETTINGS = (1.0, 0.5, 0.25, 0.0)
+SHARES = ("80%", "60%")
+LEAST = "least"
+"""In the place of a share."""
+
+TITLE = "Compiled steps of PyTorch, split within budgets"
+NOTE = (
+    "Peaks, beside what is resident, are shares of that of PyTorch's own split (the setting 1.0); CPU times are over "
+    "those of the step that is not compiled. "
+    "*setting*: of `activation_memory_budget`, or a budget of `stowplan.torch.compile_backend`, a share of all bytes "
+    "with the resident ones. *identical*: parameters, equal to the bit after three steps."
+)
+COLUMNS = [
+    output.Column("model", "model"),
+    output.Column("way", "way"),
+    output.Column("setting", "setting"),
+    output.Column("peak", "share", "{:.3f}".format),
+    output.Column("time", "seconds", "{:.2f}".format),
+    output.Column("identical", "identical"),
+]
+
+
+def measure(model: Model, kept: Kept) -> None:
+    """Make the rows of one model that are not there yet."""
+    torch.manual_seed(0)
+    original, batch = model.build().train(), model.batch()
+
+    plain = plain_step(copy.deepcopy(original), model.loss)
+    expected: dict[str, torch.Tensor] = {}
+
+    def row(backend: Any, meters: list[Meter]) -> Row:
+        """Train; a peak is the most bytes alive in one of forward, backward and update."""
+        torch._dynamo.reset()
+        own = copy.deepcopy(original)
+        step = plain_step(own, torch.compile(model.loss, backend=backend, dynamic=False), meters)
+        trained(step, batch)
+        same = all(
+            torch.equal(one, expected.setdefault(key, one.clone())) for key, one in own.state_dict().items()
+        )
+        meters.append(Meter())
+        step(*batch)
+        peak = max(meters.pop().live)
+        return {"peak": peak, "identical": same, "seconds": seconds_of(step, plain, batch)}
+
+    def theirs(setting: float) -> Row:
+        meters: list[Meter] = []
+        with torch._functorch.config.patch(activation_memory_budget=setting):
+            return row(partitioned(meters), meters)
+
+    def ours(budget: str) -> Row:
+        meters: list[Meter] = []
+        backend = compile_backend(least() if budget == LEAST else budget, compiler=metered(meters))
+        try:
+            found = row(backend, meters)
+        except BackendCompilerFailed as error:
+            if isinstance(error.inner_exception, BudgetError):
+                return {"peak": None}
+            raise
+        # Graphs that are compiled again, with other guards, are of the same shapes.
+        return found | {"predicted": max(stats.peak - stats.resident for stats in backend.stats)}
+
+    def least() -> int:
+        torch._dynamo.reset()
+        try:
+            torch.compile(model.loss, backend=compile_backend(0), dynamic=False)(original, *batch)
+        except BackendCompilerFailed as error:
+            if isinstance(error.inner_exception, BudgetError):
+                return error.inner_exception.least
+            raise
+        return 0
+
+    row(partitioned([]), [])  # what all others are compared with
+    for setting in SETTINGS:
+        kept.add("torch", setting, functools.partial(theirs, setting))
+    for share in (*SHARES, LEAST):
+        kept.add("stowplan", share, functools.partial(ours, share))
+
+
+def shown(name: str, rows: list[Row]) -> list[Row]:
+    """Return the lines of a model's table: what each way reached, in shares of PyTorch's own split."""
+    before = next((row["peak"] for row in rows if row["setting"] == 1.0), None)
+    return [
+        {"device": "cpu", "model": name} | row | {"share": row["peak"] / before}
+        for row in rows
+        if row["peak"] is not None
+    ]
+
+
+def wrong(row: Row) -> str | None:
+    """Return what is wrong with a row, if anything."""
+    if row["peak"] is None:
+        return None
+    if not row["identical"]:
+        return "parameters differ"
+    if row["peak"] != row.get("predicted", row["peak"]):
+        return f"peak {row['peak']} was predicted to be {row['predicted']}"
+    return None
+
+
+@click.command()
+@click.option(
+    "--model", "chosen", multiple=True, type=click.Choice(list(MODELS)), help="Only this one; repeatable."
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("build/experiments"),
+    help="Folder for cells and the table.  [default: build/experiments]",
+)
+def main(chosen: tuple[str, ...], out: Path) -> None:
+    """Split compiled steps of PyTorch within budgets of bytes."""
+    torch.set_num_threads(1)
+    cells = out / "torch_compiled"
+    cells.mkdir(parents=True, exist_ok=True)
+    for name in chosen or tuple(MODELS):
+        measure(MODELS[name], Kept(name, cells / f"{name}.json"))
+    rows = {name: Kept(name, cells / f"{name}.json").rows for name in MODELS}
+    lines = [line for name in MODELS for line in shown(name, rows[name])]
+    output.write_table(lines, COLUMNS, cells, TITLE, NOTE, ("torch", "transformers"))
+    failed = [
+        f"{name} at {row['setting']}: {what}" for name in MODELS for row in rows[name] if (what := wrong(row))
+    ]
+    for line in failed:
+        click.echo(line, err=True)
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

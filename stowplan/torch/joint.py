@@ -1,0 +1,150 @@
+"""What a joint graph of AOTAutograd needs to be scheduled, and a scheduled one to be split in two.
+
+Before: backward's nodes come after forward's and are marked; forward reads copies of the inputs that it changes at its
+end, so that what reads them can run again; and in the step graph backward waits for all of forward. After: repetitions
+are marked as backward's, and hold on to nothing but what they take.
+
+The marks are PyTorch's own, ``node.meta["partitioner_tag"]``, which its partitioners go by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx import GraphModule
+from torch.utils import _pytree as pytree
+
+from ..errors import GraphError
+from ..scheduling import Phase, StepGraph
+from .rewriting import AGAIN, exchange_random_state
+from .step_graph import REPEATABLE, named_by
+from .tracing import PHASE
+
+TAG, FORWARD, BACKWARD = "partitioner_tag", "is_forward", "is_backward"
+MUST_BE_BACKWARD = "must_be_in_backward"
+
+COPY, CLONE = torch.ops.aten.copy_.default, torch.ops.aten.clone.default
+COPIED = "stowplan_copied"
+"""Key in a node's ``meta``, if it is a copy of an input that forward changes."""
+
+
+def put_in_phases(joint: GraphModule) -> bool:
+    """Put backward's nodes after forward's, and mark each; return whether there are any.
+
+    Marks of `torch.utils.checkpoint` go: the schedule decides.
+    """
+    nodes = [node for node in joint.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
+    late = {node for node in joint.graph.find_nodes(op="placeholder") if "tangents" in node.name}
+    for node in nodes:
+        if node.meta.get(TAG) in (BACKWARD, MUST_BE_BACKWARD) or not late.isdisjoint(node.all_input_nodes):
+            late.add(node)
+    for node in reversed(nodes):  # constants without a mark, by passes of inductor
+        if TAG not in node.meta and node.users and late.issuperset(node.users):
+            late.add(node)
+    output = joint.graph.find_nodes(op="output")[0]
+    for node in nodes:
+        node.meta.pop("recompute", None)
+        node.meta[PHASE] = Phase.BACKWARD if node in late else Phase.FORWARD
+        if node.meta.get(TAG) in (None, FORWARD, BACKWARD):
+            node.meta[TAG] = BACKWARD if node in late else FORWARD
+        if node in late:
+            output.prepend(node)
+    return any(node in late for node in nodes)
+
+
+def forward_first(step: StepGraph) -> StepGraph:
+    """Let backward begin when all of forward has run, as these are two graphs."""
+    forward, before = (step.phase == Phase.FORWARD).tolist(), step.dependencies().rows()
+    read = {other for k, row in enumerate(before) if forward[k] for other in row}
+    ends = [k for k in range(len(step)) if forward[k] and k not in read]
+    begins = [not forward[k] and all(forward[other] for other in row) for k, row in enumerate(before)]
+    rows = zip(step.after.rows(), begins, strict=True)
+    return step.with_after(sorted({*row, *ends}) if first else row for row, first in rows)
+
+
+def mark_backward(run: GraphModule) -> None:
+    """Mark repetitions as backward's, and put views of the gradients of results after forward's last node."""
+    last = None
+    for node in run.graph.nodes:
+        if AGAIN in node.meta:
+            node.meta[TAG] = BACKWARD
+        if node.meta.get(TAG) == FORWARD:
+            last = node
+    for given in run.graph.find_nodes(op="placeholder"):
+        if last is not None and "tangents" in given.name:
+            for view in reversed(named_by(given)):
+                last.append(view)
+
+
+def read_copies(joint: GraphModule) -> None:
+    """Let forward's operators read copies of the inputs that it changes at its end, so that they can run again.
+
+    These are few bytes: statistics of normalization.
+    """
+    for given in joint.graph.find_nodes(op="placeholder"):
+        readers = [node for node in given.users if node.meta.get(PHASE) == Phase.FORWARD]
+        writers = [node for node in readers if node.target is COPY and node.args[0] is given]
+        readers = [node for node in readers if node not in writers]
+        if writers and readers:
+            value = given.meta["val"]
+            with joint.graph.inserting_before(min(readers)), value.fake_mode, torch.no_grad():
+                copied = joint.graph.call_function(CLONE, (given,))
+                copied.meta = {
+                    "val": value.clone(),
+                    PHASE: Phase.FORWARD,
+                    TAG: FORWARD,
+                    COPIED: True,
+                    REPEATABLE: False,
+                }
+            for node in readers:
+                node.replace_input_with(given, copied)
+
+
+def leave_out_copies(run: GraphModule) -> None:
+    """Let what does not run again read the inputs themselves."""
+    for node in run.graph.find_nodes(op="call_function", target=CLONE):
+        if COPIED in node.meta and not any(AGAIN in user.meta for user in node.users):
+            node.replace_all_uses_with(node.args[0])
+            run.graph.erase_node(node)
+
+
+def run_from(state: torch.Tensor, operator: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """Run an operator that draws random numbers from a state of the host's generator, and leave that as it is."""
+    before = exchange_random_state(state)
+    try:
+        return operator(*args, **options)
+    finally:
+        torch.set_rng_state(before)
+
+
+def draw_again(run: GraphModule) -> None:
+    """Let repetitions of random operators depend on nothing but their arguments: what is split has no other order."""
+    for node in run.graph.find_nodes(op="call_function", target=torch.get_rng_state):
+        given = pytree.tree_leaves([one.meta["val"] for one in run.graph.find_nodes(op="placeholder")])
+        mode = next(one.fake_mode for one in given if isinstance(one, FakeTensor))
+        node.meta |= {"val": mode.from_tensor(torch.get_rng_state()), TAG: FORWARD}
+        for before in list(node.users):
+            drawn, (after,) = before.next, before.users
+            drawn.args, drawn.target = (node, drawn.target, *drawn.args), run_from
+            run.graph.erase_node(after)
+            run.graph.erase_node(before)
+
+
+def require_numbers(joint: GraphModule) -> None:
+    """Raise unless all sizes are numbers.
+
+    Raises
+    ------
+    GraphError
+        A size is a symbol.
+    """
+    values = [node.meta.get("val") for node in joint.graph.find_nodes(op="placeholder")]
+    for value in pytree.tree_leaves(values):
+        sizes = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
+        if any(isinstance(size, torch.SymInt | torch.SymFloat) for size in sizes):
+            raise GraphError(
+                "the graph has sizes that are symbols; expected torch.compile(..., dynamic=False)"
+            )
