@@ -86,7 +86,7 @@ class FunctionPrediction(Prediction):
         text = [f"{learnt}, and checked on two shapes more"]
         if tied := [self._members(axes, " = ") for axes in model.lengths.axes if len(axes) > 1]:
             text[0] += f"; one length: {', '.join(tied)}"
-        far = [1000 * base for base in model.laws.grid.base]
+        far = [100_000 * weight for weight in model.lengths.weight]
         best = model.fullest_moment(far)
         if best is None:
             text.append("it asks for no arrays")

@@ -363,7 +363,7 @@ def _moments(
     unique: npt.NDArray[np.int64]
     unique, where = np.unique(live.reshape(-1, len(runs)), axis=0, return_index=True)
     laws = grid.fit(unique[:, :n])
-    exact, rounds = _met(laws, unique[:, n:], checks)
+    exact, rounds = _met(laws, unique[:, n:], checks, grid.base)
     missed, peaks = "", [one.peak for one in runs]
     for row in np.flatnonzero(~(exact | rounds)).tolist():
         share = unique[row] / np.maximum(peaks, 1)
@@ -374,7 +374,7 @@ def _moments(
                 f"what is alive at {line} follows no law: {found:,} bytes at the largest shape tried, and "
                 f"{expected:,} by the others"
             )
-    kept = _undominated(laws, np.flatnonzero(exact | rounds))
+    kept = _undominated(laws, np.flatnonzero(exact | rounds), grid.base)
     rows: list[list[int]] = []
     moments = []
     for row in kept[:MOST_MOMENTS]:
@@ -417,7 +417,7 @@ def _by_line(runs: list[Run]) -> list[Any]:
     return [np.array([at[line] for line in shared], dtype=np.int64) for at in fullest]
 
 
-def _met(laws: Laws, found: Any, checks: list[tuple[int, ...]]) -> tuple[Any, Any]:
+def _met(laws: Laws, found: Any, checks: list[tuple[int, ...]], least: Sequence[int]) -> tuple[Any, Any]:
     """Which laws meet the shapes that they were not made of, and which only up to a rounding; bool (laws,) each."""
     exact = np.ones(len(found), dtype=bool)
     near = np.ones(len(found), dtype=bool)
@@ -428,19 +428,19 @@ def _met(laws: Laws, found: Any, checks: list[tuple[int, ...]]) -> tuple[Any, An
         exact &= np.asarray(off == 0, dtype=bool)
         near &= np.asarray((off <= unit) | ((off <= PAGE) & (off <= found[:, k] // 512)), dtype=bool)
     # A cubic term that is only rounding is small here, and large far out.
-    cubic = [sum(point) > 2 and max(point) > 1 for point in laws.grid.steps]
-    without = Laws(laws.grid, np.where(cubic, 0, laws.differences))
-    far = [base * 32 for base in laws.grid.base]
+    cubic = [sum(powers) > 2 and max(powers) > 1 for powers in laws.powers]
+    without = replace(laws, factors=np.where(cubic, 0, laws.factors))
+    far = [length * 32 for length in least]
     near &= np.asarray(abs(laws.at(far) - without.at(far)) * 100 <= abs(laws.at(far)), dtype=bool)
     return exact, near & ~exact
 
 
-def _undominated(laws: Laws, rows: Any) -> list[int]:
+def _undominated(laws: Laws, rows: Any, least: Sequence[int]) -> list[int]:
     """Return the rows that no other one has all coefficients of, or larger ones; the largest constants first."""
     kept: list[int] = []
-    differences, far = laws.differences, laws.at([base * 1000 for base in laws.grid.base])
+    factors, far = laws.factors, laws.at([length * 1000 for length in least])
     order = sorted(rows.tolist(), key=lambda row: -int(far[row]))
     for row in order:
-        if not any(bool((differences[row] <= differences[other]).all()) for other in kept):
+        if not any(bool((factors[row] <= factors[other]).all()) for other in kept):
             kept.append(row)
     return kept
