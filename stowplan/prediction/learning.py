@@ -7,7 +7,7 @@
        time allows: a run's cost tells that of the steps to come
     3  run it again, and on other values            state, and sizes that depend on data: cannot tell
     4  run the points of the lattice                a law for each *moment* (`laws.Grid`)
-    5  run two shapes more                          a law that misses one of them is none: once more, at double lengths
+    5  run two shapes more                          a law that misses one of them is none
 
 A moment is a request, if all runs make the same requests; or else a line, at its fullest request. The peak at other
 lengths is that of the moment that has most alive there. A law that misses a shape by less than one unit of each length,
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,11 +27,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .arguments import KINDS, VARIANTS, Axis, Lengths, is_array, small_array, ties
+from .arguments import KINDS, VARIANTS, Axis, Lengths, arrays, bytes_of, sizes, ties
 from .laws import Grid, Laws
 from .runs import Run, run
 
-__all__ = ["SECONDS", "Model", "Moment", "learn", "sizes"]
+__all__ = ["SECONDS", "Model", "Moment", "learn"]
 
 SECONDS = 2.0
 """That learning may take, if the function allows."""
@@ -72,7 +72,7 @@ class Model:
     """Pairs of lengths: the first was the smaller one in all runs."""
     least_bytes: int = 0
     """Of the arguments, in the smallest run on which laws are."""
-    largest: tuple[int, int, int] = (0, 0, 0)
+    largest: tuple[int, ...] = (0, 0, 0)
     """The most elements, bytes and longest axis of an argument in any run."""
     only_equal: bool = False
     """Whether it follows a law only where the axes of a length are equal, and takes others."""
@@ -99,10 +99,53 @@ class Model:
         return max(self.moments, key=lambda moment: int(at[moment.rounds][moment.live]), default=None)
 
     def _at(self, lengths: Sequence[int]) -> tuple[Any, Any]:
-        """Return all rows at some lengths, and where one rounds, one unit further."""
-        exact = self.laws.at(lengths)
-        rounds = any(moment.rounds for moment in self.moments)
-        return exact, self.laws.at([length + 1 for length in lengths]) + PAGE if rounds else exact
+        """Return all rows at some lengths, and one unit and a page further, for those that round."""
+        return self.laws.at(lengths), self.laws.at([length + 1 for length in lengths]) + PAGE
+
+
+def learn(
+    function: Callable[..., Any],
+    examples: Sequence[Any],
+    options: Mapping[str, Any],
+    names: Sequence[str],
+    vary: frozenset[Axis],
+    seconds: float = SECONDS,
+) -> Model:
+    """Run a function on small arrays like the examples some 20 times, and learn its laws.
+
+    Lengths are the most that the function takes; or fewer, if only then it follows a law.
+
+    Parameters
+    ----------
+    function, examples, options, names
+        The function, its arguments and keywords, and the names of the arguments.
+    vary
+        The axes that vary.
+    seconds
+        That learning may take.
+    """
+    one = _Learner(function, examples, options, names, seconds)
+    why, lawless = "", Model()
+    for kind in KINDS:
+        for lengths in ties(examples, vary):
+            if len(lengths.axes) > MOST_LENGTHS:
+                why = why or f"{len(lengths.axes)} lengths vary; expected at most {MOST_LENGTHS}"
+                continue
+            if one.runs and one.spent > 0.8 * seconds:
+                break
+            try:
+                model, missed = one.model(lengths, kind)
+            except Exception as error:  # any: it is the user's function
+                why = f"it fails on small arrays ({type(error).__name__}: {error})"
+                continue
+            if not missed and not (lawless.cannot_tell and model.cannot_tell):
+                only_equal = bool(lawless.cannot_tell)
+                return replace(model, only_equal=only_equal, runs=one.runs, seconds=one.spent)
+            if not lawless.cannot_tell:
+                lawless = model
+        if lawless.cannot_tell:
+            break
+    return replace(lawless, runs=one.runs, seconds=one.spent, cannot_tell=lawless.cannot_tell or why)
 
 
 class _Learner:
@@ -113,12 +156,12 @@ class _Learner:
         function: Callable[..., Any],
         examples: Sequence[Any],
         options: Mapping[str, Any],
+        names: Sequence[str],
         seconds: float,
     ) -> None:
-        self.function, self.examples, self.options, self.seconds = function, examples, options, seconds
-        self.kind, self.lengths, self.repeats, self.runs, self.degree = KINDS[0], Lengths((), ()), 1, 0, 3
+        self.function, self.examples, self.options, self.names = function, examples, options, names
+        self.seconds, self.runs = seconds, 0
         self.cost = 0.0  # seconds of the last run
-        self.slower = 8.0  # how much longer one of double lengths takes
         self._began = time.perf_counter() - _queued()
 
     @property
@@ -126,17 +169,61 @@ class _Learner:
         """Seconds since it began, without those in which other programs had the processor."""
         return time.perf_counter() - _queued() - self._began
 
+    def model(self, lengths: Lengths, kind: str) -> tuple[Model, bool]:
+        """Learn laws of some lengths, from values of a kind; and say whether a shape meets no law."""
+        self.lengths, self.kind, self.repeats, self.degree = lengths, kind, 1, 3
+        self.run(self.base(0))  # the first run, which imports and compiles, is no measure
+        first = self.run(self.base(0))[-1]
+        self.slower = 2.0 ** min(
+            max(len(lengths.axes), 1), 3
+        )  # by double lengths: a guess, until two runs tell
+        if not self.affords(self.cost):
+            self.slower, self.degree = 2.0, 2
+        if lengths.axes and not self.affords(self.cost):
+            why = (
+                f"a run on the smallest arrays takes {self.cost:.2g} s, and some {len(self.grid(0).steps) + 8} are "
+                f"needed: too slow to learn in {self.seconds:g} s (learning_seconds)"
+            )
+            return Model(cannot_tell=why), False
+        k, first = self.climb(first)
+        grid = self.grid(k)
+        why = (
+            "it returns an iterator, whose work is still to be done"
+            if first.lazy
+            else self.unsteady(grid.base)
+        )
+        if not why and first.others:
+            why = "other threads ask for memory, and how much of it at once is a matter of chance"
+        runs = [self.run(point)[-1] for point in grid.points]
+        checks = self.checks(grid, runs)
+        runs += [self.run(point, trim=point == checks[-1])[-1] for point in checks]
+        moments, laws, missed = _moments(grid, runs, checks)
+        points, count = [*grid.points, *checks], range(len(grid.base))
+        why = why or _unseen(runs[-1], bytes_of(self.arguments(points[-1])))
+        model = Model(
+            lengths,
+            tuple(f"{self.names[axes[0][0]]}[{axes[0][1]}]" for axes in lengths.axes),
+            laws,
+            moments,
+            tuple((i, j) for i in count for j in count if all(point[i] < point[j] for point in points)),
+            bytes_of(self.arguments(grid.base)),
+            sizes([value for point in points for value in self.arguments(point)]),
+            touched=runs[-1].touched if checks else 0,
+            counted=int(runs[-1].profile.size.sum()),
+            cannot_tell=why or missed,
+        )
+        return model, bool(missed and not why)
+
     def run(self, lengths: Sequence[int], kind: str = "", times: int = 0, trim: bool = False) -> list[Run]:
         began, times = self.spent, times or self.repeats
-        shapes = self.lengths.shapes(self.examples, lengths)
-        arguments = [
-            small_array(value, shape, kind or self.kind, self.runs) if is_array(value) else value
-            for value, shape in zip(self.examples, shapes, strict=True)
-        ]
+        arguments = arrays(self.examples, self.arguments(lengths), kind or self.kind, self.runs)
         found = run(self.function, arguments, self.options, times, trim=trim)
         self.runs += times
         self.cost = (self.spent - began) / times
         return found
+
+    def arguments(self, lengths: Sequence[int]) -> list[Any]:
+        return self.lengths.stand_ins(self.examples, lengths)
 
     @property
     def third(self) -> int:
@@ -154,47 +241,9 @@ class _Learner:
         runs: float = (len(self.grid(0).steps) + 6) * self.slower**0.5 + self.slower
         return cost * runs * self.repeats < share * self.seconds - self.spent
 
-    def shaped(self, lengths: Sequence[int]) -> list[tuple[tuple[int, ...], Any]]:
-        """Return the arrays' shapes and dtypes."""
-        shapes = self.lengths.shapes(self.examples, lengths)
-        pairs = zip(shapes, self.examples, strict=True)
-        return [(shape, value.dtype) for shape, value in pairs if is_array(value)]
-
-    def bytes_at(self, lengths: Sequence[int]) -> int:
-        return sum(dtype.itemsize * math.prod(shape) for shape, dtype in self.shaped(lengths))
-
-    def begin(self, ways: Iterable[Lengths], kinds: Sequence[str]) -> tuple[int, Run] | str:
-        """Find lengths and values that the function takes, and double the lengths.
-
-        Returns
-        -------
-        How often it doubled them, and the run there; or the first error.
-        """
-        why, ways = "", list(ways)
-        for kind in kinds:
-            for lengths in ways:
-                if len(lengths.axes) > MOST_LENGTHS:
-                    why = why or f"{len(lengths.axes)} lengths vary; expected at most {MOST_LENGTHS}"
-                    continue
-                self.kind, self.lengths = kind, lengths
-                try:
-                    self.run(self.base(0))  # the first run, which imports and compiles, is no measure
-                    return self._climb()
-                except Exception as error:  # any: it is the user's function
-                    why = why or _failed(error)
-        return why
-
-    def _climb(self) -> tuple[int, Run] | str:
-        last, k = self.run(self.base(0))[-1], 0
-        self.slower = 2.0 ** min(max(len(self.lengths.axes), 1), 3)  # a guess, until two runs tell
-        if not self.affords(self.cost):
-            self.slower = 2.0
-            self.degree = 2
-        if self.lengths.axes and not self.affords(self.cost):
-            return (
-                f"a run on the smallest arrays takes {self.cost:.2g} s, and some {len(self.grid(0).steps) + 8} are "
-                f"needed: too slow to learn in {self.seconds:g} s (learning_seconds)"
-            )
+    def climb(self, last: Run) -> tuple[int, Run]:
+        """Double the lengths until large blocks are computed in place; return how often, and the run there."""
+        k = 0
         while self.lengths.axes and not self._enough(last, self.base(k)):
             before = max(self.cost, 1e-4)
             if not self.affords(before * self.slower, 0.6):
@@ -209,11 +258,11 @@ class _Learner:
     def _enough(self, found: Run, lengths: Sequence[int]) -> bool:
         large = found.profile.size[found.profile.size * 32 >= found.peak]
         in_place = found.peak >= IN_PLACE and int(large.min(initial=found.peak)) > IN_PLACE * 5 // 4
-        return found.peak >= MOST or in_place or self.bytes_at(lengths) >= 4 * ENOUGH
+        return found.peak >= MOST or in_place or bytes_of(self.arguments(lengths)) >= 4 * ENOUGH
 
     def unsteady(self, lengths: Sequence[int]) -> str:
         """Run it again on equal and on other values; say what the peak depends on beside lengths."""
-        slight = self.bytes_at(lengths) // 256
+        slight = bytes_of(self.arguments(lengths)) // 256
         peaks = [one.peak for one in self.run(lengths, times=2)]
         if peaks[0] != peaks[1]:
             peaks = [one.peak for one in self.run(lengths, times=4)]
@@ -245,91 +294,11 @@ class _Learner:
         return [between, tuple(2 * base + step + 1 + 2 * n for n, (base, step) in pairs)]
 
 
-def learn(
-    function: Callable[..., Any],
-    examples: Sequence[Any],
-    options: Mapping[str, Any],
-    names: Sequence[str],
-    vary: frozenset[Axis],
-    seconds: float = SECONDS,
-    only: Lengths | None = None,
-    kinds: Sequence[str] = KINDS,
-) -> Model:
-    """Run a function on small arrays like the examples some 20 times, and learn its laws.
-
-    Parameters
-    ----------
-    function, examples, options, names
-        The function, its arguments and keywords, and the names of the arguments.
-    vary
-        The axes that vary.
-    seconds
-        That learning may take.
-    only
-        The lengths to vary. None: the most that the function takes; or fewer, if only then it follows a law.
-    kinds
-        Of values, to be tried in order.
-    """
-    one = _Learner(function, examples, options, seconds)
-    start = one.begin(ties(examples, vary) if only is None else [only], kinds)
-    if isinstance(start, str):
-        return Model(runs=one.runs, seconds=one.spent, cannot_tell=start)
-    k, first = start
-    why = (
-        "it returns an iterator, whose work is still to be done" if first.lazy else one.unsteady(one.base(k))
-    )
-    if not why and first.others:
-        why = "other threads ask for memory, and how much of it at once is a matter of chance"
-    while True:
-        grid, first_cost = one.grid(k), one.cost
-        try:
-            runs = [one.run(point)[-1] for point in grid.points]
-            checks = one.checks(grid, runs)
-            runs += [one.run(point, trim=point == checks[-1])[-1] for point in checks]
-        except Exception as error:  # any: it is the user's function
-            rest = kinds[kinds.index(one.kind) + 1 :] if one.kind in kinds else ()
-            if rest and one.spent < seconds * 0.8:  # a larger matrix may be singular
-                return learn(function, examples, options, names, vary, seconds - one.spent, only, rest)
-            return Model(runs=one.runs, seconds=one.spent, cannot_tell=_failed(error))
-        moments, laws, missed = _moments(grid, runs, checks)
-        why = why or _unseen(runs[-1], one.bytes_at((checks or [grid.base])[-1]))
-        if why or not missed or not one.affords(first_cost * one.slower) or max(r.peak for r in runs) > MOST:
-            break
-        k += 1  # some blocks may have been below 256 KiB, and some above
-    for way in ties(examples, vary) if missed and not why and only is None else ():  # of square matrices, say
-        if len(way.axes) < len(grid.base) and one.spent < seconds * 0.8:
-            tied = learn(function, examples, options, names, vary, seconds - one.spent, way)
-            one.runs += tied.runs
-            if not tied.cannot_tell:
-                return replace(tied, only_equal=True, runs=one.runs, seconds=one.spent)
-    points, count = [*grid.points, *checks], range(len(grid.base))
-    return Model(
-        one.lengths,
-        tuple(f"{names[axes[0][0]]}[{axes[0][1]}]" for axes in one.lengths.axes),
-        laws,
-        moments,
-        tuple(
-            (i, j) for i in count for j in count if i != j and all(point[i] < point[j] for point in points)
-        ),
-        one.bytes_at(grid.base),
-        sizes([array for point in points for array in one.shaped(point)]),
-        touched=runs[-1].touched if checks else 0,
-        counted=int(runs[-1].profile.size.sum()),
-        runs=one.runs,
-        seconds=one.spent,
-        cannot_tell=why or missed,
-    )
-
-
 def _queued() -> float:
     """Return the seconds that this thread was ready to run and other programs ran; 0 where Linux does not say."""
     with suppress(OSError, ValueError, IndexError):
         return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
     return 0.0
-
-
-def _failed(error: Exception) -> str:
-    return f"it fails on small arrays ({type(error).__name__}: {error})"
 
 
 def _unseen(found: Run, given: int) -> str:
@@ -344,13 +313,6 @@ def _unseen(found: Run, given: int) -> str:
         f"it takes {unseen:,} bytes or more beside NumPy's arrays at the largest shape tried: a C library's (LAPACK's "
         "workspaces are such), which are not counted"
     )
-
-
-def sizes(arrays: Sequence[tuple[tuple[int, ...], Any]]) -> tuple[int, int, int]:
-    """Return the most elements, the most bytes and the longest axis of some arrays, given as shape and dtype."""
-    counts = [(math.prod(shape), math.prod(shape) * dtype.itemsize, max(shape)) for shape, dtype in arrays]
-    most = [max((count[n] for count in counts), default=0) for n in range(3)]
-    return most[0], most[1], most[2]
 
 
 def _moments(
