@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..errors import ProfileError
-from ..units import human_bytes
 from .arguments import (
     SHORT,
     Axis,
@@ -90,22 +89,14 @@ class FunctionPrediction(Prediction):
         if tied := [self._members(axes, " = ") for axes in model.lengths.axes if len(axes) > 1]:
             text[0] += f"; one length: {', '.join(tied)}"
         far = [100_000 * weight for weight in model.lengths.weight]
-        best = model.fullest_moment(far)
-        if best is None:
-            text.append("it asks for no arrays")
-        else:
-            about, share = "up to a rounding, " if best.rounds else "", model.laws.at(far)
-            formula = model.laws.formula(best.live, model.names)
-            text.append(f"{about}beside its arguments: {formula} bytes")
-            for line, row in sorted(best.lines.items(), key=lambda item: -share[item[1]]):
-                text.append(f"  {model.laws.formula(row, model.names)}  {line}")
-        text.append(NOT_SEEN)
-        if model.touched > model.counted + (1 << 18):
-            text.append(
-                f"Its largest run touched {human_bytes(model.touched)} of fresh memory, and all arrays that it asked "
-                f"for have {human_bytes(model.counted)}: the rest is not counted (but for zeros that are read first)."
-            )
-        return "\n".join(text)
+        best = model.fullest(far)
+        live, _, lines = best.at(far)
+        about = "up to a rounding, " if best.rounds else ""
+        formulas = [best.laws.formula(row, model.names) for row in range(2 + len(best.lines))]
+        text.append(f"{about}beside its arguments: {formulas[0]} bytes" if live else "it asks for no arrays")
+        by_line = dict(zip(best.lines, formulas[2:], strict=True))
+        text += [f"  {by_line[line]}  {line}" for line in sorted(lines, key=lambda line: -lines[line])]
+        return "\n".join([*text, NOT_SEEN])
 
     def _along(self, name: str, axis: int, shapes: Mapping[str, Any]) -> tuple[str, Callable[[int], Peak]]:
         if name not in self.names:
@@ -154,9 +145,8 @@ class FunctionPrediction(Prediction):
             if len(found) > 1 and not model.only_equal:
                 counts = ", ".join(map(str, sorted(found)))
                 raise ProfileError(f"{self._members(axes, ', ')} are one length; got {counts} for {name}")
-        live, results, lines = model.fullest(lengths)
         why = model.cannot_tell or self._beyond(model, of_each, sizes(wanted))
-        return Peak.of(given, live, results, lines, why)
+        return Peak.of(given, *model.fullest(lengths).at(lengths), why)
 
     def _beyond(self, model: Model, of_each: Sequence[set[int]], asked: Sequence[int]) -> str:
         """Say how some lengths differ from all that were tried, so that the laws tell nothing of them."""

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ..units import human_bytes
 from .arguments import KINDS, VARIANTS, Axis, Lengths, arrays, bytes_of, sizes, ties
 from .laws import Grid, Laws
 from .runs import Run, run
@@ -44,17 +45,22 @@ IN_PLACE = 1 << 18
 ENOUGH, MOST = 1 << 20, 1 << 25
 """Bytes: of arguments, and of a peak, from which on lengths are not doubled."""
 MOST_LENGTHS, MOST_MOMENTS = 5, 200
-NO_LENGTHS, NO_LAWS = Lengths((), ()), Grid((), (), 0).fit([])
+NO_LENGTHS = Lengths((), ())
 
 
 class Moment(NamedTuple):
-    """What is alive at one moment: rows of `Model.laws`, of all bytes, of results, and by the line that asked."""
+    """What is alive at one moment: laws of all bytes, of those of results, and of those by the line that asked."""
 
-    live: int
-    results: int
-    lines: Mapping[str, int]
+    laws: Laws
+    lines: tuple[str, ...]
     rounds: bool
-    """Whether the law is met up to a rounding."""
+    """Whether the laws are met up to a rounding."""
+
+    def at(self, lengths: Sequence[int]) -> tuple[int, int, dict[str, int]]:
+        """Return the bytes at some lengths, never below 0; if they round, one unit and a page further."""
+        found = self.laws.at([length + self.rounds for length in lengths]) + PAGE * self.rounds
+        live, results, *by_line = np.maximum(found, 0).tolist()
+        return live, results, dict(zip(self.lines, by_line, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +72,6 @@ class Model:
 
     lengths: Lengths = NO_LENGTHS
     names: tuple[str, ...] = ()
-    laws: Laws = NO_LAWS
     moments: tuple[Moment, ...] = ()
     below: tuple[tuple[int, int], ...] = ()
     """Pairs of lengths: the first was the smaller one in all runs."""
@@ -76,31 +81,35 @@ class Model:
     """The most elements, bytes and longest axis of an argument in any run."""
     only_equal: bool = False
     """Whether it follows a law only where the axes of a length are equal, and takes others."""
-    touched: int = 0
-    """Bytes of fresh pages that the largest run touched."""
-    counted: int = 0
-    """Bytes of all arrays that it asked for."""
     runs: int = 0
     seconds: float = 0.0
     cannot_tell: str = ""
 
-    def fullest(self, lengths: Sequence[int]) -> tuple[int, int, dict[str, int]]:
-        """Return the bytes alive at the fullest moment, those of results, and all of them by line."""
-        best = self.fullest_moment(lengths)
-        if best is None:
-            return 0, 0, {}
-        at = self._at(lengths)[best.rounds]
-        lines = {line: max(int(at[row]), 0) for line, row in best.lines.items()}
-        return max(int(at[best.live]), 0), max(int(at[best.results]), 0), lines
+    @classmethod
+    def read(cls, kept: dict[str, Any]) -> Model:
+        """Return a model that was kept as JSON."""
+        found = {name: _tuples(value) for name, value in kept.items()}
+        moments = tuple(
+            Moment(
+                Laws(laws["powers"], np.array(laws["factors"], dtype=object), laws["below"]), lines, rounds
+            )
+            for laws, lines, rounds in found.pop("moments")
+        )
+        return cls(lengths=Lengths(**found.pop("lengths")), moments=moments, **found)
 
-    def fullest_moment(self, lengths: Sequence[int]) -> Moment | None:
+    def fullest(self, lengths: Sequence[int]) -> Moment:
         """Return the moment with most bytes alive at some lengths."""
-        at = self._at(lengths)
-        return max(self.moments, key=lambda moment: int(at[moment.rounds][moment.live]), default=None)
+        return max(self.moments, key=lambda moment: moment.at(lengths)[0], default=NOTHING)
 
-    def _at(self, lengths: Sequence[int]) -> tuple[Any, Any]:
-        """Return all rows at some lengths, and one unit and a page further, for those that round."""
-        return self.laws.at(lengths), self.laws.at([length + 1 for length in lengths]) + PAGE
+
+def _tuples(value: Any) -> Any:
+    """Return a value of JSON with tuples for its lists."""
+    if isinstance(value, dict):
+        return {name: _tuples(one) for name, one in value.items()}
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+NOTHING = Moment(Laws((), np.zeros((2, 0), dtype=object)), (), rounds=False)
 
 
 def learn(
@@ -197,19 +206,16 @@ class _Learner:
         runs = [self.run(point)[-1] for point in grid.points]
         checks = self.checks(grid, runs)
         runs += [self.run(point, trim=point == checks[-1])[-1] for point in checks]
-        moments, laws, missed = _moments(grid, runs, checks)
+        moments, missed = _moments(grid, runs, checks)
         points, count = [*grid.points, *checks], range(len(grid.base))
         why = why or _unseen(runs[-1], bytes_of(self.arguments(points[-1])))
         model = Model(
             lengths,
             tuple(f"{self.names[axes[0][0]]}[{axes[0][1]}]" for axes in lengths.axes),
-            laws,
             moments,
             tuple((i, j) for i in count for j in count if all(point[i] < point[j] for point in points)),
             bytes_of(self.arguments(grid.base)),
             sizes([value for point in points for value in self.arguments(point)]),
-            touched=runs[-1].touched if checks else 0,
-            counted=int(runs[-1].profile.size.sum()),
             cannot_tell=why or missed,
         )
         return model, bool(missed and not why)
@@ -305,21 +311,19 @@ def _unseen(found: Run, given: int) -> str:
     """Say that much memory is taken beside the arrays that the recorder sees, if it is."""
     if found.foreign:
         return "its result lies in memory that NumPy has not allocated, which is not seen"
+    counted = int(found.profile.size.sum())
     # A page of zeros that is read and then written counts twice.
-    unseen = found.touched - 2 * int(found.profile.size.sum())
-    if unseen <= max(ENOUGH, (given + found.peak) // 64):
+    if found.touched - 2 * counted <= max(ENOUGH, (given + found.peak) // 64):
         return ""
     return (
-        f"it takes {unseen:,} bytes or more beside NumPy's arrays at the largest shape tried: a C library's (LAPACK's "
-        "workspaces are such), which are not counted"
+        f"its largest run touched {human_bytes(found.touched)} of fresh memory, and all arrays that it asked for have "
+        f"{human_bytes(counted)}: a C library takes the rest (LAPACK's workspaces are such), which is not counted"
     )
 
 
-def _moments(
-    grid: Grid, runs: list[Run], checks: list[tuple[int, ...]]
-) -> tuple[tuple[Moment, ...], Laws, str]:
+def _moments(grid: Grid, runs: list[Run], checks: list[tuple[int, ...]]) -> tuple[tuple[Moment, ...], str]:
     """Find the laws of the moments, and why the peak may follow none of them."""
-    requests = _by_line(runs) if (same := _same_requests(runs)) is None else same
+    requests = _requests(runs)
     live = np.array([one.live[at] for one, at in zip(runs, requests, strict=True)], dtype=np.int64).T
     n = len(grid.steps)
     unique: npt.NDArray[np.int64]
@@ -337,44 +341,27 @@ def _moments(
                 f"{expected:,} by the others"
             )
     kept = _undominated(laws, np.flatnonzero(exact | rounds), grid.base)
-    rows: list[list[int]] = []
     moments = []
     for row in kept[:MOST_MOMENTS]:
         parts = [one.at(int(at[where[row]])) for one, at in zip(runs[:n], requests, strict=False)]
         lines = sorted({line for _, by_line in parts for line in by_line})
-        moments.append(
-            Moment(
-                len(rows),
-                len(rows) + 1,
-                {line: len(rows) + 2 + k for k, line in enumerate(lines)},
-                bool(rounds[row]),
-            )
-        )
-        rows += [unique[row, :n].tolist(), [results for results, _ in parts]]
-        rows += [[by_line.get(line, 0) for _, by_line in parts] for line in lines]
-    return tuple(moments), grid.fit(rows), missed
+        by_line = [[counts.get(line, 0) for _, counts in parts] for line in lines]
+        laws = grid.fit([unique[row, :n].tolist(), [results for results, _ in parts], *by_line])
+        moments.append(Moment(laws, tuple(lines), bool(rounds[row])))
+    return tuple(moments), missed
 
 
-def _same_requests(runs: list[Run]) -> list[Any] | None:
-    """Return each run's requests in order, if all runs ask for and free the same blocks; otherwise None."""
-    first = runs[0].profile
-    for one in runs[1:]:
-        same = np.array_equal(one.profile.start, first.start) and np.array_equal(one.profile.end, first.end)
-        if not same:
-            return None
-    return [np.arange(len(first))] * len(runs)
-
-
-def _by_line(runs: list[Run]) -> list[Any]:
-    """Return the fullest request of each line in each run; the lines that all runs have, in one order."""
+def _requests(runs: list[Run]) -> list[Any]:
+    """Return each run's requests in order, if all ask for and free the same blocks; or else each line's fullest one."""
+    clocks = [(one.profile.start, one.profile.end) for one in runs]
+    if all(
+        np.array_equal(one, other) for clock in clocks for one, other in zip(clock, clocks[0], strict=True)
+    ):
+        return [np.arange(len(clocks[0][0]))] * len(runs)
     fullest: list[dict[str, int]] = []
     for one in runs:
-        at: dict[str, int] = {}
-        live = one.live.tolist()
-        for request, line in enumerate(one.lines()):
-            if line not in at or live[request] > live[at[line]]:
-                at[line] = request
-        fullest.append(at)
+        lines, falling = one.lines(), np.argsort(-one.live, kind="stable").tolist()
+        fullest.append({lines[request]: request for request in reversed(falling)})
     shared = [line for line in fullest[0] if all(line in at for at in fullest)]
     return [np.array([at[line] for line in shared], dtype=np.int64) for at in fullest]
 
