@@ -31,7 +31,7 @@ from ..profiler.sequence_matching import match_sequences
 from .laws import Grid, Laws
 from .prediction import Peak, Prediction
 
-__all__ = ["Shape", "StepPrediction", "described", "fit_steps", "fitted", "rising"]
+__all__ = ["Shape", "StepPrediction", "described", "fit_steps", "fitted", "off_by", "rising"]
 
 IntArray = npt.NDArray[np.int64]
 Shape = Mapping[str, int]
@@ -248,16 +248,21 @@ def _counterparts(other: Shape, small: Profile, shape: Shape, large: Profile) ->
     return pairs
 
 
+def off_by(
+    found: npt.NDArray[Any], predicted: npt.NDArray[Any], whole: float | None = None
+) -> tuple[float, int]:
+    """How far quantities are off, as a share of them or of a whole; and the row that is furthest."""
+    off = np.abs(found - predicted)
+    whole = float(found.sum()) if whole is None else whole
+    return float(off.sum()) / whole if whole else float(off.any()), int(off.argmax()) if len(off) else 0
+
+
 def _off(model: StepPrediction, shape: Shape, profile: Profile, pairs: IntArray) -> float:
     """How far sizes are off, as a share of a profile's bytes; raise an error if that is too far."""
     found, predicted = profile.size[pairs[:, 0]], model.sizes(shape)[pairs[:, 1]]
-    off = np.abs(found - predicted)
-    share = float(off.sum() / max(int(profile.size.sum()), 1))
+    share, k = off_by(found, predicted, float(profile.size.sum()))
     if share > TOLERANCE:
-        k, law = (
-            int(off.argmax()),
-            "affine in the batch" if model.batches else "products of powers of the shape",
-        )
+        law = "affine in the batch" if model.batches else "products of powers of the shape"
         raise ProfileError(
             f"sizes are not {law}: request {pairs[k, 0]} asks for {found[k]} bytes at {described(shape)}; expected "
             f"{predicted[k]}, as {described(model.shape)} and others say"
