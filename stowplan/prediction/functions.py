@@ -130,32 +130,28 @@ class FunctionPrediction(Prediction):
         return wanted, options
 
     def _peak(self, wanted: Sequence[Any], options: Mapping[str, Any]) -> Peak:
-        given = bytes_of(wanted)
-        if given < self.model.least_bytes:
-            return self._run(wanted, options, given, self.model.cannot_tell)
-        long = frozenset(axis for axis, count in axes_of(wanted).items() if count > SHORT)
-        model = self._model(wanted, options, long)
+        given, model = bytes_of(wanted), self.model
+        if given >= model.least_bytes:
+            long = frozenset(axis for axis, count in axes_of(wanted).items() if count > SHORT)
+            model = self._model(wanted, options, long)
         if model.cannot_tell and not model.names:
             return Peak(given, 0, 0, cannot_tell=model.cannot_tell)
         if given < model.least_bytes or not model.names:
             return self._run(wanted, options, given, model.cannot_tell)
-        of_each = [{wanted[argument].shape[axis] for argument, axis in axes} for axes in model.lengths.axes]
-        lengths = [min(found) for found in of_each]
-        for axes, name, found in zip(model.lengths.axes, model.names, of_each, strict=True):
+        lengths, why = [], ""
+        for axes, name in zip(model.lengths.axes, model.names, strict=True):
+            found = sorted({wanted[argument].shape[axis] for argument, axis in axes})
+            lengths.append(found[0])
             if len(found) > 1 and not model.only_equal:
-                counts = ", ".join(map(str, sorted(found)))
+                counts = ", ".join(map(str, found))
                 raise ProfileError(f"{self._members(axes, ', ')} are one length; got {counts} for {name}")
-        why = model.cannot_tell or self._beyond(model, of_each, sizes(wanted))
+            if len(found) > 1:
+                why = f"{self._members(axes, ' and ')} differ, and it follows a law only where they are equal"
+        why = model.cannot_tell or why or self._beyond(model, lengths, sizes(wanted))
         return Peak.of(given, *model.fullest(lengths).at(lengths), why)
 
-    def _beyond(self, model: Model, of_each: Sequence[set[int]], asked: Sequence[int]) -> str:
+    def _beyond(self, model: Model, lengths: Sequence[int], asked: Sequence[int]) -> str:
         """Say how some lengths differ from all that were tried, so that the laws tell nothing of them."""
-        lengths = [min(found) for found in of_each]
-        for axes, found in zip(model.lengths.axes, of_each, strict=True):
-            if len(found) > 1:
-                return (
-                    f"{self._members(axes, ' and ')} differ, and it follows a law only where they are equal"
-                )
         for small, large in model.below:
             if lengths[small] > lengths[large]:
                 return (

@@ -7,7 +7,7 @@
        time allows: a run's cost tells that of the steps to come
     3  run it again, and on other values            state, and sizes that depend on data: cannot tell
     4  run the points of the lattice                a law for each *moment* (`laws.Grid`)
-    5  run two shapes more                          a law that misses one of them is none
+    5  run two shapes more                          a law that misses one of them is none: once more, at double lengths
 
 A moment is a request, if all runs make the same requests; or else a line, at its fullest request. The peak at other
 lengths is that of the moment that has most alive there. A law that misses a shape by less than one unit of each length,
@@ -20,7 +20,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -157,26 +157,24 @@ def learn(
     return replace(lawless, runs=one.runs, seconds=one.spent, cannot_tell=lawless.cannot_tell or why)
 
 
+@dataclass
 class _Learner:
     """One call of `learn`: runs, and the time that they have taken and may take."""
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        examples: Sequence[Any],
-        options: Mapping[str, Any],
-        names: Sequence[str],
-        seconds: float,
-    ) -> None:
-        self.function, self.examples, self.options, self.names = function, examples, options, names
-        self.seconds, self.runs = seconds, 0
-        self.cost = 0.0  # seconds of the last run
-        self._began = time.perf_counter() - _queued()
+    function: Callable[..., Any]
+    examples: Sequence[Any]
+    options: Mapping[str, Any]
+    names: Sequence[str]
+    seconds: float
+    runs: int = 0
+    cost: float = 0.0  # seconds of the last run
+    slower: float = 2.0  # how much longer one of double lengths takes
+    began: float = field(default_factory=lambda: time.perf_counter() - _queued())
 
     @property
     def spent(self) -> float:
         """Seconds since it began, without those in which other programs had the processor."""
-        return time.perf_counter() - _queued() - self._began
+        return time.perf_counter() - _queued() - self.began
 
     def model(self, lengths: Lengths, kind: str) -> tuple[Model, bool]:
         """Learn laws of some lengths, from values of a kind; and say whether a shape meets no law."""
@@ -195,18 +193,23 @@ class _Learner:
             )
             return Model(cannot_tell=why), False
         k, first = self.climb(first)
-        grid = self.grid(k)
         why = (
             "it returns an iterator, whose work is still to be done"
             if first.lazy
-            else self.unsteady(grid.base)
+            else self.unsteady(self.base(k))
         )
         if not why and first.others:
             why = "other threads ask for memory, and how much of it at once is a matter of chance"
-        runs = [self.run(point)[-1] for point in grid.points]
-        checks = self.checks(grid, runs)
-        runs += [self.run(point, trim=point == checks[-1])[-1] for point in checks]
-        moments, missed = _moments(grid, runs, checks)
+        while True:
+            grid, cost = self.grid(k), self.cost
+            runs = [self.run(point)[-1] for point in grid.points]
+            checks = self.checks(grid, runs)
+            runs += [self.run(point, trim=point == checks[-1])[-1] for point in checks]
+            moments, missed = _moments(grid, runs, checks)
+            done = why or not missed or max(one.peak for one in runs) > MOST
+            if done or not self.affords(cost * self.slower):
+                break
+            k += 1  # some blocks may have been below 256 KiB, and some above
         points, count = [*grid.points, *checks], range(len(grid.base))
         why = why or _unseen(runs[-1], bytes_of(self.arguments(points[-1])))
         model = Model(

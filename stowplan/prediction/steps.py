@@ -30,6 +30,7 @@ from ..profiler.profile import UNKNOWN_NS
 from ..profiler.sequence_matching import match_sequences
 from .laws import Grid, Laws
 from .prediction import Peak, Prediction
+from .runs import alive_at
 
 __all__ = ["Shape", "StepPrediction", "described", "fit_steps", "fitted", "off_by", "rising"]
 
@@ -103,16 +104,11 @@ class StepPrediction(Prediction):
         """Predict the fullest moment of the planned blocks, which are temporaries; escaped ones are results."""
         profile = self.profile({**self.shape, **shapes})
         live = profile.live_bytes()
-        escaped, end = int(profile.size[profile.escaped].sum()), profile.end
+        escaped = int(profile.size[profile.escaped].sum())
         if not len(live):
             return Peak(0, 0, 0)
         tick = int(live.argmax())
-        rows = np.flatnonzero(((profile.start <= tick) & (tick < end)) | (tick < end - profile.period))
-        lines: dict[str, int] = {}
-        for row in rows.tolist():
-            line = profile.sites[profile.site[row]] if profile.site[row] >= 0 else ""
-            lines[line] = lines.get(line, 0) + int(profile.size[row])
-        return Peak.of(0, int(live[tick]) + escaped, escaped, lines)
+        return Peak.of(0, int(live[tick]) + escaped, escaped, alive_at(profile, tick)[1])
 
     def explain(self) -> str:
         """Return how it was fitted, and by line what is alive at the fullest moment of twice the largest shape."""
