@@ -204,7 +204,7 @@ def available(share: float = 1.0) -> tuple[int, str]:
     share
         Of the free bytes, above 0 and up to 1.
     """
-    found = [(count, name) for name, count in _limits()]
+    found = [(max(count, 0), name) for name, count in _limits()]
     count, name = min(found, default=(sys.maxsize, "no limit known"))
     return int(count * share), f"{share:.0%} of {human_bytes(count)}, {name}" if share < 1 else name
 
@@ -228,7 +228,7 @@ def _limits() -> list[tuple[str, int]]:
         if most != resource.RLIM_INFINITY:
             pages = int(Path("/proc/self/statm").read_text().split()[0])
             found.append(("RLIMIT_AS", most - pages * resource.getpagesize()))
-    return [(name, max(count, 0)) for name, count in found]
+    return found
 
 
 def cache_file(function: Callable[..., Any], kind: str) -> Path:

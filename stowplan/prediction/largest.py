@@ -60,12 +60,9 @@ def largest_batch(model: StepPrediction, memory: int, **how: Any) -> tuple[int, 
     def bound_fits(batch: int) -> bool:
         return lower_bound(problem_of(model.profile({"batch": batch}), how["alignment"])[0]) <= memory
 
-    def plan_fits(batch: int) -> bool:
-        return plan(batch).arena_bytes <= memory
-
     batch = last_that(bound_fits, _MOST)
-    if batch and not plan_fits(batch):
-        batch = last_that(plan_fits, _MOST, batch)
+    if batch and plan(batch).arena_bytes > memory:
+        batch = last_that(lambda larger: plan(larger).arena_bytes <= memory, _MOST, batch)
     return (batch, plan(batch)) if batch else None
 
 

@@ -140,7 +140,7 @@ def learn(
             if len(lengths.axes) > MOST_LENGTHS:
                 why = why or f"{len(lengths.axes)} lengths vary; expected at most {MOST_LENGTHS}"
                 continue
-            if one.runs and one.spent > 0.8 * seconds:
+            if lawless.cannot_tell and one.spent > 0.8 * seconds:
                 break
             try:
                 model, missed = one.model(lengths, kind)

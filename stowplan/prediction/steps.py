@@ -161,9 +161,8 @@ def fit_steps(profiles: Sequence[tuple[Shape, Profile]]) -> StepPrediction:
     model = StepPrediction(dict(shape), reference, laws, names, len(pairs[0]), batches, ())
     checks = [
         (other, _off(model, other, profile, rows))
-        for (other, profile), rows in list(zip(profiles, pairs, strict=True))[
-            slice(1, -1) if batches else slice(None)
-        ]
+        for (other, profile), rows in zip(profiles, pairs, strict=True)
+        if other.get("batch") not in (*batches[:1], *batches[-1:])
     ]
     return replace(model, deviation=tuple(checks))
 
