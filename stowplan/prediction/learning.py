@@ -179,8 +179,8 @@ class _Learner:
     def model(self, lengths: Lengths, kind: str) -> tuple[Model, bool]:
         """Learn laws of some lengths, from values of a kind; and say whether a shape meets no law."""
         self.lengths, self.kind, self.repeats, self.degree = lengths, kind, 1, 3
-        self.run(self.base(0))  # the first run, which imports and compiles, is no measure
-        first = self.run(self.base(0))[-1]
+        self.run(self.grid(0).base)  # the first run, which imports and compiles, is no measure
+        first = self.run(self.grid(0).base)[-1]
         self.slower = 2.0 ** min(
             max(len(lengths.axes), 1), 3
         )  # by double lengths: a guess, until two runs tell
@@ -196,7 +196,7 @@ class _Learner:
         why = (
             "it returns an iterator, whose work is still to be done"
             if first.lazy
-            else self.unsteady(self.base(k))
+            else self.unsteady(self.grid(k).base)
         )
         if not why and first.others:
             why = "other threads ask for memory, and how much of it at once is a matter of chance"
@@ -234,16 +234,12 @@ class _Learner:
     def arguments(self, lengths: Sequence[int]) -> list[Any]:
         return self.lengths.stand_ins(self.examples, lengths)
 
-    @property
-    def third(self) -> int:
-        return (LEAST if len(self.lengths.axes) < 3 else LEAST_OF_MANY) // 3
-
-    def base(self, doublings: int) -> tuple[int, ...]:
-        return tuple((3 * w + n) * self.third << doublings for n, w in enumerate(self.lengths.weight))
-
     def grid(self, doublings: int) -> Grid:
-        step = tuple((w * self.third) << doublings for w in self.lengths.weight)
-        return Grid(self.base(doublings), step, self.degree if len(step) < 4 else 2)
+        weights = self.lengths.weight
+        third = (LEAST if len(weights) < 3 else LEAST_OF_MANY) // 3 << doublings
+        base = tuple((3 * weight + n) * third for n, weight in enumerate(weights))
+        step = tuple(weight * third for weight in weights)
+        return Grid(base, step, self.degree if len(step) < 4 else 2)
 
     def affords(self, cost: float, share: float = 0.8) -> bool:
         """Whether all runs can be made in a share of the time if one at the first point costs so much."""
@@ -253,11 +249,11 @@ class _Learner:
     def climb(self, last: Run) -> tuple[int, Run]:
         """Double the lengths until large blocks are computed in place; return how often, and the run there."""
         k = 0
-        while self.lengths.axes and not self._enough(last, self.base(k)):
+        while self.lengths.axes and not self._enough(last, self.grid(k).base):
             before = max(self.cost, 1e-4)
             if not self.affords(before * self.slower, 0.6):
                 break
-            last = self.run(self.base(k + 1))[-1]
+            last = self.run(self.grid(k + 1).base)[-1]
             self.slower = max(self.cost / before, 1.5)
             if not self.affords(self.cost):  # it is slower than guessed
                 break
