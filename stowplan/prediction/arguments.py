@@ -14,14 +14,15 @@ Short axes are fixed: at most `FEW` (channels, coordinates), or an eighth of the
 from __future__ import annotations
 
 import inspect
+import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["KINDS", "VARIANTS", "Axis", "Lengths", "is_array", "small_array", "ties"]
+__all__ = ["KINDS", "VARIANTS", "Axis", "Lengths", "arrays", "bytes_of", "is_array", "sizes", "ties"]
 
 FEW, SHORT, TIMES = 4, 35, 8
 KINDS = ("like", "noisy", "dominant")
@@ -40,14 +41,45 @@ def on_device(value: Any) -> bool:
     return cupy is not None and isinstance(value, cupy.ndarray)
 
 
+class StandIn(NamedTuple):
+    """What is asked about an array, of any shape, without its memory."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return math.prod(self.shape) * int(self.dtype.itemsize)
+
+
+def stand_ins(values: Sequence[Any], shape: Callable[[int, Any], Iterable[int]]) -> list[Any]:
+    """Return stand-ins for the arrays among some values, of the shapes that a function of place and value gives."""
+    return [
+        StandIn(tuple(shape(n, value)), value.dtype) if is_array(value) else value
+        for n, value in enumerate(values)
+    ]
+
+
 def is_array(value: Any) -> bool:
-    """Whether it is an array with an axis, of NumPy or CuPy."""
-    return (isinstance(value, np.ndarray) or on_device(value)) and value.ndim > 0
+    """Whether it is an array with an axis, of NumPy or CuPy, or stands for one."""
+    return (isinstance(value, (np.ndarray, StandIn)) or on_device(value)) and len(value.shape) > 0
+
+
+def bytes_of(values: Sequence[Any]) -> int:
+    """Return the bytes of the arrays among some values."""
+    return sum(value.nbytes for value in values if is_array(value))
+
+
+def sizes(values: Sequence[Any]) -> tuple[int, ...]:
+    """Return the most elements, the most bytes and the longest axis of the arrays among some values."""
+    counts = [(math.prod(value.shape), value.nbytes, max(value.shape)) for value in values if is_array(value)]
+    return tuple(max(column) for column in zip(*counts, strict=True)) or (0, 0, 0)
 
 
 def axes_of(values: Sequence[Any]) -> dict[Axis, int]:
     """Return how long each axis of the arrays is."""
-    arrays = [(n, value) for n, value in enumerate(values) if is_array(value) and value.size]
+    arrays = [(n, value) for n, value in enumerate(values) if is_array(value) and value.nbytes]
     return {(n, axis): count for n, value in arrays for axis, count in enumerate(value.shape)}
 
 
@@ -69,13 +101,12 @@ class Lengths:
     axes: tuple[tuple[Axis, ...], ...]
     weight: tuple[int, ...]
 
-    def shapes(self, examples: Sequence[Any], lengths: Sequence[int]) -> list[tuple[int, ...]]:
-        """Return the shape of each argument at some lengths; an argument that is no array has the shape ()."""
-        shapes = [list(value.shape) if is_array(value) else [] for value in examples]
-        for axes, length in zip(self.axes, lengths, strict=True):
-            for argument, axis in axes:
-                shapes[argument][axis] = length
-        return [tuple(shape) for shape in shapes]
+    def stand_ins(self, examples: Sequence[Any], lengths: Sequence[int]) -> list[Any]:
+        """Return the arguments at some lengths, with stand-ins for arrays."""
+        of = {axis: n for axes, n in zip(self.axes, lengths, strict=True) for axis in axes}
+        return stand_ins(
+            examples, lambda k, value: (of.get((k, axis), n) for axis, n in enumerate(value.shape))
+        )
 
 
 def ties(examples: Sequence[Any], vary: frozenset[Axis]) -> Iterator[Lengths]:
@@ -99,8 +130,18 @@ def ties(examples: Sequence[Any], vary: frozenset[Axis]) -> Iterator[Lengths]:
             yield Lengths(axes, tuple(_SPREAD if one and not all(long) else 1 for one in long))
 
 
-def small_array(example: Any, shape: tuple[int, ...], kind: str = "like", seed: int = 0) -> Any:
-    """Return an array of another shape, with values like the example's: of one of `KINDS` or `VARIANTS`."""
+def arrays(examples: Sequence[Any], wanted: Sequence[Any], kind: str = "like", seed: int = 0) -> list[Any]:
+    """Return new arrays of the wanted shapes and dtypes, with values like the examples'; and wanted values as they are.
+
+    ``kind``: of `KINDS` or `VARIANTS`.
+    """
+    return [
+        _array(example, value.shape, kind, seed).astype(value.dtype, copy=False) if is_array(value) else value
+        for example, value in zip(examples, wanted, strict=True)
+    ]
+
+
+def _array(example: Any, shape: tuple[int, ...], kind: str, seed: int) -> Any:
     picked = np.ix_(*(np.arange(n) * old // max(n, 1) for n, old in zip(shape, example.shape, strict=True)))
     if on_device(example):
         found = example[tuple(map(sys.modules["cupy"].asarray, picked))].get()
@@ -121,98 +162,76 @@ def small_array(example: Any, shape: tuple[int, ...], kind: str = "like", seed: 
         found = (found + noise * (float(np.abs(found).std()) or 1.0) / 8).astype(found.dtype)
         if kind == "dominant" and found.ndim >= 2 and found.shape[-1] == found.shape[-2]:
             found = (found + found.swapaxes(-1, -2)) / 2
-            found = found + np.eye(shape[-1], dtype=found.dtype) * (2 * np.abs(found).sum(axis=-1).max() + 1)
-            found = found.astype(example.dtype)
+            found = found + np.eye(shape[-1]) * (2 * np.abs(found).sum(axis=-1).max() + 1)
     return sys.modules["cupy"].asarray(found) if on_device(example) else found
 
 
 def reduced(examples: Sequence[Any]) -> list[Any]:
-    """Return small examples in place of large ones: long axes as long beside each other as they were, nearly."""
-    axes = axes_of(examples)
-    longest = max(axes.values(), default=1)
+    """Return copies of the examples, small for large ones: long axes as long beside each other as they were, nearly."""
+    longest = max(axes_of(examples).values(), default=1)
     ranks = max((sum(n > SHORT for n in value.shape) for value in examples if is_array(value)), default=1)
-    most = max(int((1 << 18) ** (1 / max(ranks, 1))), 2 * SHORT)
-    if longest <= most:
-        return list(examples)
-    return [
-        small_array(
-            value, tuple(n if n <= SHORT else max(SHORT + 1, n * most // longest) for n in value.shape)
-        )
-        if is_array(value)
-        else value
-        for value in examples
-    ]
+    most = min(max(int((1 << 18) ** (1 / max(ranks, 1))), 2 * SHORT), longest)
+    smaller = stand_ins(
+        examples,
+        lambda _, value: (n if n <= SHORT else max(SHORT + 1, n * most // longest) for n in value.shape),
+    )
+    return arrays(examples, smaller)
 
 
 def like(examples: Sequence[Any], wanted: Sequence[Any]) -> list[Any]:
-    """Return examples with the short axes and the dtypes that are wanted, and the values that are no arrays."""
-    found = []
-    for example, value in zip(examples, wanted, strict=True):
-        if not is_array(value):
-            found.append(value)
-            continue
-        pairs = zip(value.shape, example.shape, strict=True)
-        shape = tuple(count if count <= SHORT else max(old, SHORT + 1) for count, old in pairs)
-        same = shape == example.shape and value.dtype == example.dtype
-        found.append(example if same else small_array(example, shape).astype(value.dtype))
-    return found
+    """Return stand-ins for the examples with the short axes and the dtypes that are wanted, and the other values."""
+
+    def shape(k: int, value: Any) -> Iterator[int]:
+        for n, old in zip(value.shape, examples[k].shape, strict=True):
+            yield n if n <= SHORT else max(old, SHORT + 1)
+
+    return stand_ins(wanted, shape)
 
 
 def key_of(examples: Sequence[Any], options: Mapping[str, Any], vary: frozenset[Axis]) -> str:
     """Return what makes other laws: dtypes, ranks, fixed axes, values that are no arrays, and what varies."""
     parts = []
-    for n, value in enumerate(examples):
-        if not is_array(value):
+    for k, value in enumerate(examples):
+        if is_array(value):
+            longest = max(value.shape)
+            shape = [
+                ("-" if 2 * n >= longest else ".") if (k, axis) in vary or n > SHORT else n
+                for axis, n in enumerate(value.shape)
+            ]
+            parts.append(f"{value.dtype.str}{shape}")
+        else:
             parts.append(repr(value))
-            continue
-        longest = max(value.shape)
-        shape = [
-            ("-" if 2 * count >= longest else ".") if (n, axis) in vary or count > SHORT else count
-            for axis, count in enumerate(value.shape)
-        ]
-        parts.append(f"{value.dtype.str}{shape}")
     return " ".join([*parts, repr(sorted(options.items())), repr(sorted(vary))])
+
+
+def parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Return a function's parameters by name; none where it does not tell."""
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return {}
 
 
 def argument_names(function: Callable[..., Any], count: int) -> tuple[str, ...]:
     """Return names of the first arguments; ``x0`` and so on where the function does not tell."""
-    names: list[str] = []
-    try:
-        for parameter in inspect.signature(function).parameters.values():
-            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
-                names.append(parameter.name)
-            elif parameter.kind == parameter.VAR_POSITIONAL:
-                names += [f"{parameter.name}{n}" for n in range(count - len(names))]
-    except (TypeError, ValueError):
-        pass
-    return tuple((*names, *(f"x{n}" for n in range(len(names), count)))[:count])
+    told = parameters(function).values()
+    names = [one.name for one in told if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    more = next((one.name for one in told if one.kind == one.VAR_POSITIONAL), "x")
+    return (*names, *(f"{more}{n}" for n in range(count)))[:count]
 
 
 def takes(function: Callable[..., Any], name: str) -> bool:
     """Whether a function takes a keyword; True where it does not tell."""
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return True
-    return name in parameters or any(one.kind == one.VAR_KEYWORD for one in parameters.values())
+    told = parameters(function)
+    return not told or name in told or any(one.kind == one.VAR_KEYWORD for one in told.values())
 
 
-def shape_and_dtype(value: Any, example: Any) -> tuple[tuple[int, ...], Any]:
+def stand_in(value: Any, example: Any) -> StandIn:
     """Read what stands for an array: a shape, a length, a pair of shape and dtype, or an array."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return tuple(value.shape), value.dtype
+        return StandIn(tuple(value.shape), value.dtype)
     if isinstance(value, (int, np.integer)):
-        return (int(value),), example.dtype
+        return StandIn((int(value),), example.dtype)
     if len(value) == 2 and isinstance(value[0], tuple):
-        return tuple(map(int, value[0])), np.dtype(value[1])
-    return tuple(map(int, value)), example.dtype
-
-
-def stand_in(shape: tuple[int, ...], dtype: Any) -> Any:
-    """Return an array of a shape and a dtype without memory of its own."""
-    return np.broadcast_to(np.zeros((), dtype), shape)
-
-
-def name_of(function: Callable[..., Any]) -> str:
-    """Return a function's name."""
-    return str(getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or function)
+        return StandIn(tuple(map(int, value[0])), np.dtype(value[1]))
+    return StandIn(tuple(map(int, value)), example.dtype)

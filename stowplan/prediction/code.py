@@ -31,7 +31,7 @@ def functions_of(function: Callable[..., Any]) -> Iterator[tuple[Any, list[Any]]
         if not isinstance(code, types.CodeType) or code in seen:
             continue
         seen.add(code)
-        named = [one.__globals__.get(name) for name in _names(code)]
+        named = [one.__globals__.get(name) for inner in _codes(code) for name in inner.co_names]
         for cell in one.__closure__ or ():
             with suppress(ValueError):  # not filled yet
                 named.append(cell.cell_contents)
@@ -87,7 +87,10 @@ def fingerprint(function: Callable[..., Any]) -> list[str]:
 
     parts = [f"python {sys.version}", f"stowplan {__version__}", name_in_module(function)]
     for one, named in functions_of(function):
-        parts += [_code_text(one.__code__), repr((one.__defaults__, one.__kwdefaults__))]
+        for code in _codes(one.__code__):
+            constants = [value for value in code.co_consts if not isinstance(value, types.CodeType)]
+            parts.append(repr((code.co_code, code.co_names, code.co_varnames, constants)))
+        parts.append(repr((one.__defaults__, one.__kwdefaults__)))
         for value in named:
             module = (
                 value
@@ -107,11 +110,9 @@ def name_in_module(value: Any) -> str:
     return f"{getattr(value, '__module__', '')}.{getattr(value, '__name__', type(value).__name__)}"
 
 
-def _code_text(code: types.CodeType) -> str:
-    constants = [_code_text(one) if isinstance(one, types.CodeType) else repr(one) for one in code.co_consts]
-    return repr((code.co_code, code.co_names, code.co_varnames, constants))
-
-
-def _names(code: types.CodeType) -> list[str]:
-    inner = [name for one in code.co_consts if isinstance(one, types.CodeType) for name in _names(one)]
-    return [*code.co_names, *inner]
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Yield a function's code, and that of functions within."""
+    yield code
+    for value in code.co_consts:
+        if isinstance(value, types.CodeType):
+            yield from _codes(value)

@@ -12,30 +12,30 @@ no law               *cannot tell*, with the bytes of what follows a law as a lo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..errors import ProfileError
-from ..units import human_bytes
 from .arguments import (
     SHORT,
     Axis,
+    Lengths,
     argument_names,
+    arrays,
     axes_of,
+    bytes_of,
     is_array,
     key_of,
     like,
-    name_of,
     reduced,
-    shape_and_dtype,
-    small_array,
+    sizes,
     stand_in,
+    stand_ins,
     takes,
     varying,
 )
 from .code import switches
-from .learning import SECONDS, Model, learn, sizes
+from .learning import SECONDS, Model, learn
 from .prediction import Peak, Prediction
 from .runs import run
 
@@ -66,8 +66,10 @@ class FunctionPrediction(Prediction):
         models: dict[str, Model] | None = None,
     ) -> None:
         self.function, self.examples, self.options = function, reduced(examples), dict(options)
-        self.names, self.title = argument_names(function, len(self.examples)), name_of(function)
+        self.names = argument_names(function, len(self.examples))
+        self.title = str(getattr(function, "__qualname__", None) or getattr(function, "__name__", function))
         self.models, self._seconds, self._switches = models or {}, seconds, switches(function)
+        self._given = stand_ins(examples, lambda _, value: value.shape)
         self.model = self._model(self.examples, self.options, varying(self.examples))
 
     def __repr__(self) -> str:
@@ -86,44 +88,27 @@ class FunctionPrediction(Prediction):
         text = [f"{learnt}, and checked on two shapes more"]
         if tied := [self._members(axes, " = ") for axes in model.lengths.axes if len(axes) > 1]:
             text[0] += f"; one length: {', '.join(tied)}"
-        far = [1000 * base for base in model.laws.grid.base]
-        best = model.fullest_moment(far)
-        if best is None:
-            text.append("it asks for no arrays")
-        else:
-            about, share = "up to a rounding, " if best.rounds else "", model.laws.at(far)
-            formula = model.laws.formula(best.live, model.names)
-            text.append(f"{about}beside its arguments: {formula} bytes")
-            for line, row in sorted(best.lines.items(), key=lambda item: -share[item[1]]):
-                text.append(f"  {model.laws.formula(row, model.names)}  {line}")
-        text.append(NOT_SEEN)
-        if model.touched > model.counted + (1 << 18):
-            text.append(
-                f"Its largest run touched {human_bytes(model.touched)} of fresh memory, and all arrays that it asked "
-                f"for have {human_bytes(model.counted)}: the rest is not counted (but for zeros that are read first)."
-            )
-        return "\n".join(text)
+        far = [100_000 * weight for weight in model.lengths.weight]
+        best = model.fullest(far)
+        live, _, lines = best.at(far)
+        about = "up to a rounding, " if best.rounds else ""
+        formulas = [best.laws.formula(row, model.names) for row in range(2 + len(best.lines))]
+        text.append(f"{about}beside its arguments: {formulas[0]} bytes" if live else "it asks for no arrays")
+        by_line = dict(zip(best.lines, formulas[2:], strict=True))
+        text += [f"  {by_line[line]}  {line}" for line in sorted(lines, key=lambda line: -lines[line])]
+        return "\n".join([*text, NOT_SEEN])
 
     def _along(self, name: str, axis: int, shapes: Mapping[str, Any]) -> tuple[str, Callable[[int], Peak]]:
         if name not in self.names:
             raise ProfileError(f"no argument {name!r}; expected one of {', '.join(self.names)}")
         wanted, options = self._wanted(shapes)
         at = (self.names.index(name), axis)
-        tied = next((axes for axes in self.model.lengths.axes if at in axes), (at,))
-
-        def peak(length: int) -> Peak:
-            resized = list(wanted)
-            for argument, which in tied:
-                shape = [*resized[argument].shape]
-                shape[which] = length
-                resized[argument] = stand_in(tuple(shape), resized[argument].dtype)
-            return self._peak(resized, options)
-
-        return f"{name}[{axis}]", peak
+        tied = Lengths((next((axes for axes in self.model.lengths.axes if at in axes), (at,)),), (1,))
+        return f"{name}[{axis}]", lambda length: self._peak(tied.stand_ins(wanted, [length]), options)
 
     def _wanted(self, shapes: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return stand-ins for the arguments, and the options."""
-        wanted, options = list(self.examples), dict(self.options)
+        wanted, options = list(self._given), dict(self.options)
         for name, value in shapes.items():
             if name not in self.names:
                 if name not in options and not takes(self.function, name):
@@ -137,43 +122,36 @@ class FunctionPrediction(Prediction):
             if not is_array(example):
                 wanted[which] = value
                 continue
-            shape, dtype = shape_and_dtype(value, example)
-            if len(shape) != example.ndim:
+            wanted[which] = asked = stand_in(value, example)
+            if len(asked.shape) != example.ndim:
                 raise ProfileError(
-                    f"{name} has the shape {shape}; expected {example.ndim} axes, as in the example"
+                    f"{name} has the shape {asked.shape}; expected {example.ndim} axes, as in the example"
                 )
-            wanted[which] = stand_in(shape, dtype)
         return wanted, options
 
     def _peak(self, wanted: Sequence[Any], options: Mapping[str, Any]) -> Peak:
-        arrays = [(value.shape, value.dtype) for value in wanted if is_array(value)]
-        given = sum(dtype.itemsize * math.prod(shape) for shape, dtype in arrays)
-        if given < self.model.least_bytes:
-            return self._run(wanted, options, given, self.model.cannot_tell)
-        long = frozenset(axis for axis, count in axes_of(wanted).items() if count > SHORT)
-        model = self._model(wanted, options, long)
+        given, model = bytes_of(wanted), self.model
+        if given >= model.least_bytes:
+            long = frozenset(axis for axis, count in axes_of(wanted).items() if count > SHORT)
+            model = self._model(wanted, options, long)
         if model.cannot_tell and not model.names:
             return Peak(given, 0, 0, cannot_tell=model.cannot_tell)
         if given < model.least_bytes or not model.names:
             return self._run(wanted, options, given, model.cannot_tell)
-        of_each = [{wanted[argument].shape[axis] for argument, axis in axes} for axes in model.lengths.axes]
-        lengths = [min(found) for found in of_each]
-        for axes, name, found in zip(model.lengths.axes, model.names, of_each, strict=True):
+        lengths, why = [], ""
+        for axes, name in zip(model.lengths.axes, model.names, strict=True):
+            found = sorted({wanted[argument].shape[axis] for argument, axis in axes})
+            lengths.append(found[0])
             if len(found) > 1 and not model.only_equal:
-                counts = ", ".join(map(str, sorted(found)))
+                counts = ", ".join(map(str, found))
                 raise ProfileError(f"{self._members(axes, ', ')} are one length; got {counts} for {name}")
-        live, results, lines = model.fullest(lengths)
-        why = model.cannot_tell or self._beyond(model, of_each, sizes(arrays))
-        return Peak.of(given, live, results, lines, why)
-
-    def _beyond(self, model: Model, of_each: Sequence[set[int]], asked: Sequence[int]) -> str:
-        """Say how some lengths differ from all that were tried, so that the laws tell nothing of them."""
-        lengths = [min(found) for found in of_each]
-        for axes, found in zip(model.lengths.axes, of_each, strict=True):
             if len(found) > 1:
-                return (
-                    f"{self._members(axes, ' and ')} differ, and it follows a law only where they are equal"
-                )
+                why = f"{self._members(axes, ' and ')} differ, and it follows a law only where they are equal"
+        why = model.cannot_tell or why or self._beyond(model, lengths, sizes(wanted))
+        return Peak.of(given, *model.fullest(lengths).at(lengths), why)
+
+    def _beyond(self, model: Model, lengths: Sequence[int], asked: Sequence[int]) -> str:
+        """Say how some lengths differ from all that were tried, so that the laws tell nothing of them."""
         for small, large in model.below:
             if lengths[small] > lengths[large]:
                 return (
@@ -188,12 +166,8 @@ class FunctionPrediction(Prediction):
 
     def _run(self, wanted: Sequence[Any], options: Mapping[str, Any], given: int, why: str) -> Peak:
         """Run the function at these very shapes, which are no larger than those learnt from."""
-        arrays = [
-            small_array(example, value.shape).astype(value.dtype) if is_array(value) else value
-            for example, value in zip(self.examples, wanted, strict=True)
-        ]
         try:
-            found = run(self.function, arrays, options)[0]
+            found = run(self.function, arrays(self.examples, wanted), options)[0]
         except Exception as error:  # any: it is the user's function
             failed = f"it fails at this shape ({type(error).__name__}: {error})"
             return Peak(given, 0, 0, cannot_tell=why or failed)
@@ -203,9 +177,10 @@ class FunctionPrediction(Prediction):
 
     def _model(self, wanted: Sequence[Any], options: Mapping[str, Any], vary: frozenset[Axis]) -> Model:
         """Return the laws for some dtypes, short axes and options; learn them if they are not known."""
-        examples = like(self.examples, wanted)
-        key = key_of(examples, options, vary)
+        asked = like(self.examples, wanted)
+        key = key_of(asked, options, vary)
         if key not in self.models:
+            examples = arrays(self.examples, asked)
             self.models[key] = learn(self.function, examples, options, self.names, vary, self._seconds)
         return self.models[key]
 

@@ -16,8 +16,9 @@ Labels, names, phases and what the program holds are those of the largest batch.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -26,7 +27,8 @@ import numpy.typing as npt
 
 from ..errors import GraphError
 from ..scheduling import StepGraph
-from .steps import TOLERANCE, IntArray, fitted
+from .laws import Laws
+from .steps import TOLERANCE, fitted, off_by, rising
 
 _SAME = "reads writes after storage phase repeatable resident kept held label name".split()  # noqa: SIM905
 """Columns of the largest batch's graph that all batches have."""
@@ -69,30 +71,25 @@ class GraphModel:
         """
         if batch < 1:
             raise GraphError(f"a batch of {batch}; expected 1 or more")
-        low, high = self.smallest, self.reference
-        size = self._affine(low.size, high.size, batch)
+        high, last = self.reference, self.batches[-1]
+        bytes_: npt.NDArray[np.int64] = np.maximum(self.laws.at([batch]), 0).astype(np.int64)
+        size, packed, workspace = np.split(bytes_, [high.values, 2 * high.values])
+        slope = np.maximum(high.seconds - self.smallest.seconds, 0.0) / (last - self.batches[0])
+        # Nothing takes less than no time at batch 0: what grows faster is in proportion.
+        seconds = high.seconds + np.minimum(slope, high.seconds / last) * (batch - last)
         same: dict[str, Any] = {name: getattr(high, name) for name in _SAME}
         return StepGraph(
-            **same,
-            size=size,
-            seconds=self._seconds(batch),
-            workspace=self._affine(np.minimum(low.workspace, high.workspace), high.workspace, batch),
-            packed=np.minimum(self._affine(low.packed, high.packed, batch), size),
+            **same, size=size, seconds=seconds, workspace=workspace, packed=np.minimum(packed, size)
         )
 
-    def _affine(self, low: IntArray, high: IntArray, batch: int) -> IntArray:
-        """Return bytes at a batch, exact, rounded up."""
-        laws = fitted(self.batches[0], low, self.batches[-1], high)
-        found: IntArray = np.maximum(laws.at([batch]), 0).astype(np.int64)
-        return found
-
-    def _seconds(self, batch: int) -> npt.NDArray[np.float64]:
-        first, last = self.batches[0], self.batches[-1]
-        high = self.reference.seconds
-        slope = np.maximum(high - self.smallest.seconds, 0.0) / (last - first)
-        # Nothing takes less than no time at batch 0: what grows faster is in proportion.
-        slope = np.minimum(slope, high / last)
-        return high + slope * (batch - last)
+    @functools.cached_property
+    def laws(self) -> Laws:
+        """Of sizes, packed sizes and workspaces, in this order."""
+        low, high = (
+            np.concatenate([one.size, one.packed, np.minimum(one.workspace, self.reference.workspace)])
+            for one in (self.smallest, self.reference)
+        )
+        return fitted(self.batches[0], low, self.batches[-1], high)
 
 
 def fit_graphs(graphs: Mapping[int, StepGraph]) -> GraphModel:
@@ -111,42 +108,34 @@ def fit_graphs(graphs: Mapping[int, StepGraph]) -> GraphModel:
         that does is named), or one between the smallest and the largest shows that the values' bytes are not affine, by
         more than `TOLERANCE`.
     """
-    batches = tuple(sorted(graphs))
-    if len(batches) < 2:
-        raise GraphError(f"{len(batches)} step graphs; expected those of two or more batch sizes")
-    if batches[0] < 1:
-        raise GraphError(f"a batch of {batches[0]}; expected 1 or more")
+    batches = rising(graphs, "step graphs", GraphError)
     last = batches[-1]
     for batch in batches[:-1]:
         _require_same(batch, graphs[batch], last, graphs[last])
-    deviation: dict[int, Deviation] = {}
-    model = GraphModel(batches, graphs[batches[0]], graphs[last], deviation)
-    for batch in batches[1:-1]:
-        deviation[batch] = _deviation(model, batch, graphs[batch])
-    return model
+    model = GraphModel(batches, graphs[batches[0]], graphs[last], {})
+    return replace(
+        model, deviation={batch: _deviation(model, batch, graphs[batch]) for batch in batches[1:-1]}
+    )
 
 
 def _require_same(low: int, small: StepGraph, high: int, large: StepGraph) -> None:
     """Raise unless two graphs have the same operators, which read and write the same values."""
     head, graphs = f"the steps at batches {low} and {high} differ at", (small, large)
-    relations = [[graph.reads.rows(), graph.writes.rows(), graph.after.rows()] for graph in graphs]
-    columns = [
-        list(zip(graph.label, graph.phase.tolist(), *rows, strict=True))
-        for graph, rows in zip(graphs, relations, strict=True)
+    operators = [
+        zip(one.label, one.reads.rows(), one.writes.rows(), one.phase.tolist(), one.after.rows(), strict=True)
+        for one in graphs
     ]
-    for number, (one, other) in enumerate(zip_longest(*columns)):
-        if one != other:
-            what = [
-                "no operator" if row is None else f"{row[0]}, which reads {row[2]} and writes {row[3]}"
-                for row in (one, other)
+    for number, rows in enumerate(zip_longest(*operators)):
+        if rows[0] != rows[1]:
+            texts = [
+                f"{row[0]}, which reads {row[1]} and writes {row[2]}" if row else "no operator"
+                for row in rows
             ]
-            raise GraphError(
-                f"{head} operator {number}: {what[0]}; and {what[1]}; expected the same operators"
-            )
-    values = [zip(graph.storage.tolist(), graph.resident.tolist(), strict=True) for graph in graphs]
-    for value, (one, other) in enumerate(zip_longest(*values)):
-        if one != other:
-            name = (large if value < large.values else small).name[value]
+            raise GraphError(f"{head} operator {number}: {'; and '.join(texts)}; expected the same operators")
+    values = [zip(one.storage.tolist(), one.resident.tolist(), strict=True) for one in graphs]
+    for value, rows in enumerate(zip_longest(*values)):
+        if rows[0] != rows[1]:
+            name = max(graphs, key=lambda one: one.values).name[value]
             raise GraphError(
                 f"{head} {name} (value {value}); expected the same values, sharing the same storages"
             )
@@ -155,10 +144,8 @@ def _require_same(low: int, small: StepGraph, high: int, large: StepGraph) -> No
 def _deviation(model: GraphModel, batch: int, between: StepGraph) -> Deviation:
     """How far a graph is from what the model predicts; raises where its values are too far."""
     predicted = model.at(batch)
-    off = np.abs(between.size - predicted.size)
-    share = _share(off, between.size)
+    share, v = off_by(between.size, predicted.size)
     if share > TOLERANCE:
-        v = int(off.argmax())
         low, high = model.batches[0], model.batches[-1]
         raise GraphError(
             f"sizes are not affine in the batch: {between.name[v]} (value {v}) has {between.size[v]} bytes at batch "
@@ -167,11 +154,6 @@ def _deviation(model: GraphModel, batch: int, between: StepGraph) -> Deviation:
         )
     return Deviation(
         share,
-        _share(np.abs(between.workspace - predicted.workspace), between.workspace),
-        _share(np.abs(between.seconds - predicted.seconds), between.seconds),
+        off_by(between.workspace, predicted.workspace)[0],
+        off_by(between.seconds, predicted.seconds)[0],
     )
-
-
-def _share(off: npt.NDArray[np.generic], of: npt.NDArray[np.generic]) -> float:
-    whole = float(np.sum(of))
-    return float(np.sum(off)) / whole if whole else float(np.any(off))

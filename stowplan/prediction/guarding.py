@@ -18,19 +18,22 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import json
 import os
-import pickle
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
+
+import numpy as np
 
 from ..errors import ProfileError
 from ..files import atomic_write
 from ..units import human_bytes, parse_bytes, parse_share
-from .arguments import is_array
+from .arguments import bytes_of, is_array
 from .code import fingerprint
 from .functions import FunctionPrediction
 from .learning import Model
@@ -84,10 +87,12 @@ def guard(memory: int | str = "80%", chunks: int | None = None) -> Callable[[F],
     MemoryError: table needs 3.0 GiB, and 1.0 GiB ...
     """
     share = parse_share(memory)
-    bytes_ = None if share is not None else parse_bytes(memory)
+    most = None if share is not None else parse_bytes(memory)
 
     def decorate(function: F) -> F:
-        one = _Guard(function, share, bytes_, chunks)
+        one = _Guard(
+            function, lambda: available(share or 1.0) if most is None else (most, "as asked"), chunks
+        )
 
         @functools.wraps(function)
         def guarded(*arguments: Any, **options: Any) -> Any:
@@ -102,22 +107,17 @@ class _Guard:
     """What a guarded function has learnt: predictions by kinds of arguments, peaks by shapes."""
 
     def __init__(
-        self, function: Callable[..., Any], share: float | None, bytes_: int | None, chunks: int | None
+        self, function: Callable[..., Any], free: Callable[[], tuple[int, str]], chunks: int | None
     ) -> None:
-        self._function, self._share, self._bytes, self._chunks = function, share, bytes_, chunks
-        self._signature: inspect.Signature | None = None
-        with suppress(TypeError, ValueError):
-            self._signature = inspect.signature(function)
+        self._function, self._free, self._chunks = function, free, chunks
         self._predictions: dict[str, FunctionPrediction] = {}
         self._peaks: dict[str, Peak] = {}
-        self._seen: set[str] = set()
 
     def __call__(self, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
-        if self._signature is not None:
-            with suppress(TypeError):  # the function says itself what it does not take
-                bound = self._signature.bind(*arguments, **options)
-                arguments, options = bound.args, bound.kwargs
-        given = sum(value.nbytes for value in arguments if is_array(value))
+        with suppress(TypeError, ValueError):  # the function says itself what it does not take
+            bound = inspect.signature(self._function).bind(*arguments, **options)
+            arguments, options = bound.args, bound.kwargs
+        given = bytes_of(arguments)
         if given < SMALL:
             return self._function(*arguments, **options)
         kind = _kind(arguments, options, lambda value: (value.ndim, value.dtype.str))
@@ -128,30 +128,31 @@ class _Guard:
             return self._function(*arguments, **options)
         key = _kind(arguments, options, lambda value: (value.shape, value.dtype.str))
         named = dict(zip(prediction.names, arguments, strict=True))
-        peak = self._peaks[key] = self._peaks.get(key) or prediction.peak(**named)
-        free, why = (self._bytes, "as asked") if self._bytes is not None else available(self._share or 1.0)
+        new = key not in self._peaks
+        peak = self._peaks[key] = prediction.peak(**named) if new else self._peaks[key]
+        free, why = self._free()
         if peak.asked > free:
             text = self._refusal(prediction, peak, named, free, why)
             if self._chunks is None:
                 raise MemoryError(text)
             warnings.warn(text, RuntimeWarning, stacklevel=3)
-        if key in self._seen or peak.cannot_tell or not is_plain():
-            return self._function(*arguments, **options)
-        self._seen.add(key)
-        return self._checked(kind, peak, arguments, options)
+        if new and not peak.cannot_tell and is_plain():
+            return self._checked(kind, peak, arguments, options)
+        return self._function(*arguments, **options)
 
     def _learnt(self, kind: str, arguments: Sequence[Any], options: dict[str, Any]) -> FunctionPrediction:
         """Return the laws of an earlier process, or learn them and keep them for later ones."""
         file = cache_file(self._function, kind)
         models: dict[str, Model] = {}
         with suppress(Exception):  # any: a file of another version, or none
-            models = pickle.loads(file.read_bytes())  # our own, in the user's cache
+            models = {key: Model.read(kept) for key, kept in json.loads(file.read_text()).items()}
         found = FunctionPrediction(self._function, arguments, options, models=dict(models))
         if len(found.models) > len(models):
             with suppress(OSError):
                 file.parent.mkdir(parents=True, exist_ok=True)
                 with atomic_write(file) as out:
-                    out.write(pickle.dumps(found.models))
+                    kept = {key: asdict(model) for key, model in found.models.items()}
+                    out.write(json.dumps(kept, default=np.ndarray.tolist).encode())
         return found
 
     def _refusal(
@@ -203,7 +204,7 @@ def available(share: float = 1.0) -> tuple[int, str]:
     share
         Of the free bytes, above 0 and up to 1.
     """
-    found = [(count, name) for name, count in _limits()]
+    found = [(max(count, 0), name) for name, count in _limits()]
     count, name = min(found, default=(sys.maxsize, "no limit known"))
     return int(count * share), f"{share:.0%} of {human_bytes(count)}, {name}" if share < 1 else name
 
@@ -227,11 +228,11 @@ def _limits() -> list[tuple[str, int]]:
         if most != resource.RLIM_INFINITY:
             pages = int(Path("/proc/self/statm").read_text().split()[0])
             found.append(("RLIMIT_AS", most - pages * resource.getpagesize()))
-    return [(name, max(count, 0)) for name, count in found]
+    return found
 
 
 def cache_file(function: Callable[..., Any], kind: str) -> Path:
     """Return the file for what was learnt of a function with such arguments."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     digest = hashlib.sha256(repr((fingerprint(function), kind)).encode()).hexdigest()[:24]
-    return folder / "stowplan" / "predict" / f"{getattr(function, '__name__', 'function')}-{digest}.laws"
+    return folder / "stowplan" / "predict" / f"{getattr(function, '__name__', 'function')}-{digest}.json"

@@ -20,7 +20,6 @@ from .steps import StepPrediction
 __all__ = [
     "ScheduledStep",
     "largest_batch",
-    "largest_lean_batch",
     "largest_scheduled_batch",
     "predict_schedules",
 ]
@@ -61,12 +60,9 @@ def largest_batch(model: StepPrediction, memory: int, **how: Any) -> tuple[int, 
     def bound_fits(batch: int) -> bool:
         return lower_bound(problem_of(model.profile({"batch": batch}), how["alignment"])[0]) <= memory
 
-    def plan_fits(batch: int) -> bool:
-        return plan(batch).arena_bytes <= memory
-
     batch = last_that(bound_fits, _MOST)
-    if batch and not plan_fits(batch):
-        batch = last_that(plan_fits, _MOST, batch)
+    if batch and plan(batch).arena_bytes > memory:
+        batch = last_that(lambda larger: plan(larger).arena_bytes <= memory, _MOST, batch)
     return (batch, plan(batch)) if batch else None
 
 
@@ -96,24 +92,6 @@ def predict_schedules(
     return ScheduledStep(batch, graph, lean, min(lean, found, key=lambda s: (s.peak, s.extra_seconds)))
 
 
-def largest_lean_batch(model: GraphModel, memory: int, retained: int | None = None) -> ScheduledStep | None:
-    """Find the largest batch whose lean step keeps to a memory. O(log batch) simulations.
-
-    Parameters and errors are those of `largest_scheduled_batch`.
-    """
-
-    def fits(batch: int) -> bool:
-        graph = model.at(batch)
-        return simulate(graph, lean_schedule(graph)).peak <= _left(graph, memory, retained)
-
-    batch = _last(fits, model)
-    if not batch:
-        return None
-    graph = model.at(batch)
-    lean = schedule(graph, solver="lean")
-    return ScheduledStep(batch, graph, lean, lean)
-
-
 def largest_scheduled_batch(
     model: GraphModel,
     memory: int,
@@ -127,7 +105,7 @@ def largest_scheduled_batch(
     """Find the largest batch for which a schedule within a memory is found.
 
     No batch above the last whose lower bound fits is tried; no solver runs if the lean schedule fits, or a schedule
-    found for another batch. O(log batch) calls of the solver.
+    found for another batch. O(log batch) calls of the solver; of none for ``"lean"``.
 
     Parameters
     ----------
@@ -151,45 +129,42 @@ def largest_scheduled_batch(
     """
     tried: list[Solution] = []
 
+    def left(graph: StepGraph) -> int:
+        return memory - (graph.resident_bytes if retained is None else retained)
+
     def bound_fits(batch: int) -> bool:
         graph = model.at(batch)
-        return bound_schedules(graph) <= _left(graph, memory, retained)
+        return bound_schedules(graph) <= left(graph)
 
     def solved(graph: StepGraph, batch: int) -> bool:
-        left = _left(graph, memory, retained)
+        if solver == "lean" or left(graph) < 0:
+            return False
         if progress is not None:
             progress(batch)
+        one = solver if graph.has_phases() else "lean"
         try:
-            tried.append(
-                schedule(graph, left, solver if graph.has_phases() else "lean", time_limit, threads=threads)
-            )
+            tried.append(schedule(graph, left(graph), one, time_limit, threads=threads))
         except BudgetError:
             return False
         return True
 
     def fits(batch: int) -> bool:
         graph = model.at(batch)
-        left = _left(graph, memory, retained)
-        if left < 0:
-            return False
-        quick = simulate(graph, lean_schedule(graph)).peak <= left or bool(_fitting(graph, tried, left))
-        return quick or solved(graph, batch)
+        quick = simulate(graph, lean_schedule(graph)).peak <= left(graph) or _fitting(
+            graph, tried, left(graph)
+        )
+        return bool(quick) or solved(graph, batch)
 
     batch = _last(fits, model, 1 << _last(bound_fits, model).bit_length())
     if not batch:
         return None
     graph = model.at(batch)
     lean = schedule(graph, solver="lean")
-    left = _left(graph, memory, retained)
-    if lean.peak <= left:
+    if lean.peak <= left(graph):
         return ScheduledStep(batch, graph, lean, lean)
     solved(graph, batch)  # cheaper, perhaps, than what was found for a smaller batch
-    return ScheduledStep(batch, graph, lean, min(_fitting(graph, tried, left), key=lambda s: s.extra_seconds))
-
-
-def _left(graph: StepGraph, memory: int, retained: int | None) -> int:
-    """Return the bytes left beside what is retained; below 0 if there are none."""
-    return memory - (graph.resident_bytes if retained is None else retained)
+    found = _fitting(graph, tried, left(graph))
+    return ScheduledStep(batch, graph, lean, min(found, key=lambda s: s.extra_seconds))
 
 
 def _fitting(graph: StepGraph, tried: list[Solution], memory: int) -> list[Solution]:

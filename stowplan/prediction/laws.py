@@ -1,18 +1,18 @@
 """Laws: bytes as exact functions of lengths, from a few of their values.
 
-An array's size is a product of lengths, so the bytes alive at a moment are a polynomial of them. Its values on a
-lattice determine it, by Newton's forward differences: C(k + d, d) points for total degree d in k lengths, and those
-for the product of all of them::
+A law is a sum of products of powers of lengths. An array's size is a product of lengths, so the bytes alive at a moment
+are a polynomial of them. Its values on a lattice determine it: C(k + d, d) points for total degree d in k lengths, and
+those for the product of all of them::
 
-    x[1]                                    differences of a row     8     24    48    80
-      |  .                                                             16    24    32
-      |  .  .             degree 3,                                        8     8
-      |  .  .  .          10 points                                           0
-      |  .  .  .  .                         8 + 16 t + 8 t (t - 1) / 2,  t = (x - base) / step
+    x[1]
+      |  .
+      |  .  .             degree 3, 10 points: the powers of their terms are the points' numbers of steps
+      |  .  .  .          1  x[0]  x[1]  x[0]^2  x[0] x[1]  ...
+      |  .  .  .  .
       +--------------- x[0]
 
-Differences of whole numbers are whole numbers, and so is every sum here until the last division, which rounds up.
-O(points) for each law and value. Of a number of a step that divides blocks (ranks), sizes are powers: `Products`.
+Values, powers and factors are whole numbers or fractions of them, never rounded until the end, which rounds up.
+O(points) for each law and value. Of a number of a step that divides blocks (ranks), powers may be below 0.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Grid", "Laws", "Products"]
+__all__ = ["Grid", "Laws", "Powers"]
+
+Powers = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -48,15 +50,11 @@ class Grid:
     degree: int
 
     @functools.cached_property
-    def steps(self) -> tuple[tuple[int, ...], ...]:
-        """Each point as numbers of steps from the first, which is (0, ..., 0)."""
+    def steps(self) -> tuple[Powers, ...]:
+        """Each point as numbers of steps from the first, which is (0, ..., 0): the powers of a term, too."""
         every = itertools.product(range(self.degree + 1), repeat=len(self.base))
-        return tuple(
-            sorted(
-                (p for p in every if sum(p) <= self.degree or max(p, default=0) == 1),
-                key=lambda p: (sum(p), p),
-            )
-        )
+        wanted = (p for p in every if sum(p) <= self.degree or max(p, default=0) == 1)
+        return tuple(sorted(wanted, key=lambda p: (sum(p), p)))
 
     @property
     def points(self) -> list[tuple[int, ...]]:
@@ -66,6 +64,24 @@ class Grid:
             for point in self.steps
         ]
 
+    @functools.cached_property
+    def _factors(self) -> tuple[npt.NDArray[Any], int]:
+        """Whole numbers (points, terms), and what they are to be divided by: a value's share of each term's factor."""
+        count = len(self.steps)
+        rows = [
+            [Fraction(_product(point, powers)) for powers in self.steps]
+            + [Fraction(k == n) for n in range(count)]
+            for k, point in enumerate(self.points)
+        ]
+        for k in range(count):  # Gauss and Jordan; the lattice makes every pivot other than 0
+            rows[k] = [value / rows[k][k] for value in rows[k]]
+            for n in range(count):
+                if n != k and rows[n][k]:
+                    rows[n] = [a - rows[n][k] * b for a, b in zip(rows[n], rows[k], strict=True)]
+        shares = [row[count:] for row in rows]
+        below = math.lcm(*(share.denominator for row in shares for share in row))
+        return np.array([[int(share * below) for share in row] for row in shares], dtype=object).T, below
+
     def fit(self, values: Any) -> Laws:
         """Find the laws of many quantities at once.
 
@@ -74,107 +90,63 @@ class Grid:
         values
             Whole numbers (quantities, points).
         """
-        known = np.array(values, dtype=object).reshape(-1, len(self.steps))
-        differences = np.zeros_like(known)
-        row = {point: k for k, point in enumerate(self.steps)}
-        for point, k in row.items():
-            for other in itertools.product(*(range(n + 1) for n in point)):
-                times = math.prod(math.comb(n, m) for n, m in zip(point, other, strict=True))
-                sign = (-1) ** (sum(point) - sum(other))
-                differences[:, k] += sign * times * known[:, row[other]]
-        return Laws(self, differences)
+        factors, below = self._factors
+        return Laws(self.steps, np.array(values, dtype=object).reshape(-1, len(factors)) @ factors, below)
 
 
 @dataclass(frozen=True, eq=False)
 class Laws:
-    """Quantities as polynomials of lengths. Made by `Grid.fit`.
+    """Quantities as sums of products of powers of lengths.
 
     Attributes
     ----------
-    grid
-        Where they were learnt.
-    differences
-        Newton's, whole numbers of any length (quantities, points).
+    powers
+        Of the lengths, by term.
+    factors, below
+        Whole numbers of any length: the terms' factors (quantities, terms), to be divided by those below, one or by
+        quantity.
     """
 
-    grid: Grid
-    differences: npt.NDArray[Any]
+    powers: Sequence[Powers]
+    factors: npt.NDArray[Any]
+    below: Any = 1
+
+    @classmethod
+    def products(cls, powers: Sequence[Powers], known: Sequence[int], values: Sequence[int]) -> Laws:
+        """Return quantities as products of powers of lengths, from their powers and their values at known lengths."""
+        terms = {term: n for n, term in enumerate(dict.fromkeys(powers))}
+        at = {term: _product(known, term) for term in terms}
+        factors = np.zeros((len(values), len(terms)), dtype=object)
+        for row, (term, value) in enumerate(zip(powers, values, strict=True)):
+            factors[row, terms[term]] = value * at[term].denominator
+        return cls(tuple(terms), factors, np.array([at[term].numerator for term in powers], dtype=object))
 
     def at(self, lengths: Sequence[int]) -> npt.NDArray[Any]:
         """Return the quantities at some lengths, whole numbers of any length (quantities,), rounded up."""
-        weights = [
-            math.prod(
-                (_choose(t, n) for t, n in zip(self._steps(lengths), point, strict=True)), start=Fraction(1)
-            )
-            for point in self.grid.steps
-        ]
-        below = math.lcm(*(weight.denominator for weight in weights))
-        above = np.array([int(weight * below) for weight in weights], dtype=object)
-        return np.asarray(-(-(self.differences * above).sum(axis=1) // below))
+        products = [_product(lengths, powers) for powers in self.powers]
+        common = math.lcm(*(product.denominator for product in products))
+        whole = np.array([int(product * common) for product in products], dtype=object)
+        return np.asarray(-(-(self.factors @ whole) // (self.below * common)))
 
-    def _steps(self, lengths: Sequence[int]) -> list[Fraction]:
-        return [
-            Fraction(length - base, step)
-            for length, base, step in zip(lengths, self.grid.base, self.grid.step, strict=True)
-        ]
-
-    def terms(self, row: int) -> dict[tuple[int, ...], Fraction]:
-        """Return a law's coefficients by the powers of the lengths, without those that are 0."""
-        found: dict[tuple[int, ...], Fraction] = {}
-        for point, times in zip(self.grid.steps, self.differences[row].tolist(), strict=True):
-            product = {(0,) * len(point): Fraction(times)}
-            for axis, (base, step, n) in enumerate(zip(self.grid.base, self.grid.step, point, strict=True)):
-                for i in range(n):  # times (x - base - i step) / (step (i + 1))
-                    grown: dict[tuple[int, ...], Fraction] = {}
-                    for powers, factor in product.items():
-                        share = factor / (step * (i + 1))
-                        up = (*powers[:axis], powers[axis] + 1, *powers[axis + 1 :])
-                        grown[up] = grown.get(up, Fraction(0)) + share
-                        grown[powers] = grown.get(powers, Fraction(0)) - share * (base + i * step)
-                    product = grown
-            for powers, factor in product.items():
-                found[powers] = found.get(powers, Fraction(0)) + factor
-        return {powers: factor for powers, factor in found.items() if factor}
+    def terms(self, row: int) -> dict[Powers, Fraction]:
+        """Return a polynomial's factors by the powers of the lengths, without those that are 0."""
+        pairs = zip(self.powers, self.factors[row].tolist(), strict=True)
+        return {powers: Fraction(factor, self.below) for powers, factor in pairs if factor}
 
     def formula(self, row: int, names: Sequence[str]) -> str:
-        """Return a law as text, the highest powers first."""
+        """Return a polynomial as text, the highest powers first."""
         terms = self.terms(row)
         ordered = sorted(terms, key=lambda powers: (-sum(powers), tuple(-p for p in powers)))
         return " + ".join(_term(terms[powers], powers, names) for powers in ordered) or "0"
 
 
-@dataclass(frozen=True, eq=False)
-class Products:
-    """Quantities as products of powers of lengths, from their values at known ones.
-
-    Attributes
-    ----------
-    known, values
-        The lengths, and the quantities there, whole numbers (quantities,).
-    powers
-        Whole, by length and quantity (lengths, quantities).
-    """
-
-    known: Sequence[int]
-    values: npt.NDArray[Any]
-    powers: npt.NDArray[Any]
-
-    def at(self, lengths: Sequence[int]) -> npt.NDArray[Any]:
-        """Return the quantities at some lengths, whole numbers of any length (quantities,), rounded up."""
-        above = self.values.astype(object)
-        below = np.ones(len(above), dtype=object)
-        for new, old, powers in zip(lengths, self.known, self.powers.astype(object), strict=True):
-            above = above * new ** np.maximum(powers, 0) * old ** np.maximum(-powers, 0)
-            below = below * old ** np.maximum(powers, 0) * new ** np.maximum(-powers, 0)
-        return np.asarray(-(-above // below))
+def _product(lengths: Sequence[int], powers: Powers) -> Fraction:
+    return math.prod(
+        (Fraction(n) ** power for n, power in zip(lengths, powers, strict=True)), start=Fraction(1)
+    )
 
 
-def _choose(t: Fraction, n: int) -> Fraction:
-    """Return t (t - 1) ... (t - n + 1) / n!."""
-    return math.prod((t - i for i in range(n)), start=Fraction(1)) / math.factorial(n)
-
-
-def _term(factor: Fraction, powers: tuple[int, ...], names: Sequence[str]) -> str:
+def _term(factor: Fraction, powers: Powers, names: Sequence[str]) -> str:
     pairs = zip(names, powers, strict=True)
     product = " ".join(name if power == 1 else f"{name}^{power}" for name, power in pairs if power)
     number = f"{factor.numerator:,}" if factor.denominator == 1 else f"{float(factor):,.6g}"

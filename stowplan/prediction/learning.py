@@ -18,20 +18,21 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from .arguments import KINDS, VARIANTS, Axis, Lengths, is_array, small_array, ties
+from ..units import human_bytes
+from .arguments import KINDS, VARIANTS, Axis, Lengths, arrays, bytes_of, sizes, ties
 from .laws import Grid, Laws
 from .runs import Run, run
 
-__all__ = ["SECONDS", "Model", "Moment", "learn", "sizes"]
+__all__ = ["SECONDS", "Model", "Moment", "learn"]
 
 SECONDS = 2.0
 """That learning may take, if the function allows."""
@@ -44,17 +45,22 @@ IN_PLACE = 1 << 18
 ENOUGH, MOST = 1 << 20, 1 << 25
 """Bytes: of arguments, and of a peak, from which on lengths are not doubled."""
 MOST_LENGTHS, MOST_MOMENTS = 5, 200
-NO_LENGTHS, NO_LAWS = Lengths((), ()), Grid((), (), 0).fit([])
+NO_LENGTHS = Lengths((), ())
 
 
 class Moment(NamedTuple):
-    """What is alive at one moment: rows of `Model.laws`, of all bytes, of results, and by the line that asked."""
+    """What is alive at one moment: laws of all bytes, of those of results, and of those by the line that asked."""
 
-    live: int
-    results: int
-    lines: Mapping[str, int]
+    laws: Laws
+    lines: tuple[str, ...]
     rounds: bool
-    """Whether the law is met up to a rounding."""
+    """Whether the laws are met up to a rounding."""
+
+    def at(self, lengths: Sequence[int]) -> tuple[int, int, dict[str, int]]:
+        """Return the bytes at some lengths, never below 0; if they round, one unit and a page further."""
+        found = self.laws.at([length + self.rounds for length in lengths]) + PAGE * self.rounds
+        live, results, *by_line = np.maximum(found, 0).tolist()
+        return live, results, dict(zip(self.lines, by_line, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,140 +72,188 @@ class Model:
 
     lengths: Lengths = NO_LENGTHS
     names: tuple[str, ...] = ()
-    laws: Laws = NO_LAWS
     moments: tuple[Moment, ...] = ()
     below: tuple[tuple[int, int], ...] = ()
     """Pairs of lengths: the first was the smaller one in all runs."""
     least_bytes: int = 0
     """Of the arguments, in the smallest run on which laws are."""
-    largest: tuple[int, int, int] = (0, 0, 0)
+    largest: tuple[int, ...] = (0, 0, 0)
     """The most elements, bytes and longest axis of an argument in any run."""
     only_equal: bool = False
     """Whether it follows a law only where the axes of a length are equal, and takes others."""
-    touched: int = 0
-    """Bytes of fresh pages that the largest run touched."""
-    counted: int = 0
-    """Bytes of all arrays that it asked for."""
     runs: int = 0
     seconds: float = 0.0
     cannot_tell: str = ""
 
-    def fullest(self, lengths: Sequence[int]) -> tuple[int, int, dict[str, int]]:
-        """Return the bytes alive at the fullest moment, those of results, and all of them by line."""
-        best = self.fullest_moment(lengths)
-        if best is None:
-            return 0, 0, {}
-        at = self._at(lengths)[best.rounds]
-        lines = {line: max(int(at[row]), 0) for line, row in best.lines.items()}
-        return max(int(at[best.live]), 0), max(int(at[best.results]), 0), lines
+    @classmethod
+    def read(cls, kept: dict[str, Any]) -> Model:
+        """Return a model that was kept as JSON."""
+        found = {name: _tuples(value) for name, value in kept.items()}
+        moments = tuple(
+            Moment(
+                Laws(laws["powers"], np.array(laws["factors"], dtype=object), laws["below"]), lines, rounds
+            )
+            for laws, lines, rounds in found.pop("moments")
+        )
+        return cls(lengths=Lengths(**found.pop("lengths")), moments=moments, **found)
 
-    def fullest_moment(self, lengths: Sequence[int]) -> Moment | None:
+    def fullest(self, lengths: Sequence[int]) -> Moment:
         """Return the moment with most bytes alive at some lengths."""
-        at = self._at(lengths)
-        return max(self.moments, key=lambda moment: int(at[moment.rounds][moment.live]), default=None)
-
-    def _at(self, lengths: Sequence[int]) -> tuple[Any, Any]:
-        """Return all rows at some lengths, and where one rounds, one unit further."""
-        exact = self.laws.at(lengths)
-        rounds = any(moment.rounds for moment in self.moments)
-        return exact, self.laws.at([length + 1 for length in lengths]) + PAGE if rounds else exact
+        return max(self.moments, key=lambda moment: moment.at(lengths)[0], default=NOTHING)
 
 
+def _tuples(value: Any) -> Any:
+    """Return a value of JSON with tuples for its lists."""
+    if isinstance(value, dict):
+        return {name: _tuples(one) for name, one in value.items()}
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+NOTHING = Moment(Laws((), np.zeros((2, 0), dtype=object)), (), rounds=False)
+
+
+def learn(
+    function: Callable[..., Any],
+    examples: Sequence[Any],
+    options: Mapping[str, Any],
+    names: Sequence[str],
+    vary: frozenset[Axis],
+    seconds: float = SECONDS,
+) -> Model:
+    """Run a function on small arrays like the examples some 20 times, and learn its laws.
+
+    Lengths are the most that the function takes; or fewer, if only then it follows a law.
+
+    Parameters
+    ----------
+    function, examples, options, names
+        The function, its arguments and keywords, and the names of the arguments.
+    vary
+        The axes that vary.
+    seconds
+        That learning may take.
+    """
+    one = _Learner(function, examples, options, names, seconds)
+    why, lawless = "", Model()
+    for kind in KINDS:
+        for lengths in ties(examples, vary):
+            if len(lengths.axes) > MOST_LENGTHS:
+                why = why or f"{len(lengths.axes)} lengths vary; expected at most {MOST_LENGTHS}"
+                continue
+            if lawless.cannot_tell and one.spent > 0.8 * seconds:
+                break
+            try:
+                model, missed = one.model(lengths, kind)
+            except Exception as error:  # any: it is the user's function
+                why = f"it fails on small arrays ({type(error).__name__}: {error})"
+                continue
+            if not missed and not (lawless.cannot_tell and model.cannot_tell):
+                only_equal = bool(lawless.cannot_tell)
+                return replace(model, only_equal=only_equal, runs=one.runs, seconds=one.spent)
+            if not lawless.cannot_tell:
+                lawless = model
+        if lawless.cannot_tell:
+            break
+    return replace(lawless, runs=one.runs, seconds=one.spent, cannot_tell=lawless.cannot_tell or why)
+
+
+@dataclass
 class _Learner:
     """One call of `learn`: runs, and the time that they have taken and may take."""
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        examples: Sequence[Any],
-        options: Mapping[str, Any],
-        seconds: float,
-    ) -> None:
-        self.function, self.examples, self.options, self.seconds = function, examples, options, seconds
-        self.kind, self.lengths, self.repeats, self.runs, self.degree = KINDS[0], Lengths((), ()), 1, 0, 3
-        self.cost = 0.0  # seconds of the last run
-        self.slower = 8.0  # how much longer one of double lengths takes
-        self._began = time.perf_counter() - _queued()
+    function: Callable[..., Any]
+    examples: Sequence[Any]
+    options: Mapping[str, Any]
+    names: Sequence[str]
+    seconds: float
+    runs: int = 0
+    cost: float = 0.0  # seconds of the last run
+    slower: float = 2.0  # how much longer one of double lengths takes
+    began: float = field(default_factory=lambda: time.perf_counter() - _queued())
 
     @property
     def spent(self) -> float:
         """Seconds since it began, without those in which other programs had the processor."""
-        return time.perf_counter() - _queued() - self._began
+        return time.perf_counter() - _queued() - self.began
+
+    def model(self, lengths: Lengths, kind: str) -> tuple[Model, bool]:
+        """Learn laws of some lengths, from values of a kind; and say whether a shape meets no law."""
+        self.lengths, self.kind, self.repeats, self.degree = lengths, kind, 1, 3
+        self.run(self.grid(0).base)  # the first run, which imports and compiles, is no measure
+        first = self.run(self.grid(0).base)[-1]
+        self.slower = 2.0 ** min(
+            max(len(lengths.axes), 1), 3
+        )  # by double lengths: a guess, until two runs tell
+        if not self.affords(self.cost):
+            self.slower, self.degree = 2.0, 2
+        if lengths.axes and not self.affords(self.cost):
+            why = (
+                f"a run on the smallest arrays takes {self.cost:.2g} s, and some {len(self.grid(0).steps) + 8} are "
+                f"needed: too slow to learn in {self.seconds:g} s (learning_seconds)"
+            )
+            return Model(cannot_tell=why), False
+        k, first = self.climb(first)
+        why = (
+            "it returns an iterator, whose work is still to be done"
+            if first.lazy
+            else self.unsteady(self.grid(k).base)
+        )
+        if not why and first.others:
+            why = "other threads ask for memory, and how much of it at once is a matter of chance"
+        while True:
+            grid, cost = self.grid(k), self.cost
+            runs = [self.run(point)[-1] for point in grid.points]
+            checks = self.checks(grid, runs)
+            runs += [self.run(point, trim=point == checks[-1])[-1] for point in checks]
+            moments, missed = _moments(grid, runs, checks)
+            done = why or not missed or max(one.peak for one in runs) > MOST
+            if done or not self.affords(cost * self.slower):
+                break
+            k += 1  # some blocks may have been below 256 KiB, and some above
+        points, count = [*grid.points, *checks], range(len(grid.base))
+        why = why or _unseen(runs[-1], bytes_of(self.arguments(points[-1])))
+        model = Model(
+            lengths,
+            tuple(f"{self.names[axes[0][0]]}[{axes[0][1]}]" for axes in lengths.axes),
+            moments,
+            tuple((i, j) for i in count for j in count if all(point[i] < point[j] for point in points)),
+            bytes_of(self.arguments(grid.base)),
+            sizes([value for point in points for value in self.arguments(point)]),
+            cannot_tell=why or missed,
+        )
+        return model, bool(missed and not why)
 
     def run(self, lengths: Sequence[int], kind: str = "", times: int = 0, trim: bool = False) -> list[Run]:
         began, times = self.spent, times or self.repeats
-        shapes = self.lengths.shapes(self.examples, lengths)
-        arguments = [
-            small_array(value, shape, kind or self.kind, self.runs) if is_array(value) else value
-            for value, shape in zip(self.examples, shapes, strict=True)
-        ]
+        arguments = arrays(self.examples, self.arguments(lengths), kind or self.kind, self.runs)
         found = run(self.function, arguments, self.options, times, trim=trim)
         self.runs += times
         self.cost = (self.spent - began) / times
         return found
 
-    @property
-    def third(self) -> int:
-        return (LEAST if len(self.lengths.axes) < 3 else LEAST_OF_MANY) // 3
-
-    def base(self, doublings: int) -> tuple[int, ...]:
-        return tuple((3 * w + n) * self.third << doublings for n, w in enumerate(self.lengths.weight))
+    def arguments(self, lengths: Sequence[int]) -> list[Any]:
+        return self.lengths.stand_ins(self.examples, lengths)
 
     def grid(self, doublings: int) -> Grid:
-        step = tuple((w * self.third) << doublings for w in self.lengths.weight)
-        return Grid(self.base(doublings), step, self.degree if len(step) < 4 else 2)
+        weights = self.lengths.weight
+        third = (LEAST if len(weights) < 3 else LEAST_OF_MANY) // 3 << doublings
+        base = tuple((3 * weight + n) * third for n, weight in enumerate(weights))
+        step = tuple(weight * third for weight in weights)
+        return Grid(base, step, self.degree if len(step) < 4 else 2)
 
     def affords(self, cost: float, share: float = 0.8) -> bool:
         """Whether all runs can be made in a share of the time if one at the first point costs so much."""
         runs: float = (len(self.grid(0).steps) + 6) * self.slower**0.5 + self.slower
         return cost * runs * self.repeats < share * self.seconds - self.spent
 
-    def shaped(self, lengths: Sequence[int]) -> list[tuple[tuple[int, ...], Any]]:
-        """Return the arrays' shapes and dtypes."""
-        shapes = self.lengths.shapes(self.examples, lengths)
-        pairs = zip(shapes, self.examples, strict=True)
-        return [(shape, value.dtype) for shape, value in pairs if is_array(value)]
-
-    def bytes_at(self, lengths: Sequence[int]) -> int:
-        return sum(dtype.itemsize * math.prod(shape) for shape, dtype in self.shaped(lengths))
-
-    def begin(self, ways: Iterable[Lengths], kinds: Sequence[str]) -> tuple[int, Run] | str:
-        """Find lengths and values that the function takes, and double the lengths.
-
-        Returns
-        -------
-        How often it doubled them, and the run there; or the first error.
-        """
-        why, ways = "", list(ways)
-        for kind in kinds:
-            for lengths in ways:
-                if len(lengths.axes) > MOST_LENGTHS:
-                    why = why or f"{len(lengths.axes)} lengths vary; expected at most {MOST_LENGTHS}"
-                    continue
-                self.kind, self.lengths = kind, lengths
-                try:
-                    self.run(self.base(0))  # the first run, which imports and compiles, is no measure
-                    return self._climb()
-                except Exception as error:  # any: it is the user's function
-                    why = why or _failed(error)
-        return why
-
-    def _climb(self) -> tuple[int, Run] | str:
-        last, k = self.run(self.base(0))[-1], 0
-        self.slower = 2.0 ** min(max(len(self.lengths.axes), 1), 3)  # a guess, until two runs tell
-        if not self.affords(self.cost):
-            self.slower = 2.0
-            self.degree = 2
-        if self.lengths.axes and not self.affords(self.cost):
-            return (
-                f"a run on the smallest arrays takes {self.cost:.2g} s, and some {len(self.grid(0).steps) + 8} are "
-                f"needed: too slow to learn in {self.seconds:g} s (learning_seconds)"
-            )
-        while self.lengths.axes and not self._enough(last, self.base(k)):
+    def climb(self, last: Run) -> tuple[int, Run]:
+        """Double the lengths until large blocks are computed in place; return how often, and the run there."""
+        k = 0
+        while self.lengths.axes and not self._enough(last, self.grid(k).base):
             before = max(self.cost, 1e-4)
             if not self.affords(before * self.slower, 0.6):
                 break
-            last = self.run(self.base(k + 1))[-1]
+            last = self.run(self.grid(k + 1).base)[-1]
             self.slower = max(self.cost / before, 1.5)
             if not self.affords(self.cost):  # it is slower than guessed
                 break
@@ -209,11 +263,11 @@ class _Learner:
     def _enough(self, found: Run, lengths: Sequence[int]) -> bool:
         large = found.profile.size[found.profile.size * 32 >= found.peak]
         in_place = found.peak >= IN_PLACE and int(large.min(initial=found.peak)) > IN_PLACE * 5 // 4
-        return found.peak >= MOST or in_place or self.bytes_at(lengths) >= 4 * ENOUGH
+        return found.peak >= MOST or in_place or bytes_of(self.arguments(lengths)) >= 4 * ENOUGH
 
     def unsteady(self, lengths: Sequence[int]) -> str:
         """Run it again on equal and on other values; say what the peak depends on beside lengths."""
-        slight = self.bytes_at(lengths) // 256
+        slight = bytes_of(self.arguments(lengths)) // 256
         peaks = [one.peak for one in self.run(lengths, times=2)]
         if peaks[0] != peaks[1]:
             peaks = [one.peak for one in self.run(lengths, times=4)]
@@ -245,82 +299,6 @@ class _Learner:
         return [between, tuple(2 * base + step + 1 + 2 * n for n, (base, step) in pairs)]
 
 
-def learn(
-    function: Callable[..., Any],
-    examples: Sequence[Any],
-    options: Mapping[str, Any],
-    names: Sequence[str],
-    vary: frozenset[Axis],
-    seconds: float = SECONDS,
-    only: Lengths | None = None,
-    kinds: Sequence[str] = KINDS,
-) -> Model:
-    """Run a function on small arrays like the examples some 20 times, and learn its laws.
-
-    Parameters
-    ----------
-    function, examples, options, names
-        The function, its arguments and keywords, and the names of the arguments.
-    vary
-        The axes that vary.
-    seconds
-        That learning may take.
-    only
-        The lengths to vary. None: the most that the function takes; or fewer, if only then it follows a law.
-    kinds
-        Of values, to be tried in order.
-    """
-    one = _Learner(function, examples, options, seconds)
-    start = one.begin(ties(examples, vary) if only is None else [only], kinds)
-    if isinstance(start, str):
-        return Model(runs=one.runs, seconds=one.spent, cannot_tell=start)
-    k, first = start
-    why = (
-        "it returns an iterator, whose work is still to be done" if first.lazy else one.unsteady(one.base(k))
-    )
-    if not why and first.others:
-        why = "other threads ask for memory, and how much of it at once is a matter of chance"
-    while True:
-        grid, first_cost = one.grid(k), one.cost
-        try:
-            runs = [one.run(point)[-1] for point in grid.points]
-            checks = one.checks(grid, runs)
-            runs += [one.run(point, trim=point == checks[-1])[-1] for point in checks]
-        except Exception as error:  # any: it is the user's function
-            rest = kinds[kinds.index(one.kind) + 1 :] if one.kind in kinds else ()
-            if rest and one.spent < seconds * 0.8:  # a larger matrix may be singular
-                return learn(function, examples, options, names, vary, seconds - one.spent, only, rest)
-            return Model(runs=one.runs, seconds=one.spent, cannot_tell=_failed(error))
-        moments, laws, missed = _moments(grid, runs, checks)
-        why = why or _unseen(runs[-1], one.bytes_at((checks or [grid.base])[-1]))
-        if why or not missed or not one.affords(first_cost * one.slower) or max(r.peak for r in runs) > MOST:
-            break
-        k += 1  # some blocks may have been below 256 KiB, and some above
-    for way in ties(examples, vary) if missed and not why and only is None else ():  # of square matrices, say
-        if len(way.axes) < len(grid.base) and one.spent < seconds * 0.8:
-            tied = learn(function, examples, options, names, vary, seconds - one.spent, way)
-            one.runs += tied.runs
-            if not tied.cannot_tell:
-                return replace(tied, only_equal=True, runs=one.runs, seconds=one.spent)
-    points, count = [*grid.points, *checks], range(len(grid.base))
-    return Model(
-        one.lengths,
-        tuple(f"{names[axes[0][0]]}[{axes[0][1]}]" for axes in one.lengths.axes),
-        laws,
-        moments,
-        tuple(
-            (i, j) for i in count for j in count if i != j and all(point[i] < point[j] for point in points)
-        ),
-        one.bytes_at(grid.base),
-        sizes([array for point in points for array in one.shaped(point)]),
-        touched=runs[-1].touched if checks else 0,
-        counted=int(runs[-1].profile.size.sum()),
-        runs=one.runs,
-        seconds=one.spent,
-        cannot_tell=why or missed,
-    )
-
-
 def _queued() -> float:
     """Return the seconds that this thread was ready to run and other programs ran; 0 where Linux does not say."""
     with suppress(OSError, ValueError, IndexError):
@@ -328,42 +306,29 @@ def _queued() -> float:
     return 0.0
 
 
-def _failed(error: Exception) -> str:
-    return f"it fails on small arrays ({type(error).__name__}: {error})"
-
-
 def _unseen(found: Run, given: int) -> str:
     """Say that much memory is taken beside the arrays that the recorder sees, if it is."""
     if found.foreign:
         return "its result lies in memory that NumPy has not allocated, which is not seen"
+    counted = int(found.profile.size.sum())
     # A page of zeros that is read and then written counts twice.
-    unseen = found.touched - 2 * int(found.profile.size.sum())
-    if unseen <= max(ENOUGH, (given + found.peak) // 64):
+    if found.touched - 2 * counted <= max(ENOUGH, (given + found.peak) // 64):
         return ""
     return (
-        f"it takes {unseen:,} bytes or more beside NumPy's arrays at the largest shape tried: a C library's (LAPACK's "
-        "workspaces are such), which are not counted"
+        f"its largest run touched {human_bytes(found.touched)} of fresh memory, and all arrays that it asked for have "
+        f"{human_bytes(counted)}: a C library takes the rest (LAPACK's workspaces are such), which is not counted"
     )
 
 
-def sizes(arrays: Sequence[tuple[tuple[int, ...], Any]]) -> tuple[int, int, int]:
-    """Return the most elements, the most bytes and the longest axis of some arrays, given as shape and dtype."""
-    counts = [(math.prod(shape), math.prod(shape) * dtype.itemsize, max(shape)) for shape, dtype in arrays]
-    most = [max((count[n] for count in counts), default=0) for n in range(3)]
-    return most[0], most[1], most[2]
-
-
-def _moments(
-    grid: Grid, runs: list[Run], checks: list[tuple[int, ...]]
-) -> tuple[tuple[Moment, ...], Laws, str]:
+def _moments(grid: Grid, runs: list[Run], checks: list[tuple[int, ...]]) -> tuple[tuple[Moment, ...], str]:
     """Find the laws of the moments, and why the peak may follow none of them."""
-    requests = _by_line(runs) if (same := _same_requests(runs)) is None else same
+    requests = _requests(runs)
     live = np.array([one.live[at] for one, at in zip(runs, requests, strict=True)], dtype=np.int64).T
     n = len(grid.steps)
     unique: npt.NDArray[np.int64]
     unique, where = np.unique(live.reshape(-1, len(runs)), axis=0, return_index=True)
     laws = grid.fit(unique[:, :n])
-    exact, rounds = _met(laws, unique[:, n:], checks)
+    exact, rounds = _met(laws, unique[:, n:], checks, grid.base)
     missed, peaks = "", [one.peak for one in runs]
     for row in np.flatnonzero(~(exact | rounds)).tolist():
         share = unique[row] / np.maximum(peaks, 1)
@@ -374,50 +339,33 @@ def _moments(
                 f"what is alive at {line} follows no law: {found:,} bytes at the largest shape tried, and "
                 f"{expected:,} by the others"
             )
-    kept = _undominated(laws, np.flatnonzero(exact | rounds))
-    rows: list[list[int]] = []
+    kept = _undominated(laws, np.flatnonzero(exact | rounds), grid.base)
     moments = []
     for row in kept[:MOST_MOMENTS]:
         parts = [one.at(int(at[where[row]])) for one, at in zip(runs[:n], requests, strict=False)]
         lines = sorted({line for _, by_line in parts for line in by_line})
-        moments.append(
-            Moment(
-                len(rows),
-                len(rows) + 1,
-                {line: len(rows) + 2 + k for k, line in enumerate(lines)},
-                bool(rounds[row]),
-            )
-        )
-        rows += [unique[row, :n].tolist(), [results for results, _ in parts]]
-        rows += [[by_line.get(line, 0) for _, by_line in parts] for line in lines]
-    return tuple(moments), grid.fit(rows), missed
+        by_line = [[counts.get(line, 0) for _, counts in parts] for line in lines]
+        laws = grid.fit([unique[row, :n].tolist(), [results for results, _ in parts], *by_line])
+        moments.append(Moment(laws, tuple(lines), bool(rounds[row])))
+    return tuple(moments), missed
 
 
-def _same_requests(runs: list[Run]) -> list[Any] | None:
-    """Return each run's requests in order, if all runs ask for and free the same blocks; otherwise None."""
-    first = runs[0].profile
-    for one in runs[1:]:
-        same = np.array_equal(one.profile.start, first.start) and np.array_equal(one.profile.end, first.end)
-        if not same:
-            return None
-    return [np.arange(len(first))] * len(runs)
-
-
-def _by_line(runs: list[Run]) -> list[Any]:
-    """Return the fullest request of each line in each run; the lines that all runs have, in one order."""
+def _requests(runs: list[Run]) -> list[Any]:
+    """Return each run's requests in order, if all ask for and free the same blocks; or else each line's fullest one."""
+    clocks = [(one.profile.start, one.profile.end) for one in runs]
+    if all(
+        np.array_equal(one, other) for clock in clocks for one, other in zip(clock, clocks[0], strict=True)
+    ):
+        return [np.arange(len(clocks[0][0]))] * len(runs)
     fullest: list[dict[str, int]] = []
     for one in runs:
-        at: dict[str, int] = {}
-        live = one.live.tolist()
-        for request, line in enumerate(one.lines()):
-            if line not in at or live[request] > live[at[line]]:
-                at[line] = request
-        fullest.append(at)
+        lines, falling = one.lines(), np.argsort(-one.live, kind="stable").tolist()
+        fullest.append({lines[request]: request for request in reversed(falling)})
     shared = [line for line in fullest[0] if all(line in at for at in fullest)]
     return [np.array([at[line] for line in shared], dtype=np.int64) for at in fullest]
 
 
-def _met(laws: Laws, found: Any, checks: list[tuple[int, ...]]) -> tuple[Any, Any]:
+def _met(laws: Laws, found: Any, checks: list[tuple[int, ...]], least: Sequence[int]) -> tuple[Any, Any]:
     """Which laws meet the shapes that they were not made of, and which only up to a rounding; bool (laws,) each."""
     exact = np.ones(len(found), dtype=bool)
     near = np.ones(len(found), dtype=bool)
@@ -428,19 +376,19 @@ def _met(laws: Laws, found: Any, checks: list[tuple[int, ...]]) -> tuple[Any, An
         exact &= np.asarray(off == 0, dtype=bool)
         near &= np.asarray((off <= unit) | ((off <= PAGE) & (off <= found[:, k] // 512)), dtype=bool)
     # A cubic term that is only rounding is small here, and large far out.
-    cubic = [sum(point) > 2 and max(point) > 1 for point in laws.grid.steps]
-    without = Laws(laws.grid, np.where(cubic, 0, laws.differences))
-    far = [base * 32 for base in laws.grid.base]
+    cubic = [sum(powers) > 2 and max(powers) > 1 for powers in laws.powers]
+    without = replace(laws, factors=np.where(cubic, 0, laws.factors))
+    far = [length * 32 for length in least]
     near &= np.asarray(abs(laws.at(far) - without.at(far)) * 100 <= abs(laws.at(far)), dtype=bool)
     return exact, near & ~exact
 
 
-def _undominated(laws: Laws, rows: Any) -> list[int]:
+def _undominated(laws: Laws, rows: Any, least: Sequence[int]) -> list[int]:
     """Return the rows that no other one has all coefficients of, or larger ones; the largest constants first."""
     kept: list[int] = []
-    differences, far = laws.differences, laws.at([base * 1000 for base in laws.grid.base])
+    factors, far = laws.factors, laws.at([length * 1000 for length in least])
     order = sorted(rows.tolist(), key=lambda row: -int(far[row]))
     for row in order:
-        if not any(bool((differences[row] <= differences[other]).all()) for other in kept):
+        if not any(bool((factors[row] <= factors[other]).all()) for other in kept):
             kept.append(row)
     return kept

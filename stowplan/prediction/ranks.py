@@ -59,8 +59,29 @@ class RankModel:
 
     @functools.cached_property
     def pairs(self) -> npt.NDArray[np.int64]:
-        """Requests of the two steps that are each other's, int64 (k, 2)."""
-        return _paired(*self.models.values())
+        """Requests of the two steps that are each other's, int64 (k, 2). O(n * requests of the layers more)."""
+        few, many = self.models.values()
+        steps = few.profile(few.shape), many.profile(few.shape)
+        if any((step.site < 0).any() for step in steps):
+            raise ProfileError(
+                f"profiles of two numbers of {LAYERS}, without call sites; expected them to be recorded with sites"
+            )
+        # Alike are requests of one size and one call site, which for links of Chainer's names the layer.
+        mine, others = (
+            [
+                (size, step.sites[site])
+                for size, site in zip(step.size.tolist(), step.site.tolist(), strict=True)
+            ]
+            for step in steps
+        )
+        n, m = len(mine), len(others)
+        pairs = match_sequences(n, m, lambda i, j: mine[i] == others[j], m - n + n // 10)
+        if pairs is None:
+            raise ProfileError(
+                f"the steps of {n} and {m} requests differ in more than layers that were added; expected the same "
+                "layers"
+            )
+        return pairs
 
     def at(self, shape: Shape, *, alignment: int, **how: Any) -> Memory:
         """Plan the step at a shape.
@@ -74,16 +95,15 @@ class RankModel:
         """
         if (LAYERS in shape) != (0 not in self.models):
             raise ProfileError(f"{LAYERS} in the shape or in the profiles only; expected it in both")
-        within = {name: number for name, number in shape.items() if name != LAYERS}
-        wanted, (low, high) = shape.get(LAYERS, 0), (min(self.models), max(self.models))
+        wanted, low, high = shape.get(LAYERS, 0), min(self.models), max(self.models)
         if wanted not in self.models and low == high:
             raise ProfileError(
                 f"{LAYERS}:{wanted}, and {LAYERS}:{low} in all profiles; expected those of two numbers of layers"
             )
-        known = wanted if wanted in self.models else high
+        within, known = _without_layers(shape), wanted if wanted in self.models else high
         plan = make_plan(self.models[known].profile(within), alignment=alignment, **how)
         peak = plan.profile.planned_peak
-        if wanted not in self.models:
+        if wanted != known:
             few = self.models[low].profile(within)
             before = few.live_bytes()[few.start[self.pairs[:, 0]]]
             grown = plan.profile.live_bytes()[plan.profile.start[self.pairs[:, 1]]] - before
@@ -106,44 +126,19 @@ def fit_ranks(profiles: Sequence[tuple[Shape, Profile]], parallel: str | None) -
     ProfileError
         There are none, those of more than two numbers of layers, or `fit_steps` cannot fit them.
     """
-    mine = [
-        (shape, profile)
-        for shape, profile in profiles
-        if (parallel in shape if parallel in SPLIT else not any(name in shape for name in SPLIT))
-    ]
+    own = {parallel} & {*SPLIT}
+    mine = [(shape, profile) for shape, profile in profiles if shape.keys() & {*SPLIT} == own]
     if not mine:
-        number = f"a number {parallel}" if parallel in SPLIT else f"neither of {', '.join(SPLIT)}"
+        number = f"a number {parallel}" if own else f"neither of {', '.join(SPLIT)}"
         raise ProfileError(f"no profile with {number} in its shape; expected two or more")
     groups: dict[int, list[tuple[Shape, Profile]]] = {}
     for shape, profile in mine:
-        within = {name: number for name, number in shape.items() if name != LAYERS}
-        groups.setdefault(shape.get(LAYERS, 0), []).append((within, profile))
+        groups.setdefault(shape.get(LAYERS, 0), []).append((_without_layers(shape), profile))
     if len(groups) > 2 or (0 in groups and len(groups) > 1):
         given = ", ".join(map(str, sorted(groups)))
         raise ProfileError(f"profiles of {given} layers; expected those of one or two numbers of layers")
     return RankModel({layers: fit_steps(group) for layers, group in sorted(groups.items())})
 
 
-def _paired(few: StepPrediction, many: StepPrediction) -> npt.NDArray[np.int64]:
-    """Pair the requests of a step with those of one of more layers. O(n * requests of the layers more)."""
-    steps = few.profile(few.shape), many.profile(few.shape)
-    if any((step.site < 0).any() for step in steps):
-        raise ProfileError(
-            f"profiles of two numbers of {LAYERS}, without call sites; expected them to be recorded with sites"
-        )
-    # Alike are requests of one size and one call site, which for links of Chainer's names the layer.
-    numbers: dict[tuple[str, int], int] = {}
-    mine, others = (
-        [
-            numbers.setdefault((step.sites[site], size), len(numbers))
-            for site, size in zip(step.site.tolist(), step.size.tolist(), strict=True)
-        ]
-        for step in steps
-    )
-    n, m = len(mine), len(others)
-    pairs = match_sequences(n, m, lambda i, j: mine[i] == others[j], m - n + n // 10)
-    if pairs is None:
-        raise ProfileError(
-            f"the steps of {n} and {m} requests differ in more than layers that were added; expected the same layers"
-        )
-    return pairs
+def _without_layers(shape: Shape) -> Shape:
+    return {name: number for name, number in shape.items() if name != LAYERS}

@@ -82,13 +82,19 @@ class Run:
 
     def at(self, request: int) -> tuple[int, dict[str, int]]:
         """Return what is alive after a request: bytes of the results, and of all blocks by the line that asked."""
-        profile, tick = self.profile, int(self.profile.start[request])
-        alive = np.flatnonzero((profile.start <= tick) & (profile.end > tick))
-        size, names = profile.size[alive], (*profile.sites, "")
-        by_line: dict[str, int] = {}
-        for site, count in zip(profile.site[alive].tolist(), size.tolist(), strict=True):
-            by_line[names[site]] = by_line.get(names[site], 0) + count
-        return int(size[profile.end[alive] >= profile.period].sum()), by_line
+        alive, by_line = alive_at(self.profile, int(self.profile.start[request]))
+        results = alive[self.profile.end[alive] >= self.profile.period]
+        return int(self.profile.size[results].sum()), by_line
+
+
+def alive_at(profile: Profile, tick: int) -> tuple[npt.NDArray[np.int64], dict[str, int]]:
+    """Return the planned blocks alive just after a tick, and their bytes by the line that asked."""
+    inside = (profile.start <= tick) & (tick < profile.end)
+    alive = np.flatnonzero(inside | (tick < profile.end - profile.period))
+    names, by_line = (*profile.sites, ""), dict[str, int]()
+    for site, count in zip(profile.site[alive].tolist(), profile.size[alive].tolist(), strict=True):
+        by_line[names[site]] = by_line.get(names[site], 0) + count
+    return alive, by_line
 
 
 def run(

@@ -24,14 +24,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ProfileError
+from ..errors import ProfileError, StowplanError
 from ..profiler import Profile
 from ..profiler.profile import UNKNOWN_NS
 from ..profiler.sequence_matching import match_sequences
-from .laws import Grid, Laws, Products
+from .laws import Grid, Laws
 from .prediction import Peak, Prediction
+from .runs import alive_at
 
-__all__ = ["Shape", "StepPrediction", "described", "fit_steps", "fitted"]
+__all__ = ["Shape", "StepPrediction", "described", "fit_steps", "fitted", "off_by", "rising"]
 
 IntArray = npt.NDArray[np.int64]
 Shape = Mapping[str, int]
@@ -62,7 +63,7 @@ class StepPrediction(Prediction):
 
     shape: Shape
     reference: Profile
-    laws: Laws | Products
+    laws: Laws
     names: tuple[str, ...]
     matched: int
     batches: tuple[int, ...]
@@ -103,16 +104,11 @@ class StepPrediction(Prediction):
         """Predict the fullest moment of the planned blocks, which are temporaries; escaped ones are results."""
         profile = self.profile({**self.shape, **shapes})
         live = profile.live_bytes()
-        escaped, end = int(profile.size[profile.escaped].sum()), profile.end
+        escaped = int(profile.size[profile.escaped].sum())
         if not len(live):
             return Peak(0, 0, 0)
         tick = int(live.argmax())
-        rows = np.flatnonzero(((profile.start <= tick) & (tick < end)) | (tick < end - profile.period))
-        lines: dict[str, int] = {}
-        for row in rows.tolist():
-            line = profile.sites[profile.site[row]] if profile.site[row] >= 0 else ""
-            lines[line] = lines.get(line, 0) + int(profile.size[row])
-        return Peak.of(0, int(live[tick]) + escaped, escaped, lines)
+        return Peak.of(0, int(live[tick]) + escaped, escaped, alive_at(profile, tick)[1])
 
     def explain(self) -> str:
         """Return how it was fitted, and by line what is alive at the fullest moment of twice the largest shape."""
@@ -148,9 +144,27 @@ def fit_steps(profiles: Sequence[tuple[Shape, Profile]]) -> StepPrediction:
         the only number); the shapes do not tell the effects of two numbers apart; or a profile's sizes follow no such
         law, by more than `TOLERANCE` of its bytes.
     """
+    batches: tuple[int, ...] = ()
+    names: tuple[str, ...] = ("batch",)
     if all(shape.keys() == {"batch"} for shape, _ in profiles):
-        return _fit_batches({shape["batch"]: profile for shape, profile in profiles})
-    return _fit_powers(profiles)
+        by_batch = {shape["batch"]: profile for shape, profile in profiles}
+        batches = rising(by_batch, "profiles", ProfileError)
+        profiles = [({"batch": batch}, by_batch[batch]) for batch in batches]
+    shape, reference = profiles[-1] if batches else max(profiles, key=lambda pair: int(pair[1].size.sum()))
+    pairs = [_counterparts(other, profile, shape, reference) for other, profile in profiles]
+    if batches:
+        smallest = reference.size * batches[0] // batches[-1]
+        smallest[pairs[0][:, 1]] = profiles[0][1].size[pairs[0][:, 0]]
+        laws = fitted(batches[0], smallest, batches[-1], reference.size)
+    else:
+        laws, names = _powers(profiles, shape, reference)
+    model = StepPrediction(dict(shape), reference, laws, names, len(pairs[0]), batches, ())
+    checks = [
+        (other, _off(model, other, profile, rows))
+        for (other, profile), rows in zip(profiles, pairs, strict=True)
+        if other.get("batch") not in (*batches[:1], *batches[-1:])
+    ]
+    return replace(model, deviation=tuple(checks))
 
 
 def described(shape: Shape) -> str:
@@ -158,72 +172,26 @@ def described(shape: Shape) -> str:
     return ",".join(f"{name}:{number}" for name, number in shape.items())
 
 
+def rising(by_batch: Mapping[int, Any], what: str, error: type[StowplanError]) -> tuple[int, ...]:
+    """Return the batches of what was recorded; raise an error if there are too few."""
+    batches = tuple(sorted(by_batch))
+    if len(batches) < 2:
+        raise error(f"{len(batches)} {what}; expected those of two or more batch sizes")
+    if batches[0] < 1:
+        raise error(f"a batch of {batches[0]}; expected 1 or more")
+    return batches
+
+
 def fitted(low: int, small: npt.ArrayLike, high: int, large: npt.ArrayLike) -> Laws:
     """Return quantities as affine in the batch, from those at two batches."""
-    return Grid((high,), (low - high,), 1).fit(np.column_stack([large, small]))
+    return Grid((low,), (high - low,), 1).fit(np.column_stack([small, large]))
 
 
-def _fit_batches(profiles: Mapping[int, Profile]) -> StepPrediction:
-    batches = tuple(sorted(profiles))
-    if len(batches) < 2:
-        raise ProfileError(f"{len(batches)} profiles; expected those of two or more batch sizes")
-    if batches[0] < 1:
-        raise ProfileError(f"a batch of {batches[0]}; expected 1 or more")
-    low, high = batches[0], batches[-1]
-    reference = profiles[high]
-    pairs = _counterparts(low, profiles[low], high, reference)
-    smallest = reference.size * low // high
-    smallest[pairs[:, 1]] = profiles[low].size[pairs[:, 0]]
-    laws = fitted(low, smallest, high, reference.size)
-    model = StepPrediction({"batch": high}, reference, laws, ("batch",), len(pairs), batches, ())
-    checks = []
-    for batch in batches[1:-1]:
-        pairs = _counterparts(batch, profiles[batch], high, reference)
-        found, predicted = profiles[batch].size[pairs[:, 0]], model.sizes({"batch": batch})[pairs[:, 1]]
-        share, k = _off(found, predicted, profiles[batch])
-        if share > TOLERANCE:
-            i, j = pairs[k].tolist()
-            raise ProfileError(
-                f"sizes are not affine in the batch: request {i} asks for {found[k]} bytes at batch {batch}; expected "
-                f"{predicted[k]}, from {smallest[j]} at {low} and {reference.size[j]} at {high}"
-            )
-        checks.append(({"batch": batch}, share))
-    return replace(model, deviation=tuple(checks))
-
-
-def _counterparts(low: int, small: Profile, high: int, large: Profile) -> IntArray:
-    """Pairs of the same block at two batch sizes, int64 (k, 2)."""
-    n = len(large)
-    if small.period == large.period and _same_requests(small, large):
-        return np.column_stack([np.arange(n)] * 2)
-    sizes = [profile.size.tolist() for profile in (small, large)]
-    sites = [[(*one.sites, None)[k] for k in one.site.tolist()] for one in (small, large)]
-
-    def same(i: int, j: int) -> bool:
-        a, b = sizes[0][i], sizes[1][j]
-        return bool(a <= b and b * low <= a * high and sites[0][i] == sites[1][j])
-
-    pairs = match_sequences(len(small), n, same, int(MOST_DIFFERENT * (len(small) + n)))
-    if pairs is None:
-        shared = min(len(small), n)
-        k = next((k for k in range(shared) if not same(k, k)), shared)
-        texts = [f"{size[k]} bytes" if k < len(size) else "none" for size in sizes]
-        raise ProfileError(
-            f"the steps at batches {low} and {high} differ in more than {MOST_DIFFERENT:.0%} of their {len(small)} "
-            f"and {n} requests, first at request {k}: {texts[0]} and {texts[1]}; expected sizes affine in the batch"
-        )
-    return pairs
-
-
-def _fit_powers(profiles: Sequence[tuple[Shape, Profile]]) -> StepPrediction:
-    shape, reference = max(profiles, key=lambda pair: int(pair[1].size.sum()))
-    for other, profile in profiles:
-        if other.keys() != shape.keys():
-            raise ProfileError(
-                f"{described(other)} beside {described(shape)}; expected the same numbers in all shapes"
-            )
-        _require_same_step(other, profile, shape, reference)
-    names = [name for name in shape if len({other[name] for other, _ in profiles}) > 1]
+def _powers(
+    profiles: Sequence[tuple[Shape, Profile]], shape: Shape, reference: Profile
+) -> tuple[Laws, tuple[str, ...]]:
+    """Return sizes as products of powers of the numbers in which shapes differ, and these."""
+    names = tuple(name for name in shape if len({other[name] for other, _ in profiles}) > 1)
     steps = np.array([[math.log(other[name] / shape[name]) for name in names] for other, _ in profiles])
     if names and np.linalg.matrix_rank(steps) < len(names):
         raise ProfileError(
@@ -232,40 +200,66 @@ def _fit_powers(profiles: Sequence[tuple[Shape, Profile]]) -> StepPrediction:
         )
     known = np.maximum(reference.size, 1)
     grown = np.log(np.array([np.maximum(profile.size, 1) for _, profile in profiles]) / known)
-    powers = np.rint(np.linalg.lstsq(steps, grown, rcond=None)[0]) if names else np.empty((0, len(known)))
-    checks = []
-    for (other, profile), row in zip(profiles, steps, strict=True):
-        predicted = known * np.exp(row @ powers)
-        share, k = _off(profile.size, predicted, profile)
-        if share > TOLERANCE:
-            raise ProfileError(
-                f"sizes are no products of powers of the shape: request {k} asks for {profile.size[k]} bytes at "
-                f"{described(other)}; expected {predicted[k]:.0f}"
-            )
-        checks.append((other, share))
-    laws = Products([shape[name] for name in names], reference.size, powers.astype(np.int64))
-    return StepPrediction(dict(shape), reference, laws, tuple(names), len(reference), (), tuple(checks))
+    powers = np.rint(np.linalg.lstsq(steps, grown, rcond=None)[0]).astype(int) if names else grown[:0]
+    terms = [tuple(block) for block in powers.T.tolist()]
+    return Laws.products(terms, [shape[name] for name in names], reference.size.tolist()), names
 
 
-def _require_same_step(shape: Shape, profile: Profile, known: Shape, reference: Profile) -> None:
-    where = f"{len(profile)} requests and {len(reference)}"
-    if len(profile) == len(reference):
-        if _same_requests(profile, reference):
-            return
-        differ = (profile.start != reference.start) | (profile.end != reference.end)
-        where = f"first at request {int(differ.argmax())}"
-    raise ProfileError(
-        f"the steps at {described(shape)} and {described(known)} differ: {where}; "
-        "expected the same blocks in the same order "
-        "(NumPy computes in place from 256 KiB on: take small shapes, or large ones)"
-    )
+def _counterparts(other: Shape, small: Profile, shape: Shape, large: Profile) -> IntArray:
+    """Pairs of the same block at two shapes, int64 (k, 2): of nearly all if the batch is the only number, or all."""
+    if other.keys() != shape.keys():
+        raise ProfileError(
+            f"{described(other)} beside {described(shape)}; expected the same numbers in all shapes"
+        )
+    n, m, steps = len(small), len(large), (small, large)
+    if np.array_equal(small.start, large.start) and np.array_equal(small.end, large.end):
+        return np.column_stack([np.arange(m)] * 2)
+    affine = shape.keys() == {"batch"}
+    sizes = [step.size.tolist() for step in steps]
+    names = [[(*step.sites, None)[k] for k in step.site.tolist()] for step in steps]
+    times = [list(zip(step.start.tolist(), step.end.tolist(), strict=True)) for step in steps]
+
+    def same(i: int, j: int) -> bool:
+        if not affine:
+            return times[0][i] == times[1][j]
+        a, b = sizes[0][i], sizes[1][j]
+        return bool(a <= b and b * other["batch"] <= a * shape["batch"] and names[0][i] == names[1][j])
+
+    most = MOST_DIFFERENT if affine else 0.0
+    pairs = match_sequences(n, m, same, int(most * (n + m)))
+    if pairs is None:
+        k = next((k for k in range(min(n, m)) if not same(k, k)), min(n, m))
+        first = " and ".join(f"{size[k]} bytes" if k < len(size) else "none" for size in sizes)
+        expected = (
+            "sizes affine in the batch"
+            if affine
+            else "the same blocks in the same order "
+            "(NumPy computes in place from 256 KiB on: take small shapes, or large ones)"
+        )
+        raise ProfileError(
+            f"the steps at {described(other)} and {described(shape)} differ in more than {most:.0%} of their {n} and "
+            f"{m} requests, first at request {k}: {first}; expected {expected}"
+        )
+    return pairs
 
 
-def _same_requests(one: Profile, other: Profile) -> bool:
-    return np.array_equal(one.start, other.start) and np.array_equal(one.end, other.end)
-
-
-def _off(found: npt.NDArray[Any], predicted: npt.NDArray[Any], profile: Profile) -> tuple[float, int]:
-    """How far sizes are off, as a share of a profile's bytes, and the row that is furthest."""
+def off_by(
+    found: npt.NDArray[Any], predicted: npt.NDArray[Any], whole: float | None = None
+) -> tuple[float, int]:
+    """How far quantities are off, as a share of them or of a whole; and the row that is furthest."""
     off = np.abs(found - predicted)
-    return float(off.sum() / max(int(profile.size.sum()), 1)), int(off.argmax()) if len(off) else 0
+    whole = float(found.sum()) if whole is None else whole
+    return float(off.sum()) / whole if whole else float(off.any()), int(off.argmax()) if len(off) else 0
+
+
+def _off(model: StepPrediction, shape: Shape, profile: Profile, pairs: IntArray) -> float:
+    """How far sizes are off, as a share of a profile's bytes; raise an error if that is too far."""
+    found, predicted = profile.size[pairs[:, 0]], model.sizes(shape)[pairs[:, 1]]
+    share, k = off_by(found, predicted, float(profile.size.sum()))
+    if share > TOLERANCE:
+        law = "affine in the batch" if model.batches else "products of powers of the shape"
+        raise ProfileError(
+            f"sizes are not {law}: request {pairs[k, 0]} asks for {found[k]} bytes at {described(shape)}; expected "
+            f"{predicted[k]}, as {described(model.shape)} and others say"
+        )
+    return share

@@ -10,7 +10,7 @@ import pytest
 
 from stowplan.errors import BudgetError, GraphError
 from stowplan.prediction.graphs import GraphModel, fit_graphs
-from stowplan.prediction.largest import largest_lean_batch, largest_scheduled_batch, predict_schedules
+from stowplan.prediction.largest import largest_scheduled_batch, predict_schedules
 from stowplan.profiler import Profile
 from stowplan.scheduling import Phase, StepGraph, lean, simulate
 from stowplan.scheduling.check import check
@@ -112,7 +112,7 @@ def test_the_largest_batches(graphs: list[str], model: GraphModel) -> None:
 def test_what_is_found_keeps_to_the_memory(memory: int, model: GraphModel) -> None:
     asked: list[int] = []
     step = largest_scheduled_batch(model, memory, 0, progress=asked.append)
-    alone = largest_lean_batch(model, memory, 0)
+    alone = largest_scheduled_batch(model, memory, 0, solver="lean")
     assert step is not None
     assert alone is not None
     assert check(step.graph, step.scheduled.schedule) == step.scheduled.peak <= memory
@@ -167,7 +167,7 @@ def test_a_budget_with_profiles_is_their_memory(tmp_path: Path) -> None:
 
 def test_steps_that_do_not_grow() -> None:
     with pytest.raises(GraphError, match="no value grows with the batch"):
-        largest_lean_batch(fit_graphs({1: layers(2), 2: layers(2)}), 10**6)
+        largest_scheduled_batch(fit_graphs({1: layers(2), 2: layers(2)}), 10**6, solver="lean")
     # What grows is never alive.
     unused = [StepGraph([[]], [[0]], [1, size]) for size in (1, 2)]
     with pytest.raises(GraphError, match="expected values in use that grow with the batch"):

@@ -250,6 +250,11 @@ def test_fit_predicts_what_is_asked(batches: list[str], tmp_path: Path) -> None:
     assert Profile.load(out) == step(8)
 
 
+def test_fit_takes_a_batch_as_a_shape(batches: list[str]) -> None:
+    (found,) = figures("fit", *batches, "--at", "batch:8")["predictions"]
+    assert found["planned_peak"] == step(8).planned_peak
+
+
 def test_fit_without_a_wish_predicts_doublings(batches: list[str]) -> None:
     assert [row["batch"] for row in figures("fit", *batches)["predictions"]] == [8, 16, 32, 64]
     result = stowplan("fit", *batches)

@@ -35,7 +35,7 @@ def fit_step_graphs(
 ) -> None:
     """Fit, predict and print."""
     from ...prediction.graphs import fit_graphs
-    from ...prediction.largest import largest_lean_batch, largest_scheduled_batch, predict_schedules
+    from ...prediction.largest import largest_scheduled_batch, predict_schedules
     from ._graphs import read_graph, with_seconds
 
     graphs = {batch: with_seconds(read_graph(path))[0] for batch, path in paths.items()}
@@ -52,7 +52,7 @@ def fit_step_graphs(
             steps.append(predict_schedules(model, batch, **how))
         lean = scheduled = None
         if memory is not None:
-            lean = largest_lean_batch(model, memory, retained)
+            lean = largest_scheduled_batch(model, memory, retained, solver="lean")
             scheduled = largest_scheduled_batch(model, memory, retained, progress=progress, **how)
     if output is not None:
         model.at(batches[0]).save(output)

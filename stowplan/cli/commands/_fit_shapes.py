@@ -87,7 +87,7 @@ def fit_shapes(
             else target
         )
         found.append((batch, shape, model.at(shape, **how)))
-    deviation = max(share for one in model.models.values() for _, share in one.deviation)
+    deviation = max((share for one in model.models.values() for _, share in one.deviation), default=0.0)
     blocks = {layers: len(one.reference) for layers, one in model.models.items()}
     if as_json:
         figures = [

@@ -121,7 +121,7 @@ def test_other_steps_are_refused() -> None:
         model.profile({"batch": 0})
     with pytest.raises(
         ProfileError,
-        match=r"batches 2 and 4 differ in more than 2% of their 3 and 2 requests, first at request 1: 64 bytes and",
+        match=r"batch:2 and batch:4 differ in more than 2% of their 3 and 2 requests, first at request 1: 64 bytes and",
     ):
         fit_batches({2: step(2, [8, 64, 900], [0, 0, 0]), 4: step(4, [8, 900], [0, 0])})
     with pytest.raises(ProfileError, match=r"first at request 2: 5 bytes and none"):
@@ -135,7 +135,7 @@ def test_sizes_that_are_not_affine_are_refused() -> None:
     assert fit_batches({2: square(2), 4: square(4)}).sizes({"batch": 3}).tolist() == [1003, 10]
     with pytest.raises(
         ProfileError,
-        match=r"request 1 asks for 400 bytes at batch 20; expected 500, from 100 at 10 and 900 at 30",
+        match=r"request 1 asks for 400 bytes at batch:20; expected 500, as batch:30",
     ):
         fit_batches({10: square(10), 20: square(20), 30: square(30)})
     # 1 byte of 1012: within the tolerance, and said.
