@@ -36,7 +36,7 @@ from ..units import human_bytes, parse_bytes, parse_share
 from .arguments import bytes_of, is_array
 from .code import fingerprint
 from .functions import FunctionPrediction
-from .learning import Model
+from .learning import SECONDS, Model
 from .prediction import Peak
 from .runs import is_plain, run
 
@@ -49,7 +49,9 @@ WRONG = 0.02
 """Share of the peak by which a prediction may be off."""
 
 
-def guard(memory: int | str = "80%", chunks: int | None = None) -> Callable[[F], F]:
+def guard(
+    memory: int | str = "80%", chunks: int | None = None, learning_seconds: float = SECONDS
+) -> Callable[[F], F]:
     """Return a decorator that raises an error before a call that will not fit.
 
     Parameters
@@ -58,6 +60,8 @@ def guard(memory: int | str = "80%", chunks: int | None = None) -> Callable[[F],
         What the call may ask for: of the free memory ``"80%"``, or bytes, or text such as ``"8 GiB"``.
     chunks
         An axis of the first array. A call that does not fit warns with the largest chunk along it, and goes on.
+    learning_seconds
+        As for `predict`.
 
     Raises
     ------
@@ -91,7 +95,10 @@ def guard(memory: int | str = "80%", chunks: int | None = None) -> Callable[[F],
 
     def decorate(function: F) -> F:
         one = _Guard(
-            function, lambda: available(share or 1.0) if most is None else (most, "as asked"), chunks
+            function,
+            lambda: available(share or 1.0) if most is None else (most, "as asked"),
+            chunks,
+            learning_seconds,
         )
 
         @functools.wraps(function)
@@ -107,9 +114,13 @@ class _Guard:
     """What a guarded function has learnt: predictions by kinds of arguments, peaks by shapes."""
 
     def __init__(
-        self, function: Callable[..., Any], free: Callable[[], tuple[int, str]], chunks: int | None
+        self,
+        function: Callable[..., Any],
+        free: Callable[[], tuple[int, str]],
+        chunks: int | None,
+        seconds: float,
     ) -> None:
-        self._function, self._free, self._chunks = function, free, chunks
+        self._function, self._free, self._chunks, self._seconds = function, free, chunks, seconds
         self._predictions: dict[str, FunctionPrediction] = {}
         self._peaks: dict[str, Peak] = {}
 
@@ -146,7 +157,7 @@ class _Guard:
         models: dict[str, Model] = {}
         with suppress(Exception):  # any: a file of another version, or none
             models = {key: Model.read(kept) for key, kept in json.loads(file.read_text()).items()}
-        found = FunctionPrediction(self._function, arguments, options, models=dict(models))
+        found = FunctionPrediction(self._function, arguments, options, self._seconds, dict(models))
         if len(found.models) > len(models):
             with suppress(OSError):
                 file.parent.mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ from distributed import Client, LocalCluster
 
 import stowplan
 from stowplan.dask import RESOURCE, MemoryPlugin, needs
+
+patient = partial(stowplan.predict, learning_seconds=20)
+"""Other tests may have the processor."""
 
 running, most = 0, 0
 lock = threading.Lock()
@@ -44,7 +48,7 @@ def at_once(client: Client, resources: dict[str, Any]) -> int:
 
 
 def test_tasks_that_do_not_fit_together_do_not_meet() -> None:
-    prediction = stowplan.predict(doubled, np.ones(100))
+    prediction = patient(doubled, np.ones(100))
     with (
         LocalCluster(
             1, threads_per_worker=3, processes=False, memory_limit="2 GiB", dashboard_address=":0"
@@ -62,7 +66,7 @@ def test_tasks_that_do_not_fit_together_do_not_meet() -> None:
 
 
 def test_what_no_worker_has_is_refused() -> None:
-    prediction = stowplan.predict(doubled, np.ones(100))
+    prediction = patient(doubled, np.ones(100))
     with pytest.raises(
         MemoryError, match=r"a task needs 14.9 GiB, and a worker has 4 GiB; most at .*doubled"
     ):
@@ -70,7 +74,7 @@ def test_what_no_worker_has_is_refused() -> None:
 
 
 def test_what_cannot_be_told_is_said() -> None:
-    prediction = stowplan.predict(lambda x: x[x > 0], np.linspace(-1, 1, 100))
+    prediction = patient(lambda x: x[x > 0], np.linspace(-1, 1, 100))
     with pytest.warns(RuntimeWarning, match="cannot tell"):
         found = needs(prediction, x=10**6)
     assert found["resources"][RESOURCE] >= 8 * 10**6

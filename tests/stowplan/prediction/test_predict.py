@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ from stowplan.prediction.runs import run
 
 from ...children import printed
 from ...running import in_threads
+
+patient = partial(stowplan.predict, learning_seconds=20)
+"""Other tests may have the processor."""
 
 RNG = np.random.default_rng(0)
 SQUARE = RNG.standard_normal((100, 100))
@@ -95,7 +99,7 @@ def measured(function: Callable[..., Any], shapes: dict[str, tuple[int, ...]], d
 def test_the_peak_is_met(
     function: Callable[..., Any], examples: list[Any], shapes: dict[str, tuple[int, ...]]
 ) -> None:
-    prediction = stowplan.predict(function, *examples, learning_seconds=20)
+    prediction = patient(function, *examples)
     found = prediction.peak(**shapes)
     assert found.cannot_tell == ""
     assert found.arguments == sum(8 * int(np.prod(shape)) for shape in shapes.values())
@@ -104,7 +108,7 @@ def test_the_peak_is_met(
 
 
 def test_parts_and_lines_add_up() -> None:
-    found = stowplan.predict(with_results, SQUARE).peak(x=(2000, 2000))
+    found = patient(with_results, SQUARE).peak(x=(2000, 2000))
     assert found.results == 8 * (2000 * 2000 + 2000)
     assert found.total == found.arguments + found.asked == found.arguments + sum(found.lines.values())
     assert "test_predict.py" in found.line
@@ -159,7 +163,7 @@ def failing(x: Any) -> Any:
     ],
 )
 def test_what_follows_no_law_is_said(function: Callable[[Any], Any], reason: str) -> None:
-    prediction = stowplan.predict(function, LINE)
+    prediction = patient(function, LINE)
     found = prediction.peak(x=10**8)
     assert reason in found.cannot_tell
     assert str(found).startswith("cannot tell: ")
@@ -170,7 +174,7 @@ def test_what_follows_no_law_is_said(function: Callable[[Any], Any], reason: str
 
 
 def test_the_largest_is_the_last_that_fits() -> None:
-    prediction = stowplan.predict(scaled, SQUARE)
+    prediction = patient(scaled, SQUARE)
     for axis, memory in itertools.product((0, 1), ("1 GiB", "8 GiB")):
         found = prediction.largest("x", axis, memory)
         assert found is not None
@@ -181,7 +185,7 @@ def test_the_largest_is_the_last_that_fits() -> None:
 
 
 def test_dtypes_and_options_are_other_laws() -> None:
-    prediction = stowplan.predict(padded, SQUARE, width=5)
+    prediction = patient(padded, SQUARE, width=5)
     shape = (2000, 3000)
     assert prediction.peak(x=shape).asked == 8 * (2010 * 3010 + 2009 * 3010)
     assert prediction.peak(x=shape, width=1).asked == 8 * (2002 * 3002 + 2001 * 3002)
@@ -190,7 +194,7 @@ def test_dtypes_and_options_are_other_laws() -> None:
 
 
 def test_small_shapes_are_run_and_short_axes_learnt_again() -> None:
-    prediction = stowplan.predict(distances, RNG.random((50, 8)), RNG.random((60, 8)))
+    prediction = patient(distances, RNG.random((50, 8)), RNG.random((60, 8)))
     for shapes in (
         {"x": (9, 5), "y": (7, 5)},
         {"x": (1000, 5), "y": (900, 5)},
@@ -201,7 +205,7 @@ def test_small_shapes_are_run_and_short_axes_learnt_again() -> None:
 
 def test_examples_are_not_changed() -> None:
     example = np.ones((50, 50))
-    stowplan.predict(in_place, example)
+    patient(in_place, example)
     assert (example == 1).all()
 
 
@@ -209,7 +213,7 @@ def test_an_order_of_lengths_not_seen_is_said() -> None:
     def smaller(x: Any) -> Any:
         return np.zeros((min(x.shape), 1000))
 
-    prediction = stowplan.predict(smaller, RNG.random((1000, 100)))
+    prediction = patient(smaller, RNG.random((1000, 100)))
     assert prediction.peak(x=(5000, 500)).asked == 8 * 500 * 1000
     assert "below it in all runs" in prediction.peak(x=(500, 50_000)).cannot_tell
 
@@ -218,13 +222,13 @@ def test_a_law_of_equal_lengths_alone() -> None:
     def smaller(x: Any) -> Any:
         return np.zeros((min(x.shape), 1000))
 
-    prediction = stowplan.predict(smaller, SQUARE)
+    prediction = patient(smaller, SQUARE)
     assert prediction.peak(x=(5000, 5000)).asked == 8 * 5000 * 1000
     assert "only where they are equal" in prediction.peak(x=(5000, 4000)).cannot_tell
 
 
 def test_wrong_shapes_are_refused() -> None:
-    prediction = stowplan.predict(product, RNG.random((40, 60)), RNG.random((60, 50)))
+    prediction = patient(product, RNG.random((40, 60)), RNG.random((60, 50)))
     for shapes, message in [
         ({"x": (50_000, 500)}, "are one length"),
         ({"x": 500}, "expected 2 axes"),
@@ -235,7 +239,7 @@ def test_wrong_shapes_are_refused() -> None:
 
 
 def test_explain_gives_the_law() -> None:
-    text = stowplan.predict(scaled, SQUARE).explain()
+    text = patient(scaled, SQUARE).explain()
     assert "16 x[0] x[1] + 16 x[1] + 24 bytes" in text
     assert "Not counted: what C libraries take" in text
 
@@ -259,37 +263,37 @@ def test_a_function_too_slow_for_its_time_is_said() -> None:
         time.sleep(0.05)
         return x * 2
 
-    prediction = stowplan.predict(slow, SQUARE, learning_seconds=0.1)
+    prediction = patient(slow, SQUARE, learning_seconds=0.1)
     assert "too slow to learn in 0.1 s" in prediction.peak(x=(1000, 1000)).cannot_tell
-    assert stowplan.predict(slow, LINE, learning_seconds=30).peak(x=10**6).results == 8 * 10**6
+    assert patient(slow, LINE, learning_seconds=30).peak(x=10**6).results == 8 * 10**6
 
 
 def test_values_that_a_larger_matrix_needs_are_found() -> None:
     """A part of the example is positive definite, and a larger matrix of repeated rows is not."""
     example = SQUARE @ SQUARE.T + np.eye(100)
     for seconds in (0.3, 20):
-        found = stowplan.predict(np.linalg.cholesky, example, learning_seconds=seconds).peak(a=(700, 700))
+        found = patient(np.linalg.cholesky, example, learning_seconds=seconds).peak(a=(700, 700))
         assert "positive definite" not in found.cannot_tell
 
 
 def test_the_plot_has_the_peak() -> None:
     pyplot = pytest.importorskip("matplotlib.pyplot")
     pyplot.switch_backend("agg")
-    axes = stowplan.predict(scaled, SQUARE).plot("x", 0, to=5000)
+    axes = patient(scaled, SQUARE).plot("x", 0, to=5000)
     assert axes.get_xlabel() == "x[0]"
     pyplot.close(axes.figure)
 
 
 def test_a_prediction_names_its_function() -> None:
-    prediction: Prediction = stowplan.predict(np.outer, LINE, LINE)
+    prediction: Prediction = patient(np.outer, LINE, LINE)
     assert repr(prediction).startswith("<Prediction of outer: learnt from ")
 
 
 def test_what_is_not_given_is_as_in_a_large_example() -> None:
-    assert stowplan.predict(np.negative, np.ones(10**6)).peak().total == 2 * 8 * 10**6
+    assert patient(np.negative, np.ones(10**6)).peak().total == 2 * 8 * 10**6
 
 
 def test_a_length_without_a_largest_is_said() -> None:
-    prediction = stowplan.predict(lambda x: np.ones(1000) + x[0, 0], SQUARE)
+    prediction = patient(lambda x: np.ones(1000) + x[0, 0], SQUARE)
     with pytest.raises(ProfileError, match="fits, too; expected a peak that grows with x"):
         prediction.largest("x", memory="1 MiB", beside=True)
