@@ -58,9 +58,7 @@ class Within:
         try:
             return schedule(step, own, self.solver, self.time_limit)
         except BudgetError as error:
-            floor, _, _ = error.floor.partition(
-                "; "
-            )  # without advice, to swap for instance, which is not served here
+            floor = error.floor.partition("; ")[0]  # its advice is not all for here: there is no swap
             raise BudgetError(
                 f"a budget of {human_bytes(total or 0)} is below what any schedule found needs: the least is "
                 f"{human_bytes(resident + error.least)}, {human_bytes(resident)} of it {what}; {floor}",
