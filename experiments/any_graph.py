@@ -10,8 +10,8 @@ branches, and back along it; any operator may run again. Seconds and bytes are r
 phases, as a framework records it: the backward pass runs once.
 
 Budgets are shares of the peak of the best order known (`stowplan.scheduling.ordering`, two seconds), and, as Moccasin's
-authors count, of the recorded order's, of which the best order alone saves a part. Of the largest graphs the recorded
-order's alone are tried, as a minute would hardly do for the others.
+authors count, of the recorded order's, of which the best order alone saves a part. Of the largest graphs and of those
+with phases, the recorded order's alone are tried.
 
 The optimum is what the integer program ``mip`` finds and proves in the best order, which it may not change. Beside it
 stands what ``auto`` finds in this order, and in any.
@@ -193,7 +193,7 @@ def summary(table: list[Row]) -> str:
     none = [row for row in table if row["proved"] and row["optimum"] is None]
     more = sum(row["any"] is not None for row in none)
     parts.append(
-        f"{len(none)} budgets no schedule in the best order can keep to; {more} of them, one in another."
+        f"No schedule in the best order keeps to {len(none)} budgets; one in another order is found for {more} of them."
     )
     return " ".join(parts)
 
@@ -203,7 +203,8 @@ def text_of(table: list[Row], small: list[Row]) -> str:
     lines = [
         "# Recomputation in steps without phases",
         "",
-        "`python -m experiments.any_graph`. Extra time: share of the step's.",
+        "`python -m experiments.any_graph`, 10 s for each schedule. Extra time: share of the step's. Graphs named *step* "
+        "have phases.",
         "",
         "| graph | operators | order | budget / its peak | peak / same | extra time | planning, s |",
         "|---|---:|---|---:|---:|---:|---:|",
