@@ -193,7 +193,8 @@ def summary(table: list[Row]) -> str:
     none = [row for row in table if row["proved"] and row["optimum"] is None]
     more = sum(row["any"] is not None for row in none)
     parts.append(
-        f"No schedule in the best order keeps to {len(none)} budgets; one in another order is found for {more} of them."
+        f"No schedule in the best order keeps to {len(none)} budgets; "
+        f"one in another order is found for {more} of them."
     )
     return " ".join(parts)
 
@@ -203,8 +204,8 @@ def text_of(table: list[Row], small: list[Row]) -> str:
     lines = [
         "# Recomputation in steps without phases",
         "",
-        "`python -m experiments.any_graph`, 10 s for each schedule. Extra time: share of the step's. Graphs named *step* "
-        "have phases.",
+        "`python -m experiments.any_graph`, 10 s for each schedule. Extra time: share of the step's. Graphs named "
+        "*step* have phases.",
         "",
         "| graph | operators | order | budget / its peak | peak / same | extra time | planning, s |",
         "|---|---:|---|---:|---:|---:|---:|",
