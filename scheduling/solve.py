@@ -273,7 +273,7 @@ class _Run:
         if self._tried("chain") and self._best.optimal:
             return
         opened = [lean_schedule(self._graph), *options.incumbents]
-        for name in OPENINGS:
+        for name in OPENINGS if self._graph.has_phases() else ():  # without phases they change nothing
             if not self._over() and self._tried(name):
                 opened.append(self._last)
         if self._best.schedule not in opened:

@@ -5,10 +5,10 @@ found. From each a descent goes down until the budget is kept (``core/descent/de
 the bytes above the budget for each second); the best goes on into local search by ruin and rebuild
 (``core/descent/rebuild.hpp``).
 
-Without phases a descent that gets stuck is tried in steps of a fiftieth, with local search; under a time limit again,
-each time with twice as much of it, until the time is over. Where no descent keeps to the budget, the least peak is
-looked for by bisection: each step descends to a budget between the highest that was missed and the lowest that was
-reached.
+Without phases local search begins several times on small graphs, and a descent that gets stuck is tried in steps of a
+fiftieth, with local search; under a time limit again, each time with twice as much of it, until the time is over. Where
+no descent keeps to the budget, the least peak is looked for by bisection: each step descends to a budget between the
+highest that was missed and the lowest that was reached.
 
 An evaluation of the simulator takes some ten microseconds for a thousand operators; a descent some evaluations for each
 storage; local search as many as the options' `effort` says.
@@ -53,6 +53,9 @@ REPAIRS = 4
 
 # Without phases and with more operators the least peak is looked for in steps downwards alone.
 SMALL = 200
+
+# Without phases and with no more operators, local search begins so often, each time with other random numbers.
+RESTARTS = 8
 
 # With so many operators or fewer every order is tried by a descent of its own; with more, the one that a coarse descent
 # finds to be the best.
@@ -110,6 +113,7 @@ class _Search:
         movable = np.flatnonzero(moves).tolist() if options.reorder else []
         self._movable: Sequence[int] = movable
         self._floor = bound_schedules(graph)
+        self._orders = starting_points(graph) if options.reorder else [recorded(graph)]
 
     def at(self, schedule: Schedule) -> Found:
         """Simulate a schedule, with all KEPT that is in no way that is allowed."""
@@ -135,9 +139,13 @@ class _Search:
         effort = self.options.effort
         if effort is None:
             effort = max(LEAST_EFFORT, min(MOST_EFFORT, WORK // max(1, len(self.graph))))
-        if not self.graph.has_phases():
+        free = not self.graph.has_phases()
+        large = free and len(self.graph) > SMALL
+        if free:
             starts = [self._stepwise(starts[0], budget, effort // 2), *starts]
             best = min(best, starts[0], key=lambda found: found.rank(budget))
+            if large and best.peak > budget:
+                starts = []  # a descent in one step takes long and gets stuck earlier
         for start in starts:
             if self.over() or best.rank(budget) == (budget, 0.0):
                 return best
@@ -146,19 +154,24 @@ class _Search:
                 break
         if best.peak > budget and not self.over():
             # What follows does not depend on the budget: a caller that asks for the least peak that was found gets it.
-            free = not self.graph.has_phases() and len(self.graph) > SMALL
-            lowest = self._stepwise(self._starts(0, ())[0], 0, effort) if free else self._least()
+            lowest = self._stepwise(self._starts(0, ())[0], 0, effort) if large else self._least()
             lowest = self.improved(lowest, lowest.peak, effort)
             best = min(lowest, best, key=lambda found: found.rank(budget)) if self.over() else lowest
             while (
-                free
+                large
                 and self._deadline is not None
                 and best.peak > max(budget, self._floor)
                 and not self.over()
             ):
                 effort *= 2
                 best = self._stepwise(best, budget, effort)
-        return best if self.over() or best.peak > budget else self.improved(best, budget, effort)
+        if self.over() or best.peak > budget:
+            return best
+        if free and len(self.graph) <= SMALL:
+            for seed in range(1, RESTARTS):
+                tried = self.improved(starts[seed % len(starts)], budget, effort, seed=seed)
+                best = min(best, tried, key=lambda found: found.rank(budget))
+        return self.improved(best, budget, effort)
 
     def _stepwise(self, found: Found, budget: int, effort: int) -> Found:
         """Go down in small steps, each from the one before: what goes first leaves what it is made from."""
@@ -170,7 +183,7 @@ class _Search:
                 found = self.improved(found, level, effort)
         return found
 
-    def improved(self, start: Found, budget: int, effort: int, coarse: bool = False) -> Found:
+    def improved(self, start: Found, budget: int, effort: int, coarse: bool = False, seed: int = 0) -> Found:
         """Descend from a schedule; return the better of both."""
         options = self.options
 
@@ -188,6 +201,7 @@ class _Search:
                 after=self._after,
                 movable=self._movable,
                 effort=effort,
+                seed=seed,
                 coarse=coarse,
                 time_limit=None if self._deadline is None else max(0.0, self._deadline - time.monotonic()),
                 cancel=cancel,
@@ -208,7 +222,7 @@ class _Search:
     def _starts(self, budget: int, incumbents: tuple[Schedule, ...]) -> list[Found]:
         """Return the schedules to descend from: the most promising order first."""
         graph, options = self.graph, self.options
-        orders = starting_points(graph) if options.reorder else [recorded(graph)]
+        orders = self._orders
         # Without phases what is dropped is best made again from what is kept.
         way = as_recorded(graph).way if graph.has_phases() else np.zeros(graph.values, dtype=np.int64)
         plain = [self.at(Schedule(order, way)) for order in orders]

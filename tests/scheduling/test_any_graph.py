@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.any_graph import layered, training
+from experiments.any_graph import layered, renumbered, skipping, training
 from stowplan.errors import BudgetError, ScheduleError
 from stowplan.scheduling import (
     Phase,
@@ -26,6 +26,7 @@ from stowplan.scheduling import (
     simulate,
 )
 from stowplan.scheduling.hazards import hazards
+from stowplan.scheduling.ordering import order
 from stowplan.scheduling.registry import SchedulingOptions, find
 
 from .graphs import random_graph
@@ -122,6 +123,38 @@ def test_mip_is_exact_without_phases(seed: int, share: float) -> None:
     else:
         assert found.peak <= budget
         assert found.extra_seconds == pytest.approx(fastest)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda seed: layered(10, 22, 3, seed), lambda seed: training(5, seed), lambda seed: skipping(10, seed)],
+)
+@given(seeds, st.sampled_from([0.9, 0.8]))
+@settings(settings.get_profile("dearest"))
+def test_search_is_near_the_optimum_of_an_order(make, seed: int, share: float) -> None:
+    pytest.importorskip("pulp")
+    graph = make(seed)
+    budget = int(share * simulate(graph, lean(graph)).peak)
+    optimum = simulate(graph, find("mip")(graph, SchedulingOptions(budget)).schedule)
+    try:
+        found = schedule(graph, budget, reorder=False)
+    except BudgetError:
+        assert optimum.peak > budget
+    else:
+        assert optimum.extra_seconds - 1e-9 <= found.extra_seconds <= 1.02 * optimum.extra_seconds + 1e-9
+
+
+def test_local_search_begins_where_no_single_move_helps() -> None:
+    graph = skipping(10, 0)
+    assert schedule(graph, 231, reorder=False).extra_seconds == 52
+
+
+def test_the_order_with_the_smallest_peak_is_not_always_the_fastest() -> None:
+    graph = layered(10, 22, 3, 0)
+    best = order(graph)
+    budget = int(0.9 * best.peak)
+    fixed = schedule(renumbered(graph, best.order.tolist()), budget, reorder=False)
+    assert schedule(graph, budget).extra_seconds < fixed.extra_seconds / 3
 
 
 @given(seeds, st.floats(0.5, 1))

@@ -17,10 +17,16 @@ constexpr double kSlack = 0.02;
 constexpr std::size_t kOrders = 15;
 constexpr std::size_t kShifts = 20;
 
+// In a step without phases: of a hundred other rounds those that also move operators, and how many at most.
+constexpr std::size_t kMoves = 50;
+constexpr std::size_t kMoved = 3;
+
 }  // namespace
 
 Rebuild::Rebuild(Trial& trial, Descent& descent, const Places& places, std::uint64_t seed, const Stopwatch& watch)
-    : trial_(trial), descent_(descent), places_(places), random_(seed), watch_(watch) {}
+    : trial_(trial), descent_(descent), places_(places), random_(seed), watch_(watch) {
+  for (const Index storage : descent.storages()) free_ |= !places.movable.empty() && trial.may_go(storage);
+}
 
 bool Rebuild::better(const Worth& one, const Worth& other) const {
   return one.excess != other.excess ? one.excess < other.excess : one.seconds < other.seconds;
@@ -84,17 +90,32 @@ void Rebuild::move_operator(Index from, Index to) {
   trial_.set_order(order_);
 }
 
+// A random place between what it depends on and what depends on it; its own where there is no other.
+Index Rebuild::other_place(Index op) {
+  const Simulator& simulator = trial_.simulator();
+  Index low = 0, high = simulator.operators() - 1;
+  for (const Index other : places_.before[op]) low = std::max(low, simulator.position(other) + 1);
+  for (const Index other : places_.after[op]) high = std::min(high, simulator.position(other) - 1);
+  if (low >= high) return simulator.position(op);
+  return low + static_cast<Index>(random_.below(static_cast<std::size_t>(high - low + 1)));
+}
+
+// Move writers of the part anywhere, whatever that costs at first.
+void Rebuild::disturb_order() {
+  const Simulator& simulator = trial_.simulator();
+  for (std::size_t count = 1 + random_.below(kMoved); count > 0; --count) {
+    const Index from = simulator.start(part_[random_.below(part_.size())]);
+    const Index to = other_place(static_cast<Index>(simulator.order(from)));
+    if (to != from) move_operator(from, to);
+  }
+}
+
 // Move operators one by one, where that lowers the excess, or, where there is none, the bytes alive in all.
 void Rebuild::shift_operators(std::size_t count) {
   const Simulator& simulator = trial_.simulator();
   for (; count > 0 && !watch_.expired(); --count) {
     const Index op = places_.movable[random_.below(places_.movable.size())];
-    Index low = 0, high = simulator.operators() - 1;
-    for (const Index other : places_.before[op]) low = std::max(low, simulator.position(other) + 1);
-    for (const Index other : places_.after[op]) high = std::min(high, simulator.position(other) - 1);
-    if (low >= high) continue;
-    const Index from = simulator.position(op);
-    const Index to = low + static_cast<Index>(random_.below(static_cast<std::size_t>(high - low + 1)));
+    const Index from = simulator.position(op), to = other_place(op);
     if (to == from) continue;
     const Worth before = trial_.worth();
     move_operator(from, to);
@@ -114,7 +135,9 @@ void Rebuild::run(std::int64_t effort) {
     if (!places_.movable.empty() && random_.below(100) < kOrders) {
       shift_operators(kShifts);
     } else {
-      disturb();
+      const bool moves = free_ && random_.below(100) < kMoves;
+      if (moves) disturb_order();
+      if (!moves || random_.below(2) == 0) disturb();
     }
     if (descent_.fall(scope_, false)) descent_.rise(scope_, false);
     const Worth& now = trial_.worth();

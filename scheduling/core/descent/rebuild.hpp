@@ -9,7 +9,8 @@
 // descent then makes it fit the budget again, at a cost of some hundred evaluations. What is not slower than the best
 // by more than a small share, which shrinks, is gone on from (record-to-record travel, Dueck 1993). Now and then an
 // operator of the backward pass moves to another position between what it depends on and what depends on it (Shaw 1998;
-// Schrimpf 2000).
+// Schrimpf 2000). In a step without phases, where the best order for recomputing is seldom the one with the smallest
+// peak, half of the parts are disturbed by moving their operators anywhere, and the descent repairs that, too.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +40,8 @@ class Rebuild {
  private:
   void choose_part();
   void disturb();
+  void disturb_order();
+  Index other_place(Index op);
   void shift_operators(std::size_t count);
   void move_operator(Index from, Index to);
   bool better(const Worth& one, const Worth& other) const;
@@ -48,6 +51,7 @@ class Rebuild {
   Trial& trial_;
   Descent& descent_;
   const Places& places_;
+  bool free_ = false;  // all operators may move
   Random random_;
   const Stopwatch& watch_;
   std::vector<Index> part_, scope_;

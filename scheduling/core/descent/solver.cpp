@@ -20,7 +20,7 @@ std::int64_t descend(const Graph& graph, const Rates& rates, Task& task, const C
     descent.rise();
     watch.report(trial.worth().peak, trial.worth().seconds);
   }
-  if (control.effort > 0 && trial.worth().seconds > 0) {
+  if (control.effort > 0 && (trial.worth().seconds > 0 || trial.worth().excess > 0)) {
     Rebuild rebuild(trial, descent, task.places, control.seed, watch);
     rebuild.run(control.effort);
     if (trial.worth().excess == 0) descent.rise();
