@@ -13,14 +13,14 @@ from experiments.any_graph import main
 
 def test_the_command_writes_its_files(tmp_path: Path) -> None:
     pytest.importorskip("pulp")
-    result = CliRunner().invoke(main, ["--folder", str(tmp_path), "--most", "16", "--small", "12"])
+    result = CliRunner().invoke(main, ["--folder", str(tmp_path), "--most", "16", "--small", "10"])
     assert result.exit_code == 0, result.output
     rows = read(tmp_path / "any_graph.csv")
     assert [row["kind"] for row in rows] == ["layered"] * 4 + ["training"] * 4
     for row in rows:
         assert int(row["peak"]) <= float(row["share"]) * int(row["peak_of"])
     compared = [row for row in read(tmp_path / "any_graph_optimum.csv") if row["proved"] == "True"]
-    assert sum(row["optimum"] != "" for row in compared) > 10
+    assert sum(row["optimum"] != "" for row in compared) > 5
     for row in compared:
         assert row["same"] == row["optimum"], "the same problem, and the optimum of it"
         if row["optimum"]:
