@@ -1,8 +1,11 @@
-"""What each of the first steps has alive: ``python -m experiments.first_steps``, plain, lean, and lean without a watch.
+"""What each of the first steps has alive: ``python -m experiments.first_steps``, plain, lean, and under a budget.
 
 All that is alive counts, parameters and state included, by ``tracemalloc``: NumPy's arrays, and Python's objects beside
 them. A lean training's first step runs as Chainer runs it (`Scheduler(watch=True)`), so a program that fits from the
 second step on may not fit the first; with ``watch=False`` the first step is lean, too, where the program allows it.
+
+The budget is halfway between the peak of lean steps and the least peak of a schedule; with one, the first two steps are
+lean, and the others keep to it.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from rich.console import Console
 from rich.progress import track
 
 from stowplan.compat import enable_chainer
-from stowplan.errors import ScheduleError
+from stowplan.errors import BudgetError, ScheduleError
 
 from .measures import output
 from .measures.data import load
@@ -28,7 +31,12 @@ from .models import MODELS, VGG
 
 FOLDER = Path("build/experiments")
 STEPS = 5
-WAYS: dict[str, dict[str, Any] | None] = {"Chainer": None, "lean": {}, "watch=False": {"watch": False}}
+WAYS: dict[str, dict[str, Any] | None] = {
+    "Chainer": None,
+    "lean": {},
+    "watch=False": {"watch": False},
+    "watch=False, budget": {"watch": False, "budget": 0},
+}
 Training = tuple[Any, Callable[[], None]]
 """The optimizers, and the step."""
 
@@ -81,6 +89,15 @@ def peaks_of(make: Callable[[], Training], way: dict[str, Any] | None, steps: in
         tracemalloc.stop()
 
 
+def budget_for(make: Callable[[], Training], lean: int) -> int:
+    """Return the bytes halfway between a lean step's and the least that a schedule needs, from the third step on."""
+    try:
+        peaks_of(make, {"watch": False, "budget": 0}, 3)
+    except BudgetError as error:
+        return (lean + error.least) // 2
+    return 0
+
+
 @click.command()
 @click.option("--folder", type=click.Path(file_okay=False, path_type=Path), default=FOLDER, show_default=True)
 @click.option(
@@ -96,11 +113,16 @@ def main(folder: Path, models: tuple[str, ...], steps: int) -> None:
         make, title = NETWORKS[name]
         row: dict[str, Any] = {"device": "cpu", "network": title, "steps": way}
         try:
-            peaks = peaks_of(make, WAYS[way], steps)
+            options = WAYS[way]
+            if options and "budget" in options:
+                options = options | {"budget": budget_for(make, rows[-1].get(f"step {steps}", 0))}
+                row["budget"] = options["budget"]
+            peaks = peaks_of(make, options, steps)
             rows.append(row | {f"step {number}": peak for number, peak in enumerate(peaks, 1)})
         except ScheduleError as error:
             rows.append(row | {"note": f"refused: {str(error).partition(';')[0]}"})
     columns = [output.Column("network", "network"), output.Column("steps", "steps")]
+    columns += [output.Column("budget, MiB", "budget", output.mib)]
     columns += [output.Column(f"step {n}, MiB", f"step {n}", output.mib) for n in range(1, steps + 1)]
     folder.mkdir(parents=True, exist_ok=True)
     note = "Most bytes alive in each step, parameters and state included."

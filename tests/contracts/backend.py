@@ -137,9 +137,9 @@ class BackendContract:
         self.run(program, 5)
         if not program.backend.fail(1000):
             pytest.skip(f"upstream of {type(program.backend).__name__} cannot be made to fail")
-        assert program.allocate(60_000) is None
+        assert program.allocate(30_000) is None
         program.backend.fail(0)
-        assert program.allocate(60_000) is not None
+        assert program.allocate(30_000) is not None
         self.run(program, 3)
         assert self.run(program, 1) == len(STEP)
         program.finish()
@@ -385,9 +385,9 @@ class BackendContract:
 
     def test_a_limit_is_kept_and_said(self) -> None:
         own = type(self).backend(limit="100 KB")
-        kept = Block(own, 60_000)
+        kept = Block(own, 30_000)
         with pytest.raises(MemoryError):
-            Block(own, 60_000)
+            Block(own, 30_000)
         assert kept.holds()
         assert "the limit of 100,000 bytes leaves no room for 60,000 bytes" in own.pool.report()
         del kept

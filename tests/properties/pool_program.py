@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from stowplan.errors import PoolError
 
-SIZES = (0, 1, 7, 64, 65, 200, 1000, 1024, 5000, 40_000)
+SIZES = (0, 1, 7, 64, 65, 200, 1000, 1024, 5000, 30_000)
 KEYS: tuple[Hashable, ...] = (None, "a", "b")
 Place = Literal["here", "worker", "context", "worker's context"]
 PLACES: tuple[Place, ...] = ("here", "worker", "context", "worker's context")
