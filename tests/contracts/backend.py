@@ -385,9 +385,9 @@ class BackendContract:
 
     def test_a_limit_is_kept_and_said(self) -> None:
         own = type(self).backend(limit="100 KB")
-        kept = Block(own, 30_000)
+        kept = Block(own, 60_000)
         with pytest.raises(MemoryError):
-            Block(own, 30_000)
+            Block(own, 60_000)
         assert kept.holds()
         assert "the limit of 100,000 bytes leaves no room for 60,000 bytes" in own.pool.report()
         del kept
