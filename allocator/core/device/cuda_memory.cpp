@@ -26,10 +26,16 @@ bool CudaMemory::is_capturing(Stream stream) const {
          status != kCudaCaptureNone;
 }
 
+namespace {
+thread_local Stream last_asked_on = 0;
+}
+
+void CudaMemory::asks(Stream stream) { last_asked_on = stream; }
+
 CudaError CudaMemory::synchronize() {
   const OnDevice on(api_, device_);
-  // The legacy stream counts as captured while any is that waits for it. To wait for the device would end the capture.
-  if (captures_ != 0 || is_capturing(0)) return kCudaCaptureUnsupported;
+  // To wait for the device would end the capture. The legacy stream counts as captured while any is that waits for it.
+  if (captures_ != 0 || is_capturing(0) || is_capturing(last_asked_on)) return kCudaCaptureUnsupported;
   return checked(api_.device_synchronize());
 }
 

@@ -44,8 +44,11 @@ class CudaMemory {
   // Gives back to the device what the stream-ordered allocator keeps.
   void trim();
 
-  // Fails during a capture.
+  // Fails during a capture that is known, of the stream that this thread asked on last, or that the legacy stream is
+  // in.
   CudaError synchronize();
+  // This thread asks on a stream.
+  static void asks(Stream stream);
   bool is_capturing(Stream stream) const;  // or CUDA does not say
   void begin_capture() { ++captures_; }
   void end_capture() { --captures_; }

@@ -316,6 +316,7 @@ void* CudaPools::malloc(Bytes size, int device, Stream stream) {
         "stowplan: this process was forked from one that had used the pool, and CUDA does not survive it");
   }
   if (!has_served_.load(std::memory_order_relaxed)) has_served_ = true;
+  CudaMemory::asks(stream);
   return on(device).malloc(size, stream);
 }
 
