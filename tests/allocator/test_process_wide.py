@@ -181,7 +181,7 @@ def test_trim_gives_memory_back() -> None:
         np.ones(size, dtype=np.uint8)
         kept = resident()
         pool.trim()
-        assert kept - resident() >= size * 9 // 10, "others of the process take a page meanwhile"
+        assert kept - resident() >= size * 9 // 10  # the process takes pages meanwhile
         again = np.zeros(size, dtype=np.uint8)
         assert not again.any()
 

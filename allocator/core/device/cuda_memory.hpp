@@ -44,10 +44,10 @@ class CudaMemory {
   // Gives back to the device what the stream-ordered allocator keeps.
   void trim();
 
-  // Fails during a capture that is known, of the stream that this thread asked on last, or that the legacy stream is
-  // in.
+  // Fails during a capture: one that begin_capture() told of, of a blocking stream, or of the stream that this thread
+  // asked on last. Another thread's capture of a non-blocking stream is not seen.
   CudaError synchronize();
-  // This thread asks on a stream.
+  // Notes the stream of this thread's request, for synchronize().
   static void asks(Stream stream);
   bool is_capturing(Stream stream) const;  // or CUDA does not say
   void begin_capture() { ++captures_; }
