@@ -5,7 +5,7 @@ them. A lean training's first step runs as Chainer runs it (`Scheduler(watch=Tru
 second step on may not fit the first; with ``watch=False`` the first step is lean, too, where the program allows it.
 
 The budget is halfway between the peak of lean steps and the least peak of a schedule; with one, the first two steps are
-lean, and the others keep to it, but for gradients that the program leaves from one step to the next (DCGAN's).
+lean, and the others keep to it.
 """
 
 from __future__ import annotations

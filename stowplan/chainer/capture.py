@@ -9,7 +9,8 @@ such a step does, so that its lifetimes are those of the run::
     update       U p   reads the gradient of parameter p                    update
 
 An array from outside of all operators (a batch, a mask that was drawn) is written by an operator of its own, which
-cannot run again. The recording follows variables that the program holds until they go.
+cannot run again. The first operator writes the gradients that the step before has left, where this step leaves them to
+the next one, too. The recording follows these, and variables that the program holds, until they go.
 """
 
 from __future__ import annotations
@@ -99,12 +100,21 @@ class RecordingStep(TimedStep):
     meter
         Measures the workspaces; entered around the step.
     resident
-        Arrays that outlive the step, by id: parameters, and persistent values of the model.
+        Arrays that outlive the step: parameters, and persistent values of the model.
+    parameters
+        Of `chainer.Parameter`: those whose gradients may be left from one step to the next.
     check
         Whether each function runs once more, to see whether it may run again.
     """
 
-    def __init__(self, meter: Meter, resident: Iterable[Any], check: bool = True, **options: Any) -> None:
+    def __init__(
+        self,
+        meter: Meter,
+        resident: Iterable[Any],
+        parameters: Iterable[Any] = (),
+        check: bool = True,
+        **options: Any,
+    ) -> None:
         super().__init__(**options)
         self.meter = meter
         self._check = check
@@ -127,6 +137,16 @@ class RecordingStep(TimedStep):
         self._running = False
         for array in resident:
             self._own(array, "persistent", resident=True)
+        self._left: dict[int, Any] = {}  # by value of a gradient that is there before the step: its parameter
+        call = _Call("gradients of the step before", Phase.FORWARD, ("", 0))
+        for param in parameters:
+            if param.grad is not None:
+                root = _root(param.grad)
+                value = self._write(call, root, f"gradient of {param.name}")
+                self._watch(root, value)
+                self._left[value] = param
+        if self._left:
+            self._calls.append(call)
 
     # --- forward ------------------------------------------------------------------------------------------------------
 
@@ -216,7 +236,7 @@ class RecordingStep(TimedStep):
         return value
 
     def _watch(self, x: Any, value: int) -> None:
-        """Record the call during which the program lets go of a variable."""
+        """Record the call during which the program lets go of a variable, or of an array that owns memory."""
         self._alive.add(value)
         recording = weakref.ref(self)
 
@@ -335,6 +355,9 @@ class RecordingStep(TimedStep):
             workspace.append(max(0, rise - made))
         for value in self._alive:
             self._recorded[value].held = _TO_THE_END
+        for value, param in self._left.items():
+            if param.grad is None:
+                self._recorded[value].size = self._recorded[value].packed = 0
         last = len(rows) - 1
         sums: dict[int, list[int]] = {}
         for numbers in self._terms.values():

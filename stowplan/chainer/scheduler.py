@@ -251,6 +251,7 @@ class Scheduler:
             return "recorded", RecordingStep(
                 meter_for(parameters_of(self._optimizers), SMALL),
                 resident_arrays(self._optimizers),
+                parameters_of(self._optimizers),
                 clock=clock_for(parameters_of(self._optimizers)),
             )
         if any(known.is_refined for known in self._known):

@@ -19,12 +19,13 @@ except MissingDependencyError as error:
     pytest.skip(str(error), allow_module_level=True)
 
 import chainer
+import chainer.functions as F  # noqa: N812
 import chainer.links as L  # noqa: N812
 from chainer import function_node
 
 from stowplan.chainer import execution, gradients, seams
 from stowplan.chainer.swapping import SwapError, SwapFile
-from stowplan.scheduling import as_recorded, simulate
+from stowplan.scheduling import as_recorded, lean, simulate
 
 from .training_runs import (
     Deep,
@@ -136,6 +137,38 @@ def test_steps_keep_to_a_budget_below_the_lean_peak_from_the_third_on() -> None:
         tracemalloc.stop()
     assert max(peaks[:2]) > most
     assert max(peaks[2:]) <= 1.05 * most  # with what Python has beside the arrays
+
+
+def test_gradients_that_are_left_to_the_next_step_count() -> None:
+    """The judge's gradients from the maker's pass stay until the judge's next update begins."""
+    x = np.ones((64, 512), np.float32)
+    tracemalloc.start()
+    try:
+        maker, judge = (chainer.Sequential(*(L.Linear(512, 512) for _ in range(4))) for _ in range(2))
+        opts = [chainer.optimizers.SGD().setup(net) for net in (maker, judge)]
+
+        def judged(y: Any) -> Any:
+            F.argmax(F.tile(y, (64, 1)))  # the step's peak, before the judge's gradients are cleared
+            return F.average(y)
+
+        def step() -> None:
+            with chainer.no_backprop_mode():
+                made = maker(x).array
+            opts[1].update(lambda: judged(judge(made)))
+            opts[0].update(lambda: F.average(judge(maker(x))))
+
+        scheduler = Scheduler(opts, budget="1 GiB", watch=False)
+        for _ in range(4):
+            tracemalloc.reset_peak()
+            with scheduler.step():
+                step()
+            measured = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    (recording,) = scheduler.recordings
+    predicted = simulate(recording.graph, lean(recording.graph)).peak + scheduler.stats.retained_bytes
+    left = sum(param.grad.nbytes for param in judge.params())
+    assert measured == pytest.approx(predicted, abs=0.2 * left)
 
 
 def peaks_of_steps(watch: bool, budget: int | None = None) -> list[int]:
