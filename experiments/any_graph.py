@@ -7,11 +7,12 @@ and others from layers back, how many falling geometrically. *training*: as Chec
 branches, and back along it; any operator may run again. Seconds and bytes are random.
 
 *skipping*: a chain, half of whose operators also read one of up to six places back. *step*: a training graph with
-phases, as a framework records it: the backward pass runs once.
+phases, as a framework records it: the backward pass runs once. Networks are those of `convolutional_graphs`.
 
 Budgets are shares of the peak of the best order known (`stowplan.scheduling.ordering`, two seconds), and, as Moccasin's
 authors count, of the recorded order's, of which the best order alone saves a part. Of the largest graphs and of those
-with phases, the recorded order's alone are tried.
+with phases, the recorded order's alone are tried. A budget below the bytes that one operator reads and writes is
+impossible.
 
 The optimum is what the integer program ``mip`` finds and proves in the best order, which it may not change. Beside it
 stands what ``auto`` finds in this order, and in any.
@@ -38,6 +39,8 @@ from stowplan.files import atomic_write
 from stowplan.scheduling import Phase, Relation, StepGraph, as_recorded, check, schedule, simulate
 from stowplan.scheduling.ordering import order
 
+from .convolutional_graphs import NETWORKS, graph_of
+
 FOLDER = Path("build/experiments")
 
 Row = dict[str, Any]
@@ -47,6 +50,8 @@ LAYERED = ((16, 35, 3), (100, 236, 8), (250, 944, 12), (500, 2461, 16), (1000, 5
 TRAINING = (8, 50, 125, 250, 500, 1250)
 STEPS = (50, 500, 1250)
 SHARES = (0.9, 0.8)
+# Operators of the largest graph, from which on the networks are in the table.
+NETWORKS_FROM = 350
 # Of more operators, the recorded order's peak alone.
 LARGE = 1000
 # Operators of the graphs that are compared with the optimum; how many of each kind; seconds for the program.
@@ -128,10 +133,24 @@ def rows(kind: str, graph: StepGraph, time_limit: float) -> list[Row]:
     for of, share in itertools.product(peaks, SHARES):
         row: Row = {"kind": kind, "operators": len(graph), "of": of, "share": share, "peak_of": peaks[of]}
         began = time.monotonic()
-        extra, peak, _ = solved(graph, int(share * peaks[of]), "auto", time_limit)
-        row.update(extra=extra, peak=peak, seconds=round(time.monotonic() - began, 1))
+        budget = int(share * peaks[of])
+        extra, peak, _ = solved(graph, budget, "auto", time_limit)
+        row.update(
+            extra=extra,
+            peak=peak,
+            seconds=round(time.monotonic() - began, 1),
+            possible=_least(graph) <= budget,
+        )
         found.append(row)
     return found
+
+
+def _least(graph: StepGraph) -> int:
+    """Return the most bytes that one operator of a made graph reads and writes; no schedule's peak is less."""
+    return max(
+        sum(int(graph.size[value]) for value in {*reads, *writes})
+        for reads, writes in zip(graph.reads, graph.writes, strict=True)
+    )
 
 
 def beside_optimum(kind: str, graph: StepGraph, seed: int) -> list[Row]:
@@ -213,7 +232,8 @@ def text_of(table: list[Row], small: list[Row]) -> str:
     for row in table:
         lines.append(
             f"| {row['kind']} | {row['operators']:,} | {row['of']} | {row['share']} "
-            f"| {row['peak'] / row['peak_of']:.3f} | {_share(row['extra'])} | {row['seconds']} |"
+            f"| {row['peak'] / row['peak_of']:.3f} "
+            f"| {_share(row['extra']) if row['possible'] else 'impossible'} | {row['seconds']} |"
         )
     lines += [
         "",
@@ -257,6 +277,11 @@ def main(folder: Path, time_limit: float, most: int, most_small: int) -> None:
     """Schedule made graphs below their orders' peaks, and write two tables."""
     graphs = [("layered", layered(*size, 0)) for size in LAYERED if size[0] <= most]
     graphs += [("training", training(layers, 0)) for layers in TRAINING if 2 * layers <= most]
+    graphs += [
+        (f"{name}, {'trains' if trains else 'infers'}", graph_of(name, trains))
+        for name, trains in itertools.product(NETWORKS, (False, True))
+        if most >= NETWORKS_FROM
+    ]
     graphs += [("step", with_phases(training(layers, 0))) for layers in STEPS if 2 * layers <= most]
     table = [row for kind, graph in graphs for row in rows(kind, graph, time_limit)]
     small = [row for made in small_graphs(most_small) for row in beside_optimum(*made)]
