@@ -13,7 +13,7 @@ module               what it is
 ``early``            updates a parameter as soon as its gradient is complete, in pieces (``updates``), unless the
                      program itself reads gradients (``gradient_reads``)
 ``masks``            packs masks to bits
-``swapping``         values in a file, or in pinned memory (``pinned``); ``evictions``: which of them, and when
+``evictions``        which values go to a file (`stowplan.swapping`) or to pinned memory (``pinned``), and when
 ``sharing``          has the ranks of an MPI program share their plans
 ``links``            reversible layers
 ``parallel``         networks split over ranks: tensor and sequence parallelism; imported by its own name

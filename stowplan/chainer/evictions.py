@@ -22,7 +22,7 @@ enable_chainer()
 
 from chainer.backend import get_array_module  # noqa: E402 (mended first)
 
-from .swapping import SwapError  # noqa: E402
+from ..swapping import SwapError  # noqa: E402
 
 __all__ = ["BACKWARD", "FORWARD", "Evictions", "Moment", "Swap"]
 

@@ -1,4 +1,4 @@
-"""Swap a device's arrays to pinned memory of the host, with the interface of `stowplan.chainer.swapping`.
+"""Swap a device's arrays to pinned memory of the host, with the interface of `stowplan.swapping`.
 
 ::
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .swapping import SwapCounts, orders
+from ..swapping import SwapCounts, orders
 
 __all__ = ["PinnedSwap", "PinnedTicket"]
 

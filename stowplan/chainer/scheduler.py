@@ -46,6 +46,7 @@ enable_chainer()
 
 import numpy as np  # noqa: E402
 
+from ..swapping import SwapFile  # noqa: E402
 from . import seams  # noqa: E402
 from .capture import Recording, RecordingStep  # noqa: E402
 from .directions import Follower  # noqa: E402
@@ -58,7 +59,6 @@ from .meter import clock_for, meter_for  # noqa: E402
 from .pinned import PinnedSwap  # noqa: E402
 from .retained import parameters_of, resident_arrays, retained_bytes  # noqa: E402
 from .scheduler_stats import SchedulerStats  # noqa: E402
-from .swapping import SwapFile  # noqa: E402
 from .timed import TimedStep  # noqa: E402
 from .updating import Updates  # noqa: E402
 

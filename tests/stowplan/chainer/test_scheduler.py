@@ -24,8 +24,8 @@ import chainer.links as L  # noqa: N812
 from chainer import function_node
 
 from stowplan.chainer import execution, gradients, seams
-from stowplan.chainer.swapping import SwapError, SwapFile
 from stowplan.scheduling import as_recorded, lean, simulate
+from stowplan.swapping import SwapError, SwapFile
 
 from .training_runs import (
     Deep,

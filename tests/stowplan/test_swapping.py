@@ -18,15 +18,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.errors import MissingDependencyError, StowplanError
+from stowplan import swap_transfers, swapping
+from stowplan.errors import StowplanError
+from stowplan.swapping import SwapError, SwapFile
 
-from ...children import printed
-
-try:
-    from stowplan.chainer import swap_transfers, swapping
-    from stowplan.chainer.swapping import SwapError, SwapFile
-except MissingDependencyError as error:
-    pytest.skip(str(error), allow_module_level=True)
+from ..children import printed
 
 DISK = swapping._temporary_directory()
 
@@ -338,7 +334,7 @@ def test_memory_is_not_a_place_to_swap_to() -> None:
 
 def test_a_program_ends_with_writes_under_way() -> None:
     script = (
-        "import numpy as np; from stowplan.chainer.swapping import SwapFile; "
+        "import numpy as np; from stowplan.swapping import SwapFile; "
         f"s = SwapFile({DISK!r}); t = [s.evict(np.zeros(1 << 22, np.uint8)) for _ in range(8)]; print('end')"
     )
     assert printed("-W", "ignore", "-c", script) == "end\n"

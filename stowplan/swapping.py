@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import StowplanError
+from .errors import StowplanError
 from .swap_transfers import Helper, Ranges, Transfer
 
 __all__ = ["SwapCounts", "SwapError", "SwapFile", "Ticket"]
