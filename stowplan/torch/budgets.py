@@ -21,13 +21,14 @@ class Within:
     ----------
     budget
         Bytes, a text like ``"2 GiB"``, a share of the plain peak like ``"60%"``; None: what costs no time.
-    solver, time_limit
+    solver, time_limit, swap
         As for `stowplan.scheduling.schedule`.
     """
 
     budget: int | str | None
     solver: str
     time_limit: float | None
+    swap: bool = False
 
     def __post_init__(self) -> None:
         if self.budget is not None and parse_share(self.budget) is None:
@@ -56,9 +57,9 @@ class Within:
         )
         own = None if total is None else max(total - resident, 0)
         try:
-            return schedule(step, own, self.solver, self.time_limit)
+            return schedule(step, own, self.solver, self.time_limit, swap=self.swap)
         except BudgetError as error:
-            floor = error.floor.partition("; ")[0]  # its advice is not all for here: there is no swap
+            floor = error.floor.partition("; ")[0]  # its advice is not all for here
             raise BudgetError(
                 f"a budget of {human_bytes(total or 0)} is below what any schedule found needs: the least is "
                 f"{human_bytes(resident + error.least)}, {human_bytes(resident)} of it {what}; {floor}",

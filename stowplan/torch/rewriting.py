@@ -10,6 +10,8 @@ code that `torch.fx` generates lets go of a result right after its last reader, 
     relu'                        y_again = relu(h)           h goes
                                  g = relu'(y_again, ...)     y_again goes
 
+Nodes of `evictions` evict what is SWAPPED and bring it back, at the places that the simulation has for them.
+
 What runs again changes nothing: random numbers are drawn from the generator's state of the first time, after which the
 generator goes on where it was; batch normalization leaves its running statistics alone, which its result in training
 does not depend on. O(n + k) for n runs and k arguments.
@@ -17,6 +19,8 @@ does not depend on. O(n + k) for n runs and k arguments.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from operator import attrgetter, getitem
 from typing import Any
 
@@ -26,6 +30,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from ..scheduling import Schedule, StepGraph, Way, simulate
+from .evictions import EVICT, arrive, fetch, leave
 from .step_graph import REPEATABLE, WORKSPACE, given_to, is_training_batch_norm, named_by, operators
 from .tracing import AT_ONCE, IN_PLACE, is_in_place, is_name, is_random
 from .updates import UPDATE
@@ -53,11 +58,12 @@ def scheduled(module: GraphModule, step: StepGraph, schedule: Schedule) -> Graph
     Parameters
     ----------
     module
-        Traced, functional, and marked by `mark_repeatable`; with a submodule for each update, by `update_name`.
+        Traced, functional, and marked by `mark_repeatable`; with a submodule for each update, by `update_name`, and one
+        that evicts, if values are swapped.
     step
         Its step graph.
     schedule
-        A valid one of it, without values that are packed or swapped.
+        A valid one of it, without values that are packed.
     """
     written = _Writer(module, step, schedule).write()
     attributes: dict[str, Any] = {}
@@ -90,14 +96,18 @@ class _Writer:
         self.writes: list[list[int]] = step.writes.rows()
         self.storage: list[int] = step.storage.tolist()
         self.there: set[int] = set()
-        self.last, self.leaves = self._uses()
+        self.outcome = simulate(step, schedule)
+        self.last, self.near, self.leaves = self._uses()
 
     def write(self) -> Graph:
-        again = dict(simulate(self.step, self.schedule).recomputed)
+        again = dict(self.outcome.recomputed)
         repeated = {operator for row in again.values() for operator in row}
         for node in given_to(self.module):
             self.copy(node)
+        moves = self._moves(again)
         for position, operator in enumerate(self.schedule.order.tolist()):
+            for move, swapped in moves.get(position, ()):
+                move(swapped)
             for other in again.get(position, ()):
                 self.run_again(other)
                 self.there.update(v for v in self.writes[other] if self.last[self.storage[v]] >= position)
@@ -148,6 +158,10 @@ class _Writer:
 
     def _names_there(self, operator: int) -> list[Node]:
         """Return the nodes that name results of an operator that are there."""
+        return [name for name, v in self._names(operator) if v in self.there]
+
+    def _names(self, operator: int) -> list[tuple[Node, int]]:
+        """Return the nodes that name results of an operator, each with its value."""
         node = self.nodes[operator]
         made = iter(v for v in self.writes[operator] if not self.step.resident[v])
         results = node.meta["val"] if isinstance(node.meta["val"], (tuple, list)) else [node.meta["val"]]
@@ -156,12 +170,66 @@ class _Writer:
             names = {node: value[0]}
         else:
             names = {name: value[name.args[1]] for name in node.users if name.target is getitem}
-        return [one for name, v in names.items() if v in self.there for one in (name, *named_by(name))]
+        return [(one, v) for name, v in names.items() for one in (name, *named_by(name))]
 
-    def _uses(self) -> tuple[dict[int, int], dict[int, list[int]]]:
-        """Return for each storage the position of its last use, and by position the values dropped after it.
+    # --- swap ---------------------------------------------------------------------------------------------------------
 
-        These are the storages' last uses, and the last in the phase that wrote them: see `stowplan.scheduling.check`.
+    def _moves(self, again: dict[int, tuple[int, ...]]) -> dict[int, list[_Move]]:
+        """Return by position what is to be moved before its operator."""
+        runs: dict[Node, list[int]] = {}
+        for position, operator in enumerate(self.schedule.order.tolist()):
+            for one in (*again.get(position, ()), operator):
+                runs.setdefault(self.nodes[one], []).append(position)
+        moves: dict[int, list[_Move]] = {}
+        for storage, out, into in self.outcome.swapped:
+            near, back, names = self.near[storage], len(self.nodes), []
+            for operator, row in enumerate(self.writes):
+                if any(self.storage[v] == storage for v in row):
+                    for name, v in self._names(operator):
+                        later = [p for user in name.users for p in runs.get(user, ()) if p > near]
+                        if later and self.storage[v] == storage:
+                            names.append(name)
+                            back = min(back, *later)
+            swapped = _Swapped(storage, names)
+            for position, move in (
+                (near + 1, self.evict),
+                (out, self.leave),
+                (into, self.fetch),
+                (back, self.arrive),
+            ):
+                moves.setdefault(position, []).append((move, swapped))
+        return moves
+
+    def evict(self, swapped: _Swapped) -> None:
+        swapped.kept = self.graph.call_module(EVICT, tuple(self.now[name] for name in swapped.names))
+
+    def leave(self, swapped: _Swapped) -> None:
+        names = (self.now[name] for name in swapped.names)
+        self.graph.call_function(leave, (swapped.kept, *names))
+        swapped.values = {v for v in self.there if self.storage[v] == swapped.storage}
+        self.there -= swapped.values
+
+    def fetch(self, swapped: _Swapped) -> None:
+        if not swapped.values & self.there:  # else it has been made again meanwhile
+            swapped.raw = self.graph.call_function(fetch, (swapped.kept,))
+            swapped.raw.meta["val"] = swapped.names[0].meta["val"]
+
+    def arrive(self, swapped: _Swapped) -> None:
+        if swapped.raw is None:
+            return
+        every = self.graph.call_function(arrive, (swapped.kept, swapped.raw))
+        every.meta["val"] = tuple(name.meta["val"] for name in swapped.names)
+        for number, name in enumerate(swapped.names):
+            self.now[name] = self.graph.call_function(getitem, (every, number))
+            self.now[name].meta["val"] = name.meta["val"]
+        self.there |= swapped.values
+
+    # --- uses ---------------------------------------------------------------------------------------------------------
+
+    def _uses(self) -> tuple[dict[int, int], dict[int, int], dict[int, list[int]]]:
+        """Return the positions of storages' last and near uses, and by position the values dropped after it.
+
+        The near use is the last in the phase that wrote the storage: see `stowplan.scheduling.check`.
         """
         step, order = self.step, self.schedule.order.tolist()
         reads = step.reads.rows()
@@ -181,7 +249,19 @@ class _Writer:
             storage = self.storage[value]
             for position in {near[storage], last[storage]}:
                 leaves.setdefault(position, []).append(value)
-        return last, leaves
+        return last, near, leaves
+
+
+@dataclass
+class _Swapped:
+    storage: int
+    names: list[Node]  # of its tensors that are read later
+    kept: Node | None = None
+    raw: Node | None = None
+    values: set[int] = field(default_factory=set)  # that have left
+
+
+_Move = tuple[Callable[[_Swapped], None], _Swapped]
 
 
 def _is_on_host(node: Node) -> bool:

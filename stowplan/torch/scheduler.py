@@ -16,6 +16,7 @@ A step of other shapes, or with a model switched between training and evaluation
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from ..scheduling import Phase
 from ..scheduling.solve import Solution
 from .budgets import Within, plain_peak
 from .costs import seconds
+from .evictions import EVICT, Evict
 from .live import live_peak
 from .rewriting import mark_repeatable, scheduled, update_name
 from .step_graph import WORKSPACE, graph
@@ -60,10 +62,14 @@ class StepStats:
         As `peak`, of a step that recomputes nothing and keeps all gradients until all are there, as PyTorch does.
     recomputed
         Operators that run again in a step.
+    swapped
+        Bytes that a step evicts to a file, and fetches.
     extra
         Time that the schedule adds, as a share of the step's; by estimated seconds.
     keeps_gradients
         Why gradients are kept until all are there; None: each parameter is updated early.
+    keeps_values
+        Why values that were to be swapped stay in memory, so that steps are above `peak`; None: they do not.
     """
 
     steps: int
@@ -71,8 +77,10 @@ class StepStats:
     resident: int
     plain_peak: int
     recomputed: int
+    swapped: int
     extra: float
     keeps_gradients: str | None
+    keeps_values: str | None = None
 
 
 @dataclass
@@ -98,6 +106,7 @@ class ScheduledTraining:
         before_update: BeforeUpdate | None,
         solver: str,
         time_limit: float | None,
+        swap: bool | str | os.PathLike[str],
         pool: Pool | None,
     ) -> None:
         require_served(optimizer)
@@ -106,7 +115,8 @@ class ScheduledTraining:
         self._step = _Step(model, loss)
         self._modules, self._parameters = list(self._step.modules()), list(self._step.parameters())
         self._optimizer, self._before, self._pool = optimizer, before_update, pool
-        self._within = Within(budget, solver, time_limit)
+        self._within = Within(budget, solver, time_limit, bool(swap))
+        self._evict = Evict(None if swap is True else swap) if swap else None
         self._plans: dict[Any, _Plan] = {}
         self._latest: _Plan | None = None
 
@@ -132,7 +142,8 @@ class ScheduledTraining:
                 stack.enter_context(self._pool.serving())
                 stack.enter_context(self._pool.step(id(plan)))
             loss: torch.Tensor = plan.run(*batch)
-        plan.stats = replace(plan.stats, steps=plan.stats.steps + 1)
+        failure = None if self._evict is None else self._evict.failure
+        plan.stats = replace(plan.stats, steps=plan.stats.steps + 1, keeps_values=failure)
         return loss
 
     def plan(self, *batch: Any) -> StepStats:
@@ -146,7 +157,7 @@ class ScheduledTraining:
         BudgetError
             No schedule that was found keeps to the budget.
         ScheduleError
-            Autocast is on around the call.
+            Autocast is on around the call; or values are to be swapped that are not the host's.
         """
         return self._plan(batch).stats
 
@@ -201,6 +212,9 @@ class ScheduledTraining:
 
     def _make(self, batch: tuple[Any, ...]) -> _Plan:
         traced = _trace(self._step, batch)
+        if self._evict is not None:
+            _require_host(traced)
+            traced.add_module(EVICT, self._evict)
         keeps = reason_against_early(self._optimizer, self._before)
         state = self._add_updates(traced, together=keeps is not None)
         mark_repeatable(traced)
@@ -216,6 +230,7 @@ class ScheduledTraining:
             resident,
             plain,
             again,
+            sum(int(step.size[storage]) for storage, *_ in solution.outcome.swapped),
             solution.extra_seconds / float(step.seconds.sum()),
             keeps,
         )
@@ -264,9 +279,10 @@ def schedule(
     before_update: BeforeUpdate | None = None,
     solver: str = "auto",
     time_limit: float | None = None,
+    swap: bool | str | os.PathLike[str] = False,
     pool: Pool | None = None,
 ) -> ScheduledTraining:
-    """Train a model within a budget of memory: recompute, reorder and update early, and change no bit.
+    """Train a model within a budget of memory: recompute, swap, reorder and update early, and change no bit.
 
     Parameters
     ----------
@@ -285,6 +301,9 @@ def schedule(
         until then.
     solver, time_limit
         As for `stowplan.scheduling.schedule`.
+    swap
+        Whether values may go to a file, where that costs less than to recompute them: of a model on the host alone.
+        True: in ``/var/tmp``, or the folder. See `stowplan.swapping`.
     pool
         A `stowplan.TorchPool`, which then serves the steps from one arena. None: PyTorch's own allocator does.
 
@@ -305,7 +324,7 @@ def schedule(
         for x, y in batches:
             loss = training.step(x, y)
     """
-    return ScheduledTraining(model, optimizer, loss, budget, before_update, solver, time_limit, pool)
+    return ScheduledTraining(model, optimizer, loss, budget, before_update, solver, time_limit, swap, pool)
 
 
 class _Step(nn.Module):  # type: ignore[misc]
@@ -335,6 +354,17 @@ def _trace(step: _Step, batch: tuple[Any, ...]) -> GraphModule:
             f"{type(step.model).__name__} cannot be traced on tensors without bytes ({what}); expected a forward "
             "pass of PyTorch's operators that does not depend on values"
         ) from error
+
+
+def _require_host(traced: GraphModule) -> None:
+    """Raise unless all tensors of a traced step are the host's."""
+    for node in traced.graph.nodes:
+        for leaf in pytree.tree_leaves(node.meta.get("val")):
+            if isinstance(leaf, torch.Tensor) and leaf.device.type != "cpu":
+                raise ScheduleError(
+                    f"{node.name} is on {leaf.device}; expected a model on the host, whose values a file can take, or "
+                    "no swap"
+                )
 
 
 def _parts(rows: Sequence[tuple[int, int]]) -> list[list[int]]:

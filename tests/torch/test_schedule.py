@@ -23,6 +23,7 @@ from stowplan.scheduling.hazards import without_hazards
 from stowplan.scheduling.orders import starting_points
 from stowplan.scheduling.schedule import choices
 from stowplan.torch import ScheduledTraining, graph, measure, schedule, trace_training
+from stowplan.torch.evictions import EVICT, Evict
 from stowplan.torch.live import live_peak
 from stowplan.torch.rewriting import mark_repeatable, scheduled
 from stowplan.torch.updates import ELEMENTWISE
@@ -89,23 +90,28 @@ def test_any_schedule_runs_in_the_bytes_simulated(name: str) -> None:
     model, inputs = make(name)
     traced = trace_training(model, inputs, loss, functional=True)
     mark_repeatable(traced)
+    traced.add_module(EVICT, Evict(None))
     step = graph(traced)
+    step = step.with_seconds([0.01] * len(step))
     before = copy.deepcopy(model.state_dict())
     draw = random.Random(0)
     expected: list[Tensor] | None = None
+    swaps = 0
     for order in (np.arange(len(step)), *starting_points(step)):
         for share in (0.0, 0.3, 1.0):
             way = np.zeros(step.values, dtype=np.int64)
             for storage, ways in choices(step).items():
-                if Way.DROPPED in ways and draw.random() < share:
-                    way[storage] = Way.DROPPED
+                other = [one for one in ways if one not in (Way.KEPT, Way.PACKED)]
+                if other and draw.random() < share:
+                    way[storage] = draw.choice(other)
             one = without_hazards(step, Schedule(order, way[step.storage]))
             run = scheduled(traced, step, one)
             model.load_state_dict(before)
             torch.manual_seed(1)
             with torch.no_grad():
                 measured = measure(run, *inputs)
-            predicted = simulate(step, one).peak
+            outcome = simulate(step, one)
+            predicted, swaps = outcome.peak, swaps + len(outcome.swapped)
             assert check(step, one) == predicted
             assert 0.95 * predicted <= measured.peak <= predicted
             assert measured.peak == live_peak(run.graph)
@@ -113,6 +119,7 @@ def test_any_schedule_runs_in_the_bytes_simulated(name: str) -> None:
             found = [*leaves, *copy.deepcopy(model.state_dict()).values(), torch.get_rng_state()]
             expected = expected or found
             assert_same(found, expected)
+    assert swaps > 10
 
 
 class Net(nn.Module):
