@@ -4,8 +4,8 @@ All that is alive counts, parameters and state included, by ``tracemalloc``: Num
 them. A lean training's first step runs as Chainer runs it (`Scheduler(watch=True)`), so a program that fits from the
 second step on may not fit the first; with ``watch=False`` the first step is lean, too, where the program allows it.
 
-The budget is halfway between the peak of lean steps and the least peak of a schedule; with one, the first two steps are
-lean, and the others keep to it.
+The budget is halfway between the peak of lean steps and the least peak of a schedule. The first two steps have no
+schedule yet, and keep to it as well as they can without one.
 """
 
 from __future__ import annotations

@@ -197,6 +197,9 @@ class RecordingStep(TimedStep):
         call.outside += outside
         call.reads.update(dict.fromkeys(outside))
 
+    def _repeats(self, function: Any, inputs: Any, outputs: Any) -> bool:
+        return self._calls[-1].repeatable
+
     def _input(self, call: _Call, x: Any) -> int:
         """Return the value of an input; a new one if no operator wrote it."""
         value = self._of_node.get(id(x.node), getattr(x.node, "_stowplan_value", None))
@@ -283,6 +286,14 @@ class RecordingStep(TimedStep):
                 self._readers[id(node)].append(len(self._calls) - 1)
         self._operators[number] = replace(operator, backward=len(self._calls) - 1)
         return list(touched)
+
+    def _bring_back(self, function: Any) -> None:
+        if not self._running:
+            super()._bring_back(function)
+            return
+        self.meter.runs(-1)
+        super()._bring_back(function)
+        self.meter.runs(len(self._calls))
 
     def _take_gradient(self, call: _Call, node: Any, array: Any) -> None:
         """Record how a gradient was made: a first term, a sum in the same array, or a sum in a new array."""

@@ -33,6 +33,8 @@ from .directions import Follower, Structure  # noqa: E402
 from .early import EarlyUpdate  # noqa: E402
 from .evictions import Swap  # noqa: E402
 from .gradients import Candidates, owned, reachable, read_by_backward, sum_gradients, take_out  # noqa: E402
+from .rerun import is_idempotent, settings  # noqa: E402
+from .sparing import Sparing  # noqa: E402
 from .values import StepValues  # noqa: E402
 
 __all__ = ["ScheduledStep"]
@@ -52,6 +54,8 @@ class ScheduledStep:
         Finds the directions for the operators that come; None: there are none.
     swap
         Where values are evicted to; None: they stay.
+    sparing
+        Decides what is kept if there is no follower; None: all that a backward step reads.
 
     Attributes
     ----------
@@ -74,11 +78,16 @@ class ScheduledStep:
     """
 
     def __init__(
-        self, *, release: bool = True, follower: Follower | None = None, swap: Swap | None = None
+        self,
+        *,
+        release: bool = True,
+        follower: Follower | None = None,
+        swap: Swap | None = None,
+        sparing: Sparing | None = None,
     ) -> None:
         self._release = release
         self._follower = follower
-        self._values = StepValues(follower, swap)
+        self._values = StepValues(follower, swap, sparing)
         self._token = next(_tokens)
         self._early: EarlyUpdate | None = None
         self.count = 0
@@ -142,11 +151,18 @@ class ScheduledStep:
             directions = self._follower.saw(function, inputs, outputs)
             if directions is not None:
                 self._values.after_forward(directions, function, inputs, outputs)
+        else:
+            self._values.spare(function, inputs, outputs, lambda: self._repeats(function, inputs, outputs))
         return outputs
 
     def apply(self, function: Any, inputs: Any) -> Any:
         """Apply a function as Chainer does."""
         return seams.apply(function, inputs)
+
+    def _repeats(self, function: Any, inputs: Any, outputs: Any) -> bool:
+        """Find out by a trial whether a function that has just been applied gives the same again."""
+        xs = [x._data[0] if isinstance(x, variable.Variable) else x for x in inputs]
+        return is_idempotent(function, xs, [y._data[0] for y in outputs], settings())
 
     # --- backward -----------------------------------------------------------------------------------------------------
 

@@ -27,6 +27,9 @@ class GraphRecorder(Scheduler):
     def __init__(self, optimizer: Any) -> None:
         super().__init__(optimizer, budget=0)
 
+    def _sparing(self) -> None:
+        """Keep all: there is no budget."""
+
     def _solve(self, known: Any, budget: int) -> None:
         """Make no schedule."""
 

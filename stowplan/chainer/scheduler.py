@@ -19,7 +19,8 @@ The steps of a scheduler pass through these phases::
 formed in place, parameters are updated early and in pieces. The pool serves steps of one kind, the last in each column,
 and plans their remaining requests.
 
-With ``watch=False`` the first step is a lean one, too, and what watching would find is an error.
+With ``watch=False`` the first step is a lean one, too, and what watching would find is an error. Under a budget, lean
+steps that there is no schedule for keep to it as well as they can without one: see `sparing`.
 
 Steps of other structures (a short last batch, other lengths) run lean; one that comes again is recorded, and gets a
 schedule of its own.
@@ -59,6 +60,7 @@ from .meter import clock_for, meter_for  # noqa: E402
 from .pinned import PinnedSwap  # noqa: E402
 from .retained import parameters_of, resident_arrays, retained_bytes  # noqa: E402
 from .scheduler_stats import SchedulerStats  # noqa: E402
+from .sparing import Sparing  # noqa: E402
 from .timed import TimedStep  # noqa: E402
 from .updating import Updates  # noqa: E402
 
@@ -241,7 +243,7 @@ class Scheduler:
         if self._is_first:
             refuses = not self._watch and self._stats.keeps_gradients is None
             self.reads.start(parameters_of(self._optimizers), refuses=refuses)
-            step = ScheduledStep(release=not self._watch)
+            step = ScheduledStep(release=not self._watch, sparing=None if self._watch else self._sparing())
             step.before_backward, step.after_backward = self.reads.pause, self.reads.go_on
             return "watched" if self._watch else "lean", step
         if self._stats.keeps_graph is not None:  # what was dropped would be made again, and stay
@@ -252,6 +254,7 @@ class Scheduler:
                 meter_for(parameters_of(self._optimizers), SMALL),
                 resident_arrays(self._optimizers),
                 parameters_of(self._optimizers),
+                sparing=self._sparing(),
                 clock=clock_for(parameters_of(self._optimizers)),
             )
         if any(known.is_refined for known in self._known):
@@ -263,7 +266,13 @@ class Scheduler:
         ready = [(k.recording.structure, k.directions) for k in self._known if k.directions is not None]
         if ready:
             return "scheduled", ScheduledStep(follower=Follower(ready), swap=self._swap_file())
-        return "lean", ScheduledStep()
+        return "lean", ScheduledStep(sparing=self._sparing())
+
+    def _sparing(self) -> Sparing | None:
+        """Return what keeps a step without a schedule within the budget, if there is one."""
+        if self._budget is None:
+            return None
+        return Sparing(max(0, self._budget - retained_bytes(self._optimizers)))
 
     def _over(self, name: str, step: ScheduledStep) -> None:
         """Update phases and statistics after a step that has ended."""

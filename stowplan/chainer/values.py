@@ -3,7 +3,8 @@
 Each decision to free an array is local, and all arrays that an operator's backward step reads are brought back before
 it: fetched, unpacked, or rebuilt along the real graph, even against the directions::
 
-    after a forward operator     free the arrays that the directions drop, pack masks, evict values
+    after a forward operator     free the arrays that the directions drop, pack masks, evict values; without directions
+                                 free what `sparing` has no room for
     before a backward step       bring back the arrays that it reads; run their makers again, in order, if need be
     after a backward step        free the arrays that no other backward step and no recomputation reads
 
@@ -13,7 +14,9 @@ A function runs again only if it was seen to give the same bits, and only until 
 from __future__ import annotations
 
 import collections
+import math
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from ..compat import enable_chainer
@@ -21,6 +24,7 @@ from ..errors import ScheduleError
 
 enable_chainer()
 
+import numpy as np  # noqa: E402
 from chainer import variable  # noqa: E402 (mended first)
 
 from . import masks  # noqa: E402
@@ -28,6 +32,7 @@ from .directions import Directions, Follower  # noqa: E402
 from .evictions import BACKWARD, FORWARD, Evictions, Swap  # noqa: E402
 from .gradients import read_by_backward  # noqa: E402
 from .rerun import DRAWN, get_hidden, hidden_arrays, may_run_again, rerun, set_hidden, settings  # noqa: E402
+from .sparing import Sparing  # noqa: E402
 
 __all__ = ["StepValues"]
 
@@ -45,6 +50,8 @@ class StepValues:
         Finds the directions; None: there are none, and only arrays that no backward step reads any more are freed.
     swap
         Where values are evicted to; None: they stay.
+    sparing
+        Decides what is kept where there are no directions; None: all that a backward step reads.
 
     Attributes
     ----------
@@ -54,8 +61,9 @@ class StepValues:
         Of parameters that have been updated in this step, by id: the number of forward operators before the update.
     """
 
-    def __init__(self, follower: Follower | None, swap: Swap | None) -> None:
+    def __init__(self, follower: Follower | None, swap: Swap | None, sparing: Sparing | None) -> None:
         self._follower = follower
+        self._sparing = sparing
         self._evictions = None if swap is None else Evictions(swap)
         self.recomputed = 0
         self.updated: dict[int, int] = {}
@@ -123,6 +131,48 @@ class StepValues:
                 set_hidden(function, name, None)
         if self._evictions is not None:
             self._evict(self._evictions, directions, function)
+
+    def spare(self, function: Any, inputs: Any, outputs: Any, repeats: Callable[[], bool]) -> None:
+        """Without directions: free the arrays that the budget has no room for.
+
+        Only what was tried runs again: the nodes that others begin with are *pinned*.
+        """
+        sparing = self._sparing
+        if sparing is None:
+            return
+        if sparing.begun:
+            for node, array in zip(function.inputs, map(_array_of, inputs), strict=True):
+                if node.creator_node is not None and not hasattr(node, "_stowplan_drops"):
+                    self._pin(sparing, node, array)
+            if repeats():
+                function._stowplan_settings = settings()
+                for y in outputs:
+                    y.node._stowplan_drops = sparing.drops(_bytes_of(y.node))
+            else:
+                for y in outputs:
+                    self._pin(sparing, y.node, y._data[0])
+        kept = [function.inputs[index] for index in function._input_indexes_to_retain or ()]
+        kept += [outputs[index].node for index in function._output_indexes_to_retain or ()]
+        for node in dict.fromkeys(kept):
+            if node.creator_node is not None and not hasattr(node, "_stowplan_counted"):
+                node._stowplan_counted = True
+                (sparing.drop if getattr(node, "_stowplan_drops", False) else sparing.keep)(_bytes_of(node))
+        for node in (*function.inputs, *(y.node for y in outputs)):
+            if getattr(node, "_stowplan_drops", False):
+                node._data = None
+        if function._retained_output_data is not None:
+            function._retained_output_data = tuple(
+                None if getattr(outputs[index].node, "_stowplan_drops", False) else data
+                for index, data in zip(
+                    function._output_indexes_to_retain, function._retained_output_data, strict=True
+                )
+            )
+
+    def _pin(self, sparing: Sparing, node: Any, array: Any) -> None:
+        node._data, node._stowplan_pinned = array, True
+        if not hasattr(node, "_stowplan_counted"):
+            node._stowplan_counted = True
+            sparing.keep(_bytes_of(node))
 
     def _evict(self, evictions: Evictions, directions: Directions, function: Any) -> None:
         for value in directions.evicted.get(function._stowplan, ()):
@@ -330,7 +380,9 @@ class StepValues:
                 node._data = None
 
     def _wanted(self, node: Any) -> bool:
-        """Whether a recomputation to come reads a node's array, by the directions."""
+        """Whether a recomputation to come reads a node's array, by the directions; or may, without them."""
+        if hasattr(node, "_stowplan_pinned"):
+            return True
         directions = self._directions
         value = getattr(node, "_stowplan_value", -1)
         return directions is not None and directions.last_place.get(value, -1) > self._place
@@ -346,6 +398,10 @@ def _array(node: Any) -> Any:
 
 def _array_of(value: Any) -> Any:
     return value._data[0] if isinstance(value, variable.Variable) else value
+
+
+def _bytes_of(node: Any) -> int:
+    return math.prod(node.shape) * int(np.dtype(node.dtype).itemsize)
 
 
 def _fill_output(function: Any, index: int, array: Any) -> None:
