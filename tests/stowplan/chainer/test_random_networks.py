@@ -19,7 +19,7 @@ import chainer
 import chainer.functions as F  # noqa: N812
 import chainer.links as L  # noqa: N812
 
-from .training_runs import HOOKS, Everything, RandomScheduler, plain, train
+from .training_runs import HOOKS, Everything, RandomScheduler, SparingScheduler, plain, train
 
 CHANNELS = 6
 
@@ -110,3 +110,10 @@ def test_random_networks_are_bit_identical(seed: int) -> None:
     assert scheduler.stats.recomputed > 0 or swap
     assert np.isfinite(scheduler.recordings[0].graph.seconds).all()
     assert scheduler.stats.keeps_values is None or not swap
+    found, sparing = train(SparingScheduler, steps=3, **how)
+    assert found == train(plain, steps=3, **how)[0]
+    assert sparing is not None
+    assert sparing.stats.recomputed > 0
+    own, graph = (one.recordings[0].graph for one in (sparing, scheduler))
+    assert np.array_equal(own.size, graph.size)
+    assert own.workspace.sum() == pytest.approx(graph.workspace.sum(), rel=0.02)

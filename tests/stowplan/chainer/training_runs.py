@@ -15,6 +15,7 @@ import numpy as np
 
 from stowplan.chainer import Scheduler
 from stowplan.chainer.directions import Directions
+from stowplan.chainer.sparing import Sparing
 from stowplan.scheduling import Schedule, Way, as_recorded, choices, simulate
 
 BATCH = 4
@@ -138,6 +139,16 @@ HOOKS = {
     "noise": (chainer.optimizer_hooks.GradientNoise(1e-3),),
     "lars": (chainer.optimizer_hooks.GradientLARS(), chainer.optimizer_hooks.Lasso(1e-4)),
 }
+
+
+class SparingScheduler(Scheduler):
+    """Drops every other value in steps that have no schedule."""
+
+    def __init__(self, optimizer: Any) -> None:
+        super().__init__(optimizer, budget=1 << 50)
+
+    def _sparing(self) -> Sparing:
+        return Sparing(0)
 
 
 class RandomScheduler(Scheduler):
