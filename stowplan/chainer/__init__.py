@@ -7,6 +7,7 @@ module               what it is
 ``scheduler``        runs steps lean or within a budget: watches, records and schedules them
 ``execution``        one step under a schedule; enters Chainer at the ``seams``, and the optimizer's ``updating``
 ``values``           lets a step's arrays go, and brings them back; ``gradients`` are summed in place
+``sparing``          what goes under a budget while there is no schedule
 ``capture``          records a running step as a step graph, its bytes by the ``meter``; ``graph_recorder``: only that
 ``directions``       a schedule in Chainer's terms; finds the one that a running step follows
 ``rerun``            runs a function once more, and finds out if it may be

@@ -10,7 +10,8 @@ module            what it is
 ``scheduler``     training steps within a budget of bytes: `schedule`
 ``updates``       the optimizer's part of such a step, early, parameter by parameter
 ``costs``         seconds of operators, estimated
-``rewriting``     a graph module that runs a schedule, with what it recomputes
+``rewriting``     a graph module that runs a schedule, with what it recomputes and swaps
+``evictions``     tensors that go to a file, and come back
 ================  ======================================================================================================
 
 ::
@@ -19,7 +20,7 @@ module            what it is
     better = reorder(step)                       # the same parameters, the same results, bit by bit
     better.meta["order"].peak                    # bytes, as `measure(better, *inputs, *targets).peak` finds them
 
-    training = schedule(model, optimizer, loss, budget="2 GiB")
+    training = schedule(model, optimizer, loss, budget="2 GiB", swap=True)
     training.step(x, y)                          # forward, backward, update; the same bits
 
     compiled = torch.compile(model, backend=compile_backend("2 GiB"), dynamic=False)   # forward and backward
