@@ -142,7 +142,9 @@ class StepValues:
             return
         if sparing.begun:
             for node, array in zip(function.inputs, map(_array_of, inputs), strict=True):
-                if node.creator_node is not None and not hasattr(node, "_stowplan_drops"):
+                if node.creator_node is None:
+                    node._data = array  # from outside; the program may let go of it
+                elif not hasattr(node, "_stowplan_drops"):
                     self._pin(sparing, node, array)
             if repeats():
                 function._stowplan_settings = settings()
