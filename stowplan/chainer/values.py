@@ -158,13 +158,13 @@ class StepValues:
         for node in dict.fromkeys(kept):
             if node.creator_node is not None and not hasattr(node, "_stowplan_counted"):
                 node._stowplan_counted = True
-                (sparing.drop if getattr(node, "_stowplan_drops", False) else sparing.keep)(_bytes_of(node))
+                (sparing.drop if _drops(node) else sparing.keep)(_bytes_of(node))
         for node in (*function.inputs, *(y.node for y in outputs)):
-            if getattr(node, "_stowplan_drops", False):
+            if _drops(node):
                 node._data = None
         if function._retained_output_data is not None:
             function._retained_output_data = tuple(
-                None if getattr(outputs[index].node, "_stowplan_drops", False) else data
+                None if _drops(outputs[index].node) else data
                 for index, data in zip(
                     function._output_indexes_to_retain, function._retained_output_data, strict=True
                 )
@@ -400,6 +400,11 @@ def _array(node: Any) -> Any:
 
 def _array_of(value: Any) -> Any:
     return value._data[0] if isinstance(value, variable.Variable) else value
+
+
+def _drops(node: Any) -> bool:
+    """Whether a node's array goes without directions: not if the program has cut off what made it."""
+    return node.creator_node is not None and getattr(node, "_stowplan_drops", False)
 
 
 def _bytes_of(node: Any) -> int:

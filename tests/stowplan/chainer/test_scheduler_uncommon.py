@@ -26,6 +26,7 @@ from stowplan.chainer import seams
 from .training_runs import (
     Everything,
     RandomScheduler,
+    SparingScheduler,
     batches,
     fingerprint,
     plain,
@@ -69,7 +70,18 @@ class Truncated(Everything):
         return super().forward(x, t) + F.sum(self.c2(h) ** 2)
 
 
-@pytest.mark.parametrize("network", [TwoLosses, Forgetful, Penalized, Truncated])
+class Masked(Everything):
+    """Arrays from outside that nothing but a forward operator reads."""
+
+    def forward(self, x: Any, t: Any) -> Any:
+        h = self.c1(x)
+        for _ in range(3):
+            mask = np.random.random(h.shape) < 0.5
+            h = F.sigmoid(F.where(mask, h, np.full(h.shape, -1, np.float32)))
+        return super().forward(x, t) + F.sum(h)
+
+
+@pytest.mark.parametrize("network", [TwoLosses, Forgetful, Penalized, Truncated, Masked])
 def test_what_is_out_of_the_common_is_right(network: Any) -> None:
     reference, _ = train(plain, network=network)
     found, scheduler = train(Scheduler, network=network)
@@ -81,6 +93,10 @@ def test_what_is_out_of_the_common_is_right(network: Any) -> None:
         assert "backward pass of its own" in str(scheduler.stats.keeps_gradients)
     found, _ = train(lambda opt: RandomScheduler(opt, 1, 0.6), steps=6, network=network)
     assert found == reference
+    found, sparing = train(SparingScheduler, network=network)
+    assert found == reference
+    assert sparing is not None
+    assert sparing.stats.recomputed > 0 or network is TwoLosses
 
 
 def test_two_models_take_turns() -> None:
