@@ -11,6 +11,7 @@ from ..scheduling import Schedule, StepGraph, simulate
 from ..scheduling.schedule import as_recorded
 from ..scheduling.solve import Solution, schedule
 from ..units import human_bytes, parse_bytes, parse_share
+from .evictions import RATES
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Within:
         )
         own = None if total is None else max(total - resident, 0)
         try:
-            return schedule(step, own, self.solver, self.time_limit, swap=self.swap)
+            return schedule(step, own, self.solver, self.time_limit, RATES, self.swap)
         except BudgetError as error:
             floor = error.floor.partition("; ")[0]  # its advice is not all for here
             raise BudgetError(

@@ -18,10 +18,14 @@ from typing import Any
 
 import torch
 
+from ..scheduling import Rates
 from ..swapping import SwapError, SwapFile
 
 EVICT = "stowplan_evict"
 """Name of the submodule that evicts."""
+
+RATES = Rates(swap=0.4 * 2**30)
+"""Half of what a disk writes and reads: the thread that does so waits for Python's lock, and takes time of a core."""
 
 
 class Evict(torch.nn.Module):  # type: ignore[misc]

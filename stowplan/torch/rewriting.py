@@ -30,7 +30,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from ..scheduling import Schedule, StepGraph, Way, simulate
-from .evictions import EVICT, arrive, fetch, leave
+from .evictions import EVICT, RATES, arrive, fetch, leave
 from .step_graph import REPEATABLE, WORKSPACE, given_to, is_training_batch_norm, named_by, operators
 from .tracing import AT_ONCE, IN_PLACE, is_in_place, is_name, is_random
 from .updates import UPDATE
@@ -96,7 +96,7 @@ class _Writer:
         self.writes: list[list[int]] = step.writes.rows()
         self.storage: list[int] = step.storage.tolist()
         self.there: set[int] = set()
-        self.outcome = simulate(step, schedule)
+        self.outcome = simulate(step, schedule, RATES)
         self.last, self.near, self.leaves = self._uses()
 
     def write(self) -> Graph:

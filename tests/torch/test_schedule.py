@@ -23,7 +23,7 @@ from stowplan.scheduling.hazards import without_hazards
 from stowplan.scheduling.orders import starting_points
 from stowplan.scheduling.schedule import choices
 from stowplan.torch import ScheduledTraining, graph, measure, schedule, trace_training
-from stowplan.torch.evictions import EVICT, Evict
+from stowplan.torch.evictions import EVICT, RATES, Evict
 from stowplan.torch.live import live_peak
 from stowplan.torch.rewriting import mark_repeatable, scheduled
 from stowplan.torch.updates import ELEMENTWISE
@@ -110,9 +110,9 @@ def test_any_schedule_runs_in_the_bytes_simulated(name: str) -> None:
             torch.manual_seed(1)
             with torch.no_grad():
                 measured = measure(run, *inputs)
-            outcome = simulate(step, one)
+            outcome = simulate(step, one, RATES)
             predicted, swaps = outcome.peak, swaps + len(outcome.swapped)
-            assert check(step, one) == predicted
+            assert check(step, one, RATES) == predicted
             assert 0.95 * predicted <= measured.peak <= predicted
             assert measured.peak == live_peak(run.graph)
             leaves = torch.utils._pytree.tree_leaves(measured.result)
