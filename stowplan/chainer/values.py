@@ -408,7 +408,7 @@ def _drops(node: Any) -> bool:
 
 
 def _bytes_of(node: Any) -> int:
-    return math.prod(node.shape) * int(np.dtype(node.dtype).itemsize)
+    return int(math.prod(node.shape)) * int(np.dtype(node.dtype).itemsize)
 
 
 def _fill_output(function: Any, index: int, array: Any) -> None:

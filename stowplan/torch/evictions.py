@@ -108,7 +108,7 @@ def arrive(kept: Evicted, raw: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
     kept.ticket.close()
     storage = raw.untyped_storage()
     return tuple(
-        torch.empty(0, dtype=dtype).set_(storage, offset, shape, stride)  # type: ignore[call-overload]
+        torch.empty(0, dtype=dtype).set_(storage, offset, shape, stride)
         for dtype, offset, shape, stride in kept.layouts
     )
 
@@ -116,4 +116,4 @@ def arrive(kept: Evicted, raw: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
 def raw_bytes(tensor: torch.Tensor) -> torch.Tensor:
     """Return all bytes of a tensor's storage, uint8 (n,), in the same memory."""
     storage = tensor.untyped_storage()
-    return torch.empty(0, dtype=torch.uint8).set_(storage, 0, (storage.nbytes(),), (1,))  # type: ignore[call-overload]
+    return torch.empty(0, dtype=torch.uint8).set_(storage, 0, (storage.nbytes(),), (1,))
