@@ -46,7 +46,7 @@ class Recording:
         Its step graph, with the seconds of the recorded step itself.
     parts
         By operator of the graph, the key of its seconds: ``"forward", number``; ``"backward", number``; ``"update", id
-        of the parameter's node``; ``"", 0``.
+        of the parameter's node``; ``"", 0`` or ``1``.
     """
 
     structure: Structure
@@ -90,6 +90,8 @@ class _Value:
 
 
 _TO_THE_END = 1 << 62
+_LEFT = ("", 1)
+"""Part of the call that writes the gradients that the step before has left."""
 
 
 class RecordingStep(TimedStep):
@@ -138,7 +140,7 @@ class RecordingStep(TimedStep):
         for array in resident:
             self._own(array, "persistent", resident=True)
         self._left: dict[int, Any] = {}  # by value of a gradient that is there before the step: its parameter
-        call = _Call("gradients of the step before", Phase.FORWARD, ("", 0))
+        call = _Call("gradients of the step before", Phase.FORWARD, _LEFT)
         for param in parameters:
             if param.grad is not None:
                 root = _root(param.grad)
@@ -352,9 +354,14 @@ class RecordingStep(TimedStep):
     def recording(self) -> Recording:
         """Return the recording, after the step, when the meter has been left."""
         rises = self.meter.rises(len(self._calls)).tolist()
+        for value in self._alive:
+            self._recorded[value].held = _TO_THE_END
+        self._forget_what_is_not_left_again()
         rows: list[_Call] = []
         workspace = []
         for number, (call, rise) in enumerate(zip(self._calls, rises, strict=True)):
+            if call.part == _LEFT and not call.writes:
+                continue
             if call.outside:
                 rows.append(_Call(f"for {call.label}", Phase.FORWARD, ("", 0), writes=call.outside))
                 workspace.append(0)
@@ -364,11 +371,6 @@ class RecordingStep(TimedStep):
                 self._recorded[v].size for v in {*call.writes, *call.outside} if self._maker(v, number)
             )
             workspace.append(max(0, rise - made))
-        for value in self._alive:
-            self._recorded[value].held = _TO_THE_END
-        for value, param in self._left.items():
-            if param.grad is None:
-                self._recorded[value].size = self._recorded[value].packed = 0
         last = len(rows) - 1
         sums: dict[int, list[int]] = {}
         for numbers in self._terms.values():
@@ -410,6 +412,13 @@ class RecordingStep(TimedStep):
         )
         recording = Recording(structure, graph, tuple(row.part for row in rows))
         return replace(recording, graph=recording.with_seconds(self.seconds))
+
+    def _forget_what_is_not_left_again(self) -> None:
+        """Leave out gradients of the step before whose parameters have none now: the next step begins without them."""
+        for value, param in self._left.items():
+            if param.grad is None:
+                self._calls[0].writes.remove(value)
+                self._recorded[value] = _Value(self._recorded[value].name, 0, value, 0, resident=True)
 
     def _maker(self, value: int, number: int) -> bool:
         """Whether this call is the first that writes a value."""
