@@ -15,7 +15,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from distributed import Worker, WorkerPlugin
+from distributed import Status, Worker, WorkerPlugin
 from distributed.system import MEMORY_LIMIT
 
 from ..units import human_bytes, parse_bytes
@@ -44,6 +44,11 @@ class MemoryPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped her
         """Declare the resource; called by Dask."""
         limit = worker.memory_manager.memory_limit or MEMORY_LIMIT
         await worker.set_resources(**{RESOURCE: int(limit * self.share)})
+        # A new worker brings no resources, so tasks that need them wait when it comes, and its declaring them does
+        # not start them (distributed 2026.8): the scheduler looks at them again when a worker begins to run.
+        if worker.status == Status.running:
+            worker.status = Status.paused
+            worker.status = Status.running
 
 
 def needs(prediction: Prediction, limit: int | str | None = None, **shapes: Any) -> dict[str, dict[str, int]]:

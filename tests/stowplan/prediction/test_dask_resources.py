@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from functools import partial
@@ -63,6 +64,14 @@ def test_tasks_that_do_not_fit_together_do_not_meet() -> None:
         assert at_once(client, large) == 1
         assert at_once(client, needs(prediction, x=25_000_000)) == 2
         assert at_once(client, {}) > 1
+
+
+def test_tasks_run_on_a_worker_that_was_restarted() -> None:
+    with LocalCluster(1, memory_limit="2 GiB", dashboard_address=":0") as cluster, Client(cluster) as client:
+        client.register_plugin(MemoryPlugin(0.5))
+        client.run(os._exit, 1, on_error="ignore")
+        task = client.submit(abs, -1, resources={RESOURCE: 2**30})
+        assert task.result(timeout=20) == 1
 
 
 def test_what_no_worker_has_is_refused() -> None:
