@@ -1,7 +1,6 @@
 """What each of the first steps has alive: ``python -m experiments.first_steps``, plain, lean, and under a budget.
 
-All that is alive counts, parameters and state included, by ``tracemalloc``: NumPy's arrays, and Python's objects beside
-them. A lean training's first step runs as Chainer runs it (`Scheduler(watch=True)`), so a program that fits from the
+All arrays that are alive count, parameters and state included, as a `NumpyRecorder` sees them. A lean training's first step runs as Chainer runs it (`Scheduler(watch=True)`), so a program that fits from the
 second step on may not fit the first; with ``watch=False`` the first step is lean, too, where the program allows it.
 
 The budget is halfway between the peak of lean steps and the least peak of a schedule. The first two steps have no
@@ -11,7 +10,6 @@ schedule yet, and keep to it as well as they can without one.
 from __future__ import annotations
 
 import gc
-import tracemalloc
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -21,6 +19,7 @@ import click
 from rich.console import Console
 from rich.progress import track
 
+from stowplan import NumpyRecorder
 from stowplan.compat import enable_chainer
 from stowplan.errors import BudgetError, ScheduleError
 
@@ -74,19 +73,15 @@ def peaks_of(make: Callable[[], Training], way: dict[str, Any] | None, steps: in
     from stowplan.chainer import Scheduler
 
     gc.collect()
-    tracemalloc.start()
-    try:
+    recorder, peaks = NumpyRecorder(), []
+    with recorder:
         optimizers, step = make()
         scheduler = None if way is None else Scheduler(optimizers, **way)
-        peaks = []
         for _ in range(steps):
-            tracemalloc.reset_peak()
-            with nullcontext() if scheduler is None else scheduler.step():
+            with nullcontext() if scheduler is None else scheduler.step(), recorder.step():
                 step()
-            peaks.append(tracemalloc.get_traced_memory()[1])
-        return peaks
-    finally:
-        tracemalloc.stop()
+            peaks.append(recorder.whole().live_peak or 0)
+    return peaks
 
 
 def budget_for(make: Callable[[], Training], lean: int) -> int:
