@@ -1,7 +1,9 @@
 """What each of the first steps has alive: ``python -m experiments.first_steps``, plain, lean, and under a budget.
 
-All arrays that are alive count, parameters and state included, as a `NumpyRecorder` sees them. A lean training's first step runs as Chainer runs it (`Scheduler(watch=True)`), so a program that fits from the
-second step on may not fit the first; with ``watch=False`` the first step is lean, too, where the program allows it.
+All arrays that are alive count, parameters and state included, as a `NumpyRecorder` sees them; the data that the program
+has loaded before does not. A lean training's first step runs as Chainer runs it (`Scheduler(watch=True)`), so a program
+that fits from the second step on may not fit the first; with ``watch=False`` the first step is lean, too, where the
+program allows it.
 
 The budget is halfway between the peak of lean steps and the least peak of a schedule. The first two steps have no
 schedule yet, and keep to it as well as they can without one.
@@ -71,16 +73,21 @@ def peaks_of(make: Callable[[], Training], way: dict[str, Any] | None, steps: in
         The program does what ``watch=False`` excludes.
     """
     from stowplan.chainer import Scheduler
+    from stowplan.chainer.retained import retained_bytes
 
     gc.collect()
     recorder, peaks = NumpyRecorder(), []
     with recorder:
         optimizers, step = make()
         scheduler = None if way is None else Scheduler(optimizers, **way)
+        retained = retained_bytes(optimizers if isinstance(optimizers, list) else [optimizers])
         for _ in range(steps):
             with nullcontext() if scheduler is None else scheduler.step(), recorder.step():
                 step()
-            peaks.append(recorder.whole().live_peak or 0)
+            profile = recorder.whole()
+            if not peaks:
+                data = int(profile.alive[0] - profile.size[0]) - retained
+            peaks.append((profile.live_peak or 0) - data)
     return peaks
 
 
@@ -120,7 +127,7 @@ def main(folder: Path, models: tuple[str, ...], steps: int) -> None:
     columns += [output.Column("budget, MiB", "budget", output.mib)]
     columns += [output.Column(f"step {n}, MiB", f"step {n}", output.mib) for n in range(1, steps + 1)]
     folder.mkdir(parents=True, exist_ok=True)
-    note = "Most bytes alive in each step, parameters and state included."
+    note = "Most bytes alive in each step, parameters and state included, the program's data not."
     output.write_table(rows, columns, folder / "first_steps", "What the first steps have alive", note)
     Console().print((folder / "first_steps.md").read_text(encoding="utf-8"), markup=False, highlight=False)
 

@@ -16,6 +16,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 from ..compat import enable_chainer
@@ -33,7 +34,7 @@ from .directions import Follower, Structure  # noqa: E402
 from .early import EarlyUpdate  # noqa: E402
 from .evictions import Swap  # noqa: E402
 from .gradients import Candidates, owned, reachable, read_by_backward, sum_gradients, take_out  # noqa: E402
-from .rerun import is_idempotent, settings  # noqa: E402
+from .rerun import held_arrays, is_idempotent, settings  # noqa: E402
 from .sparing import Sparing  # noqa: E402
 from .values import StepValues  # noqa: E402
 
@@ -140,6 +141,7 @@ class ScheduledStep:
             return seams.apply(function, inputs)
         if self._follower is not None:
             self._values.before_forward(self.count)
+        held = [*held_arrays(function).values()] if self._values.spares else []
         outputs = self.apply(function, inputs)
         if function.inputs is None:
             return outputs
@@ -152,7 +154,8 @@ class ScheduledStep:
             if directions is not None:
                 self._values.after_forward(directions, function, inputs, outputs)
         else:
-            self._values.spare(function, inputs, outputs, lambda: self._repeats(function, inputs, outputs))
+            repeats = partial(self._repeats, function, inputs, outputs)
+            self._values.spare(function, held, inputs, outputs, repeats)
         return outputs
 
     def apply(self, function: Any, inputs: Any) -> Any:

@@ -2,24 +2,38 @@
 
 ::
 
-    forward    keep all, until that is KEPT of the room      then drop, and keep one value a SEGMENT
-    backward   .......................................      a segment is rebuilt from the value kept before it, and goes
+    forward    keep all, until that is KEPT of the room      then drop, SEGMENT after SEGMENT
+    backward   .......................................      a segment is rebuilt from what was pinned for it, and goes
 
-So at most a segment is there beside what is kept, as in T. Chen et al., *Training Deep Nets with Sublinear Memory Cost*
-(2016), where the operators are known. Values count that a backward step reads. In a chain an operator runs again once.
-O(1) for each operator.
+A value is *pinned* if an operator reads it whose outputs are dropped, and it is not dropped in the same segment: these
+are the operators' starting points, and the only values beside those kept that a segment is rebuilt from, however the
+graph branches. So at most a segment is there beside what is kept and pinned, as in T. Chen et al., *Training Deep Nets
+with Sublinear Memory Cost* (2016), where the operators are known. Bytes count of values that a backward step reads.
+Only operators that were tried run again, in a chain once. O(1) for each operator.
 """
 
 from __future__ import annotations
 
-__all__ = ["Sparing"]
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
 
-KEPT, SEGMENT = 1 / 6, 1 / 6
+import numpy as np
+
+from .rerun import settings
+
+__all__ = ["Sparing", "is_pinned", "unpin"]
+
+KEPT, SEGMENT = 1 / 8, 1 / 6
 """Shares of the room. The rest is for gradients and for what an operator takes while it runs."""
+
+_segments = itertools.count()
+"""A number for each segment of all steps: a node that an earlier step dropped is in none of this one's."""
 
 
 class Sparing:
-    """Decides in order which values of a step are dropped.
+    """Decides, operator by operator, which values of a step are dropped.
 
     Parameters
     ----------
@@ -29,22 +43,98 @@ class Sparing:
 
     def __init__(self, room: int) -> None:
         self._room = room
-        self._kept = self._dropped = 0  # bytes; dropped: since a value was kept
+        self._kept = self._dropped = 0  # bytes; dropped: in this segment
+        self._segment, self._is_full = next(_segments), False
 
-    @property
-    def begun(self) -> bool:
-        """Whether as much is kept as may be."""
-        return self._kept >= KEPT * self._room
+    def after_forward(
+        self, function: Any, arrays: Iterable[Any], outputs: Any, repeats: Callable[[], bool]
+    ) -> None:
+        """Free the arrays that the room is too small for.
 
-    def drops(self, size: int) -> bool:
-        """Return whether a value of that size goes, if it will be read."""
-        return self.begun and (not self._dropped or self._dropped + size <= SEGMENT * self._room)
+        Parameters
+        ----------
+        function, outputs
+            A `chainer.FunctionNode` that has just been applied, and its variables.
+        arrays
+            Those that it was applied to.
+        repeats
+            Finds out whether the function gives the same again.
+        """
+        if self._keeps([function.inputs[index] for index in function._input_indexes_to_retain or ()]):
+            self._begin_segment()
+        if self._kept >= KEPT * self._room and not self._is_full and repeats():
+            size = sum(_bytes_of(y.node) for y in outputs)
+            self._is_full = self._dropped > 0 and self._dropped + size > SEGMENT * self._room
+            if not self._is_full:
+                for y in outputs:
+                    y.node._stowplan_segment = self._segment
+                function._stowplan_settings = settings()
+                for node, array in dict(zip(function.inputs, arrays, strict=True)).items():
+                    self._begin_with(node, array)
+        keeps = self._keeps([outputs[index].node for index in function._output_indexes_to_retain or ()])
+        for node in (*function.inputs, *(y.node for y in outputs)):
+            if self._drops(node):
+                node._data = None
+        if function._retained_output_data is not None:
+            function._retained_output_data = tuple(
+                None if self._drops(outputs[index].node) else data
+                for index, data in zip(
+                    function._output_indexes_to_retain, function._retained_output_data, strict=True
+                )
+            )
+        if keeps:
+            self._begin_segment()
 
-    def keep(self, size: int) -> None:
-        """Count a value that stays for a backward step, or to begin a segment."""
-        self._kept += size
-        self._dropped = 0
+    def _begin_segment(self) -> None:
+        """Begin a segment, if this one is full: what is kept now would be kept in any case."""
+        if self._is_full:
+            self._segment, self._is_full = next(_segments), False
+            self._dropped = 0
 
-    def drop(self, size: int) -> None:
-        """Count a value that goes, and that a backward step reads."""
-        self._dropped += size
+    def _drops(self, node: Any) -> bool:
+        """Whether a node's array goes: it was dropped in this segment, and the program has not cut off its maker."""
+        return node.creator_node is not None and getattr(node, "_stowplan_segment", -1) == self._segment
+
+    def _begin_with(self, node: Any, array: Any) -> None:
+        """Note that an operator whose outputs are dropped reads a node; pin it unless it is rebuilt with them."""
+        node._stowplan_readers = getattr(node, "_stowplan_readers", 0) + 1
+        if node.creator_node is None:
+            node._data = array  # from outside; the program may let go of it
+        elif not self._drops(node) and not hasattr(node, "_stowplan_pinned"):
+            node._data, node._stowplan_pinned = array, True
+            if getattr(node, "_stowplan_counted", None) != "kept":
+                node._stowplan_counted = "kept"
+                self._kept += _bytes_of(node)
+
+    def _keeps(self, retained: Iterable[Any]) -> bool:
+        """Count what a function retains, each value once; return whether a value is kept."""
+        kept = self._kept
+        for node in retained:
+            if node.creator_node is None or hasattr(node, "_stowplan_counted"):
+                continue
+            if self._drops(node):
+                node._stowplan_counted = "dropped"
+                self._dropped += _bytes_of(node)
+            else:
+                node._stowplan_counted = "kept"
+                self._kept += _bytes_of(node)
+        return self._kept > kept
+
+
+def is_pinned(node: Any) -> bool:
+    """Whether an operator may yet run again that begins with this node."""
+    return hasattr(node, "_stowplan_pinned") and node._stowplan_readers > 0
+
+
+def unpin(function: Any) -> list[Any]:
+    """Note that a function will not run again; return the nodes that were pinned for it, and are no more."""
+    if not hasattr(function, "_stowplan_settings"):
+        return []
+    nodes = [node for node in dict.fromkeys(function.inputs) if hasattr(node, "_stowplan_readers")]
+    for node in nodes:
+        node._stowplan_readers -= 1
+    return [node for node in nodes if hasattr(node, "_stowplan_pinned") and not is_pinned(node)]
+
+
+def _bytes_of(node: Any) -> int:
+    return int(math.prod(node.shape)) * int(np.dtype(node.dtype).itemsize)

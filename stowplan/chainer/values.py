@@ -14,9 +14,8 @@ A function runs again only if it was seen to give the same bits, and only until 
 from __future__ import annotations
 
 import collections
-import math
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..compat import enable_chainer
@@ -24,7 +23,6 @@ from ..errors import ScheduleError
 
 enable_chainer()
 
-import numpy as np  # noqa: E402
 from chainer import variable  # noqa: E402 (mended first)
 
 from . import masks  # noqa: E402
@@ -32,7 +30,7 @@ from .directions import Directions, Follower  # noqa: E402
 from .evictions import BACKWARD, FORWARD, Evictions, Swap  # noqa: E402
 from .gradients import read_by_backward  # noqa: E402
 from .rerun import DRAWN, get_hidden, hidden_arrays, may_run_again, rerun, set_hidden, settings  # noqa: E402
-from .sparing import Sparing  # noqa: E402
+from .sparing import Sparing, is_pinned, unpin  # noqa: E402
 
 __all__ = ["StepValues"]
 
@@ -69,9 +67,7 @@ class StepValues:
         self.updated: dict[int, int] = {}
         self._uses: collections.Counter[Any] = collections.Counter()  # of nodes, by backward steps to come
         self._nodes: dict[int, weakref.ref[Any]] = {}  # by number of the value
-        self._packed: dict[
-            tuple[int, str], Any
-        ] = {}  # by number of the operator, and name of the hidden array
+        self._packed: dict[int, dict[str, Any]] = {}  # hidden arrays by number of the operator, and name
         self._place = -1  # of the last backward step that is over
 
     @property
@@ -123,58 +119,41 @@ class StepValues:
             function._stowplan_settings = settings()
         for name in operator.clear:
             set_hidden(function, name, None)
-        for name in operator.pack:
-            array = get_hidden(function, name)
-            packed = None if array is None else masks.pack(array)
-            if packed is not None:
-                self._packed[function._stowplan, name] = packed
-                set_hidden(function, name, None)
+        self._pack(function, operator.pack)
         if self._evictions is not None:
             self._evict(self._evictions, directions, function)
 
-    def spare(self, function: Any, inputs: Any, outputs: Any, repeats: Callable[[], bool]) -> None:
-        """Without directions: free the arrays that the budget has no room for.
+    @property
+    def spares(self) -> bool:
+        """Whether `spare` frees anything."""
+        return self._sparing is not None
 
-        Only what was tried runs again: the nodes that others begin with are *pinned*.
+    def spare(
+        self, function: Any, held: Iterable[Any], inputs: Any, outputs: Any, repeats: Callable[[], bool]
+    ) -> None:
+        """Without directions: free the arrays that the budget has no room for, and pack masks.
+
+        Parameters
+        ----------
+        function, inputs, outputs, repeats
+            As for `Sparing.after_forward`.
+        held
+            Arrays that the function held before it was applied: they are the caller's.
         """
-        sparing = self._sparing
-        if sparing is None:
+        if self._sparing is None:
             return
-        if sparing.begun:
-            for node, array in zip(function.inputs, map(_array_of, inputs), strict=True):
-                if node.creator_node is None:
-                    node._data = array  # from outside; the program may let go of it
-                elif not hasattr(node, "_stowplan_drops"):
-                    self._pin(sparing, node, array)
-            if repeats():
-                function._stowplan_settings = settings()
-                for y in outputs:
-                    y.node._stowplan_drops = sparing.drops(_bytes_of(y.node))
-            else:
-                for y in outputs:
-                    self._pin(sparing, y.node, y._data[0])
-        kept = [function.inputs[index] for index in function._input_indexes_to_retain or ()]
-        kept += [outputs[index].node for index in function._output_indexes_to_retain or ()]
-        for node in dict.fromkeys(kept):
-            if node.creator_node is not None and not hasattr(node, "_stowplan_counted"):
-                node._stowplan_counted = True
-                (sparing.drop if _drops(node) else sparing.keep)(_bytes_of(node))
-        for node in (*function.inputs, *(y.node for y in outputs)):
-            if _drops(node):
-                node._data = None
-        if function._retained_output_data is not None:
-            function._retained_output_data = tuple(
-                None if _drops(outputs[index].node) else data
-                for index, data in zip(
-                    function._output_indexes_to_retain, function._retained_output_data, strict=True
-                )
-            )
+        arrays = [*map(_array_of, inputs)]
+        self._sparing.after_forward(function, arrays, outputs, repeats)
+        self._pack(function, hidden_arrays(function, [*held, *arrays, *(y._data[0] for y in outputs)]))
 
-    def _pin(self, sparing: Sparing, node: Any, array: Any) -> None:
-        node._data, node._stowplan_pinned = array, True
-        if not hasattr(node, "_stowplan_counted"):
-            node._stowplan_counted = True
-            sparing.keep(_bytes_of(node))
+    def _pack(self, function: Any, names: Iterable[str]) -> None:
+        """Pack these hidden arrays, where that gains."""
+        for name in names:
+            array = get_hidden(function, name)
+            packed = None if array is None else masks.pack(array)
+            if packed is not None:
+                self._packed.setdefault(function._stowplan, {})[name] = packed
+                set_hidden(function, name, None)
 
     def _evict(self, evictions: Evictions, directions: Directions, function: Any) -> None:
         for value in directions.evicted.get(function._stowplan, ()):
@@ -260,23 +239,19 @@ class StepValues:
 
     def _unpack(self, function: Any) -> None:
         """Bring back the packed and swapped hidden arrays of a function."""
-        directions = self._directions
-        if directions is None:
-            return
-        operator = directions.operators[function._stowplan]
-        for name in operator.pack:
-            packed = self._packed.get((function._stowplan, name))
-            if packed is not None and get_hidden(function, name) is None:
+        for name, packed in self._packed.get(function._stowplan, {}).items():
+            if get_hidden(function, name) is None:
                 set_hidden(function, name, masks.unpack(packed))
-        for name, value in operator.evict if self._evictions is not None else ():
-            if self._evictions is not None and get_hidden(function, name) is None:
+        directions = self._directions
+        if directions is None or self._evictions is None:
+            return
+        for name, value in directions.operators[function._stowplan].evict:
+            if get_hidden(function, name) is None:
                 set_hidden(function, name, self._evictions.take(value))
 
     def _pack_again(self, function: Any) -> None:
-        directions = self._directions
-        for name in directions.operators[function._stowplan].pack if directions is not None else ():
-            if (function._stowplan, name) in self._packed:
-                set_hidden(function, name, None)
+        for name in self._packed.get(function._stowplan, ()):
+            set_hidden(function, name, None)
 
     def _rebuild(self, makers: list[Any], wanted: set[Any]) -> None:
         """Run functions again, and before them those whose outputs they read, if these are gone.
@@ -363,6 +338,9 @@ class StepValues:
             self._uses[node] -= 1
             if self._uses[node] <= 0 and node.creator_node is not None and not self._wanted(node):
                 node._data = None
+        for node in unpin(function):
+            if self._uses[node] <= 0 and node.creator_node is not None:
+                node._data = None
         if function._retained_output_data is not None:
             function._retained_output_data = (None,) * len(function._retained_output_data)
         for output in function.outputs:
@@ -371,11 +349,10 @@ class StepValues:
         function._stowplan_released = tuple(hidden_arrays(function))
         for name in function._stowplan_released:
             set_hidden(function, name, None)
-        number, directions = getattr(function, "_stowplan", None), self._directions
-        if number is None or directions is None:
+        self._packed.pop(getattr(function, "_stowplan", -1), None)
+        directions = self._directions
+        if directions is None:
             return
-        for name in directions.operators[number].pack:
-            self._packed.pop((number, name), None)
         for value in directions.released.get(self._place, ()):
             node = self._nodes.get(value, _no_node)()
             if node is not None and self._uses[node] <= 0 and node.creator_node is not None:
@@ -383,7 +360,7 @@ class StepValues:
 
     def _wanted(self, node: Any) -> bool:
         """Whether a recomputation to come reads a node's array, by the directions; or may, without them."""
-        if hasattr(node, "_stowplan_pinned"):
+        if is_pinned(node):
             return True
         directions = self._directions
         value = getattr(node, "_stowplan_value", -1)
@@ -400,15 +377,6 @@ def _array(node: Any) -> Any:
 
 def _array_of(value: Any) -> Any:
     return value._data[0] if isinstance(value, variable.Variable) else value
-
-
-def _drops(node: Any) -> bool:
-    """Whether a node's array goes without directions: not if the program has cut off what made it."""
-    return node.creator_node is not None and getattr(node, "_stowplan_drops", False)
-
-
-def _bytes_of(node: Any) -> int:
-    return int(math.prod(node.shape)) * int(np.dtype(node.dtype).itemsize)
 
 
 def _fill_output(function: Any, index: int, array: Any) -> None:
