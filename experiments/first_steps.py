@@ -1,9 +1,9 @@
 """What each of the first steps has alive: ``python -m experiments.first_steps``, plain, lean, and under a budget.
 
-All arrays that are alive count, parameters and state included, as a `NumpyRecorder` sees them; the data that the program
-has loaded before does not. A lean training's first step runs as Chainer runs it (`Scheduler(watch=True)`), so a program
-that fits from the second step on may not fit the first; with ``watch=False`` the first step is lean, too, where the
-program allows it.
+All arrays that are alive count, parameters and state included, as a `NumpyRecorder` sees them; the data that the
+program has loaded before does not. A lean training's first step runs as Chainer runs it (`Scheduler(watch=True)`), so
+a program that fits from the second step on may not fit the first; with ``watch=False`` the first step is lean, too,
+where the program allows it.
 
 The budget is halfway between the peak of lean steps and the least peak of a schedule. The first two steps have no
 schedule yet, and keep to it as well as they can without one.
@@ -73,22 +73,29 @@ def peaks_of(make: Callable[[], Training], way: dict[str, Any] | None, steps: in
         The program does what ``watch=False`` excludes.
     """
     from stowplan.chainer import Scheduler
-    from stowplan.chainer.retained import retained_bytes
 
     gc.collect()
     recorder, peaks = NumpyRecorder(), []
     with recorder:
         optimizers, step = make()
         scheduler = None if way is None else Scheduler(optimizers, **way)
-        retained = retained_bytes(optimizers if isinstance(optimizers, list) else [optimizers])
+        own = own_bytes(optimizers if isinstance(optimizers, list) else [optimizers])
         for _ in range(steps):
             with nullcontext() if scheduler is None else scheduler.step(), recorder.step():
                 step()
             profile = recorder.whole()
             if not peaks:
-                data = int(profile.alive[0] - profile.size[0]) - retained
+                data = int(profile.alive[0] - profile.size[0]) - own
             peaks.append((profile.live_peak or 0) - data)
     return peaks
+
+
+def own_bytes(optimizers: list[Any]) -> int:
+    """Return the bytes of parameters, state, and the gradients that Chainer gives parameters when it makes them."""
+    from stowplan.chainer.retained import parameters_of, retained_bytes
+
+    gradients = [param.grad for param in parameters_of(optimizers) if param.array is not None]
+    return retained_bytes(optimizers) + sum(grad.nbytes for grad in gradients if grad is not None)
 
 
 def budget_for(make: Callable[[], Training], lean: int) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -83,6 +85,14 @@ class NumpyRecorder(Recorder):
         _recorder.set_handler(self._outer)
         self._outer = None
         self._exit()
+
+    @contextmanager
+    def _unwatched(self) -> Iterator[None]:
+        watched = _recorder.set_handler(default_handler())
+        try:
+            yield
+        finally:
+            _recorder.set_handler(watched)
 
     def _enter_thread(self, frame: FrameType, event: str, argument: object) -> None:
         """Watch a thread that has just begun: its context is its own."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from types import TracebackType
 from typing import ClassVar
@@ -105,13 +105,18 @@ class Recorder:
             return []
         from ..choosing import candidates_of
 
-        return candidates_of(self._watch, self._sites, self.program())
+        with self._unwatched():
+            return candidates_of(self._watch, self._sites, self.program())
 
     def whole(self) -> Profile:
         """Return the profile of everything recorded as one step; if steps were marked, of the last one.
 
         What is still alive at the end counts as freed there.
         """
+        with self._unwatched():
+            return self._whole()
+
+    def _whole(self) -> Profile:
         program = self.program()
         if self._auto_step:
             log = ProgramLog.of_segments(self._watch.segments())
@@ -140,10 +145,15 @@ class Recorder:
             raise PoolError("a step is running already")
 
     def _end(self, failed: bool) -> None:
-        before, step = self._last, self._end_step()
-        self._last = step if step.complete and not failed else None
-        if before is not None and self._last is not None and before.signature == step.signature:
-            self._profile, self._signature = self._profile_of(before, step), step.signature
+        with self._unwatched():
+            before, step = self._last, self._end_step()
+            self._last = step if step.complete and not failed else None
+            if before is not None and self._last is not None and before.signature == step.signature:
+                self._profile, self._signature = self._profile_of(before, step), step.signature
+
+    def _unwatched(self) -> AbstractContextManager[None]:
+        """Return a context in which the recorder's own arrays are made: they are none of the program's."""
+        return nullcontext()
 
     def _end_step(self) -> Recorded:
         """End the marked step and return it."""

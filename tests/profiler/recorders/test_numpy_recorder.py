@@ -125,3 +125,16 @@ def test_what_comes_now_and_then_is_not_the_step() -> None:
     program = recorder.profile().program
     assert program is not None
     assert len(recorder.profile()) == 4 * program.turns == 8  # the state overlaps its successor: two in turn
+
+
+def test_a_recorder_does_not_count_its_own_arrays() -> None:
+    recorder = NumpyRecorder()
+    with recorder:
+        for _ in range(3):
+            with recorder.step():
+                for _ in range(1000):
+                    np.empty(10)
+            kept = recorder.whole()
+        assert recorder.profile().same_blocks(kept)
+    assert int(kept.alive.max()) == 80
+    assert recorder.program().live_peak == 80
