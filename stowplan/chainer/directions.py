@@ -143,15 +143,19 @@ class Directions:
         over = [0]  # backward steps up to each position
         for operator in schedule.order:
             over.append(over[-1] + (graph.phase[operator] == Phase.BACKWARD))
+        position_of = {operator: position for position, operator in enumerate(schedule.order.tolist())}
+        first: dict[int, int] = {}  # of each value, the backward steps before an operator writes or reads it
+        for operator in structure.operators:
+            for value in (*operator.reads, *operator.writes):
+                first.setdefault(value, over[position_of[operator.forward]])
         again = {operator for _, operators in outcome.recomputed for operator in operators}
-        values = {v for operator in structure.operators for v in (*operator.reads, *operator.writes)}
         outside = {v for operator in structure.operators for v in operator.leaves}
         last_place: dict[int, int] = {}
         released: dict[int, list[int]] = {}
-        for value in values:
+        for value, before in first.items():
             position = int(outcome.released[value])
             last = over[position + 1] - 1 if position >= 0 else len(backward)
-            if way[value] == Way.KEPT and last >= 0:
+            if way[value] == Way.KEPT and last >= before:
                 last_place[value] = last
                 released.setdefault(last, []).append(value)
         evicted, leaves, fetched = _moments(structure, graph, schedule, outcome)
@@ -170,7 +174,7 @@ class Directions:
                 )
                 for operator in structure.operators
             ),
-            dropped=frozenset(v for v in values - outside if way[v] == Way.DROPPED),
+            dropped=frozenset(v for v in first.keys() - outside if way[v] == Way.DROPPED),
             kept=frozenset(last_place),
             order={
                 number: place[operator.backward]

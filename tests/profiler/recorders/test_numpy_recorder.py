@@ -135,6 +135,5 @@ def test_a_recorder_does_not_count_its_own_arrays() -> None:
                 for _ in range(1000):
                     np.empty(10)
             kept = recorder.whole()
-        assert recorder.profile().same_blocks(kept)
     assert int(kept.alive.max()) == 80
     assert recorder.program().live_peak == 80

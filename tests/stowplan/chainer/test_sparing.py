@@ -1,4 +1,4 @@
-"""The first steps under a budget: however the graph branches, they keep to it, and no bit differs."""
+"""Steps under a budget, from the first one on: however the graph branches, they keep to it, and no bit differs."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ except MissingDependencyError as error:
 import chainer
 import chainer.functions as F  # noqa: N812
 import chainer.links as L  # noqa: N812
+
+from stowplan.chainer.directions import Directions
+from stowplan.scheduling import Phase, Schedule, Way, simulate
 
 from .training_runs import Deep, batches, fingerprint
 
@@ -74,3 +77,23 @@ def test_the_first_steps_keep_to_a_budget(network: Any, share: float) -> None:
     assert reference == same == also
     assert max(peaks) > max(lean)
     assert max(found[:2]) <= budget
+
+
+def test_a_second_graph_of_a_step_keeps_what_its_backward_pass_reads() -> None:
+    """Not what its forward pass is done with, though backward steps of the first graph came before."""
+    nets = [Deep(), Deep()]
+    opts = [chainer.optimizers.SGD().setup(net) for net in nets]
+    scheduler = Scheduler(opts, budget=1 << 40)
+    for x, t in batches(2):
+        with scheduler.step():
+            for opt in opts:
+                opt.update(opt.target, x, t)
+    (recording,) = scheduler.recordings
+    graph = recording.graph
+    schedule = Schedule(np.arange(len(graph)), np.full(len(graph.size), Way.KEPT))
+    directions = Directions.of(recording.structure, graph, schedule, simulate(graph, schedule))
+    backward = np.flatnonzero(graph.phase == Phase.BACKWARD)
+    large = (graph.size > 4) & ~graph.resident[graph.storage]  # neither a parameter nor a loss
+    kept = {value for value in directions.kept if large[value]}
+    assert kept
+    assert kept <= {int(value) for row in backward for value in graph.reads[row]}
