@@ -85,6 +85,13 @@ class Sparing:
         if keeps:
             self._begin_segment()
 
+    def count(self, size: int, drops: bool) -> None:
+        """Count bytes that are kept for a backward step, or dropped in this segment."""
+        if drops:
+            self._dropped += size
+        else:
+            self._kept += size
+
     def _begin_segment(self) -> None:
         """Begin a segment, if this one is full: what is kept now would be kept in any case."""
         if self._is_full:
@@ -104,7 +111,7 @@ class Sparing:
             node._data, node._stowplan_pinned = array, True
             if getattr(node, "_stowplan_counted", None) != "kept":
                 node._stowplan_counted = "kept"
-                self._kept += _bytes_of(node)
+                self.count(_bytes_of(node), drops=False)
 
     def _keeps(self, retained: Iterable[Any]) -> bool:
         """Count what a function retains, each value once; return whether a value is kept."""
@@ -112,12 +119,8 @@ class Sparing:
         for node in retained:
             if node.creator_node is None or hasattr(node, "_stowplan_counted"):
                 continue
-            if self._drops(node):
-                node._stowplan_counted = "dropped"
-                self._dropped += _bytes_of(node)
-            else:
-                node._stowplan_counted = "kept"
-                self._kept += _bytes_of(node)
+            node._stowplan_counted = "dropped" if self._drops(node) else "kept"
+            self.count(_bytes_of(node), self._drops(node))
         return self._kept > kept
 
 

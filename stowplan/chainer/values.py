@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import collections
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..compat import enable_chainer
@@ -29,7 +29,16 @@ from . import masks  # noqa: E402
 from .directions import Directions, Follower  # noqa: E402
 from .evictions import BACKWARD, FORWARD, Evictions, Swap  # noqa: E402
 from .gradients import read_by_backward  # noqa: E402
-from .rerun import DRAWN, get_hidden, hidden_arrays, may_run_again, rerun, set_hidden, settings  # noqa: E402
+from .rerun import (  # noqa: E402
+    DRAWN,
+    get_hidden,
+    hidden_arrays,
+    may_run_again,
+    rebuildable,
+    rerun,
+    set_hidden,
+    settings,
+)
 from .sparing import Sparing, is_pinned, unpin  # noqa: E402
 
 __all__ = ["StepValues"]
@@ -119,7 +128,8 @@ class StepValues:
             function._stowplan_settings = settings()
         for name in operator.clear:
             set_hidden(function, name, None)
-        self._pack(function, operator.pack)
+        arrays = {name: get_hidden(function, name) for name in operator.pack}
+        self._pack(function, {k: masks.pack(one) for k, one in arrays.items() if one is not None})
         if self._evictions is not None:
             self._evict(self._evictions, directions, function)
 
@@ -131,7 +141,7 @@ class StepValues:
     def spare(
         self, function: Any, held: Iterable[Any], inputs: Any, outputs: Any, repeats: Callable[[], bool]
     ) -> None:
-        """Without directions: free the arrays that the budget has no room for, and pack masks.
+        """Without directions: free the arrays that the budget has no room for; pack masks, and clear others.
 
         Parameters
         ----------
@@ -142,17 +152,26 @@ class StepValues:
         """
         if self._sparing is None:
             return
-        arrays = [*map(_array_of, inputs)]
-        self._sparing.after_forward(function, arrays, outputs, repeats)
-        self._pack(function, hidden_arrays(function, [*held, *arrays, *(y._data[0] for y in outputs)]))
+        xs, ys = [*map(_array_of, inputs)], [y._data[0] for y in outputs]
+        hidden = hidden_arrays(function, [*held, *xs, *ys])
+        self._sparing.after_forward(function, xs, outputs, repeats)
+        packed = {name: masks.pack(array) for name, array in hidden.items()}
+        whole = [name for name in hidden if packed[name] is None]
+        cleared: frozenset[str] = frozenset()
+        if whole and hasattr(function, "_stowplan_settings"):
+            cleared = rebuildable(function, xs, ys, whole, settings())
+        function._stowplan_cleared = tuple(cleared)
+        self._pack(function, packed)
+        for name in cleared:
+            set_hidden(function, name, None)
+        for name in whole:
+            self._sparing.count(hidden[name].nbytes, drops=name in cleared)
 
-    def _pack(self, function: Any, names: Iterable[str]) -> None:
-        """Pack these hidden arrays, where that gains."""
-        for name in names:
-            array = get_hidden(function, name)
-            packed = None if array is None else masks.pack(array)
-            if packed is not None:
-                self._packed.setdefault(function._stowplan, {})[name] = packed
+    def _pack(self, function: Any, packed: Mapping[str, Any]) -> None:
+        """Put hidden arrays into these in which they are packed, where that gains."""
+        for name, one in packed.items():
+            if one is not None:
+                self._packed.setdefault(function._stowplan, {})[name] = one
                 set_hidden(function, name, None)
 
     def _evict(self, evictions: Evictions, directions: Directions, function: Any) -> None:
@@ -211,7 +230,7 @@ class StepValues:
 
     def _cleared(self, function: Any) -> bool:
         """Whether a hidden array is gone, by the directions or after a former backward step."""
-        names = getattr(function, "_stowplan_released", ())
+        names = getattr(function, "_stowplan_released", ()) + getattr(function, "_stowplan_cleared", ())
         directions = self._directions
         if directions is not None:
             names += directions.operators[function._stowplan].clear
