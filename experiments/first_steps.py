@@ -5,8 +5,8 @@ program has loaded before does not. A lean training's first step runs as Chainer
 a program that fits from the second step on may not fit the first; with ``watch=False`` the first step is lean, too,
 where the program allows it.
 
-The budget is halfway between the peak of lean steps and the least peak of a schedule. The first two steps have no
-schedule yet, and keep to it as well as they can without one.
+The budgets lie a share of the way from the least peak of a schedule to that of lean steps. The first two steps have no
+schedule yet, and keep to a budget as well as they can without one.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ from .models import MODELS, VGG
 
 FOLDER = Path("build/experiments")
 STEPS = 5
+LEAN = "watch=False"
 WAYS: dict[str, dict[str, Any] | None] = {
     "Chainer": None,
     "lean": {},
-    "watch=False": {"watch": False},
-    "watch=False, budget": {"watch": False, "budget": 0},
+    LEAN: {"watch": False},
+    **{f"watch=False, budget {share}": {"watch": False, "budget": share} for share in (0.75, 0.5, 0.25)},
 }
 Training = tuple[Any, Callable[[], None]]
 """The optimizers, and the step."""
@@ -56,6 +57,8 @@ def _dcgan(one_graph: bool, batch: int) -> Training:
 
 
 NETWORKS: dict[str, tuple[Callable[[], Training], str]] = {
+    "alexnet": (lambda: _network("alexnet", 8), "AlexNet, batch 8"),
+    "googlenet": (lambda: _network("googlenet", 8), "GoogLeNet, batch 8"),
     "resnet50": (lambda: _network("resnet50", 2), "ResNet-50, batch 2"),
     "vgg": (lambda: _network("vgg", 16), "VGG-16 with batch normalization, 32 pixels, batch 16"),
     "transformer": (lambda: _network("transformer", 8), "Transformer, batch 8"),
@@ -98,12 +101,12 @@ def own_bytes(optimizers: list[Any]) -> int:
     return retained_bytes(optimizers) + sum(grad.nbytes for grad in gradients if grad is not None)
 
 
-def budget_for(make: Callable[[], Training], lean: int) -> int:
-    """Return the bytes halfway between a lean step's and the least that a schedule needs, from the third step on."""
+def least_peak(make: Callable[[], Training]) -> int:
+    """Return the bytes that a schedule needs at least, from the third step on."""
     try:
         peaks_of(make, {"watch": False, "budget": 0}, 3)
     except BudgetError as error:
-        return (lean + error.least) // 2
+        return error.least
     return 0
 
 
@@ -120,13 +123,17 @@ def main(folder: Path, models: tuple[str, ...], steps: int) -> None:
     rows = []
     for name, way in track(cells, "first steps", console=Console(stderr=True)):
         make, title = NETWORKS[name]
+        if way == LEAN:
+            lean = least = 0
         row: dict[str, Any] = {"device": "cpu", "network": title, "steps": way}
         try:
             options = WAYS[way]
             if options and "budget" in options:
-                options = options | {"budget": budget_for(make, rows[-1].get(f"step {steps}", 0))}
-                row["budget"] = options["budget"]
+                row["budget"] = int(least + options["budget"] * (lean - least))
+                options = options | {"budget": row["budget"]}
             peaks = peaks_of(make, options, steps)
+            if way == LEAN:
+                lean, least = peaks[-1], least_peak(make)
             rows.append(row | {f"step {number}": peak for number, peak in enumerate(peaks, 1)})
         except ScheduleError as error:
             rows.append(row | {"note": f"refused: {str(error).partition(';')[0]}"})

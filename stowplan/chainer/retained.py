@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -10,8 +11,9 @@ from ..compat import enable_chainer
 enable_chainer()
 
 import chainer  # noqa: E402 (mended first)
+import numpy as np  # noqa: E402
 
-__all__ = ["parameters_of", "resident_arrays", "retained_bytes"]
+__all__ = ["parameters_of", "resident_arrays", "retained_bytes", "state_to_come"]
 
 
 def parameters_of(optimizers: Iterable[Any]) -> Iterator[Any]:
@@ -31,7 +33,8 @@ def resident_arrays(optimizers: Iterable[Any]) -> list[Any]:
                 if isinstance(array, chainer.get_array_types()):
                     found.append(array)
         for param in optimizer.target.params():
-            state = getattr(param.update_rule, "state", None) or {}
+            # While a link runs, a hook of its may have put a variable in a parameter's place.
+            state = getattr(getattr(param, "update_rule", None), "state", None) or {}
             found += [array for array in state.values() if isinstance(array, chainer.get_array_types())]
     return found
 
@@ -39,3 +42,25 @@ def resident_arrays(optimizers: Iterable[Any]) -> list[Any]:
 def retained_bytes(optimizers: Iterable[Any]) -> int:
     """Return the bytes of these arrays, each counted once."""
     return sum({id(array): int(array.nbytes) for array in resident_arrays(optimizers)}.values())
+
+
+def state_to_come(optimizers: Iterable[Any]) -> int:
+    """Return the bytes of the state that Chainer's update rules have yet to make, for the parameters that there are."""
+    total = 0
+    arrays: dict[type, int] = {}
+    for param in parameters_of(optimizers):
+        rule = getattr(param, "update_rule", None)
+        if (
+            param.array is None
+            or rule is None
+            or rule.state
+            or not type(rule).__module__.startswith("chainer.")
+        ):
+            continue
+        if type(rule) not in arrays:
+            twin = copy.copy(rule)
+            twin._state = {}
+            twin.init_state(chainer.Parameter(np.zeros(1, np.float32)))
+            arrays[type(rule)] = sum(isinstance(value, np.ndarray) for value in twin.state.values())
+        total += int(param.array.nbytes) * arrays[type(rule)]
+    return total

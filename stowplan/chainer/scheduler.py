@@ -58,7 +58,7 @@ from .gradient_reads import GradientReads  # noqa: E402
 from .known import TIMED_STEPS, Known  # noqa: E402
 from .meter import clock_for, meter_for  # noqa: E402
 from .pinned import PinnedSwap  # noqa: E402
-from .retained import parameters_of, resident_arrays, retained_bytes  # noqa: E402
+from .retained import parameters_of, resident_arrays, retained_bytes, state_to_come  # noqa: E402
 from .scheduler_stats import SchedulerStats  # noqa: E402
 from .sparing import Sparing  # noqa: E402
 from .timed import TimedStep  # noqa: E402
@@ -272,7 +272,8 @@ class Scheduler:
         """Return what keeps a step without a schedule within the budget, if there is one."""
         if self._budget is None:
             return None
-        return Sparing(max(0, self._budget - retained_bytes(self._optimizers)))
+        budget, optimizers = self._budget, self._optimizers
+        return Sparing(lambda: max(0, budget - retained_bytes(optimizers) - state_to_come(optimizers)))
 
     def _over(self, name: str, step: ScheduledStep) -> None:
         """Update phases and statistics after a step that has ended."""

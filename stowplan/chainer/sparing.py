@@ -38,11 +38,13 @@ class Sparing:
     Parameters
     ----------
     room
-        Bytes that the step may have alive.
+        Returns the bytes that the step may have alive beside what outlives it: fewer, as a first step goes on, that
+        makes parameters.
     """
 
-    def __init__(self, room: int) -> None:
-        self._room = room
+    def __init__(self, room: Callable[[], int]) -> None:
+        self._room_now = room
+        self._room = 0
         self._kept = self._dropped = 0  # bytes; dropped: in this segment
         self._segment, self._is_full = next(_segments), False
 
@@ -60,6 +62,7 @@ class Sparing:
         repeats
             Finds out whether the function gives the same again.
         """
+        self._room = self._room_now()
         if self._keeps([function.inputs[index] for index in function._input_indexes_to_retain or ()]):
             self._begin_segment()
         if self._kept >= KEPT * self._room and not self._is_full and repeats():

@@ -148,7 +148,7 @@ class SparingScheduler(Scheduler):
         super().__init__(optimizer, budget=1 << 50)
 
     def _sparing(self) -> Sparing:
-        return Sparing(0)
+        return Sparing(lambda: 0)
 
 
 class RandomScheduler(Scheduler):
