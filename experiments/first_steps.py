@@ -129,8 +129,9 @@ def main(folder: Path, models: tuple[str, ...], steps: int) -> None:
         try:
             options = WAYS[way]
             if options and "budget" in options:
-                row["budget"] = int(least + options["budget"] * (lean - least))
-                options = options | {"budget": row["budget"]}
+                budget = int(least + options["budget"] * (lean - least))
+                options = options | {"budget": budget}
+                row |= {"budget": budget} if lean else {}
             peaks = peaks_of(make, options, steps)
             if way == LEAN:
                 lean, least = peaks[-1], least_peak(make)
