@@ -94,11 +94,17 @@ def peaks_of(make: Callable[[], Training], way: dict[str, Any] | None, steps: in
 
 
 def own_bytes(optimizers: list[Any]) -> int:
-    """Return the bytes of parameters, state, and the gradients that Chainer gives parameters when it makes them."""
-    from stowplan.chainer.retained import parameters_of, retained_bytes
+    """Return the bytes of parameters, statistics, and the gradients that Chainer makes with the parameters."""
+    from chainer.serializers import DictionarySerializer
 
-    gradients = [param.grad for param in parameters_of(optimizers) if param.array is not None]
-    return retained_bytes(optimizers) + sum(grad.nbytes for grad in gradients if grad is not None)
+    total = 0
+    for optimizer in optimizers:
+        kept = DictionarySerializer()
+        kept.save(optimizer.target)
+        arrays = [*kept.target.values()]
+        arrays += [param.grad for param in optimizer.target.params() if param.array is not None]
+        total += sum(array.nbytes for array in arrays if array is not None)
+    return total
 
 
 def least_peak(make: Callable[[], Training]) -> int:
