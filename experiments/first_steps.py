@@ -33,11 +33,12 @@ from .models import MODELS, VGG
 FOLDER = Path("build/experiments")
 STEPS = 5
 LEAN = "watch=False"
+SHARES = {f"watch=False, budget {share}": share for share in (0.75, 0.5, 0.25)}
 WAYS: dict[str, dict[str, Any] | None] = {
     "Chainer": None,
     "lean": {},
     LEAN: {"watch": False},
-    **{f"watch=False, budget {share}": {"watch": False, "budget": share} for share in (0.75, 0.5, 0.25)},
+    **{way: {"watch": False} for way in SHARES},  # and the budget
 }
 Training = tuple[Any, Callable[[], None]]
 """The optimizers, and the step."""
@@ -134,10 +135,9 @@ def main(folder: Path, models: tuple[str, ...], steps: int) -> None:
         row: dict[str, Any] = {"device": "cpu", "network": title, "steps": way}
         try:
             options = WAYS[way]
-            if options and "budget" in options:
-                budget = int(least + options["budget"] * (lean - least))
-                options = options | {"budget": budget}
-                row |= {"budget": budget} if lean else {}
+            if options and way in SHARES and lean:
+                row["budget"] = int(least + SHARES[way] * (lean - least))
+                options = options | {"budget": row["budget"]}
             peaks = peaks_of(make, options, steps)
             if way == LEAN:
                 lean, least = peaks[-1], least_peak(make)

@@ -3,13 +3,13 @@
 ::
 
     forward    keep all, until that is KEPT of the room      then drop, SEGMENT after SEGMENT
-    backward   .......................................      a segment is rebuilt from what was pinned for it, and goes
+    backward   .......................................      a segment is rebuilt from its checkpoints, and goes
 
-A value is *pinned* if an operator reads it whose outputs are dropped, and it is not dropped in the same segment: these
-are the operators' starting points, and the only values beside those kept that a segment is rebuilt from, however the
-graph branches. So at most a segment is there beside what is kept and pinned, as in T. Chen et al., *Training Deep Nets
-with Sublinear Memory Cost* (2016), where the operators are known. Bytes count of values that a backward step reads.
-Only operators that were tried run again, in a chain once. O(1) for each operator.
+A value is a *checkpoint* if an operator reads it whose outputs are dropped, and it is not dropped in the same segment.
+A segment is rebuilt from checkpoints alone, however the graph branches, and they stay until the last such operator's
+backward step is over. So at most a segment is there beside what is kept, as in T. Chen et al., *Training Deep Nets with
+Sublinear Memory Cost* (2016), where the operators are known. Bytes count of values that a backward step reads. Only
+operators that were tried run again, in a chain once. O(1) for each operator, beside what `room` takes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 
 from .rerun import settings
 
-__all__ = ["Sparing", "is_pinned", "unpin"]
+__all__ = ["Sparing", "is_checkpoint", "release_checkpoints"]
 
 KEPT, SEGMENT = 1 / 8, 1 / 6
 """Shares of the room. The rest is for gradients and for what an operator takes while it runs."""
@@ -106,12 +106,12 @@ class Sparing:
         return node.creator_node is not None and getattr(node, "_stowplan_segment", -1) == self._segment
 
     def _begin_with(self, node: Any, array: Any) -> None:
-        """Note that an operator whose outputs are dropped reads a node; pin it unless it is rebuilt with them."""
+        """Make a node that an operator of this segment reads a checkpoint, unless it is dropped in the segment, too."""
         node._stowplan_readers = getattr(node, "_stowplan_readers", 0) + 1
         if node.creator_node is None:
             node._data = array  # from outside; the program may let go of it
-        elif not self._drops(node) and not hasattr(node, "_stowplan_pinned"):
-            node._data, node._stowplan_pinned = array, True
+        elif not self._drops(node) and not hasattr(node, "_stowplan_checkpoint"):
+            node._data, node._stowplan_checkpoint = array, True
             if getattr(node, "_stowplan_counted", None) != "kept":
                 node._stowplan_counted = "kept"
                 self.count(_bytes_of(node), drops=False)
@@ -127,19 +127,19 @@ class Sparing:
         return self._kept > kept
 
 
-def is_pinned(node: Any) -> bool:
-    """Whether an operator may yet run again that begins with this node."""
-    return hasattr(node, "_stowplan_pinned") and node._stowplan_readers > 0
+def is_checkpoint(node: Any) -> bool:
+    """Whether a node is a checkpoint that an operator may yet read when it runs again."""
+    return hasattr(node, "_stowplan_checkpoint") and node._stowplan_readers > 0
 
 
-def unpin(function: Any) -> list[Any]:
-    """Note that a function will not run again; return the nodes that were pinned for it, and are no more."""
+def release_checkpoints(function: Any) -> list[Any]:
+    """Note that a function will not run again; return the nodes that were checkpoints for it, and are none any more."""
     if not hasattr(function, "_stowplan_settings"):
         return []
     nodes = [node for node in dict.fromkeys(function.inputs) if hasattr(node, "_stowplan_readers")]
     for node in nodes:
         node._stowplan_readers -= 1
-    return [node for node in nodes if hasattr(node, "_stowplan_pinned") and not is_pinned(node)]
+    return [node for node in nodes if hasattr(node, "_stowplan_checkpoint") and not is_checkpoint(node)]
 
 
 def _bytes_of(node: Any) -> int:

@@ -39,7 +39,7 @@ from .rerun import (  # noqa: E402
     set_hidden,
     settings,
 )
-from .sparing import Sparing, is_pinned, unpin  # noqa: E402
+from .sparing import Sparing, is_checkpoint, release_checkpoints  # noqa: E402
 
 __all__ = ["StepValues"]
 
@@ -229,7 +229,7 @@ class StepValues:
         return array
 
     def _cleared(self, function: Any) -> bool:
-        """Whether a hidden array is gone, by the directions or after a former backward step."""
+        """Whether a hidden array is gone: cleared after the forward operator, or after a former backward step."""
         names = getattr(function, "_stowplan_released", ()) + getattr(function, "_stowplan_cleared", ())
         directions = self._directions
         if directions is not None:
@@ -357,7 +357,7 @@ class StepValues:
             self._uses[node] -= 1
             if self._uses[node] <= 0 and node.creator_node is not None and not self._wanted(node):
                 node._data = None
-        for node in unpin(function):
+        for node in release_checkpoints(function):
             if self._uses[node] <= 0 and node.creator_node is not None:
                 node._data = None
         if function._retained_output_data is not None:
@@ -379,7 +379,7 @@ class StepValues:
 
     def _wanted(self, node: Any) -> bool:
         """Whether a recomputation to come reads a node's array, by the directions; or may, without them."""
-        if is_pinned(node):
+        if is_checkpoint(node):
             return True
         directions = self._directions
         value = getattr(node, "_stowplan_value", -1)
