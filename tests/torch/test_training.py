@@ -82,6 +82,7 @@ def check(name: str, phase: str, threads: int, way: str) -> None:
     assert after.replayed - before.replayed >= 0.99 * requests, after.reasons
     assert after.lower_bound > 0
     assert after.arena_bytes == after.lower_bound
-    # Sometimes glibc happens to keep all that it needs; what is left are a few of the process's own.
-    assert turns[-1].faults <= max(0.01 * plain[-1].faults, 2 * STEPS)
+    # Sometimes glibc happens to keep all that it needs; what is left are a few of the process's own (14 have been seen,
+    # on a busy machine), where a step's blocks have hundreds of pages.
+    assert turns[-1].faults <= max(0.01 * plain[-1].faults, 10 * STEPS)
     assert turns[-1].peak <= plain[-1].peak + SPARE
