@@ -149,7 +149,9 @@ class Owner {
     device.note_arenas = [](void* owner, Bytes) {
       return self(owner).called([](Owner& o) { return o.faulty() ? o.raise() : 0; });
     };
-    device.capturing = [](void* owner) { return self(owner).called([](Owner& o) { return o.captured ? 1 : 0; }); };
+    device.capturing = [](void* owner) {
+      return self(owner).called([](Owner& o) { return o.faulty() ? o.raise() : o.captured ? 1 : 0; });
+    };
     device.synchronize = [](void* owner) { return self(owner).called([](Owner& o) { return o.synchronize(); }); };
     device.record = [](void* owner, Token stream, Token* event) {
       return self(owner).called([&](Owner& o) { return o.record(stream, *event); });

@@ -236,9 +236,13 @@ std::size_t DevicePool::drop_dead_arenas() {
       std::any_of(dead.begin(), dead.end(), [](const ArenaMemory& arena) { return arena.mapping != nullptr; });
   if (!has_mappings) return dead.size();
   const std::size_t count = dead.size();
-  if (Device::checked(device_.capturing(device_.owner)) != 0 || !make_idle()) {
-    Lock lock(lock_);
-    std::move(dead.begin(), dead.end(), std::back_inserter(waiting_));
+  const int capturing = device_.capturing(device_.owner);
+  if (capturing != 0 || !make_idle()) {
+    {
+      Lock lock(lock_);
+      std::move(dead.begin(), dead.end(), std::back_inserter(waiting_));
+    }
+    Device::checked(capturing);
     return 0;
   }
   dead.clear();
