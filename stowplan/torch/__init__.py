@@ -4,6 +4,7 @@
 module            what it is
 ================  ======================================================================================================
 ``tracing``       makes a `torch.fx.GraphModule` of ATen operators of a module and inputs: inference, or a training step
+``shrinking``     losses whose results hold on to more bytes than they have let go of them
 ``step_graph``    makes a `stowplan.scheduling.StepGraph` of such a graph module: storages, hazards, phases
 ``reordering``    the same operators in the order that `stowplan.scheduling.ordering` finds
 ``meter``         measures the live peak of a real run: storages, counted at every operator

@@ -40,6 +40,7 @@ from .joint import (
 )
 from .live import live_peak
 from .rewriting import mark_repeatable, scheduled
+from .shrinking import shrink
 from .step_graph import graph
 
 RESIDENT = "parameters, buffers, inputs and the gradients of results"
@@ -127,6 +128,7 @@ class CompileBackend:
 
         joint.graph.eliminate_dead_code()
         require_numbers(joint)
+        shrink(joint.graph)
         if put_in_phases(joint):
             read_copies(joint)
             joint = self._scheduled(joint)

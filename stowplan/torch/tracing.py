@@ -31,6 +31,7 @@ from torch.utils import _pytree as pytree
 
 from ..errors import GraphError
 from ..scheduling.graph import Phase
+from .shrinking import shrink
 
 PHASE = "stowplan_phase"
 """Key in a node's ``meta`` of its `Phase`, if tracing knows it."""
@@ -180,6 +181,7 @@ def _traced(
         _write_apart(traced.graph)
         _leave_out_aliases(traced.graph)
     graph: Graph = traced.graph
+    shrink(graph)
     placeholders = graph.find_nodes(op="placeholder")
     attributes: dict[str, Any] = {
         node.target: _attribute(traced, node.target) for node in graph.find_nodes(op="get_attr")
