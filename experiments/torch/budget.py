@@ -5,9 +5,8 @@ takes down to the least that is found, half of them among these; with `torch.uti
 ``torch.compile`` under several settings of ``activation_memory_budget`` (backend ``aot_eager``: the same kernels, its
 partitioner). The models need ``pip install transformers``.
 
-Peaks are measured by `stowplan.torch.Meter` in a step after the first, so that the optimizer's state is there.
-Seconds are the process's CPU time of a step, on one thread, the least of several in turn with the plain step. Each row
-is in a file as soon as it is measured; a run that was cut goes on from there.
+Peaks are as in `training`. Seconds are the process's CPU time of a step, on one thread, the least of several in turn
+with the plain step. Each row is in a file as soon as it is measured; a run that was cut goes on from there.
 
 Exit status 1 if a parameter differs from the plain run's, a peak is above its budget or not as predicted to 1 %, or
 something failed.
@@ -15,31 +14,26 @@ something failed.
 
 from __future__ import annotations
 
-import copy
 import csv
 import functools
-import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 import torch
-from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from stowplan.errors import BudgetError
-from stowplan.torch import Meter, ScheduledTraining, schedule
+from stowplan.torch import Meter
 
 from ..measures import output
-from .models import MODELS, Model
+from .kept import Kept
+from .metered import partitioned
+from .models import MODELS, of_models
+from .training import Model, Original, Row, peak_of, plain_step, seconds_of, trained
 
-BUDGETS, STEPS = 9, 3
-# Steps in turn that are timed, and seconds for them, whichever is more.
-TURNS, PATIENCE = 9, 5.0
+BUDGETS = 9
 SETTINGS = (1.0, 0.5, 0.2, 0.05, 0.0)
 
 TITLE = "Models of PyTorch trained within budgets"
@@ -74,113 +68,25 @@ COLUMNS = [
     output.Column("right", "right"),
 ]
 
-Row = dict[str, Any]
-Step = Callable[..., Tensor]
-
-
-def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
-    """Return the optimizer that all train with."""
-    return torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
-
-
-def plain_step(model: nn.Module, loss: Callable[..., Tensor], meter: list[Meter] | None = None) -> Step:
-    """Return a training step of PyTorch's; `meter` holds the one that counts the update, if any."""
-    optimizer = optimizer_of(model)
-
-    def step(*batch: Tensor) -> Tensor:
-        optimizer.zero_grad()
-        found = loss(model, *batch)
-        found.backward()
-        if meter:
-            with meter[0]:
-                optimizer.step()
-        else:
-            optimizer.step()
-        return found.detach()
-
-    return step
-
-
-def peak_of(step: Step, batch: tuple[Tensor, ...]) -> int:
-    """Return the bytes that a step has alive at most, beside what was there before."""
-    meter = Meter()
-    with meter:
-        step(*batch)
-    return max(meter.live)
-
-
-def seconds_of(step: Step, plain: Step, batch: tuple[Tensor, ...]) -> float:
-    """Return the CPU time of a step over that of the plain one; each the least of several, in turns."""
-    least, turns, until = [float("inf")] * 2, 0, time.perf_counter() + PATIENCE
-    while turns < TURNS or time.perf_counter() < until:
-        turns += 1
-        for k, one in enumerate((step, plain)):
-            began = time.process_time()
-            one(*batch)
-            least[k] = min(least[k], time.process_time() - began)
-    return least[0] / least[1]
-
-
-def trained(step: Step, batch: tuple[Tensor, ...]) -> None:
-    """Run the first steps, with the same random numbers for all."""
-    torch.manual_seed(1)
-    for _ in range(STEPS):
-        step(*batch)
-
-
-class Kept:
-    """The rows of a model, in a file from the moment each is there, so that a run that is cut loses none."""
-
-    def __init__(self, name: str, path: Path) -> None:
-        self.name, self.path = name, path
-        self.rows: list[Row] = json.loads(path.read_text()) if path.exists() else []
-
-    def add(self, way: str, setting: float | None, make: Callable[[], Row]) -> Row:
-        """Return the row of a way to train under a setting, made unless it is there."""
-        key = {"way": way, "setting": setting}
-        found = next((row for row in self.rows if row | key == row), None)
-        if found is None:
-            found = key | make()
-            self.rows.append(found)
-            self.path.write_text(json.dumps(self.rows))
-            click.echo(f"{self.name}: {found}", err=True)
-        return found
-
 
 def measure(model: Model, limit: float | None, kept: Kept) -> None:
     """Make the rows of one model that are not there yet."""
-    torch.manual_seed(0)
-    original, batch = model.build().train(), model.batch()
-    twin = copy.deepcopy(original)
-    plain = plain_step(twin, model.loss)
-    trained(plain, batch)
-    expected = copy.deepcopy(twin.state_dict())
-
-    def planned(budget: int | None) -> tuple[nn.Module, ScheduledTraining]:
-        own = copy.deepcopy(original)
-        return own, schedule(own, optimizer_of(own), model.loss, budget=budget, time_limit=limit)
+    original = Original(model)
+    plain, batch = original.plain, original.batch
 
     def bounds() -> Row:
-        resident = planned(None)[1].plan(*batch).resident
-        try:
-            least = planned(0)[1].plan(*batch).peak
-        except BudgetError as error:
-            least = error.least
-        return {
-            "peak": peak_of(plain, batch),
-            "seconds": 1.0,
-            "resident": resident,
-            "least": least - resident,
-        }
+        resident = original.scheduled(None, time_limit=limit)[1].plan(*batch).resident
+        least = original.least(time_limit=limit) - resident
+        return {"peak": peak_of(plain, batch), "seconds": 1.0, "resident": resident, "least": least}
 
     def ours(budget: int) -> Row:
         began = time.perf_counter()
-        own, training = planned(budget + resident)
+        own, training = original.scheduled(budget + resident, time_limit=limit)
         stats = training.plan(*batch)
         planning = time.perf_counter() - began
         trained(training.step, batch)
         return {
-            "identical": all(torch.equal(one, expected[key]) for key, one in own.state_dict().items()),
+            "identical": original.same(own),
             "peak": peak_of(training.step, batch),
             "predicted": stats.peak - stats.resident,
             "seconds": seconds_of(training.step, plain, batch),
@@ -189,7 +95,7 @@ def measure(model: Model, limit: float | None, kept: Kept) -> None:
         }
 
     def around_blocks() -> Row:
-        blocks = copy.deepcopy(original)
+        blocks = original.copy()
         for module in blocks.modules():
             if type(module).__name__ == model.block:
                 module.forward = functools.partial(checkpoint, module.forward, use_reentrant=False)
@@ -202,7 +108,7 @@ def measure(model: Model, limit: float | None, kept: Kept) -> None:
         torch._dynamo.reset()
         with torch._functorch.config.patch(activation_memory_budget=setting):
             compiled = torch.compile(model.loss, backend=partitioned(meters))
-            step = plain_step(copy.deepcopy(original), compiled, meters)
+            step = plain_step(original.copy(), compiled, meters)
             trained(step, batch)
             meters.append(Meter())
             step(*batch)
@@ -217,35 +123,6 @@ def measure(model: Model, limit: float | None, kept: Kept) -> None:
     kept.add("checkpoint", None, around_blocks)
     for setting in SETTINGS:
         kept.add("torch", setting, functools.partial(theirs, setting))
-
-
-def metered(meters: list[Meter]) -> Any:
-    """Return a compiler of graphs that run in the meter, if there is one; dynamo accepts none around them."""
-
-    def compiler(module: torch.fx.GraphModule, _: Any) -> Any:
-        def run(args: list[Any]) -> Any:
-            if not meters:
-                return torch.fx.Interpreter(module).boxed_run(args)
-            with meters[0]:
-                return torch.fx.Interpreter(module).boxed_run(args)
-
-        run._boxed_call = True  # type: ignore[attr-defined]
-        return run
-
-    return compiler
-
-
-def partitioned(meters: list[Meter]) -> Any:
-    """Return ``aot_eager`` with graphs that run in the meter, if there is one."""
-    from functorch.compile import min_cut_rematerialization_partition
-    from torch._dynamo.backends.common import aot_autograd
-
-    return aot_autograd(
-        fw_compiler=metered(meters),
-        bw_compiler=metered(meters),
-        partition_fn=min_cut_rematerialization_partition,
-        keep_inference_input_mutations=True,
-    )
 
 
 def wrong(row: Row) -> list[str]:
@@ -314,17 +191,9 @@ def write_rows(rows: list[Row], path: Path) -> None:
 
 
 @click.command()
-@click.option(
-    "--model", "chosen", multiple=True, type=click.Choice(list(MODELS)), help="Only this one; repeatable."
-)
+@of_models
 @click.option(
     "--time-limit", type=float, help="Seconds for the solver at each budget.  [default: its own choice]"
-)
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("build/experiments"),
-    help="Folder for cells and the table.  [default: build/experiments]",
 )
 def main(chosen: tuple[str, ...], time_limit: float | None, out: Path) -> None:
     """Train models of PyTorch within budgets of bytes."""

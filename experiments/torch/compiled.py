@@ -1,8 +1,8 @@
 """Split compiled steps within budgets, beside PyTorch's own setting: ``python -m experiments.torch.compiled``.
 
 `stowplan.torch.compile_backend` at shares of the peak, and ``activation_memory_budget`` at several settings, both by
-``torch.compile`` with the same kernels (``aot_eager``) and the same loop around. Peaks and times are as in `budget`, of
-forward, backward and update; shares are of the peak of PyTorch's own split. The models need
+``torch.compile`` with the same kernels (``aot_eager``) and the same loop around. Peaks and times are as in `budget`,
+of forward, backward and update; shares are of the peak of PyTorch's own split. The models need
 ``pip install transformers``. Each row is in a file as soon as it is measured.
 
 Exit status 1 if a parameter differs from what PyTorch's own split gives, or the peak of forward and backward is not as
@@ -11,7 +11,6 @@ predicted to the byte.
 
 from __future__ import annotations
 
-import copy
 import functools
 import sys
 from pathlib import Path
@@ -25,8 +24,10 @@ from stowplan.errors import BudgetError
 from stowplan.torch import Meter, compile_backend
 
 from ..measures import output
-from .budget import Kept, Row, metered, partitioned, plain_step, seconds_of, trained
-from .models import MODELS, Model
+from .kept import Kept
+from .metered import metered, partitioned
+from .models import MODELS, of_models
+from .training import Model, Original, Row, plain_step, seconds_of, trained
 
 SETTINGS = (1.0, 0.5, 0.25, 0.0)
 SHARES = ("80%", "60%")
@@ -52,16 +53,14 @@ COLUMNS = [
 
 def measure(model: Model, kept: Kept) -> None:
     """Make the rows of one model that are not there yet."""
-    torch.manual_seed(0)
-    original, batch = model.build().train(), model.batch()
-
-    plain = plain_step(copy.deepcopy(original), model.loss)
+    original = Original(model)
+    plain, batch = original.plain, original.batch
     expected: dict[str, torch.Tensor] = {}
 
     def row(backend: Any, meters: list[Meter]) -> Row:
         """Train; a peak is the most bytes alive in one of forward, backward and update."""
         torch._dynamo.reset()
-        own = copy.deepcopy(original)
+        own = original.copy()
         step = plain_step(own, torch.compile(model.loss, backend=backend, dynamic=False), meters)
         trained(step, batch)
         same = all(
@@ -92,7 +91,7 @@ def measure(model: Model, kept: Kept) -> None:
     def least() -> int:
         torch._dynamo.reset()
         try:
-            torch.compile(model.loss, backend=compile_backend(0), dynamic=False)(original, *batch)
+            torch.compile(model.loss, backend=compile_backend(0), dynamic=False)(original.model, *batch)
         except BackendCompilerFailed as error:
             if isinstance(error.inner_exception, BudgetError):
                 return error.inner_exception.least
@@ -128,15 +127,7 @@ def wrong(row: Row) -> str | None:
 
 
 @click.command()
-@click.option(
-    "--model", "chosen", multiple=True, type=click.Choice(list(MODELS)), help="Only this one; repeatable."
-)
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("build/experiments"),
-    help="Folder for cells and the table.  [default: build/experiments]",
-)
+@of_models
 def main(chosen: tuple[str, ...], out: Path) -> None:
     """Split compiled steps of PyTorch within budgets of bytes."""
     torch.set_num_threads(1)

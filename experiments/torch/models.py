@@ -22,39 +22,18 @@ lstm       2 layers of 128, dropout, 32 tokens by a cell (own)         32 x 32 t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import click
 import torch
-import transformers
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
 
 from .networks import NETWORKS
+from .training import Model
 
 CLASSES = 10
-
-
-@dataclass(frozen=True)
-class Model:
-    """A model and how it is trained.
-
-    Attributes
-    ----------
-    build
-        The module.
-    batch
-        Its inputs, random.
-    loss
-        Of the module and a batch.
-    block
-        Name of the class whose modules `torch.utils.checkpoint` is put around.
-    """
-
-    build: Callable[[], nn.Module]
-    batch: Callable[[], tuple[Tensor, ...]]
-    loss: Callable[..., Tensor]
-    block: str
 
 
 def _texts(count: int, length: int, words: int) -> Callable[[], tuple[Tensor, ...]]:
@@ -79,10 +58,22 @@ def _entropy(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return F.cross_entropy(model(x), y)
 
 
+def _transformer(name: str, head: str, **configuration: Any) -> nn.Module:
+    """Make a model of transformers from its configuration."""
+    import transformers
+
+    made: nn.Module = getattr(transformers, name + head)(
+        getattr(transformers, f"{name}Config")(**configuration)
+    )
+    return made
+
+
 def _llama(
     width: int, layers: int, heads: int, groups: int, words: int, attention: str = "sdpa"
 ) -> nn.Module:
-    configuration = transformers.LlamaConfig(
+    return _transformer(
+        "Llama",
+        "ForCausalLM",
         vocab_size=words,
         hidden_size=width,
         intermediate_size=width * 8 // 3,
@@ -92,11 +83,12 @@ def _llama(
         use_cache=False,
         attn_implementation=attention,
     )
-    return transformers.LlamaForCausalLM(configuration)
 
 
 def _gpt2() -> nn.Module:
-    configuration = transformers.GPT2Config(
+    return _transformer(
+        "GPT2",
+        "LMHeadModel",
         vocab_size=512,
         n_positions=128,
         n_embd=192,
@@ -106,11 +98,12 @@ def _gpt2() -> nn.Module:
         bos_token_id=0,
         eos_token_id=0,
     )
-    return transformers.GPT2LMHeadModel(configuration)
 
 
 def _t5() -> nn.Module:
-    configuration = transformers.T5Config(
+    return _transformer(
+        "T5",
+        "ForConditionalGeneration",
         vocab_size=512,
         d_model=128,
         d_kv=16,
@@ -120,11 +113,12 @@ def _t5() -> nn.Module:
         use_cache=False,
         decoder_start_token_id=0,
     )
-    return transformers.T5ForConditionalGeneration(configuration)
 
 
 def _vit() -> nn.Module:
-    configuration = transformers.ViTConfig(
+    return _transformer(
+        "ViT",
+        "ForImageClassification",
         hidden_size=192,
         intermediate_size=768,
         num_hidden_layers=12,
@@ -133,14 +127,17 @@ def _vit() -> nn.Module:
         patch_size=8,
         num_labels=CLASSES,
     )
-    return transformers.ViTForImageClassification(configuration)
 
 
 def _resnet50() -> nn.Module:
-    configuration = transformers.ResNetConfig(
-        embedding_size=16, hidden_sizes=[64, 128, 256, 512], depths=[3, 4, 6, 3], num_labels=CLASSES
+    return _transformer(
+        "ResNet",
+        "ForImageClassification",
+        embedding_size=16,
+        hidden_sizes=[64, 128, 256, 512],
+        depths=[3, 4, 6, 3],
+        num_labels=CLASSES,
     )
-    return transformers.ResNetForImageClassification(configuration)
 
 
 class DenseLayer(nn.Module):
@@ -230,3 +227,18 @@ MODELS = {
     ),
     "lstm": Model(lambda: Cells(512, 128), _following(32, 32, 512), _entropy, "LSTMCell"),
 }
+
+
+def of_models(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options ``--model`` and ``--out``."""
+    folder = click.Path(file_okay=False, path_type=Path)
+    out = click.option(
+        "--out",
+        type=folder,
+        default=Path("build/experiments"),
+        show_default=True,
+        help="Folder for the table.",
+    )
+    names = click.Choice(list(MODELS))
+    chosen = click.option("--model", "chosen", multiple=True, type=names, help="Only this one; repeatable.")
+    return chosen(out(command))

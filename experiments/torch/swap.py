@@ -10,21 +10,16 @@ above its budget.
 
 from __future__ import annotations
 
-import copy
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import click
 import torch
 
-from stowplan.errors import BudgetError
-from stowplan.torch import ScheduledTraining, schedule
-
 from ..measures import output
-from .budget import Row, Step, optimizer_of, peak_of, plain_step, trained
-from .models import MODELS, Model
+from .models import MODELS, of_models
+from .training import Model, Original, Row, peak_of, seconds_of, trained
 
 SHARE = 0.8
 TITLE = "Models of PyTorch that swap to a file"
@@ -45,75 +40,41 @@ COLUMNS = [
 ]
 
 
-def seconds_of(step: Step, plain: Step, batch: tuple[Any, ...], turns: int) -> float:
-    """Return the time of a step over that of the plain one; each the least of several, in turns."""
-    least = [float("inf")] * 2
-    for _ in range(turns):
-        for k, one in enumerate((step, plain)):
-            began = time.perf_counter()
-            one(*batch)
-            least[k] = min(least[k], time.perf_counter() - began)
-    return least[0] / least[1]
-
-
 def rows(name: str, model: Model, turns: int) -> list[Row]:
     """Measure one model."""
-    torch.manual_seed(0)
-    original, batch = model.build().train(), model.batch()
-    twin = copy.deepcopy(original)
-    plain = plain_step(twin, model.loss)
-    trained(plain, batch)
-    expected = copy.deepcopy(twin.state_dict())
+    original = Original(model)
+    plain, batch = original.plain, original.batch
     before = peak_of(plain, batch)
 
-    def made(budget: int | str | None, swap: bool) -> tuple[torch.nn.Module, ScheduledTraining]:
-        own = copy.deepcopy(original)
-        return own, schedule(own, optimizer_of(own), model.loss, budget=budget, swap=swap)
-
-    def least(swap: bool) -> int:
-        try:
-            return made(0, swap)[1].plan(*batch).peak
-        except BudgetError as error:
-            return error.least
-
     def row(budget: int, said: str, swap: bool) -> Row:
-        own, training = made(budget, swap)
+        own, training = original.scheduled(budget, swap=swap)
         stats = training.plan(*batch)
         trained(training.step, batch)
-        same = all(torch.equal(one, expected[key]) for key, one in own.state_dict().items())
-        peak = peak_of(training.step, batch)
-        right = same and peak + stats.resident <= budget
+        same, peak = original.same(own), peak_of(training.step, batch)
         return {
             "device": "cpu",
             "model": name,
             "budget": said,
             "swap": "yes" if swap else "no",
             "peak": peak / before,
-            "seconds": seconds_of(training.step, plain, batch, turns),
+            "seconds": seconds_of(training.step, plain, batch, turns, time.perf_counter),
             "swapped": stats.swapped,
             "recomputed": stats.recomputed,
-            "right": "yes" if right else "NO",
+            "right": "yes" if same and peak + stats.resident <= budget else "NO",
         }
 
-    share = int(SHARE * made(None, False)[1].plan(*batch).plain_peak)
-    floor = least(swap=False)
-    found = []
-    for budget, said in ((share, f"{SHARE:.0%}"), (floor, "the least without")):
-        found += [row(budget, said, swap) for swap in (False, True)]
-    return [*found, row(least(swap=True), "the least with", swap=True)]
+    share = int(SHARE * original.scheduled(None)[1].plan(*batch).plain_peak)
+    found = [
+        row(budget, said, swap)
+        for budget, said in ((share, f"{SHARE:.0%}"), (original.least(), "the least without"))
+        for swap in (False, True)
+    ]
+    return [*found, row(original.least(swap=True), "the least with", swap=True)]
 
 
 @click.command()
-@click.option(
-    "--model", "chosen", multiple=True, type=click.Choice(list(MODELS)), help="Only this one; repeatable."
-)
+@of_models
 @click.option("--turns", default=5, show_default=True, type=click.IntRange(1), help="Timed steps of each.")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("build/experiments"),
-    help="Folder for the table.  [default: build/experiments]",
-)
 def main(chosen: tuple[str, ...], turns: int, out: Path) -> None:
     """Train models of PyTorch within budgets, with swap and without."""
     torch.set_num_threads(1)
