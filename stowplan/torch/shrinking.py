@@ -9,10 +9,13 @@ long as it is alive, and a traced tensor does not show it. So a copy takes its p
 
 from __future__ import annotations
 
-import torch
-from torch.fx import Graph, Node
+from collections.abc import Sequence
+from typing import Any
 
-__all__ = ["SHRINKING", "shrink"]
+import torch
+from torch.fx import Graph
+
+__all__ = ["SHRINKING", "holding", "shrink"]
 
 aten = torch.ops.aten
 
@@ -25,21 +28,27 @@ SHRINKING = (
 """Operators of two tensors first, whose result has been as large as both together, broadcast."""
 
 
+def holding(target: Any, args: Sequence[Any], result: Any) -> Any:
+    """Return an operator's result as it is, or, where it is shrunk, as a part of a storage like the one that it has.
+
+    ``args`` and ``result`` are tensors without bytes.
+    """
+    if target not in SHRINKING:
+        return result
+    shape = torch.broadcast_shapes(args[0].shape, args[1].shape)
+    return result if result.shape == shape else result.new_empty(shape).view(-1)[0]
+
+
 def shrink(graph: Graph) -> None:
-    """Let users of a shrunk result take a copy, and let its node's ``meta["val"]`` have the bytes that it has."""
+    """Let users of a shrunk result take a copy, and let its node's ``meta["val"]`` hold the bytes that it does."""
     for target in SHRINKING:
         for node in graph.find_nodes(op="call_function", target=target):
-            _copy(graph, node)
-
-
-def _copy(graph: Graph, node: Node) -> None:
-    small = node.meta["val"]
-    shape = torch.broadcast_shapes(*(given.meta["val"].shape for given in node.args[:2]))
-    if small.shape == shape:  # no reduction
-        return
-    with graph.inserting_after(node):
-        copied = graph.call_function(aten.clone.default, (node,))
-    node.replace_all_uses_with(copied, lambda user: user is not copied)
-    copied.meta = dict(node.meta)
-    with small.fake_mode, torch.no_grad():
-        node.meta["val"] = small.new_empty(shape).view(-1)[0]
+            small = node.meta["val"]
+            with small.fake_mode, torch.no_grad():
+                held = holding(target, [given.meta["val"] for given in node.args[:2]], small)
+            if held is not small:
+                with graph.inserting_after(node):
+                    copied = graph.call_function(aten.clone.default, (node,))
+                node.replace_all_uses_with(copied, lambda user, copied=copied: user is not copied)
+                copied.meta = dict(node.meta)
+                node.meta["val"] = held

@@ -25,12 +25,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
 from torch.fx import GraphModule, Interpreter, Node
 from torch.utils import _pytree as pytree
 
 from ..errors import GraphError
 from ..scheduling.graph import Phase, StepGraph
+from .shrinking import holding
 from .tracing import PHASE, is_in_place, is_name, is_random, trace
 
 REPEATABLE, WORKSPACE = "stowplan_repeatable", "stowplan_workspace"
@@ -265,8 +271,13 @@ def _run_without_bytes(module: GraphModule, inputs: Sequence[Any] | None) -> dic
     fakes = [tensor for tensor in _tensors(flat) if isinstance(tensor, FakeTensor)]
     mode = fakes[0].fake_mode if fakes else FakeTensorMode(allow_non_fake_inputs=True)
     interpreter = _Interpreter(module, mode)
-    with torch.no_grad(), mode:
-        interpreter.run(*interpreter.without_bytes(flat), enable_io_processing=False)
+    try:
+        with torch.no_grad(), mode:
+            interpreter.run(*interpreter.without_bytes(flat), enable_io_processing=False)
+    except (DynamicOutputShapeException, DataDependentOutputException) as error:
+        raise GraphError(
+            f"what {error.func} returns depends on values; expected shapes that do not"
+        ) from None
     results: dict[Node, Any] = interpreter.env
     return results
 
@@ -293,6 +304,9 @@ class _Interpreter(Interpreter):  # type: ignore[misc]
             return self.mode.from_tensor(tensor, static_shapes=True)
 
         return pytree.tree_map_only(torch.Tensor, convert, tree)
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return holding(target, args, super().call_function(target, args, kwargs))
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         return self.without_bytes(super().get_attr(target, args, kwargs))

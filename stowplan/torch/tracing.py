@@ -257,8 +257,7 @@ def _write_apart(graph: Graph) -> None:
 
 def _apart(node: Node, given: Node) -> tuple[Any, torch.Tensor] | None:
     """Return the operator that gives as a result what this one writes, and the result; None where layouts differ."""
-    name = node.target._schema.name.removeprefix("aten::").removesuffix("_")
-    other = getattr(getattr(torch.ops.aten, name, None), node.target._overloadname, None)
+    other = _functional(node.target)
     if node.target is torch.ops.aten.bernoulli_.float:  # in the memory order of what it writes
         other = torch.ops.stowplan.bernoulli.default
     elif is_random(node) or other is None or other is node.target:
@@ -272,6 +271,16 @@ def _apart(node: Node, given: Node) -> tuple[Any, torch.Tensor] | None:
         new = other(*args, **kwargs)
     same = (new.shape, new.stride(), new.dtype) == (old.shape, old.stride(), old.dtype)
     return (other, new) if same else None
+
+
+def _functional(target: Any) -> Any:
+    """Return the operator that takes what one in place takes, and returns what that writes; None if there is none."""
+    packet = getattr(torch.ops.aten, target._schema.name.removeprefix("aten::").removesuffix("_"), None)
+    every = [] if packet is None else [getattr(packet, name) for name in packet.overloads()]
+    taken = [(one.name, str(one.type)) for one in target._schema.arguments]
+    return next(
+        (one for one in every if [(a.name, str(a.type)) for a in one._schema.arguments] == taken), None
+    )
 
 
 def _storages(node: Node) -> set[int]:

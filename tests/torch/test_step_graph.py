@@ -176,6 +176,8 @@ def test_what_is_refused() -> None:
         graph(module)
     with pytest.raises(GraphError, match="the loss depends on no parameter"):
         trace_training(nn.ReLU(), (x,), loss)
+    with pytest.raises(GraphError, match=r"what aten\.masked_select\.default returns depends on values"):
+        graph(make_fx(lambda x: x.masked_select(x > 0), tracing_mode="fake")(x), (x,))
     with pytest.raises(GraphError, match=r"to_sparse.* has a tensor without a storage"):
         graph(make_fx(lambda x: x.to_sparse())(x), (x,))
 

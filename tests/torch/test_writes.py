@@ -116,3 +116,30 @@ def test_an_operator_without_a_trace_is_refused() -> None:
             training.plan(torch.randn(4, 8, 12))
     with torch.backends.mkldnn.flags(enabled=False):
         assert training.differences(torch.randn(4, 8, 12)) == []
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x.pow_(0.5),
+        lambda x: x.pow_(x.detach() + 1),
+        lambda x: x.float_power_(2.0),
+        lambda x: x.transpose_(0, 1),
+        lambda x: x.squeeze_(),
+    ],
+)
+def test_a_write_whose_functional_form_has_another_name(write: Any) -> None:
+    class Writes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(12, 12)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = torch.sigmoid(self.linear(x)).double()
+            return write(y * 2).sum() + y.sum()
+
+    torch.manual_seed(0)
+    model, batch = Writes(), (torch.randn(12, 12),)
+    twin, optimizer = copy.deepcopy(model), sgd(model)
+    expected = plain(twin, sgd(twin), [batch] * STEPS, lambda model, x: model(x))
+    assert_same(trained(model, optimizer, schedule(model, optimizer), [batch] * STEPS), expected)

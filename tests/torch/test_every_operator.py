@@ -1,0 +1,123 @@
+"""Every operator of PyTorch that has a backward pass, in steps scheduled and plain: PyTorch's own samples of its tests.
+
+`torch.testing._internal` has some 650 operators and functions with arguments that they take.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed; expected: make torch-test")
+pytest.importorskip("expecttest", reason="PyTorch's own tests need expecttest; expected: make torch-test")
+
+import torch
+from torch import Tensor, nn
+from torch.testing._internal import common_methods_invocations as samples
+from torch.utils import _pytree as pytree
+
+from stowplan.errors import BudgetError, GraphError
+from stowplan.torch import Meter, ScheduledTraining, schedule
+
+from .steps import sgd
+
+PARTS = 12
+
+REFUSED = {
+    "combinations": "depends on values",
+    "corrcoef": "cannot be traced",
+    "cov": "cannot be traced",
+    "linalg.lstsq": "cannot be traced",
+    "masked_select": "depends on values",
+    "nn.functional.ctc_loss": "cannot be traced",
+    "nn.functional.gaussian_nll_loss": "cannot be traced",
+    "sparse.mm": "cannot be traced",
+    "to_sparse": "cannot be traced",
+}
+"""What depends on values, or makes sparse tensors."""
+
+OTHER_BITS = {"prod"}
+"""A trace takes the way of the backward pass that serves zeros, too."""
+
+
+class Step(nn.Module):
+    """An operator on what was made of a parameter, and the sum of its results."""
+
+    def __init__(self, operator: Any, sample: Any) -> None:
+        super().__init__()
+        self.parameter = nn.Parameter(sample.input.detach().clone())
+        self.operator, self.sample = operator, sample
+
+    def forward(self) -> Tensor | None:
+        x = self.parameter * 1.5
+        found = self.operator(x + 0 * torch.relu(x), *self.sample.args, **self.sample.kwargs)
+        results = [one for one in pytree.tree_leaves(found) if isinstance(one, Tensor) and one.requires_grad]
+        return sum((one.abs() if one.is_complex() else one).sum() for one in results) if results else None
+
+    def trained(self) -> tuple[Tensor, ...] | None:
+        """Return the loss and the parameter after a plain step; None where the operator has no such step."""
+        torch.manual_seed(1)
+        try:
+            loss = self()
+            if loss is None:
+                return None
+            loss.backward()
+        except (NotImplementedError, RuntimeError):
+            return None
+        sgd(self).step()
+        return loss.detach(), self.parameter
+
+
+def steps(part: int) -> Iterator[tuple[str, Step]]:
+    """Yield a step for each operator of a part, of its first sample."""
+    for info in samples.op_db[part::PARTS]:
+        if not info.supports_autograd or not info.supports_dtype(torch.float32, "cpu"):
+            continue
+        sample = next(iter(info.sample_inputs_func(info, "cpu", torch.float32, False)), None)
+        given = None if sample is None else sample.input
+        if isinstance(given, Tensor) and given.is_floating_point() and given.layout == torch.strided:
+            yield info.name, Step(info, sample)
+
+
+def least(step: Step) -> ScheduledTraining:
+    """Return a training of a step within the least budget."""
+    try:
+        training = schedule(step, sgd(step), budget=0)
+        training.plan()
+    except BudgetError as error:
+        training = schedule(step, sgd(step), budget=error.least)
+    return training
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_bits_and_bytes(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        samples, "wrapper_set_seed", lambda operator, *args, **kwargs: operator(*args, **kwargs)
+    )
+    ran = 0
+    for name, step in steps(part):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of operators that are deprecated
+            twin = copy.deepcopy(step)
+            expected = step.trained()
+            if expected is None:
+                continue
+            if name in REFUSED:
+                with pytest.raises(GraphError, match=REFUSED[name]):
+                    schedule(twin, sgd(twin)).plan()
+                continue
+            training = least(twin)
+            stats = training.plan()
+            torch.manual_seed(1)
+            meter = Meter()
+            with meter:
+                loss = training.step()
+        assert max(meter.live) <= stats.peak - stats.resident, name
+        close = {"rtol": 0, "atol": 0} if name not in OTHER_BITS else {}
+        torch.testing.assert_close((loss, twin.parameter), expected, equal_nan=True, msg=name, **close)
+        ran += 1
+    assert ran > 20
