@@ -141,10 +141,12 @@ def require_numbers(joint: GraphModule) -> None:
     GraphError
         A size is a symbol.
     """
-    values = [node.meta.get("val") for node in joint.graph.find_nodes(op="placeholder")]
-    for value in pytree.tree_leaves(values):
-        sizes = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
-        if any(isinstance(size, torch.SymInt | torch.SymFloat) for size in sizes):
-            raise GraphError(
-                "the graph has sizes that are symbols; expected torch.compile(..., dynamic=False)"
-            )
+    for node in joint.graph.nodes:
+        for value in pytree.tree_leaves(node.meta.get("val")):
+            sizes = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
+            if any(isinstance(size, torch.SymInt | torch.SymFloat) for size in sizes):
+                raise GraphError(
+                    "the graph has sizes that are symbols; expected torch.compile(..., dynamic=False)"
+                    if node.op == "placeholder"
+                    else f"what {node.name} returns depends on values; expected shapes that do not"
+                )

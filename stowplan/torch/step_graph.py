@@ -86,8 +86,12 @@ def given_to(module: GraphModule) -> list[Node]:
 
 def as_graph_module(module: torch.nn.Module, inputs: Sequence[Any] | None) -> GraphModule:
     """Return the module itself if it is a graph module of ATen operators, else trace it."""
-    if isinstance(module, GraphModule) and all(_is_aten(node) for node in module.graph.nodes):
-        return module
+    if isinstance(module, GraphModule):
+        other = next((node for node in module.graph.nodes if not _is_aten(node)), None)
+        if other is None:
+            return module
+        if inputs is None:
+            raise _not_aten(other)
     if inputs is None:
         raise GraphError(f"{type(module).__name__} has to be traced; expected the inputs to trace it with")
     return trace(module, inputs)
@@ -101,7 +105,8 @@ def named_by(node: Node) -> list[Node]:
 
 def is_training_batch_norm(node: Node) -> bool:
     """Whether a node normalizes by the batch, and so changes the running statistics."""
-    return node.target._schema.name in _BATCH_NORMS and bool(_argument(node, 5, "training"))
+    named = isinstance(node.target, torch._ops.OpOverload) and node.target._schema.name in _BATCH_NORMS
+    return named and bool(_argument(node, 5, "training"))
 
 
 def _is_operator(node: Node) -> bool:
@@ -110,6 +115,10 @@ def _is_operator(node: Node) -> bool:
 
 def _is_aten(node: Node) -> bool:
     return not _is_operator(node) or isinstance(node.target, torch._ops.OpOverload)
+
+
+def _not_aten(node: Node) -> GraphError:
+    return GraphError(f"{node.name} calls {node.target}; expected an ATen operator")
 
 
 class _Reader:
@@ -149,7 +158,7 @@ class _Reader:
 
     def operator(self, node: Node, number: int) -> dict[str, Any]:
         if not _is_aten(node):
-            raise GraphError(f"{node.name} calls {node.target}; expected an ATen operator")
+            raise _not_aten(node)
         reads, changed = self.read(node), self.changed(node)
         if is_in_place(node):  # it can write on what it takes: both are one storage
             source, made = self.results[node.args[0]], self.results[node]

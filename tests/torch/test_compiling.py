@@ -193,6 +193,15 @@ def test_what_cannot_be_split_is_refused() -> None:
     with pytest.raises(BackendCompilerFailed, match=r"expected torch\.compile.*dynamic=False") as caught:
         torch.compile(model, backend=compile_backend(), dynamic=True)(x)
     assert isinstance(caught.value.inner_exception, GraphError)
+    for loss, match in (
+        (lambda x: x.masked_select(x > 0).sum(), "masked_select returns depends on values"),
+        (lambda x: torch.linalg.inv(x @ x.T).sum(), "calls with_effects; expected an ATen operator"),
+    ):
+        with pytest.raises(BackendCompilerFailed, match=match) as caught:
+            torch.compile(loss, backend=compile_backend(), dynamic=False, fullgraph=True)(
+                torch.eye(3).requires_grad_()
+            )
+        assert isinstance(caught.value.inner_exception, GraphError)
     with pytest.raises(ScheduleError, match="'triton'; expected 'eager', 'inductor'"):
         compile_backend(compiler="triton")
     with pytest.raises(ValueError, match="expected bytes"):
