@@ -36,7 +36,7 @@ def holding(target: Any, args: Sequence[Any], result: Any) -> Any:
     if target not in SHRINKING:
         return result
     shape = torch.broadcast_shapes(args[0].shape, args[1].shape)
-    return result if result.shape == shape else result.new_empty(shape).view(-1)[0]
+    return result if result.shape == shape or 0 in shape else result.new_empty(shape).view(-1)[0]
 
 
 def shrink(graph: Graph) -> None:

@@ -115,11 +115,12 @@ def test_the_peak_is_as_predicted(name: str, reduction: str) -> None:
     assert mine.untyped_storage().nbytes() == 4
 
 
-def test_without_a_reduction_nothing_is_copied() -> None:
+@pytest.mark.parametrize(("rows", "reduction"), [(4, "none"), (0, "mean")])
+def test_a_result_that_is_as_large_as_it_looks_is_not_copied(rows: int, reduction: str) -> None:
     class Loss(nn.Module):
         def forward(self, x: Tensor, t: Tensor) -> Tensor:
-            return F.mse_loss(x, t, reduction="none")
+            return F.mse_loss(x, t, reduction=reduction)
 
-    graph = trace(Loss(), (torch.rand(4), torch.rand(4))).graph
+    graph = trace(Loss(), (torch.rand(rows), torch.rand(rows))).graph
     assert graph.find_nodes(op="call_function", target=torch.ops.aten.mse_loss.default)
     assert not graph.find_nodes(op="call_function", target=torch.ops.aten.clone.default)
