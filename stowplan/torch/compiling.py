@@ -36,12 +36,12 @@ from .joint import (
     mark_backward,
     put_in_phases,
     read_copies,
-    require_numbers,
 )
 from .live import live_peak
 from .rewriting import mark_repeatable, scheduled
 from .shrinking import shrink
 from .step_graph import graph
+from .tracing import require_numbers
 
 RESIDENT = "parameters, buffers, inputs and the gradients of results"
 
@@ -127,7 +127,7 @@ class CompileBackend:
         from functorch.compile import default_partition
 
         joint.graph.eliminate_dead_code()
-        require_numbers(joint)
+        require_numbers(joint.graph)
         shrink(joint.graph)
         if put_in_phases(joint):
             read_copies(joint)

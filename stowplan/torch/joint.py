@@ -17,7 +17,6 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule
 from torch.utils import _pytree as pytree
 
-from ..errors import GraphError
 from ..scheduling import Phase, StepGraph
 from .rewriting import AGAIN, exchange_random_state
 from .step_graph import REPEATABLE, named_by
@@ -131,22 +130,3 @@ def draw_again(run: GraphModule) -> None:
             drawn.args, drawn.target = (node, drawn.target, *drawn.args), run_from
             run.graph.erase_node(after)
             run.graph.erase_node(before)
-
-
-def require_numbers(joint: GraphModule) -> None:
-    """Raise unless all sizes are numbers.
-
-    Raises
-    ------
-    GraphError
-        A size is a symbol.
-    """
-    for node in joint.graph.nodes:
-        for value in pytree.tree_leaves(node.meta.get("val")):
-            sizes = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
-            if any(isinstance(size, torch.SymInt | torch.SymFloat) for size in sizes):
-                raise GraphError(
-                    "the graph has sizes that are symbols; expected torch.compile(..., dynamic=False)"
-                    if node.op == "placeholder"
-                    else f"what {node.name} returns depends on values; expected shapes that do not"
-                )

@@ -25,19 +25,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensor,
-    FakeTensorMode,
-)
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule, Interpreter, Node
 from torch.utils import _pytree as pytree
 
 from ..errors import GraphError
 from ..scheduling.graph import Phase, StepGraph
 from .shrinking import holding
-from .tracing import PHASE, is_in_place, is_name, is_random, trace
+from .tracing import BY_VALUES, PHASE, by_values, is_in_place, is_name, is_random, trace
 
 REPEATABLE, WORKSPACE = "stowplan_repeatable", "stowplan_workspace"
 """Keys in a node's ``meta``: whether it may run again although its schema speaks against it; bytes of its workspace."""
@@ -283,10 +278,8 @@ def _run_without_bytes(module: GraphModule, inputs: Sequence[Any] | None) -> dic
     try:
         with torch.no_grad(), mode:
             interpreter.run(*interpreter.without_bytes(flat), enable_io_processing=False)
-    except (DynamicOutputShapeException, DataDependentOutputException) as error:
-        raise GraphError(
-            f"what {error.func} returns depends on values; expected shapes that do not"
-        ) from None
+    except BY_VALUES as error:
+        raise by_values(error) from None
     results: dict[Node, Any] = interpreter.env
     return results
 

@@ -18,15 +18,22 @@ through ``detach``: nothing that the graph module computes is recorded by autogr
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import getitem
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+)
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from ..errors import GraphError
@@ -44,6 +51,9 @@ AT_ONCE = "stowplan_at_once"
 
 VIEWS = ("aten::_unsafe_view", "aten::unsafe_split", "aten::unsafe_split_with_sizes")
 """Operators whose results are views though their schemas do not say so."""
+
+BY_VALUES = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
+"""What PyTorch raises where tensors without bytes will not do."""
 
 State = dict[str, torch.Tensor]
 
@@ -175,7 +185,11 @@ def _traced(
 
     # Tensors outside of the state (a constant made in forward) become attributes as well.
     values = list(state.values())
-    traced = make_fx(flat, tracing_mode="fake", _allow_non_fake_inputs=True)(values, args)
+    try:
+        traced = make_fx(flat, tracing_mode="fake", _allow_non_fake_inputs=True)(values, args)
+    except BY_VALUES as error:
+        raise by_values(error) from None
+    require_numbers(traced.graph)
     if functional:
         _require_traced(traced.graph)
         _write_apart(traced.graph)
@@ -198,6 +212,41 @@ def _traced(
     module = GraphModule(attributes, graph, type(traced).__name__)
     module.graph.lint()
     return module
+
+
+def require_numbers(graph: Graph) -> None:
+    """Raise unless all sizes are numbers.
+
+    Raises
+    ------
+    GraphError
+        A size is a symbol.
+    """
+    for node in graph.nodes:
+        for value in pytree.tree_leaves(node.meta.get("val")):
+            sizes = (*value.shape, *value.stride()) if _is_strided(value) else (value,)
+            if any(isinstance(size, torch.SymInt | torch.SymFloat) for size in sizes):
+                raise GraphError(
+                    "the graph has sizes that are symbols; expected torch.compile(..., dynamic=False)"
+                    if node.op == "placeholder"
+                    else f"what {node.name} returns depends on values; expected shapes that do not"
+                )
+
+
+def by_values(error: Exception) -> GraphError:
+    """Return an error in the place of one of `BY_VALUES`; it names the program's line, where there is one."""
+    libraries = ("<", str(Path(torch.__file__).parent), str(Path(__file__).parent))
+    frames = traceback.extract_tb(error.__traceback__)
+    program = [frame for frame in frames if not frame.filename.startswith(libraries)]
+    where = f" at {program[-1].filename}:{program[-1].lineno} {program[-1].name}" if program else ""
+    what = str(error).strip().partition("\n")[0]
+    return GraphError(
+        f"the step depends on values{where} ({what}); expected operators and shapes that do not"
+    )
+
+
+def _is_strided(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout == torch.strided
 
 
 def _require_traced(graph: Graph) -> None:

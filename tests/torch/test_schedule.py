@@ -303,7 +303,7 @@ class DependsOnValues(nn.Module):
 def test_a_step_that_depends_on_values_is_refused() -> None:
     model = DependsOnValues()
     training = schedule(model, sgd(model))
-    with pytest.raises(GraphError, match="DependsOnValues cannot be traced"):
+    with pytest.raises(GraphError, match=r"depends on values at .*test_schedule\.py:300 forward \("):
         training.step(torch.ones(2, 3))
 
 
