@@ -8,4 +8,16 @@
 ``measure``     a worker for each contestant, in turns
 ``table``       what was found as a table, and whether it keeps the bounds
 ==============  ========================================================================================================
+
+And training within budgets, each with a command of its own:
+
+==============  ========================================================================================================
+``models``      nine models, most of them of transformers
+``training``    steps of a model, plain and by a schedule; their peaks and seconds
+``budget``      beside ``activation_memory_budget`` and `torch.utils.checkpoint`
+``compiled``    compiled steps, split within budgets
+``swap``        with a swap file and without
+``kept``        rows that a run leaves as it goes
+``metered``     compilers for ``torch.compile`` that count what graphs have alive
+==============  ========================================================================================================
 """

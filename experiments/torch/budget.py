@@ -3,7 +3,7 @@
 Each model is trained as it is, by `stowplan.torch.schedule` within ten budgets, from the bytes that the plain step
 takes down to the least that is found, half of them among these; with `torch.utils.checkpoint` around its blocks; and by
 ``torch.compile`` under several settings of ``activation_memory_budget`` (backend ``aot_eager``: the same kernels, its
-partitioner). The models need ``pip install transformers``.
+partitioner). Six of the models need ``pip install transformers``.
 
 Peaks are as in `training`. Seconds are the process's CPU time of a step, on one thread, the least of several in turn
 with the plain step. Each row is in a file as soon as it is measured; a run that was cut goes on from there.

@@ -2,7 +2,7 @@
 
 `stowplan.torch.compile_backend` at shares of the peak, and ``activation_memory_budget`` at several settings, both by
 ``torch.compile`` with the same kernels (``aot_eager``) and the same loop around. Peaks and times are as in `budget`,
-of forward, backward and update; shares are of the peak of PyTorch's own split. The models need
+of forward, backward and update; shares are of the peak of PyTorch's own split. Six of the models need
 ``pip install transformers``. Each row is in a file as soon as it is measured.
 
 Exit status 1 if a parameter differs from what PyTorch's own split gives, or the peak of forward and backward is not as

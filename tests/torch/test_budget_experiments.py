@@ -48,9 +48,8 @@ def test_budgets_and_the_ways_beside_them(tmp_path: Path) -> None:
     budget.measure(MODEL, None, Kept("blocks", file))
     rows = Kept("blocks", file).rows
     ours = [row for row in rows if row["way"] == "stowplan"]
-    assert [row["way"] for row in rows] == ["plain"] + ["stowplan"] * len(ours) + ["checkpoint"] + [
-        "torch"
-    ] * 2
+    ways = ["plain", *["stowplan"] * len(ours), "checkpoint", "torch", "torch"]
+    assert [row["way"] for row in rows] == ways
     assert not any(budget.wrong(row) for row in rows)
     peaks = [row["peak"] for row in ours]
     assert peaks == sorted(peaks, reverse=True)

@@ -1,6 +1,6 @@
-"""Every operator of PyTorch that has a backward pass, in steps scheduled and plain: PyTorch's own samples of its tests.
+"""Every operator of PyTorch's own tests that has a backward pass, in steps plain and within the least budget.
 
-`torch.testing._internal` has some 650 operators and functions with arguments that they take.
+`torch.testing._internal` has arguments for each; these steps take the first that are there, in float32.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ REFUSED = {
     "masked_select": "depends on values",
     "nn.functional.ctc_loss": "depends on values",
     "nn.functional.gaussian_nll_loss": "depends on values",
-    "sparse.mm": "cannot be traced",
     "to_sparse": "cannot be traced",
 }
 """What depends on values, or makes sparse tensors."""
@@ -120,4 +119,4 @@ def test_bits_and_bytes(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
         close = {"rtol": 0, "atol": 0} if name not in OTHER_BITS else {}
         torch.testing.assert_close((loss, twin.parameter), expected, equal_nan=True, msg=name, **close)
         ran += 1
-    assert ran > 20
+    assert ran > 35

@@ -59,7 +59,6 @@ def trained(name: str, options: dict[str, Any] | None, monkeypatch: pytest.Monke
     model.cleargrads()
     optimizer = chainer.optimizers.MomentumSGD(0.001).setup(model)
     scheduler = None if options is None else Scheduler(optimizer, watch=False, **options)
-
     found = []
     with monkeypatch.context() as patch:
         patch.setattr(function_calls, "prepared", model.multiple)
@@ -72,7 +71,7 @@ def trained(name: str, options: dict[str, Any] | None, monkeypatch: pytest.Monke
                 loss.backward()
                 optimizer.update()
             found += [loss.array.tobytes(), model.factor.array.tobytes()]
-    assert not options or scheduler.stats.recomputed > 0
+    assert not options or scheduler.stats.recomputed > 0  # within a budget
     return found
 
 
