@@ -29,19 +29,13 @@ from torch.fx import GraphModule, Interpreter
 from ..errors import ScheduleError
 from .budgets import Within, plain_peak
 from .costs import seconds
-from .joint import (
-    draw_again,
-    forward_first,
-    leave_out_copies,
-    mark_backward,
-    put_in_phases,
-    read_copies,
-)
+from .capture import put_in_phases
+from .joint import draw_again, forward_first, leave_out_copies, mark_backward, read_copies
 from .live import live_peak
+from .nodes import require_numbers
 from .rewriting import mark_repeatable, scheduled
 from .shrinking import shrink
 from .step_graph import graph
-from .tracing import require_numbers
 
 RESIDENT = "parameters, buffers, inputs and the gradients of results"
 

@@ -14,8 +14,8 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import flop_registry
 
-from .step_graph import named_by, operators
-from .tracing import AT_ONCE, is_random
+from .step_graph import operators
+from .nodes import is_random
 
 OPERATIONS, CONVOLVED = 1e11, 6e10
 """Floating-point operations a second, of matrix products and of convolutions."""
@@ -46,8 +46,7 @@ SLOW = {
 
 def seconds(module: GraphModule) -> list[float]:
     """Return the seconds of each operator of a traced graph module, in the order of `operators`."""
-    parts = ([node, *(name for name in named_by(node) if AT_ONCE in name.meta)] for node in operators(module))
-    return [sum(map(_seconds, row)) for row in parts]
+    return [_seconds(node) for node in operators(module)]
 
 
 def _seconds(node: Node) -> float:

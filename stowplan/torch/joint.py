@@ -19,39 +19,13 @@ from torch.utils import _pytree as pytree
 
 from ..scheduling import Phase, StepGraph
 from .rewriting import AGAIN, exchange_random_state
-from .step_graph import REPEATABLE, named_by
-from .tracing import PHASE
-
-TAG, FORWARD, BACKWARD = "partitioner_tag", "is_forward", "is_backward"
-MUST_BE_BACKWARD = "must_be_in_backward"
+from .capture import BACKWARD, FORWARD, TAG
+from .nodes import PHASE, named_by
+from .step_graph import REPEATABLE
 
 COPY, CLONE = torch.ops.aten.copy_.default, torch.ops.aten.clone.default
 COPIED = "stowplan_copied"
 """Key in a node's ``meta``, if it is a copy of an input that forward changes."""
-
-
-def put_in_phases(joint: GraphModule) -> bool:
-    """Put backward's nodes after forward's, and mark each; return whether there are any.
-
-    Marks of `torch.utils.checkpoint` go: the schedule decides.
-    """
-    nodes = [node for node in joint.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
-    late = {node for node in joint.graph.find_nodes(op="placeholder") if "tangents" in node.name}
-    for node in nodes:
-        if node.meta.get(TAG) in (BACKWARD, MUST_BE_BACKWARD) or not late.isdisjoint(node.all_input_nodes):
-            late.add(node)
-    for node in reversed(nodes):  # constants without a mark, by passes of inductor
-        if TAG not in node.meta and node.users and late.issuperset(node.users):
-            late.add(node)
-    output = joint.graph.find_nodes(op="output")[0]
-    for node in nodes:
-        node.meta.pop("recompute", None)
-        node.meta[PHASE] = Phase.BACKWARD if node in late else Phase.FORWARD
-        if node.meta.get(TAG) in (None, FORWARD, BACKWARD):
-            node.meta[TAG] = BACKWARD if node in late else FORWARD
-        if node in late:
-            output.prepend(node)
-    return any(node in late for node in nodes)
 
 
 def forward_first(step: StepGraph) -> StepGraph:

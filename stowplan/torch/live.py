@@ -17,8 +17,8 @@ import torch
 from torch.fx import Graph, Node
 from torch.utils import _pytree as pytree
 
-from .step_graph import WORKSPACE
-from .tracing import IN_PLACE
+from .nodes import IN_PLACE
+from .step_graph import KEEPS, WORKSPACE
 
 GIVEN = ("placeholder", "get_attr")
 """Kinds of nodes whose tensors are there before the graph runs."""
@@ -54,6 +54,9 @@ def live_peak(graph: Graph) -> int:
         last = max((place[user] for user in node.users), default=k)
         for one in names[node].values():
             ends[one] = max(ends[one], last)
+        if KEEPS in node.meta:
+            for one in (one for given in node.all_input_nodes for one in names[given].values()):
+                ends[one] = len(nodes)
     return _peak(nodes, came, ends, size)
 
 

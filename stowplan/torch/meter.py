@@ -58,6 +58,11 @@ class Meter(TorchDispatchMode):  # type: ignore[misc]
         # By its address, which stays taken while there is a weak reference: a storage, and its bytes, 0 of older ones.
         self.known: dict[int, tuple[StorageWeakRef, int]] = {}
 
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Count what compiled code runs."""
+        return True
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:

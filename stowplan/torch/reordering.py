@@ -17,7 +17,8 @@ from torch.fx import Graph, GraphModule, Node
 
 from ..scheduling import Schedule, Way, require_valid
 from ..scheduling.ordering import order
-from .step_graph import as_graph_module, given_to, graph, named_by, operators
+from .nodes import named_by
+from .step_graph import as_graph_module, given_to, graph, operators
 
 
 def reorder(

@@ -13,8 +13,7 @@ code that `torch.fx` generates lets go of a result right after its last reader, 
 Nodes of `evictions` evict what is SWAPPED and bring it back, at the places that the simulation has for them.
 
 What runs again changes nothing: random numbers are drawn from the generator's state of the first time, after which the
-generator goes on where it was; batch normalization leaves its running statistics alone, which its result in training
-does not depend on. O(n + k) for n runs and k arguments.
+generator goes on where it was. O(n + k) for n runs and k arguments.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from torch.utils import _pytree as pytree
 
 from ..scheduling import Schedule, StepGraph, Way, simulate
 from .evictions import EVICT, RATES, arrive, fetch, leave
-from .step_graph import REPEATABLE, WORKSPACE, given_to, is_training_batch_norm, named_by, operators
-from .tracing import AT_ONCE, IN_PLACE, is_in_place, is_name, is_random
+from .nodes import IN_PLACE, is_in_place, is_name, is_random, named_by
+from .step_graph import KEEPS, REPEATABLE, WORKSPACE, given_to, operators
 from .updates import UPDATE
 
 AGAIN = "stowplan_again"
@@ -40,10 +39,9 @@ AGAIN = "stowplan_again"
 
 
 def mark_repeatable(module: GraphModule) -> None:
-    """Mark what `scheduled` can run again although it draws random numbers or changes running statistics."""
+    """Mark what `scheduled` can run again although it draws random numbers."""
     for node in operators(module):
-        draws = is_random(node) and not node.target._schema.is_mutable and _is_on_host(node)
-        if draws or is_training_batch_norm(node):
+        if is_random(node) and not node.target._schema.is_mutable and _is_on_host(node):
             node.meta[REPEATABLE] = True
 
 
@@ -118,7 +116,7 @@ class _Writer:
             self.there.difference_update(self.leaves.get(position, ()))
         self.copy(self.module.graph.find_nodes(op="output")[0])
         # Names that nothing reads would keep results.
-        self.graph.eliminate_dead_code(lambda node: not is_name(node) or AT_ONCE in node.meta)
+        self.graph.eliminate_dead_code(lambda node: not is_name(node))
         for node in self.graph.nodes:
             if is_in_place(node):
                 node.target = node.meta[IN_PLACE]
@@ -133,7 +131,7 @@ class _Writer:
         if node.target is UPDATE:
             gradients = [self.now[gradient] for gradient in node.args[1]]
             update = self.graph.call_module(update_name(node.args[2]), (gradients,))
-            update.meta[WORKSPACE] = node.meta[WORKSPACE]
+            update.meta |= {key: node.meta[key] for key in (WORKSPACE, KEEPS) if key in node.meta}
             return
         for one in (node, *named_by(node)):
             self.copy(one)
@@ -147,8 +145,6 @@ class _Writer:
         left = {name: self.now[name] for name in self._names_there(operator)}
         copied = self.copy(node)
         copied.meta[AGAIN] = True
-        if is_training_batch_norm(node):
-            copied.args = (*copied.args[:3], None, None, *copied.args[5:])
         for name in named_by(node):
             if name not in left:
                 self.copy(name).meta[AGAIN] = True

@@ -1,30 +1,35 @@
-"""Training steps of PyTorch within a budget of bytes: traced, scheduled, written as a graph module, and run.
+"""Training steps of PyTorch within a budget of bytes: captured, scheduled, written as a graph module, and run.
 
 ::
 
-    model, loss, batch     tracing        forward and backward as ATen operators, without a byte computed
+    model, loss, batch     capture        forward and backward as ATen operators, and guards on what they are made from
           |                updates        an update for each parameter, by the user's optimizer
           v                costs          seconds of each operator
     step graph             scheduling     what goes and runs again, in what order, within the budget
           |
           v
-    graph module           rewriting      called with each batch of these shapes
+    graph module           rewriting      called with the tensors of each step that passes the guards
 
-A step of other shapes, or with a model switched between training and evaluation, is traced and scheduled for itself.
+A step that fails a guard is captured and scheduled again; after ``torch._dynamo.config.recompile_limit`` plans, steps
+that none of them is for run as in plain PyTorch, or raise.
 """
 
 from __future__ import annotations
 
 import copy
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from types import FunctionType
 from typing import Any
 
 import torch
+import torch._dynamo
 from torch import nn
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
+from torch.nn.modules import module as modules
 from torch.utils import _pytree as pytree
 
 from ..allocator.pool import Pool
@@ -32,13 +37,25 @@ from ..errors import GraphError, ScheduleError
 from ..scheduling import Phase
 from ..scheduling.solve import Solution
 from .budgets import Within, plain_peak
+from .capture import LOSS, Captured, LimitReachedError, differentiated, take_loss
 from .costs import seconds
 from .evictions import EVICT, Evict
 from .live import live_peak
+from .nodes import PHASE, made_by
 from .rewriting import mark_repeatable, scheduled, update_name
-from .step_graph import WORKSPACE, graph
-from .tracing import PHASE, trace_training
-from .updates import UPDATE, BeforeUpdate, Costs, Update, group_of, reason_against_early, require_served
+from .step_graph import KEEPS, WORKSPACE, graph
+from .updates import (
+    LAID_OUT,
+    UPDATE,
+    Arguments,
+    BeforeUpdate,
+    Costs,
+    Update,
+    group_of,
+    layout_of,
+    reason_against_early,
+    require_served,
+)
 
 Loss = Callable[..., torch.Tensor]
 
@@ -54,8 +71,8 @@ class StepStats:
     steps
         That ran by this schedule.
     peak
-        Most bytes alive at once, all counted: parameters, buffers, the optimizer's state, the batch, and what the step
-        makes.
+        Most bytes alive at once, all counted: parameters, buffers, the optimizer's state, gradients that earlier steps
+        have left, the batch, what else the step reads, and what it makes.
     resident
         Bytes of these that are alive throughout: all but what the step makes.
     plain_peak
@@ -70,6 +87,8 @@ class StepStats:
         Why gradients are kept until all are there; None: each parameter is updated early.
     keeps_values
         Why values that were to be swapped stay in memory, so that steps are above `peak`; None: they do not.
+    reason
+        Why this plan was made: the guard that failed, or what else has changed.
     """
 
     steps: int
@@ -81,20 +100,33 @@ class StepStats:
     extra: float
     keeps_gradients: str | None
     keeps_values: str | None = None
+    reason: str = "the first step"
 
 
-@dataclass
 class _Plan:
-    run: GraphModule
-    solution: Solution
-    stats: StepStats
+    """A schedule of a step, for calls whose tensors are in one situation."""
+
+    def __init__(self, situation: Any, keeps: str | None) -> None:
+        self.situation, self.keeps = situation, keeps
+        self.loss = 0
+        self.returned: list[int] = []  # inputs whose gradients autograd has
+        self.solution: Solution
+        self.stats: StepStats
+
+
+class _Planned(Exception):  # noqa: N818 (no error)
+    """Ends a call that was to plan only."""
+
+
+class _Stale(Exception):  # noqa: N818 (no error)
+    """A plan's call found its tensors in another situation; nothing has run."""
 
 
 class ScheduledTraining:
     """Training steps that keep to a budget: what `schedule` returns.
 
-    The parameters and the optimizer stay the user's own. Between steps they can be read, saved and changed in place,
-    and learning rates scheduled, as in any loop.
+    The model and the optimizer stay the user's own. Between steps all of them may change: what a plan was made from is
+    guarded, by `torch.compile`'s guards, and a step that fails one is planned again.
     """
 
     def __init__(
@@ -108,43 +140,67 @@ class ScheduledTraining:
         time_limit: float | None,
         swap: bool | str | os.PathLike[str],
         pool: Pool | None,
+        strict: bool,
     ) -> None:
         require_served(optimizer)
         if pool is not None and not isinstance(pool, Pool):
             raise ScheduleError(f"pool is {pool!r}; expected a stowplan.TorchPool, or None")
-        self._step = _Step(model, loss)
-        self._modules, self._parameters = list(self._step.modules()), list(self._step.parameters())
+        self._model, self._loss, self._strict = model, loss, strict
         self._optimizer, self._before, self._pool = optimizer, before_update, pool
         self._within = Within(budget, solver, time_limit, bool(swap))
         self._evict = Evict(None if swap is True else swap) if swap else None
-        self._plans: dict[Any, _Plan] = {}
+        self._frames: dict[Any, Captured] = {}
+        self._plans: list[_Plan] = []
         self._latest: _Plan | None = None
+        self._arguments = Arguments()
+        self._accumulates = self._only_plans = self._is_full = False
+        self._ran: _Plan | None = None
+        self._plain_steps = 0
 
     def step(self, *batch: Any) -> torch.Tensor:
         """Run a training step: forward, backward, update. Return the loss.
 
-        The gradients of the parameters are None afterwards, as after ``optimizer.zero_grad()``.
+        The gradients of the optimizer's parameters are None afterwards, as after ``optimizer.zero_grad()``; those that
+        there were before are part of the update, as in PyTorch.
 
         Parameters
         ----------
         batch
-            What the loss takes after the model, or the model itself where there is no loss.
+            What the loss takes after the model, or the model itself where there is no loss. What is no tensor is part
+            of the plan: another value makes another plan.
 
         Raises
         ------
         GraphError, BudgetError, ScheduleError
             As `plan` does, before anything has run.
         """
-        plan = self._plan(batch)
-        with ExitStack() as stack:
-            stack.enter_context(torch.no_grad())
-            if self._pool is not None:
-                stack.enter_context(self._pool.serving())
-                stack.enter_context(self._pool.step(id(plan)))
-            loss: torch.Tensor = plan.run(*batch)
-        failure = None if self._evict is None else self._evict.failure
-        plan.stats = replace(plan.stats, steps=plan.stats.steps + 1, keeps_values=failure)
-        return loss
+        self._accumulates = False
+        loss, plan = self._run(batch)
+        if plan is None or plan.returned:
+            loss.backward()
+        if plan is None or plan.keeps == HOOKS or self._left():
+            if self._before is not None and (plan is None or plan.keeps == HOOKS):
+                self._before()
+            self._optimizer.step()
+            for parameter in self._left():
+                parameter.grad = None
+        return loss.detach()
+
+    def accumulate(self, *batch: Any) -> torch.Tensor:
+        """Run forward and backward, and add to the gradients, which the next `step` updates by. Return the loss.
+
+        A micro-batch's peak is that of a step, and the gradients that are left.
+
+        Raises
+        ------
+        GraphError, BudgetError, ScheduleError
+            As `plan` does, before anything has run.
+        """
+        self._accumulates = True
+        loss, plan = self._run(batch)
+        if plan is None or plan.returned:
+            loss.backward()
+        return loss.detach()
 
     def plan(self, *batch: Any) -> StepStats:
         """Schedule the step for such a batch, unless that was done before, and run nothing.
@@ -152,122 +208,308 @@ class ScheduledTraining:
         Raises
         ------
         GraphError
-            The step cannot be traced: it depends on values (``.item()``), calls what is no operator of ATen, or has
-            hooks on gradients.
+            The step is no graph: it depends on values (``.item()``), or does what `torch.compile` breaks a graph at. Or
+            it is distributed: gradients would not be reduced.
         BudgetError
             No schedule that was found keeps to the budget.
         ScheduleError
-            Autocast is on around the call; or values are to be swapped that are not the host's.
+            As many plans were made as there may be, and `strict` is on; or values are to be swapped that are not the
+            host's.
         """
-        return self._plan(batch).stats
-
-    def differences(self, *batch: Any) -> list[str]:
-        """Return the names of parameters whose gradients differ in any bit from those of plain PyTorch.
-
-        For one batch, without an update, and in the memory that a plain step takes. A model may ask whether it is
-        traced, and run other operators then, which none but such a trial can find.
-
-        Raises
-        ------
-        GraphError
-            As `plan` does.
-        """
-        traced = _trace(self._step, batch)
-        before = copy.deepcopy(dict(self._step.named_buffers()))
-        trained = {name: one for name, one in self._step.named_parameters() if one.requires_grad}
-        with torch.random.fork_rng(devices=()):
-            loss = self._step(*batch)
-            plain = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
-        self._restore(before)
-        with torch.random.fork_rng(devices=()), torch.no_grad():
-            own = traced(*batch)[1]
-        self._restore(before)
-        pairs = zip(trained, plain, strict=True)
-        return [name for name, one in pairs if one is not None and not torch.equal(one, own[name])]
-
-    def _restore(self, buffers: dict[str, torch.Tensor]) -> None:
-        with torch.no_grad():
-            for name, buffer in self._step.named_buffers():
-                buffer.copy_(buffers[name])
+        self._accumulates, self._only_plans = False, True
+        try:
+            self._run(batch)
+        except _Planned:
+            pass
+        finally:
+            self._only_plans = False
+        if self._latest is None:
+            raise ScheduleError("this step has no plan; expected torch.compile to be on")
+        return self._latest.stats
 
     @property
     def stats(self) -> StepStats | None:
-        """Statistics of the schedule used last; None before the first."""
+        """Statistics of the plan used last; None before the first."""
         return None if self._latest is None else self._latest.stats
+
+    @property
+    def plans(self) -> tuple[StepStats, ...]:
+        """Statistics of all plans, in the order in which they were made."""
+        return tuple(plan.stats for plan in self._plans)
+
+    @property
+    def plain_steps(self) -> int:
+        """How many steps ran as in plain PyTorch, within no budget."""
+        return self._plain_steps
 
     @property
     def solution(self) -> Solution | None:
         """The schedule used last, as the solver found it; None before the first."""
         return None if self._latest is None else self._latest.solution
 
-    def _plan(self, batch: tuple[Any, ...]) -> _Plan:
-        _require_no_autocast()
-        modes = tuple(module.training for module in self._modules)
-        trained = tuple(parameter.requires_grad for parameter in self._parameters)
-        key = modes, trained, _shapes(batch)
-        if key not in self._plans:
-            self._plans[key] = self._make(batch)
-        self._latest = self._plans[key]
-        return self._latest
+    def differences(self, *batch: Any) -> list[str]:
+        """Return the names of what a step by its plan leaves with other bits than a plain step.
 
-    def _make(self, batch: tuple[Any, ...]) -> _Plan:
-        traced = _trace(self._step, batch)
-        if self._evict is not None:
-            _require_host(traced)
-            traced.add_module(EVICT, self._evict)
+        Parameters, buffers, and ``"loss"``. Both steps run from the state that there is, which is put back afterwards:
+        it takes the memory of a plain step and two copies of model and optimizer. What a model does beside, such as
+        counting its calls, happens twice. A model may ask whether it is compiled, and compute otherwise then, which
+        none but such a trial can find.
+
+        Raises
+        ------
+        GraphError, BudgetError, ScheduleError
+            As `plan` does.
+        """
+        before = self._snapshot()
+        try:
+            with torch.random.fork_rng(devices=()):
+                expected = {"loss": self._plainly(batch)} | self._tensors()
+                expected = {name: one.clone() for name, one in expected.items()}
+            self._restore(before)
+            with torch.random.fork_rng(devices=()):
+                found = {"loss": self.step(*batch)} | self._tensors()
+            return [name for name, one in expected.items() if not _same(one, found[name])]
+        finally:
+            self._restore(before)
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    def _run(self, batch: tuple[Any, ...]) -> tuple[torch.Tensor, _Plan | None]:
+        """Run forward, backward and what the plan does with gradients; the loss alone, and None, without a plan."""
+        if torch._C._autograd._top_saved_tensors_default_hooks(False) is not None:
+            return self._without_plan(batch, "there are hooks on tensors that autograd saves")
+        for _ in range(2):
+            self._ran = None
+            frame = self._frame()
+            try:
+                with ExitStack() as stack:
+                    stack.enter_context(torch.enable_grad())
+                    if self._is_full:
+                        stack.enter_context(torch.compiler.set_stance("eager_on_recompile"))
+                    loss: torch.Tensor = frame(*batch)
+            except _Stale:
+                self._frames = {key: one for key, one in self._frames.items() if one is not frame}
+                continue
+            except LimitReachedError as error:
+                return self._without_plan(batch, str(error))
+            finally:
+                self._arguments.tensors = ()
+            if self._ran is None:
+                return loss, self._count_plain()
+            self._latest = self._ran
+            failure = None if self._evict is None else self._evict.failure
+            stats = self._ran.stats
+            self._ran.stats = replace(stats, steps=stats.steps + 1, keeps_values=failure)
+            return loss, self._ran
+        raise AssertionError("a plan was stale right after it was made")
+
+    def _without_plan(self, batch: tuple[Any, ...], reason: str) -> tuple[torch.Tensor, None]:
+        if self._strict:
+            raise ScheduleError(f"this step has no plan: {reason}; expected no more plans, or strict=False")
+        if self._only_plans:
+            raise ScheduleError(f"this step has no plan: {reason}")
+        if not self._plain_steps:
+            warnings.warn(
+                f"stowplan: a step runs as in plain PyTorch, within no budget, as others may later: {reason}",
+                stacklevel=4,
+            )
+        self._is_full = self._is_full or len(self._plans) >= _limit()
+        with torch.enable_grad():
+            loss = self._loss_of(*batch)
+        return loss, self._count_plain()
+
+    def _count_plain(self) -> None:
+        self._plain_steps += 1
+
+    def _loss_of(self, *batch: Any) -> torch.Tensor:
+        return self._model(*batch) if self._loss is None else self._loss(self._model, *batch)
+
+    def _left(self) -> list[Any]:
+        """Return the optimizer's parameters that have gradients."""
+        every = (one for group in self._optimizer.param_groups for one in group["params"])
+        return [one for one in every if one.grad is not None]
+
+    def _frame(self) -> Captured:
+        """Return the function of the step that fits what no guard of PyTorch's sees."""
+        key = (
+            self._accumulates,
+            layout_of(self._optimizer),
+            reason_against_early(self._optimizer, self._before),
+            _surroundings(),
+        )
+        if key not in self._frames:
+            model, loss = self._model, self._loss
+
+            def step(*batch: Any) -> Any:
+                return LOSS(model(*batch) if loss is None else loss(model, *batch))
+
+            assert isinstance(step, FunctionType)
+            self._frames[key] = Captured(step, self._make)
+        return self._frames[key]
+
+    # --- planning -----------------------------------------------------------------------------------------------------
+
+    def _make(self, module: GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        """Schedule a graph of Dynamo's; return what runs in its place."""
+        if len(self._plans) >= _limit():
+            raise LimitReachedError
+        _require_alone(self._model, inputs)
+        groups = group_of(self._optimizer)
         keeps = reason_against_early(self._optimizer, self._before)
-        state = self._add_updates(traced, together=keeps is not None)
-        mark_repeatable(traced)
-        step = graph(traced).with_seconds(seconds(traced))
-        resident = step.resident_bytes + state
-        plain = resident + plain_peak(step)
-        solution = self._within.solve(step, resident, plain, RESIDENT)
+        if any(_has_hooks(one) and id(one) in groups for one in inputs) and not self._accumulates:
+            keeps = HOOKS
+        plan = _Plan(_situation(inputs, groups), keeps)
+        plan.loss = take_loss(module)
+        run = differentiated(module, inputs, lambda joint: self._scheduled(plan, joint, inputs))
+        self._plans.append(plan)
+
+        def call(*args: Any) -> Any:
+            if _situation(args, group_of(self._optimizer)) != plan.situation:
+                raise _Stale
+            self._latest = plan
+            if self._only_plans:
+                raise _Planned
+            self._arguments.tensors = args
+            with ExitStack() as stack:
+                if self._pool is not None:
+                    stack.enter_context(self._pool.serving())
+                    stack.enter_context(self._pool.step(id(plan)))
+                results = run(*args)
+            self._ran = plan
+            return results
+
+        return call
+
+    def _scheduled(self, plan: _Plan, joint: GraphModule, inputs: list[Any]) -> GraphModule:
+        """Return the graph module that runs a joint graph within the budget."""
+        if self._evict is not None:
+            _require_host(joint)
+            joint.add_module(EVICT, self._evict)
+        state = self._add_updates(plan, joint, inputs)
+        mark_repeatable(joint)
+        step = graph(joint).with_seconds(seconds(joint))
+        resident = self._resident(inputs) + state
+        returned = sum(joint_node.meta["val"].nbytes for joint_node in _results(joint)[-len(plan.returned) :]) if plan.returned else 0
+        plain = resident + plain_peak(step) + returned
+        solution = self._within.solve(step, resident + returned, plain, RESIDENT)
+        run = scheduled(joint, step, solution.schedule)
+        run.meta["returned"] = plan.returned
         again = sum(len(row) for _, row in solution.outcome.recomputed)
-        run = scheduled(traced, step, solution.schedule)
-        stats = StepStats(
+        plan.solution = solution
+        plan.stats = StepStats(
             0,
-            resident + live_peak(run.graph),
+            resident + returned + live_peak(run.graph),
             resident,
             plain,
             again,
             sum(int(step.size[storage]) for storage, *_ in solution.outcome.swapped),
             solution.extra_seconds / float(step.seconds.sum()),
-            keeps,
+            plan.keeps,
         )
-        return _Plan(run, solution, stats)
+        return run
 
-    def _add_updates(self, traced: GraphModule, *, together: bool) -> int:
-        """Let updates take the place of the gradients in a traced step; return the bytes of the optimizer's state."""
-        output = traced.graph.find_nodes(op="output")[0]
-        packed = traced.graph._codegen.pytree_info
-        loss, gradients = pytree.tree_unflatten(list(output.args[0]), packed.out_spec)
+    def _resident(self, inputs: list[Any]) -> int:
+        """Return the bytes that are there throughout, each storage once."""
+        every = [*self._model.parameters(), *self._model.buffers(), *inputs]
+        every += [one.grad for group in self._optimizer.param_groups for one in group["params"]]
+        every += [one.grad for one in inputs if one.is_leaf]
+        storages = {one.untyped_storage()._cdata: one.untyped_storage().nbytes() for one in every if one is not None}
+        return sum(storages.values())
+
+    def _add_updates(self, plan: _Plan, joint: GraphModule, inputs: list[Any]) -> int:
+        """Let updates take the place of the gradients in a joint graph; return the bytes of the optimizer's state."""
+        output, results = joint.graph.find_nodes(op="output")[0], _results(joint)
+        count = len(results) - len(inputs)
+        given = joint.graph.find_nodes(op="placeholder")
         groups, costs = group_of(self._optimizer), Costs(self._optimizer)
-        rows = []
-        for name, gradient in gradients.items():
-            parameter = traced.get_parameter(name)
-            if id(parameter) in groups:
-                rows.append((name, parameter, gradient, groups[id(parameter)]))
-        rows.sort(key=lambda row: row[2])  # as they are complete
-        bytes_of = [costs.of(parameter, group) for _, parameter, _, group in rows]
-        parts = [list(range(len(rows)))] if together else _parts([(row[1].nbytes, row[3]) for row in rows])
-        attributes = {node.target: node for node in traced.graph.find_nodes(op="get_attr")}
-        with traced.graph.inserting_before(output):
-            for number, part in enumerate(parts):
-                node = traced.graph.call_function(
-                    UPDATE, ([attributes[rows[k][0]] for k in part], [rows[k][2] for k in part], number)
+        taken = {made_by(one) for one in results[:count] if isinstance(one, Node)}
+        early, left = [], []
+        for number, (tensor, gradient) in enumerate(zip(inputs, results[count:], strict=True)):
+            if gradient is None:
+                continue
+            group = groups.get(id(tensor))
+            if not tensor.is_leaf or _has_hooks(tensor) or (plan.keeps == HOOKS and group is not None):
+                plan.returned.append(number)
+                continue
+            own = self._laid_out(joint, gradient, given[number], taken)
+            (left if group is None or self._accumulates else early).append((number, own, group))
+        early.sort(key=lambda row: row[1])  # as they are complete
+        bytes_of = {row[0]: costs.of(inputs[row[0]], row[2]) for row in early}
+        together = plan.keeps is not None
+        parts = [early] if together and early else _parts([(inputs[row[0]].nbytes, row) for row in early])
+        at_once = sum if any(group.get("foreach") for group in self._optimizer.param_groups) else max
+        with joint.graph.inserting_before(output):
+            for number, part in enumerate([*parts, *([row] for row in left)]):
+                numbers = [row[0] for row in part]
+                node = joint.graph.call_function(
+                    UPDATE, ([given[k] for k in numbers], [row[1] for row in part], number)
                 )
-                node.meta[PHASE] = Phase.UPDATE
-                at_once = sum if any(group.get("foreach") for group in self._optimizer.param_groups) else max
-                node.meta[WORKSPACE] = at_once(bytes_of[k].workspace for k in part)
-                node.meta["val"] = None
-                group = None if together else rows[part[0]][3]
-                update = Update(self._optimizer, [rows[k][1] for k in part], group, self._before)
-                traced.add_module(update_name(number), update)
-        output.args = ([loss],)
-        traced.graph._codegen.pytree_info = packed._replace(out_spec=pytree.tree_structure(0))
-        traced.graph.eliminate_dead_code()
-        traced.recompile()
-        return sum(one.state for one in bytes_of)
+                updates = number < len(parts)
+                node.meta = {PHASE: Phase.UPDATE, "val": None, WORKSPACE: 0}
+                if updates:
+                    node.meta[WORKSPACE] = at_once(bytes_of[k].workspace for k in numbers)
+                elif inputs[numbers[0]].grad is None:
+                    node.meta[KEEPS] = True
+                update = Update(
+                    self._optimizer if updates else None,
+                    self._arguments,
+                    numbers,
+                    None if together else part[0][2],
+                    self._before,
+                )
+                joint.add_module(update_name(number), update)
+        output.args = ((*results[:count], *(results[count + number] for number in plan.returned)),)
+        joint.graph.eliminate_dead_code()
+        joint.recompile()
+        return sum(one.state for one in bytes_of.values())
+
+    def _laid_out(self, joint: GraphModule, gradient: Node, parameter: Node, taken: set[Node]) -> Node:
+        """Return a gradient in its parameter's layout, on a storage that is nobody else's: as autograd has it."""
+        value, root = gradient.meta["val"], made_by(gradient)
+        like = torch.empty_like(parameter.meta["val"])
+        pairs = zip(value.stride(), like.stride(), value.shape, strict=True)
+        alike = all(one == other or size == 1 for one, other, size in pairs)
+        if alike and root not in taken and root.op != "placeholder":
+            taken.add(root)
+            return gradient
+        with joint.graph.inserting_after(gradient):
+            copied: Node = joint.graph.call_function(LAID_OUT, (gradient, parameter))
+        copied.meta = {PHASE: Phase.BACKWARD, "val": like}
+        return copied
+
+    # --- trying -------------------------------------------------------------------------------------------------------
+
+    def _plainly(self, batch: tuple[Any, ...]) -> torch.Tensor:
+        with torch.enable_grad():
+            loss = self._loss_of(*batch)
+        loss.backward()
+        if self._before is not None:
+            self._before()
+        self._optimizer.step()
+        for parameter in self._left():
+            parameter.grad = None
+        return loss.detach()
+
+    def _tensors(self) -> dict[str, torch.Tensor]:
+        return dict([*self._model.named_parameters(), *self._model.named_buffers()])
+
+    def _snapshot(self) -> Any:
+        gradients = [(one, one.grad.clone()) for one in self._left()]
+        states = [(one, copy.deepcopy(state)) for one, state in self._optimizer.state.items()]
+        return copy.deepcopy(self._tensors()), states, gradients
+
+    def _restore(self, before: Any) -> None:
+        tensors, states, gradients = before
+        with torch.no_grad():
+            for name, one in self._tensors().items():
+                one.copy_(tensors[name])
+        self._optimizer.state.clear()
+        self._optimizer.state.update((one, copy.deepcopy(state)) for one, state in states)
+        for parameter, gradient in gradients:
+            parameter.grad = gradient.clone()
+
+
+HOOKS = "parameters have hooks on their gradients"
 
 
 def schedule(
@@ -281,6 +523,7 @@ def schedule(
     time_limit: float | None = None,
     swap: bool | str | os.PathLike[str] = False,
     pool: Pool | None = None,
+    strict: bool = False,
 ) -> ScheduledTraining:
     """Train a model within a budget of memory: recompute, swap, reorder and update early, and change no bit.
 
@@ -295,7 +538,8 @@ def schedule(
         the model itself returns it.
     budget
         For all that is alive in a step at once, parameters, buffers, the optimizer's state and the batch included:
-        bytes, a text like ``"2 GiB"``, or a share of the plain step's peak like ``"60%"``. None: what costs no time.
+        bytes, a text like ``"2 GiB"``, or a share like ``"60%"`` of what this training's own step would take in plain
+        PyTorch. None: what costs no time.
     before_update
         Called when all gradients are there, in the parameters' ``grad``, for instance to clip them. Gradients are kept
         until then.
@@ -306,6 +550,9 @@ def schedule(
         True: in ``/var/tmp``, or the folder. See `stowplan.swapping`.
     pool
         A `stowplan.TorchPool`, which then serves the steps from one arena. None: PyTorch's own allocator does.
+    strict
+        Whether a step that no plan is for, once there are as many as ``torch._dynamo.config.recompile_limit``, raises.
+        False: it runs as in plain PyTorch, and the first one warns.
 
     Raises
     ------
@@ -324,41 +571,71 @@ def schedule(
         for x, y in batches:
             loss = training.step(x, y)
     """
-    return ScheduledTraining(model, optimizer, loss, budget, before_update, solver, time_limit, swap, pool)
+    return ScheduledTraining(
+        model, optimizer, loss, budget, before_update, solver, time_limit, swap, pool, strict
+    )
 
 
-class _Step(nn.Module):  # type: ignore[misc]
-    """The model and the loss as one module."""
-
-    def __init__(self, model: nn.Module, loss: Loss | None) -> None:
-        super().__init__()
-        self.model, self.loss = model, loss
-
-    def forward(self, *batch: Any) -> Any:
-        return self.model(*batch) if self.loss is None else self.loss(self.model, *batch)
+def _limit() -> int:
+    return int(torch._dynamo.config.recompile_limit)
 
 
-def _trace(step: _Step, batch: tuple[Any, ...]) -> GraphModule:
-    for name, parameter in step.named_parameters():
-        if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
-            raise GraphError(
-                f"{name} has hooks on its gradient, which a traced step would not call; expected none"
-            )
-    try:
-        return trace_training(step, batch, lambda loss: loss, functional=True)
-    except GraphError:
-        raise
-    except Exception as error:
-        what = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+def _situation(tensors: Sequence[Any], groups: dict[int, int]) -> Any:
+    """Return what a plan takes as given of a call's tensors and no guard of PyTorch's sees."""
+    return tuple(
+        (groups.get(id(one)), one.is_leaf, one.grad is not None if one.is_leaf else None, _has_hooks(one))
+        for one in tensors
+        if one.requires_grad
+    )
+
+
+def _has_hooks(tensor: Any) -> bool:
+    if not tensor.requires_grad:
+        return False
+    return bool(tensor._backward_hooks) or bool(getattr(tensor, "_post_accumulate_grad_hooks", None))
+
+
+def _surroundings() -> Any:
+    """Return what decides which operators run and no guard of PyTorch's sees."""
+    hooks = (getattr(modules, name) for name in dir(modules) if name.startswith("_global_") and "hooks" in name)
+    flags = torch.backends.cuda
+    return (
+        tuple(tuple(one) for one in hooks if isinstance(one, dict)),
+        torch.backends.mkldnn.enabled,
+        flags.flash_sdp_enabled(),
+        flags.mem_efficient_sdp_enabled(),
+        flags.math_sdp_enabled(),
+    )
+
+
+def _require_alone(model: nn.Module, inputs: Sequence[Any]) -> None:
+    """Raise if gradients are reduced over processes as they come: by what no graph has."""
+    wrapped = next(
+        (type(one).__name__ for one in model.modules() if type(one).__name__ in _DISTRIBUTED), None
+    )
+    if wrapped is None and any(type(one).__name__ == "DTensor" for one in inputs):
+        wrapped = "DTensor"
+    if wrapped is not None:
         raise GraphError(
-            f"{type(step.model).__name__} cannot be traced on tensors without bytes ({what}); expected a forward "
-            "pass of PyTorch's operators that does not depend on values"
-        ) from error
+            f"the model is distributed ({wrapped}), and gradients would not be reduced; expected the module itself, with "
+            "torch.distributed.all_reduce of the gradients in before_update"
+        )
 
 
-def _require_host(traced: GraphModule) -> None:
-    """Raise unless all tensors of a traced step are the host's."""
-    for node in traced.graph.nodes:
+_DISTRIBUTED = ("DistributedDataParallel", "FullyShardedDataParallel", "DataParallel")
+
+
+def _results(joint: GraphModule) -> list[Any]:
+    return list(joint.graph.find_nodes(op="output")[0].args[0])
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.dtype == other.dtype and bool(torch.equal(one.nan_to_num(), other.nan_to_num()))
+
+
+def _require_host(joint: GraphModule) -> None:
+    """Raise unless all tensors of a step are the host's."""
+    for node in joint.graph.nodes:
         for leaf in pytree.tree_leaves(node.meta.get("val")):
             if isinstance(leaf, torch.Tensor) and leaf.device.type != "cpu":
                 raise ScheduleError(
@@ -367,40 +644,19 @@ def _require_host(traced: GraphModule) -> None:
                 )
 
 
-def _parts(rows: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """Divide updates, of so many bytes in such a group, into runs of one group: an update of its own costs time.
+def _parts(rows: Sequence[tuple[int, Any]]) -> list[list[Any]]:
+    """Divide updates, of so many bytes each, into runs of one group: an update of its own costs time.
 
     What a run holds back until its last gradient is there is a hundredth of all gradients at most.
     """
     few = sum(size for size, _ in rows) // 100
-    parts: list[list[int]] = []
+    parts: list[list[Any]] = []
     held = 0
-    for k, (size, group) in enumerate(rows):
-        if parts and rows[parts[-1][0]][1] == group and held + size <= few:
-            parts[-1].append(k)
+    for size, row in rows:
+        if parts and parts[-1][0][2] == row[2] and held + size <= few:
+            parts[-1].append(row)
             held += size
         else:
-            parts.append([k])
+            parts.append([row])
             held = size
     return parts
-
-
-def _require_no_autocast() -> None:
-    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    for kind in ("cpu", *(() if device is None else (device.type,))):
-        if torch.is_autocast_enabled(kind):
-            raise ScheduleError(
-                "autocast is on around the step; expected it inside the loss, where it is traced"
-            )
-
-
-def _shapes(batch: tuple[Any, ...]) -> Any:
-    """Return what two batches of one schedule have in common: all but the values of tensors."""
-
-    def of(leaf: Any) -> Any:
-        if isinstance(leaf, torch.Tensor):
-            return leaf.shape, leaf.stride(), leaf.dtype, leaf.device
-        return leaf
-
-    leaves, spec = pytree.tree_flatten(batch)
-    return tuple(map(of, leaves)), spec

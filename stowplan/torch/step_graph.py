@@ -31,11 +31,12 @@ from torch.utils import _pytree as pytree
 
 from ..errors import GraphError
 from ..scheduling.graph import Phase, StepGraph
+from .nodes import PHASE, argument, is_in_place, is_name, is_random, named_by
 from .shrinking import holding
-from .tracing import BY_VALUES, PHASE, by_values, is_in_place, is_name, is_random, trace
 
-REPEATABLE, WORKSPACE = "stowplan_repeatable", "stowplan_workspace"
-"""Keys in a node's ``meta``: whether it may run again although its schema speaks against it; bytes of its workspace."""
+REPEATABLE, WORKSPACE, KEEPS = "stowplan_repeatable", "stowplan_workspace", "stowplan_keeps"
+"""Keys in a node's ``meta``: whether it may run again although its schema speaks against it; bytes of its workspace;
+whether what it takes stays alive after the step."""
 
 # They write running mean and variance in training, and their schemas do not say so: arguments 3 and 4; 5 is `training`.
 _BATCH_NORMS = ("aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm")
@@ -89,19 +90,15 @@ def as_graph_module(module: torch.nn.Module, inputs: Sequence[Any] | None) -> Gr
             raise _not_aten(other)
     if inputs is None:
         raise GraphError(f"{type(module).__name__} has to be traced; expected the inputs to trace it with")
+    from .tracing import trace
+
     return trace(module, inputs)
-
-
-def named_by(node: Node) -> list[Node]:
-    """Return the nodes that name results of this one, or of these, in their order."""
-    found = [user for user in node.users if is_name(user)]
-    return sorted(found + [name for user in found for name in named_by(user)])
 
 
 def is_training_batch_norm(node: Node) -> bool:
     """Whether a node normalizes by the batch, and so changes the running statistics."""
     named = isinstance(node.target, torch._ops.OpOverload) and node.target._schema.name in _BATCH_NORMS
-    return named and bool(_argument(node, 5, "training"))
+    return named and bool(argument(node, 5, "training"))
 
 
 def _is_operator(node: Node) -> bool:
@@ -146,9 +143,10 @@ class _Reader:
                 for key, entry in self.operator(node, len(rows["reads"])).items():
                     rows[key].append(entry)
         kept = [False] * len(self.columns["size"])
-        for node in self.module.graph.find_nodes(op="output"):
-            for value in self.read(node):
-                kept[value] = True
+        for node in self.module.graph.nodes:
+            if node.op == "output" or KEEPS in node.meta:
+                for value in self.read(node):
+                    kept[value] = True
         return StepGraph(**rows, **self.columns, kept=kept)
 
     def operator(self, node: Node, number: int) -> dict[str, Any]:
@@ -205,11 +203,11 @@ class _Reader:
         """Return the values that an operator writes in place."""
         schema = node.target._schema
         written = []
-        for position, argument in enumerate(schema.arguments):
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                written.append(_argument(node, position, argument.name))
+        for position, one in enumerate(schema.arguments):
+            if one.alias_info is not None and one.alias_info.is_write:
+                written.append(argument(node, position, one.name))
         if is_training_batch_norm(node):
-            written += [_argument(node, 3, "running_mean"), _argument(node, 4, "running_var")]
+            written += [argument(node, 3, "running_mean"), argument(node, 4, "running_var")]
         nodes = [leaf for leaf in pytree.tree_leaves(written) if isinstance(leaf, Node)]
         return list(dict.fromkeys(v for source in nodes for v in self.values_of(source)))
 
@@ -258,10 +256,6 @@ class _Hazards:
         return after
 
 
-def _argument(node: Node, position: int, name: str) -> Any:
-    return node.args[position] if position < len(node.args) else node.kwargs.get(name)
-
-
 def _tensors(tree: Any) -> Iterator[torch.Tensor]:
     return (leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor))
 
@@ -275,11 +269,8 @@ def _run_without_bytes(module: GraphModule, inputs: Sequence[Any] | None) -> dic
     fakes = [tensor for tensor in _tensors(flat) if isinstance(tensor, FakeTensor)]
     mode = fakes[0].fake_mode if fakes else FakeTensorMode(allow_non_fake_inputs=True)
     interpreter = _Interpreter(module, mode)
-    try:
-        with torch.no_grad(), mode:
-            interpreter.run(*interpreter.without_bytes(flat), enable_io_processing=False)
-    except BY_VALUES as error:
-        raise by_values(error) from None
+    with torch.no_grad(), mode:
+        interpreter.run(*interpreter.without_bytes(flat), enable_io_processing=False)
     results: dict[Node, Any] = interpreter.env
     return results
 

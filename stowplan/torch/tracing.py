@@ -38,33 +38,13 @@ from torch.utils import _pytree as pytree
 
 from ..errors import GraphError
 from ..scheduling.graph import Phase
+from .nodes import PHASE, require_numbers
 from .shrinking import shrink
-
-PHASE = "stowplan_phase"
-"""Key in a node's ``meta`` of its `Phase`, if tracing knows it."""
-
-IN_PLACE = "stowplan_in_place"
-"""Key in a node's ``meta`` of the operator in place that the node stands for."""
-
-AT_ONCE = "stowplan_at_once"
-"""Key in a node's ``meta``, if it writes in place on what an operator has just made, before others read that."""
-
-VIEWS = ("aten::_unsafe_view", "aten::unsafe_split", "aten::unsafe_split_with_sizes")
-"""Operators whose results are views though their schemas do not say so."""
 
 BY_VALUES = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
 """What PyTorch raises where tensors without bytes will not do."""
 
 State = dict[str, torch.Tensor]
-
-LIBRARY = torch.library.Library("stowplan", "DEF")
-"""Operators of the traced graphs beside PyTorch's."""
-
-LIBRARY.define("bernoulli(Tensor self, float p=0.5) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
-LIBRARY.impl(
-    "bernoulli", lambda self, p=0.5: torch.empty_like(self).bernoulli_(p), "CompositeExplicitAutograd"
-)
-
 
 def trace(module: torch.nn.Module, inputs: Sequence[Any]) -> GraphModule:
     """Trace a module's forward without gradients: inference.
@@ -190,10 +170,6 @@ def _traced(
     except BY_VALUES as error:
         raise by_values(error) from None
     require_numbers(traced.graph)
-    if functional:
-        _require_traced(traced.graph)
-        _write_apart(traced.graph)
-        _leave_out_aliases(traced.graph)
     graph: Graph = traced.graph
     shrink(graph)
     placeholders = graph.find_nodes(op="placeholder")
@@ -214,25 +190,6 @@ def _traced(
     return module
 
 
-def require_numbers(graph: Graph) -> None:
-    """Raise unless all sizes are numbers.
-
-    Raises
-    ------
-    GraphError
-        A size is a symbol.
-    """
-    for node in graph.nodes:
-        for value in pytree.tree_leaves(node.meta.get("val")):
-            sizes = (*value.shape, *value.stride()) if _is_strided(value) else (value,)
-            if any(isinstance(size, torch.SymInt | torch.SymFloat) for size in sizes):
-                raise GraphError(
-                    "the graph has sizes that are symbols; expected torch.compile(..., dynamic=False)"
-                    if node.op == "placeholder"
-                    else f"what {node.name} returns depends on values; expected shapes that do not"
-                )
-
-
 def by_values(error: Exception) -> GraphError:
     """Return an error in the place of one of `BY_VALUES`; it names the program's line, where there is one."""
     libraries = ("<", str(Path(torch.__file__).parent), str(Path(__file__).parent))
@@ -243,147 +200,6 @@ def by_values(error: Exception) -> GraphError:
     return GraphError(
         f"the step depends on values{where} ({what}); expected operators and shapes that do not"
     )
-
-
-def _is_strided(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.layout == torch.strided
-
-
-def _require_traced(graph: Graph) -> None:
-    """Raise where oneDNN runs an LSTM, whose workspace is there only while autograd records it."""
-    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.mkldnn_rnn_layer.default):
-        raise GraphError(
-            f"{node.name} keeps what its backward pass needs from no trace; expected another LSTM, such as that in "
-            "torch.backends.mkldnn.flags(enabled=False)"
-        )
-
-
-def _write_apart(graph: Graph) -> None:
-    """Let operators in place give results of their own, where these have the layout of what was written.
-
-    On the layout the last bits of exponentials and sums depend. What is written in parts, or read later through a view
-    from before, stays as it is; if no operator reads the storage before the last such write, and none takes another
-    tensor, they are part of making it::
-
-        gates = add_(h, x)    parts = split(gates)    sigmoid_(parts[0])    tanh_(parts[1])    made again together
-    """
-    place = {node: k for k, node in enumerate(graph.nodes)}
-    storages = {node: _storages(node) for node in graph.nodes}
-    taken: dict[int, list[Node]] = {}
-    written: dict[int, list[tuple[Node, Node]]] = {}
-    for node in graph.nodes:
-        for given in node.all_input_nodes:
-            for storage in storages[given]:
-                taken.setdefault(storage, []).append(node)
-        for argument, given in _arguments(node):
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                for one in [given] if isinstance(given, Node) else given or ():
-                    for storage in storages[one]:
-                        written.setdefault(storage, []).append((node, one))
-    for node in (*graph.find_nodes(op="placeholder"), *graph.find_nodes(op="get_attr")):
-        for storage in storages[node]:
-            written.pop(storage, None)
-
-    def is_read_later(node: Node, storage: int) -> bool:
-        later = (user for user in taken[storage] if place[user] > place[node])
-        given = (one for user in later for one in user.all_input_nodes if storage in storages[one])
-        return any(place[one] < place[node] for one in given)
-
-    for storage, writes in written.items():
-        began = -1
-        while writes and not is_read_later(writes[0][0], storage) and (found := _apart(*writes[0])):
-            node, _ = writes.pop(0)
-            began, node.meta[IN_PLACE] = place[node], node.target
-            node.target, node.meta["val"] = found
-        alone = all(node.all_input_nodes == [given] and not is_random(node) for node, given in writes)
-        ended = max((place[node] for node, _ in writes), default=-1)
-        rest = [node for node, _ in writes]
-        between = (user for user in taken[storage] if began < place[user] < ended)
-        if alone and all(is_name(user) or user in rest for user in between):
-            for node in rest:
-                node.meta[AT_ONCE] = True
-
-
-def _apart(node: Node, given: Node) -> tuple[Any, torch.Tensor] | None:
-    """Return the operator that gives as a result what this one writes, and the result; None where layouts differ."""
-    other = _functional(node.target)
-    if node.target is torch.ops.aten.bernoulli_.float:  # in the memory order of what it writes
-        other = torch.ops.stowplan.bernoulli.default
-    elif is_random(node) or other is None or other is node.target:
-        return None
-    args, kwargs = pytree.tree_map_only(Node, lambda one: one.meta["val"], (node.args, node.kwargs))
-    old = given.meta["val"]
-    whole = isinstance(old, FakeTensor) and old.untyped_storage().nbytes() == old.numel() * old.element_size()
-    if node.args[0] is not given or not whole:
-        return None
-    with old.fake_mode, torch.no_grad():
-        new = other(*args, **kwargs)
-    same = (new.shape, new.stride(), new.dtype) == (old.shape, old.stride(), old.dtype)
-    return (other, new) if same else None
-
-
-def _functional(target: Any) -> Any:
-    """Return the operator that takes what one in place takes, and returns what that writes; None if there is none."""
-    packet = getattr(torch.ops.aten, target._schema.name.removeprefix("aten::").removesuffix("_"), None)
-    every = [] if packet is None else [getattr(packet, name) for name in packet.overloads()]
-    taken = [(one.name, str(one.type)) for one in target._schema.arguments]
-    return next(
-        (one for one in every if [(a.name, str(a.type)) for a in one._schema.arguments] == taken), None
-    )
-
-
-def _storages(node: Node) -> set[int]:
-    """Return the storages of a node's results."""
-    leaves = pytree.tree_leaves(node.meta.get("val"))
-    return {leaf.untyped_storage()._cdata for leaf in leaves if isinstance(leaf, torch.Tensor)}
-
-
-def _arguments(node: Node) -> list[tuple[Any, Any]]:
-    """Return an operator's arguments as its schema has them, each with what the node gives."""
-    if not isinstance(node.target, torch._ops.OpOverload):
-        return []
-    every = node.target._schema.arguments
-    return [
-        (one, node.args[k] if k < len(node.args) else node.kwargs.get(one.name))
-        for k, one in enumerate(every)
-    ]
-
-
-def is_in_place(node: Node) -> bool:
-    """Whether a functional node may write on its first argument: the program did, and no other node takes that one."""
-    if IN_PLACE not in node.meta or len(node.args[0].users) != 1:
-        return False
-    source = node.args[0]
-    while source.target is getitem:
-        source = source.args[0]
-    return isinstance(source.target, torch._ops.OpOverload) and not is_view(source)
-
-
-def is_name(node: Node) -> bool:
-    """Whether a node makes no bytes: it names a result of another, a view of it, or what it writes there at once."""
-    return node.op == "call_function" and (node.target is getitem or is_view(node) or AT_ONCE in node.meta)
-
-
-def is_view(node: Node) -> bool:
-    """Whether a node makes views of one tensor, and no bytes."""
-    target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or len(node.all_input_nodes) != 1:
-        return False
-    return bool(target.is_view) or target._schema.name in VIEWS
-
-
-def is_random(node: Node) -> bool:
-    """Whether a node draws random numbers."""
-    tags = node.target.tags if isinstance(node.target, torch._ops.OpOverload) else ()
-    return torch.Tag.nondeterministic_seeded in tags
-
-
-def _leave_out_aliases(graph: Graph) -> None:
-    """Let users of ``detach`` and ``alias`` take the tensor itself, and drop what has no use and no effect."""
-    for target in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
-        for node in graph.find_nodes(op="call_function", target=target):
-            node.replace_all_uses_with(node.args[0])
-    graph.eliminate_dead_code()
 
 
 def _attribute(module: torch.nn.Module, target: str) -> Any:

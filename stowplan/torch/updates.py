@@ -1,13 +1,14 @@
-"""The optimizer's part of a step: one update for each parameter, or one for all, as operators of the graph.
+"""The optimizer's part of a step: what is done with gradients as they come, as operators of the graph.
 
-While the step is planned an update is ``stowplan::update(parameters, gradients, number)``, an operator that PyTorch's
+While the step is planned this is ``stowplan::update(parameters, gradients, number)``, an operator that PyTorch's
 dispatcher knows, so that the step graph sees what it reads and writes. When the step runs it is an `Update`, which has
-the user's optimizer update these parameters alone::
+the user's optimizer update these parameters alone, or leaves the gradients to later steps::
 
-    parameter.grad = gradient        optimizer.step(), with one group of one parameter        parameter.grad = None
+    parameter.grad = gradient        optimizer.step(), with one group of these parameters        parameter.grad = None
 
-A parameter's update depends on nothing but its gradient and its state in the optimizers of `ELEMENTWISE`. How many
-bytes an update asks for, and how many its state keeps, follows from two small parameters that are updated apart.
+A gradient that an earlier step has left is added to, as autograd does. A parameter's update depends on nothing but its
+gradient and its state in the optimizers of `ELEMENTWISE`. How many bytes an update asks for, and how many its state
+keeps, follows from two small parameters that are updated apart.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimize
 
 from ..errors import ScheduleError
 from .meter import measure
-from .tracing import LIBRARY
+from .nodes import LIBRARY
 
 ELEMENTWISE = (
     optim.SGD,
@@ -45,8 +46,16 @@ BeforeUpdate = Callable[[], object]
 
 LIBRARY.define("update(Tensor(a!)[] parameters, Tensor[] gradients, int number) -> ()")
 LIBRARY.impl("update", lambda parameters, gradients, number: None, "CompositeExplicitAutograd")
-
 UPDATE = torch.ops.stowplan.update.default
+
+LIBRARY.define("laid_out(Tensor gradient, Tensor parameter) -> Tensor")
+LIBRARY.impl(
+    "laid_out",
+    lambda gradient, parameter: torch.empty_like(parameter, dtype=gradient.dtype).copy_(gradient),
+    "CompositeExplicitAutograd",
+)
+LAID_OUT = torch.ops.stowplan.laid_out.default
+"""A copy of a gradient in its parameter's layout, which autograd makes where a gradient has another."""
 
 
 class Bytes(NamedTuple):
@@ -56,46 +65,59 @@ class Bytes(NamedTuple):
     state: int
 
 
+class Arguments:
+    """The tensors that the step running now was called with; which is which parameter is known from these alone."""
+
+    def __init__(self) -> None:
+        self.tensors: Sequence[torch.Tensor] = ()
+
+
 class Update(nn.Module):  # type: ignore[misc]
-    """Updates some parameters of an optimizer's by gradients that it is called with.
+    """Takes the gradients of some parameters as they come.
 
     Parameters
     ----------
     optimizer
-        The user's.
-    parameters
-        All of one group, or, with `together`, of several.
+        The user's; None: gradients are left in ``grad``.
+    arguments, numbers
+        The parameters are these of the running step's arguments.
     group
-        Number of the group; None: all groups, in one call of the optimizer.
+        Number of the group that all of them are in; None: they are all that get gradients, for one call of the optimizer.
     before
         Called when all gradients are in ``parameter.grad``.
     """
 
     def __init__(
         self,
-        optimizer: optim.Optimizer,
-        parameters: Sequence[nn.Parameter],
-        group: int | None,
+        optimizer: optim.Optimizer | None,
+        arguments: Arguments,
+        numbers: Sequence[int],
+        group: int | None = None,
         before: BeforeUpdate | None = None,
     ) -> None:
         super().__init__()
-        # In a tuple the parameters stay the model's, and are none of this module's.
-        self._optimizer, self._parameters_of, self._group = optimizer, tuple(parameters), group
-        self._before = before
+        self._optimizer, self._arguments, self._numbers = optimizer, arguments, tuple(numbers)
+        self._group, self._before = group, before
 
-    def forward(self, gradients: Sequence[torch.Tensor]) -> None:
-        """Update the parameters."""
-        for parameter, gradient in zip(self._parameters_of, gradients, strict=True):
-            parameter.grad = gradient
+    def forward(self, gradients: list[torch.Tensor]) -> None:
+        """Update the parameters, or add to what their ``grad`` is; the list of gradients is emptied."""
+        parameters: list[Any] = [self._arguments.tensors[number] for number in self._numbers]
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            if parameter.grad is None:
+                parameter.grad = gradient
+            else:
+                parameter.grad.add_(gradient)
+        if self._optimizer is None:
+            return
         try:
             if self._before is not None:
                 self._before()
             if self._group is None:
                 self._optimizer.step()
             else:
-                _step_alone(self._optimizer, self._group, list(self._parameters_of))
+                _step_alone(self._optimizer, self._group, parameters)
         finally:
-            for parameter in self._parameters_of:
+            for parameter in parameters:
                 parameter.grad = None
 
 
@@ -138,6 +160,9 @@ def reason_against_early(optimizer: optim.Optimizer, before: BeforeUpdate | None
         return "before_update reads all gradients"
     if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
         return "the optimizer has hooks on its step"
+    own = vars(optimizer).get("step")
+    if own is not None and not hasattr(own, "_wrapped_by_lr_sched"):
+        return "the optimizer's step is the program's own"
     if _global_optimizer_pre_hooks or _global_optimizer_post_hooks:
         return "there are hooks on the step of all optimizers"
     return None
@@ -150,6 +175,20 @@ def group_of(optimizer: optim.Optimizer) -> dict[int, int]:
     }
 
 
+def layout_of(optimizer: optim.Optimizer) -> Any:
+    """Return what an optimizer's updates are planned by: parameters, which have gradients, and options but rates.
+
+    Of numbers only whether they are zero matters.
+    """
+    return tuple(
+        (
+            tuple((id(one), one.grad is not None) for one in group["params"]),
+            tuple((name, bool(one)) for name, one in group.items() if name not in ("params", "lr", "initial_lr")),
+        )
+        for group in optimizer.param_groups
+    )
+
+
 class Costs:
     """The bytes of updates of an optimizer's parameters, by laws ``a + b * elements`` found from two small updates."""
 
@@ -157,7 +196,7 @@ class Costs:
         self._optimizer = optimizer
         self._laws: dict[Any, tuple[Bytes, Bytes]] = {}
 
-    def of(self, parameter: nn.Parameter, group: int) -> Bytes:
+    def of(self, parameter: torch.Tensor, group: int) -> Bytes:
         """Return the bytes of one parameter's update."""
         key = (group, parameter.dtype, parameter.device)
         if key not in self._laws:
@@ -171,13 +210,15 @@ class Costs:
         twin.state = defaultdict(dict)
         twin.param_groups = [{**self._optimizer.param_groups[group], "params": [parameter]}]
         parameter.grad = torch.ones_like(parameter)
-        twin.step()
-        state = sum(
-            one.untyped_storage().nbytes()
-            for one in twin.state[parameter].values()
-            if isinstance(one, torch.Tensor)
-        )
-        return Bytes(measure(twin.step).peak, state)
+        step = inspect.unwrap(type(twin).step)  # without the hooks that the user has put on it
+        with torch.no_grad():
+            step(twin)
+            state = sum(
+                one.untyped_storage().nbytes()
+                for one in twin.state[parameter].values()
+                if isinstance(one, torch.Tensor)
+            )
+            return Bytes(measure(step, twin).peak, state)
 
 
 _FEW = 1024

@@ -1,0 +1,346 @@
+"""A function of tensors as one graph of ATen operators: captured and guarded by Dynamo, made functional by AOTAutograd.
+
+::
+
+    function       Dynamo         a graph of PyTorch's functions, and guards on all that it was made from; a call that
+                                  fails one makes another graph
+                   AOTAutograd    forward and backward as one graph of ATen operators without writes in place, but for
+                                  buffers, which are written at its end
+    joint graph    `rewrite`      what is to run in its place: all of it, the backward pass included
+    call           Dynamo         runs what was made for such a call; which tensor is which parameter comes from its
+                                  arguments
+
+Operators are those that PyTorch runs outside of a graph: while AOTAutograd traces, the decompositions that it has for
+some composite operators (dropout, upsampling), which give other last bits, are off.
+
+Of PyTorch this uses ``torch._dynamo.optimize``, which `torch.compile` is made of, as it says why a guard failed;
+``aot_autograd``, the documented way to write a backend; and the marks and descriptions on the nodes of its joint graph.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import torch
+import torch._dynamo
+from torch import nn
+from torch._dispatch.python import no_python_dispatcher
+from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit, TorchDynamoException
+from torch.fx import Graph, GraphModule, Interpreter, Node
+from torch.fx.graph import CodeGen
+
+from ..errors import GraphError, StowplanError
+from ..scheduling.graph import Phase
+from .nodes import LIBRARY, PHASE, mark_in_place, require_numbers
+from .shrinking import shrink
+
+aten = torch.ops.aten
+
+LIBRARY.define("loss(Tensor loss) -> Tensor")
+LIBRARY.impl("loss", lambda loss: loss.view_as(loss), "CompositeImplicitAutograd")
+LOSS = torch.ops.stowplan.loss
+"""Names the loss in a function that is captured; in no graph that runs."""
+
+DECOMPOSITIONS = {aten.bernoulli.p: lambda self, p=0.5, generator=None: _bernoulli(self, p, generator)}
+"""Functional operators whose random numbers are in another order than those of the form in place."""
+
+Call = Callable[..., Any]
+Rewrite = Callable[[GraphModule], GraphModule]
+
+
+class LimitReachedError(Exception):
+    """As many graphs were made as PyTorch's ``torch._dynamo.config.recompile_limit`` allows."""
+
+
+class Captured:
+    """A function that runs as what a backend makes of its graph; each has guards and graphs of its own.
+
+    Parameters
+    ----------
+    function
+        Its code is copied, as Dynamo keeps graphs by code.
+    backend
+        Called with Dynamo's graph and its inputs, the program's own tensors; returns what runs.
+    """
+
+    def __init__(self, function: FunctionType, backend: Callable[[GraphModule, list[Any]], Call]) -> None:
+        own = FunctionType(
+            function.__code__.replace(), function.__globals__, function.__name__, None, function.__closure__
+        )
+        self.reason: str | None = None
+        self._backend, self._error = backend, None
+        self._compiled = torch._dynamo.optimize(
+            self._make, nopython=True, dynamic=False, guard_fail_fn=self._failed
+        )(own)
+
+    def __call__(self, *args: Any) -> Any:
+        """Run what was made for such a call; make it first, if there is nothing yet.
+
+        Raises
+        ------
+        GraphError
+            The function is not one graph of operators. What the backend raises passes as it is.
+        LimitReachedError
+            Too many graphs were made.
+        """
+        try:
+            with torch._dynamo.config.patch(skip_nnmodule_hook_guards=False):
+                return self._compiled(*args)
+        except FailOnRecompileLimitHit as error:
+            raise LimitReachedError(self.reason) from error
+        except BackendCompilerFailed as error:
+            inner = error.inner_exception
+            raise (inner if isinstance(inner, (StowplanError, LimitReachedError)) else not_captured(error)) from error
+        except TorchDynamoException as error:
+            raise not_captured(error) from error
+
+    def _make(self, module: GraphModule, _: Sequence[Any]) -> Call:
+        arguments = [node.meta.get("grapharg") for node in module.graph.find_nodes(op="placeholder")]
+        if any(one is None or not one.is_tensor for one in arguments):
+            raise GraphError("the step draws Python's random numbers, or its sizes are symbols; expected tensors")
+        made = self._backend(module, [one.example for one in arguments])
+        self.reason = None
+        return made
+
+    def _failed(self, failure: Any) -> None:
+        self.reason = str(failure.reason).strip().partition("\n")[0]
+
+
+def take_loss(module: GraphModule) -> int:
+    """Return which result of Dynamo's graph the loss is; let the others be without gradients."""
+    output = module.graph.find_nodes(op="output")[0]
+    results = list(output.args[0])
+    marks = module.graph.find_nodes(op="call_function", target=LOSS)
+    if not marks or marks[-1] not in results:
+        raise GraphError("the loss is none of what the step computes; expected a tensor that it makes")
+    mark = marks[-1]
+    number = results.index(mark)
+    loss = mark.meta["example_value"]
+    if loss.numel() != 1 or not loss.is_floating_point():
+        raise GraphError(
+            f"the loss has shape {tuple(loss.shape)} and type {loss.dtype}; expected one floating-point element"
+        )
+    with module.graph.inserting_before(output):
+        for k, result in enumerate(results):
+            value = result.meta.get("example_value") if isinstance(result, Node) else None
+            if k != number and isinstance(value, torch.Tensor) and value.requires_grad:
+                results[k] = module.graph.call_method("detach", (result,))
+                results[k].meta["example_value"] = value.detach()
+    output.args = (tuple(mark.args[0] if one is mark else one for one in results),)
+    mark.replace_all_uses_with(mark.args[0])
+    module.graph.erase_node(mark)
+    module.recompile()
+    return number
+
+
+def differentiated(module: GraphModule, inputs: Sequence[Any], rewrite: Rewrite) -> Call:
+    """Return what runs in the place of a graph of Dynamo's: forward and backward in one call.
+
+    Parameters
+    ----------
+    module, inputs
+        Of Dynamo; the first result of those with gradients is the loss.
+    rewrite
+        Called with the joint graph, whose results are those of `module`, then a gradient or None for each input; returns
+        a graph module with the results of `module` first, then gradients that autograd is to have, each with its
+        input's number in ``meta["returned"]``.
+    """
+
+    def partition(
+        joint: GraphModule, _: Any, *, num_fwd_outputs: int, **__: Any
+    ) -> tuple[GraphModule, GraphModule]:
+        if num_fwd_outputs != len(module.graph.find_nodes(op="output")[0].args[0]):
+            raise GraphError("what the step returns shares memory with its inputs; expected results of its own")
+        tangent = next(one for one in joint.graph.nodes if one.name.startswith("tangents")).meta["val"]
+        run = rewrite(normal(joint, len(inputs)))
+        run.graph.set_codegen(_Boxed())
+        run.recompile()
+        made.append(run)
+        return run, _backward(run, num_fwd_outputs, tangent)
+
+    def forward(_: GraphModule, __: Any) -> Call:
+        run = made[-1].forward
+        run.__func__._boxed_call = True
+        return run
+
+    def backward(graph: GraphModule, _: Any) -> Call:
+        return graph.forward
+
+    def inference(_: GraphModule, __: Any) -> Call:
+        raise GraphError("the loss depends on no parameter; expected one that requires a gradient")
+
+    made: list[GraphModule] = []
+    with torch._functorch.config.patch(donated_buffer=False):
+        return aot_autograd(
+            fw_compiler=forward,
+            bw_compiler=backward,
+            inference_compiler=inference,
+            partition_fn=partition,
+            decompositions=DECOMPOSITIONS,
+            keep_inference_input_mutations=True,
+        )(as_eager(module), list(inputs))
+
+
+def as_eager(module: GraphModule) -> GraphModule:
+    """Return a graph module that AOTAutograd traces to the operators that run outside of a graph."""
+    graph = Graph()
+    given = []
+    for node in module.graph.find_nodes(op="placeholder"):
+        given.append(graph.node_copy(node))
+        given[-1]._dynamo_source = node._dynamo_source  # of the guards that AOTAutograd adds
+    results = graph.call_module("captured", tuple(given))
+    output = module.graph.find_nodes(op="output")[0]
+    graph.output(tuple(graph.call_function(_item, (results, k)) for k in range(len(output.args[0]))))
+    found = GraphModule({"captured": _AsEager(module)}, graph)
+    found.meta = module.meta
+    if hasattr(module, "_param_name_to_source"):
+        sources = {f"captured.module.{name}": one for name, one in module._param_name_to_source.items()}
+        found._param_name_to_source = sources
+    return found
+
+
+class _AsEager(nn.Module):  # type: ignore[misc]
+    def __init__(self, module: GraphModule) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, *args: Any) -> Any:
+        with no_python_dispatcher():
+            return Interpreter(self.module).run(*args)
+
+
+def _item(results: Sequence[Any], number: int) -> Any:
+    return results[number]
+
+
+def _bernoulli(given: torch.Tensor, p: float, generator: Any) -> Any:
+    if generator is not None:
+        return NotImplemented
+    return torch.ops.stowplan.bernoulli(given, p)
+
+
+class _Boxed(CodeGen):
+    """Code that takes its arguments from a list, and clears it."""
+
+    def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, **_: Any) -> str:
+        names = [one.partition(":")[0].partition("=")[0].strip() for one in free_vars]
+        taken = "".join(f"{one}, " for one in names if one != "self")
+        lines = f"\n    {taken}= args_list\n    args_list.clear()" if taken else ""
+        return f"def {self._func_name}(self, args_list){maybe_return_annotation}:{lines}"
+
+
+def normal(joint: GraphModule, inputs: int) -> GraphModule:
+    """Let a joint graph begin with its inputs alone, the gradient of the loss a constant; mark phases and in place.
+
+    Raises
+    ------
+    GraphError
+        AOTAutograd has changed the inputs, or sizes are symbols.
+    """
+    graph = joint.graph
+    require_numbers(graph)
+    given = graph.find_nodes(op="placeholder")
+    taken = [one for one in given if not one.name.startswith("tangents")]
+    if [getattr(one.meta.get("desc"), "idx", None) for one in taken] != list(range(inputs)):
+        raise GraphError(
+            "inputs of the step share memory, and it writes on them, or operators have effects; expected tensors that "
+            "lie apart"
+        )
+    leave_out_aliases(graph)
+    shrink(graph)
+    put_in_phases(joint)
+    for tangent in given[len(taken) :]:
+        value = tangent.meta["val"]
+        with graph.inserting_after(tangent):
+            ones = graph.call_function(
+                aten.full.default,
+                (list(value.shape), 1),
+                {"dtype": value.dtype, "device": value.device, "pin_memory": False},
+            )
+        ones.meta = {"val": value, PHASE: Phase.BACKWARD}
+        tangent.replace_all_uses_with(ones)
+        graph.erase_node(tangent)
+        first = next((node for node in graph.nodes if node.meta.get(PHASE) == Phase.BACKWARD and node is not ones), None)
+        if first is not None:
+            first.prepend(ones)
+    graph.eliminate_dead_code()
+    mark_in_place(graph)
+    return joint
+
+
+def _backward(run: GraphModule, results: int, tangent: torch.Tensor) -> GraphModule:
+    """Return the graph that AOTAutograd takes for the backward pass: it hands on the gradients that there are."""
+    graph = Graph()
+    saved = []
+    for node in run.graph.find_nodes(op="output")[0].args[0][results:]:
+        saved.append(graph.placeholder(node.name))
+        saved[-1].meta = {"val": node.meta["val"]}
+    count = sum(1 for _ in run.graph.find_nodes(op="placeholder"))
+    graph.placeholder("tangents_1").meta = {"val": tangent}
+    gradients: list[Node | None] = [None] * count
+    for number, one in zip(run.meta.get("returned", ()), saved, strict=True):
+        gradients[number] = one
+    graph.output(tuple(gradients))
+    return GraphModule({}, graph)
+
+
+# --- joint graphs ---------------------------------------------------------------------------------------------------------
+
+TAG, FORWARD, BACKWARD = "partitioner_tag", "is_forward", "is_backward"
+MUST_BE_BACKWARD = "must_be_in_backward"
+
+
+def put_in_phases(joint: GraphModule) -> bool:
+    """Put backward's nodes after forward's, and mark each; return whether there are any.
+
+    Marks of `torch.utils.checkpoint` go: the schedule decides.
+    """
+    nodes = [node for node in joint.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
+    late = {node for node in joint.graph.find_nodes(op="placeholder") if "tangents" in node.name}
+    for node in nodes:
+        if node.meta.get(TAG) in (BACKWARD, MUST_BE_BACKWARD) or not late.isdisjoint(node.all_input_nodes):
+            late.add(node)
+    for node in reversed(nodes):  # constants without a mark, by passes of inductor
+        if TAG not in node.meta and node.users and late.issuperset(node.users):
+            late.add(node)
+    output = joint.graph.find_nodes(op="output")[0]
+    for node in nodes:
+        node.meta.pop("recompute", None)
+        node.meta[PHASE] = Phase.BACKWARD if node in late else Phase.FORWARD
+        if node.meta.get(TAG) in (None, FORWARD, BACKWARD):
+            node.meta[TAG] = BACKWARD if node in late else FORWARD
+        if node in late:
+            output.prepend(node)
+    return any(node in late for node in nodes)
+
+
+def leave_out_aliases(graph: Graph) -> None:
+    """Let users of ``detach`` and ``alias`` take the tensor itself, and drop what has no use and no effect."""
+    for target in (aten.detach.default, aten.alias.default):
+        for node in graph.find_nodes(op="call_function", target=target):
+            node.replace_all_uses_with(node.args[0])
+    graph.eliminate_dead_code()
+
+
+# --- errors ---------------------------------------------------------------------------------------------------------------
+
+_LINE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+_LIBRARIES = ("<", str(Path(torch.__file__).parent), str(Path(__file__).parent))
+
+
+def not_captured(error: BaseException) -> GraphError:
+    """Return the error in the place of PyTorch's own; it names the program's line, where there is one."""
+    text = str(error).strip()
+    lines = [found for found in _LINE.findall(text) if not found[0].startswith(_LIBRARIES)]
+    where = " at {}:{} {}".format(*lines[-1]) if lines else ""
+    cause = getattr(error, "inner_exception", None)
+    what = (str(cause).strip() if cause is not None else text).partition("\n")[0]
+    return GraphError(
+        f"the step cannot be captured as one graph{where} ({what or type(error).__name__}); expected PyTorch's "
+        "operators, on shapes that do not depend on values"
+    )

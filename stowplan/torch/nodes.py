@@ -1,0 +1,145 @@
+"""What the nodes of a graph of ATen operators are: operators, names of their results, writes in place, random draws.
+
+==============  ====================================================================================================
+``is_name``     a node that makes no bytes: a view, or one of several results
+``is_in_place`` a functional node that may write on its first argument, which nothing else takes
+``is_random``   a node that draws random numbers
+==============  ====================================================================================================
+
+AOTAutograd makes every write in place an operator with a result of its own. Where an operator has a form in place, and
+its first argument is as large as its result and dead afterwards, the form in place gives the same bits in fewer bytes.
+"""
+
+from __future__ import annotations
+
+from operator import getitem
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+from torch.utils import _pytree as pytree
+
+from ..errors import GraphError
+
+PHASE = "stowplan_phase"
+"""Key in a node's ``meta`` of its `Phase`, if it is known."""
+
+IN_PLACE = "stowplan_in_place"
+"""Key in a node's ``meta`` of the operator in place that may take its place."""
+
+VIEWS = ("aten::_unsafe_view", "aten::unsafe_split", "aten::unsafe_split_with_sizes")
+"""Operators whose results are views though their schemas do not say so."""
+
+LIBRARY = torch.library.Library("stowplan", "DEF")
+"""Operators of the graphs beside PyTorch's."""
+
+LIBRARY.define("bernoulli(Tensor self, float p=0.5) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
+LIBRARY.impl(
+    "bernoulli", lambda self, p=0.5: torch.empty_like(self).bernoulli_(p), "CompositeExplicitAutograd"
+)
+
+
+def is_name(node: Node) -> bool:
+    """Whether a node makes no bytes: it names a result of another, or a view of it."""
+    return node.op == "call_function" and (node.target is getitem or is_view(node))
+
+
+def is_view(node: Node) -> bool:
+    """Whether a node makes views of one tensor, and no bytes."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or len(node.all_input_nodes) != 1:
+        return False
+    return bool(target.is_view) or target._schema.name in VIEWS
+
+
+def is_random(node: Node) -> bool:
+    """Whether a node draws random numbers."""
+    tags = node.target.tags if isinstance(node.target, torch._ops.OpOverload) else ()
+    return torch.Tag.nondeterministic_seeded in tags
+
+
+def made_by(node: Node) -> Node:
+    """Return the node whose result this one names, or the node itself."""
+    while is_name(node):
+        node = node.all_input_nodes[0]
+    return node
+
+
+def named_by(node: Node) -> list[Node]:
+    """Return the nodes that name results of this one, or of these, in their order."""
+    found = [user for user in node.users if is_name(user)]
+    return sorted(found + [name for user in found for name in named_by(user)])
+
+
+def tensors(node: Node) -> list[torch.Tensor]:
+    """Return the tensors without bytes that a node's result is made of."""
+    leaves = pytree.tree_leaves(node.meta.get("val"))
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def argument(node: Node, position: int, name: str) -> Any:
+    """Return what a node gives for an argument of its operator."""
+    return node.args[position] if position < len(node.args) else node.kwargs.get(name)
+
+
+def require_numbers(graph: Graph) -> None:
+    """Raise unless all sizes are numbers.
+
+    Raises
+    ------
+    GraphError
+        A size is a symbol.
+    """
+    for node in graph.nodes:
+        for value in pytree.tree_leaves(node.meta.get("val")):
+            is_strided = isinstance(value, torch.Tensor) and value.layout == torch.strided
+            sizes = (*value.shape, *value.stride()) if is_strided else (value,)
+            if any(isinstance(size, torch.SymInt | torch.SymFloat) for size in sizes):
+                raise GraphError(
+                    "the graph has sizes that are symbols; expected torch.compile(..., dynamic=False)"
+                    if node.op == "placeholder"
+                    else f"what {node.name} returns depends on values; expected shapes that do not"
+                )
+
+
+def is_in_place(node: Node) -> bool:
+    """Whether a functional node may write on its first argument: it can, and no other node takes that one."""
+    if IN_PLACE not in node.meta or node.target is node.meta[IN_PLACE]:
+        return False
+    source = node.args[0]
+    if len(source.users) != 1 or source.meta.get(PHASE) != node.meta.get(PHASE):
+        return False
+    while source.target is getitem:
+        source = source.args[0]
+    return isinstance(source.target, torch._ops.OpOverload) and not is_view(source)
+
+
+def mark_in_place(graph: Graph) -> None:
+    """Set ``meta[IN_PLACE]`` of each node that could write on its first argument."""
+    for node in graph.find_nodes(op="placeholder"):
+        node.meta.pop(IN_PLACE, None)
+    for node in graph.nodes:
+        given = node.args[0] if node.op == "call_function" and node.args else None
+        other = _in_place(node.target) if isinstance(given, Node) else None
+        if other is None:
+            continue
+        old, new = given.meta.get("val"), node.meta.get("val")
+        if not isinstance(old, torch.Tensor) or not isinstance(new, torch.Tensor):
+            continue
+        alike = (new.shape, new.stride(), new.dtype) == (old.shape, old.stride(), old.dtype)
+        if alike and old.untyped_storage().nbytes() == new.untyped_storage().nbytes():
+            node.meta[IN_PLACE] = other
+
+
+def _in_place(target: Any) -> Any:
+    """Return the operator that writes on its first argument what this one returns; None if there is none."""
+    if target is torch.ops.stowplan.bernoulli.default:
+        return torch.ops.aten.bernoulli_.float
+    if not isinstance(target, torch._ops.OpOverload) or torch.Tag.pointwise not in target.tags:
+        return None
+    packet = getattr(torch.ops.aten, target._schema.name.removeprefix("aten::") + "_", None)
+    every = [] if packet is None else [getattr(packet, name) for name in packet.overloads()]
+    taken = [(one.name, str(one.type)) for one in target._schema.arguments]
+    return next(
+        (one for one in every if [(a.name, str(a.type)) for a in one._schema.arguments] == taken), None
+    )
