@@ -19,9 +19,7 @@ Of PyTorch this uses ``torch._dynamo.optimize``, which `torch.compile` is made o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -36,8 +34,9 @@ from torch.fx.graph import CodeGen
 
 from ..errors import GraphError, StowplanError
 from ..scheduling.graph import Phase
+from .graph_errors import not_captured
 from .nodes import LIBRARY, PHASE, mark_in_place, require_numbers
-from .shrinking import shrink
+from .shrinking import shrink, write_parts
 
 aten = torch.ops.aten
 
@@ -210,8 +209,15 @@ class _AsEager(nn.Module):  # type: ignore[misc]
         self.module = module
 
     def forward(self, *args: Any) -> Any:
-        with no_python_dispatcher():
-            return Interpreter(self.module).run(*args)
+        # Autocast casts a parameter once, as it does outside of a graph: gradients of its readers then meet in few bits.
+        before = torch.is_autocast_cache_enabled()
+        torch.set_autocast_cache_enabled(True)
+        try:
+            with no_python_dispatcher():
+                return Interpreter(self.module).run(*args)
+        finally:
+            torch.clear_autocast_cache()
+            torch.set_autocast_cache_enabled(before)
 
 
 def _item(results: Sequence[Any], number: int) -> Any:
@@ -252,6 +258,7 @@ def normal(joint: GraphModule, inputs: int) -> GraphModule:
             "lie apart"
         )
     leave_out_aliases(graph)
+    write_parts(graph)
     shrink(graph)
     put_in_phases(joint)
     for tangent in given[len(taken) :]:
@@ -325,22 +332,3 @@ def leave_out_aliases(graph: Graph) -> None:
         for node in graph.find_nodes(op="call_function", target=target):
             node.replace_all_uses_with(node.args[0])
     graph.eliminate_dead_code()
-
-
-# --- errors ---------------------------------------------------------------------------------------------------------------
-
-_LINE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
-_LIBRARIES = ("<", str(Path(torch.__file__).parent), str(Path(__file__).parent))
-
-
-def not_captured(error: BaseException) -> GraphError:
-    """Return the error in the place of PyTorch's own; it names the program's line, where there is one."""
-    text = str(error).strip()
-    lines = [found for found in _LINE.findall(text) if not found[0].startswith(_LIBRARIES)]
-    where = " at {}:{} {}".format(*lines[-1]) if lines else ""
-    cause = getattr(error, "inner_exception", None)
-    what = (str(cause).strip() if cause is not None else text).partition("\n")[0]
-    return GraphError(
-        f"the step cannot be captured as one graph{where} ({what or type(error).__name__}); expected PyTorch's "
-        "operators, on shapes that do not depend on values"
-    )

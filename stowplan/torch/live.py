@@ -42,7 +42,7 @@ def live_peak(graph: Graph) -> int:
         taken = {key: one for source in node.all_input_nodes for key, one in names[source].items()}
         names[node] = {}
         for key, count in storages(node).items():
-            if IN_PLACE in node.meta and node.target is node.meta[IN_PLACE]:
+            if IN_PLACE in node.meta and node.target is node.meta[IN_PLACE][1]:
                 names[node][key] = next(iter(names[node.args[0]].values()))
             elif key in taken:
                 names[node][key] = taken[key]

@@ -25,7 +25,8 @@ PHASE = "stowplan_phase"
 """Key in a node's ``meta`` of its `Phase`, if it is known."""
 
 IN_PLACE = "stowplan_in_place"
-"""Key in a node's ``meta`` of the operator in place that may take its place."""
+"""Key in a node's ``meta``, if it may write on its first argument: the operator with a result of its own, and the one in
+place, one of which it calls."""
 
 VIEWS = ("aten::_unsafe_view", "aten::unsafe_split", "aten::unsafe_split_with_sizes")
 """Operators whose results are views though their schemas do not say so."""
@@ -37,6 +38,33 @@ LIBRARY.define("bernoulli(Tensor self, float p=0.5) -> Tensor", tags=(torch.Tag.
 LIBRARY.impl(
     "bernoulli", lambda self, p=0.5: torch.empty_like(self).bernoulli_(p), "CompositeExplicitAutograd"
 )
+
+PARTS = ("slice_scatter", "select_scatter")
+WRITES = (*PARTS, "index_put", "index_add", "index_copy", "index_fill", "masked_scatter", "scatter", "scatter_add")
+"""Operators that write into their first argument, or a copy of it; of `PARTS` the form in place is here."""
+
+LIBRARY.define(
+    "slice_scatter_(Tensor(a!) self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1)"
+    " -> Tensor(a!)"
+)
+LIBRARY.impl(
+    "slice_scatter_",
+    lambda self, src, dim=0, start=None, end=None, step=1: _write(
+        self, torch.ops.aten.slice.Tensor(self, dim, start, end, step), src
+    ),
+    "CompositeExplicitAutograd",
+)
+LIBRARY.define("select_scatter_(Tensor(a!) self, Tensor src, int dim, SymInt index) -> Tensor(a!)")
+LIBRARY.impl(
+    "select_scatter_",
+    lambda self, src, dim, index: _write(self, self.select(dim, index), src),
+    "CompositeExplicitAutograd",
+)
+
+
+def _write(whole: torch.Tensor, part: torch.Tensor, written: torch.Tensor) -> torch.Tensor:
+    part.copy_(written)
+    return whole
 
 
 def is_name(node: Node) -> bool:
@@ -103,8 +131,8 @@ def require_numbers(graph: Graph) -> None:
 
 
 def is_in_place(node: Node) -> bool:
-    """Whether a functional node may write on its first argument: it can, and no other node takes that one."""
-    if IN_PLACE not in node.meta or node.target is node.meta[IN_PLACE]:
+    """Whether a node that could write on its first argument may: no other node takes that one."""
+    if IN_PLACE not in node.meta:
         return False
     source = node.args[0]
     if len(source.users) != 1 or source.meta.get(PHASE) != node.meta.get(PHASE):
@@ -115,9 +143,7 @@ def is_in_place(node: Node) -> bool:
 
 
 def mark_in_place(graph: Graph) -> None:
-    """Set ``meta[IN_PLACE]`` of each node that could write on its first argument."""
-    for node in graph.find_nodes(op="placeholder"):
-        node.meta.pop(IN_PLACE, None)
+    """Set ``meta[IN_PLACE]`` of each node of a functional graph that could write on its first argument."""
     for node in graph.nodes:
         given = node.args[0] if node.op == "call_function" and node.args else None
         other = _in_place(node.target) if isinstance(given, Node) else None
@@ -128,16 +154,26 @@ def mark_in_place(graph: Graph) -> None:
             continue
         alike = (new.shape, new.stride(), new.dtype) == (old.shape, old.stride(), old.dtype)
         if alike and old.untyped_storage().nbytes() == new.untyped_storage().nbytes():
-            node.meta[IN_PLACE] = other
+            node.meta[IN_PLACE] = node.target, other
+
+
+def run_in_place(graph: Graph) -> None:
+    """Let each node that may write on its first argument do so, and no other."""
+    for node in graph.nodes:
+        if IN_PLACE in node.meta:
+            node.target = node.meta[IN_PLACE][is_in_place(node)]
 
 
 def _in_place(target: Any) -> Any:
     """Return the operator that writes on its first argument what this one returns; None if there is none."""
     if target is torch.ops.stowplan.bernoulli.default:
         return torch.ops.aten.bernoulli_.float
-    if not isinstance(target, torch._ops.OpOverload) or torch.Tag.pointwise not in target.tags:
+    if not isinstance(target, torch._ops.OpOverload):
         return None
-    packet = getattr(torch.ops.aten, target._schema.name.removeprefix("aten::") + "_", None)
+    name = target._schema.name.removeprefix("aten::")
+    if torch.Tag.pointwise not in target.tags and name not in WRITES:
+        return None
+    packet = getattr(torch.ops.stowplan if name in PARTS else torch.ops.aten, f"{name}_", None)
     every = [] if packet is None else [getattr(packet, name) for name in packet.overloads()]
     taken = [(one.name, str(one.type)) for one in target._schema.arguments]
     return next(

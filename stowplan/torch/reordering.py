@@ -17,7 +17,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from ..scheduling import Schedule, Way, require_valid
 from ..scheduling.ordering import order
-from .nodes import named_by
+from .nodes import named_by, run_in_place
 from .step_graph import as_graph_module, given_to, graph, operators
 
 
@@ -104,4 +104,5 @@ def _ordered(module: GraphModule, numbers: list[int]) -> Graph:
     copies: dict[Node, Node] = {}
     for node in sequence:
         copies[node] = ordered.node_copy(node, copies.__getitem__)
+    run_in_place(ordered)
     return ordered

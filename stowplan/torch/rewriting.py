@@ -30,7 +30,7 @@ from torch.utils import _pytree as pytree
 
 from ..scheduling import Schedule, StepGraph, Way, simulate
 from .evictions import EVICT, RATES, arrive, fetch, leave
-from .nodes import IN_PLACE, is_in_place, is_name, is_random, named_by
+from .nodes import is_name, is_random, named_by, run_in_place
 from .step_graph import KEEPS, REPEATABLE, WORKSPACE, given_to, operators
 from .updates import UPDATE
 
@@ -117,9 +117,7 @@ class _Writer:
         self.copy(self.module.graph.find_nodes(op="output")[0])
         # Names that nothing reads would keep results.
         self.graph.eliminate_dead_code(lambda node: not is_name(node))
-        for node in self.graph.nodes:
-            if is_in_place(node):
-                node.target = node.meta[IN_PLACE]
+        run_in_place(self.graph)
         return self.graph
 
     def copy(self, node: Node) -> Node:

@@ -49,6 +49,7 @@ from .updates import (
     UPDATE,
     Arguments,
     BeforeUpdate,
+    Bytes,
     Costs,
     Update,
     group_of,
@@ -108,7 +109,7 @@ class _Plan:
 
     def __init__(self, situation: Any, keeps: str | None) -> None:
         self.situation, self.keeps = situation, keeps
-        self.loss = 0
+        self.costs: dict[int, Bytes] = {}  # of updates, by the numbers of inputs
         self.returned: list[int] = []  # inputs whose gradients autograd has
         self.solution: Solution
         self.stats: StepStats
@@ -359,7 +360,11 @@ class ScheduledTraining:
         if any(_has_hooks(one) and id(one) in groups for one in inputs) and not self._accumulates:
             keeps = HOOKS
         plan = _Plan(_situation(inputs, groups), keeps)
-        plan.loss = take_loss(module)
+        take_loss(module)
+        costs = Costs(self._optimizer)  # found by updates of tensors with bytes, so not while AOTAutograd traces
+        plan.costs = {
+            k: costs.of(one, groups[id(one)]) for k, one in enumerate(inputs) if id(one) in groups
+        }
         run = differentiated(module, inputs, lambda joint: self._scheduled(plan, joint, inputs))
         self._plans.append(plan)
 
@@ -421,7 +426,7 @@ class ScheduledTraining:
         output, results = joint.graph.find_nodes(op="output")[0], _results(joint)
         count = len(results) - len(inputs)
         given = joint.graph.find_nodes(op="placeholder")
-        groups, costs = group_of(self._optimizer), Costs(self._optimizer)
+        groups = group_of(self._optimizer)
         taken = {made_by(one) for one in results[:count] if isinstance(one, Node)}
         early, left = [], []
         for number, (tensor, gradient) in enumerate(zip(inputs, results[count:], strict=True)):
@@ -434,7 +439,6 @@ class ScheduledTraining:
             own = self._laid_out(joint, gradient, given[number], taken)
             (left if group is None or self._accumulates else early).append((number, own, group))
         early.sort(key=lambda row: row[1])  # as they are complete
-        bytes_of = {row[0]: costs.of(inputs[row[0]], row[2]) for row in early}
         together = plan.keeps is not None
         parts = [early] if together and early else _parts([(inputs[row[0]].nbytes, row) for row in early])
         at_once = sum if any(group.get("foreach") for group in self._optimizer.param_groups) else max
@@ -447,7 +451,7 @@ class ScheduledTraining:
                 updates = number < len(parts)
                 node.meta = {PHASE: Phase.UPDATE, "val": None, WORKSPACE: 0}
                 if updates:
-                    node.meta[WORKSPACE] = at_once(bytes_of[k].workspace for k in numbers)
+                    node.meta[WORKSPACE] = at_once(plan.costs[k].workspace for k in numbers)
                 elif inputs[numbers[0]].grad is None:
                     node.meta[KEEPS] = True
                 update = Update(
@@ -461,7 +465,7 @@ class ScheduledTraining:
         output.args = ((*results[:count], *(results[count + number] for number in plan.returned)),)
         joint.graph.eliminate_dead_code()
         joint.recompile()
-        return sum(one.state for one in bytes_of.values())
+        return sum(plan.costs[row[0]].state for row in early)
 
     def _laid_out(self, joint: GraphModule, gradient: Node, parameter: Node, taken: set[Node]) -> Node:
         """Return a gradient in its parameter's layout, on a storage that is nobody else's: as autograd has it."""

@@ -1,10 +1,16 @@
-"""Results that hold on to more bytes than they have: some of PyTorch's losses compute elements, then shrink the result.
+"""Results that hold on to more bytes than they have: some of PyTorch's losses, and what is to be written into a part.
 
 ``resize_`` makes a tensor smaller, and its storage not: the mean of ``mse_loss`` keeps the bytes of all elements for as
 long as it is alive, and a traced tensor does not show it. So a copy takes its place, and the large storage goes::
 
     before    loss = mse_loss(y, t)                               4 bytes, and the storage of y's size
     after     elements = mse_loss(y, t)    loss = clone(elements)      4 bytes
+
+A program that writes into a part of a tensor does so in an operator of its own in a functional graph, which first
+copies what it writes to a storage as large as the whole: that is left out::
+
+    before    part = slice(x)    y = slice_scatter(x, copy(part, written))
+    after                        y = slice_scatter(x, written)
 """
 
 from __future__ import annotations
@@ -15,7 +21,7 @@ from typing import Any
 import torch
 from torch.fx import Graph
 
-__all__ = ["SHRINKING", "holding", "shrink"]
+__all__ = ["SHRINKING", "holding", "shrink", "write_parts"]
 
 aten = torch.ops.aten
 
@@ -27,20 +33,48 @@ SHRINKING = (
 )
 """Operators of two tensors first, whose result has been as large as both together, broadcast."""
 
+SCATTER = (
+    aten.slice_scatter.default,
+    aten.select_scatter.default,
+    aten.diagonal_scatter.default,
+    aten.as_strided_scatter.default,
+    aten.copy_.default,
+)
+"""Operators that write their second tensor into a part of the first, or into all of it."""
+
 
 def holding(target: Any, args: Sequence[Any], result: Any) -> Any:
     """Return an operator's result as it is, or, where it is shrunk, as a part of a storage like the one that it has.
 
     ``args`` and ``result`` are tensors without bytes.
     """
+    if target is aten.copy.default and args[0].untyped_storage().nbytes() > result.untyped_storage().nbytes():
+        whole = result.new_empty(args[0].untyped_storage().nbytes() // result.element_size())
+        return whole.as_strided(result.shape, result.stride())
     if target not in SHRINKING:
         return result
     shape = torch.broadcast_shapes(args[0].shape, args[1].shape)
     return result if result.shape == shape or 0 in shape else result.new_empty(shape).view(-1)[0]
 
 
+def write_parts(graph: Graph) -> None:
+    """Let what is written into a part of a tensor be written as it is."""
+    for node in graph.find_nodes(op="call_function", target=aten.copy.default):
+        part, written = node.args[:2]
+        old, new = part.meta["val"], written.meta["val"]
+        taken = all(user.target in SCATTER and user.args[0] is not node for user in node.users)
+        if taken and (old.shape, old.dtype) == (new.shape, new.dtype):
+            node.replace_all_uses_with(written)
+            graph.erase_node(node)
+    graph.eliminate_dead_code()
+
+
 def shrink(graph: Graph) -> None:
     """Let users of a shrunk result take a copy, and let its node's ``meta["val"]`` hold the bytes that it does."""
+    for node in graph.find_nodes(op="call_function", target=aten.copy.default):
+        value = node.meta["val"]
+        with value.fake_mode, torch.no_grad():
+            node.meta["val"] = holding(node.target, [given.meta["val"] for given in node.args[:2]], value)
     for target in SHRINKING:
         for node in graph.find_nodes(op="call_function", target=target):
             small = node.meta["val"]

@@ -31,7 +31,8 @@ from torch.utils import _pytree as pytree
 
 from ..errors import GraphError
 from ..scheduling.graph import Phase, StepGraph
-from .nodes import PHASE, argument, is_in_place, is_name, is_random, named_by
+from .graph_errors import BY_VALUES, not_captured
+from .nodes import IN_PLACE, PHASE, argument, is_in_place, is_name, is_random, named_by
 from .shrinking import holding
 
 REPEATABLE, WORKSPACE, KEEPS = "stowplan_repeatable", "stowplan_workspace", "stowplan_keeps"
@@ -153,7 +154,7 @@ class _Reader:
         if not _is_aten(node):
             raise _not_aten(node)
         reads, changed = self.read(node), self.changed(node)
-        if is_in_place(node):  # it can write on what it takes: both are one storage
+        if is_in_place(node):  # a value of its own, on the storage of what it takes
             source, made = self.results[node.args[0]], self.results[node]
             self.owner[made.untyped_storage()._cdata] = self.columns["storage"][self.value[id(source)]]
         writes = changed + [
@@ -200,7 +201,9 @@ class _Reader:
         return found
 
     def changed(self, node: Node) -> list[int]:
-        """Return the values that an operator writes in place."""
+        """Return the values that an operator writes in place, but those that nothing else reads."""
+        if is_in_place(node):
+            return []
         schema = node.target._schema
         written = []
         for position, one in enumerate(schema.arguments):
@@ -269,8 +272,11 @@ def _run_without_bytes(module: GraphModule, inputs: Sequence[Any] | None) -> dic
     fakes = [tensor for tensor in _tensors(flat) if isinstance(tensor, FakeTensor)]
     mode = fakes[0].fake_mode if fakes else FakeTensorMode(allow_non_fake_inputs=True)
     interpreter = _Interpreter(module, mode)
-    with torch.no_grad(), mode:
-        interpreter.run(*interpreter.without_bytes(flat), enable_io_processing=False)
+    try:
+        with torch.no_grad(), mode:
+            interpreter.run(*interpreter.without_bytes(flat), enable_io_processing=False)
+    except BY_VALUES as error:
+        raise not_captured(error) from None
     results: dict[Node, Any] = interpreter.env
     return results
 
@@ -297,6 +303,11 @@ class _Interpreter(Interpreter):  # type: ignore[misc]
             return self.mode.from_tensor(tensor, static_shapes=True)
 
         return pytree.tree_map_only(torch.Tensor, convert, tree)
+
+    def run_node(self, n: Node) -> Any:
+        if IN_PLACE not in n.meta:
+            return super().run_node(n)
+        return self.call_function(n.meta[IN_PLACE][0], *self.fetch_args_kwargs_from_env(n))
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         return holding(target, args, super().call_function(target, args, kwargs))

@@ -1,16 +1,13 @@
-"""Trace a module to a graph of ATen operators, by `torch.fx.experimental.proxy_tensor.make_fx`.
+"""Trace a module to a graph module of ATen operators, which takes what the module takes and shares its tensors.
 
-The module runs once, on tensors that have shapes and no bytes (`FakeTensor`), so that nothing is computed and nothing
-is changed; each operator that reaches PyTorch's dispatcher becomes a node, views and writes in place as they are.
-`make_fx` serves inference and training alike, where `torch.export` ends at the loss. What runs in a training step is::
+Inference is traced by `torch.fx.experimental.proxy_tensor.make_fx`: the module runs once, on tensors that have shapes
+and no bytes, and each operator that reaches PyTorch's dispatcher becomes a node, views and writes in place as they are.
+A training step is captured as scheduled steps are (`capture`), so that nothing is written in place but parameters and
+buffers, and what is made in the step can be made again::
 
     forward    the module, the loss
-    backward   the gradients of all parameters that the loss depends on (torch.autograd.grad)
+    backward   the gradients of all parameters that the loss depends on
     update     parameter.add_(gradient, alpha=-learning_rate), if there is a learning rate
-
-A step that is to run operators again is *functional*: writes in place on what the step itself has made become
-operators with results of their own, which remember in ``meta[IN_PLACE]`` what they were; ``detach`` and ``alias`` are
-left out.
 
 Parameters and buffers are attributes of the graph module, the module's own tensors. They and the inputs are read
 through ``detach``: nothing that the graph module computes is recorded by autograd, which would hold on to it.
@@ -18,33 +15,24 @@ through ``detach``: nothing that the graph module computes is recorded by autogr
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from operator import getitem
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any, NoReturn
 
 import torch
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensor,
-)
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.fx.graph import _PyTreeCodeGen, _PyTreeInfo
 from torch.utils import _pytree as pytree
 
-from ..errors import GraphError
 from ..scheduling.graph import Phase
-from .nodes import PHASE, require_numbers
+from .capture import LOSS, Captured, differentiated, take_loss
+from .graph_errors import BY_VALUES, not_captured
+from .nodes import PHASE, require_numbers, run_in_place
 from .shrinking import shrink
 
-BY_VALUES = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
-"""What PyTorch raises where tensors without bytes will not do."""
+DETACH = torch.ops.aten.detach.default
 
-State = dict[str, torch.Tensor]
 
 def trace(module: torch.nn.Module, inputs: Sequence[Any]) -> GraphModule:
     """Trace a module's forward without gradients: inference.
@@ -64,13 +52,32 @@ def trace(module: torch.nn.Module, inputs: Sequence[Any]) -> GraphModule:
     -------
     GraphModule
         Called with such inputs it returns what the module returns, and shares the module's parameters and buffers.
+
+    Raises
+    ------
+    GraphError
+        The module depends on values.
     """
+    state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
-    def step(tensors: State, args: tuple[Any, ...]) -> Any:
+    def flat(tensors: list[torch.Tensor], args: tuple[Any, ...]) -> Any:
+        # Whether a tensor of the module requires a gradient is left as it is: which operators run may depend on it,
+        # even without gradients (`torch.matmul` asks).
+        own = (tensor.detach().requires_grad_(tensor.requires_grad) for tensor in tensors)
         with torch.no_grad():
-            return torch.func.functional_call(module, tensors, args)
+            return torch.func.functional_call(module, dict(zip(state, own, strict=True)), args)
 
-    return _traced(step, _state(module), tuple(inputs))
+    args, values = tuple(inputs), list(state.values())
+    try:
+        traced = make_fx(flat, tracing_mode="fake", _allow_non_fake_inputs=True)(values, args)
+    except BY_VALUES as error:
+        raise not_captured(error) from None
+    require_numbers(traced.graph)
+    shrink(traced.graph)
+    # Tensors outside of the state (a constant made in forward) are attributes already.
+    attributes = {node.target: getattr(traced, node.target) for node in traced.graph.find_nodes(op="get_attr")}
+    spec = traced.graph._codegen.pytree_info.out_spec
+    return _bound(traced.graph, [*values, *pytree.tree_leaves(args)], state, attributes, args, spec)
 
 
 def trace_training(
@@ -80,7 +87,6 @@ def trace_training(
     targets: Sequence[Any] = (),
     *,
     learning_rate: float | None = None,
-    functional: bool = False,
 ) -> GraphModule:
     """Trace a training step: forward, backward and, with a learning rate, the update of gradient descent.
 
@@ -95,8 +101,6 @@ def trace_training(
     learning_rate
         Of ``parameter.add_(gradient, alpha=-learning_rate)``, what `torch.optim.SGD` does without momentum. None: no
         update.
-    functional
-        Whether only parameters, buffers and inputs are written in place, so that all else can be made again.
 
     Returns
     -------
@@ -107,122 +111,107 @@ def trace_training(
     Raises
     ------
     GraphError
-        The loss depends on no parameter.
+        The step is not one graph of operators; or the loss depends on no parameter.
     """
-    count = len(inputs)
+    args, count = (*inputs, *targets), len(inputs)
+    found: list[GraphModule] = []
 
-    def step(tensors: State, args: tuple[Any, ...]) -> Any:
-        leaves = {name: tensor for name, tensor in tensors.items() if tensor.requires_grad}
-        with _autocast_cache():
-            found = loss(torch.func.functional_call(module, tensors, args[:count]), *args[count:])
-        if not found.requires_grad:
-            raise GraphError("the loss depends on no parameter; expected one that requires a gradient")
-        every = torch.autograd.grad(found, list(leaves.values()), allow_unused=True)
-        gradients = {name: one for name, one in zip(leaves, every, strict=True) if one is not None}
-        if learning_rate is None:
-            return found, gradients
-        with torch.no_grad():
-            for name, gradient in gradients.items():
-                leaves[name].add_(gradient, alpha=-learning_rate)
-        return found
+    def step(*args: Any) -> Any:
+        return LOSS(loss(module(*args[:count]), *args[count:]))
 
-    traced = _traced(step, _state(module), (*inputs, *targets), functional=functional)
-    _mark_phases(traced.graph)
-    return traced
+    def make(captured: GraphModule, tensors: list[Any]) -> Any:
+        number = take_loss(captured)
 
+        def rewrite(joint: GraphModule) -> NoReturn:
+            found.append(_training(module, joint, tensors, number, args, learning_rate))
+            raise _Traced
 
-@contextmanager
-def _autocast_cache() -> Iterator[None]:
-    """Let autocast cast a parameter once, as outside of `make_fx`: gradients of its readers then meet in few bits."""
-    before = torch.is_autocast_cache_enabled()
-    torch.set_autocast_cache_enabled(True)
+        return differentiated(captured, tensors, rewrite)
+
+    assert isinstance(step, FunctionType)
     try:
-        yield
-    finally:
-        torch.clear_autocast_cache()
-        torch.set_autocast_cache_enabled(before)
+        with torch.enable_grad():
+            Captured(step, make)(*args)
+    except Exception:
+        if not found:
+            raise
+    return found[0]
 
 
-def _state(module: torch.nn.Module) -> State:
-    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+class _Traced(Exception):  # noqa: N818 (no error)
+    """Ends a capture whose graph is all that is wanted."""
 
 
-def _traced(
-    step: Callable[[State, tuple[Any, ...]], Any],
-    state: State,
+def _training(
+    module: torch.nn.Module,
+    joint: GraphModule,
+    tensors: list[Any],
+    number: int,
     args: tuple[Any, ...],
-    *,
-    functional: bool = False,
+    learning_rate: float | None,
 ) -> GraphModule:
-    """Trace a function of a state, detached, and of arguments; the state becomes attributes of the graph module."""
+    graph, names = joint.graph, {id(one): name for name, one in module.named_parameters()}
+    output = graph.find_nodes(op="output")[0]
+    results = output.args[0]
+    gradients = {}
+    given = graph.find_nodes(op="placeholder")
+    for node, tensor, gradient in zip(given, tensors, results[len(results) - len(tensors) :], strict=True):
+        if gradient is not None and id(tensor) in names:
+            gradients[names[id(tensor)]] = gradient
+            if learning_rate is not None:
+                with graph.inserting_before(output):
+                    update = graph.call_function(
+                        torch.ops.aten.add_.Tensor, (node, gradient), {"alpha": -learning_rate}
+                    )
+                update.meta = {PHASE: Phase.UPDATE, "val": node.meta["val"]}
+    ordered = {name: gradients[name] for name in names.values() if name in gradients}
+    tree: Any = (results[number], ordered) if learning_rate is None else results[number]
+    leaves, spec = pytree.tree_flatten(tree)
+    output.args = (leaves,)
+    graph.eliminate_dead_code()
+    attributes = {node.target: getattr(joint, node.target) for node in graph.find_nodes(op="get_attr")}
+    state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    return _bound(graph, tensors, state, attributes, args, spec)
 
-    def flat(tensors: list[torch.Tensor], args: tuple[Any, ...]) -> Any:
-        # Whether a tensor of the module requires a gradient is left as it is: which operators run may depend on it,
-        # even without gradients (`torch.matmul` asks).
-        own = (tensor.detach().requires_grad_(tensor.requires_grad) for tensor in tensors)
-        args = pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, args)
-        return step(dict(zip(state, own, strict=True)), args)
 
-    # Tensors outside of the state (a constant made in forward) become attributes as well.
-    values = list(state.values())
-    try:
-        traced = make_fx(flat, tracing_mode="fake", _allow_non_fake_inputs=True)(values, args)
-    except BY_VALUES as error:
-        raise by_values(error) from None
-    require_numbers(traced.graph)
-    graph: Graph = traced.graph
-    shrink(graph)
-    placeholders = graph.find_nodes(op="placeholder")
-    attributes: dict[str, Any] = {
-        node.target: _attribute(traced, node.target) for node in graph.find_nodes(op="get_attr")
-    }
-    first = next((node for node in graph.nodes if node.op != "placeholder"), None)
-    for node, (name, tensor) in zip(placeholders, state.items(), strict=False):
-        attributes[name] = tensor
-        with graph.inserting_before(first):
-            replacement = graph.create_node("get_attr", name)
-        replacement.meta = node.meta
-        node.replace_all_uses_with(replacement)
+def _bound(
+    graph: Graph,
+    tensors: Sequence[Any],
+    state: dict[str, torch.Tensor],
+    attributes: dict[str, Any],
+    args: tuple[Any, ...],
+    results: Any,
+) -> GraphModule:
+    """Return a graph module that takes arguments like these; its graph's other inputs become attributes.
+
+    ``tensors`` are those of the graph's placeholders, in their order.
+    """
+    names = {id(one): name for name, one in reversed(state.items())}
+    before = graph.find_nodes(op="placeholder")
+    first = next(node for node in graph.nodes if node.op != "placeholder")
+    given: dict[int, Node] = {}
+    with graph.inserting_before(next(iter(graph.nodes))):
+        for k, leaf in enumerate(pytree.tree_leaves(args)):
+            given[id(leaf)] = graph.placeholder(f"argument_{k}")
+            given[id(leaf)].meta["val"] = leaf
+    for k, (node, tensor) in enumerate(zip(before, tensors, strict=True)):
+        new = given.get(id(tensor))
+        if new is None:
+            name = names.get(id(tensor), f"outside_{k}")
+            attributes[name] = tensor
+            with graph.inserting_before(first):
+                new = graph.create_node("get_attr", name)
+        new.meta = dict(node.meta)
+        read = new
+        if isinstance(tensor, torch.Tensor) and not any(user.target is DETACH for user in node.users):
+            with graph.inserting_before(first):
+                read = graph.call_function(DETACH, (new,))
+            read.meta = dict(node.meta)
+        node.replace_all_uses_with(read)
         graph.erase_node(node)
-    _take(graph, args)
-    module = GraphModule(attributes, graph, type(traced).__name__)
+    spec = pytree.tree_structure(args)
+    graph.set_codegen(_PyTreeCodeGen(_PyTreeInfo([f"input_{k}" for k in range(len(args))], spec, results)))
+    run_in_place(graph)
+    module = GraphModule(attributes, graph)
     module.graph.lint()
     return module
-
-
-def by_values(error: Exception) -> GraphError:
-    """Return an error in the place of one of `BY_VALUES`; it names the program's line, where there is one."""
-    libraries = ("<", str(Path(torch.__file__).parent), str(Path(__file__).parent))
-    frames = traceback.extract_tb(error.__traceback__)
-    program = [frame for frame in frames if not frame.filename.startswith(libraries)]
-    where = f" at {program[-1].filename}:{program[-1].lineno} {program[-1].name}" if program else ""
-    what = str(error).strip().partition("\n")[0]
-    return GraphError(
-        f"the step depends on values{where} ({what}); expected operators and shapes that do not"
-    )
-
-
-def _attribute(module: torch.nn.Module, target: str) -> Any:
-    found: Any = module
-    for name in target.split("."):
-        found = getattr(found, name)
-    return found
-
-
-def _take(graph: Graph, args: tuple[Any, ...]) -> None:
-    """Make the generated code take only these arguments, each of them a tree of tensors."""
-    codegen = graph._codegen
-    codegen.pytree_info = codegen.pytree_info._replace(
-        orig_args=[f"input_{i}" for i in range(len(args))], in_spec=pytree.tree_structure(args)
-    )
-
-
-def _mark_phases(graph: Graph) -> None:
-    """Set each node's phase: before the loss, the first of the results, or after it."""
-    output = graph.find_nodes(op="output")[0]
-    results: list[Node] = pytree.tree_leaves(output.args)
-    phase = Phase.FORWARD
-    for node in graph.nodes:
-        node.meta[PHASE] = phase
-        if node is results[0]:
-            phase = Phase.BACKWARD

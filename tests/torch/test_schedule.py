@@ -88,7 +88,7 @@ def test_what_draws_random_numbers_runs_again() -> None:
 @pytest.mark.parametrize("name", ["encoder", "resnet18", "densenet", "recurrent"])
 def test_any_schedule_runs_in_the_bytes_simulated(name: str) -> None:
     model, inputs = make(name)
-    traced = trace_training(model, inputs, loss, functional=True)
+    traced = trace_training(model, inputs, loss)
     mark_repeatable(traced)
     traced.add_module(EVICT, Evict(None))
     step = graph(traced)

@@ -1,0 +1,35 @@
+"""What PyTorch raises where a step is no graph, as one error that names the program's line."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from pathlib import Path
+
+import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from ..errors import GraphError
+
+BY_VALUES = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
+"""What is raised where tensors without bytes will not do."""
+
+_LINE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+_LIBRARIES = ("<", str(Path(torch.__file__).parent), str(Path(__file__).parent))
+
+
+def not_captured(error: BaseException) -> GraphError:
+    """Return the error in the place of PyTorch's own; it names the program's line, where there is one."""
+    text = str(error).strip()
+    lines = _LINE.findall(text)
+    if isinstance(error, BY_VALUES):
+        lines += [(one.filename, one.lineno, one.name) for one in traceback.extract_tb(error.__traceback__)]
+    lines = [found for found in lines if not found[0].startswith(_LIBRARIES)]
+    where = " at {}:{} {}".format(*lines[-1]) if lines else ""
+    cause = getattr(error, "inner_exception", None)
+    what = (str(cause).strip() if cause is not None else text).partition("\n")[0]
+    return GraphError(
+        f"the step is not one graph{where} ({what or type(error).__name__}); expected PyTorch's operators, on shapes "
+        "that do not depend on values"
+    )
