@@ -35,7 +35,7 @@ from torch.fx.graph import CodeGen
 from ..errors import GraphError, StowplanError
 from ..scheduling.graph import Phase
 from .graph_errors import not_captured
-from .nodes import LIBRARY, PHASE, mark_in_place, require_numbers
+from .nodes import BATCH_NORM, LIBRARY, PHASE, mark_in_place, require_numbers
 from .shrinking import shrink, write_parts
 
 aten = torch.ops.aten
@@ -88,7 +88,7 @@ class Captured:
             Too many graphs were made.
         """
         try:
-            with torch._dynamo.config.patch(skip_nnmodule_hook_guards=False):
+            with torch._dynamo.config.patch(skip_nnmodule_hook_guards=False, allow_rnn=True):
                 return self._compiled(*args)
         except FailOnRecompileLimitHit as error:
             raise LimitReachedError(self.reason) from error
@@ -154,7 +154,10 @@ def differentiated(module: GraphModule, inputs: Sequence[Any], rewrite: Rewrite)
         joint: GraphModule, _: Any, *, num_fwd_outputs: int, **__: Any
     ) -> tuple[GraphModule, GraphModule]:
         if num_fwd_outputs != len(module.graph.find_nodes(op="output")[0].args[0]):
-            raise GraphError("what the step returns shares memory with its inputs; expected results of its own")
+            raise GraphError(
+                "operators of the step have effects (a check of torch.linalg's), or it writes on inputs that require "
+                "gradients; expected neither"
+            )
         tangent = next(one for one in joint.graph.nodes if one.name.startswith("tangents")).meta["val"]
         run = rewrite(normal(joint, len(inputs)))
         run.graph.set_codegen(_Boxed())
@@ -250,6 +253,11 @@ def normal(joint: GraphModule, inputs: int) -> GraphModule:
     """
     graph = joint.graph
     require_numbers(graph)
+    for node in graph.find_nodes(op="call_function", target=aten.mkldnn_rnn_layer.default):
+        raise GraphError(
+            f"{node.name} keeps what its backward pass needs from every graph; expected another LSTM, such as that in "
+            "torch.backends.mkldnn.flags(enabled=False)"
+        )
     given = graph.find_nodes(op="placeholder")
     taken = [one for one in given if not one.name.startswith("tangents")]
     if [getattr(one.meta.get("desc"), "idx", None) for one in taken] != list(range(inputs)):
@@ -261,6 +269,7 @@ def normal(joint: GraphModule, inputs: int) -> GraphModule:
     write_parts(graph)
     shrink(graph)
     put_in_phases(joint)
+    _write_buffers_early(graph)
     for tangent in given[len(taken) :]:
         value = tangent.meta["val"]
         with graph.inserting_after(tangent):
@@ -278,6 +287,26 @@ def normal(joint: GraphModule, inputs: int) -> GraphModule:
     graph.eliminate_dead_code()
     mark_in_place(graph)
     return joint
+
+
+def _write_buffers_early(graph: Graph) -> None:
+    """Write buffers as soon as what is written is there, if nothing but batch normalization has read them.
+
+    What is written is read from the buffer then, as in the program.
+    """
+    place = {node: k for k, node in enumerate(graph.nodes)}
+    for node in graph.find_nodes(op="call_function", target=aten.copy_.default):
+        given, written = node.args[:2]
+        if given.op == "placeholder" and isinstance(written, Node):
+            others = [one for one in given.users if one is not node and one.target is not BATCH_NORM]
+            last = max((written, *others), key=place.__getitem__)
+            if all(one is written for one in others):
+                last.append(node)
+                old, new = given.meta["val"], written.meta["val"]
+                if (old.shape, old.stride(), old.dtype) == (new.shape, new.stride(), new.dtype):
+                    written.replace_all_uses_with(
+                        given, lambda user, node=node: user is not node and user.op != "output"
+                    )
 
 
 def _backward(run: GraphModule, results: int, tangent: torch.Tensor) -> GraphModule:

@@ -31,6 +31,9 @@ place, one of which it calls."""
 VIEWS = ("aten::_unsafe_view", "aten::unsafe_split", "aten::unsafe_split_with_sizes")
 """Operators whose results are views though their schemas do not say so."""
 
+BATCH_NORM = torch.ops.aten._native_batch_norm_legit_functional.default
+"""Returns new running statistics beside its result, which does not depend on the old ones."""
+
 LIBRARY = torch.library.Library("stowplan", "DEF")
 """Operators of the graphs beside PyTorch's."""
 
@@ -86,9 +89,9 @@ def is_random(node: Node) -> bool:
     return torch.Tag.nondeterministic_seeded in tags
 
 
-def made_by(node: Node) -> Node:
-    """Return the node whose result this one names, or the node itself."""
-    while is_name(node):
+def storage_of(node: Node) -> Node:
+    """Return the node whose result has the storage that this one's lies on: of several results, the one of them."""
+    while is_view(node) or (node.target is getitem and is_view(node.args[0])):
         node = node.all_input_nodes[0]
     return node
 
@@ -135,11 +138,10 @@ def is_in_place(node: Node) -> bool:
     if IN_PLACE not in node.meta:
         return False
     source = node.args[0]
-    if len(source.users) != 1 or source.meta.get(PHASE) != node.meta.get(PHASE):
+    if len(source.users) != 1 or source.meta.get(PHASE) != node.meta.get(PHASE) or storage_of(source) is not source:
         return False
-    while source.target is getitem:
-        source = source.args[0]
-    return isinstance(source.target, torch._ops.OpOverload) and not is_view(source)
+    made = source.args[0] if source.target is getitem else source
+    return isinstance(made.target, torch._ops.OpOverload)
 
 
 def mark_in_place(graph: Graph) -> None:

@@ -41,7 +41,7 @@ from .capture import LOSS, Captured, LimitReachedError, differentiated, take_los
 from .costs import seconds
 from .evictions import EVICT, Evict
 from .live import live_peak
-from .nodes import PHASE, made_by
+from .nodes import PHASE, storage_of
 from .rewriting import mark_repeatable, scheduled, update_name
 from .step_graph import KEEPS, WORKSPACE, graph
 from .updates import (
@@ -111,6 +111,7 @@ class _Plan:
         self.situation, self.keeps = situation, keeps
         self.costs: dict[int, Bytes] = {}  # of updates, by the numbers of inputs
         self.returned: list[int] = []  # inputs whose gradients autograd has
+        self.run: GraphModule
         self.solution: Solution
         self.stats: StepStats
 
@@ -400,7 +401,7 @@ class ScheduledTraining:
         run = scheduled(joint, step, solution.schedule)
         run.meta["returned"] = plan.returned
         again = sum(len(row) for _, row in solution.outcome.recomputed)
-        plan.solution = solution
+        plan.run, plan.solution = run, solution
         plan.stats = StepStats(
             0,
             resident + returned + live_peak(run.graph),
@@ -427,7 +428,7 @@ class ScheduledTraining:
         count = len(results) - len(inputs)
         given = joint.graph.find_nodes(op="placeholder")
         groups = group_of(self._optimizer)
-        taken = {made_by(one) for one in results[:count] if isinstance(one, Node)}
+        taken = {storage_of(one) for one in results[:count] if isinstance(one, Node)}
         early, left = [], []
         for number, (tensor, gradient) in enumerate(zip(inputs, results[count:], strict=True)):
             if gradient is None:
@@ -469,7 +470,7 @@ class ScheduledTraining:
 
     def _laid_out(self, joint: GraphModule, gradient: Node, parameter: Node, taken: set[Node]) -> Node:
         """Return a gradient in its parameter's layout, on a storage that is nobody else's: as autograd has it."""
-        value, root = gradient.meta["val"], made_by(gradient)
+        value, root = gradient.meta["val"], storage_of(gradient)
         like = torch.empty_like(parameter.meta["val"])
         pairs = zip(value.stride(), like.stride(), value.shape, strict=True)
         alike = all(one == other or size == 1 for one, other, size in pairs)

@@ -32,7 +32,7 @@ from torch.utils import _pytree as pytree
 from ..errors import GraphError
 from ..scheduling.graph import Phase, StepGraph
 from .graph_errors import BY_VALUES, not_captured
-from .nodes import IN_PLACE, PHASE, argument, is_in_place, is_name, is_random, named_by
+from .nodes import BATCH_NORM, IN_PLACE, PHASE, argument, is_in_place, is_name, is_random, named_by
 from .shrinking import holding
 
 REPEATABLE, WORKSPACE, KEEPS = "stowplan_repeatable", "stowplan_workspace", "stowplan_keeps"
@@ -188,8 +188,13 @@ class _Reader:
         return found
 
     def read(self, node: Node) -> list[int]:
-        """Return the values that a node takes."""
-        return list(dict.fromkeys(v for source in node.all_input_nodes for v in self.values_of(source)))
+        """Return the values that a node takes, but running statistics that its results do not depend on.
+
+        What `BATCH_NORM` returns of these is written to the buffers later, and it can run again after that.
+        """
+        is_norm = node.op == "call_function" and node.target is BATCH_NORM
+        sources = [one for one in node.all_input_nodes if not is_norm or one not in node.args[3:5]]
+        return list(dict.fromkeys(v for source in sources for v in self.values_of(source)))
 
     def values_of(self, node: Node) -> list[int]:
         found = [self.value[id(tensor)] for tensor in _tensors(self.results[node])]

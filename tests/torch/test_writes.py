@@ -57,7 +57,7 @@ class WritesInParts(nn.Module):
 def test_whole_writes_are_put_apart_and_run_in_place() -> None:
     torch.manual_seed(0)
     model, batch = WritesInParts(), (torch.randn(4, 12),)
-    traced = trace_training(model, batch, loss, functional=True)
+    traced = trace_training(model, batch, loss)
     mark_repeatable(traced)
     step = graph(traced)
     inside = {one for one, again in zip(step.label, step.repeatable, strict=True) if again}
