@@ -10,8 +10,7 @@
     call           Dynamo         runs what was made for such a call; which tensor is which parameter comes from its
                                   arguments
 
-Operators are those that PyTorch runs outside of a graph: while AOTAutograd traces, the decompositions that it has for
-some composite operators (dropout, upsampling), which give other last bits, are off.
+That its operators give the bits of the program outside of a graph is the part of `eager`.
 
 Of PyTorch this uses ``torch._dynamo.optimize``, which `torch.compile` is made of, as it says why a guard failed;
 ``aot_autograd``, the documented way to write a backend; and the marks and descriptions on the nodes of its joint graph.
@@ -25,15 +24,14 @@ from typing import Any
 
 import torch
 import torch._dynamo
-from torch import nn
-from torch._dispatch.python import no_python_dispatcher
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit, TorchDynamoException
-from torch.fx import Graph, GraphModule, Interpreter, Node
+from torch.fx import Graph, GraphModule, Node
 from torch.fx.graph import CodeGen
 
 from ..errors import GraphError, StowplanError
 from ..scheduling.graph import Phase
+from .eager import DECOMPOSITIONS, as_eager, cast_once, lay_out_parts
 from .graph_errors import not_captured
 from .nodes import BATCH_NORM, LIBRARY, PHASE, mark_in_place, require_numbers
 from .shrinking import shrink, write_parts
@@ -44,9 +42,6 @@ LIBRARY.define("loss(Tensor loss) -> Tensor")
 LIBRARY.impl("loss", lambda loss: loss.view_as(loss), "CompositeImplicitAutograd")
 LOSS = torch.ops.stowplan.loss
 """Names the loss in a function that is captured; in no graph that runs."""
-
-DECOMPOSITIONS = {aten.bernoulli.p: lambda self, p=0.5, generator=None: _bernoulli(self, p, generator)}
-"""Functional operators whose random numbers are in another order than those of the form in place."""
 
 Call = Callable[..., Any]
 Rewrite = Callable[[GraphModule], GraphModule]
@@ -188,51 +183,6 @@ def differentiated(module: GraphModule, inputs: Sequence[Any], rewrite: Rewrite)
         )(as_eager(module), list(inputs))
 
 
-def as_eager(module: GraphModule) -> GraphModule:
-    """Return a graph module that AOTAutograd traces to the operators that run outside of a graph."""
-    graph = Graph()
-    given = []
-    for node in module.graph.find_nodes(op="placeholder"):
-        given.append(graph.node_copy(node))
-        given[-1]._dynamo_source = node._dynamo_source  # of the guards that AOTAutograd adds
-    results = graph.call_module("captured", tuple(given))
-    output = module.graph.find_nodes(op="output")[0]
-    graph.output(tuple(graph.call_function(_item, (results, k)) for k in range(len(output.args[0]))))
-    found = GraphModule({"captured": _AsEager(module)}, graph)
-    found.meta = module.meta
-    if hasattr(module, "_param_name_to_source"):
-        sources = {f"captured.module.{name}": one for name, one in module._param_name_to_source.items()}
-        found._param_name_to_source = sources
-    return found
-
-
-class _AsEager(nn.Module):  # type: ignore[misc]
-    def __init__(self, module: GraphModule) -> None:
-        super().__init__()
-        self.module = module
-
-    def forward(self, *args: Any) -> Any:
-        # Autocast casts a parameter once, as it does outside of a graph: gradients of its readers then meet in few bits.
-        before = torch.is_autocast_cache_enabled()
-        torch.set_autocast_cache_enabled(True)
-        try:
-            with no_python_dispatcher():
-                return Interpreter(self.module).run(*args)
-        finally:
-            torch.clear_autocast_cache()
-            torch.set_autocast_cache_enabled(before)
-
-
-def _item(results: Sequence[Any], number: int) -> Any:
-    return results[number]
-
-
-def _bernoulli(given: torch.Tensor, p: float, generator: Any) -> Any:
-    if generator is not None:
-        return NotImplemented
-    return torch.ops.stowplan.bernoulli(given, p)
-
-
 class _Boxed(CodeGen):
     """Code that takes its arguments from a list, and clears it."""
 
@@ -266,9 +216,11 @@ def normal(joint: GraphModule, inputs: int) -> GraphModule:
             "lie apart"
         )
     leave_out_aliases(graph)
+    lay_out_parts(graph)
     write_parts(graph)
     shrink(graph)
     put_in_phases(joint)
+    cast_once(graph)
     _write_buffers_early(graph)
     for tangent in given[len(taken) :]:
         value = tangent.meta["val"]

@@ -1,0 +1,213 @@
+"""A captured graph's operators, so that they give the bits of the program outside of a graph.
+
+AOTAutograd differs from eager PyTorch in four things, each of which changes last bits:
+
+- It decomposes some composite operators (dropout, upsampling, recurrent layers) in Python. While it traces here, it
+  does not.
+- Random numbers of ``bernoulli_`` come in the memory order of what is written, those of its functional form do not.
+- Autocast casts a parameter once for all its readers, whose gradients then meet in few bits. In a graph each reader has
+  a cast of its own.
+- What is written in place into a tensor that has gaps (a part of another) keeps the layout, and exponentials and sums
+  depend on it. The functional operator's result has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._dispatch.python import no_python_dispatcher
+from torch.fx import Graph, GraphModule, Interpreter, Node
+from torch.fx.traceback import annotate
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..errors import GraphError
+from ..scheduling.graph import Phase
+from .nodes import LIBRARY, PHASE, is_name, is_view
+
+aten = torch.ops.aten
+
+DECOMPOSITIONS = {aten.bernoulli.p: lambda self, p=0.5, generator=None: _bernoulli(self, p, generator)}
+"""For AOTAutograd: functional operators whose random numbers are in another order than those of the form in place."""
+
+LIBRARY.define("with_gaps(Tensor self, SymInt[] strides) -> Tensor")
+LIBRARY.impl(
+    "with_gaps",
+    lambda self, strides: torch.empty_strided(
+        self.shape, strides, dtype=self.dtype, device=self.device
+    ).copy_(self),
+    "CompositeExplicitAutograd",
+)
+WITH_GAPS = torch.ops.stowplan.with_gaps.default
+
+LAYOUT = "stowplan_strides"
+"""Annotation of a node whose result has been written into a tensor with gaps: that one's strides."""
+
+EXACT = {
+    *("add", "sub", "rsub", "mul", "div", "neg", "abs", "relu", "threshold_backward", "clamp", "where", "copy", "copy_"),
+    *("clone", "_to_copy", "cat", "stack", "zeros_like", "ones_like", "empty_like", "masked_fill", "sigmoid_backward"),
+    *("tanh_backward", "slice_scatter", "select_scatter", "slice_backward", "select_backward", "new_zeros", "sign"),
+}
+"""Operators whose bits do not depend on the layout of what they take."""
+
+
+def as_eager(module: GraphModule) -> GraphModule:
+    """Return a graph module that AOTAutograd traces to the operators that run outside of a graph."""
+    graph = Graph()
+    given = []
+    for node in module.graph.find_nodes(op="placeholder"):
+        given.append(graph.node_copy(node))
+        given[-1]._dynamo_source = node._dynamo_source  # of the guards that AOTAutograd adds
+    results = graph.call_module("captured", tuple(given))
+    output = module.graph.find_nodes(op="output")[0]
+    graph.output(tuple(graph.call_function(_item, (results, k)) for k in range(len(output.args[0]))))
+    found = GraphModule({"captured": _AsEager(module)}, graph)
+    found.meta = module.meta
+    if hasattr(module, "_param_name_to_source"):
+        sources = {f"captured.module.{name}": one for name, one in module._param_name_to_source.items()}
+        found._param_name_to_source = sources
+    return found
+
+
+class _AsEager(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self, module: GraphModule) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, *args: Any) -> Any:
+        with no_python_dispatcher(), _Layouts():
+            return Interpreter(self.module).run(*args)
+
+
+class _Layouts(TorchDispatchMode):  # type: ignore[misc]
+    """Annotates the nodes of what is written in place into tensors with gaps."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        given = args[0] if args else None
+        writes = func._schema.is_mutable and func._schema.name.endswith("_") and isinstance(given, torch.Tensor)
+        if not writes or given.layout != torch.strided or not _has_gaps(given):
+            return func(*args, **kwargs)
+        with annotate({LAYOUT: tuple(given.stride())}):
+            return func(*args, **kwargs)
+
+
+def _has_gaps(tensor: torch.Tensor) -> bool:
+    """Whether a tensor's elements do not lie side by side, in some order."""
+    count = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size != 1 and stride != count:
+            return tensor.numel() > 0
+        count *= size
+    return False
+
+
+def _item(results: Sequence[Any], number: int) -> Any:
+    return results[number]
+
+
+def _bernoulli(given: torch.Tensor, p: float, generator: Any) -> Any:
+    if generator is not None:
+        return NotImplemented
+    return torch.ops.stowplan.bernoulli(given, p)
+
+
+def lay_out_parts(graph: Graph) -> None:
+    """Let operators whose bits depend on layouts take what was written into tensors with gaps in these layouts."""
+    for node in list(graph.nodes):
+        strides = node.meta.get("custom", {}).get(LAYOUT)
+        value = node.meta.get("val")
+        if strides is None or not isinstance(value, torch.Tensor) or is_name(node):
+            continue
+        if value.stride() == strides or len(strides) != value.dim():
+            continue
+        readers = [user for user in node.users if user.op != "output" and not _is_exact(user)]
+        if not readers:
+            continue
+        with graph.inserting_after(node), value.fake_mode, torch.no_grad():
+            laid = graph.call_function(WITH_GAPS, (node, list(strides)))
+            laid.meta = {key: one for key, one in node.meta.items() if key != "custom"}
+            laid.meta["val"] = torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device)
+        for user in readers:
+            user.replace_input_with(node, laid)
+
+
+def _is_exact(node: Node) -> bool:
+    if is_view(node):
+        return all(_is_exact(user) for user in node.users)
+    return node.op == "call_function" and getattr(node.target, "overloadpacket", None) in _EXACT
+
+
+_EXACT = {getattr(aten, name) for name in EXACT}
+
+
+def cast_once(graph: Graph) -> None:
+    """Let readers of a parameter's cast share one, and their gradients meet in its type.
+
+    Raises
+    ------
+    GraphError
+        The gradients meet in another way than as one sum.
+    """
+    output = graph.find_nodes(op="output")[0]
+    for given in graph.find_nodes(op="placeholder"):
+        casts: dict[Any, list[Node]] = {}
+        for user in given.users:
+            if user.target is aten._to_copy.default and user.meta.get(PHASE) == Phase.FORWARD:
+                casts.setdefault(user.kwargs.get("dtype"), []).append(user)
+        several = [row for kind, row in casts.items() if kind in (torch.bfloat16, torch.float16) and len(row) > 1]
+        if not several:
+            continue
+        descriptions = output.meta.get("desc") or ()
+        number = next(
+            (k for k, one in enumerate(descriptions) if getattr(one, "grad_of", None) == given.meta.get("desc")), None
+        )
+        if number is None or output.args[0][number] is None:  # no gradient: nothing meets
+            continue
+        gradient = output.args[0][number]
+        terms = _terms(gradient)
+        low = [one for one in terms if one.target is aten._to_copy.default and _kind(one.args[0]) in casts]
+        if len(several) > 1 or len(terms) - len(low) > 1 or len(low) != len(several[0]):
+            raise GraphError(
+                f"{given.name} is cast by autocast more than once, and its gradients do not meet in one sum; expected a "
+                "cast in the program"
+            )
+        with graph.inserting_before(gradient):
+            total: Node = low[0].args[0]
+            for one in low[1:]:
+                total = _added(graph, total, one.args[0])
+            total = graph.call_function(aten._to_copy.default, (total,), dict(low[0].kwargs))
+            total.meta = dict(low[0].meta)
+            for one in terms:
+                if one not in low:
+                    total = _added(graph, total, one)
+        gradient.replace_all_uses_with(total)
+        for one in several[0][1:]:
+            one.replace_all_uses_with(several[0][0])
+    graph.eliminate_dead_code()
+
+
+def _added(graph: Graph, one: Node, other: Node) -> Node:
+    found = graph.call_function(aten.add.Tensor, (one, other))
+    found.meta = {key: value for key, value in one.meta.items() if key != "custom"}
+    return found
+
+
+def _terms(node: Node) -> list[Node]:
+    """Return what a sum is of, in the order in which it was added up."""
+    if node.target is not aten.add.Tensor or node.meta.get(PHASE) != Phase.BACKWARD or len(node.args) != 2:
+        return [node]
+    found: list[Node] = []
+    for one in node.args:
+        alone = isinstance(one, Node) and len(one.users) == 1
+        found += _terms(one) if alone and one is node.args[0] else [one]
+    return found
+
+
+def _kind(node: Any) -> Any:
+    value = pytree.tree_leaves(node.meta.get("val"))[0]
+    return value.dtype if isinstance(value, torch.Tensor) else None
