@@ -33,7 +33,7 @@ from ..errors import GraphError, StowplanError
 from ..scheduling.graph import Phase
 from .eager import DECOMPOSITIONS, as_eager, cast_once, lay_out_parts
 from .graph_errors import not_captured
-from .nodes import BATCH_NORM, LIBRARY, PHASE, mark_in_place, require_numbers
+from .nodes import BATCH_NORM, LIBRARY, PHASE, leave_out_statistics, mark_in_place, require_numbers
 from .shrinking import shrink, write_parts
 
 aten = torch.ops.aten
@@ -216,6 +216,7 @@ def normal(joint: GraphModule, inputs: int) -> GraphModule:
             "lie apart"
         )
     leave_out_aliases(graph)
+    leave_out_statistics(graph)
     lay_out_parts(graph)
     write_parts(graph)
     shrink(graph)

@@ -11,31 +11,38 @@ step is, and written as the schedule says; what is read beyond the last forward 
 The order within the backward graph is the schedule's. What draws random numbers on the host draws the same again, from
 the generator's state of the first time, which is kept (5 KB); elsewhere, and by inductor, it does not run again.
 
-Of PyTorch this uses the documented way to write a backend (``torch._dynamo.backends.common.aot_autograd``) and
-``functorch.compile.default_partition``, which extracts the two graphs; from what is private, the marks that it goes by
-(`joint`), and for inductor the class in ``torch._inductor.custom_graph_pass`` that its option
-``custom_partitioner_fn`` expects.
+Inductor fuses operators, and what PyTorch's own partitioner calls recomputable costs nothing there (fusion-aware
+checkpointing: He & Yu, Transcending runtime-memory tradeoffs in checkpointing by being fusion aware, MLSys 2023,
+section 3): without a budget its min cut decides, and within one such operators have no seconds.
+
+Of PyTorch this uses the documented way to write a backend (``torch._dynamo.backends.common.aot_autograd``) and from
+``functorch.compile`` ``default_partition``, which extracts the two graphs, and ``min_cut_rematerialization_partition``;
+from what is private, the marks that these go by (`joint`), the partitioner's list of operators, and for inductor the
+class in ``torch._inductor.custom_graph_pass`` that its option ``custom_partitioner_fn`` expects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Interpreter
+from torch._functorch.partitioners import get_default_op_list
+from torch.fx import GraphModule, Interpreter, Node
 
 from ..errors import ScheduleError
 from .budgets import Within, plain_peak
 from .costs import seconds
+from .eager import DECOMPOSITIONS, as_eager, cast_once, lay_out_parts
 from .capture import put_in_phases
-from .joint import draw_again, forward_first, leave_out_copies, mark_backward, read_copies
-from .live import live_peak
-from .nodes import require_numbers
+from .joint import draw_again, forward_first, keep_readers_of_written, mark_backward
+from .live import live_peak, storages
+from .nodes import leave_out_statistics, mark_in_place, require_numbers
 from .rewriting import mark_repeatable, scheduled
-from .shrinking import shrink
-from .step_graph import graph
+from .shrinking import shrink, write_parts
+from .step_graph import graph, operators
 
 RESIDENT = "parameters, buffers, inputs and the gradients of results"
 
@@ -85,8 +92,9 @@ class CompileBackend:
     def __call__(self, module: GraphModule, inputs: Sequence[Any], **_: Any) -> Callable[..., Any]:
         """Compile a graph that `torch.compile` has captured."""
         compiled: Callable[..., Any]
+        require_numbers(module.graph, "example_value")
         if self._compiler == "inductor":
-            options = {"custom_partitioner_fn": _for_inductor(self.partition)}
+            options = {"custom_partitioner_fn": _partitioner(self)}
             compiled = torch._inductor.compile(module, list(inputs), options=options)
             return compiled
         from torch._dynamo.backends.common import aot_autograd
@@ -96,8 +104,9 @@ class CompileBackend:
             fw_compiler=compiler,
             bw_compiler=compiler,
             partition_fn=self.partition,
+            decompositions=DECOMPOSITIONS,
             keep_inference_input_mutations=True,
-        )(module, inputs)
+        )(as_eager(module), inputs)
         return compiled
 
     def partition(
@@ -118,20 +127,29 @@ class CompileBackend:
         BudgetError
             No schedule that was found keeps to the budget.
         """
-        from functorch.compile import default_partition
+        from functorch.compile import default_partition, min_cut_rematerialization_partition
 
+        given = {
+            "num_fwd_outputs": num_fwd_outputs,
+            "static_lifetime_input_indices": static_lifetime_input_indices,
+        }
         joint.graph.eliminate_dead_code()
         require_numbers(joint.graph)
+        if self._compiler == "inductor" and self._within.budget is None:
+            forward, backward = min_cut_rematerialization_partition(joint, joint_inputs, **given)
+            self._stats.append(_stats_of(joint, forward, backward))
+            return forward, backward
+        leave_out_statistics(joint.graph)
+        if self._compiler != "inductor":
+            lay_out_parts(joint.graph)
+            write_parts(joint.graph)
         shrink(joint.graph)
         if put_in_phases(joint):
-            read_copies(joint)
+            if self._compiler != "inductor":
+                cast_once(joint.graph)
+                mark_in_place(joint.graph)
             joint = self._scheduled(joint)
-        forward, backward = default_partition(
-            joint,
-            joint_inputs,
-            num_fwd_outputs=num_fwd_outputs,
-            static_lifetime_input_indices=static_lifetime_input_indices,
-        )
+        forward, backward = default_partition(joint, joint_inputs, **given)
         # What draws random numbers is left in both, and would draw more of them than the program does.
         backward.graph.eliminate_dead_code(lambda node: node.is_impure(impure_random=False))
         backward.recompile()
@@ -140,13 +158,19 @@ class CompileBackend:
     def _scheduled(self, joint: GraphModule) -> GraphModule:
         if self._compiler != "inductor":
             mark_repeatable(joint)
-        step = forward_first(graph(joint)).with_seconds(seconds(joint))
+        keep_readers_of_written(joint)
+        step = forward_first(graph(joint))
+        estimated = seconds(joint)
+        if self._compiler == "inductor":
+            kinds = get_default_op_list()
+            pairs = zip(operators(joint), estimated, strict=True)
+            estimated = [0.0 if kinds.is_recomputable(node) else one for node, one in pairs]
+        step = step.with_seconds(estimated)
         resident = step.resident_bytes
         plain = resident + plain_peak(step)
         solution = self._within.solve(step, resident, plain, RESIDENT)
         run = scheduled(joint, step, solution.schedule)
         mark_backward(run)
-        leave_out_copies(run)
         again = sum(len(row) for _, row in solution.outcome.recomputed)
         extra = solution.extra_seconds / float(step.seconds.sum())
         self._stats.append(GraphStats(resident + live_peak(run.graph), resident, plain, again, extra))
@@ -200,14 +224,45 @@ def _eager(module: GraphModule, _: Any) -> Callable[..., Any]:
     return run
 
 
-def _for_inductor(partition: Callable[..., Any]) -> Any:
+def _partitioner(backend: CompileBackend) -> Any:
+    """Return what inductor's option ``custom_partitioner_fn`` expects."""
     from torch._inductor.custom_graph_pass import CustomPartitionerFn
 
     class Partitioner(CustomPartitionerFn):  # type: ignore[misc]
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
-            return partition(*args, **kwargs)
+            return backend.partition(*args, **kwargs)
 
-        def uuid(self) -> None:
-            """Keep graphs out of inductor's cache: a budget is not part of its key."""
+        def uuid(self) -> str:
+            """Keep other backends' graphs of this program apart in inductor's caches."""
+            return f"{os.getpid()} {id(backend)} {len(backend.stats)}"
+
+        def __reduce__(self) -> Any:
+            """Let inductor copy its options, in which it has no other use of this."""
+            return _partitioner, (backend,)
 
     return Partitioner()
+
+
+def _stats_of(joint: GraphModule, forward: GraphModule, backward: GraphModule) -> GraphStats:
+    """Return what two graphs take that PyTorch has split; bytes as without fusion."""
+    def bytes_of(nodes: Iterable[Any]) -> int:
+        found = {key: size for node in nodes if isinstance(node, Node) for key, size in storages(node).items()}
+        return sum(found.values())
+
+    given = forward.graph.find_nodes(op="placeholder")
+    late = backward.graph.find_nodes(op="placeholder")
+    names = {node.name for node in given}
+    tangents = bytes_of(node for node in late if "tangents" in node.name)
+    resident = bytes_of(given) + tangents
+    kept = bytes_of(node for node in late if node.name not in names and "tangents" not in node.name)
+    made = {node.name for node in operators(forward)}
+    again = [node for node in operators(backward) if node.name in made]
+    whole = dict(zip((node.name for node in operators(joint)), seconds(joint), strict=True))
+    put_in_phases(joint)
+    return GraphStats(
+        resident + max(live_peak(forward.graph), kept + live_peak(backward.graph)),
+        resident,
+        resident + plain_peak(forward_first(graph(joint))),
+        len(again),
+        sum(whole.get(node.name, 0.0) for node in again) / sum(whole.values()),
+    )

@@ -1,8 +1,7 @@
-"""What a joint graph of AOTAutograd needs to be scheduled, and a scheduled one to be split in two.
+"""What a joint graph of AOTAutograd needs to be scheduled as two, and a scheduled one to be split.
 
-Before: backward's nodes come after forward's and are marked; forward reads copies of the inputs that it changes at its
-end, so that what reads them can run again; and in the step graph backward waits for all of forward. After: repetitions
-are marked as backward's, and hold on to nothing but what they take.
+Before: what reads inputs that forward changes at its end runs once, and in the step graph backward waits for all of
+forward. After: repetitions are marked as backward's, and hold on to nothing but what they take.
 
 The marks are PyTorch's own, ``node.meta["partitioner_tag"]``, which its partitioners go by.
 """
@@ -20,12 +19,10 @@ from torch.utils import _pytree as pytree
 from ..scheduling import Phase, StepGraph
 from .rewriting import AGAIN, exchange_random_state
 from .capture import BACKWARD, FORWARD, TAG
-from .nodes import PHASE, named_by
+from .nodes import BATCH_NORM, named_by
 from .step_graph import REPEATABLE
 
-COPY, CLONE = torch.ops.aten.copy_.default, torch.ops.aten.clone.default
-COPIED = "stowplan_copied"
-"""Key in a node's ``meta``, if it is a copy of an input that forward changes."""
+COPY = torch.ops.aten.copy_.default
 
 
 def forward_first(step: StepGraph) -> StepGraph:
@@ -52,36 +49,13 @@ def mark_backward(run: GraphModule) -> None:
                 last.append(view)
 
 
-def read_copies(joint: GraphModule) -> None:
-    """Let forward's operators read copies of the inputs that it changes at its end, so that they can run again.
-
-    These are few bytes: statistics of normalization.
-    """
+def keep_readers_of_written(joint: GraphModule) -> None:
+    """Let what reads inputs that forward changes run once; but batch normalization, which is not run on them again."""
     for given in joint.graph.find_nodes(op="placeholder"):
-        readers = [node for node in given.users if node.meta.get(PHASE) == Phase.FORWARD]
-        writers = [node for node in readers if node.target is COPY and node.args[0] is given]
-        readers = [node for node in readers if node not in writers]
-        if writers and readers:
-            value = given.meta["val"]
-            with joint.graph.inserting_before(min(readers)), value.fake_mode, torch.no_grad():
-                copied = joint.graph.call_function(CLONE, (given,))
-                copied.meta = {
-                    "val": value.clone(),
-                    PHASE: Phase.FORWARD,
-                    TAG: FORWARD,
-                    COPIED: True,
-                    REPEATABLE: False,
-                }
-            for node in readers:
-                node.replace_input_with(given, copied)
-
-
-def leave_out_copies(run: GraphModule) -> None:
-    """Let what does not run again read the inputs themselves."""
-    for node in run.graph.find_nodes(op="call_function", target=CLONE):
-        if COPIED in node.meta and not any(AGAIN in user.meta for user in node.users):
-            node.replace_all_uses_with(node.args[0])
-            run.graph.erase_node(node)
+        if any(node.target is COPY and node.args[0] is given for node in given.users):
+            for node in given.users:
+                if node.target is not BATCH_NORM:
+                    node.meta[REPEATABLE] = False
 
 
 def run_from(state: torch.Tensor, operator: Callable[..., Any], *args: Any, **options: Any) -> Any:

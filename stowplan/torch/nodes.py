@@ -113,7 +113,7 @@ def argument(node: Node, position: int, name: str) -> Any:
     return node.args[position] if position < len(node.args) else node.kwargs.get(name)
 
 
-def require_numbers(graph: Graph) -> None:
+def require_numbers(graph: Graph, key: str = "val") -> None:
     """Raise unless all sizes are numbers.
 
     Raises
@@ -122,7 +122,7 @@ def require_numbers(graph: Graph) -> None:
         A size is a symbol.
     """
     for node in graph.nodes:
-        for value in pytree.tree_leaves(node.meta.get("val")):
+        for value in pytree.tree_leaves(node.meta.get(key)):
             is_strided = isinstance(value, torch.Tensor) and value.layout == torch.strided
             sizes = (*value.shape, *value.stride()) if is_strided else (value,)
             if any(isinstance(size, torch.SymInt | torch.SymFloat) for size in sizes):
@@ -142,6 +142,13 @@ def is_in_place(node: Node) -> bool:
         return False
     made = source.args[0] if source.target is getitem else source
     return isinstance(made.target, torch._ops.OpOverload)
+
+
+def leave_out_statistics(graph: Graph) -> None:
+    """Let the backward pass of batch normalization by the batch read no running statistics, which it does not use."""
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.native_batch_norm_backward.default):
+        if node.args[7]:
+            node.args = (*node.args[:3], None, None, *node.args[5:])
 
 
 def mark_in_place(graph: Graph) -> None:

@@ -13,7 +13,8 @@ code that `torch.fx` generates lets go of a result right after its last reader, 
 Nodes of `evictions` evict what is SWAPPED and bring it back, at the places that the simulation has for them.
 
 What runs again changes nothing: random numbers are drawn from the generator's state of the first time, after which the
-generator goes on where it was. O(n + k) for n runs and k arguments.
+generator goes on where it was; batch normalization leaves its running statistics alone, which its result in training
+does not depend on. O(n + k) for n runs and k arguments.
 """
 
 from __future__ import annotations
@@ -30,9 +31,12 @@ from torch.utils import _pytree as pytree
 
 from ..scheduling import Schedule, StepGraph, Way, simulate
 from .evictions import EVICT, RATES, arrive, fetch, leave
-from .nodes import is_name, is_random, named_by, run_in_place
+from .nodes import BATCH_NORM, is_name, is_random, named_by, run_in_place
 from .step_graph import KEEPS, REPEATABLE, WORKSPACE, given_to, operators
 from .updates import UPDATE
+
+NO_STATISTICS = torch.ops.aten._native_batch_norm_legit.no_stats
+"""Batch normalization in training without running statistics: the first three results are the same."""
 
 AGAIN = "stowplan_again"
 """Key in a node's ``meta``, if it is part of a repetition."""
@@ -143,6 +147,8 @@ class _Writer:
         left = {name: self.now[name] for name in self._names_there(operator)}
         copied = self.copy(node)
         copied.meta[AGAIN] = True
+        if node.target is BATCH_NORM:
+            copied.target, copied.args = NO_STATISTICS, (*copied.args[:3], *copied.args[5:])
         for name in named_by(node):
             if name not in left:
                 self.copy(name).meta[AGAIN] = True

@@ -278,6 +278,7 @@ class ScheduledTraining:
 
     def _run(self, batch: tuple[Any, ...]) -> tuple[torch.Tensor, _Plan | None]:
         """Run forward, backward and what the plan does with gradients; the loss alone, and None, without a plan."""
+        _require_no_autocast()
         if torch._C._autograd._top_saved_tensors_default_hooks(False) is not None:
             return self._without_plan(batch, "there are hooks on tensors that autograd saves")
         for _ in range(2):
@@ -611,6 +612,16 @@ def _surroundings() -> Any:
         flags.mem_efficient_sdp_enabled(),
         flags.math_sdp_enabled(),
     )
+
+
+def _require_no_autocast() -> None:
+    """Raise if autocast is on: outside of the step it keeps casts of parameters over steps."""
+    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    for kind in ("cpu", *(() if device is None else (device.type,))):
+        if torch.is_autocast_enabled(kind):
+            raise ScheduleError(
+                "autocast is on around the step; expected it inside the loss, where it is captured"
+            )
 
 
 def _require_alone(model: nn.Module, inputs: Sequence[Any]) -> None:

@@ -32,7 +32,7 @@ from torch.utils import _pytree as pytree
 from ..errors import GraphError
 from ..scheduling.graph import Phase, StepGraph
 from .graph_errors import BY_VALUES, not_captured
-from .nodes import BATCH_NORM, IN_PLACE, PHASE, argument, is_in_place, is_name, is_random, named_by
+from .nodes import BATCH_NORM, IN_PLACE, PHASE, argument, is_in_place, is_name, is_random, named_by, storage_of
 from .shrinking import holding
 
 REPEATABLE, WORKSPACE, KEEPS = "stowplan_repeatable", "stowplan_workspace", "stowplan_keeps"
@@ -192,8 +192,8 @@ class _Reader:
 
         What `BATCH_NORM` returns of these is written to the buffers later, and it can run again after that.
         """
-        is_norm = node.op == "call_function" and node.target is BATCH_NORM
-        sources = [one for one in node.all_input_nodes if not is_norm or one not in node.args[3:5]]
+        left = node.args[3:5] if node.op == "call_function" and node.target is BATCH_NORM else ()
+        sources = [one for one in node.all_input_nodes if one not in left or storage_of(one).op == "call_function"]
         return list(dict.fromkeys(v for source in sources for v in self.values_of(source)))
 
     def values_of(self, node: Node) -> list[int]:

