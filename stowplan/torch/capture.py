@@ -43,6 +43,15 @@ LIBRARY.impl("loss", lambda loss: loss.view_as(loss), "CompositeImplicitAutograd
 LOSS = torch.ops.stowplan.loss
 """Names the loss in a function that is captured; in no graph that runs."""
 
+GUARDS = {
+    "skip_nnmodule_hook_guards": False,
+    "skip_no_tensor_aliasing_guards_on_parameters": False,
+    "skip_tensor_guards_with_matching_dict_tags": False,
+    "assume_dunder_attributes_remain_unchanged": False,
+    "allow_rnn": True,
+}
+"""Settings of Dynamo's: all guards that it can make. By default it leaves out some that seldom fail."""
+
 Call = Callable[..., Any]
 Rewrite = Callable[[GraphModule], GraphModule]
 
@@ -83,7 +92,7 @@ class Captured:
             Too many graphs were made.
         """
         try:
-            with torch._dynamo.config.patch(skip_nnmodule_hook_guards=False, allow_rnn=True):
+            with torch._dynamo.config.patch(GUARDS):
                 return self._compiled(*args)
         except FailOnRecompileLimitHit as error:
             raise LimitReachedError(self.reason) from error

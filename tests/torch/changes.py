@@ -1,0 +1,433 @@
+"""A small training program, and kinds of things that programs change between its steps.
+
+Each kind takes the program and random numbers, and does the same to two programs that are alike.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed; expected: make torch-test")
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
+from torch.nn.utils import parametrize
+
+WIDTH = 6
+
+
+class Net(nn.Module):
+    """Layers that programs change: normalization, dropout, a head, and what a program hangs on it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Linear(4, WIDTH), nn.BatchNorm1d(WIDTH)
+        self.drop, self.head = nn.Dropout(0.2), nn.Linear(WIDTH, 4)
+        self.act: Any = nn.ReLU()
+        self.register_buffer("mean", torch.zeros(WIDTH))
+        self.scale, self.power, self.mode, self.options = 1.0, 1, "plain", {"shift": 0.0}
+        self.extra: Any = None
+        self.seen: Any = None
+        self.calls: list[int] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.act(self.norm(self.first(x)))
+        if self.mode == "centred":
+            self.mean.mul_(0.9).add_(h.detach().mean(0), alpha=0.1)
+            h = h - self.mean
+        elif self.mode == "assigned":
+            self.mean = 0.9 * self.mean + 0.1 * h.detach().mean(0)
+            h = h - self.mean
+        elif self.mode == "parts":
+            h = h * 2
+            h[:, 1:3].sigmoid_()
+        elif self.mode == "kept":
+            self.seen = h
+        elif self.mode == "cast":
+            with torch.autocast("cpu", torch.bfloat16):
+                h = F.linear(h, self.first.weight @ self.first.weight.t())
+        h = self.drop(h)
+        if self.extra is not None:
+            h = h * self.extra
+        return self.head(h**self.power) * self.scale + self.options["shift"]
+
+
+class Program:
+    """A model, an optimizer, a loss and batches, as a seed has them."""
+
+    def __init__(self, seed: int) -> None:
+        torch.manual_seed(seed)
+        self.model = Net()
+        self.optimizer: torch.optim.Optimizer = torch.optim.SGD(self.model.parameters(), 0.1, momentum=0.9)
+        self.weight, self.teacher = 0.0, nn.Linear(4, 4).requires_grad_(False)
+        self.distance: Callable[..., Tensor] = F.mse_loss
+        self.batch: Callable[[Tensor, Tensor], tuple[Any, ...]] = lambda x, y: (x, y)
+        self.rows, self.handles = 8, list[Any]()
+        self.numbers = torch.Generator().manual_seed(seed)
+
+    def loss(self, model: nn.Module, x: Tensor, y: Any, *rest: Any) -> Tensor:
+        """Return the loss of a batch, by whatever the program has changed."""
+        if isinstance(x, dict):
+            x, y = x["x"], x["y"]
+        found = self.distance(model(x), y if isinstance(y, Tensor) else torch.zeros(len(x), 4, dtype=x.dtype))
+        for one in rest:
+            found = found if one is None else found * (1 + one)
+        if self.weight:
+            found = found + self.weight * sum((one**2).sum() for one in model.parameters())
+        return found
+
+    def taught(self, model: nn.Module, x: Tensor, y: Any, *rest: Any) -> Tensor:
+        """Return the loss beside a module that is not trained."""
+        return Program.loss(self, model, x, y, *rest) + (model(x) - self.teacher(x)).square().mean()
+
+    def draw(self) -> tuple[Any, ...]:
+        """Return the next batch."""
+        kind = self.model.first.weight.dtype
+        x, y = (torch.randn(self.rows, 4, generator=self.numbers).to(kind) for _ in range(2))
+        return self.batch(x, y)
+
+    def state(self) -> list[Any]:
+        """Return copies of all that a step may leave."""
+        trained = {id(one) for group in self.optimizer.param_groups for one in group["params"]}
+        gradients = [one.grad for one in self.model.parameters() if id(one) not in trained]
+        states = [
+            torch.utils._pytree.tree_leaves(self.optimizer.state.get(one))
+            for group in self.optimizer.param_groups
+            for one in group["params"]
+        ]
+        found = [*self.model.state_dict().values(), *gradients, states, torch.get_rng_state(), self.model.calls]
+        return copy.deepcopy(found)
+
+
+Change = Callable[[Program, random.Random], Any]
+CHANGES: dict[str, Change] = {}
+
+
+def change(function: Change) -> Change:
+    """List a kind of change by its name."""
+    CHANGES[function.__name__] = function
+    return function
+
+
+def _group(program: Program) -> dict[str, Any]:
+    return program.optimizer.param_groups[0]
+
+
+def _replaced(program: Program, name: str, module: nn.Module, *, told: bool = True) -> None:
+    """Put a module in the place of another, whose parameters the optimizer is told of."""
+    old = {id(one) for one in getattr(program.model, name).parameters()}
+    setattr(program.model, name, module)
+    if told:
+        params = [one for one in _group(program)["params"] if id(one) not in old]
+        _group(program)["params"] = params + list(module.parameters())
+
+
+@change
+def nothing(program: Program, draw: random.Random) -> None:
+    pass
+
+
+@change
+def head_is_replaced(program: Program, draw: random.Random) -> None:
+    _replaced(program, "head", nn.Linear(WIDTH, 4))
+
+
+@change
+def head_is_replaced_and_the_optimizer_not_told(program: Program, draw: random.Random) -> None:
+    _replaced(program, "head", nn.Linear(WIDTH, 4), told=False)
+
+
+@change
+def head_of_two_layers(program: Program, draw: random.Random) -> None:
+    _replaced(program, "head", nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 4)))
+
+
+@change
+def activation_is_another(program: Program, draw: random.Random) -> None:
+    program.model.act = draw.choice([nn.Tanh(), nn.GELU(), nn.ReLU(inplace=True), nn.Sigmoid()])
+
+
+@change
+def parameter_is_added(program: Program, draw: random.Random) -> None:
+    if not isinstance(program.model.extra, nn.Parameter):
+        program.model.extra = nn.Parameter(torch.full((WIDTH,), 0.5))
+        program.optimizer.add_param_group({"params": [program.model.extra]})
+
+
+@change
+def parameter_is_frozen_or_not(program: Program, draw: random.Random) -> None:
+    one = draw.choice([program.model.first.weight, program.model.norm.bias])
+    one.requires_grad_(not one.requires_grad)
+
+
+@change
+def parameter_is_replaced(program: Program, draw: random.Random) -> None:
+    program.model.first.weight = nn.Parameter(program.model.first.weight.detach() * 0.5)
+
+
+@change
+def data_are_rebound(program: Program, draw: random.Random) -> None:
+    program.model.first.weight.data = program.model.first.weight.data * 0.5
+
+
+@change
+def data_are_changed_in_place(program: Program, draw: random.Random) -> None:
+    with torch.no_grad():
+        program.model.first.weight.mul_(0.9)
+
+
+@change
+def layers_are_tied(program: Program, draw: random.Random) -> None:
+    if type(program.model.head) is nn.Linear:
+        program.model.head.bias = nn.Parameter(torch.zeros(4))
+        program.model.teacher_bias = program.model.head.bias
+
+
+@change
+def weights_are_shared_and_parted(program: Program, draw: random.Random) -> None:
+    norm = program.model.norm
+    norm.bias = norm.weight if norm.bias is not norm.weight else nn.Parameter(torch.zeros(WIDTH))
+
+
+@change
+def layout_of_a_parameter(program: Program, draw: random.Random) -> None:
+    weight = program.model.first.weight
+    weight.data = weight.data.t().contiguous().t() if weight.is_contiguous() else weight.data.contiguous()
+
+
+@change
+def buffer_is_replaced(program: Program, draw: random.Random) -> None:
+    program.model.mean = torch.full((WIDTH,), 0.25)
+
+
+@change
+def buffers_are_reset(program: Program, draw: random.Random) -> None:
+    program.model.norm.reset_running_stats()
+
+
+@change
+def way_through_forward(program: Program, draw: random.Random) -> None:
+    program.model.mode = draw.choice(["plain", "centred", "assigned", "parts", "kept", "cast"])
+
+
+@change
+def evaluation_or_training(program: Program, draw: random.Random) -> None:
+    part = draw.choice([program.model, program.model.norm, program.model.drop])
+    part.train(not part.training)
+
+
+@change
+def dropout(program: Program, draw: random.Random) -> None:
+    program.model.drop.p = draw.choice([0.0, 0.15, 0.2, 0.5])
+
+
+@change
+def momentum_of_the_statistics(program: Program, draw: random.Random) -> None:
+    program.model.norm.momentum = draw.choice([0.1, 0.3, None])
+
+
+@change
+def epsilon(program: Program, draw: random.Random) -> None:
+    program.model.norm.eps = draw.choice([1e-5, 1e-3])
+
+
+@change
+def number_on_the_model(program: Program, draw: random.Random) -> None:
+    program.model.scale = draw.choice([1.0, 0.5, 2.0])
+
+
+@change
+def power(program: Program, draw: random.Random) -> None:
+    program.model.power = draw.choice([1, 2])
+
+
+@change
+def entry_of_a_dictionary(program: Program, draw: random.Random) -> None:
+    program.model.options["shift"] = draw.choice([0.0, 0.5])
+
+
+@change
+def weight_of_the_loss(program: Program, draw: random.Random) -> None:
+    program.weight = draw.choice([0.0, 0.01, 0.02])
+
+
+@change
+def another_loss(program: Program, draw: random.Random) -> None:
+    program.distance = draw.choice([F.mse_loss, F.l1_loss, F.smooth_l1_loss])
+
+
+@change
+def teacher_is_another(program: Program, draw: random.Random) -> None:
+    program.teacher = nn.Linear(4, 4).requires_grad_(False)
+    program.loss = program.taught  # type: ignore[method-assign]
+
+
+@change
+def forward_hook(program: Program, draw: random.Random) -> None:
+    program.handles.append(program.model.first.register_forward_hook(lambda module, args, found: found * 1.5))
+
+
+@change
+def forward_pre_hook(program: Program, draw: random.Random) -> None:
+    program.handles.append(program.model.head.register_forward_pre_hook(lambda module, args: (args[0] * 0.5,)))
+
+
+@change
+def backward_hook(program: Program, draw: random.Random) -> None:
+    program.handles.append(
+        program.model.head.register_full_backward_hook(lambda module, given, found: (given[0] * 2,))
+    )
+
+
+@change
+def hook_on_a_gradient(program: Program, draw: random.Random) -> None:
+    if program.model.first.weight.requires_grad:
+        program.handles.append(program.model.first.weight.register_hook(lambda gradient: gradient * 2))
+
+
+def _halve(parameter: Tensor) -> None:
+    assert parameter.grad is not None
+    parameter.grad.mul_(0.5)
+
+
+@change
+def hook_after_a_gradient(program: Program, draw: random.Random) -> None:
+    if program.model.first.weight.requires_grad:
+        program.handles.append(
+            program.model.first.weight.register_post_accumulate_grad_hook(_halve)
+        )
+
+
+@change
+def hook_on_the_optimizer(program: Program, draw: random.Random) -> None:
+    program.handles.append(
+        program.optimizer.register_step_pre_hook(lambda *_: program.model.calls.append(1))
+    )
+
+
+@change
+def hook_on_all_modules(program: Program, draw: random.Random) -> None:
+    program.handles.append(
+        torch.nn.modules.module.register_module_forward_hook(
+            lambda module, args, found: found * 1.25 if module is program.model.head else None
+        )
+    )
+
+
+@change
+def hooks_are_removed(program: Program, draw: random.Random) -> None:
+    while program.handles:
+        program.handles.pop().remove()
+
+
+@change
+def forward_of_an_instance(program: Program, draw: random.Random) -> None:
+    first = program.model.first
+    first.forward = lambda x: F.linear(x, first.weight, first.bias) * 1.5  # type: ignore[method-assign]
+
+
+@change
+def parametrization(program: Program, draw: random.Random) -> None:
+    if type(program.model.head) is nn.Linear and not parametrize.is_parametrized(program.model.head):
+        parametrize.register_parametrization(program.model.head, "bias", nn.Tanh())
+
+
+@change
+def type_of_all(program: Program, draw: random.Random) -> None:
+    program.optimizer.state.clear()
+    kind = torch.float64 if program.model.first.weight.dtype == torch.float32 else torch.float32
+    program.model.to(kind)
+    program.teacher.to(kind)
+
+
+@change
+def rows_of_the_batch(program: Program, draw: random.Random) -> None:
+    program.rows = draw.choice([8, 5])
+
+
+@change
+def same_tensor_twice(program: Program, draw: random.Random) -> None:
+    program.batch = draw.choice([lambda x, y: (x, x), lambda x, y: (x, y)])
+
+
+@change
+def views_of_one_tensor(program: Program, draw: random.Random) -> None:
+    program.batch = lambda x, y: tuple(torch.cat([x, y]).split(len(x)))
+
+
+@change
+def strides_of_the_batch(program: Program, draw: random.Random) -> None:
+    program.batch = lambda x, y: (x.t().contiguous().t(), y)
+
+
+@change
+def batch_is_a_dictionary(program: Program, draw: random.Random) -> None:
+    program.batch = lambda x, y: ({"x": x, "y": y}, None)
+
+
+@change
+def values_in_the_batch(program: Program, draw: random.Random) -> None:
+    value = draw.choice([0.5, None, True, 2])
+    program.batch = lambda x, y: (x, y, value)
+
+
+@change
+def inputs_that_require_gradients(program: Program, draw: random.Random) -> None:
+    program.batch = draw.choice([lambda x, y: (x.requires_grad_(), y), lambda x, y: ((x * 2).detach(), y)])
+
+
+@change
+def rate(program: Program, draw: random.Random) -> None:
+    _group(program)["lr"] = draw.choice([0.0, 0.01, 0.1])
+
+
+@change
+def options_of_the_optimizer(program: Program, draw: random.Random) -> None:
+    options = {"momentum": [0.0, 0.9], "weight_decay": [0.0, 0.1], "nesterov": [False], "maximize": [False, True]}
+    name = draw.choice(sorted(set(options) & set(_group(program))))
+    _group(program)[name] = draw.choice(options[name])
+
+
+@change
+def optimizer_is_told_to_loop(program: Program, draw: random.Random) -> None:
+    for group in program.optimizer.param_groups:
+        group["foreach"] = draw.choice([None, False])
+
+
+@change
+def groups_are_parted(program: Program, draw: random.Random) -> None:
+    if len(_group(program)["params"]) > 2:
+        one = _group(program)["params"].pop()
+        program.optimizer.add_param_group({"params": [one], "lr": 0.05})
+
+
+@change
+def parameter_leaves_the_optimizer(program: Program, draw: random.Random) -> None:
+    if len(_group(program)["params"]) > 2:
+        program.optimizer.state.pop(_group(program)["params"].pop(), None)
+
+
+@change
+def state_is_loaded(program: Program, draw: random.Random) -> None:
+    program.optimizer.load_state_dict(copy.deepcopy(program.optimizer.state_dict()))
+
+
+@change
+def state_is_forgotten(program: Program, draw: random.Random) -> None:
+    program.optimizer.state.clear()
+
+
+@change
+def gradients_are_there(program: Program, draw: random.Random) -> None:
+    program.loss(program.model, *program.draw()).backward()
+
+
+@change
+def random_numbers(program: Program, draw: random.Random) -> None:
+    torch.manual_seed(draw.randrange(100))
