@@ -157,7 +157,8 @@ class ScheduledTraining:
         self._arguments = Arguments()
         self._accumulates = self._only_plans = self._is_full = False
         self._ran: _Plan | None = None
-        self._plain_steps = 0
+        self._key: Any = None
+        self._reason, self._plain_steps = "", 0
 
     def step(self, *batch: Any) -> torch.Tensor:
         """Run a training step: forward, backward, update. Return the loss.
@@ -341,6 +342,9 @@ class ScheduledTraining:
             _surroundings(),
         )
         if key not in self._frames:
+            _require_alone(self._model)
+            other = [what for one, two, what in zip(key, self._key or key, UNSEEN, strict=True) if one != two]
+            self._reason = " and ".join(other) or "the first step"
             model, loss = self._model, self._loss
 
             def step(*batch: Any) -> Any:
@@ -348,6 +352,7 @@ class ScheduledTraining:
 
             assert isinstance(step, FunctionType)
             self._frames[key] = Captured(step, self._make)
+        self._key = key
         return self._frames[key]
 
     # --- planning -----------------------------------------------------------------------------------------------------
@@ -356,7 +361,6 @@ class ScheduledTraining:
         """Schedule a graph of Dynamo's; return what runs in its place."""
         if len(self._plans) >= _limit():
             raise LimitReachedError
-        _require_alone(self._model, inputs)
         groups = group_of(self._optimizer)
         keeps = reason_against_early(self._optimizer, self._before)
         if any(_has_hooks(one) and id(one) in groups for one in inputs) and not self._accumulates:
@@ -412,6 +416,7 @@ class ScheduledTraining:
             sum(int(step.size[storage]) for storage, *_ in solution.outcome.swapped),
             solution.extra_seconds / float(step.seconds.sum()),
             plan.keeps,
+            reason=self._frames[self._key].reason or self._reason,
         )
         return run
 
@@ -516,6 +521,13 @@ class ScheduledTraining:
 
 
 HOOKS = "parameters have hooks on their gradients"
+UNSEEN = (
+    "gradients are to add up, or no longer",
+    "the optimizer's parameters, their gradients or its options have changed",
+    "hooks on the optimizer have changed",
+    "hooks on all modules, or settings of PyTorch's backends, have changed",
+)
+"""What plans are made for beside what PyTorch guards."""
 
 
 def schedule(
@@ -624,13 +636,10 @@ def _require_no_autocast() -> None:
             )
 
 
-def _require_alone(model: nn.Module, inputs: Sequence[Any]) -> None:
+def _require_alone(model: nn.Module) -> None:
     """Raise if gradients are reduced over processes as they come: by what no graph has."""
-    wrapped = next(
-        (type(one).__name__ for one in model.modules() if type(one).__name__ in _DISTRIBUTED), None
-    )
-    if wrapped is None and any(type(one).__name__ == "DTensor" for one in inputs):
-        wrapped = "DTensor"
+    kinds = {type(one).__name__ for one in (*model.modules(), *model.parameters())}
+    wrapped = next((name for name in _DISTRIBUTED if name in kinds), None)
     if wrapped is not None:
         raise GraphError(
             f"the model is distributed ({wrapped}), and gradients would not be reduced; expected the module itself, with "
@@ -638,7 +647,7 @@ def _require_alone(model: nn.Module, inputs: Sequence[Any]) -> None:
         )
 
 
-_DISTRIBUTED = ("DistributedDataParallel", "FullyShardedDataParallel", "DataParallel")
+_DISTRIBUTED = ("DistributedDataParallel", "FullyShardedDataParallel", "DataParallel", "DTensor")
 
 
 def _results(joint: GraphModule) -> list[Any]:

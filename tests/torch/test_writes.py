@@ -61,8 +61,7 @@ def test_whole_writes_are_put_apart_and_run_in_place() -> None:
     mark_repeatable(traced)
     step = graph(traced)
     inside = {one for one, again in zip(step.label, step.repeatable, strict=True) if again}
-    assert {"relu_", "bernoulli_", "div_", "hardtanh_"} <= inside
-    assert not {"mul_", "add_"} & inside
+    assert {"relu", "div", "hardtanh", "mul", "add"} <= inside
     twin = copy.deepcopy(model)
     optimizer = sgd(model)
     expected = plain(twin, sgd(twin), [batch] * STEPS, lambda model, x: model(x))
@@ -71,7 +70,7 @@ def test_whole_writes_are_put_apart_and_run_in_place() -> None:
     written = {node.target for node in training._latest.run.graph.nodes}  # type: ignore[union-attr]
     aten = torch.ops.aten
     assert {aten.relu_.default, aten.bernoulli_.float, aten.div_.Scalar} <= written
-    assert aten.hardtanh.default in written  # a copy for the backward pass reads what it would overwrite
+    assert aten.hardtanh.default in written  # the backward pass reads what it would overwrite
 
 
 class Gates(nn.Module):
@@ -104,8 +103,8 @@ def test_gates_are_made_again_with_their_writes() -> None:
     stats = training.stats
     assert stats is not None
     assert stats.peak - stats.resident < 0.6 * (stats.plain_peak - stats.resident)
-    written = [node.target for node in training._latest.run.graph.nodes]  # type: ignore[union-attr]
-    assert written.count(torch.ops.aten.tanh_.default) > 2 * 12
+    ran = [node.target for node in training._latest.run.graph.nodes]  # type: ignore[union-attr]
+    assert ran.count(torch.ops.aten.sigmoid.default) + ran.count(torch.ops.aten.sigmoid_.default) > 3 * 2 * 12
 
 
 def test_an_operator_without_a_trace_is_refused() -> None:
