@@ -36,12 +36,16 @@ def selective(graph: StepGraph, options: SchedulingOptions) -> Schedule:
     Raises
     ------
     NotApplicable
-        No operator's label is a softmax between two matrix products.
+        No operator's label is a softmax between two matrix products, or nothing between these can be dropped.
     """
     storages = Storages(graph)
     inside = attention(graph)
     if not inside:
         raise NotApplicable("selective needs attention: a Softmax between two matrix products; none is found")
+    if not any({Way.DROPPED, Way.PACKED} & set(storages.ways[s]) for s in inside if s in storages.ways):
+        raise NotApplicable(
+            "selective found attention, and can drop nothing inside it: its values are written more than once, or kept"
+        )
     chosen = {s for s in storages.ways if s not in inside}
     way = storages.keeping({s for s in chosen if storages.later[s]})
     for s in sorted(inside):

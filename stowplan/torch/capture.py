@@ -31,7 +31,7 @@ from torch.fx.graph import CodeGen
 
 from ..errors import GraphError, StowplanError
 from ..scheduling.graph import Phase
-from .eager import DECOMPOSITIONS, as_eager, cast_once, lay_out_parts
+from .eager import DECOMPOSITIONS, as_eager, cast_once, casts_of, lay_out_parts
 from .graph_errors import not_captured
 from .nodes import BATCH_NORM, LIBRARY, PHASE, leave_out_statistics, mark_in_place, require_numbers
 from .shrinking import shrink, write_parts
@@ -49,8 +49,10 @@ GUARDS = {
     "skip_tensor_guards_with_matching_dict_tags": False,
     "assume_dunder_attributes_remain_unchanged": False,
     "allow_rnn": True,
+    "trace_numpy": False,
 }
-"""Settings of Dynamo's: all guards that it can make. By default it leaves out some that seldom fail."""
+"""Settings of Dynamo's: all guards that it can make, of which it leaves out some by default; nothing of NumPy's, whose
+functions it would replace by PyTorch's."""
 
 Call = Callable[..., Any]
 Rewrite = Callable[[GraphModule], GraphModule]
@@ -98,15 +100,27 @@ class Captured:
             raise LimitReachedError(self.reason) from error
         except BackendCompilerFailed as error:
             inner = error.inner_exception
-            raise (inner if isinstance(inner, (StowplanError, LimitReachedError)) else not_captured(error)) from error
+            raise (
+                inner if isinstance(inner, (StowplanError, LimitReachedError)) else not_captured(error)
+            ) from error
         except TorchDynamoException as error:
             raise not_captured(error) from error
 
     def _make(self, module: GraphModule, _: Sequence[Any]) -> Call:
         arguments = [node.meta.get("grapharg") for node in module.graph.find_nodes(op="placeholder")]
         if any(one is None or not one.is_tensor for one in arguments):
-            raise GraphError("the step draws Python's random numbers, or its sizes are symbols; expected tensors")
-        made = self._backend(module, [one.example for one in arguments])
+            raise GraphError(
+                "the step draws Python's random numbers, or its sizes are symbols; expected tensors"
+            )
+        tensors = [one.example for one in arguments]
+        kind = next(
+            (type(one) for one in tensors if type(one) not in (torch.Tensor, torch.nn.Parameter)), None
+        )
+        if kind is not None:
+            raise GraphError(
+                f"the step reads a {kind.__name__}, a kind of tensors of its own; expected PyTorch's"
+            )
+        made = self._backend(module, tensors)
         self.reason = None
         return made
 
@@ -118,6 +132,11 @@ def take_loss(module: GraphModule) -> int:
     """Return which result of Dynamo's graph the loss is; let the others be without gradients."""
     output = module.graph.find_nodes(op="output")[0]
     results = list(output.args[0])
+    if module.graph.find_nodes(op="call_function", target=torch.ops.higher_order.tag_activation_checkpoint):
+        raise GraphError(
+            "the step has torch.utils.checkpoint in it, which runs parts of forward twice; expected none: the budget "
+            "decides what is recomputed"
+        )
     marks = module.graph.find_nodes(op="call_function", target=LOSS)
     if not marks or marks[-1] not in results:
         raise GraphError("the loss is none of what the step computes; expected a tensor that it makes")
@@ -149,9 +168,8 @@ def differentiated(module: GraphModule, inputs: Sequence[Any], rewrite: Rewrite)
     module, inputs
         Of Dynamo; the first result of those with gradients is the loss.
     rewrite
-        Called with the joint graph, whose results are those of `module`, then a gradient or None for each input; returns
-        a graph module with the results of `module` first, then gradients that autograd is to have, each with its
-        input's number in ``meta["returned"]``.
+        Called with the joint graph, whose results are those of `module`, then a gradient or None for each input;
+        returns a graph module with the results of `module`, which does what is to be done with the gradients.
     """
 
     def partition(
@@ -163,26 +181,23 @@ def differentiated(module: GraphModule, inputs: Sequence[Any], rewrite: Rewrite)
                 "gradients; expected neither"
             )
         tangent = next(one for one in joint.graph.nodes if one.name.startswith("tangents")).meta["val"]
-        run = rewrite(normal(joint, len(inputs)))
-        run.graph.set_codegen(_Boxed())
-        run.recompile()
+        run = rewrite(normal(joint, len(inputs), casts))
         made.append(run)
-        return run, _backward(run, num_fwd_outputs, tangent)
+        return run, _backward(len(inputs), tangent)
 
     def forward(_: GraphModule, __: Any) -> Call:
-        run = made[-1].forward
-        run.__func__._boxed_call = True
-        return run
+        return _boxed(made[-1])
 
     def backward(graph: GraphModule, _: Any) -> Call:
-        return graph.forward
+        return _boxed(graph)
 
     def inference(_: GraphModule, __: Any) -> Call:
         raise GraphError("the loss depends on no parameter; expected one that requires a gradient")
 
     made: list[GraphModule] = []
+    casts = casts_of(module)
     with torch._functorch.config.patch(donated_buffer=False):
-        return aot_autograd(
+        call: Call = aot_autograd(
             fw_compiler=forward,
             bw_compiler=backward,
             inference_compiler=inference,
@@ -190,9 +205,23 @@ def differentiated(module: GraphModule, inputs: Sequence[Any], rewrite: Rewrite)
             decompositions=DECOMPOSITIONS,
             keep_inference_input_mutations=True,
         )(as_eager(module), list(inputs))
+        return call
 
 
-class _Boxed(CodeGen):
+def _boxed(module: GraphModule) -> Call:
+    """Return what runs a graph module on a list of its arguments, which it empties."""
+    module.graph.set_codegen(_Boxed())
+    module.recompile()
+    forward = module.forward
+
+    def run(arguments: list[Any]) -> Any:
+        return forward(arguments)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
+
+
+class _Boxed(CodeGen):  # type: ignore[misc]
     """Code that takes its arguments from a list, and clears it."""
 
     def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, **_: Any) -> str:
@@ -202,7 +231,7 @@ class _Boxed(CodeGen):
         return f"def {self._func_name}(self, args_list){maybe_return_annotation}:{lines}"
 
 
-def normal(joint: GraphModule, inputs: int) -> GraphModule:
+def normal(joint: GraphModule, inputs: int, casts: str) -> GraphModule:
     """Let a joint graph begin with its inputs alone, the gradient of the loss a constant; mark phases and in place.
 
     Raises
@@ -225,12 +254,16 @@ def normal(joint: GraphModule, inputs: int) -> GraphModule:
             "lie apart"
         )
     leave_out_aliases(graph)
+    for node in graph.find_nodes(op="call_function", target=aten.prod.dim_int):
+        raise GraphError(
+            f"{node.name}: the backward pass of prod along a dimension depends on values; expected none"
+        )
     leave_out_statistics(graph)
     lay_out_parts(graph)
     write_parts(graph)
     shrink(graph)
     put_in_phases(joint)
-    cast_once(graph)
+    cast_once(graph, casts)
     _write_buffers_early(graph)
     for tangent in given[len(taken) :]:
         value = tangent.meta["val"]
@@ -243,7 +276,10 @@ def normal(joint: GraphModule, inputs: int) -> GraphModule:
         ones.meta = {"val": value, PHASE: Phase.BACKWARD}
         tangent.replace_all_uses_with(ones)
         graph.erase_node(tangent)
-        first = next((node for node in graph.nodes if node.meta.get(PHASE) == Phase.BACKWARD and node is not ones), None)
+        first = next(
+            (node for node in graph.nodes if node.meta.get(PHASE) == Phase.BACKWARD and node is not ones),
+            None,
+        )
         if first is not None:
             first.prepend(ones)
     graph.eliminate_dead_code()
@@ -271,23 +307,15 @@ def _write_buffers_early(graph: Graph) -> None:
                     )
 
 
-def _backward(run: GraphModule, results: int, tangent: torch.Tensor) -> GraphModule:
-    """Return the graph that AOTAutograd takes for the backward pass: it hands on the gradients that there are."""
+def _backward(inputs: int, tangent: torch.Tensor) -> GraphModule:
+    """Return the graph that AOTAutograd takes for the backward pass, and nobody runs: all has been done in forward."""
     graph = Graph()
-    saved = []
-    for node in run.graph.find_nodes(op="output")[0].args[0][results:]:
-        saved.append(graph.placeholder(node.name))
-        saved[-1].meta = {"val": node.meta["val"]}
-    count = sum(1 for _ in run.graph.find_nodes(op="placeholder"))
     graph.placeholder("tangents_1").meta = {"val": tangent}
-    gradients: list[Node | None] = [None] * count
-    for number, one in zip(run.meta.get("returned", ()), saved, strict=True):
-        gradients[number] = one
-    graph.output(tuple(gradients))
+    graph.output((None,) * inputs)
     return GraphModule({}, graph)
 
 
-# --- joint graphs ---------------------------------------------------------------------------------------------------------
+# --- joint graphs -----------------------------------------------------------------------------------------------------
 
 TAG, FORWARD, BACKWARD = "partitioner_tag", "is_forward", "is_backward"
 MUST_BE_BACKWARD = "must_be_in_backward"

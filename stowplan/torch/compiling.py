@@ -34,9 +34,8 @@ from torch.fx import GraphModule, Interpreter, Node
 
 from ..errors import ScheduleError
 from .budgets import Within, plain_peak
-from .costs import seconds
-from .eager import DECOMPOSITIONS, as_eager, cast_once, lay_out_parts
 from .capture import put_in_phases
+from .eager import DECOMPOSITIONS, ONCE, as_eager, cast_once, casts_of, lay_out_parts
 from .joint import draw_again, forward_first, keep_readers_of_written, mark_backward
 from .live import live_peak, storages
 from .nodes import leave_out_statistics, mark_in_place, require_numbers
@@ -83,6 +82,7 @@ class CompileBackend:
         self.__name__ = "stowplan"  # as PyTorch's messages call it
         self._within, self._compiler = within, compiler
         self._stats: list[GraphStats] = []
+        self._casts = ONCE  # of the graph that is compiled now
 
     @property
     def stats(self) -> tuple[GraphStats, ...]:
@@ -93,6 +93,7 @@ class CompileBackend:
         """Compile a graph that `torch.compile` has captured."""
         compiled: Callable[..., Any]
         require_numbers(module.graph, "example_value")
+        self._casts = casts_of(module)
         if self._compiler == "inductor":
             options = {"custom_partitioner_fn": _partitioner(self)}
             compiled = torch._inductor.compile(module, list(inputs), options=options)
@@ -146,7 +147,7 @@ class CompileBackend:
         shrink(joint.graph)
         if put_in_phases(joint):
             if self._compiler != "inductor":
-                cast_once(joint.graph)
+                cast_once(joint.graph, self._casts)
                 mark_in_place(joint.graph)
             joint = self._scheduled(joint)
         forward, backward = default_partition(joint, joint_inputs, **given)
@@ -160,12 +161,10 @@ class CompileBackend:
             mark_repeatable(joint)
         keep_readers_of_written(joint)
         step = forward_first(graph(joint))
-        estimated = seconds(joint)
         if self._compiler == "inductor":
             kinds = get_default_op_list()
-            pairs = zip(operators(joint), estimated, strict=True)
-            estimated = [0.0 if kinds.is_recomputable(node) else one for node, one in pairs]
-        step = step.with_seconds(estimated)
+            pairs = zip(operators(joint), step.seconds.tolist(), strict=True)
+            step = step.with_seconds([0.0 if kinds.is_recomputable(node) else one for node, one in pairs])
         resident = step.resident_bytes
         plain = resident + plain_peak(step)
         solution = self._within.solve(step, resident, plain, RESIDENT)
@@ -245,8 +244,11 @@ def _partitioner(backend: CompileBackend) -> Any:
 
 def _stats_of(joint: GraphModule, forward: GraphModule, backward: GraphModule) -> GraphStats:
     """Return what two graphs take that PyTorch has split; bytes as without fusion."""
+
     def bytes_of(nodes: Iterable[Any]) -> int:
-        found = {key: size for node in nodes if isinstance(node, Node) for key, size in storages(node).items()}
+        found = {
+            key: size for node in nodes if isinstance(node, Node) for key, size in storages(node).items()
+        }
         return sum(found.values())
 
     given = forward.graph.find_nodes(op="placeholder")
@@ -257,12 +259,13 @@ def _stats_of(joint: GraphModule, forward: GraphModule, backward: GraphModule) -
     kept = bytes_of(node for node in late if node.name not in names and "tangents" not in node.name)
     made = {node.name for node in operators(forward)}
     again = [node for node in operators(backward) if node.name in made]
-    whole = dict(zip((node.name for node in operators(joint)), seconds(joint), strict=True))
     put_in_phases(joint)
+    step = forward_first(graph(joint))
+    whole = dict(zip(step.label, step.seconds.tolist(), strict=True))
     return GraphStats(
         resident + max(live_peak(forward.graph), kept + live_peak(backward.graph)),
         resident,
-        resident + plain_peak(forward_first(graph(joint))),
+        resident + plain_peak(step),
         len(again),
         sum(whole.get(node.name, 0.0) for node in again) / sum(whole.values()),
     )

@@ -7,14 +7,14 @@ in 2026; only their ratios matter to a schedule.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Node
 from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import flop_registry
 
-from .step_graph import operators
 from .nodes import is_random
 
 OPERATIONS, CONVOLVED = 1e11, 6e10
@@ -44,17 +44,10 @@ SLOW = {
 """Bytes a second of slower operators, by a part of their names; the first that fits."""
 
 
-def seconds(module: GraphModule) -> list[float]:
-    """Return the seconds of each operator of a traced graph module, in the order of `operators`."""
-    return [_seconds(node) for node in operators(module)]
-
-
-def _seconds(node: Node) -> float:
-    def value(argument: Any) -> Any:
-        return argument.meta["val"] if isinstance(argument, Node) else argument
-
-    args, kwargs = pytree.tree_map(value, (node.args, node.kwargs))
-    result = node.meta.get("val")
+def seconds(node: Node, results: Mapping[Node, Any]) -> float:
+    """Return the seconds of an operator, by its arguments' and its own results, tensors without bytes."""
+    args, kwargs = pytree.tree_map_only(Node, results.__getitem__, (node.args, node.kwargs))
+    result = results[node]
     count = sum(
         leaf.numel() * leaf.element_size()
         for leaf in pytree.tree_leaves((args, kwargs, result))

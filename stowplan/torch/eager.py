@@ -46,9 +46,41 @@ LAYOUT = "stowplan_strides"
 """Annotation of a node whose result has been written into a tensor with gaps: that one's strides."""
 
 EXACT = {
-    *("add", "sub", "rsub", "mul", "div", "neg", "abs", "relu", "threshold_backward", "clamp", "where", "copy", "copy_"),
-    *("clone", "_to_copy", "cat", "stack", "zeros_like", "ones_like", "empty_like", "masked_fill", "sigmoid_backward"),
-    *("tanh_backward", "slice_scatter", "select_scatter", "slice_backward", "select_backward", "new_zeros", "sign"),
+    *(
+        "add",
+        "sub",
+        "rsub",
+        "mul",
+        "div",
+        "neg",
+        "abs",
+        "relu",
+        "threshold_backward",
+        "clamp",
+        "where",
+        "copy",
+        "copy_",
+    ),
+    *(
+        "clone",
+        "_to_copy",
+        "cat",
+        "stack",
+        "zeros_like",
+        "ones_like",
+        "empty_like",
+        "masked_fill",
+        "sigmoid_backward",
+    ),
+    *(
+        "tanh_backward",
+        "slice_scatter",
+        "select_scatter",
+        "slice_backward",
+        "select_backward",
+        "new_zeros",
+        "sign",
+    ),
 }
 """Operators whose bits do not depend on the layout of what they take."""
 
@@ -87,10 +119,15 @@ class _Layouts(TorchDispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
-        given = args[0] if args else None
-        writes = func._schema.is_mutable and func._schema.name.endswith("_") and isinstance(given, torch.Tensor)
-        if not writes or given.layout != torch.strided or not _has_gaps(given):
+        kwargs, schema = kwargs or {}, func._schema
+        draws = torch.Tag.nondeterministic_seeded in func.tags and schema.name != "aten::bernoulli_"
+        if draws and any(isinstance(one, torch.Tensor) and not one.is_contiguous() for one in args):
+            raise GraphError(
+                f"{schema.name} draws random numbers by a tensor that is not contiguous, in another order than a graph "
+                "would; expected a contiguous one"
+            )
+        given = args[0] if args and schema.is_mutable and schema.name.endswith("_") else None
+        if not isinstance(given, torch.Tensor) or given.layout != torch.strided or not _has_gaps(given):
             return func(*args, **kwargs)
         with annotate({LAYOUT: tuple(given.stride())}):
             return func(*args, **kwargs)
@@ -101,7 +138,7 @@ def _has_gaps(tensor: torch.Tensor) -> bool:
     count = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size != 1 and stride != count:
-            return tensor.numel() > 0
+            return bool(tensor.numel() > 0)
         count *= size
     return False
 
@@ -131,7 +168,9 @@ def lay_out_parts(graph: Graph) -> None:
         with graph.inserting_after(node), value.fake_mode, torch.no_grad():
             laid = graph.call_function(WITH_GAPS, (node, list(strides)))
             laid.meta = {key: one for key, one in node.meta.items() if key != "custom"}
-            laid.meta["val"] = torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device)
+            laid.meta["val"] = torch.empty_strided(
+                value.shape, strides, dtype=value.dtype, device=value.device
+            )
         for user in readers:
             user.replace_input_with(node, laid)
 
@@ -145,8 +184,25 @@ def _is_exact(node: Node) -> bool:
 _EXACT = {getattr(aten, name) for name in EXACT}
 
 
-def cast_once(graph: Graph) -> None:
-    """Let readers of a parameter's cast share one, and their gradients meet in its type.
+ONCE, EACH, MIXED = "once", "for each reader", "in several regions, or some of them once"
+
+
+def casts_of(module: GraphModule) -> str:
+    """Return how autocast casts parameters in a graph of Dynamo's: `ONCE`, for each reader (`EACH`), or `MIXED`."""
+    depth, regions = 0, 0
+    cached: set[bool] = set()
+    for node in module.graph.nodes:
+        if node.target is torch.amp.autocast_mode._enter_autocast:
+            regions += depth == 0
+            depth += 1
+            cached.add(bool(node.args[3]) if len(node.args) > 3 else True)
+        elif node.target is torch.amp.autocast_mode._exit_autocast:
+            depth -= 1
+    return EACH if cached == {False} else ONCE if regions < 2 and False not in cached else MIXED
+
+
+def cast_once(graph: Graph, casts: str) -> None:
+    """Let readers of a parameter's cast share one, and their gradients meet in its type, if autocast does so.
 
     Raises
     ------
@@ -154,27 +210,34 @@ def cast_once(graph: Graph) -> None:
         The gradients meet in another way than as one sum.
     """
     output = graph.find_nodes(op="output")[0]
-    for given in graph.find_nodes(op="placeholder"):
-        casts: dict[Any, list[Node]] = {}
+    for given in graph.find_nodes(op="placeholder") if casts != EACH else ():
+        kinds: dict[Any, list[Node]] = {}
         for user in given.users:
             if user.target is aten._to_copy.default and user.meta.get(PHASE) == Phase.FORWARD:
-                casts.setdefault(user.kwargs.get("dtype"), []).append(user)
-        several = [row for kind, row in casts.items() if kind in (torch.bfloat16, torch.float16) and len(row) > 1]
+                kinds.setdefault(user.kwargs.get("dtype"), []).append(user)
+        several = [
+            row for kind, row in kinds.items() if kind in (torch.bfloat16, torch.float16) and len(row) > 1
+        ]
         if not several:
             continue
         descriptions = output.meta.get("desc") or ()
         number = next(
-            (k for k, one in enumerate(descriptions) if getattr(one, "grad_of", None) == given.meta.get("desc")), None
+            (
+                k
+                for k, one in enumerate(descriptions)
+                if getattr(one, "grad_of", None) == given.meta.get("desc")
+            ),
+            None,
         )
         if number is None or output.args[0][number] is None:  # no gradient: nothing meets
             continue
         gradient = output.args[0][number]
         terms = _terms(gradient)
-        low = [one for one in terms if one.target is aten._to_copy.default and _kind(one.args[0]) in casts]
-        if len(several) > 1 or len(terms) - len(low) > 1 or len(low) != len(several[0]):
+        low = [one for one in terms if one.target is aten._to_copy.default and _kind(one.args[0]) in kinds]
+        if casts == MIXED or len(several) > 1 or len(terms) - len(low) > 1 or len(low) != len(several[0]):
             raise GraphError(
-                f"{given.name} is cast by autocast more than once, and its gradients do not meet in one sum; expected a "
-                "cast in the program"
+                f"{given.name} is cast by autocast more than once, and its gradients do not meet in one sum; expected "
+                "a cast in the program"
             )
         with graph.inserting_before(gradient):
             total: Node = low[0].args[0]

@@ -17,9 +17,9 @@ from torch.fx import GraphModule
 from torch.utils import _pytree as pytree
 
 from ..scheduling import Phase, StepGraph
-from .rewriting import AGAIN, exchange_random_state
 from .capture import BACKWARD, FORWARD, TAG
 from .nodes import BATCH_NORM, named_by
+from .rewriting import AGAIN, exchange_random_state
 from .step_graph import REPEATABLE
 
 COPY = torch.ops.aten.copy_.default

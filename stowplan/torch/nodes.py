@@ -25,8 +25,8 @@ PHASE = "stowplan_phase"
 """Key in a node's ``meta`` of its `Phase`, if it is known."""
 
 IN_PLACE = "stowplan_in_place"
-"""Key in a node's ``meta``, if it may write on its first argument: the operator with a result of its own, and the one in
-place, one of which it calls."""
+"""Key in a node's ``meta``, if it may write on its first argument: the operator with a result of its own, and the one
+in place; it calls one of them."""
 
 VIEWS = ("aten::_unsafe_view", "aten::unsafe_split", "aten::unsafe_split_with_sizes")
 """Operators whose results are views though their schemas do not say so."""
@@ -43,7 +43,16 @@ LIBRARY.impl(
 )
 
 PARTS = ("slice_scatter", "select_scatter")
-WRITES = (*PARTS, "index_put", "index_add", "index_copy", "index_fill", "masked_scatter", "scatter", "scatter_add")
+WRITES = (
+    *PARTS,
+    "index_put",
+    "index_add",
+    "index_copy",
+    "index_fill",
+    "masked_scatter",
+    "scatter",
+    "scatter_add",
+)
 """Operators that write into their first argument, or a copy of it; of `PARTS` the form in place is here."""
 
 LIBRARY.define(
@@ -138,7 +147,11 @@ def is_in_place(node: Node) -> bool:
     if IN_PLACE not in node.meta:
         return False
     source = node.args[0]
-    if len(source.users) != 1 or source.meta.get(PHASE) != node.meta.get(PHASE) or storage_of(source) is not source:
+    if (
+        len(source.users) != 1
+        or source.meta.get(PHASE) != node.meta.get(PHASE)
+        or storage_of(source) is not source
+    ):
         return False
     made = source.args[0] if source.target is getitem else source
     return isinstance(made.target, torch._ops.OpOverload)
@@ -146,7 +159,9 @@ def is_in_place(node: Node) -> bool:
 
 def leave_out_statistics(graph: Graph) -> None:
     """Let the backward pass of batch normalization by the batch read no running statistics, which it does not use."""
-    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.native_batch_norm_backward.default):
+    for node in graph.find_nodes(
+        op="call_function", target=torch.ops.aten.native_batch_norm_backward.default
+    ):
         if node.args[7]:
             node.args = (*node.args[:3], None, None, *node.args[5:])
 
@@ -158,6 +173,7 @@ def mark_in_place(graph: Graph) -> None:
         other = _in_place(node.target) if isinstance(given, Node) else None
         if other is None:
             continue
+        assert isinstance(given, Node)
         old, new = given.meta.get("val"), node.meta.get("val")
         if not isinstance(old, torch.Tensor) or not isinstance(new, torch.Tensor):
             continue

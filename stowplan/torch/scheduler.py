@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -25,12 +26,14 @@ from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any
 
+import numpy as np
 import torch
 import torch._dynamo
 from torch import nn
 from torch.fx import GraphModule, Node
 from torch.nn.modules import module as modules
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from ..allocator.pool import Pool
 from ..errors import GraphError, ScheduleError
@@ -38,7 +41,6 @@ from ..scheduling import Phase
 from ..scheduling.solve import Solution
 from .budgets import Within, plain_peak
 from .capture import LOSS, Captured, LimitReachedError, differentiated, take_loss
-from .costs import seconds
 from .evictions import EVICT, Evict
 from .live import live_peak
 from .nodes import PHASE, storage_of
@@ -56,6 +58,7 @@ from .updates import (
     layout_of,
     reason_against_early,
     require_served,
+    share_memory,
 )
 
 Loss = Callable[..., torch.Tensor]
@@ -110,7 +113,6 @@ class _Plan:
     def __init__(self, situation: Any, keeps: str | None) -> None:
         self.situation, self.keeps = situation, keeps
         self.costs: dict[int, Bytes] = {}  # of updates, by the numbers of inputs
-        self.returned: list[int] = []  # inputs whose gradients autograd has
         self.run: GraphModule
         self.solution: Solution
         self.stats: StepStats
@@ -178,15 +180,19 @@ class ScheduledTraining:
             As `plan` does, before anything has run.
         """
         self._accumulates = False
+        before = {id(one) for one in self._left()}
         loss, plan = self._run(batch)
-        if plan is None or plan.returned:
-            loss.backward()
-        if plan is None or plan.keeps == HOOKS or self._left():
-            if self._before is not None and (plan is None or plan.keeps == HOOKS):
-                self._before()
+        left = self._left()
+        if plan is None:
+            self._update(loss)
+        elif any(id(one) not in before for one in left):
+            raise ScheduleError(
+                "forward sets gradients of parameters, after the step has updated them; expected a forward pass that "
+                "leaves grad alone (the step has run, and its update did not use what forward has set)"
+            )
+        elif left:  # of parameters that this step does not use
             self._optimizer.step()
-            for parameter in self._left():
-                parameter.grad = None
+            self._forget()
         return loss.detach()
 
     def accumulate(self, *batch: Any) -> torch.Tensor:
@@ -201,7 +207,7 @@ class ScheduledTraining:
         """
         self._accumulates = True
         loss, plan = self._run(batch)
-        if plan is None or plan.returned:
+        if plan is None:
             loss.backward()
         return loss.detach()
 
@@ -280,8 +286,14 @@ class ScheduledTraining:
     def _run(self, batch: tuple[Any, ...]) -> tuple[torch.Tensor, _Plan | None]:
         """Run forward, backward and what the plan does with gradients; the loss alone, and None, without a plan."""
         _require_no_autocast()
-        if torch._C._autograd._top_saved_tensors_default_hooks(False) is not None:
-            return self._without_plan(batch, "there are hooks on tensors that autograd saves")
+        kind = next((type(one) for one in pytree.tree_leaves(batch) if isinstance(one, np.generic)), None)
+        if kind is not None:
+            raise GraphError(
+                f"the batch has a {kind.__name__} of NumPy's in it; expected tensors and Python's numbers"
+            )
+        for reason, holds in _ELSEWHERE.items():
+            if holds():
+                return self._without_plan(batch, reason)
         for _ in range(2):
             self._ran = None
             frame = self._frame()
@@ -299,7 +311,8 @@ class ScheduledTraining:
             finally:
                 self._arguments.tensors = ()
             if self._ran is None:
-                return loss, self._count_plain()
+                self._plain_steps += 1
+                return loss, None
             self._latest = self._ran
             failure = None if self._evict is None else self._evict.failure
             stats = self._ran.stats
@@ -320,13 +333,23 @@ class ScheduledTraining:
         self._is_full = self._is_full or len(self._plans) >= _limit()
         with torch.enable_grad():
             loss = self._loss_of(*batch)
-        return loss, self._count_plain()
-
-    def _count_plain(self) -> None:
         self._plain_steps += 1
+        return loss, None
 
     def _loss_of(self, *batch: Any) -> torch.Tensor:
         return self._model(*batch) if self._loss is None else self._loss(self._model, *batch)
+
+    def _update(self, loss: torch.Tensor) -> None:
+        """Run backward and update, as plain PyTorch does."""
+        loss.backward()
+        if self._before is not None:
+            self._before()
+        self._optimizer.step()
+        self._forget()
+
+    def _forget(self) -> None:
+        for parameter in self._left():
+            parameter.grad = None
 
     def _left(self) -> list[Any]:
         """Return the optimizer's parameters that have gradients."""
@@ -339,7 +362,7 @@ class ScheduledTraining:
             self._accumulates,
             layout_of(self._optimizer),
             reason_against_early(self._optimizer, self._before),
-            _surroundings(),
+            _surroundings(self._model),
         )
         if key not in self._frames:
             _require_alone(self._model)
@@ -363,14 +386,16 @@ class ScheduledTraining:
             raise LimitReachedError
         groups = group_of(self._optimizer)
         keeps = reason_against_early(self._optimizer, self._before)
-        if any(_has_hooks(one) and id(one) in groups for one in inputs) and not self._accumulates:
-            keeps = HOOKS
+        for one in inputs:
+            _require_own_gradient(one)
+        if keeps is None and _are_shared(self._optimizer, inputs):
+            keeps = "parameters, gradients or the optimizer's state share memory"
         plan = _Plan(_situation(inputs, groups), keeps)
         take_loss(module)
-        costs = Costs(self._optimizer)  # found by updates of tensors with bytes, so not while AOTAutograd traces
-        plan.costs = {
-            k: costs.of(one, groups[id(one)]) for k, one in enumerate(inputs) if id(one) in groups
-        }
+        costs = Costs(
+            self._optimizer
+        )  # found by updates of tensors with bytes, so not while AOTAutograd traces
+        plan.costs = {k: costs.of(one, groups[id(one)]) for k, one in enumerate(inputs) if id(one) in groups}
         run = differentiated(module, inputs, lambda joint: self._scheduled(plan, joint, inputs))
         self._plans.append(plan)
 
@@ -398,18 +423,16 @@ class ScheduledTraining:
             joint.add_module(EVICT, self._evict)
         state = self._add_updates(plan, joint, inputs)
         mark_repeatable(joint)
-        step = graph(joint).with_seconds(seconds(joint))
+        step = graph(joint)
         resident = self._resident(inputs) + state
-        returned = sum(joint_node.meta["val"].nbytes for joint_node in _results(joint)[-len(plan.returned) :]) if plan.returned else 0
-        plain = resident + plain_peak(step) + returned
-        solution = self._within.solve(step, resident + returned, plain, RESIDENT)
+        plain = resident + plain_peak(step)
+        solution = self._within.solve(step, resident, plain, RESIDENT)
         run = scheduled(joint, step, solution.schedule)
-        run.meta["returned"] = plan.returned
         again = sum(len(row) for _, row in solution.outcome.recomputed)
         plan.run, plan.solution = run, solution
         plan.stats = StepStats(
             0,
-            resident + returned + live_peak(run.graph),
+            resident + live_peak(run.graph),
             resident,
             plain,
             again,
@@ -425,7 +448,9 @@ class ScheduledTraining:
         every = [*self._model.parameters(), *self._model.buffers(), *inputs]
         every += [one.grad for group in self._optimizer.param_groups for one in group["params"]]
         every += [one.grad for one in inputs if one.is_leaf]
-        storages = {one.untyped_storage()._cdata: one.untyped_storage().nbytes() for one in every if one is not None}
+        storages = {
+            one.untyped_storage()._cdata: one.untyped_storage().nbytes() for one in every if one is not None
+        }
         return sum(storages.values())
 
     def _add_updates(self, plan: _Plan, joint: GraphModule, inputs: list[Any]) -> int:
@@ -435,14 +460,12 @@ class ScheduledTraining:
         given = joint.graph.find_nodes(op="placeholder")
         groups = group_of(self._optimizer)
         taken = {storage_of(one) for one in results[:count] if isinstance(one, Node)}
-        early, left = [], []
+        early: list[tuple[int, Node, int | None]] = []
+        left: list[tuple[int, Node, int | None]] = []
         for number, (tensor, gradient) in enumerate(zip(inputs, results[count:], strict=True)):
             if gradient is None:
                 continue
             group = groups.get(id(tensor))
-            if not tensor.is_leaf or _has_hooks(tensor) or (plan.keeps == HOOKS and group is not None):
-                plan.returned.append(number)
-                continue
             own = self._laid_out(joint, gradient, given[number], taken)
             (left if group is None or self._accumulates else early).append((number, own, group))
         early.sort(key=lambda row: row[1])  # as they are complete
@@ -469,7 +492,7 @@ class ScheduledTraining:
                     self._before,
                 )
                 joint.add_module(update_name(number), update)
-        output.args = ((*results[:count], *(results[count + number] for number in plan.returned)),)
+        output.args = (tuple(results[:count]),)
         joint.graph.eliminate_dead_code()
         joint.recompile()
         return sum(plan.costs[row[0]].state for row in early)
@@ -493,12 +516,7 @@ class ScheduledTraining:
     def _plainly(self, batch: tuple[Any, ...]) -> torch.Tensor:
         with torch.enable_grad():
             loss = self._loss_of(*batch)
-        loss.backward()
-        if self._before is not None:
-            self._before()
-        self._optimizer.step()
-        for parameter in self._left():
-            parameter.grad = None
+        self._update(loss)
         return loss.detach()
 
     def _tensors(self) -> dict[str, torch.Tensor]:
@@ -520,12 +538,11 @@ class ScheduledTraining:
             parameter.grad = gradient.clone()
 
 
-HOOKS = "parameters have hooks on their gradients"
 UNSEEN = (
     "gradients are to add up, or no longer",
     "the optimizer's parameters, their gradients or its options have changed",
     "hooks on the optimizer have changed",
-    "hooks on all modules, or settings of PyTorch's backends, have changed",
+    "a module's class, or a setting of PyTorch's backends, has changed",
 )
 """What plans are made for beside what PyTorch guards."""
 
@@ -601,24 +618,45 @@ def _limit() -> int:
 def _situation(tensors: Sequence[Any], groups: dict[int, int]) -> Any:
     """Return what a plan takes as given of a call's tensors and no guard of PyTorch's sees."""
     return tuple(
-        (groups.get(id(one)), one.is_leaf, one.grad is not None if one.is_leaf else None, _has_hooks(one))
+        (groups.get(id(one)), one.is_leaf, one.is_leaf and one.grad is not None, _has_hooks(one))
         for one in tensors
         if one.requires_grad
     )
 
 
 def _has_hooks(tensor: Any) -> bool:
-    if not tensor.requires_grad:
-        return False
     return bool(tensor._backward_hooks) or bool(getattr(tensor, "_post_accumulate_grad_hooks", None))
 
 
-def _surroundings() -> Any:
+def _require_own_gradient(tensor: Any) -> None:
+    """Raise if a gradient is to go where no graph of the step leads."""
+    what = f"a tensor of shape {tuple(tensor.shape)} that the step reads"
+    if tensor.requires_grad and not tensor.is_leaf:
+        raise GraphError(
+            f"{what} was computed from others that require gradients; expected it detached, or computed in the loss"
+        )
+    if tensor.requires_grad and _has_hooks(tensor):
+        raise GraphError(f"{what} has hooks on its gradient, which no graph calls; expected none")
+
+
+def _are_shared(optimizer: torch.optim.Optimizer, inputs: Sequence[Any]) -> bool:
+    """Whether an early update may change what another one, or the backward pass, is still to read."""
+    every = [one for group in optimizer.param_groups for one in group["params"]]
+    state = {
+        leaf.untyped_storage()._cdata
+        for one in every
+        for leaf in pytree.tree_leaves(optimizer.state.get(one))
+        if isinstance(leaf, torch.Tensor)
+    }
+    return share_memory(every) or any(one.untyped_storage()._cdata in state for one in inputs)
+
+
+def _surroundings(model: nn.Module) -> Any:
     """Return what decides which operators run and no guard of PyTorch's sees."""
-    hooks = (getattr(modules, name) for name in dir(modules) if name.startswith("_global_") and "hooks" in name)
     flags = torch.backends.cuda
     return (
-        tuple(tuple(one) for one in hooks if isinstance(one, dict)),
+        frozenset((type(one), type(one).forward) for one in model.modules()),
+        (nn.Module.__call__, nn.Module._call_impl),
         torch.backends.mkldnn.enabled,
         flags.flash_sdp_enabled(),
         flags.mem_efficient_sdp_enabled(),
@@ -636,14 +674,33 @@ def _require_no_autocast() -> None:
             )
 
 
+_ELSEWHERE: dict[str, Callable[[], bool]] = {
+    "there are hooks on tensors that autograd saves": lambda: (
+        torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
+    ),
+    "there are hooks on all modules": lambda: any(
+        getattr(modules, name) for name in dir(modules) if re.fullmatch("_global_.*_hooks", name)
+    ),
+    "a dispatch mode is on": lambda: any(
+        not one.ignore_compile_internals() for one in _get_current_dispatch_mode_stack()
+    ),
+    "torch.compile is off": lambda: bool(torch._dynamo.config.disable),
+}
+"""What no graph of a step has, around the step."""
+
+
 def _require_alone(model: nn.Module) -> None:
     """Raise if gradients are reduced over processes as they come: by what no graph has."""
     kinds = {type(one).__name__ for one in (*model.modules(), *model.parameters())}
     wrapped = next((name for name in _DISTRIBUTED if name in kinds), None)
+    if any(torch.nn.parameter.is_lazy(one) for one in (*model.parameters(), *model.buffers())):
+        raise GraphError(
+            "the model has lazy modules, which make their parameters in forward; expected one call of it before"
+        )
     if wrapped is not None:
         raise GraphError(
-            f"the model is distributed ({wrapped}), and gradients would not be reduced; expected the module itself, with "
-            "torch.distributed.all_reduce of the gradients in before_update"
+            f"the model is distributed ({wrapped}), and gradients would not be reduced; expected the module itself, "
+            "with torch.distributed.all_reduce of the gradients in before_update"
         )
 
 

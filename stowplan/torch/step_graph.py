@@ -31,8 +31,19 @@ from torch.utils import _pytree as pytree
 
 from ..errors import GraphError
 from ..scheduling.graph import Phase, StepGraph
+from .costs import seconds
 from .graph_errors import BY_VALUES, not_captured
-from .nodes import BATCH_NORM, IN_PLACE, PHASE, argument, is_in_place, is_name, is_random, named_by, storage_of
+from .nodes import (
+    BATCH_NORM,
+    IN_PLACE,
+    PHASE,
+    argument,
+    is_in_place,
+    is_name,
+    is_random,
+    named_by,
+    storage_of,
+)
 from .shrinking import holding
 
 REPEATABLE, WORKSPACE, KEEPS = "stowplan_repeatable", "stowplan_workspace", "stowplan_keeps"
@@ -59,7 +70,7 @@ def graph(module: torch.nn.Module, inputs: Sequence[Any] | None = None) -> StepG
     -------
     StepGraph
         Parameters, buffers, constants and inputs are resident; results are kept. Operators' own workspaces are not
-        counted, except those that a node's ``meta`` names (``WORKSPACE``).
+        counted, except those that a node's ``meta`` names (``WORKSPACE``). Seconds are estimated (`costs`).
 
     Raises
     ------
@@ -130,7 +141,8 @@ class _Reader:
 
     def graph(self) -> StepGraph:
         rows: dict[str, list[Any]] = {
-            key: [] for key in ("reads", "writes", "after", "phase", "repeatable", "workspace", "label")
+            key: []
+            for key in ("reads", "writes", "after", "phase", "repeatable", "workspace", "label", "seconds")
         }
         for node in self.module.graph.nodes:
             if node.op in ("placeholder", "get_attr"):
@@ -181,6 +193,7 @@ class _Reader:
             "repeatable": phase == Phase.FORWARD and node.meta.get(REPEATABLE, not changed and not draws),
             "workspace": node.meta.get(WORKSPACE, 0),
             "label": node.name,
+            "seconds": seconds(node, self.results),
         }
 
     def leaves(self, node: Node) -> list[Any]:
@@ -193,7 +206,9 @@ class _Reader:
         What `BATCH_NORM` returns of these is written to the buffers later, and it can run again after that.
         """
         left = node.args[3:5] if node.op == "call_function" and node.target is BATCH_NORM else ()
-        sources = [one for one in node.all_input_nodes if one not in left or storage_of(one).op == "call_function"]
+        sources = [
+            one for one in node.all_input_nodes if one not in left or storage_of(one).op == "call_function"
+        ]
         return list(dict.fromkeys(v for source in sources for v in self.values_of(source)))
 
     def values_of(self, node: Node) -> list[int]:

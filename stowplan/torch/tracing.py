@@ -75,7 +75,9 @@ def trace(module: torch.nn.Module, inputs: Sequence[Any]) -> GraphModule:
     require_numbers(traced.graph)
     shrink(traced.graph)
     # Tensors outside of the state (a constant made in forward) are attributes already.
-    attributes = {node.target: getattr(traced, node.target) for node in traced.graph.find_nodes(op="get_attr")}
+    attributes = {
+        node.target: getattr(traced, node.target) for node in traced.graph.find_nodes(op="get_attr")
+    }
     spec = traced.graph._codegen.pytree_info.out_spec
     return _bound(traced.graph, [*values, *pytree.tree_leaves(args)], state, attributes, args, spec)
 

@@ -17,6 +17,7 @@ import copy
 import inspect
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -82,7 +83,8 @@ class Update(nn.Module):  # type: ignore[misc]
     arguments, numbers
         The parameters are these of the running step's arguments.
     group
-        Number of the group that all of them are in; None: they are all that get gradients, for one call of the optimizer.
+        Number of the group that all of them are in; None: they are all that get gradients, for one call of the
+        optimizer.
     before
         Called when all gradients are in ``parameter.grad``.
     """
@@ -160,8 +162,10 @@ def reason_against_early(optimizer: optim.Optimizer, before: BeforeUpdate | None
         return "before_update reads all gradients"
     if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
         return "the optimizer has hooks on its step"
-    own = vars(optimizer).get("step")
-    if own is not None and not hasattr(own, "_wrapped_by_lr_sched"):
+    own, step = vars(optimizer).get("step"), type(optimizer).step
+    while step is not None and step.__code__.co_filename.startswith(str(Path(torch.__file__).parent)):
+        step = getattr(step, "__wrapped__", None)
+    if step is not None or (own is not None and not hasattr(own, "_wrapped_by_lr_sched")):
         return "the optimizer's step is the program's own"
     if _global_optimizer_pre_hooks or _global_optimizer_post_hooks:
         return "there are hooks on the step of all optimizers"
@@ -180,13 +184,23 @@ def layout_of(optimizer: optim.Optimizer) -> Any:
 
     Of numbers only whether they are zero matters.
     """
-    return tuple(
+    shared = share_memory([one for group in optimizer.param_groups for one in group["params"]])
+    return shared, *(
         (
             tuple((id(one), one.grad is not None) for one in group["params"]),
-            tuple((name, bool(one)) for name, one in group.items() if name not in ("params", "lr", "initial_lr")),
+            tuple(
+                (name, bool(one)) for name, one in group.items() if name not in ("params", "lr", "initial_lr")
+            ),
         )
         for group in optimizer.param_groups
     )
+
+
+def share_memory(parameters: Sequence[torch.Tensor]) -> bool:
+    """Whether two of these, or two of their gradients, begin at one place."""
+    places = [one.data_ptr() for one in parameters if one.numel()]
+    places += [one.grad.data_ptr() for one in parameters if one.grad is not None and one.numel()]
+    return len(set(places)) < len(places)
 
 
 class Costs:

@@ -101,7 +101,13 @@ class Program:
             for group in self.optimizer.param_groups
             for one in group["params"]
         ]
-        found = [*self.model.state_dict().values(), *gradients, states, torch.get_rng_state(), self.model.calls]
+        found = [
+            *self.model.state_dict().values(),
+            *gradients,
+            states,
+            torch.get_rng_state(),
+            self.model.calls,
+        ]
         return copy.deepcopy(found)
 
 
@@ -275,7 +281,9 @@ def forward_hook(program: Program, draw: random.Random) -> None:
 
 @change
 def forward_pre_hook(program: Program, draw: random.Random) -> None:
-    program.handles.append(program.model.head.register_forward_pre_hook(lambda module, args: (args[0] * 0.5,)))
+    program.handles.append(
+        program.model.head.register_forward_pre_hook(lambda module, args: (args[0] * 0.5,))
+    )
 
 
 @change
@@ -299,16 +307,12 @@ def _halve(parameter: Tensor) -> None:
 @change
 def hook_after_a_gradient(program: Program, draw: random.Random) -> None:
     if program.model.first.weight.requires_grad:
-        program.handles.append(
-            program.model.first.weight.register_post_accumulate_grad_hook(_halve)
-        )
+        program.handles.append(program.model.first.weight.register_post_accumulate_grad_hook(_halve))
 
 
 @change
 def hook_on_the_optimizer(program: Program, draw: random.Random) -> None:
-    program.handles.append(
-        program.optimizer.register_step_pre_hook(lambda *_: program.model.calls.append(1))
-    )
+    program.handles.append(program.optimizer.register_step_pre_hook(lambda *_: program.model.calls.append(1)))
 
 
 @change
@@ -389,7 +393,12 @@ def rate(program: Program, draw: random.Random) -> None:
 
 @change
 def options_of_the_optimizer(program: Program, draw: random.Random) -> None:
-    options = {"momentum": [0.0, 0.9], "weight_decay": [0.0, 0.1], "nesterov": [False], "maximize": [False, True]}
+    options = {
+        "momentum": [0.0, 0.9],
+        "weight_decay": [0.0, 0.1],
+        "nesterov": [False],
+        "maximize": [False, True],
+    }
     name = draw.choice(sorted(set(options) & set(_group(program))))
     _group(program)[name] = draw.choice(options[name])
 

@@ -77,7 +77,9 @@ def same(found: Any, expected: Any) -> bool:
     """Whether two trees of tensors are equal to the bit."""
     one, other = pytree.tree_leaves(found), pytree.tree_leaves(expected)
     return len(one) == len(other) and all(
-        a.dtype == b.dtype and torch.equal(a.nan_to_num(), b.nan_to_num()) if isinstance(a, Tensor) else a == b
+        a.dtype == b.dtype and torch.equal(a.nan_to_num(), b.nan_to_num())
+        if isinstance(a, Tensor)
+        else a == b
         for a, b in zip(one, other, strict=True)
     )
 
@@ -112,7 +114,11 @@ def run(seed: int, steps: int = STEPS) -> Counter[str]:
             else:
                 found["plain" if training.plain_steps > count else "scheduled"] += 1
             assert same(own, expected), (seed, names)
-            assert all(one.grad is None for group in scheduled.program.optimizer.param_groups for one in group["params"])
+            assert all(
+                one.grad is None
+                for group in scheduled.program.optimizer.param_groups
+                for one in group["params"]
+            )
     finally:
         for world in (plain, scheduled):
             for handle in world.program.handles:

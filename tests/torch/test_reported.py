@@ -100,9 +100,7 @@ def trained(case: str, scheduled: bool) -> tuple[list[Any], Any]:
     return [*seen, *model.state_dict().values()], training
 
 
-CASES = (
-    "none same_then_two head_replaced parameter_added dropout_p bn_momentum attribute loss_weight buffer_assigned"
-)
+CASES = "none same_then_two head_replaced parameter_added dropout_p bn_momentum attribute loss_weight buffer_assigned"
 
 
 @pytest.mark.parametrize("case", CASES.split())
@@ -218,7 +216,7 @@ def test_tensors_outside_of_the_model_count_once(budget: str | None) -> None:
     assert measured.peak + stats.resident == stats.peak <= stats.plain_peak
 
 
-# --- two processes --------------------------------------------------------------------------------------------------------
+# --- two processes ----------------------------------------------------------------------------------------------------
 
 
 def _distributed(rank: int, port: int, results: str) -> None:

@@ -83,6 +83,7 @@ def test_random_operators_keep_their_order() -> None:
 
 def test_batch_normalization_writes_statistics_its_schema_omits() -> None:
     module = nn.BatchNorm2d(3)
+
     def function(x: Tensor, mean: Tensor, variance: Tensor) -> Any:
         return torch.ops.aten.native_batch_norm(x, None, None, mean, variance, True, 0.1, 1e-5)
 
