@@ -3,16 +3,21 @@
 ================  ======================================================================================================
 module            what it is
 ================  ======================================================================================================
-``tracing``       makes a `torch.fx.GraphModule` of ATen operators of a module and inputs: inference, or a training step
-``shrinking``     losses whose results hold on to more bytes than they have let go of them
+``capture``       a function as one graph of ATen operators, guarded by Dynamo, made functional by AOTAutograd
+``eager``         such a graph with the bits of the program outside of a graph
+``nodes``         what nodes are: operators, names of results, writes in place, random draws
+``shrinking``     results that hold on to more bytes than they have
+``tracing``       a `torch.fx.GraphModule` of a module and inputs: inference, or a training step
 ``step_graph``    makes a `stowplan.scheduling.StepGraph` of such a graph module: storages, hazards, phases
+``costs``         seconds of operators, estimated
 ``reordering``    the same operators in the order that `stowplan.scheduling.ordering` finds
 ``meter``         measures the live peak of a real run: storages, counted at every operator
+``live``          the same, predicted from a graph
 ``scheduler``     training steps within a budget of bytes: `schedule`
 ``updates``       the optimizer's part of such a step, early, parameter by parameter
-``costs``         seconds of operators, estimated
 ``rewriting``     a graph module that runs a schedule, with what it recomputes and swaps
 ``evictions``     tensors that go to a file, and come back
+``compiling``     a backend of `torch.compile` within a budget; ``joint`` has its graphs before and after they are split
 ================  ======================================================================================================
 
 ::
@@ -30,13 +35,20 @@ Importing this package imports PyTorch.
 """
 
 try:
-    import torch as _torch  # noqa: F401 (whether it is there)
+    import torch as _torch
 except ImportError as error:
     from ..errors import MissingDependencyError
 
     raise MissingDependencyError(
         f"PyTorch cannot be imported ({error}); stowplan.torch needs it: pip install 'stowplan[torch]'"
     ) from None
+
+if tuple(int(part) for part in _torch.__version__.split(".")[:2]) < (2, 13):
+    from ..errors import MissingDependencyError
+
+    raise MissingDependencyError(
+        f"PyTorch is {_torch.__version__}; stowplan.torch needs 2.13 or later: pip install 'stowplan[torch]'"
+    )
 
 from .compiling import CompileBackend, GraphStats, compile_backend
 from .meter import Measurement, Meter, measure

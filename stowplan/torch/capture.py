@@ -18,6 +18,7 @@ Of PyTorch this uses ``torch._dynamo.optimize``, which `torch.compile` is made o
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
@@ -51,6 +52,7 @@ GUARDS = {
     "allow_rnn": True,
     "trace_numpy": False,
 }
+_LOGGED = ("debug", "info", "warning", "error", "exception", "critical", "log", "warning_once", "info_once")
 """Settings of Dynamo's: all guards that it can make, of which it leaves out some by default; nothing of NumPy's, whose
 functions it would replace by PyTorch's."""
 
@@ -94,7 +96,8 @@ class Captured:
             Too many graphs were made.
         """
         try:
-            with torch._dynamo.config.patch(GUARDS):
+            logged = {getattr(logging.Logger, name) for name in _LOGGED if hasattr(logging.Logger, name)}
+            with torch._dynamo.config.patch(GUARDS | {"ignore_logging_functions": logged}):
                 return self._compiled(*args)
         except FailOnRecompileLimitHit as error:
             raise LimitReachedError(self.reason) from error

@@ -121,6 +121,7 @@ class _Layouts(TorchDispatchMode):  # type: ignore[misc]
     ) -> Any:
         kwargs, schema = kwargs or {}, func._schema
         draws = torch.Tag.nondeterministic_seeded in func.tags and schema.name != "aten::bernoulli_"
+        draws = draws and (schema.name.endswith("_") or schema.name == "aten::normal")
         if draws and any(isinstance(one, torch.Tensor) and not one.is_contiguous() for one in args):
             raise GraphError(
                 f"{schema.name} draws random numbers by a tensor that is not contiguous, in another order than a graph "
@@ -195,7 +196,7 @@ def casts_of(module: GraphModule) -> str:
         if node.target is torch.amp.autocast_mode._enter_autocast:
             regions += depth == 0
             depth += 1
-            cached.add(bool(node.args[3]) if len(node.args) > 3 else True)
+            cached.add(len(node.args) < 4 or node.args[3] is not False)
         elif node.target is torch.amp.autocast_mode._exit_autocast:
             depth -= 1
     return EACH if cached == {False} else ONCE if regions < 2 and False not in cached else MIXED

@@ -424,6 +424,9 @@ def parameter_leaves_the_optimizer(program: Program, draw: random.Random) -> Non
 
 @change
 def state_is_loaded(program: Program, draw: random.Random) -> None:
+    every = {id(one) for group in program.optimizer.param_groups for one in group["params"]}
+    for one in [one for one in program.optimizer.state if id(one) not in every]:
+        del program.optimizer.state[one]  # PyTorch saves no state of a parameter that has left
     program.optimizer.load_state_dict(copy.deepcopy(program.optimizer.state_dict()))
 
 

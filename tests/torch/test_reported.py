@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import io
 import os
-import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -219,10 +218,11 @@ def test_tensors_outside_of_the_model_count_once(budget: str | None) -> None:
 # --- two processes ----------------------------------------------------------------------------------------------------
 
 
-def _distributed(rank: int, port: int, results: str) -> None:
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+def _distributed(rank: int, results: str) -> None:
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
+    store = torch.distributed.FileStore(f"{results}/store", 2)
+    torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=2)
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 4))
     twin = copy.deepcopy(model)
@@ -261,11 +261,13 @@ def _distributed(rank: int, port: int, results: str) -> None:
 
 
 def test_distributed_training_is_refused_and_reduced_gradients_are_served(tmp_path: Any) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     start: Callable[..., Any] = torch.multiprocessing.spawn
-    start(_distributed, (port, str(tmp_path)), nprocs=2)
+    ranks = start(_distributed, (str(tmp_path),), nprocs=2, join=False)
+    try:
+        assert ranks.join(timeout=120) or ranks.join(timeout=120), "the ranks wait for one another"
+    finally:
+        for process in ranks.processes:
+            process.kill()
     for rank in range(2):
         refused, untouched, same = torch.load(tmp_path / str(rank))
         assert "distributed (DistributedDataParallel)" in refused
