@@ -202,6 +202,26 @@ def weights_are_shared_and_parted(program: Program, draw: random.Random) -> None
 
 
 @change
+def data_are_shared(program: Program, draw: random.Random) -> None:
+    program.model.norm.bias.data = program.model.norm.weight.data
+
+
+@change
+def gradients_are_shared(program: Program, draw: random.Random) -> None:
+    norm = program.model.norm
+    norm.weight.grad = norm.bias.grad = torch.ones(WIDTH, dtype=norm.weight.dtype)
+
+
+@change
+def hook_before_all_modules(program: Program, draw: random.Random) -> None:
+    program.handles.append(
+        torch.nn.modules.module.register_module_forward_pre_hook(
+            lambda module, args: (args[0] * 1.25,) if module is program.model.head else None
+        )
+    )
+
+
+@change
 def layout_of_a_parameter(program: Program, draw: random.Random) -> None:
     weight = program.model.first.weight
     weight.data = weight.data.t().contiguous().t() if weight.is_contiguous() else weight.data.contiguous()
