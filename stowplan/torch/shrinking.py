@@ -33,6 +33,9 @@ SHRINKING = (
 )
 """Operators of two tensors first, whose result has been as large as both together, broadcast."""
 
+LARGER = (aten.copy.default, aten.col2im.default)
+"""Operators whose result lies on a storage at least as large as their first tensor's."""
+
 SCATTER = (
     aten.slice_scatter.default,
     aten.select_scatter.default,
@@ -48,9 +51,11 @@ def holding(target: Any, args: Sequence[Any], result: Any) -> Any:
 
     ``args`` and ``result`` are tensors without bytes.
     """
-    if target is aten.copy.default and args[0].untyped_storage().nbytes() > result.untyped_storage().nbytes():
-        whole = result.new_empty(args[0].untyped_storage().nbytes() // result.element_size())
-        return whole.as_strided(result.shape, result.stride())
+    if target in LARGER:  # as `copy` of a part, whose storage is like that of the whole
+        count = args[0].untyped_storage().nbytes() // result.element_size()
+        if count > result.untyped_storage().nbytes() // result.element_size():
+            return result.new_empty(count).as_strided(result.shape, result.stride())
+        return result
     if target not in SHRINKING:
         return result
     shape = torch.broadcast_shapes(args[0].shape, args[1].shape)
@@ -71,10 +76,11 @@ def write_parts(graph: Graph) -> None:
 
 def shrink(graph: Graph) -> None:
     """Let users of a shrunk result take a copy, and let its node's ``meta["val"]`` hold the bytes that it does."""
-    for node in graph.find_nodes(op="call_function", target=aten.copy.default):
-        value = node.meta["val"]
-        with value.fake_mode, torch.no_grad():
-            node.meta["val"] = holding(node.target, [given.meta["val"] for given in node.args[:2]], value)
+    for target in LARGER:
+        for node in graph.find_nodes(op="call_function", target=target):
+            value = node.meta["val"]
+            with value.fake_mode, torch.no_grad():
+                node.meta["val"] = holding(target, [node.args[0].meta["val"]], value)
     for target in SHRINKING:
         for node in graph.find_nodes(op="call_function", target=target):
             small = node.meta["val"]
