@@ -10,9 +10,9 @@
     call           Dynamo         runs what was made for such a call; which tensor is which parameter comes from its
                                   arguments
 
-That its operators give the bits of the program outside of a graph is the part of `eager`.
+`eager` lets its operators give the bits of the program outside of a graph.
 
-Of PyTorch this uses ``torch._dynamo.optimize``, which `torch.compile` is made of, as it says why a guard failed;
+This module calls ``torch._dynamo.optimize``, which `torch.compile` calls, because it says why a guard failed;
 ``aot_autograd``, the documented way to write a backend; and the marks and descriptions on the nodes of its joint graph.
 """
 
@@ -169,7 +169,7 @@ def differentiated(module: GraphModule, inputs: Sequence[Any], rewrite: Rewrite)
     Parameters
     ----------
     module, inputs
-        Of Dynamo; the first result of those with gradients is the loss.
+        Dynamo's graph, and its inputs. One result requires a gradient: the loss (see `take_loss`).
     rewrite
         Called with the joint graph, whose results are those of `module`, then a gradient or None for each input;
         returns a graph module with the results of `module`, which does what is to be done with the gradients.
@@ -311,7 +311,7 @@ def _write_buffers_early(graph: Graph) -> None:
 
 
 def _backward(inputs: int, tangent: torch.Tensor) -> GraphModule:
-    """Return the graph that AOTAutograd takes for the backward pass, and nobody runs: all has been done in forward."""
+    """Return an empty backward graph: AOTAutograd expects one, and the forward graph has run the backward pass."""
     graph = Graph()
     graph.placeholder("tangents_1").meta = {"val": tangent}
     graph.output((None,) * inputs)
