@@ -14,6 +14,7 @@ module            what it is
 ``meter``         measures the live peak of a real run: storages, counted at every operator
 ``live``          the same, predicted from a graph
 ``scheduler``     training steps within a budget of bytes: `schedule`
+``guards``        what PyTorch's guards do not see: looked at before each step, or refused
 ``updates``       the optimizer's part of such a step, early, parameter by parameter
 ``rewriting``     a graph module that runs a schedule, with what it recomputes and swaps
 ``evictions``     tensors that go to a file, and come back

@@ -111,12 +111,6 @@ def named_by(node: Node) -> list[Node]:
     return sorted(found + [name for user in found for name in named_by(user)])
 
 
-def tensors(node: Node) -> list[torch.Tensor]:
-    """Return the tensors without bytes that a node's result is made of."""
-    leaves = pytree.tree_leaves(node.meta.get("val"))
-    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-
-
 def argument(node: Node, position: int, name: str) -> Any:
     """Return what a node gives for an argument of its operator."""
     return node.args[position] if position < len(node.args) else node.kwargs.get(name)

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import copy
 import os
-import re
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -31,9 +30,7 @@ import torch
 import torch._dynamo
 from torch import nn
 from torch.fx import GraphModule, Node
-from torch.nn.modules import module as modules
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from ..allocator.pool import Pool
 from ..errors import GraphError, ScheduleError
@@ -42,6 +39,15 @@ from ..scheduling.solve import Solution
 from .budgets import Within, plain_peak
 from .capture import LOSS, Captured, LimitReachedError, differentiated, take_loss
 from .evictions import EVICT, Evict
+from .guards import (
+    ELSEWHERE,
+    are_shared,
+    require_alone,
+    require_no_autocast,
+    require_own_gradient,
+    situation,
+    surroundings,
+)
 from .live import live_peak
 from .nodes import PHASE, storage_of
 from .rewriting import mark_repeatable, scheduled, update_name
@@ -58,7 +64,6 @@ from .updates import (
     layout_of,
     reason_against_early,
     require_served,
-    share_memory,
 )
 
 Loss = Callable[..., torch.Tensor]
@@ -285,13 +290,13 @@ class ScheduledTraining:
 
     def _run(self, batch: tuple[Any, ...]) -> tuple[torch.Tensor, _Plan | None]:
         """Run forward, backward and what the plan does with gradients; the loss alone, and None, without a plan."""
-        _require_no_autocast()
+        require_no_autocast()
         kind = next((type(one) for one in pytree.tree_leaves(batch) if isinstance(one, np.generic)), None)
         if kind is not None:
             raise GraphError(
                 f"the batch has a {kind.__name__} of NumPy's in it; expected tensors and Python's numbers"
             )
-        for reason, holds in _ELSEWHERE.items():
+        for reason, holds in ELSEWHERE.items():
             if holds():
                 return self._without_plan(batch, reason)
         for _ in range(2):
@@ -362,10 +367,10 @@ class ScheduledTraining:
             self._accumulates,
             layout_of(self._optimizer),
             reason_against_early(self._optimizer, self._before),
-            _surroundings(self._model),
+            surroundings(self._model),
         )
         if key not in self._frames:
-            _require_alone(self._model)
+            require_alone(self._model)
             other = [what for one, two, what in zip(key, self._key or key, UNSEEN, strict=True) if one != two]
             self._reason = " and ".join(other) or "the first step"
             model, loss = self._model, self._loss
@@ -387,10 +392,10 @@ class ScheduledTraining:
         groups = group_of(self._optimizer)
         keeps = reason_against_early(self._optimizer, self._before)
         for one in inputs:
-            _require_own_gradient(one)
-        if keeps is None and _are_shared(self._optimizer, inputs):
+            require_own_gradient(one)
+        if keeps is None and are_shared(self._optimizer, inputs):
             keeps = "parameters, gradients or the optimizer's state share memory"
-        plan = _Plan(_situation(inputs, groups), keeps)
+        plan = _Plan(situation(inputs, groups), keeps)
         take_loss(module)
         costs = Costs(
             self._optimizer
@@ -400,7 +405,7 @@ class ScheduledTraining:
         self._plans.append(plan)
 
         def call(*args: Any) -> Any:
-            if _situation(args, group_of(self._optimizer)) != plan.situation:
+            if situation(args, group_of(self._optimizer)) != plan.situation:
                 raise _Stale
             self._latest = plan
             if self._only_plans:
@@ -613,98 +618,6 @@ def schedule(
 
 def _limit() -> int:
     return int(torch._dynamo.config.recompile_limit)
-
-
-def _situation(tensors: Sequence[Any], groups: dict[int, int]) -> Any:
-    """Return what a plan takes as given of a call's tensors and no guard of PyTorch's sees."""
-    return tuple(
-        (groups.get(id(one)), one.is_leaf, one.is_leaf and one.grad is not None, _has_hooks(one))
-        for one in tensors
-        if one.requires_grad
-    )
-
-
-def _has_hooks(tensor: Any) -> bool:
-    return bool(tensor._backward_hooks) or bool(getattr(tensor, "_post_accumulate_grad_hooks", None))
-
-
-def _require_own_gradient(tensor: Any) -> None:
-    """Raise if a gradient is to go where no graph of the step leads."""
-    what = f"a tensor of shape {tuple(tensor.shape)} that the step reads"
-    if tensor.requires_grad and not tensor.is_leaf:
-        raise GraphError(
-            f"{what} was computed from others that require gradients; expected it detached, or computed in the loss"
-        )
-    if tensor.requires_grad and _has_hooks(tensor):
-        raise GraphError(f"{what} has hooks on its gradient, which no graph calls; expected none")
-
-
-def _are_shared(optimizer: torch.optim.Optimizer, inputs: Sequence[Any]) -> bool:
-    """Whether an early update may change what another one, or the backward pass, is still to read."""
-    every = [one for group in optimizer.param_groups for one in group["params"]]
-    state = {
-        leaf.untyped_storage()._cdata
-        for one in every
-        for leaf in pytree.tree_leaves(optimizer.state.get(one))
-        if isinstance(leaf, torch.Tensor)
-    }
-    return share_memory(every) or any(one.untyped_storage()._cdata in state for one in inputs)
-
-
-def _surroundings(model: nn.Module) -> Any:
-    """Return what decides which operators run and no guard of PyTorch's sees."""
-    flags = torch.backends.cuda
-    return (
-        frozenset((type(one), type(one).forward) for one in model.modules()),
-        (nn.Module.__call__, nn.Module._call_impl),
-        torch.backends.mkldnn.enabled,
-        flags.flash_sdp_enabled(),
-        flags.mem_efficient_sdp_enabled(),
-        flags.math_sdp_enabled(),
-    )
-
-
-def _require_no_autocast() -> None:
-    """Raise if autocast is on: outside of the step it keeps casts of parameters over steps."""
-    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    for kind in ("cpu", *(() if device is None else (device.type,))):
-        if torch.is_autocast_enabled(kind):
-            raise ScheduleError(
-                "autocast is on around the step; expected it inside the loss, where it is captured"
-            )
-
-
-_ELSEWHERE: dict[str, Callable[[], bool]] = {
-    "there are hooks on tensors that autograd saves": lambda: (
-        torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
-    ),
-    "there are hooks on all modules": lambda: any(
-        getattr(modules, name) for name in dir(modules) if re.fullmatch("_global_.*_hooks", name)
-    ),
-    "a dispatch mode is on": lambda: any(
-        not one.ignore_compile_internals() for one in _get_current_dispatch_mode_stack()
-    ),
-    "torch.compile is off": lambda: bool(torch._dynamo.config.disable),
-}
-"""What no graph of a step has, around the step."""
-
-
-def _require_alone(model: nn.Module) -> None:
-    """Raise if gradients are reduced over processes as they come: by what no graph has."""
-    kinds = {type(one).__name__ for one in (*model.modules(), *model.parameters())}
-    wrapped = next((name for name in _DISTRIBUTED if name in kinds), None)
-    if any(torch.nn.parameter.is_lazy(one) for one in (*model.parameters(), *model.buffers())):
-        raise GraphError(
-            "the model has lazy modules, which make their parameters in forward; expected one call of it before"
-        )
-    if wrapped is not None:
-        raise GraphError(
-            f"the model is distributed ({wrapped}), and gradients would not be reduced; expected the module itself, "
-            "with torch.distributed.all_reduce of the gradients in before_update"
-        )
-
-
-_DISTRIBUTED = ("DistributedDataParallel", "FullyShardedDataParallel", "DataParallel", "DTensor")
 
 
 def _results(joint: GraphModule) -> list[Any]:
