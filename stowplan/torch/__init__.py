@@ -8,6 +8,7 @@ module            what it is
 ``nodes``         what nodes are: operators, names of results, writes in place, random draws
 ``shrinking``     results that hold on to more bytes than they have
 ``tracing``       a `torch.fx.GraphModule` of a module and inputs: inference, or a training step
+``joint``         AOTAutograd's graph of forward and backward, as it is to be scheduled
 ``step_graph``    makes a `stowplan.scheduling.StepGraph` of such a graph module: storages, hazards, phases
 ``costs``         seconds of operators, estimated
 ``reordering``    the same operators in the order that `stowplan.scheduling.ordering` finds
@@ -15,10 +16,12 @@ module            what it is
 ``live``          the same, predicted from a graph
 ``scheduler``     training steps within a budget of bytes: `schedule`
 ``guards``        what PyTorch's guards do not see: looked at before each step, or refused
-``updates``       the optimizer's part of such a step, early, parameter by parameter
+``updates``       the optimizer's part of such a step, as operators
+``early``         where in the step which parameters are updated, and the bytes of that
+``trial``         a step by a plan beside a plain one
 ``rewriting``     a graph module that runs a schedule, with what it recomputes and swaps
 ``evictions``     tensors that go to a file, and come back
-``compiling``     a backend of `torch.compile` within a budget; ``joint`` has its graphs before and after they are split
+``compiling``     a backend of `torch.compile` within a budget; ``splitting`` is of its two graphs
 ================  ======================================================================================================
 
 ::

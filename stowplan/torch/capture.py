@@ -25,19 +25,16 @@ from typing import Any
 
 import torch
 import torch._dynamo
+from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit, TorchDynamoException
 from torch.fx import Graph, GraphModule, Node
-from torch.fx.graph import CodeGen
 
 from ..errors import GraphError, StowplanError
-from ..scheduling.graph import Phase
-from .eager import DECOMPOSITIONS, as_eager, cast_once, casts_of, lay_out_parts
+from .eager import DECOMPOSITIONS, as_eager, casts_of
 from .graph_errors import not_captured
-from .nodes import BATCH_NORM, LIBRARY, PHASE, leave_out_statistics, mark_in_place, require_numbers
-from .shrinking import shrink, write_parts
-
-aten = torch.ops.aten
+from .joint import normal
+from .nodes import LIBRARY
 
 LIBRARY.define("loss(Tensor loss) -> Tensor")
 LIBRARY.impl("loss", lambda loss: loss.view_as(loss), "CompositeImplicitAutograd")
@@ -52,9 +49,10 @@ GUARDS = {
     "allow_rnn": True,
     "trace_numpy": False,
 }
-_LOGGED = ("debug", "info", "warning", "error", "exception", "critical", "log", "warning_once", "info_once")
 """Settings of Dynamo's: all guards that it can make, of which it leaves out some by default; nothing of NumPy's, whose
 functions it would replace by PyTorch's."""
+
+_LOGGED = ("debug", "info", "warning", "error", "exception", "critical", "log", "warning_once", "info_once")
 
 Call = Callable[..., Any]
 Rewrite = Callable[[GraphModule], GraphModule]
@@ -189,10 +187,10 @@ def differentiated(module: GraphModule, inputs: Sequence[Any], rewrite: Rewrite)
         return run, _backward(len(inputs), tangent)
 
     def forward(_: GraphModule, __: Any) -> Call:
-        return _boxed(made[-1])
+        return make_boxed_func(made[-1].forward)
 
     def backward(graph: GraphModule, _: Any) -> Call:
-        return _boxed(graph)
+        return make_boxed_func(graph.forward)
 
     def inference(_: GraphModule, __: Any) -> Call:
         raise GraphError("the loss depends on no parameter; expected one that requires a gradient")
@@ -211,146 +209,9 @@ def differentiated(module: GraphModule, inputs: Sequence[Any], rewrite: Rewrite)
         return call
 
 
-def _boxed(module: GraphModule) -> Call:
-    """Return what runs a graph module on a list of its arguments, which it empties."""
-    module.graph.set_codegen(_Boxed())
-    module.recompile()
-    forward = module.forward
-
-    def run(arguments: list[Any]) -> Any:
-        return forward(arguments)
-
-    run._boxed_call = True  # type: ignore[attr-defined]
-    return run
-
-
-class _Boxed(CodeGen):  # type: ignore[misc]
-    """Code that takes its arguments from a list, and clears it."""
-
-    def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, **_: Any) -> str:
-        names = [one.partition(":")[0].partition("=")[0].strip() for one in free_vars]
-        taken = "".join(f"{one}, " for one in names if one != "self")
-        lines = f"\n    {taken}= args_list\n    args_list.clear()" if taken else ""
-        return f"def {self._func_name}(self, args_list){maybe_return_annotation}:{lines}"
-
-
-def normal(joint: GraphModule, inputs: int, casts: str) -> GraphModule:
-    """Let a joint graph begin with its inputs alone, the gradient of the loss a constant; mark phases and in place.
-
-    Raises
-    ------
-    GraphError
-        AOTAutograd has changed the inputs, or sizes are symbols.
-    """
-    graph = joint.graph
-    require_numbers(graph)
-    for node in graph.find_nodes(op="call_function", target=aten.mkldnn_rnn_layer.default):
-        raise GraphError(
-            f"{node.name} keeps what its backward pass needs from every graph; expected another LSTM, such as that in "
-            "torch.backends.mkldnn.flags(enabled=False)"
-        )
-    given = graph.find_nodes(op="placeholder")
-    taken = [one for one in given if not one.name.startswith("tangents")]
-    if [getattr(one.meta.get("desc"), "idx", None) for one in taken] != list(range(inputs)):
-        raise GraphError(
-            "inputs of the step share memory, and it writes on them, or operators have effects; expected tensors that "
-            "lie apart"
-        )
-    leave_out_aliases(graph)
-    for node in graph.find_nodes(op="call_function", target=aten.prod.dim_int):
-        raise GraphError(
-            f"{node.name}: the backward pass of prod along a dimension depends on values; expected none"
-        )
-    leave_out_statistics(graph)
-    lay_out_parts(graph)
-    write_parts(graph)
-    shrink(graph)
-    put_in_phases(joint)
-    cast_once(graph, casts)
-    _write_buffers_early(graph)
-    for tangent in given[len(taken) :]:
-        value = tangent.meta["val"]
-        with graph.inserting_after(tangent):
-            ones = graph.call_function(
-                aten.full.default,
-                (list(value.shape), 1),
-                {"dtype": value.dtype, "device": value.device, "pin_memory": False},
-            )
-        ones.meta = {"val": value, PHASE: Phase.BACKWARD}
-        tangent.replace_all_uses_with(ones)
-        graph.erase_node(tangent)
-        first = next(
-            (node for node in graph.nodes if node.meta.get(PHASE) == Phase.BACKWARD and node is not ones),
-            None,
-        )
-        if first is not None:
-            first.prepend(ones)
-    graph.eliminate_dead_code()
-    mark_in_place(graph)
-    return joint
-
-
-def _write_buffers_early(graph: Graph) -> None:
-    """Write buffers as soon as what is written is there, if nothing but batch normalization has read them.
-
-    What is written is read from the buffer then, as in the program.
-    """
-    place = {node: k for k, node in enumerate(graph.nodes)}
-    for node in graph.find_nodes(op="call_function", target=aten.copy_.default):
-        given, written = node.args[:2]
-        if given.op == "placeholder" and isinstance(written, Node):
-            others = [one for one in given.users if one is not node and one.target is not BATCH_NORM]
-            last = max((written, *others), key=place.__getitem__)
-            if all(one is written for one in others):
-                last.append(node)
-                old, new = given.meta["val"], written.meta["val"]
-                if (old.shape, old.stride(), old.dtype) == (new.shape, new.stride(), new.dtype):
-                    written.replace_all_uses_with(
-                        given, lambda user, node=node: user is not node and user.op != "output"
-                    )
-
-
 def _backward(inputs: int, tangent: torch.Tensor) -> GraphModule:
     """Return an empty backward graph: AOTAutograd expects one, and the forward graph has run the backward pass."""
     graph = Graph()
     graph.placeholder("tangents_1").meta = {"val": tangent}
     graph.output((None,) * inputs)
     return GraphModule({}, graph)
-
-
-# --- joint graphs -----------------------------------------------------------------------------------------------------
-
-TAG, FORWARD, BACKWARD = "partitioner_tag", "is_forward", "is_backward"
-MUST_BE_BACKWARD = "must_be_in_backward"
-
-
-def put_in_phases(joint: GraphModule) -> bool:
-    """Put backward's nodes after forward's, and mark each; return whether there are any.
-
-    Marks of `torch.utils.checkpoint` go: the schedule decides.
-    """
-    nodes = [node for node in joint.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
-    late = {node for node in joint.graph.find_nodes(op="placeholder") if "tangents" in node.name}
-    for node in nodes:
-        if node.meta.get(TAG) in (BACKWARD, MUST_BE_BACKWARD) or not late.isdisjoint(node.all_input_nodes):
-            late.add(node)
-    for node in reversed(nodes):  # constants without a mark, by passes of inductor
-        if TAG not in node.meta and node.users and late.issuperset(node.users):
-            late.add(node)
-    output = joint.graph.find_nodes(op="output")[0]
-    for node in nodes:
-        node.meta.pop("recompute", None)
-        node.meta[PHASE] = Phase.BACKWARD if node in late else Phase.FORWARD
-        if node.meta.get(TAG) in (None, FORWARD, BACKWARD):
-            node.meta[TAG] = BACKWARD if node in late else FORWARD
-        if node in late:
-            output.prepend(node)
-    return any(node in late for node in nodes)
-
-
-def leave_out_aliases(graph: Graph) -> None:
-    """Let users of ``detach`` and ``alias`` take the tensor itself, and drop what has no use and no effect."""
-    for target in (aten.detach.default, aten.alias.default):
-        for node in graph.find_nodes(op="call_function", target=target):
-            node.replace_all_uses_with(node.args[0])
-    graph.eliminate_dead_code()

@@ -34,13 +34,13 @@ from torch.fx import GraphModule, Interpreter, Node
 
 from ..errors import ScheduleError
 from .budgets import Within, plain_peak
-from .capture import put_in_phases
 from .eager import DECOMPOSITIONS, ONCE, as_eager, cast_once, casts_of, lay_out_parts
-from .joint import draw_again, forward_first, keep_readers_of_written, mark_backward
+from .joint import put_in_phases
 from .live import live_peak, storages
 from .nodes import leave_out_statistics, mark_in_place, require_numbers
 from .rewriting import mark_repeatable, scheduled
 from .shrinking import shrink, write_parts
+from .splitting import draw_again, forward_first, keep_readers_of_written, mark_backward
 from .step_graph import graph, operators
 
 RESIDENT = "parameters, buffers, inputs and the gradients of results"

@@ -1,80 +1,130 @@
-"""What a joint graph of AOTAutograd needs to be scheduled as two, and a scheduled one to be split.
+"""A joint graph of AOTAutograd, forward and backward in one, as it is to be scheduled.
 
-Before: what reads inputs that forward changes at its end runs once, and in the step graph backward waits for all of
-forward. After: repetitions are marked as backward's, and hold on to nothing but what they take.
-
-The marks are PyTorch's own, ``node.meta["partitioner_tag"]``, which its partitioners go by.
+PyTorch marks what is backward's in ``node.meta["partitioner_tag"]``, which its partitioners go by too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx import GraphModule
-from torch.utils import _pytree as pytree
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.graph import CodeGen
 
-from ..scheduling import Phase, StepGraph
-from .capture import BACKWARD, FORWARD, TAG
-from .nodes import BATCH_NORM, named_by
-from .rewriting import AGAIN, exchange_random_state
-from .step_graph import REPEATABLE
+from ..errors import GraphError
+from ..scheduling.graph import Phase
+from .eager import cast_once, lay_out_parts
+from .nodes import BATCH_NORM, PHASE, leave_out_statistics, mark_in_place, require_numbers
+from .shrinking import shrink, write_parts
 
-COPY = torch.ops.aten.copy_.default
+aten = torch.ops.aten
 
-
-def forward_first(step: StepGraph) -> StepGraph:
-    """Let backward begin when all of forward has run, as these are two graphs."""
-    forward, before = (step.phase == Phase.FORWARD).tolist(), step.dependencies().rows()
-    read = {other for k, row in enumerate(before) if forward[k] for other in row}
-    ends = [k for k in range(len(step)) if forward[k] and k not in read]
-    begins = [not forward[k] and all(forward[other] for other in row) for k, row in enumerate(before)]
-    rows = zip(step.after.rows(), begins, strict=True)
-    return step.with_after(sorted({*row, *ends}) if first else row for row, first in rows)
+TAG, FORWARD, BACKWARD = "partitioner_tag", "is_forward", "is_backward"
+MUST_BE_BACKWARD = "must_be_in_backward"
 
 
-def mark_backward(run: GraphModule) -> None:
-    """Mark repetitions as backward's, and put views of the gradients of results after forward's last node."""
-    last = None
-    for node in run.graph.nodes:
-        if AGAIN in node.meta:
-            node.meta[TAG] = BACKWARD
-        if node.meta.get(TAG) == FORWARD:
-            last = node
-    for given in run.graph.find_nodes(op="placeholder"):
-        if last is not None and "tangents" in given.name:
-            for view in reversed(named_by(given)):
-                last.append(view)
+def normal(joint: GraphModule, inputs: int, casts: str) -> GraphModule:
+    """Let a joint graph begin with its inputs alone, the gradient of the loss a constant; mark phases and in place.
+
+    Raises
+    ------
+    GraphError
+        AOTAutograd has changed the inputs, or sizes are symbols.
+    """
+    graph = joint.graph
+    require_numbers(graph)
+    for node in graph.find_nodes(op="call_function", target=aten.mkldnn_rnn_layer.default):
+        raise GraphError(
+            f"{node.name} keeps what its backward pass needs from every graph; expected another LSTM, such as that in "
+            "torch.backends.mkldnn.flags(enabled=False)"
+        )
+    given = graph.find_nodes(op="placeholder")
+    taken = [one for one in given if not one.name.startswith("tangents")]
+    if [getattr(one.meta.get("desc"), "idx", None) for one in taken] != list(range(inputs)):
+        raise GraphError(
+            "inputs of the step share memory, and it writes on them, or operators have effects; expected tensors that "
+            "lie apart"
+        )
+    leave_out_aliases(graph)
+    for node in graph.find_nodes(op="call_function", target=aten.prod.dim_int):
+        raise GraphError(
+            f"{node.name}: the backward pass of prod along a dimension depends on values; expected none"
+        )
+    leave_out_statistics(graph)
+    lay_out_parts(graph)
+    write_parts(graph)
+    shrink(graph)
+    put_in_phases(joint)
+    cast_once(graph, casts)
+    _write_buffers_early(graph)
+    for tangent in given[len(taken) :]:
+        value = tangent.meta["val"]
+        with graph.inserting_after(tangent):
+            ones = graph.call_function(
+                aten.full.default,
+                (list(value.shape), 1),
+                {"dtype": value.dtype, "device": value.device, "pin_memory": False},
+            )
+        ones.meta = {"val": value, PHASE: Phase.BACKWARD}
+        tangent.replace_all_uses_with(ones)
+        graph.erase_node(tangent)
+        first = next(
+            (node for node in graph.nodes if node.meta.get(PHASE) == Phase.BACKWARD and node is not ones),
+            None,
+        )
+        if first is not None:
+            first.prepend(ones)
+    graph.eliminate_dead_code()
+    graph.set_codegen(CodeGen())  # its arguments are the inputs, one by one
+    mark_in_place(graph)
+    return joint
 
 
-def keep_readers_of_written(joint: GraphModule) -> None:
-    """Let what reads inputs that forward changes run once; but batch normalization, which is not run on them again."""
-    for given in joint.graph.find_nodes(op="placeholder"):
-        if any(node.target is COPY and node.args[0] is given for node in given.users):
-            for node in given.users:
-                if node.target is not BATCH_NORM:
-                    node.meta[REPEATABLE] = False
+def _write_buffers_early(graph: Graph) -> None:
+    """Write buffers as soon as what is written is there, if nothing but batch normalization has read them.
+
+    What is written is read from the buffer then, as in the program.
+    """
+    place = {node: k for k, node in enumerate(graph.nodes)}
+    for node in graph.find_nodes(op="call_function", target=aten.copy_.default):
+        given, written = node.args[:2]
+        if given.op == "placeholder" and isinstance(written, Node):
+            others = [one for one in given.users if one is not node and one.target is not BATCH_NORM]
+            last = max((written, *others), key=place.__getitem__)
+            if all(one is written for one in others):
+                last.append(node)
+                old, new = given.meta["val"], written.meta["val"]
+                if (old.shape, old.stride(), old.dtype) == (new.shape, new.stride(), new.dtype):
+                    written.replace_all_uses_with(
+                        given, lambda user, node=node: user is not node and user.op != "output"
+                    )
 
 
-def run_from(state: torch.Tensor, operator: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """Run an operator that draws random numbers from a state of the host's generator, and leave that as it is."""
-    before = exchange_random_state(state)
-    try:
-        return operator(*args, **options)
-    finally:
-        torch.set_rng_state(before)
+def put_in_phases(joint: GraphModule) -> bool:
+    """Put backward's nodes after forward's, and mark each; return whether there are any.
+
+    Marks of `torch.utils.checkpoint` go: the schedule decides.
+    """
+    nodes = [node for node in joint.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
+    late = {node for node in joint.graph.find_nodes(op="placeholder") if "tangents" in node.name}
+    for node in nodes:
+        if node.meta.get(TAG) in (BACKWARD, MUST_BE_BACKWARD) or not late.isdisjoint(node.all_input_nodes):
+            late.add(node)
+    for node in reversed(nodes):  # constants without a mark, by passes of inductor
+        if TAG not in node.meta and node.users and late.issuperset(node.users):
+            late.add(node)
+    output = joint.graph.find_nodes(op="output")[0]
+    for node in nodes:
+        node.meta.pop("recompute", None)
+        node.meta[PHASE] = Phase.BACKWARD if node in late else Phase.FORWARD
+        if node.meta.get(TAG) in (None, FORWARD, BACKWARD):
+            node.meta[TAG] = BACKWARD if node in late else FORWARD
+        if node in late:
+            output.prepend(node)
+    return any(node in late for node in nodes)
 
 
-def draw_again(run: GraphModule) -> None:
-    """Let repetitions of random operators depend on nothing but their arguments: what is split has no other order."""
-    for node in run.graph.find_nodes(op="call_function", target=torch.get_rng_state):
-        given = pytree.tree_leaves([one.meta["val"] for one in run.graph.find_nodes(op="placeholder")])
-        mode = next(one.fake_mode for one in given if isinstance(one, FakeTensor))
-        node.meta |= {"val": mode.from_tensor(torch.get_rng_state()), TAG: FORWARD}
-        for before in list(node.users):
-            drawn, (after,) = before.next, before.users
-            drawn.args, drawn.target = (node, drawn.target, *drawn.args), run_from
-            run.graph.erase_node(after)
-            run.graph.erase_node(before)
+def leave_out_aliases(graph: Graph) -> None:
+    """Let users of ``detach`` and ``alias`` take the tensor itself, and drop what has no use and no effect."""
+    for target in (aten.detach.default, aten.alias.default):
+        for node in graph.find_nodes(op="call_function", target=target):
+            node.replace_all_uses_with(node.args[0])
+    graph.eliminate_dead_code()

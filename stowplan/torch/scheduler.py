@@ -16,10 +16,9 @@ that none of them is for run as in plain PyTorch, or raise.
 
 from __future__ import annotations
 
-import copy
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from types import FunctionType
@@ -29,15 +28,15 @@ import numpy as np
 import torch
 import torch._dynamo
 from torch import nn
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule
 from torch.utils import _pytree as pytree
 
 from ..allocator.pool import Pool
 from ..errors import GraphError, ScheduleError
-from ..scheduling import Phase
 from ..scheduling.solve import Solution
 from .budgets import Within, plain_peak
 from .capture import LOSS, Captured, LimitReachedError, differentiated, take_loss
+from .early import Updates
 from .evictions import EVICT, Evict
 from .guards import (
     ELSEWHERE,
@@ -49,17 +48,12 @@ from .guards import (
     surroundings,
 )
 from .live import live_peak
-from .nodes import PHASE, storage_of
-from .rewriting import mark_repeatable, scheduled, update_name
-from .step_graph import KEEPS, WORKSPACE, graph
+from .rewriting import mark_repeatable, scheduled
+from .step_graph import graph
+from .trial import differences
 from .updates import (
-    LAID_OUT,
-    UPDATE,
     Arguments,
     BeforeUpdate,
-    Bytes,
-    Costs,
-    Update,
     group_of,
     layout_of,
     reason_against_early,
@@ -117,7 +111,6 @@ class _Plan:
 
     def __init__(self, situation: Any, keeps: str | None) -> None:
         self.situation, self.keeps = situation, keeps
-        self.costs: dict[int, Bytes] = {}  # of updates, by the numbers of inputs
         self.run: GraphModule
         self.solution: Solution
         self.stats: StepStats
@@ -274,17 +267,14 @@ class ScheduledTraining:
         GraphError, BudgetError, ScheduleError
             As `plan` does.
         """
-        before = self._snapshot()
-        try:
-            with torch.random.fork_rng(devices=()):
-                expected = {"loss": self._plainly(batch)} | self._tensors()
-                expected = {name: one.clone() for name, one in expected.items()}
-            self._restore(before)
-            with torch.random.fork_rng(devices=()):
-                found = {"loss": self.step(*batch)} | self._tensors()
-            return [name for name, one in expected.items() if not _same(one, found[name])]
-        finally:
-            self._restore(before)
+
+        def plain() -> torch.Tensor:
+            with torch.enable_grad():
+                loss = self._loss_of(*batch)
+            self._update(loss)
+            return loss.detach()
+
+        return differences(self._model, self._optimizer, plain, lambda: self.step(*batch))
 
     # --- running ------------------------------------------------------------------------------------------------------
 
@@ -397,11 +387,11 @@ class ScheduledTraining:
             keeps = "parameters, gradients or the optimizer's state share memory"
         plan = _Plan(situation(inputs, groups), keeps)
         take_loss(module)
-        costs = Costs(
-            self._optimizer
-        )  # found by updates of tensors with bytes, so not while AOTAutograd traces
-        plan.costs = {k: costs.of(one, groups[id(one)]) for k, one in enumerate(inputs) if id(one) in groups}
-        run = differentiated(module, inputs, lambda joint: self._scheduled(plan, joint, inputs))
+        # Found by updates of tensors with bytes, so not while AOTAutograd traces.
+        updates = Updates(
+            self._optimizer, self._before, inputs, together=keeps is not None, accumulates=self._accumulates
+        )
+        run = differentiated(module, inputs, lambda joint: self._scheduled(plan, joint, inputs, updates))
         self._plans.append(plan)
 
         def call(*args: Any) -> Any:
@@ -421,12 +411,12 @@ class ScheduledTraining:
 
         return call
 
-    def _scheduled(self, plan: _Plan, joint: GraphModule, inputs: list[Any]) -> GraphModule:
+    def _scheduled(self, plan: _Plan, joint: GraphModule, inputs: list[Any], updates: Updates) -> GraphModule:
         """Return the graph module that runs a joint graph within the budget."""
         if self._evict is not None:
             _require_host(joint)
             joint.add_module(EVICT, self._evict)
-        state = self._add_updates(plan, joint, inputs)
+        state = updates.add(joint, self._arguments)
         mark_repeatable(joint)
         step = graph(joint)
         resident = self._resident(inputs) + state
@@ -457,90 +447,6 @@ class ScheduledTraining:
             one.untyped_storage()._cdata: one.untyped_storage().nbytes() for one in every if one is not None
         }
         return sum(storages.values())
-
-    def _add_updates(self, plan: _Plan, joint: GraphModule, inputs: list[Any]) -> int:
-        """Let updates take the place of the gradients in a joint graph; return the bytes of the optimizer's state."""
-        output, results = joint.graph.find_nodes(op="output")[0], _results(joint)
-        count = len(results) - len(inputs)
-        given = joint.graph.find_nodes(op="placeholder")
-        groups = group_of(self._optimizer)
-        taken = {storage_of(one) for one in results[:count] if isinstance(one, Node)}
-        early: list[tuple[int, Node, int | None]] = []
-        left: list[tuple[int, Node, int | None]] = []
-        for number, (tensor, gradient) in enumerate(zip(inputs, results[count:], strict=True)):
-            if gradient is None:
-                continue
-            group = groups.get(id(tensor))
-            own = self._laid_out(joint, gradient, given[number], taken)
-            (left if group is None or self._accumulates else early).append((number, own, group))
-        early.sort(key=lambda row: row[1])  # as they are complete
-        together = plan.keeps is not None
-        parts = [early] if together and early else _parts([(inputs[row[0]].nbytes, row) for row in early])
-        at_once = sum if any(group.get("foreach") for group in self._optimizer.param_groups) else max
-        with joint.graph.inserting_before(output):
-            for number, part in enumerate([*parts, *([row] for row in left)]):
-                numbers = [row[0] for row in part]
-                node = joint.graph.call_function(
-                    UPDATE, ([given[k] for k in numbers], [row[1] for row in part], number)
-                )
-                updates = number < len(parts)
-                node.meta = {PHASE: Phase.UPDATE, "val": None, WORKSPACE: 0}
-                if updates:
-                    node.meta[WORKSPACE] = at_once(plan.costs[k].workspace for k in numbers)
-                elif inputs[numbers[0]].grad is None:
-                    node.meta[KEEPS] = True
-                update = Update(
-                    self._optimizer if updates else None,
-                    self._arguments,
-                    numbers,
-                    None if together else part[0][2],
-                    self._before,
-                )
-                joint.add_module(update_name(number), update)
-        output.args = (tuple(results[:count]),)
-        joint.graph.eliminate_dead_code()
-        joint.recompile()
-        return sum(plan.costs[row[0]].state for row in early)
-
-    def _laid_out(self, joint: GraphModule, gradient: Node, parameter: Node, taken: set[Node]) -> Node:
-        """Return a gradient in its parameter's layout, on a storage that is nobody else's: as autograd has it."""
-        value, root = gradient.meta["val"], storage_of(gradient)
-        like = torch.empty_like(parameter.meta["val"])
-        pairs = zip(value.stride(), like.stride(), value.shape, strict=True)
-        alike = all(one == other or size == 1 for one, other, size in pairs)
-        if alike and root not in taken and root.op != "placeholder":
-            taken.add(root)
-            return gradient
-        with joint.graph.inserting_after(gradient):
-            copied: Node = joint.graph.call_function(LAID_OUT, (gradient, parameter))
-        copied.meta = {PHASE: Phase.BACKWARD, "val": like}
-        return copied
-
-    # --- trying -------------------------------------------------------------------------------------------------------
-
-    def _plainly(self, batch: tuple[Any, ...]) -> torch.Tensor:
-        with torch.enable_grad():
-            loss = self._loss_of(*batch)
-        self._update(loss)
-        return loss.detach()
-
-    def _tensors(self) -> dict[str, torch.Tensor]:
-        return dict([*self._model.named_parameters(), *self._model.named_buffers()])
-
-    def _snapshot(self) -> Any:
-        gradients = [(one, one.grad.clone()) for one in self._left()]
-        states = [(one, copy.deepcopy(state)) for one, state in self._optimizer.state.items()]
-        return copy.deepcopy(self._tensors()), states, gradients
-
-    def _restore(self, before: Any) -> None:
-        tensors, states, gradients = before
-        with torch.no_grad():
-            for name, one in self._tensors().items():
-                one.copy_(tensors[name])
-        self._optimizer.state.clear()
-        self._optimizer.state.update((one, copy.deepcopy(state)) for one, state in states)
-        for parameter, gradient in gradients:
-            parameter.grad = gradient.clone()
 
 
 UNSEEN = (
@@ -620,14 +526,6 @@ def _limit() -> int:
     return int(torch._dynamo.config.recompile_limit)
 
 
-def _results(joint: GraphModule) -> list[Any]:
-    return list(joint.graph.find_nodes(op="output")[0].args[0])
-
-
-def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.dtype == other.dtype and bool(torch.equal(one.nan_to_num(), other.nan_to_num()))
-
-
 def _require_host(joint: GraphModule) -> None:
     """Raise unless all tensors of a step are the host's."""
     for node in joint.graph.nodes:
@@ -637,21 +535,3 @@ def _require_host(joint: GraphModule) -> None:
                     f"{node.name} is on {leaf.device}; expected a model on the host, whose values a file can take, or "
                     "no swap"
                 )
-
-
-def _parts(rows: Sequence[tuple[int, Any]]) -> list[list[Any]]:
-    """Divide updates, of so many bytes each, into runs of one group: an update of its own costs time.
-
-    What a run holds back until its last gradient is there is a hundredth of all gradients at most.
-    """
-    few = sum(size for size, _ in rows) // 100
-    parts: list[list[Any]] = []
-    held = 0
-    for size, row in rows:
-        if parts and parts[-1][0][2] == row[2] and held + size <= few:
-            parts[-1].append(row)
-            held += size
-        else:
-            parts.append([row])
-            held = size
-    return parts

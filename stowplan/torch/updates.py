@@ -7,25 +7,21 @@ the user's optimizer update these parameters alone, or leaves the gradients to l
     parameter.grad = gradient        optimizer.step(), with one group of these parameters        parameter.grad = None
 
 A gradient that an earlier step has left is added to, as autograd does. A parameter's update depends on nothing but its
-gradient and its state in the optimizers of `ELEMENTWISE`. How many bytes an update asks for, and how many its state
-keeps, follows from two small parameters that are updated apart.
+gradient and its state in the optimizers of `ELEMENTWISE`.
 """
 
 from __future__ import annotations
 
-import copy
 import inspect
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn, optim
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
 from ..errors import ScheduleError
-from .meter import measure
 from .nodes import LIBRARY
 
 ELEMENTWISE = (
@@ -57,13 +53,6 @@ LIBRARY.impl(
 )
 LAID_OUT = torch.ops.stowplan.laid_out.default
 """A copy of a gradient in its parameter's layout, which autograd makes where a gradient has another."""
-
-
-class Bytes(NamedTuple):
-    """Bytes that an update has alive while it runs, and those of the state that it keeps."""
-
-    workspace: int
-    state: int
 
 
 class Arguments:
@@ -201,44 +190,3 @@ def share_memory(parameters: Sequence[torch.Tensor]) -> bool:
     places = [one.data_ptr() for one in parameters if one.numel()]
     places += [one.grad.data_ptr() for one in parameters if one.grad is not None and one.numel()]
     return len(set(places)) < len(places)
-
-
-class Costs:
-    """The bytes of updates of an optimizer's parameters, by laws ``a + b * elements`` found from two small updates."""
-
-    def __init__(self, optimizer: optim.Optimizer) -> None:
-        self._optimizer = optimizer
-        self._laws: dict[Any, tuple[Bytes, Bytes]] = {}
-
-    def of(self, parameter: torch.Tensor, group: int) -> Bytes:
-        """Return the bytes of one parameter's update."""
-        key = (group, parameter.dtype, parameter.device)
-        if key not in self._laws:
-            self._laws[key] = self._tried(_FEW, *key), self._tried(2 * _FEW, *key)
-        few, twice = self._laws[key]
-        return Bytes(*(_extended(a, b, parameter.numel()) for a, b in zip(few, twice, strict=True)))
-
-    def _tried(self, elements: int, group: int, dtype: torch.dtype, device: torch.device) -> Bytes:
-        parameter = nn.Parameter(torch.ones(elements, dtype=dtype, device=device))
-        twin = copy.copy(self._optimizer)
-        twin.state = defaultdict(dict)
-        twin.param_groups = [{**self._optimizer.param_groups[group], "params": [parameter]}]
-        parameter.grad = torch.ones_like(parameter)
-        step = inspect.unwrap(type(twin).step)  # without the hooks that the user has put on it
-        with torch.no_grad():
-            step(twin)
-            state = sum(
-                one.untyped_storage().nbytes()
-                for one in twin.state[parameter].values()
-                if isinstance(one, torch.Tensor)
-            )
-            return Bytes(measure(step, twin).peak, state)
-
-
-_FEW = 1024
-
-
-def _extended(few: int, twice: int, elements: int) -> int:
-    """Return what a law says of some elements that gives these two numbers for `_FEW` and twice as many."""
-    each = (twice - few) / _FEW
-    return max(0, round(few - each * _FEW + each * elements))
