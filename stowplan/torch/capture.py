@@ -187,10 +187,12 @@ def differentiated(module: GraphModule, inputs: Sequence[Any], rewrite: Rewrite)
         return run, _backward(len(inputs), tangent)
 
     def forward(_: GraphModule, __: Any) -> Call:
-        return make_boxed_func(made[-1].forward)
+        run: Call = make_boxed_func(made[-1].forward)
+        return run
 
     def backward(graph: GraphModule, _: Any) -> Call:
-        return make_boxed_func(graph.forward)
+        run: Call = make_boxed_func(graph.forward)
+        return run
 
     def inference(_: GraphModule, __: Any) -> Call:
         raise GraphError("the loss depends on no parameter; expected one that requires a gradient")

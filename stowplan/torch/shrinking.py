@@ -15,13 +15,10 @@ copies what it writes to a storage as large as the whole: that is left out::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import torch
-from torch.fx import Graph
+from torch.fx import Graph, Node
 
-__all__ = ["SHRINKING", "holding", "shrink", "write_parts"]
+__all__ = ["SHRINKING", "bytes_held", "shrink", "write_parts"]
 
 aten = torch.ops.aten
 
@@ -46,20 +43,14 @@ SCATTER = (
 """Operators that write their second tensor into a part of the first, or into all of it."""
 
 
-def holding(target: Any, args: Sequence[Any], result: Any) -> Any:
-    """Return an operator's result as it is, or, where it is shrunk, as a part of a storage like the one that it has.
-
-    ``args`` and ``result`` are tensors without bytes.
-    """
-    if target in LARGER:  # as `copy` of a part, whose storage is like that of the whole
-        count = args[0].untyped_storage().nbytes() // result.element_size()
-        if count > result.untyped_storage().nbytes() // result.element_size():
-            return result.new_empty(count).as_strided(result.shape, result.stride())
-        return result
-    if target not in SHRINKING:
-        return result
-    shape = torch.broadcast_shapes(args[0].shape, args[1].shape)
-    return result if result.shape == shape or 0 in shape else result.new_empty(shape).view(-1)[0]
+def bytes_held(node: Node) -> int:
+    """Return the bytes that the first result of a node holds on to for its arguments' sake; 0 where it does not."""
+    if node.target in LARGER:  # as `copy` of a part, whose storage is like that of the whole
+        return int(node.args[0].meta["val"].untyped_storage().nbytes())
+    if node.target in SHRINKING and node.meta["val"].dim() == 0:
+        one, other = (given.meta["val"].shape for given in node.args[:2])
+        return int(torch.broadcast_shapes(one, other).numel() * node.meta["val"].element_size())
+    return 0
 
 
 def write_parts(graph: Graph) -> None:
@@ -76,19 +67,16 @@ def write_parts(graph: Graph) -> None:
 
 def shrink(graph: Graph) -> None:
     """Let users of a shrunk result take a copy, and let its node's ``meta["val"]`` hold the bytes that it does."""
-    for target in LARGER:
+    for target in (*LARGER, *SHRINKING):
         for node in graph.find_nodes(op="call_function", target=target):
             value = node.meta["val"]
-            with value.fake_mode, torch.no_grad():
-                node.meta["val"] = holding(target, [node.args[0].meta["val"]], value)
-    for target in SHRINKING:
-        for node in graph.find_nodes(op="call_function", target=target):
-            small = node.meta["val"]
-            with small.fake_mode, torch.no_grad():
-                held = holding(target, [given.meta["val"] for given in node.args[:2]], small)
-            if held is not small:
+            count = bytes_held(node) // value.element_size()
+            if count <= value.untyped_storage().nbytes() // value.element_size():
+                continue
+            if target in SHRINKING:
                 with graph.inserting_after(node):
                     copied = graph.call_function(aten.clone.default, (node,))
                 node.replace_all_uses_with(copied, lambda user, copied=copied: user is not copied)
                 copied.meta = dict(node.meta)
-                node.meta["val"] = held
+            with value.fake_mode, torch.no_grad():
+                node.meta["val"] = value.new_empty(count).as_strided(value.shape, value.stride())

@@ -21,12 +21,15 @@ arguments, and as many hazards as there are uses between writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import getitem
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx import GraphModule, Interpreter, Node
+from torch.fx import GraphModule, Node
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils import _pytree as pytree
 
 from ..errors import GraphError
@@ -35,7 +38,6 @@ from .costs import seconds
 from .graph_errors import BY_VALUES, not_captured
 from .nodes import (
     BATCH_NORM,
-    IN_PLACE,
     PHASE,
     argument,
     is_in_place,
@@ -44,7 +46,7 @@ from .nodes import (
     named_by,
     storage_of,
 )
-from .shrinking import holding
+from .shrinking import bytes_held
 
 REPEATABLE, WORKSPACE, KEEPS = "stowplan_repeatable", "stowplan_workspace", "stowplan_keeps"
 """Keys in a node's ``meta``: whether it may run again although its schema speaks against it; bytes of its workspace;
@@ -78,7 +80,17 @@ def graph(module: torch.nn.Module, inputs: Sequence[Any] | None = None) -> StepG
         Naming the node that calls something other than an operator, or has a tensor without a storage; or the inputs
         are missing.
     """
-    return _Reader(as_graph_module(module, inputs), inputs).graph()
+    recorded = as_graph_module(module, inputs)
+    if inputs is not None:
+        _fill(recorded, inputs)
+    modules = dict(recorded.named_modules())
+    shaped = (node for node in recorded.graph.nodes if node.op != "output" and node.target not in modules)
+    missing = next((node for node in shaped if "val" not in node.meta), None)
+    if missing is not None:
+        raise GraphError(
+            f"{missing.name}: neither inputs were given nor does the graph say its shape (meta['val'])"
+        )
+    return _Reader(recorded).graph()
 
 
 def operators(module: GraphModule) -> list[Node]:
@@ -126,15 +138,12 @@ def _not_aten(node: Node) -> GraphError:
 
 
 class _Reader:
-    """Numbers tensors as values while it goes through the nodes."""
+    """Numbers tensors as values while it goes through the nodes, whose ``meta["val"]`` say which share a storage."""
 
-    def __init__(self, module: GraphModule, inputs: Sequence[Any] | None) -> None:
+    def __init__(self, module: GraphModule) -> None:
         self.module = module
-        self.results = _run_without_bytes(module, inputs)
-        self.value: dict[int, int] = {}  # by a tensor's id; the results keep all tensors
-        self.token: dict[
-            Node, int
-        ] = {}  # of an operator with results other than tensors: a value without bytes
+        self.results = {node: node.meta.get("val") for node in module.graph.nodes}
+        self.tree: dict[Node, Any] = {}  # a node's results, the value of each tensor in its place
         self.owner: dict[int, int] = {}  # the value that has a storage, by the storage's address
         self.columns: dict[str, list[Any]] = {key: [] for key in ("size", "storage", "resident", "name")}
         self.hazards = _Hazards()
@@ -146,12 +155,12 @@ class _Reader:
         }
         for node in self.module.graph.nodes:
             if node.op in ("placeholder", "get_attr"):
-                for tensor in _tensors(self.results[node]):
-                    self.new(tensor, node, resident=True)
+                self.name(node, partial(self.new, node=node, resident=True))
+            elif node.target is getitem:
+                self.tree[node] = self.tree[node.args[0]][node.args[1]]
             elif is_name(node):
-                for tensor in _tensors(self.results[node]):
-                    if id(tensor) not in self.value:
-                        (self.value[id(tensor)],) = self.read(node)
+                (value,) = self.read(node)
+                self.tree[node] = pytree.tree_map(lambda _, value=value: value, self.results[node])
             elif _is_operator(node):
                 for key, entry in self.operator(node, len(rows["reads"])).items():
                     rows[key].append(entry)
@@ -166,16 +175,17 @@ class _Reader:
         if not _is_aten(node):
             raise _not_aten(node)
         reads, changed = self.read(node), self.changed(node)
+        storage, result = self.columns["storage"], self.results[node]
         if is_in_place(node):  # a value of its own, on the storage of what it takes
-            source, made = self.results[node.args[0]], self.results[node]
-            self.owner[made.untyped_storage()._cdata] = self.columns["storage"][self.value[id(source)]]
-        writes = changed + [
-            self.new(tensor, node) for tensor in _tensors(self.results[node]) if id(tensor) not in self.value
-        ]
-        if any(leaf is not None and not isinstance(leaf, torch.Tensor) for leaf in self.leaves(node)):
-            self.token[node] = self.add(0, len(self.columns["size"]), node.name)
-            writes.append(self.token[node])
-        storage = self.columns["storage"]
+            self.owner[result.untyped_storage()._cdata] = storage[self.values_of(node.args[0])[0]]
+        written = {storage[v]: v for v in changed}
+
+        def number_of(tensor: torch.Tensor) -> int:
+            own = self.owner.get(tensor.untyped_storage()._cdata) if written else None
+            return self.new(tensor, node) if own not in written else written[own]
+
+        self.name(node, number_of)
+        writes = list(dict.fromkeys([*changed, *self.values_of(node)]))
         draws = is_random(node)
         after = self.hazards.of(
             number, {storage[v] for v in reads}, {storage[v] for v in changed}, is_random=draws
@@ -187,7 +197,7 @@ class _Reader:
             phase = Phase.UPDATE
         return {
             "reads": reads,
-            "writes": list(dict.fromkeys(writes)),
+            "writes": writes,
             "after": sorted(after),
             "phase": phase,
             "repeatable": phase == Phase.FORWARD and node.meta.get(REPEATABLE, not changed and not draws),
@@ -196,9 +206,20 @@ class _Reader:
             "seconds": seconds(node, self.results),
         }
 
-    def leaves(self, node: Node) -> list[Any]:
-        found: list[Any] = pytree.tree_leaves(self.results[node])
-        return found
+    def name(self, node: Node, number: Callable[[torch.Tensor], int]) -> None:
+        """Give the tensors of a node's results numbers; all else is one value without bytes."""
+        other: list[int] = []
+
+        def of(leaf: Any) -> int | None:
+            if isinstance(leaf, torch.Tensor):
+                return number(leaf)
+            if leaf is None or node.op != "call_function":
+                return None
+            if not other:
+                other.append(self.add(0, len(self.columns["size"]), node.name))
+            return other[0]
+
+        self.tree[node] = pytree.tree_map(of, self.results[node])
 
     def read(self, node: Node) -> list[int]:
         """Return the values that a node takes, but running statistics that its results do not depend on.
@@ -212,13 +233,7 @@ class _Reader:
         return list(dict.fromkeys(v for source in sources for v in self.values_of(source)))
 
     def values_of(self, node: Node) -> list[int]:
-        found = [self.value[id(tensor)] for tensor in _tensors(self.results[node])]
-        root = node
-        while is_name(root):
-            root = root.all_input_nodes[0]
-        if root in self.token and (root is node or not found):
-            found.append(self.token[root])
-        return found
+        return [value for value in pytree.tree_leaves(self.tree[node]) if value is not None]
 
     def changed(self, node: Node) -> list[int]:
         """Return the values that an operator writes in place, but those that nothing else reads."""
@@ -235,19 +250,15 @@ class _Reader:
         return list(dict.fromkeys(v for source in nodes for v in self.values_of(source)))
 
     def new(self, tensor: torch.Tensor, node: Node, *, resident: bool = False) -> int:
-        """Return the number of a tensor, a new one unless it has one."""
-        if id(tensor) in self.value:
-            return self.value[id(tensor)]
+        """Return the number of a new value."""
         try:
             storage = tensor.untyped_storage()
         except NotImplementedError:
             raise GraphError(f"{node.name} has a tensor without a storage; expected strided ones") from None
         value = len(self.columns["size"])
         owner = self.owner.setdefault(storage._cdata, value)
-        self.value[id(tensor)] = self.add(
-            int(storage.nbytes()) if owner == value else 0, owner, node.name, resident=resident
-        )
-        return value
+        size = max(storage.nbytes(), bytes_held(node)) if owner == value else 0
+        return self.add(size, owner, node.name, resident=resident)
 
     def add(self, size: int, storage: int, name: str, *, resident: bool = False) -> int:
         self.columns["size"].append(size)
@@ -279,58 +290,13 @@ class _Hazards:
         return after
 
 
-def _tensors(tree: Any) -> Iterator[torch.Tensor]:
-    return (leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor))
-
-
-def _run_without_bytes(module: GraphModule, inputs: Sequence[Any] | None) -> dict[Node, Any]:
-    """Run the graph module on tensors that have a shape and a storage but no bytes; return each node's result."""
-    if inputs is None:
-        flat = [_value_of(node) for node in module.graph.find_nodes(op="placeholder")]
-    else:
-        flat = list(module.graph.process_inputs(*inputs))
-    fakes = [tensor for tensor in _tensors(flat) if isinstance(tensor, FakeTensor)]
+def _fill(module: GraphModule, inputs: Sequence[Any]) -> None:
+    """Set ``meta["val"]`` of all nodes, by a run on tensors that have a shape and a storage but no bytes."""
+    flat = list(module.graph.process_inputs(*inputs))
+    fakes = [one for one in pytree.tree_leaves(flat) if isinstance(one, FakeTensor)]
     mode = fakes[0].fake_mode if fakes else FakeTensorMode(allow_non_fake_inputs=True)
-    interpreter = _Interpreter(module, mode)
     try:
-        with torch.no_grad(), mode:
-            interpreter.run(*interpreter.without_bytes(flat), enable_io_processing=False)
+        with torch.no_grad():
+            FakeTensorProp(module, mode).propagate(*flat)
     except BY_VALUES as error:
         raise not_captured(error) from None
-    results: dict[Node, Any] = interpreter.env
-    return results
-
-
-def _value_of(placeholder: Node) -> Any:
-    if "val" not in placeholder.meta:
-        raise GraphError(
-            f"{placeholder.name}: neither inputs were given nor does the graph say its shape (meta['val'])"
-        )
-    return placeholder.meta["val"]
-
-
-class _Interpreter(Interpreter):  # type: ignore[misc]
-    """Keeps all results, so that no two storages have one address."""
-
-    def __init__(self, module: GraphModule, mode: FakeTensorMode) -> None:
-        super().__init__(module, garbage_collect_values=False)
-        self.mode = mode
-
-    def without_bytes(self, tree: Any) -> Any:
-        def convert(tensor: torch.Tensor) -> torch.Tensor:
-            if isinstance(tensor, FakeTensor):
-                return tensor
-            return self.mode.from_tensor(tensor, static_shapes=True)
-
-        return pytree.tree_map_only(torch.Tensor, convert, tree)
-
-    def run_node(self, n: Node) -> Any:
-        if IN_PLACE not in n.meta:
-            return super().run_node(n)
-        return self.call_function(n.meta[IN_PLACE][0], *self.fetch_args_kwargs_from_env(n))
-
-    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        return holding(target, args, super().call_function(target, args, kwargs))
-
-    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
-        return self.without_bytes(super().get_attr(target, args, kwargs))
