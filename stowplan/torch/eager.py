@@ -257,7 +257,9 @@ def cast_once(graph: Graph, casts: str) -> None:
 
 def _added(graph: Graph, one: Node, other: Node) -> Node:
     found = graph.call_function(aten.add.Tensor, (one, other))
-    found.meta = {key: value for key, value in one.meta.items() if key != "custom"}
+    value = one.meta["val"]
+    with value.fake_mode, torch.no_grad():  # on a storage of its own
+        found.meta = {**one.meta, "custom": {}, "val": torch.empty_like(value)}
     return found
 
 
