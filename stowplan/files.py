@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,21 +19,33 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     If the block raises, the temporary file is removed and the old file at `path`, if any, is untouched. Permissions are
     those that a plain ``open`` would give: the old file's, or the umask's.
 
+    What is no regular file (a device node, a FIFO), or is this process's standard output or error (``/dev/stdout``), is
+    not replaced: the bytes are written into it when the block ends well.
+
     Raises
     ------
     OSError
-        The folder cannot be written.
+        The folder, or what stands at `path`, cannot be written.
     """
-    target = os.path.realpath(path)
-    folder, name = os.path.split(target)
     try:
-        mode = os.stat(target).st_mode & 0o777
+        found = os.stat(path)
     except FileNotFoundError:
         umask = os.umask(0)
         os.umask(umask)
         mode = 0o666 & ~umask
-    if os.path.isdir(target):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    else:
+        mode = found.st_mode & 0o777
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+        standard = next((number for number in (1, 2) if _is_open_as(number, found)), None)
+        if standard is not None or not stat.S_ISREG(found.st_mode):
+            buffer = io.BytesIO()
+            yield buffer
+            with open(path if standard is None else os.dup(standard), "wb") as file:
+                file.write(buffer.getvalue())
+            return
+    target = os.path.realpath(path)
+    folder, name = os.path.split(target)
     try:
         handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
     except OSError as error:  # it names the temporary file, which means nothing to the caller
@@ -46,3 +60,11 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         if isinstance(error, OSError) and error.filename == temporary:
             raise OSError(error.errno, error.strerror, os.fspath(path)) from None
         raise
+
+
+def _is_open_as(number: int, found: os.stat_result) -> bool:
+    """Whether a file is what a descriptor of this process stands for."""
+    try:
+        return os.path.samestat(os.fstat(number), found)
+    except OSError:  # closed
+        return False

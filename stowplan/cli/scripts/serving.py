@@ -67,8 +67,10 @@ def run_served(
     else:
         print_counts(figures, sys.stderr)
     if stats is not None:
-        with open(stats, "w", encoding="utf-8") as file:
-            file.write(_as_json(whole) + "\n")
+        from ...files import atomic_write
+
+        with atomic_write(stats) as file:
+            file.write((_as_json(whole) + "\n").encode())
     return status
 
 
