@@ -64,7 +64,7 @@ def read(path: str | os.PathLike[str], device: int | None = None) -> Profile:
     """
     log = EventLog(path, frees_may_be_missing=True)
     only = device
-    for log.at, line in lines_of(path):
+    for log.at, line in lines_of(path, end=b"}"):
         if not line.strip():
             continue
         event = _parse(log, line)
@@ -85,8 +85,7 @@ def read(path: str | os.PathLike[str], device: int | None = None) -> Profile:
             site = event.get("site")
             if site is not None and not isinstance(site, str):
                 raise log.refusal("the site is not text; expected file:line function")
-            if size:
-                log.allocate(address, size, ns=ns, site=site)
+            log.allocate(address, size, ns=ns, site=site)
         elif hook == "free" and rounded:
             log.free(address, ns)
     if not len(log):

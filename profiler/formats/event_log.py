@@ -80,7 +80,7 @@ class EventLog:
     def allocate(
         self, address: int, size: int, stream: int = 0, ns: int = UNKNOWN_NS, site: str | None = None
     ) -> None:
-        """Enter an allocation.
+        """Enter an allocation; one of 0 bytes occupies nothing, and is left out.
 
         Raises
         ------
@@ -90,6 +90,9 @@ class EventLog:
         for name, value in (("address", address), ("size", size), ("stream", stream)):
             if not 0 <= value <= _LARGEST:
                 raise self.refusal(f"the {name} {value} is out of range; expected 0 to 2**63 - 1")
+        self._seen.add(address)
+        if not size:
+            return
         if address in self._live:
             if not self._frees_may_be_missing:
                 raise self.refusal(
@@ -98,7 +101,6 @@ class EventLog:
             self.free(address, ns)
         block = len(self._size)
         self._live[address] = block
-        self._seen.add(address)
         self._events.append(block)
         self._size.append(size)
         self._stream.append(stream)
@@ -107,7 +109,9 @@ class EventLog:
         self._site.append(UNKNOWN_SITE if site is None else self._sites.setdefault(site, len(self._sites)))
 
     def free(self, address: int, ns: int = UNKNOWN_NS, size: int = -1) -> None:
-        """Enter a free; ``size`` is that of the block, if the log has it."""
+        """Enter a free; ``size`` is that of the block, if the log has it: none if it is 0."""
+        if not size:
+            return
         block = self._live.pop(address, None)
         if block is not None:
             self._events.append(~block)

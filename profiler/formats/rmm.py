@@ -13,7 +13,7 @@ Time     time of day with microseconds, or seconds since the epoch. The time of 
          profile's timestamps then count from midnight of the first day
 Action   ``allocate``; ``free`` (``deallocate`` in RMM's guide); ``allocate failure``, left out
 Pointer  hexadecimal
-Size     bytes
+Size     bytes. An allocation of 0 bytes occupies nothing: left out, and so is its free
 Stream   hexadecimal or decimal handle of the CUDA stream
 =======  ==============================================================================================
 
@@ -63,6 +63,8 @@ def read(path: str | os.PathLike[str]) -> Profile:
         if not row.strip():
             continue
         cells = [cell.strip() for cell in row.split(",")]
+        if cells == _COLUMNS:  # of a second log in the same file
+            continue
         if len(cells) != len(_COLUMNS):
             raise log.refusal(f"{len(cells)} fields; expected {len(_COLUMNS)}, as in the header")
         _, time, action, pointer, size, stream = cells

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 
 from ...errors import FormatError
@@ -15,8 +16,18 @@ def first_line(head: bytes) -> str:
     return head.removeprefix(b"\xef\xbb\xbf").lstrip().split(b"\n")[0].decode("latin-1").rstrip()
 
 
-def lines_of(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
+def lines_of(path: str | os.PathLike[str], end: bytes = b"\n") -> Iterator[tuple[int, str]]:
     """Yield the lines of a file with their numbers, from 1, without their ends.
+
+    A last line that does not end is left out, with a warning: its writer was stopped, and its last number may lack
+    digits.
+
+    Parameters
+    ----------
+    path
+        The file.
+    end
+        What ends a last line, if not a line break.
 
     Raises
     ------
@@ -31,6 +42,10 @@ def lines_of(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
             number += 1
             if len(line) > LONGEST_LINE:
                 raise FormatError(path, f"a line of more than {LONGEST_LINE} bytes; expected a log", number)
+            if not line.endswith((b"\n", end)):
+                cut = "the last line is cut off; it is left out"
+                warnings.warn_explicit(cut, RuntimeWarning, os.fspath(path), number)
+                return
             try:
                 yield number, line.rstrip(b"\r\n").decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:

@@ -110,6 +110,8 @@ def read(path: str | os.PathLike[str], device: int | None = None) -> Profile:
         if action not in ("alloc", "free_completed", "free"):
             continue
         address, size = _integer(log, entry, "addr"), _integer(log, entry, "size")
+        if not size:
+            continue
         time = entry.get("time_us")
         ns = time * 1000 if type(time) is int and 0 <= time < 2**63 // 1000 else UNKNOWN_NS
         change = alive.add(size if action == "alloc" else -size)

@@ -33,6 +33,7 @@ class ImporterContract:
 
     name: ClassVar[str]
     sample: ClassVar[bytes]
+    pytestmark = pytest.mark.filterwarnings("ignore:the last line is cut off")
 
     @pytest.fixture
     def path(self, tmp_path: Path) -> Path:

@@ -18,6 +18,7 @@ import random
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -130,6 +131,7 @@ if __name__ == "__main__":
     parser.add_argument("runs", type=int, nargs="?", default=1_000_000)
     parser.add_argument("--plain", action="store_true", help="random mutations, without atheris")
     options = parser.parse_args()
+    warnings.simplefilter("ignore")
     if options.plain or importlib.util.find_spec("atheris") is None:
         run_plain(options.runs)
     else:

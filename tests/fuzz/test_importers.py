@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ..children import printed
 from .importers import mutated, seeds, survivor
 
+pytestmark = pytest.mark.filterwarnings("ignore:the last line is cut off")
 SURVIVE = survivor()
 SEEDS = seeds()
 

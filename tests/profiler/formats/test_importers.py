@@ -20,6 +20,9 @@ DATA = Path(__file__).resolve().parents[2] / "data"
 HEADER = "Thread,Time,Action,Pointer,Size,Stream\n"
 
 
+ROW = "1,00:00:00.0,{},{},{},0\n"
+
+
 def columns(profile: Profile) -> tuple[list[int], list[int], list[int]]:
     return profile.size.tolist(), profile.start.tolist(), profile.end.tolist()
 
@@ -124,11 +127,51 @@ def test_a_bad_log_of_rmm_is_named(tmp_path: Path, text: str, line: int, message
         rmm.read(path)
 
 
+def test_nothing_of_no_bytes_is_in_a_profile(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    nothing = [ROW.format("allocate", pointer, 0) for pointer in ("(nil)", "(nil)", "0x1", "0x2")]
+    freed = [ROW.format("free", pointer, 0) for pointer in ("(nil)", "0x1", "(nil)")]
+    path.write_text("".join([HEADER, ROW.format("allocate", "0x1", 8), *nothing, *freed]))
+    assert columns(formats.read(path)) == ([8], [0], [ESCAPED])
+    entries = [
+        entry("alloc", 0, 8),
+        entry("alloc", 0, 0),
+        entry("alloc", 0, 0),
+        entry("free_completed", 0, 0),
+    ]
+    assert columns(formats.read(dump(path, traced(*entries)))) == ([8], [0], [ESCAPED])
+
+
+def test_logs_of_rmm_in_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "both.csv"
+    both = [HEADER, ROW.format("allocate", "0x1", 8), HEADER, ROW.format("free", "0x1", 8)]
+    path.write_text("".join(both))
+    assert columns(formats.read(path)) == ([8], [0], [1])
+
+
+def test_a_last_line_that_is_cut_off_is_left_out_with_a_word(tmp_path: Path) -> None:
+    path, row = tmp_path / "cut.csv", ROW.format("allocate", "0x2", 2048)
+    for length in range(1, len(row)):  # of each, the stream or the size might have had more digits
+        path.write_text(HEADER + ROW.format("allocate", "0x1", 8) + row[:length])
+        with pytest.warns(RuntimeWarning, match="the last line is cut off; it is left out") as warned:
+            assert formats.read(path).size.tolist() == [8]
+        assert [(w.filename, w.lineno) for w in warned] == [(str(path), 3)]
+
+
+def test_an_object_that_is_whole_is_not_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(HOOK.rstrip())
+    assert formats.read(path).size.tolist() == [8]
+    path.write_text(HOOK + HOOK.rstrip("}\n"))
+    with pytest.warns(RuntimeWarning, match="the last line is cut off; it is left out"):
+        assert formats.read(path).size.tolist() == [8]
+
+
 HOOK = '{"hook":"malloc","device_id":0,"size":8,"mem_size":512,"mem_ptr":512}\n'
 CUPY = [
     ('{"hook":\n', 1, "not JSON"),
-    (HOOK + "[" * 60000, 2, "not JSON"),
-    (HOOK + "[1]", 2, "not an object"),
+    (HOOK + "[" * 60000 + "\n", 2, "not JSON"),
+    (HOOK + "[1]\n", 2, "not an object"),
     (HOOK + '{"hook":"grab"}', 2, "the hook 'grab'; expected alloc, malloc, free"),
     (HOOK + '{"hook":"free","device_id":true}', 2, "device_id is True; expected an integer"),
     (HOOK + HOOK.replace(":8", ":-8"), 2, "size is -8; expected an integer, 0 or more"),
