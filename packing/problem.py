@@ -63,6 +63,8 @@ class Problem:
         Every offset is a multiple of it; one value or (n,), 1 or more bytes.
     fixed
         Offsets demanded, (n,), -1 where the packer is free.
+    hint
+        Offsets to try, (n,), -1 for none; kept for files, no solver uses them.
     id
         Names of the blocks, kept for files and pictures; row numbers where None.
     apart
@@ -90,6 +92,7 @@ class Problem:
         "end",
         "fixed",
         "gaps",
+        "hint",
         "id",
         "size",
         "start",
@@ -102,6 +105,7 @@ class Problem:
     gaps: IntArray
     alignment: IntArray
     fixed: IntArray
+    hint: IntArray
     id: tuple[str, ...] | None
     apart: IntArray
     contiguous: tuple[IntArray, ...]
@@ -117,6 +121,7 @@ class Problem:
         gaps: npt.ArrayLike | None = None,
         alignment: npt.ArrayLike = 1,
         fixed: npt.ArrayLike | None = None,
+        hint: npt.ArrayLike | None = None,
         id: Iterable[object] | None = None,  # noqa: A002 (the files' word)
         apart: npt.ArrayLike | None = None,
         contiguous: Iterable[npt.ArrayLike] = (),
@@ -131,9 +136,13 @@ class Problem:
         if alignment_.shape not in ((), (n,)):
             raise ProblemError(f"alignment has the shape {alignment_.shape}; expected one value or ({n},)")
         alignment_ = _own(np.broadcast_to(alignment_, (n,)))
-        fixed_ = _own(np.full(n, -1, dtype=np.int64)) if fixed is None else _column("fixed", fixed)
-        if len(fixed_) != n:
-            raise ProblemError(f"fixed has {len(fixed_)} entries; expected {n}, one per block")
+        fixed_, hint_ = (
+            _own(np.full(n, -1, dtype=np.int64)) if column is None else _column(name, column)
+            for name, column in (("fixed", fixed), ("hint", hint))
+        )
+        for name, column in (("fixed", fixed_), ("hint", hint_)):
+            if len(column) != n:
+                raise ProblemError(f"{name} has {len(column)} entries; expected {n}, one per block")
         names = None if id is None else tuple(str(name) for name in id)
         if names is not None and len(names) != n:
             raise ProblemError(f"id has {len(names)} entries; expected {n}, one per block")
@@ -155,6 +164,8 @@ class Problem:
             raise ProblemError(
                 f"block {i}: fixed at {fixed_[i]}; expected -1 or a multiple of alignment {alignment_[i]}"
             )
+        if (hint_ < -1).any():
+            raise ProblemError(f"hint has the entry {hint_.min()}; expected offsets, or -1 for none")
         _refuse_large(size_, start_, end_, alignment_, fixed_)
         gaps_ = _gaps(gaps, size_, start_, end_)
         for name, value in (
@@ -164,6 +175,7 @@ class Problem:
             ("gaps", gaps_),
             ("alignment", alignment_),
             ("fixed", fixed_),
+            ("hint", hint_),
             ("id", names),
             ("apart", _apart(apart, n)),
             ("contiguous", _groups("contiguous", contiguous, n)),
@@ -190,10 +202,10 @@ class Problem:
         return f"Problem({', '.join(counts)})"
 
     def __eq__(self, other: object) -> bool:
-        """Equal in every column; ids count too."""
+        """Equal in every column; ids and hints count too."""
         if not isinstance(other, Problem):
             return NotImplemented
-        columns = ("size", "start", "end", "gaps", "alignment", "fixed", "apart")
+        columns = ("size", "start", "end", "gaps", "alignment", "fixed", "hint", "apart")
         return (
             self.id == other.id
             and all(np.array_equal(getattr(self, c), getattr(other, c)) for c in columns)
@@ -206,7 +218,7 @@ class Problem:
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        names = ("gaps", "alignment", "fixed", "id", "apart", "contiguous", "together")
+        names = ("gaps", "alignment", "fixed", "hint", "id", "apart", "contiguous", "together")
         return _rebuild, (self.size, self.start, self.end, {name: getattr(self, name) for name in names})
 
     @property
@@ -218,8 +230,8 @@ class Problem:
     def from_csv(cls, path: str | os.PathLike[str]) -> Problem:
         """Read google/minimalloc's CSV; see `stowplan.minimalloc`.
 
-        A column ``offset`` fixes the blocks, -1 excepted; ``hint`` is not used. The format has no words for
-        `apart`, `contiguous` and `together`.
+        A column ``offset`` fixes the blocks, -1 excepted. The format has no words for `apart`, `contiguous` and
+        `together`.
 
         Raises
         ------
@@ -230,7 +242,16 @@ class Problem:
 
         t = minimalloc.read(path)
         try:
-            return cls(t.size, t.lower, t.upper, gaps=t.gaps, alignment=t.alignment, fixed=t.offset, id=t.id)
+            return cls(
+                t.size,
+                t.lower,
+                t.upper,
+                gaps=t.gaps,
+                alignment=t.alignment,
+                fixed=t.offset,
+                hint=t.hint,
+                id=t.id,
+            )
         except ProblemError as error:
             raise FormatError(path, str(error)) from None
 
@@ -256,7 +277,7 @@ class Problem:
             upper=self.end,
             size=self.size,
             alignment=self.alignment,
-            hint=np.full(len(self), -1, dtype=np.int64),
+            hint=self.hint,
             gaps=self.gaps,
             offset=answer if offsets is not None or (answer >= 0).any() else None,
         )

@@ -8,7 +8,8 @@ One row is one block. The header names the columns, in any order and in several 
 ============================  =========================================================================
 column (other spellings)      meaning
 ============================  =========================================================================
-id (buffer, buffer_id)        any text without a comma; need not be in order nor unique: answers go by row
+id (buffer, buffer_id)        any text, in quotes where it holds a comma, a quote or a line break; need not be
+                              in order nor unique: answers go by row
 lower (start, begin)          first tick of the lifetime
 upper                         first tick after it; spelled ``end`` it is the last tick, *inclusive*
 size                          bytes, 0 or more
@@ -179,19 +180,12 @@ def write(path: str | os.PathLike[str], table: Table) -> None:
 
     Raises
     ------
-    FormatError
-        An id holds a comma, a quote or a line break: the format has no way to write it.
     OSError
         The file cannot be written. The old one, if any, is untouched.
     """
-    for name in table.id:
-        if any(c in name for c in ',"\r\n'):
-            raise FormatError(
-                path, f"the id {name!r} cannot be written; expected no comma, quote or line break"
-            )
     header = ["id", "lower", "upper", "size"]
     columns: list[Sequence[object]] = [
-        table.id,
+        [_quoted(name) for name in table.id],
         table.lower.tolist(),
         table.upper.tolist(),
         table.size.tolist(),
@@ -215,6 +209,11 @@ def write(path: str | os.PathLike[str], table: Table) -> None:
         file.writelines(
             f"{','.join(map(str, row))}\n".encode() for row in [header, *zip(*columns, strict=True)]
         )
+
+
+def _quoted(text: str) -> str:
+    # Not csv.writer: before Python 3.13 it left a bare carriage return, which its reader refuses, without quotes.
+    return '"{}"'.format(text.replace('"', '""')) if any(c in text for c in ',"\r\n') else text
 
 
 def _header(path: str | os.PathLike[str], row: list[str], line: int) -> tuple[dict[str, int], bool]:

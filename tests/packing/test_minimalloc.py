@@ -1,10 +1,12 @@
 import os
 import stat
 
+import numpy as np
 import pytest
 
 from stowplan import minimalloc
 from stowplan.errors import FormatError
+from stowplan.packing import Problem
 
 PLAIN = "id,lower,upper,size\n"
 
@@ -111,14 +113,11 @@ def test_columns_that_say_nothing_are_left_out(write, tmp_path):
     assert path.read_text() == "id,lower,upper,size\na,0,3,4\n"
 
 
-def test_an_id_that_cannot_be_written_leaves_the_old_file(write, tmp_path):
-    table = minimalloc.read(write('id,lower,upper,size\n"a,b",0,1,2\n'))
-    path = tmp_path / "old.csv"
-    path.write_text("old")
-    with pytest.raises(FormatError, match="cannot be written"):
-        minimalloc.write(path, table)
-    assert path.read_text() == "old"
-    assert sorted(os.listdir(tmp_path)) == ["old.csv", "problem.csv"]
+def test_any_id_is_written_and_read_back(write, tmp_path):
+    names = ("a,b", "a\nb", "a\rb", 'the "first"', '"', "plain")
+    path = tmp_path / "p.csv"
+    Problem(*np.ones((2, 6)), [2] * 6, id=names).to_csv(path)
+    assert minimalloc.read(path).id == names
 
 
 def test_a_failed_write_leaves_nothing_behind(write, tmp_path):

@@ -78,6 +78,8 @@ def test_pieces_of_the_picture():
         (([1], [0], [1]), {"fixed": [3], "alignment": 2}, "block 0: fixed at 3"),
         (([1], [0], [1]), {"fixed": [-2]}, "block 0: fixed at -2"),
         (([1], [0], [1]), {"fixed": [0, 0]}, "fixed has 2 entries"),
+        (([1], [0], [1]), {"hint": [0, 0]}, "hint has 2 entries"),
+        (([1], [0], [1]), {"hint": [-2]}, "hint has the entry -2"),
         (([1], [0], [1]), {"fixed": [2**63 - 2]}, "above the highest fixed offset"),
         (([1], [0], [1]), {"id": ["a", "b"]}, "id has 2 entries"),
         (([4], [0], [9]), {"gaps": [[1, 2, 3]]}, "a gap names block 1; expected 0 to 0"),
@@ -110,6 +112,7 @@ def test_inequality_and_no_hash():
     problem = Problem([1], [0], [1])
     assert problem != Problem([1], [0], [2])
     assert problem != Problem([1], [0], [1], id=["a"])
+    assert problem != Problem([1], [0], [1], hint=[0])
     assert problem != 3
     with pytest.raises(TypeError):
         hash(problem)
@@ -126,9 +129,10 @@ def test_csv_round_trip(tmp_path_factory, problem):
 
 def test_an_answer_is_written_beside_the_rows_and_read_as_fixed(tmp_path):
     path = tmp_path / "answer.csv"
-    Problem([4, 8], [0, 1], [2, 3], id=["x", "y"]).to_csv(path, [8, 0])
-    assert path.read_text() == "id,lower,upper,size,offset\nx,0,2,4,8\ny,1,3,8,0\n"
+    Problem([4, 8], [0, 1], [2, 3], hint=[-1, 4], id=["x", "y"]).to_csv(path, [8, 0])
+    assert path.read_text() == "id,lower,upper,size,hint,offset\nx,0,2,4,-1,8\ny,1,3,8,4,0\n"
     assert Problem.from_csv(path).fixed.tolist() == [8, 0]
+    assert Problem.from_csv(path).hint.tolist() == [-1, 4]
 
 
 @pytest.mark.parametrize("offsets", [[1], [0.5, 1], [[0, 1]]])
