@@ -19,6 +19,7 @@ import gzip
 import json
 import os
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 from ..errors import FormatError, GraphError
@@ -29,8 +30,15 @@ _PHASES = {phase.name.lower(): phase for phase in Phase}
 _GZIP, _ZIP = b"\x1f\x8b", b"PK"
 
 
-def read_graph(path: str | os.PathLike[str]) -> StepGraph:
+def read_graph(path: str | os.PathLike[str], dimensions: Mapping[str, int] | None = None) -> StepGraph:
     """Read a step graph; what the file is, its first bytes say, not its name, except that ONNX ends in ``.onnx``.
+
+    Parameters
+    ----------
+    path
+        The file.
+    dimensions
+        Of an ONNX file: what open dimensions are, as for `stowplan.scheduling.onnx_graph.read_onnx`.
 
     Raises
     ------
@@ -45,7 +53,9 @@ def read_graph(path: str | os.PathLike[str]) -> StepGraph:
     if os.fspath(path).lower().endswith(".onnx"):
         from .onnx_graph import read_onnx
 
-        return read_onnx(path)
+        return read_onnx(path, dimensions)
+    if dimensions:
+        raise FormatError(path, "the name does not end in .onnx; expected no dimensions")
     with open(path, "rb") as file:
         content = file.read()
     if content.startswith(_ZIP):

@@ -20,7 +20,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from math import prod
 from typing import Any
+
+import numpy as np
 
 from ..errors import FormatError, GraphError, MissingDependencyError
 from .graph import StepGraph
@@ -50,6 +53,9 @@ _BITS = {
 }
 
 
+_SMALL = 1024  # elements of a tensor that shapes may be computed from
+
+
 def read_onnx(path: str | os.PathLike[str], dimensions: Mapping[str, int] | None = None) -> StepGraph:
     """Read an ONNX file; weights in files beside it are not looked at.
 
@@ -58,7 +64,8 @@ def read_onnx(path: str | os.PathLike[str], dimensions: Mapping[str, int] | None
     path
         The file.
     dimensions
-        For dimensions that have a name in the file (``batch``) what they are.
+        What dimensions are that the file leaves open, by their names in it (``batch``), or where it names none, by
+        tensor and axis (``x[0]``).
 
     Raises
     ------
@@ -67,7 +74,7 @@ def read_onnx(path: str | os.PathLike[str], dimensions: Mapping[str, int] | None
     FormatError
         The file is truncated or foreign, or contradicts itself: an unknown tensor, one read before it is made (a
         cycle), one made twice. Or a tensor's bytes cannot be known: a dimension that is not fixed, a sequence, a
-        string. The message names it.
+        string. Or no dimension of a name that is given is open. The message names it.
     OSError
         The file cannot be opened.
     """
@@ -85,12 +92,25 @@ def read_onnx(path: str | os.PathLike[str], dimensions: Mapping[str, int] | None
 
         model = inline_local_functions(model)
     _drop_nothing(model)
-    for tensor in (*model.graph.input, *model.graph.output, *model.graph.value_info):
-        _fix(tensor, dimensions or {})
-    try:
-        model = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    except Exception as error:  # InferenceError, and whatever its C++ raises
-        raise FormatError(path, f"shapes cannot be inferred: {_line(error)}") from None
+    dimensions = dimensions or {}
+    named = {dimension.dim_param for _, dimension in _dimensions(model.graph)}
+    used = _fix(model.graph, dimensions, named)
+    computed: dict[int, Any] = {}
+    while True:
+        try:
+            model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+        except Exception as error:  # InferenceError, and whatever its C++ raises
+            raise FormatError(path, f"shapes cannot be inferred: {_line(error)}") from None
+        fixed, folded = _fix(model.graph, dimensions, named), _fold(model)
+        used |= fixed
+        computed |= folded
+        if not (fixed or folded):
+            break
+    for i, node in computed.items():
+        model.graph.node[i].CopyFrom(node)
+    for name in dimensions.keys() - used:
+        known = ", ".join(sorted(filter(None, named))) or "none"
+        raise FormatError(path, f"no dimension {name!r} is open; the file names {known}")
     try:
         return _Reader(model.graph, {}).graph()
     except GraphError as error:
@@ -134,11 +154,72 @@ def _drop_nothing(model: Any) -> None:
         del node.input[1:], node.output[1:], node.attribute[:]
 
 
-def _fix(tensor: Any, dimensions: Mapping[str, int]) -> None:
-    """Put numbers where dimensions have names."""
-    for dimension in tensor.type.tensor_type.shape.dim:
-        if dimension.dim_param in dimensions:
-            dimension.dim_value = dimensions[dimension.dim_param]
+def _dimensions(graph: Any) -> Iterator[tuple[str, Any]]:
+    """List the open dimensions of a graph and of those inside it; the names are by tensor and axis."""
+    for info in (*graph.input, *graph.output, *graph.value_info):
+        for axis, dimension in enumerate(info.type.tensor_type.shape.dim):
+            if not dimension.HasField("dim_value"):
+                yield f"{info.name}[{axis}]", dimension
+    for node in graph.node:
+        for branch in _branches(node):
+            yield from _dimensions(branch)
+
+
+def _fix(graph: Any, dimensions: Mapping[str, int], named: set[str]) -> set[str]:
+    """Put numbers where dimensions are open, and return their names; drop the names that inference has made up."""
+    used = set()
+    for place, dimension in _dimensions(graph):
+        if dimension.dim_param not in named:
+            dimension.ClearField("dim_param")
+        name = dimension.dim_param or place
+        if name in dimensions:
+            dimension.dim_value = dimensions[name]
+            used.add(name)
+    return used
+
+
+def _fold(model: Any) -> dict[int, Any]:
+    """Put constants in the place of nodes that compute them from constants and shapes; return those nodes.
+
+    onnx's inference follows few operators from such values to the shapes that depend on them.
+    """
+    from onnx import helper, numpy_helper
+    from onnx.reference import ReferenceEvaluator
+
+    graph = model.graph
+    shape = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    for info in (*graph.input, *graph.output, *graph.value_info):
+        lengths = info.type.tensor_type.shape.dim
+        if info.type.tensor_type.HasField("shape") and all(one.HasField("dim_value") for one in lengths):
+            shape[info.name] = tuple(one.dim_value for one in lengths)
+    value = {
+        tensor.name: numpy_helper.to_array(tensor)
+        for tensor in graph.initializer
+        if prod(tensor.dims) <= _SMALL and not tensor.external_data
+    }
+    folded = {}
+    for i, node in enumerate(graph.node):
+        if len(node.output) != 1 or prod(shape.get(node.output[0], (_SMALL + 1,))) > _SMALL:
+            continue
+        if node.domain not in ("", "ai.onnx") or _draws(node) or any(_branches(node)):
+            continue
+        inputs = {name: value.get(name) for name in node.input if name}
+        if node.op_type in ("Shape", "Size"):  # what its input holds does not matter
+            inputs = {name: np.broadcast_to(False, shape[name]) for name in inputs if name in shape}
+        if any(held is None for held in inputs.values()):
+            continue
+        name = node.output[0]
+        function = helper.make_function("", "one", list(inputs), [name], [node], model.opset_import)
+        try:
+            value[name] = np.asarray(ReferenceEvaluator(function).run(None, inputs, {})[0])
+            constant = numpy_helper.from_array(value[name])
+        except Exception:  # of any kind; the shapes that depend on it stay unknown, and are refused
+            continue
+        if node.op_type != "Constant":
+            folded[i] = type(node)()
+            folded[i].CopyFrom(node)
+            node.CopyFrom(helper.make_node("Constant", [], [name], value=constant))
+    return folded
 
 
 class _Reader:
@@ -245,14 +326,10 @@ class _Reader:
         count = 1
         for axis, dimension in enumerate(of.tensor_type.shape.dim):
             if not dimension.HasField("dim_value"):
-                symbol = dimension.dim_param
-                hint = (
-                    f"read_onnx(path, {{{symbol!r}: ...}})"
-                    if symbol
-                    else "fixed shapes of the graph's inputs"
-                )
+                symbol = dimension.dim_param or f"{name}[{axis}]"
                 raise GraphError(
-                    f"{where}: dimension {axis} ({symbol or 'unnamed'}) is unknown; expected {hint}"
+                    f"{where}: dimension {axis} is unknown; expected --dimension '{symbol}=N', or "
+                    f"read_graph(path, {{{symbol!r}: N}})"
                 )
             if dimension.dim_value < 0:
                 raise GraphError(f"{where}: dimension {axis} is {dimension.dim_value}; expected 0 or more")

@@ -13,6 +13,8 @@ import pytest
 from stowplan.errors import FormatError, MissingDependencyError
 from stowplan.scheduling import StepGraph, as_recorded, read_graph, simulate
 
+from ..stowplan.command_line import figures, refused
+
 onnx = pytest.importorskip("onnx", reason="onnx is not installed; expected: pip install 'stowplan[onnx]'")
 
 
@@ -178,7 +180,7 @@ def test_branches_are_workspace(file: Path) -> None:
         ([node("Relu", "x", "y"), node("Exp", "x", "y")], "tensor 'y' is made twice"),
         (
             [node("NonZero", "x", "i"), node("Cast", "i", "y", to=FLOAT)],
-            "tensor 'i' of NonZero (node 0): dimension 1",
+            "tensor 'i' of NonZero (node 0): dimension 1 is unknown; expected --dimension 'i[1]=N'",
         ),
         (
             [node("Own", "x", "a", domain="own"), node("Relu", "a", "y")],
@@ -193,6 +195,110 @@ def test_branches_are_workspace(file: Path) -> None:
 def test_what_cannot_be_read_is_named(file: Path, nodes: list[Any], message: str) -> None:
     with pytest.raises(FormatError, match=re.escape(message)):
         read_graph(saved(file, nodes, [info("x", 4)], [info("y", 4)]))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dimensions"),
+    [
+        (["batch", 4], {"batch": 2, "i[1]": 8}),
+        ([None, 4], {"x[0]": 2, "i[1]": 8}),
+        ([2, 4], {"i[1]": 8}),
+    ],
+)
+def test_open_dimensions_are_set_by_the_name_that_the_refusal_says(
+    file: Path, shape: list[Any], dimensions: dict[str, int]
+) -> None:
+    nodes = [node("Relu", "x", "r"), node("NonZero", "r", "i"), node("Cast", "i", "y", to=FLOAT)]
+    saved(file, nodes, [info("x", *shape)], [info("y", 2, None)])
+    given: dict[str, int] = {}
+    for name, number in dimensions.items():
+        with pytest.raises(FormatError, match=re.escape(f"--dimension '{name}=N'")):
+            read_graph(file, given)
+        given[name] = number
+    assert sizes(read_graph(file, given)) == {"x": 32, "r": 32, "i": 128, "y": 64}
+    words = [word for name, number in given.items() for word in ("--dimension", f"{name}={number}")]
+    assert figures("order", file, *words)["peak"] == 192
+    assert figures("schedule", file, *words)["lean_peak"] == 192
+
+
+def test_dimensions_that_are_not_open_are_refused(file: Path) -> None:
+    network(file, "batch")
+    for name in ("rows", "x[1]", "unk__0"):
+        with pytest.raises(
+            FormatError, match=re.escape(f"no dimension '{name}' is open; the file names batch")
+        ):
+            read_graph(file, {"batch": 2, name: 3})
+    file.with_suffix(".json").write_text("{}")
+    with pytest.raises(FormatError, match=r"does not end in \.onnx; expected no dimensions"):
+        read_graph(file.with_suffix(".json"), {"batch": 2})
+    assert "'batch'; expected NAME=N" in refused("order", file, "--dimension", "batch")
+
+
+def test_an_open_dimension_in_a_branch(file: Path) -> None:
+    def branch(name: str) -> Any:
+        nodes = [node("NonZero", "x", f"{name}1"), node("Cast", f"{name}1", name, to=FLOAT)]
+        return onnx.helper.make_graph(nodes, name, [], [info(name, 1, None)])
+
+    nodes = [onnx.helper.make_node("If", ["c"], ["y"], then_branch=branch("t"), else_branch=branch("e"))]
+    saved(file, nodes, [info("x", 4), info("c", kind=9)], [info("y", 1, None)])
+    graph = read_graph(file, {"t1[1]": 3, "e1[1]": 2, "y[1]": 3})
+    assert graph.workspace.tolist() == [3 * 8 + 3 * 4]
+
+
+COMPUTED = {
+    # What PyTorch writes for x.expand(2, -1, -1).
+    "Expand": [
+        node("ConstantOfShape", "three", "ones", value=ints("v", 1)),
+        node("Mul", "ones minus", "all"),
+        node("Equal", "wanted all", "kept"),
+        node("Where", "kept ones wanted", "shape"),
+        node("Expand", "x shape", "z"),
+    ],
+    "Range": [
+        node("ReduceMax", "wanted", "most", keepdims=0),
+        node("Cast", "most", "limit", to=INT64),
+        node("Range", "zero limit one", "z"),
+    ],
+    "ConstantOfShape": [node("Abs", "wanted", "shape"), node("ConstantOfShape", "shape", "z")],
+    # One after the other: each shape is known once the one before is.
+    "Reshape": [
+        node("Shape", "x", "s"),
+        node("Neg", "s", "n"),
+        node("Abs", "n", "p"),
+        node("Reshape", "x p", "h"),
+        node("Shape", "h", "t"),
+        node("ReduceProd", "t", "q", keepdims=1),
+        node("ConstantOfShape", "q", "z"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"), [("Expand", 32), ("Range", 40), ("ConstantOfShape", 32), ("Reshape", 16)]
+)
+def test_shapes_that_are_computed_from_constants_and_shapes(file: Path, last: str, expected: int) -> None:
+    weights = (
+        ints("wanted", *((-2, 5) if last == "Range" else (2, 2, 2))),
+        ints("three", 3),
+        ints("minus", -1),
+        onnx.helper.make_tensor("zero", INT64, [], [0]),
+        onnx.helper.make_tensor("one", INT64, [], [1]),
+    )
+    nodes = [*COMPUTED[last], node("Cast", "z", "y", to=FLOAT)]
+    graph = read_graph(saved(file, nodes, [info("x", 2, 2)], [info("y")], weights))
+    assert sizes(graph)["z"] == expected
+    assert len(graph) == len(nodes)  # what computes a shape is still in the step
+
+
+def test_nothing_large_is_computed_on_the_way_to_a_shape(file: Path) -> None:
+    nodes = [
+        node("Abs", "wanted", "s"),
+        node("ConstantOfShape", "s", "z"),
+        node("Shape", "z", "t"),
+        node("Cast", "t", "y", to=FLOAT),
+    ]
+    graph = read_graph(saved(file, nodes, [info("x", 1)], [info("y", 2)], (ints("wanted", -(10**9), 10**9),)))
+    assert sizes(graph)["z"] == 4 * 10**18
 
 
 def test_strings_have_no_size(file: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,8 +44,8 @@ def is_graph(path: Path) -> bool:
     return _kind(path) in (FORMAT, KIND)
 
 
-def read_graph(path: Path) -> StepGraph:
-    """Read a step graph.
+def read_graph(path: Path, dimensions: Mapping[str, int] | None = None) -> StepGraph:
+    """Read a step graph; dimensions are an ONNX file's.
 
     Raises
     ------
@@ -61,7 +62,7 @@ def read_graph(path: Path) -> StepGraph:
             "a profile, which has blocks and no operators; expected a step graph: record one with "
             "stowplan profile --graph step.graph SCRIPT",
         )
-    return read(path)
+    return read(path, dimensions)
 
 
 def _kind(path: Path) -> str | None:

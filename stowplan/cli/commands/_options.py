@@ -104,6 +104,26 @@ alignment_option = click.option(
     type=click.IntRange(min=1),
     help="Bytes that the plan aligns blocks to.  [default: 64 for a profile of NumPy's, as NumpyPool; else 512]",
 )
+
+
+def _dimensions(ctx: click.Context, param: click.Parameter, pairs: tuple[str, ...]) -> dict[str, int]:
+    found = {}
+    for pair in pairs:
+        name, _, number = pair.rpartition("=")
+        if not name or not number.isdecimal():
+            raise click.BadParameter(f"{pair!r}; expected NAME=N, like batch=32")
+        found[name] = int(number)
+    return found
+
+
+dimension_option = click.option(
+    "--dimension",
+    "dimensions",
+    metavar="NAME=N",
+    multiple=True,
+    callback=_dimensions,
+    help="What a dimension is that an ONNX file leaves open; for one without a name, as x[0]=N. Once for each.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 
 

@@ -11,7 +11,7 @@ import click
 
 from ...units import human_bytes
 from . import _look
-from ._options import Name, OutputFile, json_option
+from ._options import Name, OutputFile, dimension_option, json_option
 
 if TYPE_CHECKING:
     from ...scheduling.ordering import OrderSolution
@@ -25,6 +25,7 @@ def _solvers() -> Iterable[str]:
 
 @click.command(epilog="Example: stowplan order graph.json.gz -o order.json --plot order.png")
 @click.argument("graph", type=click.Path(path_type=Path))
+@dimension_option
 @click.option("-o", "--output", type=OutputFile(), help="Write the order, as a schedule (JSON).")
 @click.option(
     "--solver",
@@ -45,12 +46,18 @@ def _solvers() -> Iterable[str]:
 )
 @json_option
 def order(
-    graph: Path, output: Path | None, solver: str, time_limit: float, plot: Path | None, as_json: bool
+    graph: Path,
+    dimensions: dict[str, int],
+    output: Path | None,
+    solver: str,
+    time_limit: float,
+    plot: Path | None,
+    as_json: bool,
 ) -> None:
     """Order the operators of GRAPH so that the least bytes are alive at its fullest moment.
 
-    GRAPH is a step graph that stowplan has saved, or JSON of the format opgraph-1, gzipped or not. Nothing is
-    recomputed. Bytes are without the resident tensors. Ctrl-C ends the search and keeps the best order.
+    GRAPH is a step graph that stowplan has saved, JSON of the format opgraph-1, gzipped or not, or an ONNX file.
+    Nothing is recomputed. Bytes are without the resident tensors. Ctrl-C ends the search and keeps the best order.
     """
     import numpy as np
 
@@ -61,7 +68,7 @@ def order(
         from ...insight.plots import require_matplotlib
 
         require_matplotlib()
-    step = read_graph(graph)
+    step = read_graph(graph, dimensions)
     with _look.status("ordering", _look.peak_line, enabled=not as_json) as progress:
         found = solve(step, solver, time_limit, progress)
     if output is not None:

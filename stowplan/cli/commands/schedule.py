@@ -12,7 +12,7 @@ import click
 from ...errors import BudgetError
 from ...units import human_bytes
 from . import _look
-from ._options import Bytes, Name, OutputFile, json_option, time_limit_option
+from ._options import Bytes, Name, OutputFile, dimension_option, json_option, time_limit_option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -34,6 +34,7 @@ def _solvers() -> Iterable[str]:
 
 @click.command(epilog="Example: stowplan schedule step.graph --budget 600MiB -o schedule.json")
 @click.argument("graph", type=click.Path(path_type=Path))
+@dimension_option
 @click.option(
     "--budget",
     type=Bytes(),
@@ -65,6 +66,7 @@ def _solvers() -> Iterable[str]:
 @json_option
 def schedule(
     graph: Path,
+    dimensions: dict[str, int],
     budget: int | None,
     retained: int | None,
     solver: str,
@@ -77,9 +79,9 @@ def schedule(
 ) -> None:
     """Lower the live peak of the step of GRAPH: what it costs in time, or a schedule for one budget.
 
-    GRAPH is a step graph: what stowplan profile --graph wrote, or JSON of the format opgraph-1. Without --budget the
-    curve of extra time over memory is printed, from lean, which costs nothing, down to the least. Exit status 1, and
-    nothing is written, if no schedule keeps to the budget.
+    GRAPH is a step graph: what stowplan profile --graph wrote, JSON of the format opgraph-1, or an ONNX file. Without
+    --budget the curve of extra time over memory is printed, from lean, which costs nothing, down to the least. Exit
+    status 1, and nothing is written, if no schedule keeps to the budget.
     """
     if output is not None and budget is None:
         raise click.UsageError("-o writes one schedule; expected a --budget")
@@ -96,7 +98,7 @@ def schedule(
     from ...scheduling.solve import schedule as solve
     from ._graphs import read_graph, scheduling_line, with_seconds
 
-    step, assumed = with_seconds(read_graph(graph))
+    step, assumed = with_seconds(read_graph(graph, dimensions))
     kept = step.resident_bytes if retained is None else retained
     how: dict[str, Any] = {"time_limit": time_limit, "swap": swap}
     lean = solve(step, solver="lean")
