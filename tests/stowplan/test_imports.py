@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from graphlib import TopologicalSorter
@@ -64,6 +65,15 @@ PUBLIC = {
     "stowplan.scheduling",
     "stowplan.scheduling.ordering",
 }
+
+
+def test_extensions_name_headers_from_the_root() -> None:
+    """Cython copies headers beside what it generates; a header found there first is included twice."""
+    for file in (file for room in ROOMS for file in (ROOT / room).glob("*.p[yx]*")):
+        for header in re.findall(r'extern from "(.+?)"', file.read_text()):
+            assert not (file.parent / header).exists(), (
+                f"{file.relative_to(ROOT)}: {header}; expected its path from the root"
+            )
 
 
 def imports(file: Path, package: str) -> Iterator[tuple[int, str]]:
