@@ -160,7 +160,7 @@ def _require_importable() -> None:
     if loaded is None and importlib.util.find_spec("chainer") is None:
         raise MissingDependencyError(
             "chainer is not installed; expected: echo 'setuptools<81' > build.txt; PIP_CONSTRAINT=build.txt "
-            "PIP_BUILD_CONSTRAINT=build.txt pip install 'stowplan[chainer]'"
+            "PIP_BUILD_CONSTRAINT=build.txt pip install chainer==7.8.1 typing_extensions"
         )
     left_over = loaded is None and any(name.startswith("chainer.") for name in sys.modules if name != _CHECK)
     if left_over or (loaded is not None and not hasattr(loaded, "__version__")):

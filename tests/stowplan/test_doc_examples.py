@@ -37,6 +37,17 @@ def test_an_example_runs(name: str, tmp_path: Path) -> None:
     assert ("MiB" if name.startswith("predict") else "replayed") in said
 
 
+def test_the_first_code_of_the_readme_runs(tmp_path: Path) -> None:
+    try:
+        enable_chainer()
+    except MissingDependencyError as error:
+        pytest.skip(str(error))
+    code = re.findall(
+        r"^```python\n(.*?)^```", (DOCS.parent / "README.md").read_text(), re.MULTILINE | re.DOTALL
+    )[0]
+    assert "replayed" in printed("-c", code, folder=tmp_path)
+
+
 def test_each_example_is_on_a_page() -> None:
     shown = {
         name
