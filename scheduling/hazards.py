@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .graph import StepGraph
+from .graph import IntArray, StepGraph
 from .schedule import Schedule, Way
 from .simulate import simulate
 
@@ -25,7 +25,7 @@ def hazards(graph: StepGraph, schedule: Schedule) -> set[int]:
         return set()
     place = np.empty(len(graph), dtype=np.int64)
     place[schedule.order] = np.arange(len(graph))
-    changes = {s: sorted(int(place[o]) for o in row) for s, row in _changes(graph).items()}
+    changes = _changes(graph, place)
     found: set[int] = set()
     for position, operators in outcome.recomputed:
         for operator in operators:
@@ -36,11 +36,15 @@ def hazards(graph: StepGraph, schedule: Schedule) -> set[int]:
     return found
 
 
-def _changes(graph: StepGraph) -> dict[int, list[int]]:
-    """Return for each storage the operators that change it: all that write one of its values but the first one to."""
+def _changes(graph: StepGraph, place: IntArray) -> dict[int, list[int]]:
+    """Return for each storage where it changes: where one of its values is written, but for the first time that it is.
+
+    Which of several writers comes first is the schedule's choice.
+    """
     found: dict[int, list[int]] = {}
     for value, writers in enumerate(graph.writers()):
-        changing = writers if graph.resident[value] else writers[1:]
+        written = sorted(place[writers].tolist())
+        changing = written if graph.resident[value] else written[1:]
         if changing:
             found.setdefault(int(graph.storage[value]), []).extend(changing)
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from stowplan.errors import BudgetError, MissingDependencyError
@@ -52,6 +52,7 @@ class ScheduleSolverContract:
 
     @inherited
     @given(SEEDS, st.floats(0, 1), st.booleans())
+    @example(13117, 0.0, False)
     def test_every_schedule_is_valid(self, seed: int, share: float, swap: bool) -> None:
         """Simulator and checker, which share no code, agree on its peak.
 
