@@ -113,7 +113,8 @@ def schedule(
     Raises
     ------
     BudgetError
-        No schedule that was found keeps to the budget; with the least peak that was found.
+        No schedule that was found keeps to the budget; with the least peak that was found, and the schedule that has
+        it. Without a time limit, the same call with this peak as its budget returns a schedule.
     UnknownSolverError
         Listing the names that exist.
     NotApplicable
@@ -133,6 +134,7 @@ def schedule(
             f"{graph.resident_bytes} bytes are resident; {floor}",
             found.peak,
             floor,
+            found,
         )
     return found
 

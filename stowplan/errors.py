@@ -7,6 +7,7 @@ exception that a caller would expect, so ``except ValueError`` works as well.
 from __future__ import annotations
 
 import os
+from typing import Any
 
 
 class StowplanError(Exception):
@@ -83,12 +84,14 @@ class BudgetError(StowplanError, ValueError):
     least
         Bytes: the smallest peak that was found.
     floor
-        What makes it, as a clause; empty where that is not known.
+        What makes it, as a clause.
+    solution
+        The `stowplan.scheduling.solve.Solution` that has it.
     """
 
-    def __init__(self, message: str, least: int, floor: str = "") -> None:
+    def __init__(self, message: str, least: int, floor: str, solution: Any) -> None:
         super().__init__(message)
-        self.least, self.floor = least, floor
+        self.least, self.floor, self.solution = least, floor, solution
 
 
 class MissingDependencyError(StowplanError, ImportError):

@@ -28,7 +28,7 @@ from ...packing.interruptible import interruptible
 from .._descent import Cancel, descend
 from ..bounds import bound_schedules
 from ..graph import IntArray, Phase, Relation, StepGraph
-from ..hazards import hazards
+from ..hazards import hazards, without_hazards
 from ..orders import edges, recorded, starting_points
 from ..registry import Answer, SchedulingOptions, register
 from ..schedule import Schedule, Way, as_recorded
@@ -75,17 +75,22 @@ class Found(NamedTuple):
 
 
 @register("greedy")
-def greedy(graph: StepGraph, options: SchedulingOptions) -> Answer:
+def greedy(graph: StepGraph, options: SchedulingOptions) -> Schedule | Answer:
     """Return the fastest schedule found that keeps to the budget, else the one with the smallest peak."""
     search = _Search(graph, options)
     budget = options.budget if options.budget is not None else search.at(as_recorded(graph)).peak
-    best = search.run(budget)
+    best, reached = search.run(budget), False
     for _ in range(REPAIRS):
         unsafe = hazards(graph, best.schedule)
         if not unsafe or search.over():
             break
+        reached |= best.peak <= budget
         search.forbid(unsafe)
         best = search.run(budget)
+    best = search.at(without_hazards(graph, best.schedule))
+    if reached and best.peak > budget and not search.over():
+        # What was forbidden depended on the budget. This does not: a caller that asks for the least peak gets it.
+        return greedy(graph, replace(options, budget=0, time_limit=search.left()))
     return Answer(best.schedule, interrupted=search.interrupted)
 
 
@@ -127,6 +132,10 @@ class _Search:
         """Whether the caller wants no more."""
         late = self._deadline is not None and time.monotonic() >= self._deadline
         return late or self.interrupted or self._cancel.is_set()
+
+    def left(self) -> float | None:
+        """Seconds that the caller leaves; None: no end."""
+        return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
 
     def forbid(self, storages: set[int]) -> None:
         """Let these be dropped no longer."""
@@ -203,7 +212,7 @@ class _Search:
                 effort=effort,
                 seed=seed,
                 coarse=coarse,
-                time_limit=None if self._deadline is None else max(0.0, self._deadline - time.monotonic()),
+                time_limit=self.left(),
                 cancel=cancel,
                 progress=None if options.report is None else self._report,
             )

@@ -6,7 +6,6 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..scheduling import simulate
 from .capture import Recording
 from .directions import Directions
 from .timed import Seconds
@@ -65,12 +64,15 @@ class Known:
 
                 # A step without a backward pass is run by the program: nothing can be made again in it.
                 used = solver if graph.has_phases() else "lean"
-                solution = schedule(graph, budget, used, **options)
-                outcome = simulate(graph, solution.schedule)
-                self.solution = solution
-                self.directions = Directions.of(self.recording.structure, graph, solution.schedule, outcome)
+                self.use(schedule(graph, budget, used, **options))
             except BaseException as error:
                 self.error = error
 
         self.thread = threading.Thread(target=run, name="stowplan-schedule", daemon=True)
         self.thread.start()
+
+    def use(self, solution: Solution) -> None:
+        """Have steps run by a schedule."""
+        structure, graph = self.recording.structure, self.recording.graph
+        self.directions = Directions.of(structure, graph, solution.schedule, solution.outcome)
+        self.solution = solution

@@ -372,17 +372,19 @@ class Scheduler:
             if isinstance(error, BudgetError):
                 if any(one.directions is not None for one in self._known):
                     # Other structures keep to the budget: this one comes as near as it can.
-                    self._solve(known, error.least)
-                    continue
-                known.timed = TIMED_STEPS  # no other seconds lower the least peak
-                least = error.least + self._stats.retained_bytes
-                raise BudgetError(
-                    f"a step cannot keep to {self._budget:,} bytes: the least that was found is {least:,}, "
-                    f"{self._stats.retained_bytes:,} of them parameters and state; {error.floor}",
-                    least,
-                    error.floor,
-                ) from None
-            if error is not None:
+                    if known.solution is None or error.least < known.solution.peak:
+                        known.use(error.solution)
+                else:
+                    known.timed = TIMED_STEPS  # no other seconds lower the least peak
+                    least = error.least + self._stats.retained_bytes
+                    raise BudgetError(
+                        f"a step cannot keep to {self._budget:,} bytes: the least that was found is {least:,}, "
+                        f"{self._stats.retained_bytes:,} of them parameters and state; {error.floor}",
+                        least,
+                        error.floor,
+                        error.solution,
+                    ) from None
+            elif error is not None:
                 raise StowplanError(f"no schedule could be made: {error}") from error
             assert known.solution is not None
             self._stats = replace(

@@ -66,6 +66,7 @@ class Within:
                 f"{human_bytes(resident + error.least)}, {human_bytes(resident)} of it {what}; {floor}",
                 resident + error.least,
                 error.floor,
+                error.solution,
             ) from None
 
 

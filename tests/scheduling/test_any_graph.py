@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from experiments.any_graph import layered, renumbered, skipping, training
@@ -158,6 +158,7 @@ def test_the_order_with_the_smallest_peak_is_not_always_the_fastest() -> None:
 
 
 @given(seeds, st.floats(0.5, 1))
+@example(1153, 0.5)  # what is found within the least may not be made again, as what is found within less may
 @settings(settings.get_profile("dear"))
 def test_simulator_and_checker_agree_on_what_is_found(seed: int, share: float) -> None:
     graph = random_graph(seed, phases=False)

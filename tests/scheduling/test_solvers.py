@@ -125,7 +125,7 @@ def test_a_budget_out_of_reach_says_the_least() -> None:
     graph = branching_net(12, 4)
     with pytest.raises(BudgetError, match="the least is") as caught:
         schedule(graph, 1)
-    assert caught.value.least == least(graph).peak
+    assert caught.value.least == least(graph).peak == check(graph, caught.value.solution.schedule)
     assert str(caught.value.least) in str(caught.value)
 
 

@@ -109,7 +109,7 @@ def schedule(
             else:
                 chosen = solve(step, max(budget - kept, 0), solver, progress=progress, **how)
                 if chosen.peak + kept > budget:
-                    raise BudgetError("", chosen.peak, floor_of(step, chosen.schedule))
+                    raise BudgetError("", chosen.peak, floor_of(step, chosen.schedule), chosen)
                 found = [lean, chosen]
     except BudgetError as error:
         click.echo(

@@ -294,6 +294,19 @@ def test_other_structures_depart_and_get_a_schedule_of_their_own() -> None:
     assert scheduler.stats.schedules == 2
 
 
+def test_a_structure_out_of_the_budget_s_reach_comes_as_near_as_it_can() -> None:
+    usual, large = batches(1)[0], batches(1, 16)[0]
+    with pytest.raises(BudgetError) as caught:
+        train(lambda opt: Scheduler(opt, budget=1000), data=[large] * 8)
+    data = [usual] * 6 + [large] * 6
+    reference, _ = train(plain, data=data)
+    found, scheduler = train(lambda opt: Scheduler(opt, budget=caught.value.least - 1000), data=data)
+    assert found == reference
+    assert scheduler is not None
+    assert scheduler.stats.schedules == 2
+    assert [solution.peak > scheduler._left for solution in scheduler.solutions] == [True, False]
+
+
 def test_steps_do_not_nest() -> None:
     opt = chainer.optimizers.SGD().setup(L.Linear(2, 2))
     scheduler = Scheduler(opt)
