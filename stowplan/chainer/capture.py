@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import chainer
 import numpy as np
@@ -126,7 +127,7 @@ class RecordingStep(TimedStep):
         self._owner: dict[
             int, tuple[weakref.ref[Any], int]
         ] = {}  # by id of an array that owns memory: its value
-        self._of_node: dict[int, int] = {}  # by id of a parameter's node
+        self._of_node: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # of nodes that this step has seen
         self._gradient: dict[Any, int] = {}  # of each node, the value of its gradient
         self._forward_call: dict[int, int] = {}  # by number of the forward operator
         self._readers: dict[int, list[int]] = {}  # by id of a parameter's node: calls
@@ -175,7 +176,7 @@ class RecordingStep(TimedStep):
         }
         self._calls.append(call)
         for y, value in zip(outputs, writes, strict=True):
-            y.node._stowplan_value = value
+            self._of_node[y.node] = value
             self._watch(y, value)
         if self._check:
             self._find_out(function, call, xs, ys, hidden)
@@ -204,18 +205,16 @@ class RecordingStep(TimedStep):
 
     def _input(self, call: _Call, x: Any) -> int:
         """Return the value of an input; a new one if no operator wrote it."""
-        value = self._of_node.get(id(x.node), getattr(x.node, "_stowplan_value", None))
+        value = self._of_node.get(x.node)
         if value is not None:
-            return int(value)
+            return value
         value = self._own(x._data[0], x.name or ("parameter" if is_parameter(x.node) else "input"))
         if self._recorded[value].storage == value:
             # A slice of a data set that the program has: the rest of the set is not part of the step.
             self._recorded[value].size = self._recorded[value].packed = int(x._data[0].nbytes)
         if is_parameter(x.node):
             self._recorded[self._recorded[value].storage].resident = True
-            self._of_node[id(x.node)] = value
-        else:
-            x.node._stowplan_value = value
+        self._of_node[x.node] = value
         if not self._recorded[self._recorded[value].storage].resident:
             self._recorded[value].held = _TO_THE_END  # by the caller
             call.outside.append(value)
@@ -320,7 +319,7 @@ class RecordingStep(TimedStep):
             super()._finish_leaf(node, grads, loss_scale)
             return
         call = _Call(f"update {param.name or ''}".strip(), Phase.UPDATE, ("update", id(node)))
-        call.reads.update(dict.fromkeys([value, self._of_node[id(node)]]))
+        call.reads.update(dict.fromkeys([value, self._of_node[node]]))
         call.after += self._readers[id(node)]
         self._metered(call, lambda: super(RecordingStep, self)._finish_leaf(node, grads, loss_scale))
         if self._early.takes(param):

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ..scheduling import Outcome, Phase, Schedule, StepGraph, Way
 from .evictions import BACKWARD, FORWARD, Moment
@@ -236,7 +237,7 @@ class Follower:
 
     def __init__(self, known: Sequence[tuple[Structure, Directions | None]]) -> None:
         self._known = list(known)
-        self._values: dict[int, int] = {}  # of parameters, by the id of their node
+        self._values: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # of nodes that this step has seen
         self._count = 0
         self.signature = 0
         self.directions: Directions | None = self._known[0][1] if self._known else None
@@ -262,9 +263,9 @@ class Follower:
         operator = structure.operators[number]
         for node, value in zip(function.inputs, operator.reads, strict=True):
             if value in operator.leaves:
-                self._note(node, value)
+                self._values[node] = value
         for output, value in zip(outputs, operator.writes, strict=True):
-            output.node._stowplan_value = value
+            self._values[output.node] = value
         return self.directions
 
     def _agrees(self, structure: Structure, number: int, kind: tuple[Any, ...], nodes: Sequence[Any]) -> bool:
@@ -277,19 +278,13 @@ class Follower:
             if value in operator.leaves:
                 if node.creator_node is not None or operator.leaves[value] != leaf_of(node):
                     return False
-            elif self._value(node) != value:
+            elif self.value_of(node) != value:
                 return False
         return True
 
-    def _note(self, node: Any, value: int) -> None:
-        if is_parameter(node):
-            self._values[id(node)] = value
-        else:
-            node._stowplan_value = value
-
-    def _value(self, node: Any) -> int | None:
-        known = self._values.get(id(node))
-        return getattr(node, "_stowplan_value", None) if known is None else known
+    def value_of(self, node: Any) -> int:
+        """Return the number of a node's value; -1 if it has none in this step."""
+        return self._values.get(node, -1)
 
     def order(self) -> Mapping[int, int] | None:
         """Return the place of each operator's backward step; None unless the whole step has one of the structures."""

@@ -327,7 +327,17 @@ class Scheduler:
 
     def _recorded(self, step: RecordingStep) -> None:
         self._record = False
-        recording = step.recording()
+        try:
+            recording = step.recording()
+        except Exception as error:  # whatever is wrong in it: the step has run, and lean ones need none
+            self._stats = replace(self._stats, unrecorded=str(error))
+            warnings.warn(
+                f"steps of {step.count} operators run without a schedule, as they cannot be recorded: {error}; please "
+                "report this",
+                RuntimeWarning,
+                stacklevel=5,
+            )
+            return
         if not recording.structure.operators:
             return
         retained = max(self._stats.retained_bytes, recording.graph.resident_bytes)

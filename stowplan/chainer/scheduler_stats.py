@@ -27,6 +27,8 @@ class SchedulerStats:
         Why arrays are kept after the last backward step that reads them, as Chainer does; None: they are freed.
     keeps_values
         Why values that were to be evicted stayed in memory; None: none did.
+    unrecorded
+        Why steps of a structure that came again run lean, without a schedule: how recording one failed; None: none did.
     retained_bytes
         Of parameters, persistent values and the optimizer's state; parameters that no optimizer has count from the
         recorded step on.
@@ -47,6 +49,7 @@ class SchedulerStats:
     keeps_gradients: str | None = None
     keeps_graph: str | None = None
     keeps_values: str | None = None
+    unrecorded: str | None = None
     retained_bytes: int = 0
     planned_peak: int = 0
     extra_seconds: float = 0.0

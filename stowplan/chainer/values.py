@@ -222,8 +222,8 @@ class StepValues:
     def _there(self, node: Any) -> Any:
         """Return a node's array: retained, that of a variable the program holds, or fetched; None if it is gone."""
         array = _array(node)
-        if array is None and self._evictions is not None:
-            array = self._evictions.take(getattr(node, "_stowplan_value", -1))
+        if array is None and self._follower is not None and self._evictions is not None:
+            array = self._evictions.take(self._follower.value_of(node))
             if array is not None:
                 node._data = array
         return array
@@ -381,9 +381,10 @@ class StepValues:
         """Whether a recomputation to come reads a node's array, by the directions; or may, without them."""
         if is_checkpoint(node):
             return True
-        directions = self._directions
-        value = getattr(node, "_stowplan_value", -1)
-        return directions is not None and directions.last_place.get(value, -1) > self._place
+        if self._follower is None or self._follower.directions is None:
+            return False
+        value = self._follower.value_of(node)
+        return self._follower.directions.last_place.get(value, -1) > self._place
 
 
 def _array(node: Any) -> Any:

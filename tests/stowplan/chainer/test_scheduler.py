@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import pytest
 
 from stowplan import NumpyPool, NumpyRecorder
-from stowplan.errors import BudgetError, MissingDependencyError, PoolError, ScheduleError
+from stowplan.errors import BudgetError, GraphError, MissingDependencyError, PoolError, ScheduleError
 
 try:
     from stowplan.chainer import Scheduler, Updater, record_graph
@@ -24,6 +25,7 @@ import chainer.links as L  # noqa: N812
 from chainer import function_node
 
 from stowplan.chainer import execution, gradients, seams
+from stowplan.chainer.capture import Recording, RecordingStep
 from stowplan.scheduling import as_recorded, lean, simulate
 from stowplan.swapping import SwapError, SwapFile
 
@@ -32,6 +34,7 @@ from .training_runs import (
     Everything,
     RandomScheduler,
     batches,
+    fingerprint,
     plain,
     train,
 )
@@ -292,6 +295,85 @@ def test_other_structures_depart_and_get_a_schedule_of_their_own() -> None:
     assert scheduler is not None
     assert scheduler.stats.departed >= 2
     assert scheduler.stats.schedules == 2
+
+
+def trained_on_windows(schedule: Callable[[Any], Scheduler | None], lengths: Sequence[int]) -> Any:
+    """Train a recurrent network of two layers, whose state stays from window to window."""
+    np.random.seed(0)
+    net = chainer.Sequential(L.EmbedID(20, 16), L.LSTM(16, 32), L.LSTM(32, 32), L.Linear(32, 20))
+    opt = chainer.optimizers.Adam().setup(net)
+    scheduler = schedule(opt)
+    text = np.random.default_rng(1).integers(0, 20, (16, sum(lengths) + 1), dtype=np.int32)
+    for end, length in zip(accumulate(lengths), lengths, strict=True):
+        with scheduler.step() if scheduler else nullcontext():
+            letters = range(end - length, end)
+            loss = sum(F.softmax_cross_entropy(net(text[:, t]), text[:, t + 1]) for t in letters)
+            net.cleargrads()
+            loss.backward()
+            loss.unchain_backward()
+            opt.update()
+            del loss
+        if scheduler is not None:
+            scheduler.wait()
+    return fingerprint(net, opt), scheduler
+
+
+WINDOWS = (4,) * 5 + (2,) * 6 + (4, 2)
+
+
+def test_state_from_a_step_of_another_structure() -> None:
+    found, scheduler = trained_on_windows(lambda opt: Scheduler(opt, budget="1 GiB"), WINDOWS)
+    assert found == trained_on_windows(plain, WINDOWS)[0]
+    assert scheduler.stats.schedules == 2
+    assert scheduler.stats.unrecorded is None
+
+
+@pytest.mark.parametrize("fails", [(True,), (False, True)])
+def test_steps_that_cannot_be_recorded_run_lean(monkeypatch: pytest.MonkeyPatch, fails: Any) -> None:
+    recording, failing = RecordingStep.recording, iter(fails)
+
+    def fail_or_not(step: RecordingStep) -> Recording:
+        if next(failing):
+            raise GraphError("a cycle?")
+        return recording(step)
+
+    monkeypatch.setattr(RecordingStep, "recording", fail_or_not)
+    with pytest.warns(RuntimeWarning, match="cannot be recorded: a cycle?"):
+        found, scheduler = trained_on_windows(lambda opt: Scheduler(opt, budget="1 GiB"), WINDOWS)
+    assert found == trained_on_windows(plain, WINDOWS)[0]
+    assert scheduler.stats.schedules == len(fails) - 1
+    assert scheduler.stats.unrecorded == "a cycle?"
+
+
+def test_a_value_of_the_step_before_is_not_taken_for_this_step_s() -> None:
+    class Net(chainer.Chain):  # type: ignore[misc]
+        """Reads what it has made, or, each time after the fifth, what it made in the step before."""
+
+        def __init__(self) -> None:
+            super().__init__(one=L.Linear(432, 400), other=L.Linear(400, 3))
+            self.steps, self.made = 0, None
+
+        def forward(self, x: Any, t: Any) -> Any:
+            self.steps += 1
+            before, self.made = self.made, F.sigmoid(self.one(x))
+            y = self.other(before if self.steps > 5 else self.made)
+            del before
+            return F.sum(y) + F.sum(self.made)
+
+    def run(schedule: Callable[[Any], Scheduler | None]) -> Any:
+        np.random.seed(0)
+        net = Net()
+        opt = chainer.optimizers.Adam().setup(net)
+        scheduler = schedule(opt)
+        for x, t in batches(8):
+            with scheduler.step() if scheduler else nullcontext():
+                opt.update(net, x, t)
+                net.made.unchain()
+        return fingerprint(net, opt), scheduler
+
+    found, scheduler = run(lambda opt: RandomScheduler(opt, 0, 1.0))
+    assert found == run(plain)[0]
+    assert scheduler.stats.departed > 0
 
 
 def test_a_structure_out_of_the_budget_s_reach_comes_as_near_as_it_can() -> None:
