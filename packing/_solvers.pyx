@@ -7,13 +7,14 @@ from libcpp.pair cimport pair
 import numpy as np
 
 include "_problem.pxi"
+include "_anytime.pxi"
 
 
 cdef extern from "packing/core/best_fit/best_fit.hpp" nogil:
     void c_best_fit "stowplan::packing::best_fit"(const CProblem&, const int64_t*, int64_t*) except +
 
 cdef extern from "packing/core/greedy/greedy.hpp" nogil:
-    void c_greedy "stowplan::packing::greedy"(const CProblem&, const int64_t*, int64_t*) except +
+    bint c_greedy "stowplan::packing::greedy"(const CProblem&, const int64_t*, const Control&, int64_t*) except +
 
 cdef extern from "packing/core/first_conflict.hpp" nogil:
     pair[size_t, size_t] c_first_conflict "stowplan::packing::first_conflict"(
@@ -21,28 +22,35 @@ cdef extern from "packing/core/first_conflict.hpp" nogil:
     ) except +
 
 
-ctypedef void (*Ordered)(const CProblem&, const int64_t*, int64_t*) except + nogil
-
-
-cdef solve(Ordered solver, problem, order, fixed=None):
-    cdef Columns columns = Columns(problem, fixed)
+cdef Column ranks_of(problem, order):
     cdef Column ranks = order
     if ranks.shape[0] != len(problem):
         raise ValueError(f"the order has {ranks.shape[0]} entries; expected {len(problem)}")
+    return ranks
+
+
+def best_fit(problem, order):
+    cdef Columns columns = Columns(problem)
+    cdef Column ranks = ranks_of(problem, order)
     offsets = np.zeros(len(problem), dtype=np.int64)
     cdef int64_t[::1] out = offsets
     if len(problem):
         with nogil:
-            solver(columns.view, &ranks[0], &out[0])
+            c_best_fit(columns.view, &ranks[0], &out[0])
     return offsets
 
 
-def best_fit(problem, order):
-    return solve(c_best_fit, problem, order)
-
-
-def greedy(problem, order, fixed=None):
-    return solve(c_greedy, problem, order, fixed)
+def greedy(problem, order, fixed=None, time_limit=None):
+    cdef Columns columns = Columns(problem, fixed)
+    cdef Column ranks = ranks_of(problem, order)
+    cdef Listener listener = Listener(time_limit, 0, 0, 1, None, None)
+    cdef bint finished = True
+    offsets = np.zeros(len(problem), dtype=np.int64)
+    cdef int64_t[::1] out = offsets
+    if len(problem):
+        with nogil:
+            finished = c_greedy(columns.view, &ranks[0], listener.control, &out[0])
+    return offsets if finished else None
 
 
 def first_conflict(Column start, Column end, Column low, Column high):

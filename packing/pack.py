@@ -52,7 +52,8 @@ def pack(
         A name in `solvers`, or ``"auto"``: the best of its members, the first of equals, stopping as soon as
         one meets the lower bound.
     time_limit
-        Wall-clock seconds, 0 or more, for solvers that would not stop by themselves; the heuristics always finish.
+        Wall-clock seconds, 0 or more. A solver that has no placement by then gives way to ``best_fit``, which always
+        finishes, as the first start of ``best_fit_orders`` and ``window_repair`` does.
     threads
         Threads that a solver may use, 1 or more.
     seed
@@ -91,6 +92,8 @@ def pack(
             for name in ("best_fit", "best_fit_orders") if improves(solver) else ():
                 run.attempt(name, find(name), options)
             run.attempt(solver, find(solver), options)
+            if run.best is None and capacity is None:  # its time was over
+                run.attempt("best_fit", find("best_fit"), options)
     except _Stop:
         pass
     except KeyboardInterrupt:

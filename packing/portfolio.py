@@ -109,7 +109,7 @@ def steps(problem: Problem, options: PackingOptions) -> Iterator[tuple[str, Pack
     if pairs <= MOST_PAIRS:
         yield "exact", replace(options, time_limit=left(), effort=max(1, EXACT_WORK // n))
     rest = left()
-    if rest is None:
+    if not rest:
         return
     if pairs <= MOST_PAIRS:
         yield "exact", replace(options, time_limit=EXACT_SHARE * rest)

@@ -1,4 +1,7 @@
-"""The constructive heuristics: one pass, no search, near O(n log n) in practice. Their cores are compiled.
+"""The constructive heuristics: one pass, no search. Their cores are compiled.
+
+``best_fit`` is near O(n log n) in practice. The others' time grows with the pairs of blocks alive together; where the
+time limit is over first, they have no answer.
 
 ``best_fit``
     The paper's. Keep the skyline of what is placed; on its lowest line (the leftmost of equals) put the block
@@ -31,7 +34,7 @@ import numpy as np
 from .. import _solvers
 from ..orders import by_breadth, by_lifetime, by_size, by_start
 from ..problem import IntArray, Problem
-from ..registry import PackingOptions, register
+from ..registry import Answer, PackingOptions, register
 
 
 @register("best_fit")
@@ -41,21 +44,25 @@ def best_fit(problem: Problem, options: PackingOptions) -> IntArray:
 
 
 @register("greedy_by_size")
-def greedy_by_size(problem: Problem, options: PackingOptions) -> IntArray:
+def greedy_by_size(problem: Problem, options: PackingOptions) -> Answer:
     """Place by Pisarchyk & Lee's greedy by size: the largest block first, into the smallest hole."""
-    return _solvers.greedy(problem, by_size(problem))
+    return _greedy(problem, by_size(problem), options)
 
 
 @register("greedy_by_breadth")
-def greedy_by_breadth(problem: Problem, options: PackingOptions) -> IntArray:
+def greedy_by_breadth(problem: Problem, options: PackingOptions) -> Answer:
     """Place by Pisarchyk & Lee's greedy by breadth: the widest moment first, into the smallest hole."""
-    return _solvers.greedy(problem, by_breadth(problem))
+    return _greedy(problem, by_breadth(problem), options)
 
 
 @register("greedy_in_order")
-def greedy_in_order(problem: Problem, options: PackingOptions) -> IntArray:
+def greedy_in_order(problem: Problem, options: PackingOptions) -> Answer:
     """Place by Lee et al.'s greedy: in the order of allocation, into the smallest hole."""
-    return _solvers.greedy(problem, by_start(problem))
+    return _greedy(problem, by_start(problem), options)
+
+
+def _greedy(problem: Problem, order: IntArray, options: PackingOptions) -> Answer:
+    return Answer(_solvers.greedy(problem, order, time_limit=options.time_limit), 0)
 
 
 def pairs_alive_together(problem: Problem) -> int:

@@ -32,7 +32,7 @@ from .. import _solvers, orders
 from ..bounds import bound
 from ..placement import peak_of
 from ..problem import IntArray, Problem
-from ..registry import PackingOptions, register
+from ..registry import Answer, PackingOptions, register
 from .heuristics import pairs_alive_together
 
 # Of all runs together, but at least one run is made: three seconds.
@@ -42,7 +42,7 @@ NEAR = 0.03
 
 
 @register("peak_outward")
-def peak_outward(problem: Problem, options: PackingOptions) -> IntArray:
+def peak_outward(problem: Problem, options: PackingOptions) -> IntArray | Answer:
     """Place outward from the fullest moment, several times; keep the best."""
     began = time.monotonic()
     best = np.maximum(problem.fixed, 0)
@@ -55,7 +55,14 @@ def peak_outward(problem: Problem, options: PackingOptions) -> IntArray:
     for stack, times in stacks(problem):
         stuck = np.zeros(len(problem), dtype=np.int64)
         for _ in range(min(times, runs)):
-            offsets = _solvers.greedy(problem, orders.peak_outward(problem, moment, stack, stuck))
+            left = None
+            if options.time_limit is not None:
+                left = options.time_limit - (time.monotonic() - began)
+            offsets = _solvers.greedy(
+                problem, orders.peak_outward(problem, moment, stack, stuck), time_limit=left
+            )
+            if offsets is None:
+                return Answer(None, 0) if best_peak is None else best
             peak = peak_of(problem, offsets)
             if best_peak is None or peak < best_peak:
                 best, best_peak = offsets, peak

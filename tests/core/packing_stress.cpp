@@ -72,10 +72,10 @@ class Stress {
     std::vector<Bytes> offsets(problem.n);
     best_fit(problem, order.data(), offsets.data());
     check("best_fit", offsets);
-    greedy(problem, order.data(), offsets.data());
+    Control control;
+    greedy(problem, order.data(), control, offsets.data());
     const Bytes heuristic = check("greedy", offsets);
 
-    Control control;
     control.seed = seed_;
     control.effort = 40 * n;
     control.progress = [](void*, Bytes, double) {};

@@ -82,6 +82,16 @@ def test_a_time_limit_of_0_still_gives_the_heuristics_best():
     assert pack(data("minimalloc/input.12.csv"), time_limit=0).peak == 12
 
 
+@pytest.mark.parametrize("solver", ["greedy_by_size", "greedy_by_breadth", "greedy_in_order", "peak_outward"])
+def test_a_heuristic_that_is_not_done_in_time_gives_way_to_best_fit(solver):
+    rows = np.arange(2_000)
+    problem = Problem(rows % 7 + 1, rows, rows + len(rows))  # two million pairs alive together
+    assert pack(problem, solver, time_limit=0).solver == "best_fit"
+    assert pack(problem, solver, time_limit=1000).solver == solver
+    with pytest.raises(InfeasibleError, match="found in time"):
+        pack(problem, solver, time_limit=0, capacity=10**6)
+
+
 @pytest.mark.parametrize("name", ["auto", "best_fit"])
 def test_names_are_taken_once(name):
     with pytest.raises(ValueError, match="exists"):

@@ -21,11 +21,12 @@
 
 #include <cstdint>
 
+#include "../control.hpp"
 #include "../problem.hpp"
 
 namespace stowplan::packing {
 
-// `order`: a permutation of the n blocks. `offsets`: n results.
-void greedy(const Problem& problem, const std::int64_t* order, Bytes* offsets);
+// `order`: a permutation of the n blocks. `offsets`: n results. False: the time was over before all were placed.
+bool greedy(const Problem& problem, const std::int64_t* order, const Control& control, Bytes* offsets);
 
 }  // namespace stowplan::packing

@@ -81,8 +81,7 @@ Bytes start(const Problem& p, const Control& control, Bytes* offset) {
     std::copy(trial.begin(), trial.end(), offset);
   };
   std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return p.size[a] > p.size[b]; });
-  greedy(p, order.data(), trial.data());
-  consider();
+  if (greedy(p, order.data(), control, trial.data())) consider();
   std::stable_sort(order.begin(), order.end(),
                    [&](auto a, auto b) { return p.end[a] - p.start[a] > p.end[b] - p.start[b]; });
   best_fit(p, order.data(), trial.data());
