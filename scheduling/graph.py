@@ -158,6 +158,7 @@ class StepGraph:
     """
 
     __slots__ = (
+        "_choices",
         "_dependencies",
         "after",
         "held",
@@ -191,6 +192,7 @@ class StepGraph:
     packed: IntArray
     label: tuple[str, ...]
     name: tuple[str, ...]
+    _choices: dict[int, Any] | None
     _dependencies: Relation | None
 
     def __init__(
@@ -230,7 +232,7 @@ class StepGraph:
         self.packed = _column("packed", self.size if packed is None else packed, np.int64, m)
         self.label = tuple(label) if label is not None else tuple(f"operator {i}" for i in range(n))
         self.name = tuple(name) if name is not None else tuple(f"value {v}" for v in range(m))
-        self._dependencies = None
+        self._choices = self._dependencies = None
         self._check()
 
     def __len__(self) -> int:

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -241,8 +242,14 @@ def _require_drops(graph: StepGraph, drops: Relation, way: IntArray) -> None:
             raise ScheduleError(where + f"or some of {sorted(users[value])}, which use it")
 
 
-def choices(graph: StepGraph) -> dict[int, tuple[Way, ...]]:
+def choices(graph: StepGraph) -> Mapping[int, tuple[Way, ...]]:
     """Return the ways that a schedule may choose for each storage, by the value that has it; KEPT comes first."""
+    if graph._choices is None:
+        graph._choices = _choices(graph)
+    return graph._choices
+
+
+def _choices(graph: StepGraph) -> dict[int, tuple[Way, ...]]:
     later = read_later(graph)
     writers = graph.writers()
     sharing: dict[int, list[int]] = {}

@@ -281,8 +281,7 @@ class _Run:
         if self._best.schedule not in opened:
             opened.append(self._best.schedule)
         if not self._over():
-            left = options.time_limit and max(0.0, options.time_limit - (time.monotonic() - self._began))
-            self._attempt("greedy", replace(options, incumbents=tuple(opened[1:]), time_limit=left))
+            self._attempt("greedy", replace(options, incumbents=tuple(opened[1:])))
 
     def _tried(self, name: str) -> bool:
         """Attempt one that may not be there, or not apply."""
@@ -294,7 +293,12 @@ class _Run:
 
     def _attempt(self, name: str, options: SchedulingOptions) -> None:
         solve = find(name)
-        options = replace(options, report=lambda peak, seconds: self._report(peak, seconds, name))
+        limit = options.time_limit
+        options = replace(
+            options,
+            time_limit=None if limit is None else max(0.0, limit - (time.monotonic() - self._began)),
+            report=lambda peak, seconds: self._report(peak, seconds, name),
+        )
         answer = solve(self._graph, options)
         found, optimal, interrupted = answer if isinstance(answer, Answer) else (answer, False, False)
         self._interrupted |= interrupted

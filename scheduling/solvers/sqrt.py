@@ -15,6 +15,7 @@ the one with the smallest peak. O(n) for each.
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from ..orders import recorded
 from ..registry import SchedulingOptions, register
 from ..schedule import Schedule, Way
 from ..schedule import lean as lean_schedule
-from ..simulate import simulate
+from ..simulate import simulator
 from ..storages import Storages
 
 MOST_SEGMENTS = 4  # times sqrt(n)
@@ -32,6 +33,7 @@ MOST_SEGMENTS = 4  # times sqrt(n)
 @register("sqrt")
 def sqrt(graph: StepGraph, options: SchedulingOptions) -> Schedule:
     """Return the segments that keep to the budget at the least cost; without a budget, sqrt(n) of them."""
+    began = time.monotonic()
     forward = np.flatnonzero(graph.phase == Phase.FORWARD)
     best = lean_schedule(graph)
     if len(forward) < 2:
@@ -41,18 +43,19 @@ def sqrt(graph: StepGraph, options: SchedulingOptions) -> Schedule:
     root = round(math.sqrt(len(forward)))
     if options.budget is None:
         return Schedule(order, segments(storages, max(2, root)))
-    found = simulate(graph, best, options.rates)
-    reached = _rank(found.peak, found.extra_seconds, options.budget)
+    reached = _rank(graph, best, options)
     seen: set[bytes] = set()
     for count in _counts(min(MOST_SEGMENTS * root, len(forward))):
         way = segments(storages, count)
         if way.tobytes() in seen:
             continue
         seen.add(way.tobytes())
-        found = simulate(graph, Schedule(order, way), options.rates)
-        rank = _rank(found.peak, found.extra_seconds, options.budget)
+        found = Schedule(order, way)
+        rank = _rank(graph, found, options)
         if rank < reached:
-            best, reached = Schedule(order, way), rank
+            best, reached = found, rank
+        if options.time_limit is not None and time.monotonic() - began >= options.time_limit:
+            break
     return best
 
 
@@ -64,8 +67,9 @@ def _counts(most: int) -> list[int]:
     return found
 
 
-def _rank(peak: int, seconds: float, budget: int) -> tuple[int, float]:
-    return max(peak, budget), seconds
+def _rank(graph: StepGraph, schedule: Schedule, options: SchedulingOptions) -> tuple[int, float]:
+    peak, _, _, seconds = simulator(graph, schedule, options.rates).evaluate()
+    return max(peak, options.budget or 0), seconds
 
 
 def segments(storages: Storages, count: int) -> IntArray:

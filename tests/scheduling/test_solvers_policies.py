@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from stowplan.errors import BudgetError, MissingDependencyError
 from stowplan.scheduling import Phase, StepGraph, Way, as_recorded, lean, require_valid, simulate
 from stowplan.scheduling.registry import NotApplicable
-from stowplan.scheduling.solve import schedule
+from stowplan.scheduling.solve import least, schedule
 from stowplan.scheduling.solvers.cheap import cheap_operators, minimum_cut, network
 from stowplan.scheduling.solvers.selective import attention
 from stowplan.scheduling.storages import Storages
@@ -229,6 +229,8 @@ def test_sqrt_keeps_about_the_root() -> None:
     assert found.peak <= 25
     assert found.extra_seconds <= 100
     assert schedule(graph, 40, "sqrt").extra_seconds <= found.extra_seconds
+    # Without time two segments are tried, and no others.
+    assert least(graph, "sqrt").peak < 30 < least(graph, "sqrt", time_limit=0).peak < 70
 
 
 @given(seeds, st.sampled_from(["sqrt", "cheap", "lean"]))
