@@ -19,7 +19,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ..units import human_bytes
-from .graph import StepGraph
+from .graph import Phase, StepGraph
 from .schedule import Rates, Schedule, Way
 from .simulate import Outcome, simulate, simulator
 
@@ -199,6 +199,8 @@ def floor_of(graph: StepGraph, schedule: Schedule, rates: Rates | None = None) -
         text += f" (the largest: {graph.name[others[0][0]] or f'value {others[0][0]}'}, {human_bytes(others[0][1])})"
     if beside > found.workspace + used:
         return f"{text}; to swap values, or a smaller batch, would lower it"
+    if graph.phase[found.operator] == Phase.UPDATE:
+        return f"{text}; smaller parameters, or another optimizer, would lower it"
     if found.workspace > used:
         return f"{text}; a smaller batch for that operator, or another algorithm for it, would lower it"
     return f"{text}; a smaller batch for that operator would lower it"

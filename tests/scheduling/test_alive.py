@@ -62,6 +62,20 @@ def test_nothing_is_alive_in_a_step_without_bytes() -> None:
     assert np.array_equal(simulate(graph, as_recorded(graph)).live, [0])
 
 
+def test_the_floor_of_an_update_does_not_depend_on_the_batch() -> None:
+    graph = StepGraph(
+        reads=[[0], [1]],
+        writes=[[1], [0]],
+        size=[10, 10],
+        workspace=[0, 30],
+        resident=[True, False],
+        phase=[Phase.BACKWARD, Phase.UPDATE],
+    )
+    with pytest.raises(BudgetError, match="smaller parameters, or another optimizer") as caught:
+        solve.schedule(graph, 1)
+    assert "a smaller batch" not in str(caught.value)
+
+
 def test_the_floor_names_the_operator_and_what_is_beside_it() -> None:
     graph = StepGraph(
         reads=[[], [0], [1, 0]],
