@@ -50,6 +50,8 @@ class Evictions:
     ----------
     failure
         Why values that were to be evicted stayed in memory; None: none did.
+    fetched
+        Values that were out, and have come back.
     """
 
     def __init__(self, swap: Swap) -> None:
@@ -59,6 +61,7 @@ class Evictions:
         self._axes: dict[int, tuple[int, ...]] = {}  # back to the order that the program knows
         self._coming: dict[int, Any] = {}  # arrays that are being filled
         self.failure: str | None = None
+        self.fetched = 0
 
     def begin(self, value: int, array: Any) -> bool:
         """Start to write a value's array; return whether there was room. The ticket holds the array until it leaves."""
@@ -105,6 +108,7 @@ class Evictions:
                 self._coming[value] = self._empty[value]()
                 ticket.start_fetch(self._coming[value])
             ticket.wait_fetched()
+            self.fetched += 1
             return self._coming.pop(value).transpose(self._axes[value])
         finally:
             ticket.close()

@@ -109,6 +109,11 @@ class ScheduledStep:
         return self._values.recomputed
 
     @property
+    def swapped(self) -> int:
+        """Values that were evicted and fetched."""
+        return self._values.swapped
+
+    @property
     def swap_failure(self) -> str | None:
         """Why values that were to be evicted stayed in memory; None: none did."""
         return self._values.swap_failure

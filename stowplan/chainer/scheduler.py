@@ -280,6 +280,7 @@ class Scheduler:
         counts = {
             name: getattr(self._stats, name) + 1,
             "recomputed": self._stats.recomputed + step.recomputed,
+            "swapped": self._stats.swapped + step.swapped,
         }
         self._stats = replace(self._stats, **counts)
         if step.swap_failure is not None:

@@ -19,6 +19,8 @@ class SchedulerStats:
         Steps that began as scheduled, and turned out to have a structure without a schedule: they went on as lean ones.
     recomputed
         Operators that ran again, in all steps.
+    swapped
+        Values that were evicted and fetched, in all steps.
     schedules
         Structures with a schedule.
     keeps_gradients
@@ -45,6 +47,7 @@ class SchedulerStats:
     scheduled: int = 0
     departed: int = 0
     recomputed: int = 0
+    swapped: int = 0
     schedules: int = 0
     keeps_gradients: str | None = None
     keeps_graph: str | None = None

@@ -84,6 +84,11 @@ class StepValues:
         return None if self._follower is None else self._follower.directions
 
     @property
+    def swapped(self) -> int:
+        """Values that were evicted and fetched."""
+        return 0 if self._evictions is None else self._evictions.fetched
+
+    @property
     def swap_failure(self) -> str | None:
         """Why values that were to be evicted stayed in memory; None: none did."""
         return None if self._evictions is None else self._evictions.failure

@@ -45,7 +45,7 @@ def test_random_schedules_swap() -> None:
     for seed in range(3):
         _, scheduler = train(lambda opt, seed=seed: RandomScheduler(opt, seed, 0.7, swap=True), steps=7)
         assert scheduler is not None
-        assert scheduler._swap.counts.fetched == scheduler._swap.counts.evicted
+        assert scheduler.stats.swapped == scheduler._swap.counts.fetched == scheduler._swap.counts.evicted
         evicted += scheduler._swap.counts.evicted
     assert evicted > 50
 
