@@ -1,7 +1,8 @@
 """From the step graphs of a step at two or more batch sizes to its step graph at any other.
 
 A step has the same operators at every batch size; what they move and how long they take is nearly always affine in the
-batch: activations grow with it, parameters and their gradients do not. So two step graphs determine each number::
+batch, or a power of it: activations grow with it, parameters and their gradients do not. So two step graphs determine
+each number, and if it is a power, check it (`steps.fitted`)::
 
     bytes, seconds
       |                 . x   constant + per_item * batch
@@ -28,7 +29,7 @@ import numpy.typing as npt
 from ..errors import GraphError
 from ..scheduling import StepGraph
 from .laws import Laws
-from .steps import TOLERANCE, fitted, off_by, rising
+from .steps import TOLERANCE, fitted, not_checked, off_by, rising
 
 _SAME = "reads writes after storage phase repeatable resident kept held label name".split()  # noqa: SIM905
 """Columns of the largest batch's graph that all batches have."""
@@ -47,9 +48,18 @@ class GraphModel:
     """The step graph as a function of the batch, from those at some, rising, and how far those between are off."""
 
     batches: tuple[int, ...]
-    smallest: StepGraph
-    reference: StepGraph
+    graphs: tuple[StepGraph, ...]
     deviation: Mapping[int, Deviation]
+
+    @property
+    def smallest(self) -> StepGraph:
+        """That of the smallest batch."""
+        return self.graphs[0]
+
+    @property
+    def reference(self) -> StepGraph:
+        """That of the largest batch."""
+        return self.graphs[-1]
 
     @property
     def grows(self) -> bool:
@@ -82,18 +92,31 @@ class GraphModel:
             **same, size=size, seconds=seconds, workspace=workspace, packed=np.minimum(packed, size)
         )
 
-    @functools.cached_property
+    @property
     def laws(self) -> Laws:
         """Of sizes, packed sizes and workspaces, in this order."""
-        low, high = (
+        return self._fitted[0]
+
+    @property
+    def cannot_tell(self) -> str:
+        """Of which values and workspaces no graph has met a law that was not made of it; empty if there are none."""
+        high, checked = self.reference, self._fitted[1]
+        rows = np.r_[: high.values, 2 * high.values : len(checked)]  # packed sizes are parts of sizes
+        names = [*high.name, *(f"the workspace of {label}" for label in high.label)]
+        size = np.concatenate([high.size, high.workspace])
+        return not_checked(checked[rows], size, "values and workspaces", names.__getitem__, self.batches)
+
+    @functools.cached_property
+    def _fitted(self) -> tuple[Laws, npt.NDArray[np.bool_]]:
+        rows = [
             np.concatenate([one.size, one.packed, np.minimum(one.workspace, self.reference.workspace)])
-            for one in (self.smallest, self.reference)
-        )
-        return fitted(self.batches[0], low, self.batches[-1], high)
+            for one in self.graphs
+        ]
+        return fitted(self.batches, np.column_stack(rows))
 
 
 def fit_graphs(graphs: Mapping[int, StepGraph]) -> GraphModel:
-    """Fit bytes and seconds as affine in the batch.
+    """Fit bytes as affine in the batch, or as powers of it, and seconds as affine.
 
     Parameters
     ----------
@@ -105,14 +128,14 @@ def fit_graphs(graphs: Mapping[int, StepGraph]) -> GraphModel:
     ------
     GraphError
         There are fewer than two, a batch is below 1, the graphs differ in their structure (the first operator or value
-        that does is named), or one between the smallest and the largest shows that the values' bytes are not affine, by
-        more than `TOLERANCE`.
+        that does is named), or one between the smallest and the largest shows that the values' bytes follow no such
+        law, by more than `TOLERANCE`.
     """
     batches = rising(graphs, "step graphs", GraphError)
     last = batches[-1]
     for batch in batches[:-1]:
         _require_same(batch, graphs[batch], last, graphs[last])
-    model = GraphModel(batches, graphs[batches[0]], graphs[last], {})
+    model = GraphModel(batches, tuple(graphs[batch] for batch in batches), {})
     return replace(
         model, deviation={batch: _deviation(model, batch, graphs[batch]) for batch in batches[1:-1]}
     )
@@ -148,9 +171,9 @@ def _deviation(model: GraphModel, batch: int, between: StepGraph) -> Deviation:
     if share > TOLERANCE:
         low, high = model.batches[0], model.batches[-1]
         raise GraphError(
-            f"sizes are not affine in the batch: {between.name[v]} (value {v}) has {between.size[v]} bytes at batch "
-            f"{batch}; expected {predicted.size[v]}, from {model.smallest.size[v]} at {low} and "
-            f"{model.reference.size[v]} at {high}"
+            f"sizes are neither affine in the batch nor a power of it: {between.name[v]} (value {v}) has "
+            f"{between.size[v]} bytes at batch {batch}; expected {predicted.size[v]}, from {model.smallest.size[v]} at "
+            f"{low} and {model.reference.size[v]} at {high}"
         )
     return Deviation(
         share,

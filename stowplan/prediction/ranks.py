@@ -57,6 +57,13 @@ class RankModel:
 
     models: Mapping[int, StepPrediction]
 
+    def cannot_tell(self, shape: Shape) -> str:
+        """Say which laws nothing has checked at a shape; nothing if all were."""
+        if shape.get(LAYERS, 0) not in self.models:
+            given = " and ".join(map(str, self.models))
+            return f"nothing checks that {LAYERS} add as much each, from {given} of them"
+        return next((one.cannot_tell for one in self.models.values() if one.cannot_tell), "")
+
     @functools.cached_property
     def pairs(self) -> npt.NDArray[np.int64]:
         """Requests of the two steps that are each other's, int64 (k, 2). O(n * requests of the layers more)."""

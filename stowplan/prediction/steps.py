@@ -3,15 +3,16 @@
 ==================  ===============================  =====================================================  ==========
 shapes differ in    a block's size                   known from                                             requests
 ==================  ===============================  =====================================================  ==========
-the batch alone     constant + per_item * batch      the smallest and the largest; those between check it   may differ
+the batch alone     constant * batch**2              one batch, if all others are met to the byte; or else  may differ
+                    constant + per_item * batch      the smallest and the largest; those between check it
 other numbers       constant * words**1 * ranks**-1  one, and for each number another in which it differs;  are equal
                                                      all must be met
 ==================  ===============================  =====================================================  ==========
 
 Activations grow with the batch, parameters and their gradients do not. An array's size is the product of its
-dimensions, so that its logarithm is affine in theirs, with whole powers. Numbers that repeat blocks (layers) are not
-among these: see `stowplan.prediction.ranks`. Lifetimes, streams and call sites are those of the largest profile.
-O(blocks * profiles).
+dimensions, so that its logarithm is affine in theirs, with whole powers: the profiles that it is not made of check
+them. Numbers that repeat blocks (layers) are not among these: see `stowplan.prediction.ranks`. Lifetimes, streams and
+call sites are those of the largest profile. O(blocks * profiles).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from .laws import Grid, Laws
 from .prediction import Peak, Prediction
 from .runs import alive_at
 
-__all__ = ["Shape", "StepPrediction", "described", "fit_steps", "fitted", "off_by", "rising"]
+__all__ = ["Shape", "StepPrediction", "described", "fit_steps", "fitted", "not_checked", "off_by", "rising"]
 
 IntArray = npt.NDArray[np.int64]
 Shape = Mapping[str, int]
@@ -41,6 +42,8 @@ MOST_DIFFERENT = 0.02
 """Share of requests that may have no counterpart in the profile of another batch."""
 TOLERANCE = 0.005
 """Share of bytes by which the sizes of a profile may deviate from the prediction."""
+MOST_POWER, MOST_UNIT = 3, 512
+"""The highest power of the batch in a law; the most bytes that a device's allocator rounds sizes to."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,6 +62,8 @@ class StepPrediction(Prediction):
         Batch sizes of the profiles, rising; empty where shapes differ in other numbers.
     deviation
         For the profiles that check the laws: their shape, and how far sizes are off as a share of their bytes.
+    cannot_tell
+        Of which blocks no profile has met a law that was not made of it; empty if there are none.
     """
 
     shape: Shape
@@ -68,6 +73,7 @@ class StepPrediction(Prediction):
     matched: int
     batches: tuple[int, ...]
     deviation: tuple[tuple[Shape, float], ...]
+    cannot_tell: str
     title = "a step"
 
     def sizes(self, shape: Shape) -> IntArray:
@@ -108,12 +114,14 @@ class StepPrediction(Prediction):
         if not len(live):
             return Peak(0, 0, 0)
         tick = int(live.argmax())
-        return Peak.of(0, int(live[tick]) + escaped, escaped, alive_at(profile, tick)[1])
+        lines = alive_at(profile, tick)[1]
+        return Peak.of(0, int(live[tick]) + escaped, escaped, lines, self.cannot_tell)
 
     def explain(self) -> str:
         """Return how it was fitted, and by line what is alive at the fullest moment of twice the largest shape."""
         head = f"{len(self.reference):,} blocks, fitted from {described(self.shape)} and smaller"
         checks = [f"checked at {described(shape)}: {share:.3%} off" for shape, share in self.deviation]
+        checks += [f"cannot tell: {self.cannot_tell}"] * bool(self.cannot_tell)
         peak = self.peak(**{name: 2 * self.shape[name] for name in self.names})
         return "\n".join(
             ["; ".join([head, *checks]), *(f"  {count:,}  {line}" for line, count in peak.lines.items())]
@@ -152,13 +160,16 @@ def fit_steps(profiles: Sequence[tuple[Shape, Profile]]) -> StepPrediction:
         profiles = [({"batch": batch}, by_batch[batch]) for batch in batches]
     shape, reference = profiles[-1] if batches else max(profiles, key=lambda pair: int(pair[1].size.sum()))
     pairs = [_counterparts(other, profile, shape, reference) for other, profile in profiles]
+    found = np.full((len(reference), len(profiles)), -1, dtype=np.int64)
+    for k, ((_, profile), rows) in enumerate(zip(profiles, pairs, strict=True)):
+        found[rows[:, 1], k] = profile.size[rows[:, 0]]
     if batches:
-        smallest = reference.size * batches[0] // batches[-1]
-        smallest[pairs[0][:, 1]] = profiles[0][1].size[pairs[0][:, 0]]
-        laws = fitted(batches[0], smallest, batches[-1], reference.size)
+        laws, checked = fitted(batches, found)
     else:
         laws, names = _powers(profiles, shape, reference)
-    model = StepPrediction(dict(shape), reference, laws, names, len(pairs[0]), batches, ())
+        checked = _met(laws, [[other[name] for name in names] for other, _ in profiles], found)
+    why = not_checked(checked, reference.size, "blocks", "request {}".format, batches)
+    model = StepPrediction(dict(shape), reference, laws, names, len(pairs[0]), batches, (), why)
     checks = [
         (other, _off(model, other, profile, rows))
         for (other, profile), rows in zip(profiles, pairs, strict=True)
@@ -182,9 +193,62 @@ def rising(by_batch: Mapping[int, Any], what: str, error: type[StowplanError]) -
     return batches
 
 
-def fitted(low: int, small: npt.ArrayLike, high: int, large: npt.ArrayLike) -> Laws:
-    """Return quantities as affine in the batch, from those at two batches."""
-    return Grid((low,), (high - low,), 1).fit(np.column_stack([small, large]))
+def fitted(batches: Sequence[int], found: IntArray) -> tuple[Laws, npt.NDArray[np.bool_]]:
+    """Return quantities as laws of the batch, and whether a batch has checked each, bool (n,).
+
+    A law is a constant times a whole power of the batch if that meets all batches, all but one of which check it; or
+    else affine between the smallest and the largest batch, and those between check it.
+
+    Parameters
+    ----------
+    batches
+        Rising.
+    found
+        By quantity and batch, int64 (n, batches); below 0 where unknown, never at the largest batch. A quantity that is
+        unknown at the smallest is taken to grow in proportion.
+    """
+    low, high = batches[0], batches[-1]
+    last, known = found[:, -1], found >= 0
+    first = np.where(known[:, 0], found[:, 0], last * low // high)
+    grown = np.log(np.maximum(last, 1) / np.maximum(first, 1)) / math.log(high / low)
+    powers: npt.NDArray[Any] = np.clip(np.rint(grown), 0, MOST_POWER).astype(int).astype(object)[:, None]
+    product = Laws.products([tuple(row) for row in powers.tolist()], [high], last.tolist())
+    affine = Grid((low,), (high - low,), 1).fit(np.column_stack([first, last]))
+    at = last.astype(object)[:, None] * np.array(batches, dtype=object) ** powers
+    is_product = np.logical_and.reduce((at == found.astype(object) * high**powers) | ~known, axis=1)
+    laws = Laws(
+        (*product.powers, *affine.powers),
+        np.hstack([product.factors * is_product[:, None], affine.factors * ~is_product[:, None]]),
+        np.where(is_product, product.below, affine.below),
+    )
+    between = known[:, 1:-1].any(axis=1) & _met(laws, [[batch] for batch in batches], found)
+    return laws, np.where(is_product, known[:, :-1].any(axis=1), between)
+
+
+def _met(laws: Laws, lengths: Sequence[Sequence[int]], found: IntArray) -> npt.NDArray[np.bool_]:
+    """Whether each law meets what was found at some lengths, up to a unit that all sizes are rounded to; bool (n,)."""
+    unit = max(min(int(np.gcd.reduce(found[found > 0], initial=0)), MOST_UNIT), 1)
+    predicted = np.column_stack([laws.at(one) for one in lengths])
+    met: npt.NDArray[np.bool_] = np.logical_and.reduce((abs(predicted - found) < unit) | (found < 0), axis=1)
+    return met
+
+
+def not_checked(
+    checked: npt.NDArray[np.bool_],
+    size: IntArray,
+    what: str,
+    name: Callable[[int], str],
+    batches: Sequence[int],
+) -> str:
+    """Say which sizes' laws nothing has checked, naming the largest; nothing if there are none."""
+    if checked.all():
+        return ""
+    k = int(np.where(checked, -1, size).argmax())
+    more = "; two batch sizes check none: add a third" if len(batches) == 2 else ""
+    return (
+        f"{int((~checked).sum()):,} of {len(checked):,} {what} follow no law that was checked, like {name(k)} "
+        f"({size[k]} bytes at the largest){more}"
+    )
 
 
 def _powers(
@@ -257,9 +321,13 @@ def _off(model: StepPrediction, shape: Shape, profile: Profile, pairs: IntArray)
     found, predicted = profile.size[pairs[:, 0]], model.sizes(shape)[pairs[:, 1]]
     share, k = off_by(found, predicted, float(profile.size.sum()))
     if share > TOLERANCE:
-        law = "affine in the batch" if model.batches else "products of powers of the shape"
+        law = (
+            "neither affine in the batch nor a power of it"
+            if model.batches
+            else "no products of powers of the shape"
+        )
         raise ProfileError(
-            f"sizes are not {law}: request {pairs[k, 0]} asks for {found[k]} bytes at {described(shape)}; expected "
+            f"sizes are {law}: request {pairs[k, 0]} asks for {found[k]} bytes at {described(shape)}; expected "
             f"{predicted[k]}, as {described(model.shape)} and others say"
         )
     return share

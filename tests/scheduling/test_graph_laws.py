@@ -99,6 +99,15 @@ def test_bytes_are_rounded_up_and_never_negative() -> None:
     assert fit_graphs({1: step(50), 3: step(10)}).at(5).size[2] == 0
 
 
+def test_powers_of_the_batch_are_exact_and_what_nothing_checks_is_said() -> None:
+    model = fit_graphs({2: step(4 * 2**2), 4: step(4 * 4**2)})
+    assert (model.at(64).size[2], model.cannot_tell) == (4 * 64**2, "")
+    for columns, name in (({"y": 101}, "y"), ({"work": 9}, "the workspace of conv'")):
+        assert f"1 of 6 values and workspaces follow no law that was checked, like {name} (" in (
+            fit_graphs({2: step(), 4: step(**columns)}).cannot_tell
+        )
+
+
 def test_workspaces_and_seconds_never_fall_with_the_batch() -> None:
     model = fit_graphs({2: step(work=80, took=3.0), 4: step(work=60, took=1.0)})
     for batch in (2, 4, 100):

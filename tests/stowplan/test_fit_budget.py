@@ -55,6 +55,7 @@ def test_predictions_are_those_of_the_batch_itself(graphs: list[str], tmp_path: 
         "operators": 4 * LAYERS + 1,
         "values": SMALL[2].values,
         "deviation": {},
+        "cannot_tell": "",
     }
     (row,) = rows
     assert (row["batch"], row["lean_peak"]) == (8, lean_peak(8))

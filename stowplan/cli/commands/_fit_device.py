@@ -47,6 +47,7 @@ def fit_device(
     known = [({"batch": batch}, formats.read(path)) for batch, path in profiles]
     model = fit_steps(known) if known else None
     graph_model = fit_graphs({n: with_seconds(read_graph(path))[0] for n, path in graphs}) if graphs else None
+    why = [one.cannot_tell for one in (model, graph_model) if one and one.cannot_tell]
     reference = model.reference if model else None
     parts = reference.at_live_peak() if reference is not None else None
     kept = retained if retained is not None else parts.older if parts else 0
@@ -82,7 +83,13 @@ def fit_device(
             *([] if answer.verdict == FITS else [f"What changes the answer: {changed}"]),
         )
     if as_json:
-        figures = {"device": "cuda", "memory": memory, "retained": kept, "predictions": printed}
+        figures = {
+            "device": "cuda",
+            "memory": memory,
+            "retained": kept,
+            "cannot_tell": why,
+            "predictions": printed,
+        }
         click.echo(json.dumps({**figures, "not_known": NOT_KNOWN}))
     else:
         source = (
@@ -91,7 +98,9 @@ def fit_device(
             else "as recorded, so far as the recorder saw it made"
         )
         _look.show(
-            f"Retained: {human_bytes(kept)}, {source}. Not known:", *(f"  {what}" for what in NOT_KNOWN)
+            *(f"cannot tell: {one}" for one in why),
+            f"Retained: {human_bytes(kept)}, {source}. Not known:",
+            *(f"  {what}" for what in NOT_KNOWN),
         )
     if any(one["verdict"] == NOT for one in printed):
         raise click.exceptions.Exit(1)

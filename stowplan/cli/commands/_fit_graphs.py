@@ -91,6 +91,7 @@ class _Printer:
             "operators": len(self.model.reference),
             "values": self.model.reference.values,
             "deviation": {str(batch): off._asdict() for batch, off in self.model.deviation.items()},
+            "cannot_tell": self.model.cannot_tell,
             "predictions": [self._figures(step) for step in steps],
         }
         if memory is not None:
@@ -129,7 +130,8 @@ class _Printer:
             f"checked at {batch}: bytes {off.bytes:.3%} off, workspaces {off.workspace:.1%}, seconds {off.seconds:.1%}"
             for batch, off in self.model.deviation.items()
         ]
-        _look.show("; ".join([head, *checks]))
+        why = self.model.cannot_tell
+        _look.show("; ".join([head, *checks]), *([f"cannot tell: {why}"] if why else []))
         if steps:
             _look.show("", self._predicted(steps))
         if memory is not None:

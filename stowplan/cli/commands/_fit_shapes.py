@@ -97,6 +97,7 @@ def fit_shapes(
                 "planned_peak": memory.planned_peak,
                 "arena": memory.arena,
                 "total": memory.arena + retained,
+                "cannot_tell": model.cannot_tell(shape),
             }
             for batch, shape, memory in found
         ]
@@ -116,6 +117,10 @@ def fit_shapes(
         shape_text = " ".join(f"{name}:{number:,}" for name, number in shape.items())
         rows.add_row(shape_text, f"{memory.planned_peak:,}", *_look.size(memory.arena), *total)
     counts = " and ".join(f"{count:,}" for count in blocks.values())
+    reasons = dict.fromkeys(model.cannot_tell(shape) for _, shape, _ in found)
     _look.show(
-        f"{counts} blocks, fitted from {len(files)} profiles; sizes at most {deviation:.3%} off", "", rows
+        f"{counts} blocks, fitted from {len(files)} profiles; sizes at most {deviation:.3%} off",
+        *(f"cannot tell: {why}" for why in reasons if why),
+        "",
+        rows,
     )

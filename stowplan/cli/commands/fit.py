@@ -95,8 +95,9 @@ def fit(
 ) -> None:
     """Predict a step's memory at any batch size from profiles of two or more small ones.
 
-    The size of each block is fitted as affine in the batch, with the smallest and the largest profile; those between
-    check the fit. Take 2 rather than 1 for the smallest. Exit status 1 if not even a batch of 1 fits the memory.
+    The size of each block is fitted as a power of the batch, or else as affine in it, with the smallest and the largest
+    profile; those between check the fit. What two profiles do not check is said. Take 2 rather than 1 for the smallest.
+    Exit status 1 if not even a batch of 1 fits the memory.
 
     With step graphs, of stowplan profile --graph, in place of profiles: the peak of the lean step, and the least that
     recomputation reaches; within a memory, the largest batch of each; and what recomputation costs in time.
@@ -159,6 +160,7 @@ def fit(
             "blocks": len(model.reference),
             "matched": model.matched,
             "deviation": {str(shape["batch"]): share for shape, share in model.deviation},
+            "cannot_tell": model.cannot_tell,
             "alignment": alignment,
             "retained": retained,
             "predictions": [_figures(batch, plan, retained) for batch, plan in plans.items()],
@@ -178,7 +180,8 @@ def fit(
             rows.add_row(
                 f"{batch:,}", f"{plan.profile.planned_peak:,}", *_look.size(plan.arena_bytes), *total
             )
-        _look.show("; ".join([head, *checks]), "", *([rows] if rows.row_count else []))
+        why = [f"cannot tell: {model.cannot_tell}"] if model.cannot_tell else []
+        _look.show("; ".join([head, *checks]), *why, "", *([rows] if rows.row_count else []))
         if largest is not None:
             _look.show("", f"The largest batch within {_look.size(memory or 0)[1]}: {largest[0]:,}")
     if memory is not None and largest is None:

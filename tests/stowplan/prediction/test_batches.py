@@ -67,11 +67,11 @@ def test_lines_of_a_step_add_up_to_its_peak() -> None:
 
 
 def test_sizes_are_rounded_up_and_never_negative() -> None:
-    # 100 at 1, 101 at 3: half a byte for each item more. 0 at 1, 80 at 3: below 0 at less.
-    low, high = step(1, [100, 10, 50], [0, 0, 0]), step(3, [101, 90, 10], [0, 0, 0])
+    # 100 at 1, 101 at 3: half a byte for each item more. 10 at 1, 80 at 3: below 0 at less.
+    low, high = step(1, [100, 10, 50], [0, 0, 0]), step(3, [101, 80, 10], [0, 0, 0])
     model = fit_batches({1: low, 3: high})
-    assert model.sizes({"batch": 2}).tolist() == [101, 50, 30]
-    assert model.sizes({"batch": 5}).tolist() == [102, 170, 0]
+    assert model.sizes({"batch": 2}).tolist() == [101, 45, 30]
+    assert model.sizes({"batch": 5}).tolist() == [102, 150, 0]
 
 
 def test_sites_streams_and_lifetimes_are_the_largest_batch_s() -> None:
@@ -128,18 +128,60 @@ def test_other_steps_are_refused() -> None:
         fit_batches({2: step(2, [8, 64, 5], [0, 0, 0]), 4: step(4, [8, 64], [0, 0])})
 
 
-def test_sizes_that_are_not_affine_are_refused() -> None:
-    def square(batch: int) -> Profile:
-        return step(batch, [1000, batch**2], [1, 0])
+def attention(n: int, more: int = 0) -> Profile:
+    """Queries, scores of n², and what comes of them."""
+    return step(n, [0, 4 * n**2 + more, 0], [256, 0, 256])
 
-    assert fit_batches({2: square(2), 4: square(4)}).sizes({"batch": 3}).tolist() == [1003, 10]
+
+@pytest.mark.parametrize("batches", [(128, 256), (100, 128, 256)])
+def test_a_power_of_the_batch_is_predicted_exactly(batches: tuple[int, ...]) -> None:
+    model = fit_batches({batch: attention(batch) for batch in batches})
+    assert model.profile({"batch": 1024}) == attention(1024)
+    assert model.peak(batch=1024).cannot_tell == ""
+    assert model.largest("batch", memory=4_718_592) == 1024
+
+
+def test_what_no_profile_checks_is_said() -> None:
+    model = fit_batches({n: attention(n, 4096) for n in (128, 256)})
+    expected = "1 of 3 blocks follow no law that was checked, like request 1 (266240 bytes at the largest); two batch"
+    assert model.peak(batch=512).cannot_tell.startswith(expected)
+    assert "cannot tell: 1 of 3 blocks" in model.explain()
+    with pytest.raises(ProfileError, match="cannot tell: 1 of 3 blocks"):
+        model.largest("batch")
+    # Affine: a third profile checks it.
+    affine = {batch: step(batch, [100], [10]) for batch in (2, 3, 4)}
+    assert fit_batches(affine).peak(batch=9).cannot_tell == ""
+    assert fit_batches({batch: affine[batch] for batch in (2, 4)}).peak(batch=9).cannot_tell != ""
+    # A square beside a large constant, within the tolerance of a third profile: it misses it all the same.
+    flat = fit_batches({batch: step(batch, [10**6 + batch**2], [0]) for batch in (2, 3, 4)})
+    assert flat.peak(batch=10**4).cannot_tell.startswith("1 of 1 blocks")
+    # Rounded to a device's unit, as all sizes are.
+    rounded = {batch: step(batch, [-(-(10**6 + 7000 * batch) // 512) * 512], [0]) for batch in (2, 3, 4)}
+    assert fit_batches(rounded).peak(batch=9).cannot_tell == ""
+
+
+def test_what_only_the_largest_step_asks_for_is_said() -> None:
+    rows = list(range(1, 201))
+    model = fit_batches(
+        {batch: step(batch, [0] * n, rows[:n]) for batch, n in ((2, 199), (3, 199), (4, 200))}
+    )
+    assert model.peak(batch=8).cannot_tell.startswith(
+        "1 of 200 blocks follow no law that was checked, like request"
+    )
+
+
+def test_sizes_that_follow_no_law_are_refused() -> None:
+    def square(batch: int) -> Profile:
+        return step(batch, [1000, batch**2 + 1], [1, 0])
+
     with pytest.raises(
         ProfileError,
-        match=r"request 1 asks for 400 bytes at batch:20; expected 500, as batch:30",
+        match=r"neither affine .* request 1 asks for 401 bytes at batch:20; expected 501, as batch:30",
     ):
         fit_batches({10: square(10), 20: square(20), 30: square(30)})
-    # 1 byte of 1012: within the tolerance, and said.
-    assert fit_batches({2: square(2), 3: square(3), 4: square(4)}).deviation == (({"batch": 3}, 1 / 1012),)
+    # 1 byte of 1013: within the tolerance, and said.
+    model = fit_batches({2: square(2), 3: square(3), 4: square(4)})
+    assert model.deviation == (({"batch": 3}, 1 / 1013),)
 
 
 def test_a_network_s_step_is_predicted(chainer: Any) -> None:
@@ -163,5 +205,6 @@ def test_a_network_s_step_is_predicted(chainer: Any) -> None:
                     optimizer.update(lambda: functions.softmax_cross_entropy(network(images), labels))
         return recorder.profile()
 
-    predicted, found = fit_batches({2: profile(2), 4: profile(4)}).profile({"batch": 8}), profile(8)
-    assert predicted.same_blocks(found)
+    model, found = fit_batches({2: profile(2), 4: profile(4)}), profile(8)
+    assert model.cannot_tell == ""
+    assert model.profile({"batch": 8}).same_blocks(found)

@@ -67,8 +67,17 @@ def test_sizes_that_are_no_products_are_refused() -> None:
     ]
     # rows + 1000 goes as no power of rows: the nearest power, 0, is off.
     sums.append(({"rows": 64 * 16, "width": 8}, recorded(64 * 16, 8, extra=1)))
-    with pytest.raises(ProfileError, match="not products of powers"):
+    with pytest.raises(ProfileError, match="no products of powers"):
         fit_steps(sums)
+
+
+def test_a_block_within_the_tolerance_that_is_no_product_is_said() -> None:
+    shapes = [{"rows": rows, "width": 8} for rows in (16, 32)]
+    sums = [(shape, Profile([10**6 + shape["rows"]], [0], [1], period=2)) for shape in shapes]
+    assert fit_steps(sums).cannot_tell.startswith(
+        "1 of 1 blocks follow no law that was checked, like request 0"
+    )
+    assert fit_steps(SMALL).cannot_tell == ""
 
 
 def test_other_steps_are_refused() -> None:
