@@ -287,12 +287,14 @@ def _counterparts(other: Shape, small: Profile, shape: Shape, large: Profile) ->
         if not affine:
             return times[0][i] == times[1][j]
         a, b = sizes[0][i], sizes[1][j]
-        return bool(a <= b and b * other["batch"] <= a * shape["batch"] and names[0][i] == names[1][j])
+        low, high = other["batch"], shape["batch"]
+        power = any(b * low**p == a * high**p for p in range(2, MOST_POWER + 1))
+        return bool(a <= b and (b * low <= a * high or power) and names[0][i] == names[1][j])
 
     most = MOST_DIFFERENT if affine else 0.0
     pairs = match_sequences(n, m, same, int(most * (n + m)))
     if pairs is None:
-        k = next((k for k in range(min(n, m)) if not same(k, k)), min(n, m))
+        k = min(_first(small, large), *(k for k in range(min(n, m)) if affine and not same(k, k)), n, m)
         first = " and ".join(f"{size[k]} bytes" if k < len(size) else "none" for size in sizes)
         expected = (
             "sizes affine in the batch"
@@ -305,6 +307,21 @@ def _counterparts(other: Shape, small: Profile, shape: Shape, large: Profile) ->
             f"{m} requests, first at request {k}: {first}; expected {expected}"
         )
     return pairs
+
+
+def _first(one: Profile, other: Profile) -> int:
+    """Return the request at which two steps first ask or free otherwise; lifetimes of earlier ones differ as well."""
+    rows = [
+        sorted(
+            (tick, k, ticks is step.end)
+            for ticks in (step.start, step.end)
+            for k, tick in enumerate(ticks.tolist())
+            if tick >= 0
+        )
+        for step in (one, other)
+    ]
+    differ = (max(a[1], b[1]) for a, b in zip(*rows, strict=False) if a != b)
+    return next(differ, min(len(one), len(other)))
 
 
 def off_by(

@@ -86,3 +86,23 @@ def test_other_steps_are_refused() -> None:
         ProfileError, match=r"more than 0% .* requests, first at request \d+: .*same blocks in the same order"
     ):
         fit_steps([*SMALL, other])
+
+
+def test_the_request_that_differs_is_named() -> None:
+    """Not the first one, which is alive around it and so lives longer, too."""
+    few = Profile([1000, 64, 128], [0, 1, 3], [5, 2, 4], period=6)
+    more = Profile([1000, 128, 40, 256], [0, 1, 3, 4], [7, 2, 6, 5], period=8)
+    for pair, sizes in (((few, more), "none and 256"), ((more, few), "256 bytes and none")):
+        steps = [({"rows": number}, profile) for number, profile in zip((2, 4), pair, strict=True)]
+        with pytest.raises(ProfileError, match=f"first at request 3: {sizes}"):
+            fit_steps(steps)
+
+
+def test_a_power_of_the_batch_is_not_what_differs() -> None:
+    def attention(n: int, extra: list[int]) -> Profile:
+        size = [64 * n, 128 * n * n, *extra, 32 * n]
+        ticks = np.arange(len(size))
+        return Profile(size, ticks, ticks + len(size), period=2 * len(size))
+
+    with pytest.raises(ProfileError, match="first at request 2: 64 bytes and 1000 bytes"):
+        fit_steps([({"batch": 2}, attention(2, [])), ({"batch": 4}, attention(4, [1000]))])
