@@ -92,10 +92,8 @@ def test_the_request_that_differs_is_named() -> None:
     """Not the first one, which is alive around it and so lives longer, too."""
     few = Profile([1000, 64, 128], [0, 1, 3], [5, 2, 4], period=6)
     more = Profile([1000, 128, 40, 256], [0, 1, 3, 4], [7, 2, 6, 5], period=8)
-    for pair, sizes in (((few, more), "none and 256"), ((more, few), "256 bytes and none")):
-        steps = [({"rows": number}, profile) for number, profile in zip((2, 4), pair, strict=True)]
-        with pytest.raises(ProfileError, match=f"first at request 3: {sizes}"):
-            fit_steps(steps)
+    with pytest.raises(ProfileError, match="first at request 3: none and 256 bytes"):
+        fit_steps([({"rows": 2}, few), ({"rows": 4}, more)])
 
 
 def test_a_power_of_the_batch_is_not_what_differs() -> None:
