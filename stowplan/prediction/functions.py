@@ -85,7 +85,7 @@ class FunctionPrediction(Prediction):
         learnt = f"learnt from {model.runs} runs in {model.seconds:.1f} s"
         if model.cannot_tell:
             return f"cannot tell: {model.cannot_tell} ({learnt})"
-        text = [f"{learnt}, and checked on two shapes more"]
+        text = [f"{learnt}, and checked on three shapes more"]
         if tied := [self._members(axes, " = ") for axes in model.lengths.axes if len(axes) > 1]:
             text[0] += f"; one length: {', '.join(tied)}"
         far = [100_000 * weight for weight in model.lengths.weight]

@@ -7,7 +7,7 @@
        time allows: a run's cost tells that of the steps to come
     3  run it again, and on other values            state, and sizes that depend on data: cannot tell
     4  run the points of the lattice                a law for each *moment* (`laws.Grid`)
-    5  run two shapes more                          a law that misses one of them is none: once more, at double lengths
+    5  run three shapes more, odd and powers of 2   a law that misses one of them is none: once more, at double lengths
 
 A moment is a request, if all runs make the same requests; or else a line, at its fullest request. The peak at other
 lengths is that of the moment that has most alive there. A law that misses a shape by less than one unit of each length,
@@ -285,18 +285,22 @@ class _Learner:
         return ""
 
     def checks(self, grid: Grid, runs: list[Run]) -> list[tuple[int, ...]]:
-        """Return two shapes that no law was made of: one between, of odd lengths, and one as far out as is cheap."""
+        """Return shapes that no law was made of: one between, powers of two, and one as far out as is cheap.
+
+        The lattice has even lengths, and no powers of two; the first and the last of these have odd ones.
+        """
         pairs = list(enumerate(zip(grid.base, grid.step, strict=True)))
         if not pairs:
             return []
         peak = grid.fit([[one.peak for one in runs]])
         between = tuple(base + step + step // 2 + 5 - 2 * n for n, (base, step) in pairs)
+        powers = tuple(1 << base.bit_length() + n % 2 for n, base in enumerate(grid.base))
         for far in (4, 3):
             out = tuple(far * base + 1 + 2 * n for n, (base, _) in pairs)
             cost = self.cost * self.slower ** (math.log2(far) - 0.5)
             if int(peak.at(out)[0]) <= 4 * MOST and cost < (self.seconds - self.spent) / 2:
-                return [between, out]
-        return [between, tuple(2 * base + step + 1 + 2 * n for n, (base, step) in pairs)]
+                return [between, powers, out]
+        return [between, powers, tuple(2 * base + step + 1 + 2 * n for n, (base, step) in pairs)]
 
 
 def _queued() -> float:
@@ -323,7 +327,7 @@ def _unseen(found: Run, given: int) -> str:
 def _moments(grid: Grid, runs: list[Run], checks: list[tuple[int, ...]]) -> tuple[tuple[Moment, ...], str]:
     """Find the laws of the moments, and why the peak may follow none of them."""
     requests = _requests(runs)
-    live = np.array([one.live[at] for one, at in zip(runs, requests, strict=True)], dtype=np.int64).T
+    live = np.array([np.append(one.live, 0)[at] for one, at in zip(runs, requests, strict=True)]).T
     n = len(grid.steps)
     unique: npt.NDArray[np.int64]
     unique, where = np.unique(live.reshape(-1, len(runs)), axis=0, return_index=True)
@@ -331,18 +335,22 @@ def _moments(grid: Grid, runs: list[Run], checks: list[tuple[int, ...]]) -> tupl
     exact, rounds = _met(laws, unique[:, n:], checks, grid.base)
     missed, peaks = "", [one.peak for one in runs]
     for row in np.flatnonzero(~(exact | rounds)).tolist():
-        share = unique[row] / np.maximum(peaks, 1)
-        if share.max() > 0.5 or share[-1] > share[0]:
-            line = runs[-1].lines()[int(requests[-1][where[row]])]
-            found, expected = unique[row, -1], laws.at(checks[-1])[row]
+        share = (unique[row] / np.maximum(peaks, 1))[unique[row] > 0]
+        if share.max() > (0.5 if len(share) == len(peaks) else 0.125) or share[-1] > share[0]:
+            most = int(unique[row].argmax())
+            line = runs[most].lines()[int(requests[most][where[row]])]
+            off, lengths = max(
+                (abs(laws.at(one)[row] - unique[row, n + k]), one) for k, one in enumerate(checks)
+            )
             missed = missed or (
-                f"what is alive at {line} follows no law: {found:,} bytes at the largest shape tried, and "
-                f"{expected:,} by the others"
+                f"what is alive at {line} follows no law: its bytes at lengths of "
+                f"{', '.join(f'{length:,}' for length in lengths)} are {off:,} off"
             )
     kept = _undominated(laws, np.flatnonzero(exact | rounds), grid.base)
     moments = []
     for row in kept[:MOST_MOMENTS]:
-        parts = [one.at(int(at[where[row]])) for one, at in zip(runs[:n], requests, strict=False)]
+        asked = [(one, int(at[where[row]])) for one, at in zip(runs[:n], requests, strict=False)]
+        parts = [one.at(at) if at >= 0 else (0, {}) for one, at in asked]
         lines = sorted({line for _, by_line in parts for line in by_line})
         by_line = [[counts.get(line, 0) for _, counts in parts] for line in lines]
         laws = grid.fit([unique[row, :n].tolist(), [results for results, _ in parts], *by_line])
@@ -351,7 +359,10 @@ def _moments(grid: Grid, runs: list[Run], checks: list[tuple[int, ...]]) -> tupl
 
 
 def _requests(runs: list[Run]) -> list[Any]:
-    """Return each run's requests in order, if all ask for and free the same blocks; or else each line's fullest one."""
+    """Return each run's requests in order, if all ask for and free the same blocks; or else each line's fullest one.
+
+    A line that a run does not come to has -1 there: the length decides (odd or even, a power of two), which is no law.
+    """
     clocks = [(one.profile.start, one.profile.end) for one in runs]
     if all(
         np.array_equal(one, other) for clock in clocks for one, other in zip(clock, clocks[0], strict=True)
@@ -361,8 +372,8 @@ def _requests(runs: list[Run]) -> list[Any]:
     for one in runs:
         lines, falling = one.lines(), np.argsort(-one.live, kind="stable").tolist()
         fullest.append({lines[request]: request for request in reversed(falling)})
-    shared = [line for line in fullest[0] if all(line in at for at in fullest)]
-    return [np.array([at[line] for line in shared], dtype=np.int64) for at in fullest]
+    every = sorted(set().union(*fullest))
+    return [np.array([at.get(line, -1) for line in every], dtype=np.int64) for at in fullest]
 
 
 def _met(laws: Laws, found: Any, checks: list[tuple[int, ...]], least: Sequence[int]) -> tuple[Any, Any]:

@@ -146,6 +146,24 @@ def stepwise(x: Any) -> Any:
     return np.zeros(1 << (len(x) - 1).bit_length())
 
 
+def of_odd_lengths(x: Any) -> Any:
+    if len(x) % 2:
+        return x[:3].copy()
+    return np.outer(x, np.ones(9)).sum(axis=1)
+
+
+def of_even_lengths(x: Any) -> Any:
+    if len(x) % 2 == 0:
+        return x[:3].copy()
+    return np.outer(x, np.ones(9)).sum(axis=1)
+
+
+def of_powers_of_two(x: Any) -> Any:
+    if len(x) & (len(x) - 1) == 0:
+        return np.zeros((8, len(x)))
+    return x.copy()
+
+
 def failing(x: Any) -> Any:
     raise OSError("no such device")
 
@@ -159,6 +177,9 @@ def failing(x: Any) -> Any:
         (threaded, "other threads"),
         (leaking(), "keeps some"),
         (stepwise, "follows no law"),
+        (of_odd_lengths, "follows no law"),
+        (of_even_lengths, "follows no law"),
+        (of_powers_of_two, "follows no law"),
         (failing, "OSError: no such device"),
     ],
 )
