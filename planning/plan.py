@@ -29,7 +29,7 @@ class Plan:
     profile
         The step.
     rows
-        Which blocks of the profile are planned, int64 (k,): all but the escaped ones, on one stream.
+        Which blocks of the profile are planned, int64 (k,): `Profile.planned`.
     problem
         These blocks as the packer saw them, sizes rounded up to the alignment.
     placement
@@ -68,12 +68,9 @@ def problem_of(profile: Profile, alignment: int) -> tuple[Problem, IntArray]:
     """Return the packing problem of the planned blocks, and their rows in the profile, int64 (k,).
 
     Sizes are rounded up to the alignment, and nothing is smaller than one alignment unit, so that live blocks have
-    different addresses. A wrapped block is alive in ``[0, period)`` except one gap. Only the stream that asks for most
-    bytes is planned: between streams nothing is known of the order in which an address is used.
+    different addresses. A wrapped block is alive in ``[0, period)`` except one gap.
     """
-    streams, which = np.unique(profile.stream, return_inverse=True)
-    main = np.bincount(which, weights=profile.size, minlength=1).argmax() if len(streams) else 0
-    rows = np.flatnonzero(~profile.escaped & (which == main)).astype(np.int64)
+    rows = np.flatnonzero(profile.planned).astype(np.int64)
     start, end, gaps = profile.on_line(rows)
     size = np.maximum(-(-profile.size[rows] // alignment), 1) * alignment
     return Problem(size, start, end, gaps=gaps, alignment=alignment), rows

@@ -38,7 +38,7 @@ def _none() -> IntArray:
 
 
 class LiveBytes(NamedTuple):
-    """What makes up a program's live bytes at one moment; older ones include what other threads have.
+    """What makes up a program's live bytes at one moment; older ones include what other threads and streams have.
 
     Attributes
     ----------
@@ -185,6 +185,16 @@ class Profile:
         """Which blocks are freed in the following step, bool (n,)."""
         return np.greater_equal(self.end, self.period)
 
+    @property
+    def planned(self) -> npt.NDArray[np.bool_]:
+        """Which blocks a plan places, bool (n,): all but the escaped ones, on the stream that asks for most bytes.
+
+        Only one stream is planned: between streams nothing is known of the order in which an address is used.
+        """
+        _, stream = np.unique(self.stream, return_inverse=True)
+        main = np.bincount(stream, weights=self.size, minlength=1).argmax()
+        return np.equal(stream, main) & ~self.escaped
+
     def same_blocks(self, other: Profile) -> bool:
         """Whether both steps ask for and free the same blocks in the same order, whenever they do it."""
         return self.period == other.period and all(
@@ -194,17 +204,17 @@ class Profile:
 
     @property
     def planned_peak(self) -> int:
-        """Most bytes, as asked for, that the planned blocks (not the escaped ones) have alive at once."""
+        """Most bytes, as asked for, that the planned blocks have alive at once."""
         live = self.live_bytes()
         return int(live.max()) if len(live) else 0
 
     def live_bytes(self) -> IntArray:
         """Bytes of planned blocks alive just after each tick of the circle, int64 (period,)."""
-        kept = ~self.escaped
+        planned = self.planned
         delta = np.zeros(self.period, dtype=np.int64)
-        np.add.at(delta, self.start[kept], self.size[kept])
-        np.subtract.at(delta, self.end[kept] % max(self.period, 1), self.size[kept])
-        return np.cumsum(delta) + int(self.size[self.wrapped].sum())
+        np.add.at(delta, self.start[planned], self.size[planned])
+        np.subtract.at(delta, self.end[planned] % max(self.period, 1), self.size[planned])
+        return np.cumsum(delta) + int(self.size[planned & self.wrapped].sum())
 
     def escaped_bytes(self) -> IntArray:
         """Bytes of escaped blocks alive just after each tick, int64 (period,): what the step adds to what stays."""
@@ -318,12 +328,12 @@ class Profile:
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the planned blocks in google/minimalloc's format, atomically.
 
-        A wrapped block is alive in ``[0, period)`` except one gap. Ids are request numbers. Escaped blocks, streams and
-        wall-clock times have no place in the format and are left out.
+        A wrapped block is alive in ``[0, period)`` except one gap. Ids are request numbers. All other blocks,
+        wall-clock times and call sites are left out.
         """
         from .. import minimalloc
 
-        rows = np.flatnonzero(~self.escaped)
+        rows = np.flatnonzero(self.planned)
         start, end, gaps = self.on_line(rows)
         table = minimalloc.Table(
             id=tuple(map(str, rows.tolist())),

@@ -5,13 +5,13 @@
     {"displayTimeUnit": "ms", "traceEvents": [
       {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "blocks"}},
       {"ph": "X", "name": "train.py:7 forward", "pid": 1, "tid": 3, "ts": 12, "dur": 30, "args": {"size": 4096, ...}},
-      {"ph": "C", "name": "live bytes", "pid": 1, "ts": 12, "args": {"bytes": 8192}},
-      {"ph": "i", "name": "peak", "pid": 1, "ts": 12, "s": "g"}]}
+      {"ph": "C", "name": "planned bytes", "pid": 1, "ts": 12, "args": {"bytes": 8192}},
+      {"ph": "i", "name": "planned peak", "pid": 1, "ts": 12, "s": "g"}]}
 
 A tick of the logical clock is shown as a microsecond. Each block is a slice ("X"). Slices on one track must not
 overlap, so a block takes the lowest track that is free; there are as many tracks as blocks alive at once. A wrapped
-block is two slices, at both ends of the step. An escaped block lasts to the end. The counter ("C") is the profile's
-curve of live bytes.
+block is two slices, at both ends of the step. An escaped block lasts to the end. The counter ("C") is what
+planned blocks have alive.
 
 Source: "Trace Event Format" (the document of Chromium's catapult project), JSON Object Format. O(n log n).
 """
@@ -76,12 +76,19 @@ def _events(profile: Profile, offsets: IntArray) -> Iterator[dict[str, Any]]:
     live = profile.live_bytes()
     change = np.flatnonzero(np.diff(live, prepend=-1))
     for tick, count in zip(change.tolist(), live[change].tolist(), strict=True):
-        yield {"ph": "C", "name": "live bytes", "pid": _PID, "tid": 0, "ts": tick, "args": {"bytes": count}}
+        yield {
+            "ph": "C",
+            "name": "planned bytes",
+            "pid": _PID,
+            "tid": 0,
+            "ts": tick,
+            "args": {"bytes": count},
+        }
     if len(live):
         peak = {"bytes": int(live.max())}
         yield {
             "ph": "i",
-            "name": "peak",
+            "name": "planned peak",
             "pid": _PID,
             "tid": 0,
             "ts": int(live.argmax()),

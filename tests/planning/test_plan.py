@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -29,6 +32,14 @@ def test_escaped_blocks_and_other_streams_are_not_planned() -> None:
     assert rows.tolist() == [0, 2, 3]
     _, rows = problem_of(profile([1, 2, 3, 900], [0, 1, 2, 3], [4, 5, 6, 7], 8, [5, 9, 5, 9]), 1)
     assert rows.tolist() == [1, 3]
+
+
+def test_the_planned_peak_is_of_what_the_plan_places(tmp_path: Path) -> None:
+    two_streams = profile([10, 20, 900], [0, 1, 2], [3, 4, 5], 6, [5, 5, 9])
+    assert two_streams.planned_peak == make_plan(two_streams, alignment=1).arena_bytes == 900
+    assert replace(two_streams, alive=[10, 30, 930]).at_live_peak() == (2, 30, 0, 900)
+    two_streams.to_csv(tmp_path / "step.csv")
+    assert Profile.from_csv(tmp_path / "step.csv").size.tolist() == [900]
 
 
 def test_an_empty_profile() -> None:
