@@ -43,7 +43,7 @@ class LiveBytes(NamedTuple):
     Attributes
     ----------
     tick
-        The moment.
+        The moment; the last one, after which comes the first, where a trace began with the most.
     older, escaped, planned
         Bytes.
     """
@@ -222,19 +222,35 @@ class Profile:
         added[self.start[self.escaped]] = self.size[self.escaped]
         return np.cumsum(added)
 
-    def older_bytes(self) -> IntArray | None:
-        """Bytes of older blocks at each tick, int64 (period,); None if they were not recorded.
+    def unplanned_bytes(self) -> IntArray | None:
+        """Bytes of older and escaped blocks at each tick, int64 (period,); None if they were not recorded.
 
         They are what is left of `alive`, and follow it from request to request.
         """
         if not len(self) or (self.alive < 0).any():
             return None
-        own = (self.live_bytes() + self.escaped_bytes())[self.start]
+        live = self.live_bytes()
         # The circle is made of two steps: where a block dies earlier in one of them, there may be nothing left.
-        older = np.maximum(self.alive - own, 0)
-        return np.asarray(
-            older[np.maximum(np.searchsorted(self.start, np.arange(self.period), "right") - 1, 0)]
-        )
+        rest = np.maximum(self.alive - live[self.start], 0)
+        rest = rest[np.maximum(np.searchsorted(self.start, np.arange(self.period), "right") - 1, 0)]
+        # After the last tick comes the first: a trace may begin with more than it ends with.
+        rest[-1] = max(rest[-1], self._before - live[-1])
+        return np.asarray(rest)
+
+    @property
+    def unplanned_peak(self) -> int | None:
+        """Most bytes of older and escaped blocks alive at once; None if they were not recorded."""
+        rest = self.unplanned_bytes()
+        return None if rest is None else int(rest.max())
+
+    def older_bytes(self) -> IntArray | None:
+        """Bytes of older blocks at each tick, int64 (period,); None if they were not recorded."""
+        rest = self.unplanned_bytes()
+        return None if rest is None else np.maximum(rest - self.escaped_bytes(), 0)
+
+    @property
+    def _before(self) -> int:
+        return 0 if self.program is None else self.program.before
 
     @property
     def live_peak(self) -> int | None:
@@ -248,6 +264,9 @@ class Profile:
             return None
         fullest = int(self.alive.argmax())
         total, tick = int(self.alive[fullest]), int(self.start[fullest])
+        if self._before > total:
+            wrapped = int(self.live_bytes()[-1])
+            return LiveBytes(self.period - 1, self._before - wrapped, 0, wrapped)
         escaped = min(int(self.escaped_bytes()[tick]), total)
         planned = min(int(self.live_bytes()[tick]), total - escaped)
         return LiveBytes(tick, total - escaped - planned, escaped, planned)

@@ -60,6 +60,8 @@ class Program:
         Whether the requests of other threads were seen.
     reserved
         The most bytes that the library's own pool had reserved; 0 where that is not known.
+    before
+        Bytes alive when a trace that is read as one step began; 0 where that is not known.
     holders
         What held `live_peak`, at the first of its moments, the most bytes first; empty where that was not recorded.
     """
@@ -78,6 +80,7 @@ class Program:
     turns: int = 1
     threads: bool = False
     reserved: int = 0
+    before: int = 0
     holders: tuple[Holder, ...] = ()
 
     @property

@@ -136,6 +136,7 @@ def read(path: str | os.PathLike[str], device: int | None = None) -> Profile:
         bytes=int(profile.size.sum()),
         live_peak=int(in_blocks.max()),
         reserved=int(in_segments.max()),
+        before=int(in_blocks[0]),
     )
     return replace(profile, alive=in_blocks[np.array(allocations, dtype=np.intp) + 1], program=program)
 

@@ -2,8 +2,8 @@
 
 All of them serve the *planned* blocks: those that die within a step or in the one after it, on the stream that asks for
 most bytes. Older and escaped blocks (parameters, optimizer state) are the same for everybody. What a plan saves is a
-share of the program's memory with a pool: older and escaped blocks, and what the pool reserves. It is known where the
-profile knows of older blocks.
+share of the program's memory with a pool, at its fullest moment: older and escaped blocks, and what the pool reserves.
+It is known where the profile knows of older blocks.
 
 For a profile of the host's, of NumPy or of PyTorch's CPU tensors, the C library's malloc is measured, as that is what
 the plan takes the place of. Pools of devices then say what the same step would need there: they are hypothetical.
@@ -87,23 +87,42 @@ class Comparison:
 
         None where the program's memory is not known; and for ``"none"``, which reserves only what is alive.
         """
-        parts = self.plan.profile.at_live_peak()
-        if parts is None or name == "none":
+        planned, rest = self.with_plan, self.plan.profile.unplanned_bytes()
+        if planned is None or rest is None or name == "none":
             return None
-        reserved = self.pools[name].reserved_peak
-        whole = parts.older + parts.escaped + reserved
-        return (reserved - self.plan.arena_bytes) / whole if whole else 0.0
+        whole = int((rest + self._reserved(self.pools[name])).max())
+        return (whole - planned) / whole if whole else 0.0
+
+    @property
+    def with_plan(self) -> int | None:
+        """Bytes that the program takes with the plan, at most: the arena, and what is alive beside it.
+
+        None where the profile does not know.
+        """
+        unplanned = self.plan.profile.unplanned_peak
+        return None if unplanned is None else unplanned + self.plan.arena_bytes
 
     @property
     def saved_of_reserved(self) -> float | None:
-        """Share of all that the program's own pool had reserved that the plan, older and escaped blocks leave over.
+        """Share of all that the program's own pool had reserved that is left over with the plan.
 
-        None where the profile does not know; negative if they need more.
+        None where the profile does not know; negative if it needs more.
         """
-        parts, program = self.plan.profile.at_live_peak(), self.plan.profile.program
-        if parts is None or program is None or not program.reserved:
+        planned, program = self.with_plan, self.plan.profile.program
+        if planned is None or program is None or not program.reserved:
             return None
-        return 1 - (parts.older + parts.escaped + self.plan.arena_bytes) / program.reserved
+        return 1 - planned / program.reserved
+
+    def _reserved(self, use: PoolUse) -> npt.NDArray[np.int64]:
+        """Bytes that a pool has reserved at each tick, at most, int64 (period,)."""
+        profile, script = self.plan.profile, requests(as_requested(self.plan))
+        block = self.plan.rows[script.block]
+        tick = np.where(script.allocate, profile.start[block], profile.end[block]) % max(profile.period, 1)
+        if not len(tick):
+            return np.zeros(profile.period, dtype=np.int64)
+        order = np.argsort(tick)
+        last = np.searchsorted(tick[order], np.arange(profile.period), "right") - 1
+        return np.asarray(use.reserved.reshape(-1, len(tick)).max(axis=0)[order][last])
 
 
 @dataclass(frozen=True)

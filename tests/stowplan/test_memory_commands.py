@@ -70,10 +70,12 @@ def test_compare_for_programs(profile: Path) -> None:
         "live_peak": None,
         "at_live_peak": None,
         "program": None,
+        "unplanned_peak": None,
         "planned_peak": PLANNED_PEAK,
         "lower_bound": PLANNED_PEAK,
         "arena": PLANNED_PEAK,
         "optimal": True,
+        "with_plan": None,
         "saved_of_reserved": None,
     }
     assert list(pools) == list(POOL_MODELS)
@@ -153,6 +155,18 @@ def test_malloc_is_measured() -> None:
     use = replay_malloc(requests(as_requested(make_plan(large, alignment=64))))
     assert use is not None
     assert 3 * 10**8 <= use.reserved_peak < 3.01 * 10**8
+
+
+@pytest.mark.skipif(
+    not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="the C library's malloc cannot be asked"
+)
+def test_what_malloc_gives_back_is_not_counted_beside_what_comes_later() -> None:
+    program = Program("NumPy")
+    step = Profile([10**8, 10**8], [0, 2], [1, -1], period=3, alive=[10**8, 10**8], program=program)
+    found = compare(step, pools=("malloc", "cupy"))
+    assert found.with_plan == 2 * 10**8
+    assert found.saved("malloc") == pytest.approx(-1, abs=0.01)  # it has 10**8 mapped at any moment
+    assert found.saved("cupy") == pytest.approx(0, abs=0.01)
 
 
 def test_show_by_call_site(profile: Path) -> None:

@@ -73,6 +73,13 @@ def program_lines(profile: Profile) -> list[str]:
         lines.append(
             f"{program.library} had at most {human_bytes(program.reserved)} reserved; the trace is read as one step"
         )
+        unplanned = profile.unplanned_bytes()
+        if parts is not None and unplanned is not None and unplanned.argmax() > parts.tick:
+            later = human_bytes(int(profile.escaped_bytes()[-1]) - parts.escaped)
+            lines.append(
+                f"{later} asked for after the fullest moment stay, beside the arena; "
+                "if they are state that a first step makes, record two steps"
+            )
         return lines
     requests, count = program.coverage
     if program.repeats:
@@ -156,7 +163,7 @@ def memory_table(found: Comparison) -> Table:
     from ...insight.comparison import MALLOC, is_of_host
 
     plan = found.plan
-    parts, program = plan.profile.at_live_peak(), plan.profile.program
+    parts, program, unplanned = plan.profile.at_live_peak(), plan.profile.program, plan.profile.unplanned_peak
     rows = table("Memory", "", "bytes", "", "/ planned", *(["saved"] if parts is not None else []))
 
     def ratio(count: int) -> str:
@@ -167,16 +174,18 @@ def memory_table(found: Comparison) -> Table:
         for name, count in zip(parts._fields[1:], parts[1:], strict=True):
             rows.add_row(f"  {name}", *size(count))
         rows.add_section()
+    if unplanned is not None:
+        rows.add_row("unplanned peak", *size(unplanned))
     rows.add_row("planned peak", *size(found.planned_peak), ratio(found.planned_peak))
     bound = plan.placement.lower_bound
     unit = int(plan.problem.alignment.max(initial=1))
     rows.add_row(f"lower bound (units of {unit})", *size(bound), ratio(bound))
     rows.add_row("stowplan's arena", *size(plan.arena_bytes), ratio(plan.arena_bytes))
     rows.add_section()
-    if parts is not None and program is not None and found.saved_of_reserved is not None:
+    if program is not None and found.with_plan is not None and found.saved_of_reserved is not None:
         share = f"{round(found.saved_of_reserved, 3) + 0.0:.1%}"
         rows.add_row(f"{program.library} reserved", *size(program.reserved), "", share)
-        rows.add_row("  with the plan", *size(parts.older + parts.escaped + plan.arena_bytes))
+        rows.add_row("  with the plan", *size(found.with_plan))
         rows.add_section()
     elsewhere = is_of_host(plan.profile)
     for name, title, use in found.titled():
@@ -201,11 +210,13 @@ def memory_figures(found: Comparison) -> dict[str, Any]:
         "blocks": len(plan.rows),
         "left_out": len(plan.profile) - len(plan.rows),
         **program_figures(plan.profile),
+        "unplanned_peak": plan.profile.unplanned_peak,
         "planned_peak": found.planned_peak,
         "lower_bound": plan.placement.lower_bound,
         "arena": plan.arena_bytes,
         "optimal": plan.placement.optimal,
         "solver": plan.placement.solver,
+        "with_plan": found.with_plan,
         "saved_of_reserved": found.saved_of_reserved,
         "pools": {
             name: {

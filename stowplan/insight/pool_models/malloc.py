@@ -40,9 +40,8 @@ def replay_malloc(requests: Requests) -> PoolUse | None:
     done = subprocess.run(
         command, input=b"".join(map(np.ndarray.tobytes, sent)), capture_output=True, check=False
     )
-    answer = done.stdout.split()
-    if done.returncode or len(answer) != 4:
+    if done.returncode or len(done.stdout) != 8 * (3 + events):
         return None
-    steps, steady, reserved, live = map(int, answer)
-    none = np.empty(0, dtype=np.int64)
-    return PoolUse(steps, bool(steady), reserved, live, none, none)
+    (steps, steady, live), mapped = np.split(np.frombuffer(done.stdout, dtype=np.int64), [3])
+    most_mapped = int(mapped.max(initial=0))
+    return PoolUse(int(steps), bool(steady), most_mapped, int(live), mapped, np.empty(0, dtype=np.int64))

@@ -1,4 +1,4 @@
-"""The process in which `malloc.py` replays requests: int64 numbers in, one line out. It imports next to nothing.
+"""The process in which `malloc.py` replays requests: int64 numbers in and out. It imports next to nothing.
 
 Its own blocks, which malloc serves as well, are left out: what is in use before the first request is subtracted.
 """
@@ -30,7 +30,7 @@ class _MallInfo(ctypes.Structure):
 
 
 def main() -> None:
-    """Replay, and print: steps, whether what is mapped has stopped growing, the most mapped, the most alive."""
+    """Replay, and write: steps, whether what is mapped has stopped growing, most alive; by event, most mapped."""
     library = ctypes.CDLL(None)
     info, malloc, free = library.mallinfo2, library.malloc, library.free
     info.restype, info.argtypes = _MallInfo, []
@@ -44,27 +44,27 @@ def main() -> None:
         numbers[4 + events : 4 + 2 * events],
         numbers[4 + 2 * events :],
     )
-    held = array("Q", bytes(8 * blocks))
+    held, mapped = array("Q", bytes(8 * blocks)), array("q", bytes(8 * events))
     library.malloc_trim(0)
     start = info()
     own = start.uordblks + start.hblkhd
-    steps = unchanged = peak = live = most_live = 0
+    steps = unchanged = live = most_live = 0
     while steps < most and unchanged < enough:
-        before = peak
-        for i, wanted in zip(block, allocate, strict=True):
+        before = max(mapped, default=0)
+        for k, (i, wanted) in enumerate(zip(block, allocate, strict=True)):
             if wanted:
                 held[i] = malloc(max(size[i], 1))
                 live += size[i]
                 most_live = max(most_live, live)
-                now = info()
-                peak = max(peak, now.arena + now.hblkhd - own)
             elif held[i]:
                 free(held[i])
                 held[i] = 0
                 live -= size[i]
+            now = info()
+            mapped[k] = max(mapped[k], now.arena + now.hblkhd - own)
         steps += 1
-        unchanged = unchanged + 1 if peak == before else 0
-    print(steps, int(unchanged > 0), peak, most_live)
+        unchanged = unchanged + 1 if max(mapped, default=0) == before else 0
+    sys.stdout.buffer.write(array("q", [steps, unchanged > 0, most_live]).tobytes() + mapped.tobytes())
 
 
 if __name__ == "__main__":

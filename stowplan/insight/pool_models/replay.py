@@ -91,7 +91,8 @@ class PoolUse:
     live_peak
         The most bytes, as asked for, that were alive at once.
     reserved, live
-        Both just after each allocation and free, int64 (steps * k,), the steps in a row.
+        Both just after each allocation and free, int64 (steps * k,), the steps in a row. Of malloc, the most that is
+        reserved then in any step, (k,), and no `live`.
     """
 
     steps: int
