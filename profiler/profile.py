@@ -43,7 +43,7 @@ class LiveBytes(NamedTuple):
     Attributes
     ----------
     tick
-        The moment; the last one, after which comes the first, where a trace began with the most.
+        The moment; -1: before the first one, as a trace began.
     older, escaped, planned
         Bytes.
     """
@@ -195,6 +195,11 @@ class Profile:
         main = np.bincount(stream, weights=self.size, minlength=1).argmax()
         return np.equal(stream, main) & ~self.escaped
 
+    def alive_at(self, tick: int) -> npt.NDArray[np.bool_]:
+        """Which blocks of the step are alive just after a tick, bool (n,), those of the step before if they wrap."""
+        has_begun = self.start <= tick
+        return has_begun & ((tick < self.end) | self.escaped) | (tick < self.end - self.period)
+
     def same_blocks(self, other: Profile) -> bool:
         """Whether both steps ask for and free the same blocks in the same order, whenever they do it."""
         return self.period == other.period and all(
@@ -210,11 +215,17 @@ class Profile:
 
     def live_bytes(self) -> IntArray:
         """Bytes of planned blocks alive just after each tick of the circle, int64 (period,)."""
-        planned = self.planned
+        return self._bytes_of(self.planned)
+
+    def step_bytes(self) -> IntArray:
+        """Bytes of all the step's blocks alive just after each tick, int64 (period,), whether planned or not."""
+        return self._bytes_of(~self.escaped) + self.escaped_bytes()
+
+    def _bytes_of(self, blocks: npt.NDArray[np.bool_]) -> IntArray:
         delta = np.zeros(self.period, dtype=np.int64)
-        np.add.at(delta, self.start[planned], self.size[planned])
-        np.subtract.at(delta, self.end[planned] % max(self.period, 1), self.size[planned])
-        return np.cumsum(delta) + int(self.size[planned & self.wrapped].sum())
+        np.add.at(delta, self.start[blocks], self.size[blocks])
+        np.subtract.at(delta, self.end[blocks] % max(self.period, 1), self.size[blocks])
+        return np.cumsum(delta) + int(self.size[blocks & self.wrapped].sum())
 
     def escaped_bytes(self) -> IntArray:
         """Bytes of escaped blocks alive just after each tick, int64 (period,): what the step adds to what stays."""
@@ -223,19 +234,24 @@ class Profile:
         return np.cumsum(added)
 
     def unplanned_bytes(self) -> IntArray | None:
-        """Bytes of older and escaped blocks at each tick, int64 (period,); None if they were not recorded.
+        """Bytes of older and escaped blocks at each tick, int64 (period + 1,); None if they were not recorded.
 
-        They are what is left of `alive`, and follow it from request to request.
+        Older ones are what is left of `alive`, and follow it from request to request. The last entry is of the moment
+        before the first tick, as far as `Program.before` knows it.
         """
         if not len(self) or (self.alive < 0).any():
             return None
-        live = self.live_bytes()
+        own, escaped = self.step_bytes(), self.escaped_bytes()
         # The circle is made of two steps: where a block dies earlier in one of them, there may be nothing left.
-        rest = np.maximum(self.alive - live[self.start], 0)
-        rest = rest[np.maximum(np.searchsorted(self.start, np.arange(self.period), "right") - 1, 0)]
-        # After the last tick comes the first: a trace may begin with more than it ends with.
-        rest[-1] = max(rest[-1], self._before - live[-1])
-        return np.asarray(rest)
+        older = np.maximum(self.alive - own[self.start], 0)
+        older = older[np.maximum(np.searchsorted(self.start, np.arange(self.period), "right") - 1, 0)]
+        before = max(self._before - int(own[-1] - escaped[-1]), 0)
+        return np.append(older, before) + self.unplanned_step_bytes()
+
+    def unplanned_step_bytes(self) -> IntArray:
+        """Bytes of the step's own blocks that are not planned, as `unplanned_bytes` has those of all."""
+        own = self.step_bytes() - self.live_bytes()
+        return np.append(own, own[-1:] - self.escaped_bytes()[-1:])
 
     @property
     def unplanned_peak(self) -> int | None:
@@ -246,7 +262,7 @@ class Profile:
     def older_bytes(self) -> IntArray | None:
         """Bytes of older blocks at each tick, int64 (period,); None if they were not recorded."""
         rest = self.unplanned_bytes()
-        return None if rest is None else np.maximum(rest - self.escaped_bytes(), 0)
+        return None if rest is None else np.asarray(rest[:-1] - self.escaped_bytes())
 
     @property
     def _before(self) -> int:
@@ -266,7 +282,7 @@ class Profile:
         total, tick = int(self.alive[fullest]), int(self.start[fullest])
         if self._before > total:
             wrapped = int(self.live_bytes()[-1])
-            return LiveBytes(self.period - 1, self._before - wrapped, 0, wrapped)
+            return LiveBytes(-1, self._before - wrapped, 0, wrapped)
         escaped = min(int(self.escaped_bytes()[tick]), total)
         planned = min(int(self.live_bytes()[tick]), total - escaped)
         return LiveBytes(tick, total - escaped - planned, escaped, planned)

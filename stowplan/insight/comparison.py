@@ -114,14 +114,14 @@ class Comparison:
         return 1 - planned / program.reserved
 
     def _reserved(self, use: PoolUse) -> npt.NDArray[np.int64]:
-        """Bytes that a pool has reserved at each tick, at most, int64 (period,)."""
+        """Bytes that a pool has reserved, at most, at the moments of `Profile.unplanned_bytes`."""
         profile, script = self.plan.profile, requests(as_requested(self.plan))
         block = self.plan.rows[script.block]
         tick = np.where(script.allocate, profile.start[block], profile.end[block]) % max(profile.period, 1)
         if not len(tick):
-            return np.zeros(profile.period, dtype=np.int64)
+            return np.zeros(profile.period + 1, dtype=np.int64)
         order = np.argsort(tick)
-        last = np.searchsorted(tick[order], np.arange(profile.period), "right") - 1
+        last = np.searchsorted(tick[order], np.arange(profile.period + 1), "right") - 1
         return np.asarray(use.reserved.reshape(-1, len(tick)).max(axis=0)[order][last])
 
 
@@ -153,15 +153,9 @@ def alignment_of(profile: Profile) -> int:
 
 def peak_of(plan: Plan) -> Peak:
     """Find the peak of a plan's blocks, and the blocks alive at it."""
-    profile, rows = plan.profile, plan.rows
-    size, start, end = profile.size[rows], profile.start[rows], profile.end[rows]
-    change = np.zeros(profile.period + 1, dtype=np.int64)
-    np.add.at(change, start, size)
-    np.subtract.at(change, end % max(profile.period, 1), size)
-    # What wrapped blocks of the step before have alive at the beginning is the same at every tick.
-    tick = int(np.cumsum(change).argmax())
-    alive = ((start <= tick) & (tick < end)) | (tick < end - profile.period)
-    return Peak(tick, rows[alive])
+    live = plan.profile.live_bytes()
+    tick = int(live.argmax()) if len(live) else 0
+    return Peak(tick, plan.rows[plan.profile.alive_at(tick)[plan.rows]])
 
 
 def as_requested(plan: Plan) -> Problem:

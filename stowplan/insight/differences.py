@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from ..errors import ProfileError
 from ..profiler import Profile
+from ..profiler.profile import UNKNOWN_SITE
 from ..profiler.program import Holder
 
 PARTS = 3
@@ -98,13 +99,15 @@ def holders(profile: Profile) -> tuple[Holder, ...]:
         return profile.program.holders
     if not profile.sites:
         raise ProfileError("the profile has no call sites; expected one that stowplan profile wrote")
-    tick = int((profile.live_bytes() + profile.escaped_bytes()).argmax())
-    has_begun = profile.start <= tick
-    alive = has_begun & ((tick < profile.end) | profile.escaped) | (tick < profile.end - profile.period)
+    parts = profile.at_live_peak()
+    tick = int(profile.step_bytes().argmax()) if parts is None else parts.tick
+    alive = profile.alive_at(tick)
     count: dict[int, list[int]] = defaultdict(lambda: [0, 0])
     for site, size in zip(profile.site[alive].tolist(), profile.size[alive].tolist(), strict=True):
         count[site][0] += 1
         count[site][1] += size
+    if parts is not None and (older := sum(parts[1:]) - int(profile.size[alive].sum())) > 0:
+        count[UNKNOWN_SITE][1] += older
     found = [Holder("" if site < 0 else profile.sites[site], *held) for site, held in count.items()]
     return tuple(sorted(found, key=lambda holder: -holder.bytes))
 

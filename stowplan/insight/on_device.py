@@ -14,8 +14,11 @@ answer of the program's own pool is a remedy: a plan; and of step graphs a lean 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from ..errors import BudgetError
 from ..profiler import Profile
@@ -60,7 +63,7 @@ class Way:
     step
         Bytes that the step takes: what a pool or an arena reserves, or a schedule's live peak.
     total
-        With escaped blocks and what the program retains.
+        With escaped blocks and what the program retains, at their fullest moment.
     verdict
         `FITS`, `NOT` or `TOO_CLOSE`.
     extra_share
@@ -96,7 +99,11 @@ def own_pool(profile: Profile | None) -> str:
 
 
 def ways(
-    profile: Profile | None, graph: StepGraph | None, memory: int, retained: int, **how: Any
+    profile: Profile | None,
+    graph: StepGraph | None,
+    memory: int,
+    retained: int | npt.NDArray[np.int64],
+    **how: Any,
 ) -> list[Way]:
     """Find what each way takes on a device.
 
@@ -107,7 +114,8 @@ def ways(
     memory
         Bytes of the device.
     retained
-        Bytes that the program keeps from step to step, but for a graph's resident values, if these are more.
+        Bytes that the program keeps from step to step, or at the moments of `Profile.unplanned_bytes`; but for a
+        graph's resident values, if these are more.
     how
         Solver, time limit and threads: of plans, as for `stowplan.insight.comparison.compare`; a schedule's solver is
         its own.
@@ -115,14 +123,13 @@ def ways(
     found: list[Way] = []
     if profile is not None:
         compared = compare(profile, alignment=ALIGNMENT, pools=POOLS, **how)
-        kept = retained + sum(
-            -(-size // ALIGNMENT) * ALIGNMENT for size in profile.size[profile.escaped].tolist()
-        )
+        rounded = replace(profile, size=-(-profile.size // ALIGNMENT) * ALIGNMENT)
+        kept = int((rounded.unplanned_step_bytes() + retained).max(initial=np.min(retained)))
         steps = {name: use.reserved_peak for name, use in compared.pools.items()}
         for name, step in (*steps.items(), ("plan", compared.plan.arena_bytes)):
             found.append(Way(name, step, step + kept, verdict_of(step + kept, memory)))
     if graph is not None:
-        kept = max(retained, graph.resident_bytes)
+        kept = max(int(np.max(retained)), graph.resident_bytes)
         lean = schedule(graph, solver="lean")
         found.append(Way("lean", lean.peak, lean.peak + kept, verdict_of(lean.peak + kept, memory)))
         limits = {name: value for name, value in how.items() if name != "solver"}

@@ -88,9 +88,8 @@ class Run:
 
 
 def alive_at(profile: Profile, tick: int) -> tuple[npt.NDArray[np.int64], dict[str, int]]:
-    """Return the planned blocks alive just after a tick, and their bytes by the line that asked."""
-    inside = (profile.start <= tick) & (tick < profile.end)
-    alive = np.flatnonzero(inside | (tick < profile.end - profile.period))
+    """Return the blocks alive just after a tick, and their bytes by the line that asked."""
+    alive = np.flatnonzero(profile.alive_at(tick))
     names, by_line = (*profile.sites, ""), dict[str, int]()
     for site, count in zip(profile.site[alive].tolist(), profile.size[alive].tolist(), strict=True):
         by_line[names[site]] = by_line.get(names[site], 0) + count

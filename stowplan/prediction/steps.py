@@ -107,15 +107,14 @@ class StepPrediction(Prediction):
         )
 
     def peak(self, **shapes: Any) -> Peak:
-        """Predict the fullest moment of the planned blocks, which are temporaries; escaped ones are results."""
+        """Predict the fullest moment of the step's blocks: those that escape are results, the others temporaries."""
         profile = self.profile({**self.shape, **shapes})
-        live = profile.live_bytes()
-        escaped = int(profile.size[profile.escaped].sum())
+        live = profile.step_bytes()
         if not len(live):
             return Peak(0, 0, 0)
         tick = int(live.argmax())
-        lines = alive_at(profile, tick)[1]
-        return Peak.of(0, int(live[tick]) + escaped, escaped, lines, self.cannot_tell)
+        escaped = int(profile.escaped_bytes()[tick])
+        return Peak.of(0, int(live[tick]), escaped, alive_at(profile, tick)[1], self.cannot_tell)
 
     def explain(self) -> str:
         """Return how it was fitted, and by line what is alive at the fullest moment of twice the largest shape."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from stowplan import Profile
 from stowplan.errors import ProfileError
-from stowplan.insight.differences import Difference, differences
+from stowplan.insight.differences import Difference, differences, holders
 from stowplan.profiler.program import Holder, Program
 
 from .command_line import figures, stowplan
@@ -53,6 +54,19 @@ def test_of_other_tools_the_step_s_fullest_moment_counts() -> None:
     assert found["a.py:2 f"] == Difference("a.py:2 f", 40, 40, 1, 1)
     with pytest.raises(ProfileError, match="no call sites"):
         differences(step, Profile(size, start, np.array([3, 2, 5]), period=6))
+
+
+def test_what_the_sites_hold_adds_up_to_the_live_peak() -> None:
+    site, sites = np.array([0, 1], dtype=np.int32), ("a.py:1 f", "a.py:2 g")
+    step = Profile([10, 40], [0, 2], [1, -1], period=3, site=site, sites=sites)
+    before, after = replace(step, alive=[100, 40]), replace(step, alive=[110, 130])
+    assert {d.site: (d.before, d.after) for d in differences(before, after)} == {
+        "a.py:1 f": (10, 0),
+        "a.py:2 g": (0, 40),
+        "": (90, 90),
+    }
+    begun = replace(before, program=Program(before=120))
+    assert holders(begun) == (Holder("", 0, 120),)
 
 
 def test_the_command_lists_the_largest_first(tmp_path: Path) -> None:

@@ -123,3 +123,15 @@ def test_older_blocks_count_as_retained(tmp_path: Path) -> None:
         recorder.profile().save(tmp_path / f"{batch}.profile")
     files = [f"{batch}={tmp_path / f'{batch}.profile'}" for batch in (2, 4)]
     assert figures("fit", *files, "--batch", 8, "--device", "cuda:2GiB")["retained"] // 1000 == 800
+
+
+def test_older_and_escaped_blocks_are_added_where_both_are_alive(tmp_path: Path) -> None:
+    # 5 MiB older, which go; then 3 MiB escape. Of the batch's blocks, 1 MiB an item, none is alive then.
+    for batch in (2, 4):
+        size, alive = np.array([batch, 3]) << 20, np.array([5 + batch, 3]) << 20
+        step = Profile(size, [0, 2], [1, -1], period=3, alive=alive)
+        step.save(tmp_path / f"{batch}.profile")
+    files = [f"{batch}={tmp_path / f'{batch}.profile'}" for batch in (2, 4)]
+    found = figures("fit", *files, "--batch", 8, "--device", "cuda:2GiB")
+    assert found["retained"] == 5 << 20
+    assert {way["total"] - way["step"] for way in found["predictions"][0]["ways"]} == {5 << 20}

@@ -28,7 +28,6 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from stowplan.insight.report import save_report
-from stowplan.insight.report.figures import alive_at
 from stowplan.profiler import Profile
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -153,7 +152,7 @@ def test_opens_without_network_and_without_errors(page: Any) -> None:
 
 def test_the_peak_is_shown_first(page: Any, profile: Profile) -> None:
     tick = int(profile.live_bytes().argmax())
-    alive = int(alive_at(profile, tick).sum())
+    alive = int((profile.alive_at(tick) & profile.planned).sum())
     assert page.find_element(By.ID, "moment").text.startswith(f"tick {tick:,}: {alive:,} blocks, ")
 
 
@@ -189,7 +188,7 @@ def test_click_shows_who_is_alive(page: Any, profile: Profile) -> None:
     WebDriverWait(page, 20).until(lambda _: moment.text != before)
     tick = int(page.find_element(By.ID, "tick").get_attribute("value"))
     assert abs(tick - profile.period / 4) < 0.02 * profile.period
-    alive = np.flatnonzero(alive_at(profile, tick))
+    alive = np.flatnonzero(profile.alive_at(tick) & profile.planned)
     assert f"tick {tick:,}: {len(alive):,} blocks, " in moment.text
     shown = [int(button.text) for button in page.find_elements(By.CSS_SELECTOR, "#alive td button")]
     assert set(shown) == set(alive.tolist())

@@ -7,12 +7,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...units import human_bytes, parse_bytes
 from . import _look
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 class Device(click.ParamType):  # type: ignore[type-arg]
@@ -49,8 +53,11 @@ def fit_device(
     graph_model = fit_graphs({n: with_seconds(read_graph(path))[0] for n, path in graphs}) if graphs else None
     why = [one.cannot_tell for one in (model, graph_model) if one and one.cannot_tell]
     reference = model.reference if model else None
-    parts = reference.at_live_peak() if reference is not None else None
-    kept = retained if retained is not None else parts.older if parts else 0
+    most = retained or 0
+    kept: int | npt.NDArray[np.int64] = most
+    if retained is None and reference is not None and (rest := reference.unplanned_bytes()) is not None:
+        kept = rest - reference.unplanned_step_bytes()
+        most = int(kept.max())
     own, printed = own_pool(reference), []
     for batch in sorted(set(batches)):
         profile = model.profile({"batch": batch}) if model else None
@@ -86,7 +93,7 @@ def fit_device(
         figures = {
             "device": "cuda",
             "memory": memory,
-            "retained": kept,
+            "retained": most,
             "cannot_tell": why,
             "predictions": printed,
         }
@@ -99,7 +106,7 @@ def fit_device(
         )
         _look.show(
             *(f"cannot tell: {one}" for one in why),
-            f"Retained: {human_bytes(kept)}, {source}. Not known:",
+            f"Retained: {human_bytes(most)}, {source}. Not known:",
             *(f"  {what}" for what in NOT_KNOWN),
         )
     if any(one["verdict"] == NOT for one in printed):

@@ -74,7 +74,7 @@ def program_lines(profile: Profile) -> list[str]:
             f"{program.library} had at most {human_bytes(program.reserved)} reserved; the trace is read as one step"
         )
         unplanned = profile.unplanned_bytes()
-        if parts is not None and unplanned is not None and unplanned.argmax() > parts.tick:
+        if parts is not None and unplanned is not None and parts.tick < unplanned.argmax() < profile.period:
             later = human_bytes(int(profile.escaped_bytes()[-1]) - parts.escaped)
             lines.append(
                 f"{later} asked for after the fullest moment stay, beside the arena; "

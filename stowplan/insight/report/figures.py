@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ...planning import Plan
-from ...profiler import Profile
 from ...profiler.profile import UNKNOWN_SITE
 from ...units import human_bytes
 from ..pool_models import CupyPoolModel, replay, requests
@@ -111,7 +110,7 @@ def top_sites(plan: Plan, peak_tick: int) -> tuple[list[Site], IntArray]:
     known = bool((site != UNKNOWN_SITE).any())
     values, group = np.unique(site if known else size, return_inverse=True)
     count = np.bincount(group, minlength=len(values))
-    alive = alive_at(profile, peak_tick)[rows]
+    alive = profile.alive_at(peak_tick)[rows]
     at_peak = np.zeros(len(values), dtype=np.int64)
     np.add.at(at_peak, group[alive], size[alive])
     largest = np.zeros(len(values), dtype=np.int64)
@@ -127,13 +126,6 @@ def top_sites(plan: Plan, peak_tick: int) -> tuple[list[Site], IntArray]:
     rank = np.empty(len(values), dtype=np.int64)
     rank[order] = np.arange(len(values))
     return sites, rank[group]
-
-
-def alive_at(profile: Profile, tick: int) -> npt.NDArray[np.bool_]:
-    """Which planned blocks are alive just after a tick of the circle, bool (n,)."""
-    later = tick + profile.period
-    within = (profile.start <= tick) & (tick < profile.end)
-    return ~profile.escaped & (within | ((profile.start <= later) & (later < profile.end)))
 
 
 class _AddressedPool(CupyPoolModel):

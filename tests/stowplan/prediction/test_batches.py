@@ -55,6 +55,14 @@ def test_steps_answer_as_functions_do() -> None:
         fit_batches({batch: step(batch, [100], [0]) for batch in (2, 4)}).largest("batch")
 
 
+@pytest.mark.parametrize(("first", "temporaries", "results"), [(60, 480, 0), (49, 160, 240)])
+def test_results_count_where_they_are_alive(first: int, temporaries: int, results: int) -> None:
+    profiles = {n: Profile(np.array([first, 30, 20]) * n, [0, 2, 3], [1, -1, 4], period=5) for n in (2, 4)}
+    peak = fit_batches(profiles).peak(batch=8)
+    assert (peak.temporaries, peak.results, peak.total) == (temporaries, results, temporaries + results)
+    assert sum(peak.lines.values()) == peak.total
+
+
 def test_lines_of_a_step_add_up_to_its_peak() -> None:
     def profile(batch: int) -> Profile:
         sizes = np.array([10, 5, 7]) * batch
@@ -62,8 +70,8 @@ def test_lines_of_a_step_add_up_to_its_peak() -> None:
         return Profile(sizes, [2, 3, 5], [7, 4, -1], period=6, site=[0, 1, 1], sites=("a.py:1 f", "b.py:2 g"))
 
     peak = fit_batches({2: profile(2), 4: profile(4)}).peak(batch=10)
-    assert peak.lines == {"a.py:1 f": 100, "b.py:2 g": 50}
-    assert (peak.results, peak.temporaries) == (70, 150)
+    assert peak.lines == {"a.py:1 f": 100, "b.py:2 g": 70}
+    assert (peak.results, peak.temporaries) == (70, 100)
 
 
 def test_sizes_are_rounded_up_and_never_negative() -> None:
