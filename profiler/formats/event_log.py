@@ -127,8 +127,10 @@ class EventLog:
         Raises
         ------
         FormatError
-            All sizes together are more than 64 bits hold.
+            There is no allocation, or all sizes together are more than 64 bits hold.
         """
+        if not self._size:
+            raise FormatError(self._path, "no allocation in the log; expected one or more")
         if sum(self._size) > _LARGEST:
             raise FormatError(self._path, "the sizes add up to 2**63 bytes or more; expected less")
         for address, (event, size, ns) in self._before.items():

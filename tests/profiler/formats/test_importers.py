@@ -237,3 +237,15 @@ def test_an_unknown_suffix_is_refused() -> None:
         FormatError, match=r"x\.tar: the suffix '\.tar' names no format; expected \.csv, .*\.profile"
     ):
         formats.format_of("x.tar")
+
+
+def test_a_log_without_allocations_is_refused(tmp_path: Path) -> None:
+    freed = {"action": "free_completed", "addr": 1 << 44, "size": 1024, "stream": 0, "frames": []}
+    logs = {
+        "snapshot": pickle.dumps({"segments": [], "device_traces": [[freed]]}),
+        "rmm": (HEADER + "1,00:00:00.0,free,0x1,2,0\n").encode(),
+    }
+    for name, content in logs.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(FormatError, match=f"{name}: no allocation in the log; expected one or more"):
+            formats.read(tmp_path / name)
