@@ -74,13 +74,14 @@ def test_the_command_lists_the_largest_first(tmp_path: Path) -> None:
     run_of(("a.py:1 f", 1, 1 << 20), ("b.py:2 g", 1, 1 << 21)).save(old)
     run_of(("a.py:1 f", 3, 4 << 20), ("b.py:2 g", 1, 1 << 20)).save(new)
     result = stowplan("diff", old, new, "--top", 1)
-    assert result.exit_code == 0
+    assert result.exit_code == 1
     assert "+ 2.0 MiB at the fullest moment" in result.stdout
     assert "+ 3.0 MiB" in result.stdout
     assert "1 other call sites: - 1.0 MiB" in result.stdout
     same = stowplan("diff", old, old)
     assert "no call site differs" in same.stdout
-    found = figures("diff", old, new)
+    assert same.exit_code == 0
+    found = figures("diff", old, new, status=1)
     assert found["live_peak"] == [3 << 20, 5 << 20]
     assert found["sites"][0]["site"] == "a.py:1 f"
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from ...units import human_bytes
 from . import _look
 from ._options import json_option
+
+if TYPE_CHECKING:
+    from ...insight.differences import Difference
 
 
 @click.command(epilog="Example: stowplan diff before.profile after.profile")
@@ -21,21 +26,26 @@ def diff(before: Path, after: Path, top: int, as_json: bool) -> None:
 
     What counts is what each call site holds at the fullest moment of the whole run, inside a step or not; of a profile
     that stowplan profile did not write, at the fullest moment of its step. Lines that another release has moved are
-    matched by file and function.
+    matched by file and function. Exit status 1 if a call site differs.
     """
     from ...insight.differences import differences, holders
     from ...profiler import formats
-    from ...units import human_bytes
 
     profiles = [formats.read(path) for path in (before, after)]
     found = differences(*profiles)
     peaks = [sum(holder.bytes for holder in holders(profile)) for profile in profiles]
+    differing = [difference for difference in found if difference.more]
     if as_json:
         rows = [difference._asdict() for difference in found]
         figures = {"before": str(before), "after": str(after), "live_peak": peaks, "sites": rows}
         click.echo(json.dumps(figures))
-        return
-    differing = [difference for difference in found if difference.more]
+    else:
+        _print(before, after, peaks, differing, top)
+    if differing:
+        raise click.exceptions.Exit(1)
+
+
+def _print(before: Path, after: Path, peaks: list[int], differing: list[Difference], top: int) -> None:
     table = _look.table("", "call site", "blocks", "", "bytes", "", "more")
     for difference in differing[:top]:
         counts = (f"{difference.blocks_before:,}", f"{difference.blocks_after:,}")
@@ -52,6 +62,4 @@ def diff(before: Path, after: Path, top: int, as_json: bool) -> None:
 
 def _signed(count: int) -> str:
     """Return bytes with their sign."""
-    from ...units import human_bytes
-
     return f"{'+' if count >= 0 else '-'} {human_bytes(abs(count))}"
