@@ -62,5 +62,7 @@ def _run(target: str, arguments: list[str], *, module: bool, as_json: bool, stat
         program = Script(target, module=module)
         return run_served(program, arguments, as_json=as_json, stats=stats)
     except (StowplanError, OSError) as error:
-        print(f"Error: {error}", file=sys.stderr)
+        from .terminal import printable
+
+        print(f"Error: {printable(str(error))}", file=sys.stderr)
         return 2

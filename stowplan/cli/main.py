@@ -15,6 +15,7 @@ import click
 from .._version import __version__
 from ..errors import StowplanError
 from .commands._options import EXIT_STATUS
+from .terminal import printable
 
 
 class _BadInput(click.ClickException):
@@ -54,7 +55,7 @@ class _Group(click.Group):
         try:
             return super().invoke(ctx)
         except (StowplanError, OSError) as error:
-            raise _BadInput(str(error)) from error
+            raise _BadInput(printable(str(error))) from error
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_STATUS)

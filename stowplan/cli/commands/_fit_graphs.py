@@ -11,6 +11,7 @@ import click
 
 from ...errors import GraphError
 from ...units import human_bytes
+from ..terminal import say
 from . import _look
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def fit_step_graphs(
     else:
         printer.show(steps, memory, lean, scheduled)
     if memory is not None and scheduled is None:
-        click.echo(
+        say(
             f"Error: not even a batch of 1 fits {memory} bytes, {printer.kept(model.at(1))} of them retained",
             err=True,
         )

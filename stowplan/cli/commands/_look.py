@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...profiler.program import Holder
 from ...units import human_bytes
+from ..terminal import console, printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -41,11 +42,9 @@ def size(count: int) -> tuple[str, str]:
 
 def show(*parts: object) -> None:
     """Print tables and lines to standard output."""
-    from rich.console import Console
-
-    console = Console()
+    printer = console()
     for part in parts:
-        console.print(part, highlight=False, markup=False, soft_wrap=isinstance(part, str))
+        printer.print(part, highlight=False, markup=False, soft_wrap=isinstance(part, str))
 
 
 WORDS = (
@@ -150,10 +149,8 @@ def site_on_lines(site: str) -> str:
 
     A line that is too long is cut at its beginning, since its end tells more.
     """
-    from rich.console import Console
-
-    wide = max(Console().width - _OTHER_COLUMNS, 20)
-    frame, arrow, asker = site.partition(" > ")
+    wide = max(console().width - _OTHER_COLUMNS, 20)
+    frame, arrow, asker = printable(site).partition(" > ")
     lines = [frame, f"  {asker.replace(' > ', ' ')}"] if arrow else [frame]
     return "\n".join(line if len(line) <= wide else f"…{line[1 - wide :]}" for line in lines)
 
@@ -256,13 +253,11 @@ def status(
     what: str, line: Callable[[ProgressT], str], *, enabled: bool
 ) -> Iterator[Callable[[ProgressT], object] | None]:
     """Show the progress of something on one line, if standard error is a terminal; yield what takes the progress."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not enabled or not console.is_terminal:
+    printer = console(stderr=True)
+    if not enabled or not printer.is_terminal:
         yield None
         return
-    with console.status(what, spinner="line") as shown:
+    with printer.status(what, spinner="line") as shown:
         yield lambda progress: shown.update(line(progress))
 
 

@@ -10,6 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from ...units import parse_bytes
+from ..terminal import say
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -152,7 +153,7 @@ def _not_ours(
     ours = {name for option in context.command.params for name in option.opts if name.startswith("-")}
     for word in dict.fromkeys(word.partition("=")[0] for word in arguments):
         if word in ours:
-            click.echo(
+            say(
                 f"stowplan: {word} stands after SCRIPT, and is the script's; as an option of {context.command_path} "
                 "it would stand before SCRIPT",
                 err=True,

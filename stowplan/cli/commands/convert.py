@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..terminal import say
 from ._options import Name, OutputFile, alignment_option, json_option, solver_option
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def convert(
         }
         click.echo(json.dumps(figures))
     else:
-        click.echo(
+        say(
             f"{source}: {len(profile):,} blocks, planned peak {profile.planned_peak:,} bytes; "
             f"written to {target} ({form})"
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from ...insight.demo import MODELS
+from ..terminal import console
 from ._options import OutputFile
 
 _FEWEST_STEPS = 4  # a warm-up, one recorded, one that confirms, one replayed
@@ -44,11 +45,9 @@ def demo(model: str, batch: int, steps: int, seed: int, plot: Path, no_plot: boo
     images are synthetic. All runs start from the same seed, and take turns, a step each, so that what else the
     machine does slows all of them. Exit status 1 if their results differ in any bit.
     """
-    from rich.console import Console
-
     from ...compat import enable_chainer
 
-    notes = Console(stderr=True)
+    notes = console(stderr=True)
     enable_chainer()
     if not no_plot:
         from ...insight.plots import require_matplotlib
@@ -78,9 +77,9 @@ def demo(model: str, batch: int, steps: int, seed: int, plot: Path, no_plot: boo
         figures["plot"] = None if no_plot else str(plot)
         click.echo(json.dumps(figures))
     else:
-        console = Console()
-        console.print(as_table(result))
+        printer = console()
+        printer.print(as_table(result))
         if not no_plot:
-            console.print(f"The plan's picture: {plot}", highlight=False)
+            printer.print(f"The plan's picture: {plot}", highlight=False, markup=False)
     if result.differs_in is not None:
         raise click.exceptions.Exit(1)

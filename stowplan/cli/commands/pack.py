@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...errors import InfeasibleError, MissingDependencyError, UnsupportedConstraintError
+from ..terminal import say
 from . import _look
 from ._options import Bytes, OutputFile, json_option, solver_option, threads_option, time_limit_option
 
@@ -72,7 +73,7 @@ def pack(
             else:
                 placement = packing.pack(blocks, solver, progress=progress, **options)  # type: ignore[arg-type]
     except InfeasibleError as error:
-        click.echo(f"Error: {error}", err=True)
+        say(f"Error: {error}", err=True)
         raise SystemExit(1) from None
     if output is not None:
         blocks.to_csv(output, placement.offsets)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...units import human_bytes
+from ..terminal import say
 from . import _look
 from ._options import (
     SCRIPT_CONTEXT,
@@ -124,12 +125,12 @@ def profile(
         status = program.run(arguments, step_function)
     if status not in (0, INTERRUPTED):
         left = f"{path} stays as it was" if path.exists() else "nothing was written"
-        click.echo(f"stowplan: {script} failed with exit status {status}; {left}", err=True)
+        say(f"stowplan: {script} failed with exit status {status}; {left}", err=True)
         raise click.exceptions.Exit(status)
     recorder = recorders.seen()
     if recorder is None:
         library = "PyTorch" if device == "torch" else "CuPy"
-        click.echo(f"stowplan: {script} asked for no memory by {library}; nothing was written", err=True)
+        say(f"stowplan: {script} asked for no memory by {library}; nothing was written", err=True)
         raise click.exceptions.Exit(status or 1)
     candidates = recorder.candidates()
     try:
@@ -145,9 +146,7 @@ def profile(
         step, what = recorder.whole(), "all of it, for no step was repeated"
     if not len(step):
         least = f" of {small:,} bytes or more" if small else " that is large enough" if small is None else ""
-        click.echo(
-            f"stowplan: {script} asked for no block{least} in the main thread; nothing was written", err=True
-        )
+        say(f"stowplan: {script} asked for no block{least} in the main thread; nothing was written", err=True)
         raise click.exceptions.Exit(status or 1)
     step.save(path)
     lines = [*_look.holder_lines(step), *_list_of(candidates)]
@@ -157,7 +156,7 @@ def profile(
     )
     lines += [f"  {line}" for line in _look.program_lines(step)]
     for line in lines:
-        click.echo(line if line.startswith(" ") else f"stowplan: {line}", err=True)
+        say(line if line.startswith(" ") else f"stowplan: {line}", err=True)
     raise click.exceptions.Exit(status)
 
 
@@ -197,7 +196,7 @@ def _record_graph(target: Path, program: Script, arguments: tuple[str, ...]) -> 
         from ...scheduling import lean, simulate
 
         graph.save(target)
-        click.echo(
+        say(
             f"stowplan: {len(graph):,} operators, {graph.values:,} values, lean peak "
             f"{simulate(graph, lean(graph)).peak:,} bytes beside {graph.resident_bytes:,} resident ones, "
             f"{graph.seconds.sum():.3f} s; written to {target}",
@@ -215,5 +214,5 @@ def _record_graph(target: Path, program: Script, arguments: tuple[str, ...]) -> 
         why = f"{seen}; expected 4 of optimizer.update(lossfun, ...), or 5 of loss.backward(); optimizer.update()"
     else:
         why = "no update of Chainer's optimizers was seen; expected optimizer.update(lossfun, ...) in the main thread"
-    click.echo(f"stowplan: {program}: {why}; nothing was written", err=True)
+    say(f"stowplan: {program}: {why}; nothing was written", err=True)
     return status or 1

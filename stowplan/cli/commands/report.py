@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from ..terminal import say
 from ._options import OutputFile, alignment_option, json_option, profile_argument, solver_option
 
 _PICTURES = (".png", ".svg")
@@ -71,4 +72,4 @@ def report(
         figures = {"output": str(output), "blocks": len(plan.rows), "arena": plan.arena_bytes}
         click.echo(json.dumps({**figures, "lower_bound": plan.placement.lower_bound}))
     else:
-        click.echo(f"{output}: {len(plan.rows):,} planned blocks, arena {plan.arena_bytes:,} bytes")
+        say(f"{output}: {len(plan.rows):,} planned blocks, arena {plan.arena_bytes:,} bytes")

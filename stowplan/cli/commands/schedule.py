@@ -11,6 +11,7 @@ import click
 
 from ...errors import BudgetError
 from ...units import human_bytes
+from ..terminal import say
 from . import _look
 from ._options import Bytes, Name, OutputFile, dimension_option, json_option, time_limit_option
 
@@ -112,7 +113,7 @@ def schedule(
                     raise BudgetError("", chosen.peak, floor_of(step, chosen.schedule), chosen)
                 found = [lean, chosen]
     except BudgetError as error:
-        click.echo(
+        say(
             f"Error: {graph}: a step cannot keep to {budget:,} bytes: the least that was found is "
             f"{error.least + kept:,}, {kept:,} of them retained; {error.floor}",
             err=True,
