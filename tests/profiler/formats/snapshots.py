@@ -106,7 +106,7 @@ class CachingAllocator:
     def trace(self) -> None:
         self._trace, self.alive, self.most_reserved = [], [], self.reserved
 
-    def alloc(self, size: int, line: int = 7) -> int:
+    def alloc(self, size: int, line: int = 7, stream: int = 0) -> int:
         fitting = [
             (whole, address)
             for address, whole in self._segments.items()
@@ -121,7 +121,7 @@ class CachingAllocator:
             self._reserve("segment_alloc", address, whole)
         self._blocks[address] = size, "active_allocated"
         self.live += size
-        self._note("alloc", address, size, line)
+        self._note("alloc", address, size, line, stream)
         self.alive += [self.live] if self._trace is not None else []
         return address
 
@@ -169,6 +169,6 @@ class CachingAllocator:
         self.most_reserved = max(self.most_reserved, self.reserved)
         self._note(action, address, whole)
 
-    def _note(self, action: str, address: int, size: int, line: int = 7) -> None:
+    def _note(self, action: str, address: int, size: int, line: int = 7, stream: int = 0) -> None:
         if self._trace is not None:
-            self._trace.append(entry(action, address, size, line))
+            self._trace.append(entry(action, address, size, line, stream=stream))

@@ -1,0 +1,343 @@
+"""Every figure that a command prints of a trace, beside a plain replay of it, in all formats that are read."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stowplan import NumpyRecorder
+from stowplan.insight.comparison import POOL_TITLES
+from stowplan.insight.pool_models import POOL_MODELS
+from stowplan.units import human_bytes
+
+from .command_line import figures, stowplan
+from .replayed_traces import ALIGNMENT, FORMATS, MIB, Replay, Trace, drawn, drawn_step, times
+
+ALL = 100
+STEPS = 6
+SEEDS = [pytest.param(seed, marks=() if seed < 4 else pytest.mark.slow) for seed in range(ALL)]
+TOP: dict[str, list[object]] = {"compare": [], "show": ["--top", 99]}
+each_format = pytest.mark.parametrize("form", [*FORMATS, "torch profile", "cupy profile"])
+
+
+def written(trace: Trace, form: str, folder: Path) -> tuple[Path, Replay, Trace]:
+    """Write a trace in a format, or as a profile made from one; return what it comes to."""
+    name, _, profile = form.partition(" ")
+    path = folder / form
+    told = FORMATS[name](trace, path)
+    if profile:
+        target = folder / f"{name}.profile"
+        assert figures("convert", path, target)["planned_peak"] == Replay(told).planned_peak
+        path = target
+    return path, Replay(told), told
+
+
+def share(value: float) -> str:
+    return f"{round(value, 3) + 0.0:.1%}"
+
+
+def rows_of(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
+
+
+def row(title: str, count: int, *more: str) -> list[str]:
+    return [*title.split(), f"{count:,}", *human_bytes(count).split(), *(cell for cell in more if cell)]
+
+
+def check_plan(found: dict[str, Any], told: Replay) -> None:
+    known = not told.of_log_alone
+    assert (found["blocks"], found["left_out"]) == (len(told.planned), len(told.blocks) - len(told.planned))
+    assert found["planned_peak"] == told.planned_peak
+    # A search that is finished may have raised the bound to the arena.
+    assert found["lower_bound"] in (told.lower_bound, found["arena"])
+    assert found["optimal"] == (found["arena"] == found["lower_bound"])
+    assert found["arena"] >= told.lower_bound
+    assert found["live_peak"] == (told.total(told.fullest) if known else None)
+    assert found["at_live_peak"] == (told.parts() if known else None)
+    assert found["unplanned_peak"] == (told.unplanned_peak if known else None)
+    assert found["with_plan"] == (told.unplanned_peak + found["arena"] if known else None)
+    assert found["pools"].keys() - {"malloc"} == POOL_MODELS.keys()  # malloc is measured
+    for name in POOL_MODELS:
+        pool = found["pools"][name]
+        assert pool["reserved"] == told.reserved(name, pool["steps"]), name
+        assert pool["steady"] == (pool["reserved"] == told.reserved(name, pool["steps"] - 1)), name
+        saved = pool["reserved"] - found["arena"]
+        expected = saved / (told.unplanned_peak + pool["reserved"]) if known and name != "none" else None
+        assert pool["saved"] == (None if expected is None else pytest.approx(expected)), name
+
+
+def check_trace(found: dict[str, Any], told: Replay, trace: Trace) -> None:
+    check_plan(found, told)
+    if told.of_log_alone:
+        assert (found["saved_of_reserved"], found["program"]) == (None, None)
+        return
+    assert found["saved_of_reserved"] == pytest.approx(1 - found["with_plan"] / trace.reserved)
+    counts = {
+        "requests": len(told.blocks),
+        "bytes": told.bytes_of(range(len(told.blocks))),
+        "live_peak": max(map(told.total, told.moments)),
+        "reserved": trace.reserved,
+        "before": told.total(told.moments[0]),
+    }
+    assert {name: found["program"][name] for name in counts} == counts
+
+
+def check_text(text: str, found: dict[str, Any], told: Replay, path: Path) -> None:
+    """Hold the text to the figures for programs, which have been checked."""
+    left_out = f"; {found['left_out']:,} of them not planned" if found["left_out"] else ""
+    kinds = f"({told.wrapped:,} wrapped, {told.escaped:,} escaped)"
+    assert f"{path}: {len(told.blocks):,} blocks in a step {kinds}{left_out}\n" in text
+    rows, known, peak = rows_of(text), found["live_peak"] is not None, found["planned_peak"]
+
+    def ratio(count: int) -> str:
+        return f"{count / peak:.3f}" if peak else ""
+
+    expected = [
+        row("planned peak", peak, ratio(peak)),
+        row(
+            "lower bound (units of 512)" if peak else "lower bound (units of 1)",
+            found["lower_bound"],
+            ratio(found["lower_bound"]),
+        ),
+        row("stowplan's arena", found["arena"], ratio(found["arena"])),
+    ]
+    for name, pool in found["pools"].items():
+        saved = [] if pool["saved"] is None else [share(pool["saved"])]
+        expected.append(row(POOL_TITLES[name], pool["reserved"], ratio(pool["reserved"]), *saved))
+    if known:
+        parts = {name: found["at_live_peak"][name] for name in ("older", "escaped", "planned")}
+        expected += [row(name, count) for name, count in parts.items()]
+        expected.append(row("live peak of the program", found["live_peak"]))
+        expected.append(row("unplanned peak", found["unplanned_peak"]))
+        reserved = found["program"]["reserved"]
+        expected.append(row("PyTorch on CUDA reserved", reserved, share(found["saved_of_reserved"])))
+        expected.append(row("with the plan", found["with_plan"]))
+        split = ", ".join(f"{human_bytes(count)} {name}" for name, count in parts.items())
+        ever = human_bytes(found["program"]["live_peak"])
+        assert f"in the step: {human_bytes(found['live_peak'])} ({split}); {ever} in the whole run\n" in text
+        assert f"had at most {human_bytes(reserved)} reserved;" in text
+        peak_tick = found["at_live_peak"]["tick"]
+        until, later = (
+            max(
+                (
+                    told.unplanned(m)
+                    for m in told.moments
+                    if m.after_request and (m.tick > peak_tick) == after
+                ),
+                default=0,
+            )
+            for after in (False, True)
+        )
+        is_later = later > until and later == told.unplanned_peak
+        at_the_end = told.bytes_of(k for k, block in enumerate(told.blocks) if block.escapes)
+        said = f"{human_bytes(at_the_end - parts['escaped'])} asked for after the fullest moment stay"
+        assert (said in text, "record two steps" in text) == (is_later, is_later)
+    for cells in expected:
+        assert cells in rows
+
+
+def check_show(found: dict[str, Any], text: str, told: Replay, *, sites: bool) -> None:
+    at = told.at_planned_peak()
+    numbers = sorted(at.alive & told.planned)
+    blocks, size = Counter[str](), Counter[str]()
+    for number in numbers:
+        block = told.blocks[number]
+        name = block.site if sites else f"{block.size:,} bytes"
+        blocks[name] += 1
+        size[name] += block.size
+    groups = [
+        {"name": name, "blocks": blocks[name], "bytes": size[name]}
+        for name in sorted(size, key=lambda name: (-size[name], name))
+    ]
+    tick = at.tick if told.planned else 0
+    assert found["period"] == told.period
+    by = "site" if sites else "size"
+    assert found["at_peak"] == {"tick": tick, "blocks": len(numbers), "by": by, "groups": groups}
+    assert f"Planned peak (tick {tick:,} of {told.period:,}): {len(numbers):,} blocks" in text
+    for group in groups:
+        of_peak = group["bytes"] / told.planned_peak
+        cells = [*str(group["name"]).split(), f"{group['blocks']:,}"]
+        assert [*cells, *row("", group["bytes"], f"{of_peak:.1%}")] in rows_of(text)
+
+
+def check_addresses(folder: Path, path: Path, arena: int, told: Replay) -> None:
+    """Hold the plan that a viewer is shown to the arena: no two blocks overlap, and it is as large as they need."""
+    target = folder / "plan.json"
+    assert stowplan("convert", path, target).exit_code == 0
+    events = json.loads(target.read_text())["traceEvents"]
+    offset = {e["args"]["block"]: e["args"]["offset"] for e in events if "offset" in e.get("args", {})}
+    size = {k: told.bytes_of([k], ALIGNMENT) for k in told.planned}
+    assert offset.keys() == told.planned
+    for moment in told.moments:
+        spans = sorted((offset[k], offset[k] + size[k]) for k in moment.alive & told.planned)
+        assert all(below[1] <= above[0] for below, above in pairwise(spans))
+    assert max((offset[k] + size[k] for k in offset), default=0) == arena
+    counted = [e["args"]["bytes"] for e in events if e["ph"] == "C"]
+    assert max(counted, default=0) == told.planned_peak
+
+
+@each_format
+@pytest.mark.parametrize("seed", SEEDS)
+def test_compare_show_and_convert(seed: int, form: str, tmp_path: Path) -> None:
+    path, told, trace = written(drawn(seed), form, tmp_path)
+    sites = form.split()[0] in ("torch", "cupy")
+    for command in ("compare", "show"):
+        found, result = figures(command, path), stowplan(command, path, *TOP[command])
+        check_trace(found, told, trace)
+        check_text(result.output, found, told, path)
+        if command == "show":
+            check_show(found, result.output, told, sites=sites)
+    target = tmp_path / "again.profile"
+    blocks = {"blocks": len(told.blocks), "planned_peak": told.planned_peak}
+    assert figures("convert", path, target) == {"target": str(target), "format": "profile", **blocks}
+    said = f"{len(told.blocks):,} blocks, planned peak {told.planned_peak:,} bytes"
+    assert said in stowplan("convert", path, target).output
+    check_addresses(tmp_path, path, found["arena"], told)
+
+
+@pytest.mark.parametrize("form", ["torch", "cupy", "torch profile"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_diff(seed: int, form: str, tmp_path: Path) -> None:
+    sides = []
+    for number in (seed, seed + 1):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        path, told, _ = written(drawn(number), form, folder)
+        sides.append((path, *told.held()))
+    (old, old_peak, before), (new, new_peak, after) = sides
+    rows = {
+        site: (*before.get(site, [0, 0]), *after.get(site, [0, 0])) for site in before.keys() | after.keys()
+    }
+    differs = any(one != other for one, _, other, _ in rows.values())
+    found = figures("diff", old, new, status=int(differs))
+    assert found["live_peak"] == [old_peak, new_peak]
+    assert rows == {
+        site["site"]: (site["before"], site["blocks_before"], site["after"], site["blocks_after"])
+        for site in found["sites"]
+    }
+    text = stowplan("diff", old, new, columns=200).output
+    sign = "+" if new_peak >= old_peak else "-"
+    more = f"{sign} {human_bytes(abs(new_peak - old_peak))} at the fullest moment"
+    assert f"{old}: {human_bytes(old_peak)}; {new}: {human_bytes(new_peak)}; {more}" in text
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_fit(seed: int, form: str, tmp_path: Path) -> None:
+    told = {}
+    for batch in (2, 4, 8):
+        told[batch] = Replay(FORMATS[form](times(drawn(seed), batch), tmp_path / f"{batch}"))
+    if not told[8].planned:
+        return
+    files = [f"{batch}={tmp_path / str(batch)}" for batch in (2, 4)]
+    found = figures("fit", *files, "--batch", 8, "--retained", 1000)
+    assert (found["blocks"], found["matched"], found["deviation"]) == (
+        len(told[8].blocks),
+        len(told[8].blocks),
+        {},
+    )
+    (predicted,) = found["predictions"]
+    assert (predicted["batch"], predicted["planned_peak"]) == (8, told[8].planned_peak)
+    assert predicted["lower_bound"] in (told[8].lower_bound, predicted["arena"])
+    assert predicted["total"] == predicted["arena"] + 1000
+    text = stowplan("fit", *files, "--batch", 8, "--retained", 1000).output
+    cells = [
+        f"{told[8].planned_peak:,}",
+        *row("", predicted["arena"]),
+        *human_bytes(predicted["total"]).split(),
+    ]
+    assert ["8", *cells] in rows_of(text)
+
+    # Older blocks are those of the larger profile: whether they grow is not known.
+    older = [moment.older for moment in told[4].moments]
+    others = [told[8].bytes_of(moment.alive - told[8].planned, ALIGNMENT) for moment in told[8].moments]
+    kept = max(map(sum, zip(older, others, strict=True)))
+    device = figures("fit", *files, "--batch", 8, "--device", "cuda:900MiB", status=None)
+    assert device["retained"] == max(older)
+    for way in device["predictions"][0]["ways"]:
+        assert way["total"] == way["step"] + kept
+        margin = 900 * MIB - way["total"]
+        assert way["verdict"] == (
+            "does not fit" if margin < 0 else "too close" if margin < 800 * MIB else "fits"
+        )
+    assert way["name"] == "plan"
+    assert way["step"] == predicted["arena"]
+
+
+@each_format
+@pytest.mark.parametrize("seed", SEEDS[:: ALL // 2])
+def test_report(seed: int, form: str, tmp_path: Path) -> None:
+    pytest.importorskip("bokeh", reason="bokeh is not installed; expected: pip install 'stowplan[report]'")
+    path, told, trace = written(drawn(seed), form, tmp_path)
+    page = tmp_path / "page.html"
+    found = figures("report", path, "-o", page)
+    planned = {"blocks": len(told.planned), "lower_bound": found["lower_bound"]}
+    assert found == {"output": str(page), "arena": figures("compare", path)["arena"], **planned}
+    assert found["lower_bound"] in (told.lower_bound, found["arena"])
+    shown = page.read_text()
+    bound = found["lower_bound"]
+
+    def card(name: str, count: int, note: str | None = None) -> str:
+        note = f"{count / bound - 1:.2%} above the lower bound" if note is None else note
+        return f"<dt>{name}</dt><dd>{human_bytes(count)}<small>{note}</small></dd>"
+
+    assert card("Planned peak", told.planned_peak, f"lower bound {human_bytes(bound)}") in shown
+    assert card("stowplan&#39;s arena", found["arena"]) in shown
+    assert card("CuPy&#39;s pool", told.reserved("cupy", 30)) in shown
+    if trace.older is not None:
+        split = ", ".join(f"{human_bytes(count)} {name}" for name, count in list(told.parts().items())[1:])
+        assert card("Live peak of the program", told.total(told.fullest), split) in shown
+    else:
+        assert "Live peak of the program" not in shown
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_recorded_program(seed: int, tmp_path: Path) -> None:
+    step, older, between = drawn_step(seed)
+    recorder, held, path = NumpyRecorder(sites=False), {}, tmp_path / "step.profile"
+    with recorder:
+        kept = [np.empty(size, np.uint8) for size in older]
+        for number in range(STEPS):
+            with recorder.step():
+                for event in step:
+                    if event.allocates:
+                        held[event.address] = np.empty(event.size, np.uint8)
+                    elif number or event.address in held:
+                        del held[event.address]
+            for size in between:
+                np.empty(size, np.uint8)
+        recorder.profile().save(path)
+    told = Replay(Trace(step, dict(enumerate(older, 10**6))))
+    stays = sum(older) + told.bytes_of(told.moments[0].alive)
+    asked, size = len(told.blocks), told.bytes_of(range(len(told.blocks)))
+    counts = {
+        "requests": len(kept) + STEPS * (asked + len(between)),
+        "bytes": sum(older) + STEPS * (size + sum(between)),
+        "live_peak": max([told.total(told.fullest), *(stays + one for one in between)]),
+        "steps": STEPS,
+        "repeats": STEPS,
+        "step_requests": STEPS * asked,
+        "step_bytes": STEPS * size,
+    }
+    coverage = [counts["step_requests"] / counts["requests"], counts["step_bytes"] / counts["bytes"]]
+    for command in ("compare", "show"):
+        found, text = figures(command, path, "--alignment", ALIGNMENT), stowplan(command, path).output
+        check_plan(found, told)
+        program = found["program"]
+        assert {name: program[name] for name in counts} == counts
+        assert program["coverage"] == pytest.approx(coverage)
+        requests = f"{counts['requests']:,} requests ({program['small']:,} bytes or more)"
+        shares = f"{coverage[0]:.1%} of the program's {requests} and {coverage[1]:.1%} of their bytes\n"
+        assert f"the step came {STEPS} times; all {STEPS} steps cover {shares}" in text
+        ever = human_bytes(counts["live_peak"])
+        assert f"in the step: {human_bytes(found['live_peak'])} (" in text
+        assert f"); {ever} in the whole run\n" in text
+        assert sum(size for _, _, size in program["holders"]) == counts["live_peak"]
+    blocks = sum(count for _, count, _ in program["holders"])
+    assert ["unknown", f"{blocks:,}", *row("", counts["live_peak"], "100.0%")] in rows_of(text)
