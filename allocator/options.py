@@ -31,9 +31,6 @@ Plans: TypeAlias = "PlanStore | str | os.PathLike[str] | None"
 ALWAYS_THERE = ("auto", "best_fit_orders")
 """Solvers that need no look: the first look imports them all."""
 
-MEMORY_MAX = "/sys/fs/cgroup/memory.max"
-"""Where Linux says how much memory this process's control group may use."""
-
 PLACEHOLDER = "options\n    How to plan, as for all pools: `PlanningOptions`."
 """What `documented` replaces in a pool's docstring."""
 
@@ -158,16 +155,6 @@ def limit_bytes(limit: int | str, whole: Callable[[], int]) -> int:
             f"limit is {limit!r}; expected bytes, 1 or more, like 4096, '512MiB' or '4 GiB', or '80%'"
         )
     return found
-
-
-def host_memory() -> int:
-    """Return the bytes of memory that this process may use: the machine's, or its control group's if that is less."""
-    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        with open(MEMORY_MAX, encoding="ascii") as file:
-            return min(physical, int(file.read()))
-    except (OSError, ValueError):  # there are no control groups, or this one has no limit: "max"
-        return physical
 
 
 def store_of(plans: Plans) -> PlanStore | None:

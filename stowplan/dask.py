@@ -39,13 +39,13 @@ try:
     import distributed.worker
     from dask.utils import key_split
     from distributed import Worker, WorkerPlugin
-    from distributed.system import MEMORY_LIMIT
 except ImportError as error:
     raise MissingDependencyError(f"stowplan.dask: {error}; expected: pip install 'stowplan[dask]'") from error
 
 from .allocator.options import limit_bytes
 from .executors import kind, task_pool
-from .prediction.dask_resources import RESOURCE, MemoryPlugin, needs
+from .host_memory import host_memory
+from .prediction.dask_resources import RESOURCE, MemoryPlugin, needs, worker_memory
 from .units import parse_share
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
         log_directory: str | os.PathLike[str] | None = None,
     ) -> None:
         if isinstance(limit, (int, str)):
-            in_bytes = limit_bytes(limit, lambda: MEMORY_LIMIT)
+            in_bytes = limit_bytes(limit, host_memory)
             limit = parse_share(limit) or in_bytes
         elif limit is not None and not 0 < limit <= 1:
             raise PoolError(f"limit is {limit!r}; as a float it is a fraction, above 0 and up to 1")
@@ -153,7 +153,7 @@ class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
     def _bytes(self, worker: Worker) -> int | None:
         if not isinstance(self.limit, float):
             return self.limit
-        return max(int(self.limit * (worker.memory_manager.memory_limit or MEMORY_LIMIT)), 1)
+        return max(int(self.limit * worker_memory(worker)), 1)
 
     def _metric(self, name: str, worker: Worker) -> int:
         """Return one column; Dask asks for them with every heartbeat."""

@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
-from .allocator.options import host_memory, limit_bytes
+from .allocator.options import limit_bytes
 from .errors import PoolError
+from .host_memory import host_memory
 
 if TYPE_CHECKING:
     from .allocator import NumpyPool

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from ...errors import PoolError
+from ...host_memory import host_memory
 from .._core import HostBackend, NativePlace, NativePool, Scope
-from ..options import PlanningOptions, host_memory
+from ..options import PlanningOptions
 from ..pool import EnteredPool
 
 if TYPE_CHECKING:

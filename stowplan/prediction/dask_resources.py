@@ -12,12 +12,13 @@ worker resources (https://distributed.dask.org/en/stable/resources.html); `stowp
 
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import Any
 
 from distributed import Status, Worker, WorkerPlugin
-from distributed.system import MEMORY_LIMIT
 
+from ..host_memory import host_memory
 from ..units import human_bytes, parse_bytes
 from .prediction import Prediction
 
@@ -42,13 +43,17 @@ class MemoryPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped her
 
     async def setup(self, worker: Worker) -> None:
         """Declare the resource; called by Dask."""
-        limit = worker.memory_manager.memory_limit or MEMORY_LIMIT
-        await worker.set_resources(**{RESOURCE: int(limit * self.share)})
+        await worker.set_resources(**{RESOURCE: int(worker_memory(worker) * self.share)})
         # A new worker brings no resources, so tasks that need them wait when it comes, and its declaring them does
         # not start them (distributed 2026.8): the scheduler looks at them again when a worker begins to run.
         if worker.status == Status.running:
             worker.status = Status.paused
             worker.status = Status.running
+
+
+def worker_memory(worker: Worker) -> int:
+    """Return the bytes that a worker may use: its memory limit, or what the host allows where that is less."""
+    return min(host_memory(), worker.memory_manager.memory_limit or sys.maxsize)
 
 
 def needs(prediction: Prediction, limit: int | str | None = None, **shapes: Any) -> dict[str, dict[str, int]]:

@@ -32,6 +32,7 @@ import numpy as np
 
 from ..errors import ProfileError
 from ..files import atomic_write
+from ..host_memory import control_groups
 from ..units import human_bytes, parse_bytes, parse_share
 from .arguments import bytes_of, is_array
 from .code import fingerprint
@@ -226,12 +227,7 @@ def _limits() -> list[tuple[str, int]]:
         lines = Path("/proc/meminfo").read_text().splitlines()
         line = next(line for line in lines if line.startswith("MemAvailable"))
         found.append(("the machine's", 1024 * int(line.split()[1])))
-    for limit, usage in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-    ):
-        with suppress(OSError, ValueError):
-            found.append(("the control group's", int(Path(limit).read_text()) - int(Path(usage).read_text())))
+    found.extend(("the control group's", limit - usage) for limit, usage in control_groups())
     with suppress(ImportError, OSError, ValueError):
         import resource
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from stowplan import NumpyPool, PoolError, TorchPool
-from stowplan.allocator import options
-from stowplan.allocator.options import Options, PlanningOptions, host_memory, limit_bytes
+from stowplan.allocator.options import Options, PlanningOptions, limit_bytes
 from stowplan.errors import MissingDependencyError, StowplanError
+from stowplan.host_memory import host_memory
 
 NAMES = list(PlanningOptions._fields)
 
@@ -59,16 +59,6 @@ def test_a_share_of_the_host_is_of_its_memory(monkeypatch: pytest.MonkeyPatch) -
     assert 1 << 26 < host_memory() < 1 << 50
     monkeypatch.setattr("stowplan.allocator.backends.host_pool.host_memory", lambda: 1 << 20)
     assert NumpyPool(limit="25%")._host.limit == 1 << 18
-
-
-@pytest.mark.parametrize(("text", "least"), [("max\n", None), ("5000\n", 5000)])
-def test_a_control_group_s_limit_counts(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Any, text: str, least: Any
-) -> None:
-    (tmp_path / "memory.max").write_text(text)
-    unlimited = host_memory()
-    monkeypatch.setattr(options, "MEMORY_MAX", str(tmp_path / "memory.max"))
-    assert host_memory() == (least or max(unlimited, host_memory()))
 
 
 def test_type_checkers_see_the_same_options() -> None:

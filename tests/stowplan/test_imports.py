@@ -22,6 +22,7 @@ LEAVES = {
     "stowplan.archive",
     "stowplan.errors",
     "stowplan.files",
+    "stowplan.host_memory",
     "stowplan.minimalloc",
     "stowplan.lazy",
     "stowplan.units",
