@@ -52,6 +52,10 @@ cdef class HostBackend(Backend):
         """Give back to the system what upstream keeps for later."""
         host_trim(self.memory[0])
 
+    def drop_idle_pages(self):
+        """Give back the pages of arenas in which nothing lives."""
+        host_drop_idle_pages(self.memory[0])
+
 
 cdef class HandlerPool(HostBackend):
     """The lanes behind a NumPy memory handler.

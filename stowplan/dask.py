@@ -13,9 +13,13 @@ What a task returns is kept by the worker for other tasks: it counts as escaped,
 plan's way (`Pool.step`, ``keeps_results``). What it makes on the way comes from the plan. The kind of a task is its
 prefix, as on Dask's dashboard, with the number and the bytes of the arrays that it is given.
 
+Dask spills, and pauses a worker, by the memory that its process has resident. What the pool keeps for later requests
+would count, and stay for ever while no task runs: so it goes back before Dask sees a number that it would act on.
+
 Dask offers no hook around a task in its thread. So `distributed.worker._run_task`, which is private, is replaced by one
 that gives it the task in a step. Where it is not there, or takes something else, there is a warning, and the workers go
-on without a pool. Tested with Dask 2026.8.
+on without a pool. Nor has it a hook around that number, which a worker's `monitor.get_process_memory` returns. Tested
+with Dask 2026.8.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ import json
 import logging
 import os
 import re
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -37,6 +42,7 @@ from .errors import MissingDependencyError, PoolError
 
 try:
     import distributed.worker
+    from dask import config
     from dask.utils import key_split
     from distributed import Worker, WorkerPlugin
 except ImportError as error:
@@ -68,6 +74,9 @@ METRICS: dict[str, Callable[[Stats], int]] = {
     "stowplan packed": lambda stats: stats.packed,
 }
 """Columns of the dashboard's page "Workers": those that tell whether the pool is of use."""
+
+TERMINATE = "distributed.worker.memory.terminate"
+"""Dask's setting: the share of its memory limit at which a worker is ended."""
 
 LOG_SECONDS = 10.0
 """Between two lines of a log."""
@@ -134,6 +143,9 @@ class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
             return
         for name in METRICS:
             worker.metrics[name] = functools.partial(self._metric, name)
+        worker.monitor.get_process_memory = functools.partial(
+            _resident, worker, worker.monitor.get_process_memory
+        )
         if self.log_directory is not None:
             file = re.sub(r"[^\w.-]+", "_", f"stowplan-{worker.name}.jsonl")
             self._log = Path(self.log_directory, file)
@@ -146,6 +158,7 @@ class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
             return
         for name in METRICS:
             worker.metrics.pop(name, None)
+        del worker.monitor.get_process_memory  # the class's serves again
         if self._log is not None:
             self._write_log()
         _process.leave(worker)
@@ -227,6 +240,10 @@ class _Process:
         self._pool.uninstall()
         self._pool = None
 
+    def trim(self) -> None:
+        if self._pool is not None:
+            self._pool.trim()
+
     def stats(self) -> Stats:
         if self._pool is None:
             raise PoolError(
@@ -236,6 +253,15 @@ class _Process:
 
 
 _process = _Process()
+
+
+def _resident(worker: Worker, measure: Callable[[], int]) -> int:
+    """Return the bytes that a worker's process has resident. If Dask would act on them, the pool is trimmed first."""
+    manager = worker.memory_manager
+    shares = (manager.memory_spill_fraction, manager.memory_pause_fraction, config.get(TERMINATE))
+    if measure() > min(filter(None, shares), default=1.0) * (manager.memory_limit or sys.maxsize):
+        _process.trim()
+    return measure()
 
 
 def _in_steps(run_task: Callable[..., Any], pool: NumpyPool) -> Callable[..., Any]:

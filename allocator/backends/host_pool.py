@@ -115,7 +115,8 @@ class HostPool(EnteredPool):
         self._host.serve_by_heap()
 
     def trim(self) -> None:
-        """Give back to the system the memory that is kept for later requests, of the C library, too."""
+        """Give back to the system the memory that is kept for later requests, arenas' and the C library's, too."""
+        self._host.drop_idle_pages()
         self._host.trim()
 
     def _serves_here(self) -> bool:

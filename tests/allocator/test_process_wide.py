@@ -186,6 +186,25 @@ def test_trim_gives_memory_back() -> None:
         assert not again.any()
 
 
+def test_trim_gives_back_the_pages_of_arenas_in_which_nothing_lives() -> None:
+    pool = NumpyPool(warmup=0)
+    with pool:
+        for _ in range(4):
+            with pool.step():
+                np.empty(1 << 20, dtype=np.uint8).fill(1)
+            pool.wait()
+        with pool.step():
+            alive = np.empty(1 << 20, dtype=np.uint8)
+            assert alive.all()
+            pool.trim()
+            assert alive.all()
+            del alive
+        pool.trim()
+        with pool.step():
+            assert not np.empty(1 << 20, dtype=np.uint8).any()
+        assert pool.stats.replayed >= 3
+
+
 def test_after_a_search_in_vain_the_heap_serves_alone() -> None:
     random = np.random.default_rng(0)
     small = random.integers(2000, 9000, 70_000).tolist()

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+dask = pytest.importorskip("dask", reason="no Dask; expected: pip install 'stowplan[dask]'")
 distributed = pytest.importorskip("distributed", reason="no Dask; expected: pip install 'stowplan[dask]'")
 
 from distributed import Client, LocalCluster
@@ -19,7 +20,7 @@ from distributed import Client, LocalCluster
 import stowplan.dask
 from stowplan import NumpyPool
 from stowplan.allocator.stats import Stats
-from stowplan.dask import PoolPlugin
+from stowplan.dask import TERMINATE, PoolPlugin
 from stowplan.errors import PoolError
 
 from .kept_plans import placements
@@ -172,6 +173,22 @@ def test_tasks_beyond_the_limit_fail_and_say_what_fills_memory(processes: Client
     )
     assert processes.submit(lambda: np.ones(1000).sum()).result(timeout=SECONDS) == 1000
     processes.unregister_worker_plugin("stowplan")
+
+
+def large() -> float:
+    return float(np.ones(450 << 17).sum())
+
+
+def test_what_the_pool_keeps_does_not_pause_a_worker_for_ever() -> None:
+    with (
+        dask.config.set({TERMINATE: False}),
+        cluster(threads_per_worker=1, memory_limit="512 MiB") as client,
+    ):
+        client.register_plugin(PoolPlugin())
+        for _ in range(6):  # from the heap, then from an arena
+            assert client.submit(large, pure=False).result(timeout=SECONDS) == 450 << 17
+            client.run(wait)
+        assert counts(client).replayed > 0
 
 
 def test_workers_of_one_process_share_a_pool_and_leave_it() -> None:

@@ -47,6 +47,8 @@ bool HostArena::grow(Bytes size) {
   return true;
 }
 
+void HostArena::drop_pages() { madvise(memory(), static_cast<std::size_t>(size_), MADV_DONTNEED); }
+
 // The widest range that the system allows (an address space limit may be set), aligned to huge pages.
 bool HostArena::reserve_addresses(std::size_t least) {
   for (std::size_t bytes = most_addresses(); bytes >= least + kHugePage; bytes /= 2) {

@@ -22,6 +22,8 @@ class HostArena {
 
   // False, and nothing changed, where the system has no memory or no addresses for it.
   bool grow(Bytes size);
+  // Gives its pages back to the system; its addresses stay, and find pages of zeros. Precondition: nothing lives in it.
+  void drop_pages();
   // 0 before it has grown for the first time. Once a thread sees another one, it may ask for addresses(), too.
   std::uintptr_t base() const { return base_.load(std::memory_order_acquire); }
   Bytes size() const { return size_; }

@@ -65,6 +65,12 @@ void HostLanes::give_back() {
   heap_.release();
 }
 
+void HostLanes::drop_idle_pages() {
+  for (std::size_t i = 0; i < memory_.size(); ++i) {
+    if (memory_[i] != nullptr && lanes_.lane(static_cast<LaneNumber>(i)).arena().live == 0) memory_[i]->drop_pages();
+  }
+}
+
 bool host_retire(HostMemory& memory) {
   return memory.locked([](HostLanes& host) {
     host.give_back();
@@ -77,6 +83,10 @@ void host_trim(HostMemory& memory) {
 #ifdef __GLIBC__
   malloc_trim(0);
 #endif
+}
+
+void host_drop_idle_pages(HostMemory& memory) {
+  memory.locked([](HostLanes& host) { host.drop_idle_pages(); });
 }
 
 void host_serve_by_heap(HostMemory& memory) {

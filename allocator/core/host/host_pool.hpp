@@ -93,6 +93,8 @@ class HostLanes {
   // Gives back what the heap keeps, and all arenas in which nothing lives. A lane whose arena goes serves no plan
   // before it grows again.
   void give_back();
+  // Gives back the pages of the arenas in which nothing lives. They stay, and serve their plans.
+  void drop_idle_pages();
 
  private:
   // An arena is used for the first time: it is resident from now on, and takes the place of what the heap keeps.
@@ -149,6 +151,9 @@ bool host_retire(HostMemory& memory);
 
 // Gives back to the system what the heap and the C library keep for later.
 void host_trim(HostMemory& memory);
+
+// See HostLanes::drop_idle_pages.
+void host_drop_idle_pages(HostMemory& memory);
 
 // See HostLanes::serve_by_heap.
 void host_serve_by_heap(HostMemory& memory);
