@@ -152,7 +152,12 @@ class CupyPool(Pool):
 
         memory: DeviceMemory
         allocate = self._allocate
-        memory = SegmentPool(device) if allocate is None else UpstreamMemory(self._upstream, allocate)
+        if allocate is None:
+            memory = SegmentPool(device)
+            if _has_driver():
+                memory.set_limit(size=_default_limit(device))
+        else:
+            memory = UpstreamMemory(self._upstream, allocate)
         pool = DevicePool(
             device,
             memory,
@@ -303,6 +308,14 @@ def _owner(upstream: Any) -> Any:
 
     owner = getattr(upstream, "__self__", None)
     return owner if isinstance(owner, cupy.cuda.MemoryPool) else upstream
+
+
+def _default_limit(device: int) -> int:
+    """Return the bytes that CuPy's pools are limited to, by ``CUPY_GPU_MEMORY_LIMIT``; 0: no limit."""
+    import cupy
+
+    with cupy.cuda.Device(device):
+        return int(cupy.cuda.MemoryPool().get_limit())
 
 
 def _has_driver() -> bool:

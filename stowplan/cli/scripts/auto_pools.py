@@ -2,11 +2,11 @@
 
 NumPy's come from the pool's heap alone, unless the program marks steps or steps are to be found.
 
-CuPy is served from the moment the program imports it. If the program sets an allocator itself, that allocator becomes
-the upstream of a new pool::
+CuPy is served from the moment the program imports it, by a pool in the place of CuPy's default one. If the program sets
+an allocator itself, that allocator becomes the upstream of a new pool::
 
     program                                      CuPy's allocator
-    import cupy                                  pool above cupy.get_default_memory_pool()
+    import cupy                                  pool above the device, also as cupy.get_default_memory_pool()
     cupy.cuda.set_allocator(malloc_managed)      pool above malloc_managed
     with cupy.cuda.using_allocator(mine): ...    mine, in this thread
 """
@@ -60,7 +60,7 @@ def pools(plans: str | None = None, auto_step: bool = False) -> Iterator[dict[st
 
 @contextmanager
 def _cupy_served(serving: dict[str, Pool], plans: str | None) -> Iterator[None]:
-    """Put a pool, ``serving["cupy"]``, above whatever allocator CuPy has or is given."""
+    """Put a pool, ``serving["cupy"]``, in the place of CuPy's default one, and above what allocator CuPy is given."""
     import cupy
     from cupy.cuda import memory
 
@@ -69,20 +69,26 @@ def _cupy_served(serving: dict[str, Pool], plans: str | None) -> Iterator[None]:
     install: Callable[[Any], None] = cupy.cuda.set_allocator
     before = cupy.cuda.get_allocator()
     device = None if _has_device() else 0  # without a driver CuPy cannot say which device is current
+    get_default, default = cupy.get_default_memory_pool, cupy.get_default_memory_pool()
+    own = CupyPool(auto_step=True, device=device, plans=plans)
 
     def set_allocator(allocator: Any = None) -> None:
         install(allocator)
-        pool = CupyPool(cupy.cuda.get_allocator(), auto_step=True, device=device, plans=plans)
+        pool = own
+        if allocator not in (None, default.malloc, own.malloc):
+            pool = CupyPool(allocator, auto_step=True, device=device, plans=plans)
         install(pool.malloc)
         serving["cupy"] = pool
 
     set_allocator(before)
     cupy.cuda.set_allocator = memory.set_allocator = set_allocator
+    cupy.get_default_memory_pool = lambda: own
     try:
         with steps_go_to(lambda key: serving["cupy"].step(key)):
             yield
     finally:
         cupy.cuda.set_allocator = memory.set_allocator = install
+        cupy.get_default_memory_pool = get_default
         install(before)
 
 

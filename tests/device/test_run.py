@@ -1,0 +1,64 @@
+"""``stowplan run`` of unchanged CuPy programs beside CuPy's own pool: what the device has in use."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ..children import ROOT, python
+
+MIB = 1 << 20
+LOOP = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import waiting
+import cupy
+
+most = 0
+
+def block(mebibytes):
+    global most
+    array = cupy.empty(mebibytes << 20, "b")
+    free, total = cupy.cuda.runtime.memGetInfo()
+    most = max(most, total - free)
+    return array
+
+def step(u):
+    a = block(40); b = block(30); a = block(50); del b
+    c = block(20); d = block(60); del a, c
+    return block(40)
+
+u = block(40)
+for number in range(40):
+    u = step(u)
+    if number % 10 == 9:
+        waiting.for_plans()
+pool = cupy.get_default_memory_pool()
+used = pool.used_bytes()
+pool.set_limit(500 << 20)
+try:
+    block(600)
+except cupy.cuda.memory.OutOfMemoryError:
+    limited = pool.get_limit()
+print(most, used, limited)
+"""
+
+
+def test_a_program_takes_no_more_of_the_device_than_with_cupy_s_pool(tmp_path: Path) -> None:
+    (tmp_path / "loop.py").write_text(LOOP)
+    words = (tmp_path / "loop.py", ROOT / "tests/stowplan")
+    plain = python(*words)
+    served = python("-m", "stowplan", "run", "--stats", tmp_path / "stats.json", *words)
+    most, *rest = map(int, plain.stdout.split())
+    found, *others = map(int, served.stdout.split())
+    assert rest == others == [40 * MIB, 500 * MIB], served.stderr
+    assert found <= most
+    assert json.loads((tmp_path / "stats.json").read_text())["cupy"]["replayed"] > 0
+
+
+def test_the_limit_of_cupy_s_pools_is_kept() -> None:
+    code = "import cupy; print(cupy.get_default_memory_pool().get_limit()); cupy.empty(200 << 20, 'b')"
+    for first in ((), ("-m", "stowplan", "run", "-")):
+        done = python(*first, *(() if first else ("-",)), stdin=code, CUPY_GPU_MEMORY_LIMIT=str(100 * MIB))
+        assert (done.returncode, done.stdout) == (1, f"{100 * MIB}\n"), done.stderr
+        assert "OutOfMemoryError" in done.stderr
