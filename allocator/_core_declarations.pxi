@@ -181,7 +181,6 @@ cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
         vector[uintptr_t] take_dead_arenas() except +
         Counters counters()
         Situation situation()
-        void note_failure(uint32_t)
         Failure failure()
         void reset_peaks()
 

@@ -9,7 +9,8 @@
 // If a call-site callback is set, it is called before each request, and its number is kept with the request. What each
 // site asked for is counted for all of the program.
 //
-// Beside the steps it counts the program's requests, of all threads that it sees. Steps of the same requests have one
+// Beside the steps it counts the program's requests, of all threads that it sees; one that upstream refused is none.
+// Steps of the same requests have one
 // signature, so how often a step came is one look into a table. With each request goes the most that the program had
 // alive from then to the next one: older blocks, and what other threads have, are in it, too.
 #pragma once
@@ -79,14 +80,13 @@ class PassiveService {
     }
     ++counts_.requests;
     counts_.bytes += size;
-    if (thread != owner_) {
+    block.is_others = thread != owner_;
+    if (block.is_others) {
       ++counts_.other_requests;
       counts_.other_bytes += size;
     } else if (recorder_.in_step()) {
       block.birth = recorder_.allocate(size, stream);
       alive_.push_back(live_);
-      step_bytes_ += size;
-      signature_ = signature_with(signature_, size, stream);
       if (who_asks_ != nullptr) sites_.push_back(site());
     }
     live_ += size;
@@ -95,18 +95,29 @@ class PassiveService {
   // There is a block now: what could not be had was never alive.
   void adopt(BlockId id, std::uintptr_t) {
     holders_.allocated(blocks_[id].site, blocks_[id].size);
-    blocks_[id].was_alive = true;
     counts_.peak = std::max(counts_.peak, live_);
     if (recorder_.in_step() && !alive_.empty()) alive_.back() = std::max(alive_.back(), live_);
   }
   void cancel(BlockId id) {
-    counts_.bytes -= blocks_[id].size;
-    release(id);
+    const Block& block = blocks_[id];
+    live_ -= block.size;
+    --counts_.requests;
+    counts_.bytes -= block.size;
+    if (block.is_others) {
+      --counts_.other_requests;
+      counts_.other_bytes -= block.size;
+    } else if (is_logging_ && recorder_.is_current(block.birth)) {
+      Asked& asked = asked_[static_cast<std::size_t>(block.site + 1)];
+      --asked.requests;
+      asked.bytes -= block.size;
+    }
+    recorder_.refuse(block.birth, block.size);
+    blocks_.erase(id);
   }
   bool release(BlockId id) {
     const Block& block = blocks_[id];
     live_ -= block.size;
-    if (block.was_alive) holders_.freed(block.site, block.size);
+    holders_.freed(block.site, block.size);
     recorder_.free(block.birth, block.size);
     blocks_.erase(id);
     return true;
@@ -125,14 +136,15 @@ class PassiveService {
     }
     if (recorder_.in_step()) return false;
     owner_ = thread;
-    start_step();
+    recorder_.begin_step();
     return true;
   }
 
   // Precondition: a marked step is running.
   RecordedStep end_step() {
-    count_step();
-    return take_step();
+    RecordedStep step = take_step();
+    count_step(step);
+    return step;
   }
 
   // Logs this thread's requests. Precondition: no step is running.
@@ -144,8 +156,7 @@ class PassiveService {
   // How many segments are kept, the running one among them; and one of them, in order. O(requests) of it.
   std::size_t segments() const { return segments_.size() + 1; }
   RecordedStep segment(std::size_t number) const {
-    if (number < segments_.size()) return segments_[number];
-    return {recorder_.log(), sites_, !recorder_.truncated(), start_, alive_, signature_};
+    return number < segments_.size() ? segments_[number] : running_step();
   }
   // What each call site asked for while the program was logged: kNoSite first, then site 0.
   const std::vector<Asked>& asked() const { return asked_; }
@@ -167,7 +178,7 @@ class PassiveService {
     Stream stream = 0;
     Birth birth;
     SiteNumber site = kNoSite;
-    bool was_alive = false;  // upstream had memory for it
+    bool is_others = false;  // of another thread than the steps'
   };
 
   static constexpr std::size_t kSignatures = 1 << 16;  // of those beyond, repeats are not counted
@@ -178,22 +189,41 @@ class PassiveService {
     return x ^ (x >> 32);
   }
 
-  void count_step() {
+  void count_step(const RecordedStep& step) {
     ++counts_.steps;
-    counts_.step_requests += alive_.size();
-    counts_.step_bytes += step_bytes_;
-    if (repeats_.size() < kSignatures || repeats_.count(signature_) != 0) ++repeats_[signature_];
+    counts_.step_requests += step.alive.size();
+    for (const Event& event : step.log) {
+      if (event.kind == EventKind::allocate) counts_.step_bytes += event.size;
+    }
+    if (repeats_.size() < kSignatures || repeats_.count(step.signature) != 0) ++repeats_[step.signature];
   }
 
-  void start_step() {
-    step_bytes_ = 0;
-    signature_ = 0;
-    recorder_.begin_step();
+  // The step so far, without the requests that upstream refused.
+  RecordedStep running_step() const {
+    RecordedStep step{recorder_.log(), {}, !recorder_.truncated(), start_, {}, 0};
+    auto refused = recorder_.refused().begin();
+    for (std::size_t i = 0; i < alive_.size(); ++i) {
+      if (refused != recorder_.refused().end() && *refused == i) {
+        ++refused;
+        if (!step.alive.empty()) step.alive.back() = std::max(step.alive.back(), alive_[i]);
+        continue;
+      }
+      step.alive.push_back(alive_[i]);
+      if (i < sites_.size()) step.sites.push_back(sites_[i]);
+    }
+    for (const Event& event : step.log) {
+      if (event.kind != EventKind::allocate) continue;
+      step.signature = signature_with(step.signature, event.size, event.stream);
+    }
+    return step;
   }
 
   RecordedStep take_step() {
-    const bool complete = !recorder_.truncated();
-    return {recorder_.end_step(), std::exchange(sites_, {}), complete, start_, std::exchange(alive_, {}), signature_};
+    RecordedStep step = running_step();
+    recorder_.drop_step();
+    sites_.clear();
+    alive_.clear();
+    return step;
   }
 
   static constexpr std::size_t kSegment = std::size_t{1} << 17;   // requests, of some 80 bytes each
@@ -203,7 +233,7 @@ class PassiveService {
     const std::uint64_t requests = alive_.size();
     segments_.push_back(take_step());
     start_ += requests;
-    start_step();
+    recorder_.begin_step();
     if (segments_.size() <= kMost) return;
     const auto highest = [](const RecordedStep& segment) {
       return *std::max_element(segment.alive.begin(), segment.alive.end());
@@ -238,8 +268,6 @@ class PassiveService {
   void* whom_ = nullptr;
   std::vector<SiteNumber> sites_;  // of the running step's requests
   std::vector<Bytes> alive_;       // likewise: the most alive until the next
-  Bytes step_bytes_ = 0;           // asked for in the running step
-  std::uint64_t signature_ = 0;    // of the running step, so far
 
   Bytes live_ = 0;  // of all blocks
   PeakHolders holders_;

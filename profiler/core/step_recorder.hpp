@@ -6,6 +6,8 @@
 //
 // The log is complete for blocks of the running step and of the kMostAge ones before it: a loop that rotates its arrays
 // (u, v, w = v, w, u) frees in each step what an earlier one has made. A block that is alive beyond them has escaped.
+// A request that was refused made no block: it is not in the log, and those after it have the numbers that they would
+// have without it.
 //
 // It is kept small, four bytes an event and sixteen a request, because a replayed step writes one too, in case it
 // departs from its plan in the end; the wall clock is asked only while timestamps are on. Costs one append per event,
@@ -18,6 +20,7 @@
 #include <cstdint>
 #include <ctime>
 #include <new>
+#include <utility>
 #include <vector>
 
 namespace stowplan::profiler {
@@ -73,7 +76,7 @@ class StepRecorder {
   void drop_step() {
     in_step_ = false;
     std::move_backward(past_.begin(), past_.end() - 1, past_.end());
-    past_.front() = {step_, 0};
+    past_.front() = {step_, 0, std::exchange(refused_, {})};
     ++step_;
     truncated_ = false;
     entries_.clear();
@@ -84,8 +87,10 @@ class StepRecorder {
   // Ends what turns out to have been several steps, the last two of which began at the requests `first` and `second`,
   // and returns the logs of these.
   std::pair<std::vector<Event>, std::vector<Event>> end_two_steps(std::uint32_t first, std::uint32_t second) {
-    const std::vector<Event> all = end_step();
-    past_ = {Past{step_ - 1, second}, Past{step_ - 1, first}};  // blocks keep the numbers that they have
+    const std::vector<Event> all = events();
+    const Numbers refused = refused_;
+    drop_step();
+    past_ = {Past{step_ - 1, second, refused}, Past{step_ - 1, first, refused}};  // blocks keep their numbers
     std::pair<std::vector<Event>, std::vector<Event>> two;
     bool in_first = false, in_second = false;
     for (Event event : all) {
@@ -96,7 +101,7 @@ class StepRecorder {
       if (event.kind >= EventKind::free_previous || event.request < first || (!in_first && !in_second)) continue;
       const bool of_first = event.request < second;
       if (of_first && in_second) event.kind = EventKind::free_previous;
-      event.request -= of_first ? first : second;
+      event.request = number_from(of_first ? first : second, event.request, refused);
       (in_first ? two.first : two.second).push_back(event);
     }
     return two;
@@ -124,21 +129,34 @@ class StepRecorder {
     }
   }
 
+  // Upstream has no memory for a request: where its step is over, it was a block until now.
+  void refuse(Birth birth, Bytes size) {
+    if (!is_current(birth)) return free(birth, size);
+    live_bytes_ -= size;
+    try {
+      refused_.insert(std::upper_bound(refused_.begin(), refused_.end(), birth.request), birth.request);
+    } catch (const std::bad_alloc&) {
+      truncated_ = true;
+    }
+  }
+
   // Steps since a birth; -1 where it was outside of all steps.
   std::int64_t age(Birth birth) const { return birth.step == 0 ? -1 : std::int64_t{step_} - birth.step; }
 
   // Whether these are the running step's requests so far.
   bool has_requested(const std::vector<Bytes>& sizes) const {
-    return !truncated_ && requests_.size() <= sizes.size() &&
+    return !truncated_ && refused_.empty() && requests_.size() <= sizes.size() &&
            std::equal(requests_.begin(), requests_.end(), sizes.begin(),
                       [](const Request& request, Bytes size) { return request.size == size; });
   }
 
   bool in_step() const { return in_step_; }
   bool is_current(Birth birth) const { return birth.step == step_; }
+  bool is_last(Birth birth) const { return is_current(birth) && birth.request + 1 == next_request_; }
   Bytes live_bytes() const { return live_bytes_; }  // of all blocks born in steps
   bool truncated() const { return truncated_; }
   std::uint32_t requests() const { return next_request_; }
+  const std::vector<std::uint32_t>& refused() const { return refused_; }  // numbers of requests, sorted
   bool timestamps() const { return timestamps_; }
   void set_timestamps(bool on) { timestamps_ = on; }
 
@@ -147,10 +165,12 @@ class StepRecorder {
     Bytes size;
     Stream stream;
   };
+  using Numbers = std::vector<std::uint32_t>;
   // A step that has ended: where its requests begin among those of this number.
   struct Past {
     std::uint32_t step = 0;
     std::uint32_t from = 0;
+    Numbers refused;
   };
   static constexpr int kKindBits = 4;
   static_assert(kMaxEvents <= std::size_t{1} << (32 - kKindBits), "a request's number and a kind fit one entry");
@@ -158,9 +178,11 @@ class StepRecorder {
 
   void free_earlier(Birth birth) noexcept {
     std::uint32_t kind = static_cast<std::uint32_t>(EventKind::free);
-    for (const Past past : past_) {
+    for (const Past& past : past_) {
       ++kind;
-      if (past.step == birth.step && past.from <= birth.request) return append(kind, birth.request - past.from);
+      if (past.step == birth.step && past.from <= birth.request) {
+        return append(kind, number_from(past.from, birth.request, past.refused));
+      }
     }
   }
 
@@ -185,13 +207,29 @@ class StepRecorder {
     times_.push_back(static_cast<std::int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec);
   }
 
+  // A request's number among those from `first` on, without those that were refused.
+  static std::uint32_t number_from(std::uint32_t first, std::uint32_t request, const Numbers& refused) {
+    const auto at = [&](std::uint32_t number) { return std::lower_bound(refused.begin(), refused.end(), number); };
+    return request - first - static_cast<std::uint32_t>(at(request) - at(first));
+  }
+
   std::vector<Event> expand() const {
+    std::vector<Event> log = events();
+    for (Event& event : log) {
+      if (event.kind < EventKind::free_previous) event.request = number_from(0, event.request, refused_);
+    }
+    return log;
+  }
+
+  // The log, its requests numbered as they came.
+  std::vector<Event> events() const {
     std::vector<Event> log;
     log.reserve(entries_.size());
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       const auto kind = static_cast<EventKind>(entries_[i] & ((1u << kKindBits) - 1));
       const std::uint32_t number = entries_[i] >> kKindBits;
       const bool known = kind < EventKind::free_previous && number < requests_.size();
+      if (kind == EventKind::allocate && std::binary_search(refused_.begin(), refused_.end(), number)) continue;
       const Request request = known ? requests_[number] : Request{0, 0};
       log.push_back({i < times_.size() ? times_[i] : 0, request.size, request.stream, number, kind});
     }
@@ -201,6 +239,7 @@ class StepRecorder {
   std::vector<std::uint32_t> entries_;  // kind in the low bits, number of the request above
   std::vector<Request> requests_;       // by number
   std::vector<std::int64_t> times_;     // by entry, as far as there are any
+  Numbers refused_;                     // requests that made no block
   std::uint32_t step_ = 1;              // the running step, or, between steps, the coming one
   std::uint32_t next_request_ = 0;
   std::array<Past, kMostAge> past_{};  // the latest first

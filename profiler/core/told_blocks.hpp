@@ -4,7 +4,8 @@
 //     allocated(a, 700)        request 0
 //     allocated(a, 40)         free of request 0, which was not reported; request 1
 //     freed(a)                 free of request 1
-//     allocated(0, 10 ** 15)   request 2, and its free: an empty block, or one that could not be had
+//     allocated(0, 0)          request 2, and its free: an empty block
+//     allocated(0, 10 ** 15)   nothing: it could not be had
 //
 // O(1) expected for each.
 #pragma once
@@ -32,11 +33,12 @@ class ToldBlocks {
     if (size < small_) return;
     ++requests_;
     const BlockId id = service_.request(size, stream, thread()).id;
+    if (address == 0 && size > 0) return service_.cancel(id);
+    service_.adopt(id, address);
     if (address == 0) {
-      service_.cancel(id);
+      service_.release(id);
     } else {
       by_address_.insert(address, id);
-      service_.adopt(id, address);
     }
   }
 

@@ -11,7 +11,7 @@ hook        ``malloc``: a request served by the pool; ``free``; ``alloc``: the p
 device_id   the device; one file may hold several, one is read
 size        bytes asked for. A request of 0 bytes occupies nothing and has no free: left out
 mem_size    bytes as the pool rounds them, to 512
-mem_ptr     address
+mem_ptr     address; 0 where the request failed: left out
 pmem_id     not used: an ``id()``, and ids recur
 ==========  ===========================================================================================
 
@@ -85,7 +85,8 @@ def read(path: str | os.PathLike[str], device: int | None = None) -> Profile:
             site = event.get("site")
             if site is not None and not isinstance(site, str):
                 raise log.refusal("the site is not text; expected file:line function")
-            log.allocate(address, size, ns=ns, site=site)
+            if address:  # what was refused has none
+                log.allocate(address, size, ns=ns, site=site)
         elif hook == "free" and rounded:
             log.free(address, ns)
     if not len(log):

@@ -2,8 +2,8 @@
 
 CuPy calls a memory hook for every block that its pool hands out and takes back; the log is made of these calls (see
 profiler/core/told_blocks.hpp). Two cases have no call, and are completed: if an address is handed out again, its block
-has been freed on another thread (whose events go to that thread's hooks); and an empty block, or a request that failed,
-has no address and ends at once.
+has been freed on another thread (whose events go to that thread's hooks); and an empty block has no address, and ends
+at once. A request that failed has none either, and is left out.
 
 This module imports CuPy: `stowplan.profiler` imports it when `CupyRecorder` is first used.
 """

@@ -144,6 +144,22 @@ class BackendContract:
         assert self.run(program, 1) == len(STEP)
         program.finish()
 
+    def test_what_upstream_refuses_is_no_block_of_its_step(self, own: Any) -> None:
+        def work() -> None:
+            first = Block(own, 5000)
+            own.fail(1)
+            with pytest.raises(MemoryError):
+                own.allocate(1 << 50, False)
+            own.fail(0)
+            second = Block(own, 700)
+            assert first.holds()
+            assert second.holds()
+
+        run(own, 4, work)
+        assert run(own, 3, work) == 3 * 2
+        assert own.pool.profile().size.tolist() == [own.asked(5000), own.asked(700)]
+        assert (own.pool.stats.plans, own.pool.stats.packed) == (1, 1)
+
     # ------------------------------------------------------------------------------------------------- one kind of step
 
     def test_a_step_is_recorded_confirmed_and_replayed(self, own: Any) -> None:

@@ -34,7 +34,7 @@ Answer DevicePool::ask_upstream(BlockId id, Bytes size, Reason reason, void* cli
     return answer;
   }
   if (answer.error != 0) {
-    locked_.note_failure(id);
+    locked_.refuse(id);
   } else {
     Lock lock(lock_);
     lanes_.adopt(id, answer.address);

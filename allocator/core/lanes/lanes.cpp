@@ -126,13 +126,14 @@ Situation Lanes::situation(ThreadId thread) const {
   return now;
 }
 
-void Lanes::note_failure(BlockId id, ThreadId thread) {
+void Lanes::refuse(BlockId id, ThreadId thread) {
   const Block& block = shared_.blocks[id];
   ++failure_.number;
   failure_.asked = block.lane->describe(block);
   failure_.found = situation(thread);
   failure_.found.live_bytes -= block.size;
   failure_.found.upstream_bytes -= block.size;
+  block.lane->refuse(id);
 }
 
 // -------------------------------------------------------------------------------------------------- invariants

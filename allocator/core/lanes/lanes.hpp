@@ -64,7 +64,7 @@ class Lanes {
   }
   bool shelter(BlockId id, Reason reason) { return of(id).shelter(id, reason); }
   void cancel(BlockId id) {
-    note_failure(id, profiler::current_thread());
+    refuse(id, profiler::current_thread());
     release(id);
   }
   bool release(BlockId id) {
@@ -111,9 +111,11 @@ class Lanes {
   void count(Reason reason, std::uint64_t requests) { shared_.counters.of(reason) += requests; }
   void reset_peaks() { shared_.counters.reset_peaks(); }
 
+  // Upstream has no memory for a block, which is to be released: see Replay. What the request found is noted.
+  void refuse(BlockId id, ThreadId thread);
+
   // What fills the memory, as a thread sees it; the last request that upstream had no memory for, and what it found.
   Situation situation(ThreadId thread) const;
-  void note_failure(BlockId id, ThreadId thread);
   const Failure& failure() const { return failure_; }
 
   // Every block in the table, for tests and invariants: disjoint address ranges.

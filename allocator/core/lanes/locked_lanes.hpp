@@ -129,8 +129,8 @@ class LockedLanes {
   Situation situation() {
     return locked([&] { return lanes_.situation(profiler::current_thread()); });
   }
-  void note_failure(BlockId id) {
-    locked([&] { lanes_.note_failure(id, profiler::current_thread()); });
+  void refuse(BlockId id) {
+    locked([&] { lanes_.refuse(id, profiler::current_thread()); });
   }
   Failure failure() {
     return locked([&] { return lanes_.failure(); });

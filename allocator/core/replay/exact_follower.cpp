@@ -11,25 +11,24 @@ namespace stowplan::allocator {
 
 // The named slow path of find(): the request is not the one that the cursor expects.
 RequestNumber ExactFollower::resynchronize(Bytes size) {
-  exact_so_far_ = false;
+  before_ = std::exchange(now_, {size, Match::lost, false});
   const RequestNumber next = at_.next();
-  const Bytes previous = std::exchange(previous_, size);
-  const Match before = std::exchange(last_, Match::lost);
-  RequestNumber found = find_both(previous, size, before);
+  const Match before = before_.last;
+  RequestNumber found = find_both(before_.previous, size, before);
   if (found != kNoRequest) {
     counters_.missing += found - next - (before == Match::lost ? 1 : 0);
-    last_ = Match::exact;
+    now_.last = Match::exact;
   } else if (before == Match::tentative && !at_.fits(next, size) && at_.equals(next - 1, size)) {
-    last_ = Match::exact;  // the previous one was extra, and sits in this one's slot
+    now_.last = Match::exact;  // the previous one was extra, and sits in this one's slot
   } else if (before == Match::lost && at_.fits(next + 1, size)) {
     found = next + 1;  // most likely the previous one had come in the place of k
   } else if (at_.fits(next, size) && !(before == Match::exact && 2 * size < at_.plan().requested[next])) {
     found = next;
   }
   if (found == kNoRequest) return kNoRequest;
-  if (last_ == Match::lost) {
+  if (now_.last == Match::lost) {
     ++counters_.smaller;
-    last_ = Match::tentative;
+    now_.last = Match::tentative;
   }
   at_.skip_to(found);
   return at_.pass();
@@ -66,7 +65,7 @@ bool ExactFollower::follow_another(Bytes size) {
 }
 
 Course ExactFollower::course(Bytes next) const {
-  if (!exact_so_far_ || at_.passed() == 0) return Course::unknown;
+  if (!now_.exact_so_far || at_.passed() == 0) return Course::unknown;
   const auto goes_on = [&](const PlanPtr& other) { return this->goes_on(*other, next); };
   const bool is_over = at_.next() == at_.step_end();
   if (!is_over && at_.equals(at_.next(), next)) return Course::goes_on;
@@ -76,7 +75,7 @@ Course ExactFollower::course(Bytes next) const {
 
 // If a plan ends here that begins as this step did, then that is the plan that the step has followed.
 void ExactFollower::end_step() {
-  if (!exact_so_far_ || at_.next() == at_.step_end()) return;
+  if (!now_.exact_so_far || at_.next() == at_.step_end()) return;
   for (const PlanPtr& other : others_) {
     const RequestNumber passed = at_.passed();
     if (other->step_size() == passed && other->prefix_of(0, passed) == at_.prefix()) return at_.follow(other);

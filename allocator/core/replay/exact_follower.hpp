@@ -44,16 +44,20 @@ class ExactFollower {
   // Follows the cursor's plan, or one of `others`, from the beginning of a step. Without a plan it waits for one.
   void begin_step(std::vector<PlanPtr> others) {
     others_ = std::move(others);
-    previous_ = 0;
-    last_ = Match::exact;
-    exact_so_far_ = true;
+    now_ = {};
   }
 
   // The plan's request that this one is, which the cursor passes, or kNoRequest.
   RequestNumber find(Bytes size) {
-    if (!at_.equals(at_.next(), size) && !(exact_so_far_ && follow_another(size))) return resynchronize(size);
-    last_ = Match::exact;
+    if (!at_.equals(at_.next(), size) && !(now_.exact_so_far && follow_another(size))) return resynchronize(size);
+    now_.last = Match::exact;
     return at_.pass();
+  }
+  // Forgets the last request, which upstream refused, if it has no slot; returns whether that is so.
+  bool take_back() {
+    if (now_.last != Match::lost) return false;
+    now_ = before_;
+    return true;
   }
   // An address for a guest; 0 if there is none.
   std::uintptr_t place_guest(Bytes size) const;
@@ -63,6 +67,11 @@ class ExactFollower {
 
  private:
   enum class Match : std::uint8_t { exact, tentative, lost };
+  struct State {
+    Bytes previous = 0;         // size of the previous request, if it was not exact
+    Match last = Match::exact;  // how the previous request was found
+    bool exact_so_far = true;   // every request of the step was
+  };
 
   bool goes_on(const Plan& other, Bytes size) const;
   bool follow_another(Bytes size);
@@ -73,9 +82,7 @@ class ExactFollower {
   ArenaSpace& space_;
   Counters& counters_;
   std::vector<PlanPtr> others_;  // what the step may follow instead
-  Bytes previous_ = 0;           // size of the previous request, if it was not exact
-  Match last_ = Match::exact;    // how the previous request was found
-  bool exact_so_far_ = true;     // every request of the step was
+  State now_, before_;           // before_: the last request that was not exact
 };
 
 }  // namespace stowplan::allocator

@@ -40,6 +40,12 @@ class Guests {
     ++unknown_;
     ++lost_in_a_row_;
   }
+  // The last request was none: it had no slot, and no memory elsewhere.
+  void take_back() {
+    --unknown_;
+    --lost_in_a_row_;
+  }
+  bool any_unknown() const { return unknown_ > 0; }
   bool are_lost() const { return lost_in_a_row_ >= kLost; }
   // `requests`: of the step so far.
   bool are_too_many(std::uint32_t requests) const { return unknown_ > kFew && unknown_ * kShare > requests; }

@@ -45,7 +45,6 @@ inline Grant Replay::serve(Block& block) {
     guests_.note_planned();
     return serve_planned(block, k);
   }
-  clean_ = false;
   guests_.note_unknown();
   if (!has_given_up() && guests_.is_known_to_last(block.size)) return send_upstream(block, Reason::mismatch);
   return invite(block, Reason::mismatch);
@@ -140,6 +139,18 @@ bool Replay::release(BlockId id) {
   return forget(id, block);
 }
 
+void Replay::refuse(BlockId id) {
+  Block& block = blocks_[id];
+  if (cursor_.has_plan() && recorder_.is_last(block.birth)) {
+    if (follower_.take_back()) {
+      guests_.take_back();
+    } else {
+      clean_ = false;
+    }
+  }
+  recorder_.refuse(std::exchange(block.birth, {}), block.size);
+}
+
 void Replay::hold(BlockId id, bool may_wait) {
   const Block& block = blocks_[id];
   note_free(block);
@@ -182,7 +193,7 @@ void Replay::join(const PlanPtr& plan) {
 
 StepOutcome Replay::end_step() {
   StepOutcome outcome = leave_plan();
-  if (clean_ && !recorder_.timestamps()) {
+  if (is_clean() && !recorder_.timestamps()) {
     recorder_.drop_step();
   } else {
     outcome.complete = !recorder_.truncated();
@@ -207,7 +218,7 @@ StepOutcome Replay::leave_plan() {
     if (cursor_.has_skipped()) clean_ = false;
     outcome.tag = cursor_.plan().tag;
   }
-  outcome.clean = clean_;
+  outcome.clean = is_clean();
   return outcome;
 }
 

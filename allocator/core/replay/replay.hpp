@@ -81,6 +81,9 @@ class Replay {
   // the request was not the arena's stream's.
   bool shelter(BlockId id, Reason reason);
 
+  // Upstream has no memory for a block: the step has not asked for it. release() follows.
+  void refuse(BlockId id);
+
   // A free of a block that other streams may still use: the program is rid of it, its range stays taken until let_go().
   // Where `may_wait`, a request may be served there before: then its Grant says `waits`, and what it took the place of
   // is in awaited(). These numbers are not given to other blocks before drop_awaited(), and to let go of them is
@@ -150,6 +153,7 @@ class Replay {
   Grant send_upstream(Block& block, Reason reason);
   bool has_given_up() const { return guests_.are_too_many(recorder_.requests()); }
   bool is_too_large(const Plan& plan) const { return plan.arena_bytes > arena().size; }
+  bool is_clean() const { return clean_ && !guests_.any_unknown(); }
   void note_free(const Block& block);
   bool forget(BlockId id, Block& block);
   StepOutcome leave_plan();
@@ -162,7 +166,7 @@ class Replay {
   PlanCursor cursor_{space_};
   ExactFollower follower_;
   Guests guests_;
-  bool clean_ = true;  // every request of the step was served from its slot
+  bool clean_ = true;  // every request of the step that the plan knows was served from its slot
   bool may_wait_ = true;
   bool has_guests_ = true;
 };

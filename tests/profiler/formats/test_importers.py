@@ -58,6 +58,8 @@ def test_cupy_hook_written_by_cupy_itself(tmp_path: Path) -> None:
     one = {"device_id": 1, "mem_size": 512, "mem_ptr": 2**40, "pmem_id": 2**44}
     hook.alloc_postprocess(device_id=1, mem_size=512, mem_ptr=2**40)
     hook.malloc_postprocess(size=24, **one)
+    # What could not be had.
+    hook.malloc_postprocess(device_id=1, size=2**50, mem_size=2**50, mem_ptr=0, pmem_id=0)
     hook.free_postprocess(**one)
     path = tmp_path / "hook.log"
     path.write_text(text.getvalue())

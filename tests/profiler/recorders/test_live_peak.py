@@ -6,6 +6,7 @@ import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
@@ -234,19 +235,24 @@ def test_coverage_of_found_steps_counts_the_one_under_way() -> None:
     assert program.step_requests > 0.8 * program.requests  # all but those before the step was found
 
 
-def test_what_could_not_be_had_was_never_alive() -> None:
-    recorder = NumpyRecorder(small=SMALL)
+@pytest.mark.parametrize("auto_step", [False, True])
+def test_what_could_not_be_had_is_no_block(auto_step: bool) -> None:
+    rounds = 12
+    recorder = NumpyRecorder(small=SMALL, auto_step=auto_step)
     with recorder:
-        for _ in range(3):
-            with recorder.step():
+        for _ in range(rounds):
+            with nullcontext() if auto_step else recorder.step():
                 held = np.ones(2_000)
                 with pytest.raises(MemoryError):
                     np.empty(1 << 59, dtype=np.uint8)
-                del held
-    program = recorder.profile().program
-    assert recorder.profile().live_peak == 16_000
+                other = np.ones(3_000)
+                del held, other
+    profile = recorder.profile()
+    program = profile.program
+    assert (profile.size.tolist(), profile.live_peak) == ([16_000, 24_000], 40_000)
     assert program is not None
-    assert (program.live_peak, program.bytes) == (16_000, 3 * 16_000)
+    assert (program.live_peak, program.requests, program.bytes) == (40_000, 2 * rounds, rounds * 40_000)
+    assert program.step_requests == 2 * program.steps
 
 
 def test_what_other_threads_have_alive_counts() -> None:
