@@ -27,6 +27,7 @@ from .plan import IntArray, Plan, problem_of
 from .store import DamagedError
 from .store_packing import opened, sealed, validated
 
+MOST = np.iinfo(np.int64).max
 MOST_LANES = 8
 """Of a step slot (allocator/core/lanes/lanes.hpp)."""
 
@@ -116,7 +117,7 @@ def load_plans(path: str | os.PathLike[str], backend: str, alignment: int) -> tu
     plans: list[Plan] = []
     what = "the header"
     try:
-        small = int(header["small"])
+        small = _whole(header, "small")
         for i, entry in enumerate(header["plans"]):
             what = f"plan {i}"
             plan, numbers = _next_plan(entry, numbers, alignment)
@@ -136,8 +137,8 @@ def _next_plan(entry: dict[str, Any], numbers: IntArray, alignment: int) -> tupl
     LookupError, TypeError, ValueError, OverflowError
         It is not valid: `DamagedError`, `ProfileError` and `ProblemError` are ValueErrors.
     """
-    requests, period, steps = (int(entry[name]) for name in ("requests", "period", "steps"))
-    if not 0 <= requests * len(COLUMNS) <= len(numbers):
+    requests, period, steps = (_whole(entry, name) for name in ("requests", "period", "steps"))
+    if requests * len(COLUMNS) > len(numbers):
         raise ValueError(f"{requests} requests, and {len(numbers)} numbers")
     if not 1 <= steps <= MOST_TURNS or requests % steps:
         raise ValueError(f"{requests} requests of {steps} steps")
@@ -149,10 +150,18 @@ def _next_plan(entry: dict[str, Any], numbers: IntArray, alignment: int) -> tupl
     return Plan(profile, rows, problem, placement, steps), rest[len(rows) :]
 
 
+def _whole(entry: dict[str, Any], name: str) -> int:
+    value = entry[name]
+    if type(value) is not int or not 0 <= value <= MOST:
+        raise ValueError(f"{name} is {value!r}; expected a whole number, 0 or more, of 64 bits")
+    return value
+
+
 def _in_lane(entry: dict[str, Any], plans: list[Plan]) -> SavedPlan:
-    step_slot, lane, key, number = (entry[name] for name in ("step_slot", "lane", "key", "plan"))
+    step_slot, lane, number = (_whole(entry, name) for name in ("step_slot", "lane", "plan"))
+    key = entry["key"]
     if key is not None and not isinstance(key, (str, int)):
         raise TypeError(f"the step key {key!r}")
-    if not (step_slot >= 0 and 0 <= lane < MOST_LANES and 0 <= number < len(plans)):
+    if lane >= MOST_LANES or number >= len(plans):
         raise ValueError(f"plan {number} in lane {lane} of step slot {step_slot}")
     return SavedPlan(step_slot, lane, key, plans[number])

@@ -22,6 +22,8 @@ from stowplan.planning.store_packing import opened, sealed
 from ..running import run
 from .logs import profile
 
+WHOLE = ("small", "requests", "period", "steps", "lane", "plan", "step_slot")
+
 
 def work(scale: int = 1) -> float:
     a = np.full(1000 * scale, 1.5)
@@ -95,11 +97,12 @@ def changed(
 ) -> None:
     """Write that file with something changed in the plan's columns, offsets or header, and a valid digest."""
     header, columns = opened(saved(path))
+    whole = {name: entry.pop(name) for name in entry.keys() & header.keys()}
     for name in entry.keys() & header["plans"][0].keys():
         header["plans"][0][name] = entry[name]
     header["lanes"][0].update(entry)
     numbers(columns)
-    path.write_bytes(sealed(header, [columns]))
+    path.write_bytes(sealed({**header, **whole}, [columns]))
 
 
 @pytest.mark.parametrize(
@@ -114,17 +117,22 @@ def changed(
         *({"period": period} for period in (1, 10**30, None)),
         *({"steps": steps} for steps in (0, 2, 99)),
         *({"lane": lane} for lane in (-1, 8)),
-        *({"plan": plan} for plan in (-1, 1, "0")),
-        {"step_slot": -1},
+        *({"plan": plan} for plan in (-1, 1)),
         {"key": ["a"]},
+        *({name: value} for name in WHOLE for value in (-5, 1.5, "1", None, True, [], 10**30)),
+        *(
+            {name: value}
+            for name in ("plans", "lanes")
+            for value in ([1], ["a"], [[]], [{}], {"a": 1}, 7, None)
+        ),
     ],
 )
 def test_what_is_not_valid_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
     changed(tmp_path / "plans")
     assert load_plans(tmp_path / "plans", "numpy", 64)[0][0].plan.arena_bytes == a_plan().arena_bytes
     changed(tmp_path / "plans", **change)
-    with pytest.raises(FormatError, match=r"(plan 0|the list of lanes) is not valid: "):
-        load_plans(tmp_path / "plans", "numpy", 64)
+    with pytest.raises(FormatError, match=r"(the header|plan 0|the list of lanes) is not valid: "):
+        NumpyPool.load(tmp_path / "plans")
 
 
 def test_a_plan_that_was_placed_above_others_comes_back(tmp_path: Path) -> None:
