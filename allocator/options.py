@@ -5,7 +5,7 @@ A pool passes on its keywords, adds what is its own, and has `documented` put th
     @documented
     class MyPool(Pool):
         def __init__(self, *, mine: int = 0, **options: Unpack[Options]) -> None:
-            super().__init__(PlanningOptions(**options))
+            super().__init__(options)
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class PlanningOptions(NamedTuple):
     Raises
     ------
     PoolError
-        An option is not what it is to be.
+        An option is not what it is to be, or there is none of this name.
     UnknownSolverError
         There is no such solver.
     """
@@ -94,6 +94,19 @@ class PlanningOptions(NamedTuple):
     small: int | None = None
     limit: int | str | None = None
     plans: Plans = None
+
+    @classmethod
+    def of(cls, pool: str, options: Options) -> PlanningOptions:
+        """Return the options that a pool, by its class's name, was given; errors are as the class says."""
+        for name in options.keys() - set(cls._fields):
+            from difflib import get_close_matches
+
+            likely = get_close_matches(name, cls._fields, 1)
+            hint = f"did you mean {likely[0]!r}? " if likely else ""
+            raise PoolError(f"{pool} has no option {name!r}: {hint}expected {', '.join(cls._fields)}")
+        chosen = cls(**options)
+        chosen.check()
+        return chosen
 
     def check(self) -> None:
         """Raise an error if an option is not what it is to be, as the class says."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..planning.store import PlanStore
     from ..profiler import Profile
     from ._core import Backend
+    from .options import Options
     from .stats import Stats
 
 P = ParamSpec("P")
@@ -46,10 +47,9 @@ class Pool(ABC):
 
     _warned = False  # that a step has begun where the pool does not serve
 
-    def __init__(self, options: PlanningOptions) -> None:
-        options.check()
-        self._options = options
-        self._store = store_of(options.plans)
+    def __init__(self, options: Options) -> None:
+        self._options = PlanningOptions.of(type(self).__name__, options)
+        self._store = store_of(self._options.plans)
         self._by_device: dict[int, Lanes] = {}
         watch(self)
 
@@ -131,7 +131,7 @@ class Pool(ABC):
         Raises
         ------
         PoolError
-            On entry: this thread runs a step already, or it is in an interrupted part.
+            The key cannot be hashed. On entry: this thread runs a step already, or it is in an interrupted part.
 
         Warns
         -----
@@ -146,6 +146,12 @@ class Pool(ABC):
                 RuntimeWarning,
                 stacklevel=2,
             )
+        try:
+            hash(key)
+        except TypeError:
+            raise PoolError(
+                f"the step key {key!r} cannot be hashed; expected a string, for example"
+            ) from None
         return Step(self._lanes(), key, keeps_results)
 
     @property

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import MissingDependencyError, PoolError
 from .._core import DevicePool, DeviceRouter, Lease
-from ..options import PlanningOptions, documented
+from ..options import documented
 from ..pool import Pool
 from .device_memory import DeviceMemory, SegmentPool, UpstreamMemory
 from .device_streams import DeviceStreams
@@ -97,7 +97,7 @@ class CupyPool(Pool):
                 f"CupyPool: {error}; expected: pip install 'stowplan[cupy]', or 'stowplan[rocm]' for AMD's devices"
             ) from error
 
-        super().__init__(PlanningOptions(**options))
+        super().__init__(options)
         self._options.refuse_small("CuPy's arrays")
         if sample not in ("device", "managed"):
             raise PoolError(f"sample is {sample!r}; expected 'device' or 'managed'")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from ...errors import PoolError
 from ...host_memory import host_memory
 from .._core import HostBackend, NativePlace, NativePool, Scope
-from ..options import PlanningOptions
 from ..pool import EnteredPool
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ class HostPool(EnteredPool):
     """Bytes; what `small` is where it is None."""
 
     def __init__(self, *, scope: str = "thread", **options: Unpack[Options]) -> None:
-        super().__init__(PlanningOptions(**options))
+        super().__init__(options)
         if scope not in SCOPES:
             raise PoolError(f"scope is {scope!r}; expected 'process' or 'thread'")
         small = self.default_small if self._options.small is None else self._options.small

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import MissingDependencyError, PoolError
 from .. import _core
 from .._core import CudaPool, CudaPools, Scope, any_cuda_installed
-from ..options import PlanningOptions, documented
+from ..options import documented
 from ..pool import EnteredPool
 from .cupy_pool import DEVICE_ALIGNMENT, FORKED, PER_THREAD
 
@@ -75,7 +75,7 @@ class TorchCudaPool(EnteredPool):
     alignment = DEVICE_ALIGNMENT
 
     def __init__(self, *, scope: str = "process", **options: Unpack[Options]) -> None:
-        super().__init__(PlanningOptions(**options))
+        super().__init__(options)
         self._options.refuse_small("CUDA tensors")
         if scope not in SCOPES:
             raise PoolError(f"scope is {scope!r}; expected one of: {', '.join(SCOPES)}")

@@ -45,8 +45,13 @@ def test_a_value_out_of_range_is_refused(option: str, values: tuple[Any, ...], e
 def test_a_solver_or_a_keyword_that_is_none_is_refused() -> None:
     with pytest.raises(StowplanError, match="fastest"):
         NumpyPool(planner="fastest")
-    with pytest.raises(TypeError, match="warm_up"):
-        NumpyPool(warm_up=3)  # type: ignore[call-arg]
+    for pool in pools():
+        with pytest.raises(
+            PoolError, match=rf"^{pool.__name__} has no option 'autostep': did you mean 'auto_step'"
+        ):
+            pool(autostep=True)
+    with pytest.raises(PoolError, match="no option 'fast': expected warmup, planner"):
+        NumpyPool(fast=True)  # type: ignore[call-arg]
 
 
 def test_a_limit_is_bytes_or_text_or_a_share() -> None:

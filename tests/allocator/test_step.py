@@ -33,6 +33,12 @@ def test_interrupt_is_a_decorator_with_and_without_brackets() -> None:
     assert interrupted(pool) == 2
 
 
+@pytest.mark.parametrize("key", [[1], ("a", {})])
+def test_a_key_that_cannot_be_hashed_is_refused(key: object) -> None:
+    with pytest.raises(PoolError, match=r"the step key .* cannot be hashed; expected a string, for example"):
+        NumpyPool().step(key)  # type: ignore[arg-type]
+
+
 def test_a_generator_is_interrupted_in_its_parts_only() -> None:
     pool = NumpyPool()
 
