@@ -338,6 +338,8 @@ cdef class DevicePool(Backend):
         reserved = self.memory.reserved()
         if reserved is not None:
             counters["reserved_bytes"], counters["peak_reserved_bytes"] = reserved
+            used = counters["arena_bytes"] + counters["upstream_bytes"]
+            counters["kept_bytes"] = max(0, reserved[0] - used)
         return counters
 
     def reset_peaks(self):

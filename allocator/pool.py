@@ -228,9 +228,9 @@ class Pool(ABC):
 
             - ``step``: this thread's: its number, whether it is running, its key, the requests so far, and those in its
               plan;
-            - ``live_bytes``, ``planned_bytes`` (what the largest plan needs), ``reserved_bytes`` (``arena_bytes`` and
-              ``upstream_bytes``), ``lower_bound`` (of the largest plan), ``fragmentation`` (arena / lower bound - 1);
-              ``peak_live_bytes`` and ``peak_reserved_bytes``;
+            - ``live_bytes``, ``planned_bytes`` (what the largest plan needs), ``reserved_bytes`` (``arena_bytes``,
+              ``upstream_bytes`` and ``kept_bytes``), ``lower_bound`` (of the largest plan), ``fragmentation`` (arena /
+              lower bound - 1); ``peak_live_bytes`` and ``peak_reserved_bytes``;
             - ``replayed``, ``guests``, ``upstream``; ``reasons``: name to ``requests``, ``why`` and ``action``;
             - ``largest``: the largest live blocks, each with its ``size``, ``stream``, ``place`` (``planned``, ``late``
               (guests, too), ``upstream``, or ``held`` for other streams), ``age`` (steps since its birth, -1: outside

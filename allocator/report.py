@@ -109,7 +109,8 @@ def report_text(data: dict[str, Any]) -> str:
         f"  live           {data['live_bytes']:>16,} bytes, {data['peak_live_bytes']:,} at the most",
         f"  planned        {data['planned_bytes']:>16,} bytes, by the largest plans",
         f"  reserved       {data['reserved_bytes']:>16,} bytes: arena {data['arena_bytes']:,}, "
-        f"upstream's blocks {data['upstream_bytes']:,}; {data['peak_reserved_bytes']:,} at the most",
+        f"upstream's blocks {data['upstream_bytes']:,}, kept for later {data['kept_bytes']:,}; "
+        f"{data['peak_reserved_bytes']:,} at the most",
         f"  lower bound    {data['lower_bound']:>16,} bytes, of the plans",
         f"  fragmentation  {data['fragmentation']:>16.2%} of the arena, over the lower bound",
         f"requests: {requests:,}, of which {data['replayed']:,} replayed, {data['guests']:,} guests, "

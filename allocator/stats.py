@@ -45,13 +45,18 @@ class Stats:
             Kind.BYTES, "Bytes reserved in arenas, retired ones that still hold live blocks included."
         )
     )
+    kept_bytes: int = field(
+        metadata=_count(
+            Kind.BYTES, "Bytes that are free, and kept for later requests; `trim` gives them back."
+        )
+    )
     live_bytes: int = field(metadata=_count(Kind.BYTES, "Bytes asked for and not freed."))
     peak_live_bytes: int = field(metadata=_count(Kind.BYTES, "The most bytes that were live at a time."))
     reserved_bytes: int = field(
         metadata=_count(
             Kind.BYTES,
-            "What the pool holds: on a device all that it has taken from there, in use or not (of an upstream without "
-            "`total_bytes`, and on the host: arenas and upstream's live blocks).",
+            "What the pool holds, in use or not: arenas, upstream's live blocks, and what is kept for later requests "
+            "(without what an upstream on a device that has no `total_bytes` keeps, or the C library).",
         )
     )
     peak_reserved_bytes: int = field(
@@ -209,7 +214,9 @@ def snapshot(
         reasons={name: n for name, n in requests.items() if n},
         plans=plans,
         reoptimizations=reoptimizations,
-        reserved_bytes=counters.get("reserved_bytes", counters["arena_bytes"] + counters["upstream_bytes"]),
+        reserved_bytes=counters.get(
+            "reserved_bytes", counters["arena_bytes"] + counters["upstream_bytes"] + counters["kept_bytes"]
+        ),
         lower_bound=lower_bound,
         packed=packed,
         planning_seconds=planning_seconds,

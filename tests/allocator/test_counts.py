@@ -53,7 +53,7 @@ def test_a_snapshot_has_what_the_core_counts(requests: dict[str, int], counts: d
     assert stats.requests == sum(requests.values())
     assert stats.requests - stats.replayed == sum(stats.reasons.values())
     assert stats.reasons == {name: requests[name] for name in REASONS if requests[name]}
-    assert stats.reserved_bytes == counts["arena_bytes"] + counts["upstream_bytes"]
+    assert stats.reserved_bytes == counts["arena_bytes"] + counts["upstream_bytes"] + counts["kept_bytes"]
     assert (stats.plans, stats.reoptimizations, stats.lower_bound) == (3, 2, 1)
     for name in COUNTS.keys() - DERIVED:
         assert getattr(stats, name) == counts[name]

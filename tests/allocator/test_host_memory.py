@@ -28,6 +28,30 @@ def test_small_requests_are_neither_planned_nor_counted() -> None:
         NumpyPool(small=-1)
 
 
+def test_what_is_kept_for_later_is_reserved() -> None:
+    pool = NumpyPool()
+    with pool:
+        arrays = [np.ones(1_000_000) for _ in range(20)]
+        alive = pool.stats
+        del arrays
+        freed = pool.stats
+        pool.trim()
+    assert alive.reserved_bytes - alive.kept_bytes == alive.live_bytes == 160_000_000
+    assert freed.reserved_bytes == freed.kept_bytes > 0
+    assert freed.peak_reserved_bytes >= alive.reserved_bytes
+    assert pool.stats.reserved_bytes == 0
+
+
+def test_what_is_kept_for_later_goes_before_a_limit_is_met() -> None:
+    pool = NumpyPool(limit=30_000_000)
+    with pool:
+        for number in range(1, 10):
+            kept = np.ones(number * 300_000)
+            assert pool.stats.reserved_bytes <= 30_000_000
+            del kept
+    assert pool.stats.peak_reserved_bytes <= 30_000_000
+
+
 def test_blocks_that_cross_the_limit_by_resizing() -> None:
     pool = NumpyPool()
     with pool:

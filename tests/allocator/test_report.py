@@ -65,7 +65,7 @@ def test_the_report_as_a_dict() -> None:
     }
     assert data["live_bytes"] == 40_000
     assert data["planned_bytes"] == data["arena_bytes"] == plan.arena_bytes
-    assert data["reserved_bytes"] == data["arena_bytes"] + data["upstream_bytes"]
+    assert data["reserved_bytes"] == data["arena_bytes"] + data["upstream_bytes"] + data["kept_bytes"]
     assert data["lower_bound"] == plan.placement.lower_bound
     assert data["fragmentation"] == data["arena_bytes"] / data["lower_bound"] - 1
     assert data["reasons"]["no_plan"]["requests"] == pool.stats.reasons["no_plan"]

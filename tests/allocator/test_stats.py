@@ -27,6 +27,7 @@ STATS = Stats(
     plans=2,
     reoptimizations=1,
     arena_bytes=3 << 20,
+    kept_bytes=1 << 19,
     live_bytes=1 << 20,
     peak_live_bytes=2 << 20,
     reserved_bytes=4 << 20,
@@ -134,6 +135,7 @@ def test_prometheus_has_the_metrics_that_dashboards_ask_for() -> None:
     sizes = {sample.labels["of"]: sample.value for sample in metrics["stowplan_bytes"].samples}
     stats = pool.stats
     assert sizes == {
+        "kept": stats.kept_bytes,
         "live": stats.live_bytes,
         "peak_live": stats.peak_live_bytes,
         "arena": stats.arena_bytes,

@@ -253,6 +253,11 @@ HostHeap::Counts HostHeap::counts() const {
   return {in_use_ * kPage, peak_in_use_ * kPage, pages_resident_ * kPage, peak_resident_ * kPage};
 }
 
+std::size_t HostHeap::kept() const {
+  std::lock_guard<SpinLock> lock(lock_);
+  return (pages_resident_ - in_use_) * kPage;
+}
+
 void HostHeap::note_use() {
   most_ = std::max(most_, in_use_);
   peak_in_use_ = std::max(peak_in_use_, in_use_);

@@ -79,6 +79,7 @@ class HostHeap {
     std::size_t resident = 0, peak_resident = 0;  // bytes; as the bits say
   };
   Counts counts() const;
+  std::size_t kept() const;  // bytes that are resident, and free
   // Served so far; from any thread, without the lock.
   std::uint64_t requests() const { return requests_.load(std::memory_order_relaxed); }
   void assert_invariants() const;

@@ -32,6 +32,7 @@ bool SearchWindow::end_window(const Counters& counters) {
 
 Counters HostLanes::counters() {
   if (is_heap_only_.load(std::memory_order_relaxed)) count_heap_only();
+  note_kept();
   Counters all = lanes_.counters();
   if (all.of(Reason::heap_only) == 0) return all;
   const HostHeap::Counts heap = heap_.counts();
@@ -40,6 +41,7 @@ Counters HostLanes::counters() {
   at_least(all.upstream_bytes, heap.in_use);
   at_least(all.peak_live_bytes, heap.peak_in_use);
   at_least(all.peak_reserved_bytes, heap.peak_resident);
+  all.note_peaks();
   return all;
 }
 
@@ -51,6 +53,7 @@ bool HostLanes::grow(LaneNumber number, Bytes size) {
   HostArena& memory = *memory_[number];
   if (!memory.grow(size)) return false;
   lane.reserve(memory.base(), memory.size());
+  note_kept();
   arena_is_new_ = true;
   return true;
 }
@@ -62,7 +65,7 @@ void HostLanes::give_back() {
     const bool is_dead = memory != nullptr && std::find(dead.begin(), dead.end(), memory->base()) != dead.end();
     if (is_dead) memory.reset();
   }
-  heap_.release();
+  release_heap();
 }
 
 void HostLanes::drop_idle_pages() {

@@ -64,14 +64,20 @@ class HostLanes {
   void before_request() {}
   Grant request(Bytes size, Stream stream, ThreadId thread) {
     if (is_heap_only_.load(std::memory_order_relaxed)) leave_heap_only();
-    if (++asked_ % kTick == 0) heap_.tick();
+    if (++asked_ % kTick == 0) {
+      heap_.tick();
+      note_kept();
+    }
     Grant grant = lanes_.request(size, stream, thread);
     if (arena_is_new_ && grant.address != 0) give_way();
     grant.refused = grant.address == 0 && !allows(0);
     if (lanes_.finds_steps() && window_.is_in_vain(lanes_.counters())) search_in_vain();
     return grant;
   }
-  void adopt(BlockId id, std::uintptr_t address) { lanes_.adopt(id, address); }
+  void adopt(BlockId id, std::uintptr_t address) {
+    lanes_.adopt(id, address);
+    note_kept();
+  }
   void cancel(BlockId id) { lanes_.cancel(id); }
   bool release(BlockId id) { return lanes_.release(id); }
   Bytes size_of(BlockId id) const { return lanes_.size_of(id); }
@@ -81,14 +87,14 @@ class HostLanes {
     lanes_.find_steps();
     enter_heap_only(UINT64_MAX);
   }
-  // Those of the lanes, and what the heap served alone: requests, and the bytes of all that it has.
+  // Those of the lanes, and what the heap has: the bytes that it keeps, and what it served alone.
   Counters counters();
 
   // Makes a lane's arena at least this large; false where there is no memory for it.
   bool grow(LaneNumber lane, Bytes size);
   const HostArena& memory(LaneNumber lane) const { return *memory_[lane]; }
-  // The most bytes that arenas and upstream's blocks may take together; 0: as many as there are. What is beyond has no
-  // memory: an arena does not grow, and a request fails.
+  // The most bytes that arenas, upstream's blocks and what the heap keeps may take together; 0: as many as there are.
+  // What the heap keeps goes first. What is beyond has no memory: an arena does not grow, and a request fails.
   void set_limit(Bytes limit) { limit_ = limit; }
   // Gives back what the heap keeps, and all arenas in which nothing lives. A lane whose arena goes serves no plan
   // before it grows again.
@@ -100,7 +106,7 @@ class HostLanes {
   // An arena is used for the first time: it is resident from now on, and takes the place of what the heap keeps.
   void give_way() {
     arena_is_new_ = false;
-    heap_.release();
+    release_heap();
   }
 
   void enter_heap_only(std::uint64_t search_at) {
@@ -125,7 +131,16 @@ class HostLanes {
 
   static constexpr std::uint64_t kTick = 256;  // requests; those from plans do not get to the heap
 
-  bool allows(Bytes more) const { return limit_ == 0 || lanes_.counters().reserved_bytes() + more <= limit_; }
+  bool allows(Bytes more) {
+    const auto fits = [&] { return limit_ == 0 || lanes_.counters().reserved_bytes() + more <= limit_; };
+    if (!fits()) release_heap();
+    return fits();
+  }
+  void release_heap() {
+    heap_.release();
+    note_kept();
+  }
+  void note_kept() { lanes_.note_kept(static_cast<Bytes>(heap_.kept())); }
 
   AutoLanes lanes_;
   HostHeap heap_;

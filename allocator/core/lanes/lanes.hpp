@@ -109,6 +109,11 @@ class Lanes {
 
   const Counters& counters() const { return shared_.counters; }
   void count(Reason reason, std::uint64_t requests) { shared_.counters.of(reason) += requests; }
+  // What upstream keeps for later requests, now.
+  void note_kept(Bytes bytes) {
+    shared_.counters.kept_bytes = bytes;
+    shared_.counters.note_peaks();
+  }
   void reset_peaks() { shared_.counters.reset_peaks(); }
 
   // Upstream has no memory for a block, which is to be released: see Replay. What the request found is noted.

@@ -36,6 +36,7 @@ namespace stowplan::allocator {
       count(Bytes, live_bytes)                                   /* asked for and not freed */                      \
       count(Bytes, peak_live_bytes) count(Bytes, upstream_bytes) /* live, and served by upstream */                 \
       count(Bytes, arena_bytes)                                  /* all arenas, retired ones too */                 \
+      count(Bytes, kept_bytes)                                   /* free, and kept for later requests */            \
       count(Bytes, peak_reserved_bytes)
 
 // Why a request was not served from the plan. `replayed` is the one that was.
@@ -61,7 +62,7 @@ struct Counters {
   std::uint64_t& of(Reason reason) { return requests[static_cast<std::size_t>(reason)]; }
   std::uint64_t of(Reason reason) const { return requests[static_cast<std::size_t>(reason)]; }
 
-  Bytes reserved_bytes() const { return arena_bytes + upstream_bytes; }
+  Bytes reserved_bytes() const { return arena_bytes + upstream_bytes + kept_bytes; }
   void note_peaks() {
     peak_live_bytes = std::max(peak_live_bytes, live_bytes);
     peak_reserved_bytes = std::max(peak_reserved_bytes, reserved_bytes());
