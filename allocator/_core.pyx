@@ -5,6 +5,8 @@ Thin: the decisions are in C++ and in Python. No framework is imported here: CuP
 """
 
 from collections import namedtuple
+from contextvars import Context
+from functools import wraps
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -294,19 +296,22 @@ cdef class Backend:
         return self.lanes.scope()
 
     def enter(self):
-        """Take a step slot for this thread; return its number and its lanes', or None where it runs a step."""
+        """Take a step slot for this thread, or return None where it runs a step.
+
+        Returns
+        -------
+        The step slot's number, the step's number in it, and the numbers of its lanes.
+        """
         cdef Entered entered = self.lanes.enter()
         if entered.step_slot < 0:
             return None
-        if entered.takes_over:
-            try:
-                idle = self.make_idle()
-            except BaseException:
-                self.lanes.end(entered.step_slot)
-                raise
-            if idle:  # else no lane passes to another stream in this step
+        try:
+            if entered.takes_over and self.make_idle():  # else no lane passes to another stream in this step
                 entered.lanes = self.lanes.welcome(entered.step_slot)
-        return entered.step_slot, entered.lanes
+            return entered.step_slot, entered.step, entered.lanes
+        except BaseException:
+            self.lanes.end(entered.step_slot, entered.step)
+            raise
 
     def begin(self, starts):
         """Begin the step in each lane of its step slot; `starts` has a `LaneStart` for each.
@@ -320,9 +325,9 @@ cdef class Backend:
                 self.reserve(start.lane, start.arena_bytes)
             self.lanes.begin(lanes, may_wait, False)
 
-    def end(self, uint16_t step_slot):
-        """End a step, and leave its step slot; return [(lane, StepOutcome)] of its lanes."""
-        cdef vector[LaneOutcome] outcomes = self.lanes.end(step_slot)
+    def end(self, uint16_t step_slot, uint64_t step):
+        """End a step, and leave its step slot; return [(lane, StepOutcome)] of its lanes; of one that has ended, []."""
+        cdef vector[LaneOutcome] outcomes = self.lanes.end(step_slot, step)
         return _lane_outcomes(outcomes)
 
     def end_steps_of_others(self):
@@ -441,6 +446,7 @@ cdef class Backend:
         self.lanes.reset_peaks()
 
 
+include "_step.pxi"
 include "_host_pool.pxi"
 include "_native_pool.pxi"
 include "_device_pool.pxi"

@@ -154,6 +154,7 @@ cdef extern from "auto_lanes.hpp" namespace "stowplan::allocator" nogil:
 cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass Entered:
         int step_slot
+        uint64_t step
         cbool takes_over
         vector[uint16_t] lanes
 
@@ -162,7 +163,7 @@ cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
         Entered enter() except +
         vector[uint16_t] welcome(uint16_t) except +
         cbool begin(const vector[CLaneStart]&, cbool, cbool) except +
-        vector[LaneOutcome] end(uint16_t) except +
+        vector[LaneOutcome] end(uint16_t, uint64_t) except +
         vector[uint16_t] end_steps_of_others() except +
         vector[uint16_t] lanes_of(uint16_t) except +
         size_t step_slots()

@@ -198,9 +198,9 @@ cdef class CudaPool(Backend):
         self.settle()
         return Backend.enter(self)
 
-    def end(self, uint16_t step_slot):
+    def end(self, uint16_t step_slot, uint64_t step):
         """See `Backend`."""
-        outcomes = Backend.end(self, step_slot)
+        outcomes = Backend.end(self, step_slot, step)
         with nogil:
             self.pool.drop_dead_arenas()
         return outcomes

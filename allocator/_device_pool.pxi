@@ -373,9 +373,9 @@ cdef class DevicePool(Backend):
         """Whether the current stream may be made to wait: not for work from before its capture."""
         return self.streams is None or not self.streams.capturing()
 
-    def end(self, uint16_t step_slot):
+    def end(self, uint16_t step_slot, uint64_t step):
         """See `Backend`."""
-        outcomes = Backend.end(self, step_slot)
+        outcomes = Backend.end(self, step_slot, step)
         self.drop_dead_arenas()
         return outcomes
 

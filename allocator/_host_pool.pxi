@@ -5,14 +5,6 @@ def keep_host_memory():
     keep_freed_memory()
 
 
-def set_aside(cbool aside):
-    """Let no pool see this thread's requests of NumPy from now on, or see them again; return whether it did not."""
-    cdef cbool before = is_hidden()
-    cdef cbool* flag = &is_hidden()
-    flag[0] = aside
-    return before
-
-
 cdef class HostBackend(Backend):
     """Lanes over host memory; a subclass owns the memory, and says where its requests come from."""
 

@@ -8,7 +8,7 @@ requests. All plans of a lane share one arena.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,8 @@ from ._core import CorePlan, PlanSet
 
 if TYPE_CHECKING:
     from ..planning import Plan
+
+_tags = itertools.count(1)
 
 
 @dataclass(eq=False)
@@ -56,17 +58,20 @@ class PlanCache:
     ----------
     capacity
         Plans, 1 or more.
+    plans
+        Those to begin with, the least recently used first.
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, plans: Iterable[Installed] = ()) -> None:
         self._capacity = capacity
         self._plans: dict[int, Installed] = {}
         self._sets: dict[Hashable, PlanSet] = {}
         self._clock = 0
-        self._tags = itertools.count(1)
         self._last_followed = 0
         self.arena_bytes = 0
         """Bytes of an arena in which every plan can be replayed."""
+        for entry in plans:
+            self.add(entry)
 
     def __len__(self) -> int:
         return len(self._plans)
@@ -105,7 +110,7 @@ class PlanCache:
 
     def install(self, key: Hashable, plan: Plan) -> Installed:
         """Give a plan a tag and the form in which the core reads it, to be added; on any thread. O(n log n)."""
-        tag = next(self._tags)
+        tag = next(_tags)
         profile, rows = plan.profile, plan.rows
         capacity = profile.size.copy()
         capacity[rows] = plan.problem.size

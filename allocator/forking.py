@@ -19,6 +19,8 @@ import threading
 import weakref
 from typing import TYPE_CHECKING
 
+from . import workers
+
 if TYPE_CHECKING:
     from .lanes import Lanes
     from .pool import Pool
@@ -52,6 +54,7 @@ def _after() -> None:
 
 
 def _after_in_child() -> None:
+    workers.reset_after_fork()
     for pool in list(_watched or ()):
         pool._reset_after_fork()
     _after()

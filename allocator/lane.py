@@ -6,8 +6,10 @@
     planner's thread  PlanJob ──> PlanResult, its plan installed: with a tag, in the core's form
     begin of a step   PlanResult ──> the cache of plans ──> LaneStart ──> the core
 
-Carries out what the lane's policy decides (lane_policy.py). Nothing here raises because of what the program did: a plan
-is an optimization, and where one cannot be made, the old plan or upstream goes on serving.
+Carries out what the lane's policy decides (lane_policy.py). A plan is an optimization: where one cannot be made, the
+old plan or upstream goes on serving. What a signal or an error cuts off, between any two instructions, is not mended:
+the lane is *open* from a step's begin until the step is judged, and while it decides anything else. With what comes
+next, a lane that is still open starts over, with its plans alone.
 
 Not synchronized: the caller holds the mutex of the lane's step slot, and runs in an empty context, in which NumPy's
 handler is the default one, as the arrays that planning needs are no business of the pool's.
@@ -15,12 +17,15 @@ handler is the default one, as the arrays that planning needs are no business of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ..planning.co_placement import is_obstructed
 from ..planning.job import Arena, PlanJob, PlanResult, Verdict
+from ..planning.making import Options, plan_record, replan_obstructed
+from ..planning.packer import Packer
 from ..profiler import StepLog
 from ..profiler.steps import overlap_matters
 from ._core import Backend, LaneStart, StepOutcome
@@ -31,7 +36,6 @@ from .workers import Planner, let_others_run
 if TYPE_CHECKING:
     from ..packing.problem import IntArray
     from ..planning import Plan
-    from ..planning.making import Options
     from .lanes import Planning
 
 MOST_TAKEN = 4096
@@ -78,6 +82,8 @@ class Lane:
     ----------
     key
         Of the running step, or of the last one.
+    open
+        Whether a step of its is running, or was lost, or a decision was cut off.
     latest
         The plan that was made last, or None.
     plans, reoptimizations
@@ -92,23 +98,39 @@ class Lane:
         self._backend = backend
         self.number = number
         self._planning = planning
-        self._policy: LanePolicy[Record] = LanePolicy(
-            warmup, found=auto_step, has_time=planning.budget.takes_order
-        )
-        self._cache = PlanCache(planning.max_plans)
-        self._planner: Planner[tuple[int, PlanResult[Installed]]] = Planner()
+        self._warmup = warmup
         self.key: Hashable = None
         self._keeps_results = False  # whether the running step does, or the last one
-        self._taken: dict[Hashable, int] = {}  # number of the last offer that was looked at, by key
         self.latest: Plan | None = None
         self.plans = self.reoptimizations = self.packed = 0
+        self._start(auto_step, ())
+
+    def _start(self, found: bool, plans: Iterable[Installed]) -> None:
+        """Begin with plans alone; `found`: whether steps are found."""
+        planning = self._planning
+        self._policy: LanePolicy[Record] = LanePolicy(
+            self._warmup, found=found, has_time=planning.budget.takes_order
+        )
+        self._cache = PlanCache(planning.max_plans, plans)
+        self._planner: Planner[tuple[int, PlanResult[Installed]]] = Planner()
+        self._taken: dict[Hashable, int] = {}  # number of the last offer that was looked at, by key
+        self.open = False
+
+    def _begin_to_decide(self) -> None:
+        if self.open:
+            self._start(self._policy.found, self.in_use())
+        self.open = True
 
     # ------------------------------------------------------------------------------------------------------- steps
 
-    def next_step(self, key: Hashable, keeps_results: bool = False, *, found: bool = False) -> LaneStart:
-        """Take up what is ready, and return how a step begins: a marked one (see `Pool.step`), or one that is found."""
-        if self._policy.found and not found:
+    def next_step(self, key: Hashable, keeps_results: bool = False) -> LaneStart:
+        """Take up what is ready, and return how a step begins, which `step_ended` ends; see `Pool.step`."""
+        self._begin_to_decide()
+        if self._policy.found:
             self._policy.steps_are_marked()
+        return self._next_step(key, keeps_results)
+
+    def _next_step(self, key: Hashable, keeps_results: bool = False) -> LaneStart:
         self._take_up()
         if keeps_results:
             self._take_offers(key)
@@ -119,6 +141,10 @@ class Lane:
 
     def step_ended(self, outcome: StepOutcome, failed: bool) -> None:
         """Learn from a step; `failed` where an exception left it, so that it says nothing about the next."""
+        self._step_ended(outcome, failed)
+        self.open = False
+
+    def _step_ended(self, outcome: StepOutcome, failed: bool) -> None:
         events, complete, clean, tag = outcome
         followed = self._cache.get(tag)
         if followed is not None:
@@ -148,22 +174,18 @@ class Lane:
         """
         if not self._policy.found:
             return
+        self._begin_to_decide()
         for outcome in outcomes:
-            self.step_ended(outcome, failed=False)
-        start = self.next_step(None, found=True)
+            self._step_ended(outcome, failed=False)
+        start = self._next_step(None)
         self._reserve(start.arena_bytes)  # it may have been given back
         self._backend.expect(start, start.timestamps or self._planner.busy)
-
-    def drop_record(self) -> None:
-        """Forget the last step, as the one that follows it is lost."""
-        self._policy.drop_record()
+        self.open = False
 
     # ------------------------------------------------------------------------------------------------------ planning
 
     def _plan(self, number: int, record: Record, following: StepLog) -> None:
         """Have a record planned beside the plans that there are now."""
-        from ..planning.making import plan_record
-
         log, old, keeps_results = record.log, record.departed_from, record.keeps_results
         job = PlanJob(
             log,
@@ -180,9 +202,6 @@ class Lane:
 
     def _make_way(self, followed: Installed) -> None:
         """Have the blocks of an obstructed plan placed around the blocks that stay in the arena."""
-        from ..planning.co_placement import is_obstructed
-        from ..planning.making import replan_obstructed
-
         stayers = self._backend.stayers(self.number)
         if not is_obstructed(followed.plan, stayers):
             return
@@ -203,18 +222,15 @@ class Lane:
         *,
         offers: bool = False,
     ) -> None:
-        """Have a plan made, which may be offered to other lanes.
-
-        The mutex is held, which a fork waits for: what the job imports is whole then.
-        """
-        from ..planning.making import Options
-        from ..planning.packer import Packer
-
+        """Have a plan made, which may be offered to other lanes."""
         planning, cache = self._planning, self._cache
-        if planning.store is not None:
+        if (
+            planning.store is not None
+        ):  # here, for the mutex is held, which a fork waits for: it is whole then
             from ..planning import store_packing  # noqa: F401
         packer = Packer(planning.store)
         options = Options(planning.alignment, planning.solver, let_others_run, packer)
+        nothing: PlanResult[Installed] = PlanResult(Verdict.KEEP)
 
         def job() -> tuple[int, PlanResult[Installed]]:
             with planning.budget.timed():
@@ -225,8 +241,9 @@ class Lane:
                         result = replace(result, plan=cache.install(key, plan))
                         if offers:
                             planning.shared.offer(key, plan)
-                except Exception:
-                    result = PlanResult(Verdict.KEEP)
+                except Exception as error:
+                    planning.failed(error)
+                    result = nothing
             self.packed += packer.packed > 0
             return number, result
 
@@ -285,8 +302,11 @@ class Lane:
         return self._planner.wait(timeout)
 
     def take_up(self) -> None:
-        """Put the plans that are ready into use, whether steps are marked or found."""
-        self._take_up()
+        """Put the plans that are ready into use, whether steps are marked or found; not while a marked one runs."""
+        if not self.open:
+            self._begin_to_decide()
+            self._take_up()
+            self.open = False
         self.steps_found(())
 
     def planner_lost(self) -> None:

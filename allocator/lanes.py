@@ -3,8 +3,8 @@
 A step takes a step slot, and in it every stream has a lane (allocator/core/lanes): requests, a plan and an arena of
 its own. So each lane has its own policy and plans (lane.py), as if there were no other.
 
-What decides is imported with the first step, and what answers questions with the first question: a program without
-steps does without both.
+What decides, and what answers questions, is imported when a pool is made; by `stowplan run`, whose pool may see neither
+steps nor questions, with the first of them.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import PoolError, ProfileError
 from ..planning.shared import SharedPlans
-from ._core import Backend, Scope, StepOutcome
-from .apart import runs_apart
+from ._core import Backend, Scope, StepOutcome, runs_apart
 from .planning_budget import PATIENCE, SHARE, PlanningBudget
 from .workers import start_outcome_thread
 
@@ -52,6 +52,8 @@ class Planning:
         What planning may cost, in all lanes.
     store
         What is asked before anything is packed; None: nothing.
+    failures, failure
+        Plans, or decisions about them, that came to nothing by an error; and the last such error.
     """
 
     alignment: int
@@ -60,6 +62,13 @@ class Planning:
     shared: SharedPlans
     budget: PlanningBudget
     store: PlanStore | None = None
+    failures: int = 0
+    failure: str | None = None
+
+    def failed(self, error: Exception) -> None:
+        """Note why there is no plan; the program goes on without it, and later steps ask for it again."""
+        self.failures += 1
+        self.failure = f"{type(error).__name__}: {error}"
 
 
 class StepSlot:
@@ -136,18 +145,24 @@ class Lanes:
         self._diagnosis: Diagnosis | None = None
         self._refusal: str | None = None
         self._collecting = threading.Lock()
+        self._lost = False  # outcomes may be: they are being learnt from, or that was cut off
         self._enter = enter
-        if auto_step:
+        if auto_step and self._start_outcome_thread():
             backend.find_steps()
-            self._start_outcome_thread()
 
     @property
     def backend(self) -> Any:
         """What serves the requests."""
         return self._backend
 
-    def _start_outcome_thread(self) -> None:
-        start_outcome_thread(self._backend.wait_for_outcomes, self._backend.close, self.collect, self._enter)
+    def _start_outcome_thread(self) -> bool:
+        backend = self._backend
+        try:
+            start_outcome_thread(backend.wait_for_outcomes, backend.close, self.collect, self._enter)
+        except RuntimeError as error:  # the system gives no thread: what nobody learns from need not be found
+            self.planning.failed(error)
+            return False
+        return True
 
     def _make(self, number: int) -> Lane:
         from .lane import Lane
@@ -163,61 +178,71 @@ class Lanes:
                 self._step_slots.append(StepSlot())
             step_slot = self._step_slots[number]
             with step_slot.mutex:
-                known = len(step_slot.lanes)
-                step_slot.lanes += [self._make(lane) for lane in lanes[known:]]
-                for place in range(known, len(step_slot.lanes)):
-                    self._load(number, place)
+                for place in range(len(step_slot.lanes), len(lanes)):
+                    lane = self._make(lanes[place])
+                    self._load(lane, number, place)
+                    step_slot.lanes.append(lane)
         return step_slot
 
-    def _load(self, number: int, place: int) -> bool:
+    def _load(self, lane: Lane, number: int, place: int) -> bool:
         """Give a lane what a file had for it; False where there is no memory for the arena."""
         plans = [
             (saved.key, saved.plan)
             for saved in self._loaded
             if (saved.step_slot, saved.lane) == (number, place)
         ]
-        return not plans or self._step_slots[number].lanes[place].load(plans)
+        return not plans or lane.load(plans)
 
     def _all(self) -> list[Lane]:
         return [lane for step_slot in self._step_slots for lane in step_slot.lanes]
 
     # ------------------------------------------------------------------------------------------------------- steps
 
-    @runs_apart
-    def begin_step(self, key: Hashable, keeps_results: bool = False) -> int:
-        """Start a step in this thread, see `Pool.step`; return its step slot.
+    def check(self) -> None:
+        """See whether a step may begin in this thread, but for one that it runs already.
 
         Raises
         ------
         PoolError
-            This thread runs a step already, or it is in an interrupted part, or steps are refused.
+            The thread is in an interrupted part, or steps are refused.
         """
         if self._refusal is not None:
             raise PoolError(self._refusal)
         if self._interrupted.depth:
             raise PoolError("a step cannot begin in an interrupted part: resume first")
-        entered = self._backend.enter()
-        if entered is None:
-            runner = "the process" if self._of_process else "this thread"
-            raise PoolError(f"{runner} runs a step already: steps do not nest{_of_tasks()}")
-        number, lanes = entered
+
+    def nested(self) -> PoolError:
+        """Return what to raise where this thread runs a step already."""
+        runner = "the process" if self._of_process else "this thread"
+        return PoolError(f"{runner} runs a step already: steps do not nest{_of_tasks()}")
+
+    @runs_apart
+    def begin_step(self, number: int, lanes: list[int], key: Hashable, keeps_results: bool) -> None:
+        """Say what the lanes of a step that has been entered may follow; where that fails, they follow nothing."""
         try:
             step_slot = self._step_slot(number, lanes)
             with step_slot.mutex:
                 self._backend.begin([lane.next_step(key, keeps_results) for lane in step_slot.lanes])
-        except BaseException:
-            self._backend.end(number)
-            raise
-        return number
+        except Exception as error:
+            self.planning.failed(error)
 
     @runs_apart
-    def end_step(self, number: int, failed: bool) -> None:
-        """End a step; `failed` where an exception left it, so that it says nothing about the next."""
+    def end_step(self, number: int, step: int, error: BaseException | None) -> None:
+        """End a step, and learn from it: nothing about the next one where an error left it."""
+        if isinstance(error, MemoryError):
+            self.diagnose(error)
+        if number >= len(self._step_slots):  # nothing of it could be decided
+            self._backend.end(number, step)
+            return
         step_slot = self._step_slots[number]
-        with step_slot.mutex:  # the next step in this slot waits until this one is judged
-            outcomes = self._backend.end(number)
-            for lane, (_, outcome) in zip(step_slot.lanes, outcomes, strict=False):
-                lane.step_ended(outcome, failed)
+        try:
+            with step_slot.mutex:  # the next step in this slot waits until this one is judged
+                outcomes = dict(self._backend.end(number, step))
+                for lane in step_slot.lanes:
+                    if lane.number in outcomes:
+                        lane.step_ended(outcomes[lane.number], failed=error is not None)
+        except Exception as trouble:
+            self.planning.failed(trouble)
 
     @runs_apart
     def collect(self) -> float:
@@ -231,10 +256,14 @@ class Lanes:
             budget = self.planning.budget
             before = budget.seconds
             with budget.timed():
-                self._collect()
+                try:
+                    self._collect()
+                except Exception as error:
+                    self.planning.failed(error)
             return 0.0 if budget.has_time() else PATIENCE * (budget.seconds - before)
 
     def _collect(self) -> None:
+        lost, self._lost = self._lost, True
         outcomes: dict[int, list[StepOutcome]] = {}
         for number, outcome in self._backend.take_outcomes():
             outcomes.setdefault(number, []).append(outcome)
@@ -242,8 +271,10 @@ class Lanes:
             step_slot = self._step_slot(number, self._backend.lanes_of(number))
             with step_slot.mutex:
                 for lane in step_slot.lanes:
+                    lane.open |= lost
                     if lane.number in outcomes:
                         lane.steps_found(outcomes[lane.number])
+        self._lost = False
 
     @runs_apart
     def wait(self, timeout: float | None) -> bool:
@@ -299,12 +330,9 @@ class Lanes:
     @runs_apart
     def reset_after_fork(self) -> None:
         """Forget what threads were doing that a fork has left behind; see `forking`. The locks are held."""
-        gone = self._backend.end_steps_of_others()
-        for number, step_slot in enumerate(self._step_slots):
-            for lane in step_slot.lanes:
-                lane.planner_lost()
-                if number in gone:
-                    lane.drop_record()
+        self._backend.end_steps_of_others()
+        for lane in self._all():
+            lane.planner_lost()
         self.planning.shared.reset_after_fork()
         self.planning.budget.reset_after_fork()
         if self._backend.finds_steps:
@@ -358,7 +386,7 @@ class Lanes:
         self._loaded = plans
         for place in range(len(step_slot.lanes)):
             with step_slot.mutex:
-                if not self._load(0, place):
+                if not self._load(step_slot.lanes[place], 0, place):
                     raise PoolError(f"no memory for the arena that the plans of {os.fspath(path)} need")
 
     # ------------------------------------------------------------------------------------------------------ answers
@@ -391,6 +419,7 @@ class Lanes:
             lower_bound=sum(lane.lower_bound for lane in lanes),
             planning_seconds=self.planning.budget.seconds,
             plans_skipped=self.planning.budget.skipped,
+            plans_failed=self.planning.failures,
         )
 
     def has_served(self) -> bool:
@@ -400,12 +429,16 @@ class Lanes:
     @runs_apart
     def report(self) -> dict[str, Any]:
         """Return what fills the memory, and why requests were not replayed; see `Pool.report`."""
-        return self._diagnoses().report(self.stats(), self._in_use(), self._key())
+        return {
+            **self._diagnoses().report(self.stats(), self._in_use(), self._key()),
+            "planning_failure": self.planning.failure,
+        }
 
     @runs_apart
     def diagnose(self, error: BaseException) -> None:
-        """Have an error that a failure in this thread's step has caused say what the request found."""
-        self._diagnoses().explain(error, self._in_use(), self._key())
+        """Have an error that a failure in this thread's step has caused say what the request found, if it can."""
+        with suppress(Exception):
+            self._diagnoses().explain(error, self._in_use(), self._key())
 
     def _diagnoses(self) -> Diagnosis:
         from .report import Diagnosis

@@ -12,10 +12,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, TypeVar, overload
 
 from ..errors import PoolError
+from ._core import Step
 from .forking import watch
 from .lanes import Lanes
 from .options import PlanningOptions, store_of
-from .step import Step, interrupt
+from .step import interrupt
 
 if TYPE_CHECKING:
     from ..planning import Plan
@@ -45,10 +46,16 @@ class Pool(ABC):
     alignment: ClassVar[int]
     """Bytes; of every planned offset."""
 
+    _plans_at_once: ClassVar[bool] = True
+    """Whether what plans, and what answers questions, is imported when the pool is made: later the program may have no
+    file descriptor left, or another root. Else with the first step, and the first question."""
+
     _warned = False  # that a step has begun where the pool does not serve
 
     def __init__(self, options: Options) -> None:
         self._options = PlanningOptions.of(type(self).__name__, options)
+        if self._plans_at_once:
+            from . import lane, report  # noqa: F401
         self._store = store_of(self._options.plans)
         self._by_device: dict[int, Lanes] = {}
         watch(self)

@@ -90,6 +90,15 @@ class Stats:
             metric=True,
         ),
     )
+    plans_failed: int = field(
+        default=0,
+        metadata=_count(
+            Kind.EVENTS,
+            "Plans that an error has kept from being made (no thread, no memory, a solver's failure; `Pool.report` has "
+            "the last one): the program goes on without them, and later steps ask again.",
+            metric=True,
+        ),
+    )
     packed: int = field(
         default=0,
         metadata=_count(
@@ -196,6 +205,7 @@ def snapshot(
     packed: int = 0,
     planning_seconds: float = 0.0,
     plans_skipped: int = 0,
+    plans_failed: int = 0,
 ) -> Stats:
     """Return the counts of a pool.
 
@@ -203,7 +213,7 @@ def snapshot(
     ----------
     counters
         As the core has them (core/replay/counts.hpp).
-    plans, reoptimizations, lower_bound, packed, planning_seconds, plans_skipped
+    plans, reoptimizations, lower_bound, packed, planning_seconds, plans_skipped, plans_failed
         What it does not know.
     """
     requests = dict(counters["requests"])
@@ -221,6 +231,7 @@ def snapshot(
         packed=packed,
         planning_seconds=planning_seconds,
         plans_skipped=plans_skipped,
+        plans_failed=plans_failed,
         **{name: counters[name] for name in COUNTS.keys() & counters.keys() - {"reserved_bytes"}},
     )
 

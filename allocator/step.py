@@ -1,11 +1,10 @@
-"""The `with` blocks of a pool: around one step, and around a part that does not repeat."""
+"""The `with` block around a part of a program that does not repeat; that around a step is compiled (_step.pxi)."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Generator, Hashable
-from types import TracebackType
+from collections.abc import Callable, Generator
 from typing import Any, ParamSpec, TypeVar
 
 from ..errors import PoolError
@@ -13,26 +12,6 @@ from .lanes import Lanes
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class Step:
-    """Begin a step on entry, end it on exit; an exception passes on."""
-
-    def __init__(self, lanes: Lanes, key: Hashable, keeps_results: bool) -> None:
-        self._lanes = lanes
-        self._key = key
-        self._keeps_results = keeps_results
-        self._step_slot = 0
-
-    def __enter__(self) -> None:
-        self._step_slot = self._lanes.begin_step(self._key, self._keeps_results)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, MemoryError):
-            self._lanes.diagnose(error)
-        self._lanes.end_step(self._step_slot, failed=kind is not None)
 
 
 def interrupt(lanes: Lanes, function: Callable[P, R] | None) -> Any:

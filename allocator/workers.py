@@ -18,11 +18,16 @@ and to import both takes as long as to make a small plan.
 
 from __future__ import annotations
 
+import atexit
+import sys
 import threading
 import time
 import weakref
+from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from ._core import set_aside
@@ -41,11 +46,36 @@ def let_others_run() -> None:
     time.sleep(STEP_ASIDE)
 
 
+_working: set[Planner[Any]] = set()
+
+
+@atexit.register
+def _wait_for_all() -> None:
+    """Let the interpreter go down when no job runs any more: a solver is not cut off."""
+    global _is_over
+    _is_over = True
+    for planner in list(_working):
+        planner.wait(None)
+
+
+_is_over = False
+
+
+def reset_after_fork() -> None:
+    """Forget the planners whose threads a fork has left behind."""
+    _working.clear()
+
+
 class Planner(Generic[T]):
-    """Run jobs, which do not raise, one after another in the background."""
+    """Run jobs, which do not raise, one after another in the background.
+
+    What a signal cuts off holds nothing and leaves nothing that waits for ever: a plain lock's `with` and
+    `start_new_thread` are one call each, those of `threading.Condition` and `Thread` are Python's code.
+    """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._mutex = threading.Lock()
+        self._idle: list[SimpleQueue[None]] = []  # of those who wait for the last job's end
         self._waiting: deque[Callable[[], T]] = deque()
         self._done: list[T] = []
         self._works = False
@@ -61,26 +91,31 @@ class Planner(Generic[T]):
         Raises
         ------
         RuntimeError
-            The interpreter goes down, and starts no thread any more.
+            There is no thread for it: the system gives none, or the interpreter goes down.
         """
-        with self._changed:
+        with self._mutex:
             if not self._works:
-                # The interpreter waits for it before it goes down: a solver is not cut off.
-                threading.Thread(target=self._work, name="stowplan-planner", daemon=False).start()
+                if _is_over:
+                    raise RuntimeError("the interpreter goes down")
+                start_new_thread(self._work, ())
                 self._works = True
+                _working.add(self)
             self._waiting.append(job)
 
     def _work(self) -> None:
+        sys.settrace(threading.gettrace())  # as a `Thread` does: coverage, debuggers
         set_aside(True)
         while True:
-            with self._changed:
+            with self._mutex:
                 if not self._waiting:
                     self._works = False
-                    self._changed.notify_all()
+                    _working.discard(self)
+                    while self._idle:
+                        self._idle.pop().put(None)
                     return
                 job = self._waiting.popleft()
             result = job()
-            with self._changed:
+            with self._mutex:
                 self._done.append(result)
 
     @property
@@ -90,14 +125,21 @@ class Planner(Generic[T]):
 
     def collect(self) -> list[T]:
         """Return the results of the jobs that are done, once each, in the order of their start."""
-        with self._changed:
+        with self._mutex:
             done, self._done = self._done, []
         return done
 
     def wait(self, timeout: float | None) -> bool:
         """Wait until all jobs are done, at most `timeout` seconds; return whether they are."""
-        with self._changed:
-            return self._changed.wait_for(lambda: not self._works, timeout)
+        idle: SimpleQueue[None] = SimpleQueue()
+        with self._mutex:
+            if not self._works:
+                return True
+            self._idle.append(idle)
+        with suppress(Empty):
+            idle.get(timeout=timeout)
+            return True
+        return False
 
 
 def start_outcome_thread(
@@ -115,9 +157,14 @@ def start_outcome_thread(
     close
         Ends all waits, now and to come: called when the owner dies.
     collect
-        The method: returns seconds to rest, `LONGEST_REST` at most. It is not kept alive.
+        The method, which does not raise: returns seconds to rest, `LONGEST_REST` at most. It is not kept alive.
     enter
         Called first, on that thread.
+
+    Raises
+    ------
+    RuntimeError
+        The system gives no thread.
     """
     method = weakref.WeakMethod(collect)
     thread = threading.Thread(target=_run, args=(wait, method, enter), name="stowplan-outcomes", daemon=True)
@@ -135,13 +182,7 @@ def _run(
         collect = method()
         if collect is None:
             return
-        try:
-            rest = collect()
-        except RuntimeError as error:
-            # Executors close a moment before the main thread counts as gone.
-            if threading.main_thread().is_alive() and "interpreter shutdown" not in str(error):
-                raise
-            return  # the interpreter goes down, and no job is taken any more
+        rest = collect()
         del collect
         if rest > 0:
             time.sleep(min(rest, LONGEST_REST))

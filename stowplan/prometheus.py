@@ -16,6 +16,7 @@ stowplan_plans_total                   counter  -
 stowplan_reoptimizations_total         counter  -
 stowplan_packed_total                  counter  -
 stowplan_plans_skipped_total           counter  -
+stowplan_plans_failed_total            counter  -
 stowplan_planning_seconds_total        counter  -
 stowplan_bytes                         gauge    ``of``: a size in `Stats`, without ``_bytes``: live, peak_live, ...
 =====================================  =======  =======================================================================

@@ -28,6 +28,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -45,6 +46,12 @@ using ThreadId = std::uintptr_t;
 inline ThreadId current_thread() {
   static thread_local char here;
   return reinterpret_cast<ThreadId>(&here);
+}
+
+// Lives as long as this thread does: its number may come again.
+inline const std::shared_ptr<void>& life_of_thread() {
+  static thread_local const std::shared_ptr<void> life = std::make_shared<char>();
+  return life;
 }
 
 // Whether no pool sees this thread's requests: a thread that makes plans is hidden from pools that serve all threads.

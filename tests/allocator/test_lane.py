@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stowplan.allocator import lane
 from stowplan.allocator._core import LaneStart, StepOutcome
 from stowplan.allocator.lane import Lane
 from stowplan.allocator.lanes import Planning
 from stowplan.allocator.planning_budget import PlanningBudget
-from stowplan.planning import making
 from stowplan.planning.co_placement import NO_RANGES
 from stowplan.planning.shared import SharedPlans
 
@@ -130,7 +130,7 @@ def test_whatever_fails_makes_nothing_and_can_be_tried_again(monkeypatch: pytest
 
     bench = Bench()
     with monkeypatch.context() as patch:
-        patch.setattr(making, "plan_record", fail)
+        patch.setattr(lane, "plan_record", fail)
         bench.step(STEP)
         bench.step(STEP)
         assert bench.step(STEP).plan is None

@@ -128,6 +128,7 @@ def test_prometheus_has_the_metrics_that_dashboards_ask_for() -> None:
         "stowplan_reoptimizations": "counter",
         "stowplan_planning_seconds": "counter",
         "stowplan_plans_skipped": "counter",
+        "stowplan_plans_failed": "counter",
         "stowplan_packed": "counter",
         "stowplan_bytes": "gauge",
     }

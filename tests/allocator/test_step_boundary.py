@@ -42,13 +42,13 @@ def run(host: HandlerPool, *starts: LaneStart) -> list[tuple[int, Any]]:
     """Run a step of one block, with these beginnings of its lanes."""
     entered = host.enter()
     assert entered is not None
-    step_slot, lanes = entered
+    step_slot, step, lanes = entered
     assert lanes == [start.lane for start in starts]
     host.begin(list(starts))
     outer = _recorder.set_handler(host.handler)
     np.empty(SIZE, np.uint8)
     _recorder.set_handler(outer)
-    return host.end(step_slot)
+    return host.end(step_slot, step)
 
 
 def on_another_thread(work: Callable[[], Any]) -> Any:
@@ -60,18 +60,27 @@ def on_another_thread(work: Callable[[], Any]) -> Any:
 
 
 def test_a_thread_runs_one_step_at_a_time(host: HandlerPool) -> None:
-    assert host.enter() == (0, [0])
+    assert host.enter() == (0, 1, [0])
     assert host.enter() is None
-    assert on_another_thread(host.enter) == (1, [1])
-    assert host.end(0) == []  # it never began
-    assert host.enter() == (0, [0])
+    assert host.end(0, 1) == []  # it never began
+    assert host.enter() == (0, 2, [0])
+    host.end(0, 1)  # it has ended
+    assert host.enter() is None
+
+
+def test_a_step_ends_with_the_thread_that_ends_in_it(host: HandlerPool) -> None:
+    for step in range(1, 4):
+        assert on_another_thread(host.enter) == (0, step, [0])
+    assert host.enter() == (0, 4, [0])
+    host.end(0, 3)
+    assert host.enter() is None
 
 
 def test_an_arena_is_there_when_the_step_begins(host: HandlerPool) -> None:
     assert host.arena_bytes(0) == 0
     ((lane, (log, complete, clean, tag)),) = run(host, start())
     assert host.arena_bytes(0) == 1 << 20
-    assert (lane, len(log), complete, clean, tag) == (0, 0, False, True, 1)
+    assert (lane, len(log), complete, clean, tag > 0) == (0, 0, False, True, True)
     assert host.counters()["requests"]["replayed"] == 1
 
 
@@ -101,12 +110,13 @@ def test_all_lanes_of_a_step_begin_and_end_together(host: HandlerPool) -> None:
 def test_the_steps_of_threads_that_a_fork_leaves_behind_end(host: HandlerPool) -> None:
     own = host.enter()
     assert own is not None
-    step_slot, (lane,) = on_another_thread(host.enter)
-    host.begin([LaneStart(lane)])
-    assert host.end_steps_of_others() == [step_slot]
-    assert host.end_steps_of_others() == []
-    assert host.enter() is None  # this thread's goes on
-    assert on_another_thread(host.enter) == (step_slot, [lane])
+    with ThreadPoolExecutor(1) as other:
+        step_slot, step, (lane,) = other.submit(host.enter).result(60) or pytest.fail("it runs no step")
+        host.begin([LaneStart(lane)])
+        assert host.end_steps_of_others() == [step_slot]
+        assert host.end_steps_of_others() == []
+        assert host.enter() is None  # this thread's goes on
+        assert other.submit(host.enter).result(60) == (step_slot, step + 1, [lane])
 
 
 def test_a_step_that_is_found_ends_by_itself(host: HandlerPool) -> None:
@@ -121,7 +131,7 @@ def test_a_step_that_is_found_ends_by_itself(host: HandlerPool) -> None:
     assert host.situation()["step"] == 1
     assert host.end_steps_of_others() == []
     assert host.finds_steps
-    assert host.enter() == (0, [0])  # a marked step ends it, and the search
+    assert host.enter() == (0, 2, [0])  # a marked step ends it, and the search
     assert not host.finds_steps
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from stowplan import NumpyPool
-from stowplan.allocator.step import Step
+from stowplan.allocator._core import Step
 from stowplan.errors import MissingDependencyError
 
 try:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stowplan.allocator._core import NativePlace, Replay, Scope
+from stowplan.allocator._core import NativePlace, Replay, Scope, Step
 from stowplan.allocator.lanes import Lanes
 
 from ..allocator.c_functions import CFunctions, LibcUpstream
@@ -28,7 +28,7 @@ UNIT = 64
 WHOLE = 1500
 """Requests up to which the full list is kept beside the digests."""
 
-NOT_COMPARED = ("planning_seconds", "packed")
+NOT_COMPARED = ("planning_seconds", "packed", "plans_failed")
 """Fields of `Stats` that are about time, or about how plans are made."""
 
 PART = 256
@@ -80,20 +80,20 @@ class RangesBackend:
         self._next_base = 1 << 40
         self._step_slots = 0
 
-    def enter(self) -> tuple[int, list[int]] | None:
+    def enter(self) -> tuple[int, int, list[int]] | None:
         slot = self.core.enter(self.thread)
         if slot is None:
             return None
         self._step_slots = max(self._step_slots, slot + 1)
         self.core.welcome(slot)
-        return slot, self.core.lanes_of(slot)
+        return slot, 0, self.core.lanes_of(slot)
 
     def begin(self, starts: list[Any]) -> None:
         for start in starts:
             self.reserve(start.lane, start.arena_bytes)
         self.core.begin(starts)
 
-    def end(self, slot: int) -> list[Any]:
+    def end(self, slot: int, step: int) -> list[Any]:
         return self.core.end(slot)
 
     def reserve(self, lane: int, size: int) -> bool:
@@ -167,7 +167,7 @@ def replay(name: str, *, planner: str = SOLVER) -> Served:
     )
     served, reasons = Served(), _Reasons()
     blocks: list[int] = []
-    running: dict[int, int] = {}  # thread -> step slot
+    running: dict[int, Step] = {}  # by thread
     owner: dict[int, int] = {}  # the core's number of a block -> the stream's, that had it last
     gone: set[int] = set()  # held blocks whose place another one took: their numbers may be others' by now
     upstream = 1 << 60
@@ -189,9 +189,10 @@ def replay(name: str, *, planner: str = SOLVER) -> Served:
             if arg not in gone:
                 core.let_go(blocks[arg])
         elif op is Op.BEGIN:
-            running[backend.thread] = lanes.begin_step(KEYS[arg // 2], bool(arg % 2))
+            running[backend.thread] = Step(lanes, KEYS[arg // 2], bool(arg % 2))
+            running[backend.thread].__enter__()
         elif op is Op.END:
-            lanes.end_step(running.pop(backend.thread), bool(arg))
+            running.pop(backend.thread).__exit__(None, Exception() if arg else None, None)
             lanes.wait(None)
             served.end_part()
         elif op is Op.THREAD:

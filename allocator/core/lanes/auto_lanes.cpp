@@ -12,6 +12,7 @@ std::optional<StepSlotNumber> AutoLanes::enter(ThreadId thread) {
     finds_steps_ = false;
     outcomes_.clear();
   }
+  for (const StepSlotNumber step_slot : slots().of_ended_threads()) end(step_slot);
   return take_step_slot(thread);
 }
 

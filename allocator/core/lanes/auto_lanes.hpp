@@ -46,7 +46,8 @@ class AutoLanes : public Lanes {
   // From any thread.
   bool finds_steps() const { return finds_steps_.load(std::memory_order_relaxed); }
 
-  // Takes a step slot for a marked step of this thread, and ends the search; none where its runner runs one already.
+  // Takes a step slot for a marked step of this thread, and ends the search, and the steps of threads that have ended;
+  // none where its runner runs one already.
   std::optional<StepSlotNumber> enter(ThreadId thread);
 
   // How the lane's next steps begin; the running one takes part, too, if it follows no plan. `wanted`: the outcome of

@@ -95,6 +95,9 @@ class Lanes {
   // The step slot's lanes, and one more, which has no stream yet.
   const std::vector<LaneNumber>& lanes_of(StepSlotNumber slot) const { return router_.lanes_of(slot); }
   std::size_t step_slots() const { return slots_.size(); }
+  std::uint64_t steps(StepSlotNumber slot) const { return slots_.steps(slot); }
+  // Whether this is the step, its `step`th, that runs in it.
+  bool runs(StepSlotNumber slot, std::uint64_t step) const { return !slots_.is_free(slot) && steps(slot) == step; }
   LaneNumber add_lane(StepSlotNumber slot);
   // See LaneRouter.
   bool takes_over(StepSlotNumber slot) const { return router_.takes_over(slot, slots_.steps(slot)); }

@@ -17,6 +17,7 @@ namespace stowplan::allocator {
 
 struct Entered {
   int step_slot = -1;       // none: the thread runs a step already
+  std::uint64_t step = 0;   // its number in the step slot
   bool takes_over = false;  // wait for the device, then welcome()
   std::vector<LaneNumber> lanes;
 };
@@ -41,7 +42,7 @@ class LockedLanes {
       if (!step_slot) return {};
       const bool waits = lanes_.takes_over(*step_slot);
       if (!waits) lanes_.welcome(*step_slot);
-      return {static_cast<int>(*step_slot), waits, lanes_.lanes_of(*step_slot)};
+      return {static_cast<int>(*step_slot), lanes_.steps(*step_slot), waits, lanes_.lanes_of(*step_slot)};
     });
   }
   std::vector<LaneNumber> welcome(StepSlotNumber step_slot) {
@@ -62,8 +63,9 @@ class LockedLanes {
       return true;
     });
   }
-  std::vector<LaneOutcome> end(StepSlotNumber step_slot) {
-    return locked([&] { return lanes_.end(step_slot); });
+  // Nothing where that step has ended.
+  std::vector<LaneOutcome> end(StepSlotNumber step_slot, std::uint64_t step) {
+    return locked([&] { return lanes_.runs(step_slot, step) ? lanes_.end(step_slot) : std::vector<LaneOutcome>{}; });
   }
   std::vector<StepSlotNumber> end_steps_of_others() {
     return locked([&] { return lanes_.end_steps_of_others(profiler::current_thread()); });

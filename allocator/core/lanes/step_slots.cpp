@@ -28,6 +28,14 @@ std::vector<StepSlotNumber> StepSlots::of_others(ThreadId thread) const {
   return theirs;
 }
 
+std::vector<StepSlotNumber> StepSlots::of_ended_threads() const {
+  std::vector<StepSlotNumber> theirs;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].runner != 0 && slots_[i].life.expired()) theirs.push_back(static_cast<StepSlotNumber>(i));
+  }
+  return theirs;
+}
+
 StepSlotNumber StepSlots::take(ThreadId thread) {
   const Runner runner = runner_of(thread);
   auto at = first([=](const Slot& slot) { return slot.runner == 0 && slot.last_runner == runner; });
@@ -40,6 +48,7 @@ StepSlotNumber StepSlots::take(ThreadId thread) {
   Slot& slot = slots_[*at];
   slot.runner = slot.last_runner = runner;
   slot.begun_by = thread;
+  slot.life = profiler::life_of_thread();
   ++slot.steps;
   ++running_;
   return *at;

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -55,8 +56,11 @@ class StepSlots {
   StepSlotNumber nearest(Runner runner) const;
   // The step slots of steps that other threads have begun.
   std::vector<StepSlotNumber> of_others(ThreadId thread) const;
+  // Those of steps whose threads have ended in them.
+  std::vector<StepSlotNumber> of_ended_threads() const;
 
-  // Takes a step slot for a step that this thread begins, which is not interrupted. Precondition: its runner runs none.
+  // Takes a step slot for a step that this thread begins, which is not interrupted. Precondition: its runner runs none,
+  // and it is the calling thread.
   StepSlotNumber take(ThreadId thread);
   void leave(StepSlotNumber slot);
   // The step in it has ended, and another one has begun.
@@ -70,6 +74,7 @@ class StepSlots {
     Runner runner = 0;  // whose step has it; 0 while it is free
     Runner last_runner = 0;
     ThreadId begun_by = 0;
+    std::weak_ptr<void> life;  // of that thread
     std::uint64_t steps = 0;
   };
   template <class Condition>

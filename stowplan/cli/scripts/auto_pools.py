@@ -44,8 +44,13 @@ def pools(plans: str | None = None, auto_step: bool = False) -> Iterator[dict[st
     from ...allocator import NumpyPool
     from ...allocator._core import keep_host_memory
 
+    class HeapPool(NumpyPool):
+        _plans_at_once = False  # mostly never
+
     keep_host_memory()
-    pool = NumpyPool(auto_step=auto_step, planner=QUICK, planning_share=SHARE, plans=plans)
+    pool = (NumpyPool if auto_step else HeapPool)(
+        auto_step=auto_step, planner=QUICK, planning_share=SHARE, plans=plans
+    )
     if not auto_step:
         pool.serve_by_heap()
     serving: dict[str, Pool] = {"numpy": pool}

@@ -1,0 +1,64 @@
+# Steps, and what runs apart from the program. Included by _core.pyx.
+#
+# A signal's exception is raised in Python's code, between any two of its instructions, and never in here. So what it
+# must not cut in two is one call of what stands here: either it is done, or it is undone when the exception passes.
+
+def set_aside(cbool aside):
+    """Let no pool see this thread's requests of NumPy from now on, or see them again; return whether it did not."""
+    cdef cbool before = is_hidden()
+    cdef cbool* flag = &is_hidden()
+    flag[0] = aside
+    return before
+
+
+def runs_apart(function):
+    """Return a function that runs in an empty context, where NumPy's handler is the default one, unseen by a pool."""
+
+    @wraps(function)
+    def wrapped(*args, **kwargs):
+        before = set_aside(True)
+        try:
+            return Context().run(function, *args, **kwargs)
+        finally:
+            set_aside(before)
+
+    return wrapped
+
+
+@cython.final
+cdef class Step:
+    """Begin a step on entry, end it on exit; an exception passes on.
+
+    Parameters
+    ----------
+    lanes
+        The `Lanes` that it is one of.
+    key, keeps_results
+        See `Pool.step`.
+    """
+
+    cdef object lanes, key, keeps_results
+    cdef object step_slot, number
+
+    def __init__(self, lanes, key, keeps_results):
+        self.lanes, self.key, self.keeps_results = lanes, key, keeps_results
+
+    def __enter__(self):
+        self.lanes.check()
+        entered = self.lanes.backend.enter()
+        if entered is None:
+            raise self.lanes.nested()
+        step_slot, number, lanes = entered
+        try:
+            self.lanes.begin_step(step_slot, lanes, self.key, self.keeps_results)
+        except BaseException:
+            self.lanes.backend.end(step_slot, number)
+            raise
+        self.step_slot, self.number = step_slot, number
+
+    def __exit__(self, kind, error, trace):
+        try:
+            self.lanes.end_step(self.step_slot, self.number, error)
+        except BaseException:
+            self.lanes.backend.end(self.step_slot, self.number)
+            raise

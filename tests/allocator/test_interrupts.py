@@ -1,0 +1,117 @@
+"""What keeps a plan from being made never reaches the program, and later steps have it: Ctrl-C, no thread, no file."""
+
+from __future__ import annotations
+
+import gc
+import json
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from stowplan import NumpyPool
+
+from ..children import printed
+from ..running import run
+
+
+def work() -> None:
+    a = np.ones(3000)
+    b = a * 2
+    del a
+    b + b
+
+
+@pytest.mark.parametrize("trials", [60, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["numpy", "numpy-found", "cupy"])
+def test_a_program_that_ctrl_c_stops_at_any_moment_goes_on(name: str, trials: int) -> None:
+    if name == "cupy":
+        pytest.importorskip("cupy")
+    assert json.loads(printed("-m", "tests.interrupts", name, trials, timeout=3600)) == {"replays": trials}
+
+
+@pytest.fixture
+def no_thread() -> Iterator[None]:
+    """No thread can be started: there is no memory for its stack."""
+    threading.stack_size(1 << 46)
+    yield
+    threading.stack_size(0)
+
+
+@pytest.mark.parametrize("options", [{"warmup": 0}, {"auto_step": True}])
+def test_a_plan_for_which_there_is_no_thread_is_made_later(no_thread: None, options: dict[str, int]) -> None:
+    def steps() -> None:
+        for _ in range(30):
+            if "auto_step" in options:
+                work()
+            else:
+                run(pool, 1, work)
+        assert pool.wait(60)
+
+    threading.stack_size(0)
+    pool = NumpyPool(**options)  # type: ignore[arg-type]
+    threading.stack_size(1 << 46)
+    with pool:
+        steps()
+        assert (pool.stats.replayed, pool.stats.plans) == (0, 0)
+        assert pool.stats.plans_failed > 0
+        assert (
+            "could not be made, and is asked for again: RuntimeError: can't start new thread" in pool.report()
+        )
+        threading.stack_size(0)
+        steps()
+        work()
+    assert pool.stats.replayed > 0
+
+
+def test_steps_are_not_looked_for_where_there_is_no_thread(no_thread: None) -> None:
+    pool = NumpyPool(auto_step=True)
+    with pool:
+        work()
+        assert pool.wait(60)
+    assert (pool.stats.steps, pool.stats.plans_failed) == (0, 1)
+
+
+def test_a_program_without_a_file_descriptor_left_has_its_plans() -> None:
+    program = """if True:
+        import resource
+        import numpy as np
+        from stowplan import NumpyPool
+        from tests.allocator.test_interrupts import run, work
+        pool = NumpyPool(warmup=0)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+        with pool:
+            run(pool, 4, work)
+        print(pool.stats.replayed)
+        """
+    assert int(printed("-c", program)) > 0
+
+
+def test_a_thread_that_ends_in_a_step_blocks_no_other_one() -> None:
+    pool = NumpyPool(warmup=0)
+
+    def left_open() -> Iterator[None]:
+        with pool.step():
+            work()
+            yield
+
+    def abandon() -> None:
+        with pool:
+            steps.append(left_open())
+            next(steps[-1])
+
+    steps: list[Iterator[None]] = []
+    for _ in range(3):
+        thread = threading.Thread(target=abandon)
+        thread.start()
+        thread.join(60)
+    with pool:
+        run(pool, 4, work)
+        assert pool.stats.replayed > 0
+        with pool.step():
+            before = pool.stats.steps
+            steps.clear()  # their ends come now
+            gc.collect()
+            assert pool.stats.steps == before
+            assert pool.report(as_dict=True)["step"]["running"]
