@@ -286,8 +286,11 @@ class Lanes:
         for step_slot in list(self._step_slots):
             for lane in list(step_slot.lanes):
                 ready &= lane.wait(None if until is None else max(until - time.monotonic(), 0))
-                with step_slot.mutex:
-                    lane.take_up()
+                try:
+                    with step_slot.mutex:
+                        lane.take_up()
+                except Exception as error:
+                    self.planning.failed(error)
         return ready
 
     # ----------------------------------------------------------------------------------------------- interruptions

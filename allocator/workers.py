@@ -97,14 +97,18 @@ class Planner(Generic[T]):
             if not self._works:
                 if _is_over:
                     raise RuntimeError("the interpreter goes down")
-                start_new_thread(self._work, ())
+                start_new_thread(self._run, ())
                 self._works = True
                 _working.add(self)
             self._waiting.append(job)
 
-    def _work(self) -> None:
-        sys.settrace(threading.gettrace())  # as a `Thread` does: coverage, debuggers
+    def _run(self) -> None:
+        sys.settrace(threading.gettrace())  # as a `Thread` does, for coverage, debuggers and profilers
+        sys.setprofile(threading.getprofile())
         set_aside(True)
+        self._work()
+
+    def _work(self) -> None:
         while True:
             with self._mutex:
                 if not self._waiting:
