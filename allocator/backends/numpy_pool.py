@@ -26,8 +26,9 @@ answer faster than any plan, and the memory does not matter."""
 class NumpyPool(HostPool):
     """Serve the NumPy allocations of this context, those of repeated steps from a plan.
 
-    NumPy's memory handler is context-local (NEP 49): the pool serves the threads and tasks that entered it. Arrays may
-    leave it, be freed on any thread, and outlive the pool.
+    NumPy's memory handler is context-local (NEP 49): the pool serves the threads that entered it, and the asyncio tasks
+    created there; of several tasks of one thread, only one at a time may enter it. Arrays may leave it, be freed on any
+    thread, and outlive the pool.
 
     Parameters
     ----------
