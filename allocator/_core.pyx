@@ -197,8 +197,10 @@ cdef class Replay:
 
     def begin(self, starts, cbool may_wait=True):
         """Begin a step in lanes whose arenas are large enough; `starts` has a `LaneStart` for each."""
-        for start in starts:
-            self.core.begin(_lane_start(start), may_wait)
+        cdef vector[CLaneStart] lanes
+        _take_starts(lanes, starts)
+        for i in range(lanes.size()):
+            self.core.begin(lanes[i], may_wait)
 
     def end(self, uint16_t step_slot):
         """End a step, and leave its step slot; return [(lane, StepOutcome)] of its lanes."""
@@ -254,21 +256,18 @@ cdef class Replay:
         self.core.assert_invariants()
 
 
-cdef CLaneStart _lane_start(step):
-    """Take a `LaneStart`."""
-    cdef CLaneStart start
-    start.lane, start.arena_bytes = step.lane, step.arena_bytes
-    start.timestamps, start.guests = step.timestamps, step.guests
-    start.plan = _pointer(step.plan)
-    start.others = (<PlanSet?>step.others).plans
-    return start
-
-
-cdef vector[CLaneStart] _lane_starts(steps):
-    cdef vector[CLaneStart] starts
+cdef int _take_starts(vector[CLaneStart]& starts, steps) except -1:
+    """Append `LaneStart`s. Nothing is copied but by C++ functions that may raise."""
+    cdef CLaneStart* start
+    cdef PlanSet others
     for step in steps:
-        starts.push_back(_lane_start(step))
-    return starts
+        starts.resize(starts.size() + 1)
+        start, others = &starts.back(), step.others
+        start.lane, start.arena_bytes = step.lane, step.arena_bytes
+        start.timestamps, start.guests = step.timestamps, step.guests
+        start.plan = _pointer(step.plan)
+        start.others.assign(others.plans.begin(), others.plans.end())
+    return 0
 
 
 cdef list _lane_outcomes(vector[LaneOutcome]& outcomes):
@@ -318,7 +317,8 @@ cdef class Backend:
 
         An arena that is too small is made larger, if upstream has the memory; else the lane goes without its plans.
         """
-        cdef vector[CLaneStart] lanes = _lane_starts(starts)
+        cdef vector[CLaneStart] lanes
+        _take_starts(lanes, starts)
         cdef cbool may_wait = self.may_wait()
         if not self.lanes.begin(lanes, may_wait, True):
             for start in starts:
@@ -372,7 +372,9 @@ cdef class Backend:
 
     def expect(self, start, cbool wanted):
         """Say how a lane's steps that are found begin, a `LaneStart`; `wanted`: whether each is to be heard of."""
-        self.lanes.expect(_lane_start(start), wanted)
+        cdef vector[CLaneStart] starts
+        _take_starts(starts, (start,))
+        self.lanes.expect(starts[0], wanted)
 
     def take_outcomes(self):
         """Return [(lane, StepOutcome)] of steps found that have ended."""

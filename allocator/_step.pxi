@@ -45,7 +45,12 @@ cdef class Step:
 
     def __enter__(self):
         self.lanes.check()
-        entered = self.lanes.backend.enter()
+        self.number = None
+        try:
+            entered = self.lanes.backend.enter()
+        except MemoryError as error:  # of our own: the step's requests go upstream
+            self.lanes.planning.failed(error)
+            return
         if entered is None:
             raise self.lanes.nested()
         step_slot, number, lanes = entered
@@ -57,6 +62,8 @@ cdef class Step:
         self.step_slot, self.number = step_slot, number
 
     def __exit__(self, kind, error, trace):
+        if self.number is None:
+            return
         try:
             self.lanes.end_step(self.step_slot, self.number, error)
         except BaseException:

@@ -27,9 +27,13 @@ Grant Lanes::find_lane_and_request(Bytes size, Stream stream, ThreadId thread) {
 
 std::optional<StepSlotNumber> Lanes::take_step_slot(ThreadId thread) {
   if (slots_.of(slots_.runner_of(thread))) return std::nullopt;
-  const std::size_t known = slots_.size();
   const StepSlotNumber slot = slots_.take(thread);
-  if (slots_.size() > known) add_lane(slot);
+  try {
+    if (!router_.has_lanes(slot)) add_lane(slot);
+  } catch (...) {  // there is no memory for it
+    slots_.leave(slot);
+    throw;
+  }
   forget_last();
   return slot;
 }

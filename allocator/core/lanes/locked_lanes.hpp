@@ -40,9 +40,14 @@ class LockedLanes {
     return locked([&]() -> Entered {
       const auto step_slot = lanes_.enter(profiler::current_thread());
       if (!step_slot) return {};
-      const bool waits = lanes_.takes_over(*step_slot);
-      if (!waits) lanes_.welcome(*step_slot);
-      return {static_cast<int>(*step_slot), lanes_.steps(*step_slot), waits, lanes_.lanes_of(*step_slot)};
+      try {
+        const bool waits = lanes_.takes_over(*step_slot);
+        if (!waits) lanes_.welcome(*step_slot);
+        return {static_cast<int>(*step_slot), lanes_.steps(*step_slot), waits, lanes_.lanes_of(*step_slot)};
+      } catch (...) {  // there is no memory for its lanes
+        lanes_.leave(*step_slot);
+        throw;
+      }
     });
   }
   std::vector<LaneNumber> welcome(StepSlotNumber step_slot) {

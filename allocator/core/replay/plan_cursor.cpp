@@ -14,10 +14,11 @@ void PlanCursor::begin_step(PlanPtr plan) {
 
 void PlanCursor::follow(PlanPtr plan) {
   if (plan == plan_) return;
+  std::vector<BlockId> slots(plan == nullptr ? 0 : plan->size(), kNoBlock);  // where that fails, nothing has changed
   for (RequestNumber k = 0; k < in_slot_.size(); ++k) make_late(k);
   plan_ = std::move(plan);
   next_ -= std::exchange(began_, 0);
-  in_slot_.assign(plan_ == nullptr ? 0 : plan_->size(), kNoBlock);
+  in_slot_ = std::move(slots);
 }
 
 void PlanCursor::join(PlanPtr plan, RequestNumber requests) {

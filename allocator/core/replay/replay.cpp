@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <utility>
 
 #include "invariants.hpp"
@@ -168,6 +169,7 @@ bool Replay::let_go(BlockId id) {
 // ------------------------------------------------------------------------------------------------------- steps
 
 void Replay::begin_step(PlanPtr plan, std::vector<PlanPtr> others) {
+  if (in_step()) end_step();  // there was no memory to tell of its end
   if (plan != nullptr && is_too_large(*plan)) plan = nullptr;
   cursor_.begin_step(std::move(plan));
   const auto unfit = [this](const PlanPtr& other) { return is_too_large(*other); };
@@ -196,8 +198,13 @@ StepOutcome Replay::end_step() {
   if (is_clean() && !recorder_.timestamps()) {
     recorder_.drop_step();
   } else {
-    outcome.complete = !recorder_.truncated();
-    outcome.log = recorder_.end_step();
+    try {
+      outcome.complete = !recorder_.truncated();
+      outcome.log = recorder_.end_step();
+    } catch (const std::bad_alloc&) {
+      outcome.complete = false;
+      recorder_.drop_step();
+    }
   }
   return outcome;
 }
