@@ -61,6 +61,11 @@ cdef class CorePlan:
         with nogil:
             plan.derive()
 
+    @property
+    def nbytes(self):
+        """Bytes of its columns."""
+        return self.plan.get().bytes()
+
 
 cdef class PlanSet:
     """Plans in the core's form, most likely first."""

@@ -12,6 +12,7 @@ cdef extern from "plan.hpp" namespace "stowplan::allocator" nogil:
         uint64_t tag
         uint32_t step_length
         void derive() except +
+        size_t bytes()
 
     ctypedef shared_ptr[const CPlan] PlanPtr
 

@@ -79,7 +79,12 @@ class PlanCache:
     @property
     def lower_bound(self) -> int:
         """The largest of the plans' lower bounds, in bytes: no arena in which every plan can be replayed is smaller."""
-        return max((entry.plan.placement.lower_bound for entry in list(self._plans.values())), default=0)
+        return max((entry.plan.placement.lower_bound for entry in self.held), default=0)
+
+    @property
+    def held(self) -> list[Installed]:
+        """All plans, in no order. On any thread."""
+        return list(self._plans.values())
 
     def plans(self) -> list[Installed]:
         """Return all plans, the most recently used first."""

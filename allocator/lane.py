@@ -228,7 +228,7 @@ class Lane:
             planning.store is not None
         ):  # here, for the mutex is held, which a fork waits for: it is whole then
             from ..planning import store_packing  # noqa: F401
-        packer = Packer(planning.store)
+        packer = Packer(planning.store, in_haste=planning.budget.is_bounded)
         options = Options(planning.alignment, planning.solver, let_others_run, packer)
         nothing: PlanResult[Installed] = PlanResult(Verdict.KEEP)
 
@@ -331,6 +331,11 @@ class Lane:
     def in_use(self) -> list[Installed]:
         """Return the plans in use, the least recently used first."""
         return self._cache.plans()[::-1]
+
+    @property
+    def held(self) -> list[Installed]:
+        """The plans in use, in no order. Needs no mutex."""
+        return self._cache.held
 
     @property
     def lower_bound(self) -> int:

@@ -423,7 +423,13 @@ class Lanes:
             planning_seconds=self.planning.budget.seconds,
             plans_skipped=self.planning.budget.skipped,
             plans_failed=self.planning.failures,
+            planning_bytes=self._planning_bytes(lanes),
         )
+
+    def _planning_bytes(self, lanes: list[Lane]) -> int:
+        held = [entry for lane in lanes for entry in lane.held]
+        plans = self.planning.shared.plans().union(entry.plan for entry in held)
+        return sum(plan.nbytes for plan in plans) + sum(entry.core.nbytes for entry in held)
 
     def has_served(self) -> bool:
         """Whether any request has come."""

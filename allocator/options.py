@@ -61,8 +61,8 @@ class PlanningOptions(NamedTuple):
         Plans to keep, the most recently used.
     planning_share
         CPU time that making plans may use, as a share of the CPU time of the rest of the process since the pool was
-        made and 20 seconds more; the first four plans come in any case. What is beyond is not planned, and counted
-        (``stats.plans_skipped``). ``math.inf``: no bound.
+        made and 2 seconds more; the first four plans come in any case. What is beyond is not planned, and counted
+        (``stats.plans_skipped``). ``math.inf``: no bound, and ``planner="auto"`` does not pack in haste.
     auto_step
         Find the step that the program repeats, without `step` being called, and plan it; see `Pool.step`. There is no
         warm-up.

@@ -20,11 +20,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-SHARE = 0.1
+SHARE = 0.05
 """CPU time of planning for each second of the rest of the process."""
 
-HEAD_START = 20.0
-"""Seconds of CPU time for which the share is there from the beginning: the plans of a short program come at once."""
+HEAD_START = 2.0
+"""Seconds of CPU time for which the share is there from the beginning."""
 
 PATIENCE = 50
 """Where there is no time left, steps that were found are looked at for one part in so many of the time.
@@ -33,7 +33,8 @@ Without this a loop of short steps that all differ, found at a share of 0.01, to
 """
 
 FIRST = 4
-"""Orders that are carried out whatever they cost: a few kinds of steps, with many blocks each."""
+"""Orders that are carried out whatever they cost: a few kinds of steps, with many blocks each. Under a bound they are
+packed in haste, as all others (packing/portfolio.py)."""
 
 
 class PlanningBudget:
@@ -73,10 +74,15 @@ class PlanningBudget:
         self._began, self._used_before = self._of_process(), self.seconds
         self._orders = 0
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether there is a bound."""
+        return not math.isinf(self._share)
+
     def has_time(self) -> bool:
         """Return whether there is time for one more order."""
         with self._mutex:
-            if self._orders < FIRST or math.isinf(self._share):
+            if self._orders < FIRST or not self.is_bounded:
                 return True
             used = self.seconds - self._used_before
             others = self._of_process() - self._began - used

@@ -109,6 +109,13 @@ class Stats:
         ),
     )
 
+    planning_bytes: int = field(
+        default=0,
+        metadata=_count(
+            Kind.BYTES, "What plans take of the process's memory: those in use, and others that are kept."
+        ),
+    )
+
     @property
     def fragmentation(self) -> float:
         """Arena bytes / lower bound - 1; 0 before the first plan."""
@@ -206,6 +213,7 @@ def snapshot(
     planning_seconds: float = 0.0,
     plans_skipped: int = 0,
     plans_failed: int = 0,
+    planning_bytes: int = 0,
 ) -> Stats:
     """Return the counts of a pool.
 
@@ -213,7 +221,8 @@ def snapshot(
     ----------
     counters
         As the core has them (core/replay/counts.hpp).
-    plans, reoptimizations, lower_bound, packed, planning_seconds, plans_skipped, plans_failed
+    plans, reoptimizations, lower_bound, packed, planning_seconds, plans_skipped, plans_failed,
+    planning_bytes
         What it does not know.
     """
     requests = dict(counters["requests"])
@@ -232,6 +241,7 @@ def snapshot(
         planning_seconds=planning_seconds,
         plans_skipped=plans_skipped,
         plans_failed=plans_failed,
+        planning_bytes=planning_bytes,
         **{name: counters[name] for name in COUNTS.keys() & counters.keys() - {"reserved_bytes"}},
     )
 

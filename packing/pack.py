@@ -37,6 +37,7 @@ def pack(
     seed: int = 0,
     *,
     capacity: int | None = None,
+    in_haste: bool = False,
     progress: Callable[[PackingProgress], object] | None = None,
 ) -> Placement:
     """Place the blocks of a problem so that the peak is small.
@@ -60,6 +61,9 @@ def pack(
         For solvers that draw random numbers.
     capacity
         Bytes that the arena may have: stop as soon as the peak is no greater.
+    in_haste
+        Have ``auto`` use less time and memory, as for a plan that has to pay for itself: some tenths of a second up to
+        some ten thousand blocks, and some MB.
     progress
         Called after every improvement; it ends the search, with the best so far, by returning False.
 
@@ -86,8 +90,10 @@ def pack(
     options = PackingOptions(time_limit, threads, seed, target=run.target, capacity=capacity)
     try:
         if solver == "auto":
-            for name, its_options in portfolio.steps(run.reduction.problem, options):
+            for name, its_options in portfolio.steps(run.reduction.problem, options, in_haste):
                 run.attempt(name, find(name), its_options)
+                if in_haste and portfolio.is_near(problem, run.excess):
+                    break
         else:
             for name in ("best_fit", "best_fit_orders") if improves(solver) else ():
                 run.attempt(name, find(name), options)
@@ -173,6 +179,11 @@ class _Run:
         self._reported = peak
         seconds = time.perf_counter() - self._began
         return self._progress(PackingProgress(peak, self._lower_bound, name, seconds)) is not False
+
+    @property
+    def excess(self) -> float:
+        """What the best peak has above the lower bound, as a share of it."""
+        return self._peak / max(self._lower_bound, 1) - 1
 
     def placement(self) -> Placement:
         """Return the best placement, with what is known about it."""

@@ -4,6 +4,9 @@ Without a time limit every member has a fixed effort, chosen so that all togethe
 ten thousand blocks, and at most some seconds where `peak_outward` comes near the target but does not meet it; so the
 result depends on the problem, the seed and the threads alone. Independent components of the problem are taken apart for
 ``exact`` and ``search``, and only those above the target are looked at.
+
+In haste, `peak_outward` and `window_repair` start once, ``exact`` has one part in `HASTE` of its effort, and of the
+pairs that it may keep in memory, and a large problem is left once it is within `NEAR` of its lower bound.
 """
 
 from __future__ import annotations
@@ -29,6 +32,9 @@ MOST_PAIRS = 2_000_000
 MOST_FOR_OUTWARD = 40_000_000
 # Nodes times blocks: about half a second of `exact`.
 EXACT_WORK = 16_000_000
+# In haste.
+HASTE = 16
+NEAR = 0.005
 # Of the time left after all this, what `exact` gets before `search`.
 EXACT_SHARE = 0.3
 
@@ -79,7 +85,14 @@ MEMBERS = (
 """The solvers, the cheapest first. A test compares the table in ``docs/algorithms.rst`` with this one."""
 
 
-def steps(problem: Problem, options: PackingOptions) -> Iterator[tuple[str, PackingOptions]]:
+def is_near(problem: Problem, excess: float) -> bool:
+    """Whether a problem is left, in haste, with a peak that has this share of the lower bound above it."""
+    return len(problem) >= LEAST_FOR_REPAIR and excess <= NEAR
+
+
+def steps(
+    problem: Problem, options: PackingOptions, in_haste: bool = False
+) -> Iterator[tuple[str, PackingOptions]]:
     """Yield the next solver and its options. The caller stops once the target is met."""
     began = time.monotonic()
     limit = options.time_limit
@@ -101,13 +114,15 @@ def steps(problem: Problem, options: PackingOptions) -> Iterator[tuple[str, Pack
     if pairs <= MOST_PAIRS:
         constructive += GREEDY
     for name in constructive:
-        yield name, replace(options, time_limit=left())
+        once = in_haste and name in ("peak_outward", "window_repair")
+        yield name, replace(options, time_limit=0 if once else left())
     if limit == 0:
         return
     if not np.any(problem.size):
         return
-    if pairs <= MOST_PAIRS:
-        yield "exact", replace(options, time_limit=left(), effort=max(1, EXACT_WORK // n))
+    part = HASTE if in_haste else 1
+    if pairs <= MOST_PAIRS // part:
+        yield "exact", replace(options, time_limit=left(), effort=max(1, EXACT_WORK // part // n))
     rest = left()
     if not rest:
         return

@@ -87,7 +87,8 @@ def plan_record(job: PlanJob[U], shared: SharedPlans, options: Options) -> PlanR
     # Of a step that was not repeated they may be blocks, which have their places in the plan.
     arena = job.arena if job.log.equals(job.following) else replace(job.arena, stayers=NO_RANGES)
     reserved = arena.reserved if neighbours or len(arena.stayers) else 0
-    made_of = (contents(profile), steps, neighbours, reserved, arena.stayers.tobytes())
+    beside = tuple(contents(plan.profile, plan.placement.offsets) for plan in neighbours)
+    made_of = (contents(profile), steps, beside, reserved, arena.stayers.tobytes())
     plan = shared.find(made_of, lambda: _place(profile, steps, neighbours, arena, options))
     options.step_aside()
     return PlanResult(Verdict.PLAN, old, plan)

@@ -1,6 +1,6 @@
-"""Packing with a store of plans: what is there is validated and taken, what is not is packed and kept.
+"""Packing with a store of plans, or without.
 
-Without a store nothing of it is imported.
+What a store has is validated and taken, what it has not is packed and kept. Without one nothing of it is imported.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ class Packer:
     ----------
     store
         None: everything is packed.
+    in_haste
+        As for `stowplan.packing.pack`.
 
     Attributes
     ----------
@@ -25,8 +27,8 @@ class Packer:
         Problems that were packed.
     """
 
-    def __init__(self, store: PlanStore | None) -> None:
-        self._store = store
+    def __init__(self, store: PlanStore | None, *, in_haste: bool = False) -> None:
+        self._store, self._in_haste = store, in_haste
         self.packed = 0
 
     def __call__(self, problem: Problem, solver: str) -> Placement:
@@ -45,7 +47,7 @@ class Packer:
             found = self._found(store, key, problem)
             if found is not None:
                 return found
-        placement = pack(problem, solver)
+        placement = pack(problem, solver, in_haste=self._in_haste)
         self.packed += 1  # after it: wishes that contradict each other are refused before anything is packed
         if store is not None and key:
             try:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ..packing import PackingProgress, Placement, Problem, pack
 from ..profiler import Profile
+from ..profiler.profile import COLUMNS
 
 IntArray = npt.NDArray[np.int64]
 
@@ -48,6 +49,14 @@ class Plan:
     def arena_bytes(self) -> int:
         """Bytes of the arena that the plan needs."""
         return self.placement.peak
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its columns."""
+        profile, problem = self.profile, self.problem
+        columns = [getattr(profile, name) for name in (*COLUMNS, "site", "alive")]
+        columns += [problem.size, problem.start, problem.end, problem.gaps, problem.alignment, problem.fixed]
+        return sum(column.nbytes for column in (*columns, self.rows, self.placement.offsets))
 
     @property
     def offset(self) -> IntArray:

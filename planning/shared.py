@@ -2,7 +2,7 @@
 
 Every lane of a pool decides for itself, so eight threads that run one step ask for eight plans at about the same time.
 A plan is known by what it was made of; the first thread that asks makes it, and the others wait for it. It is kept
-while it is among the last `capacity` that were asked for.
+while it is among the last `capacity` that were asked for, and these take no more than `MOST_BYTES`.
 
 A plan of a step that keeps its results has nothing to do with what else is in the arena, so it fits into that of any
 lane: it is offered to the others, by its step's key, and a thread need not see for itself what another one has seen.
@@ -16,9 +16,11 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ..packing.problem import IntArray
     from ..profiler import Profile
     from .plan import Plan
 
+MOST_BYTES = 16 << 20
 MOST_OFFERS = 8
 """Plans of one key that are offered to other lanes."""
 
@@ -70,6 +72,8 @@ class SharedPlans:
                     self._plans.pop(made_of, None)
                 made.error = error
             made.is_done.set()
+            with self._mutex:
+                self._bound()
         made.is_done.wait()
         if made.plan is None:
             assert made.error is not None
@@ -85,13 +89,24 @@ class SharedPlans:
             self._offered.move_to_end(key)
             while len(self._offered) > self._capacity:
                 self._offered.popitem(last=False)
+            self._bound()
+
+    def plans(self) -> set[Plan]:
+        """Return all that are kept."""
+        made = {one.plan for one in list(self._plans.values()) if one.plan is not None}
+        return made.union(*([plan for _, plan in offers] for offers in list(self._offered.values())))
+
+    def _bound(self) -> None:
+        for kept in (self._plans, self._offered):
+            while len(kept) > 1 and sum(plan.nbytes for plan in self.plans()) > MOST_BYTES:
+                kept.popitem(last=False)
 
     def offers(self, key: Hashable) -> list[tuple[int, Plan]]:
         """Return what is offered for a key: (number, plan), the larger the later. Not to be changed. O(1)."""
         return self._offered.get(key, [])
 
 
-def contents(profile: Profile) -> Hashable:
-    """Return what tells a step's requests and frees from those of others. O(n)."""
-    columns = (profile.size, profile.start, profile.end, profile.stream)
-    return (profile.period, *(column.tobytes() for column in columns))
+def contents(profile: Profile, *others: IntArray) -> int:
+    """Return what tells a step's requests and frees, and other columns, from those of others: a hash. O(n)."""
+    columns = (profile.size, profile.start, profile.end, profile.stream, *others)
+    return hash((profile.period, *(column.tobytes() for column in columns)))

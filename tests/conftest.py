@@ -23,6 +23,7 @@ share a core wait for each other busily.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -89,3 +90,11 @@ def chainer_on_cuda() -> Any:
     if not cuda.available:
         pytest.skip(f"Chainer finds no CUDA libraries: {cuda._resolution_error}")
     return chainer
+
+
+@pytest.fixture(scope="session", autouse=True)
+def orders_are_carried_out() -> Iterator[None]:
+    """What planning costs decides nothing in a test, but in those of its budget."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stowplan.allocator.planning_budget.FIRST", 1 << 30)
+        yield

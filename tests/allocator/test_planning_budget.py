@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 
 import numpy as np
@@ -14,6 +15,13 @@ from stowplan.allocator import lanes
 from stowplan.allocator.planning_budget import FIRST, HEAD_START, SHARE, PlanningBudget
 
 from ..running import in_threads, run
+
+
+@pytest.fixture(scope="module", autouse=True)
+def as_in_programs() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stowplan.allocator.planning_budget.FIRST", FIRST)
+        yield
 
 
 class Clocks:
@@ -151,6 +159,30 @@ def test_a_pool_skips_what_is_beyond_its_share_and_counts_it(monkeypatch: pytest
     clocks.process += 10_000
     many_kinds_of_steps(pool, 20)
     assert pool.stats.packed > bounded.packed
+
+
+@pytest.mark.parametrize(("share", "solver"), [(SHARE, "best_fit"), (math.inf, "window_repair")])
+def test_with_a_bound_plans_are_packed_in_haste(share: float, solver: str) -> None:
+    def step() -> None:
+        rng, alive = np.random.default_rng(5), []
+        for _ in range(2000):
+            while alive and rng.random() < 0.45:
+                del alive[rng.integers(len(alive))]
+            alive.append(np.empty(int(rng.integers(1, 60)) * 640 + 640, np.uint8))
+        while alive:
+            del alive[0]
+
+    pool = NumpyPool(warmup=0, planning_share=share)
+    with pool:
+        run(pool, 3, step)
+    assert pool.plan().placement.solver == solver
+
+
+def test_plans_that_are_not_in_use_are_bounded_and_all_are_counted() -> None:
+    pool = NumpyPool(warmup=0, planning_share=math.inf, max_plans=2)
+    many_kinds_of_steps(pool, 12)
+    plan = pool.plan()
+    assert pool.stats.planning_bytes > 2 * plan.nbytes > 0
 
 
 def test_planning_time_is_counted() -> None:

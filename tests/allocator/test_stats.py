@@ -136,6 +136,7 @@ def test_prometheus_has_the_metrics_that_dashboards_ask_for() -> None:
     sizes = {sample.labels["of"]: sample.value for sample in metrics["stowplan_bytes"].samples}
     stats = pool.stats
     assert sizes == {
+        "planning": stats.planning_bytes,
         "kept": stats.kept_bytes,
         "live": stats.live_bytes,
         "peak_live": stats.peak_live_bytes,

@@ -30,6 +30,8 @@ WHOLE = 1500
 
 NOT_COMPARED = ("planning_seconds", "packed", "plans_failed")
 """Fields of `Stats` that are about time, or about how plans are made."""
+NOT_COMPARED = ("planning_seconds", "packed", "planning_bytes", "kept_bytes")
+"""Fields of `Stats` that are about time, about how plans are made, or about memory, which there is none of."""
 
 PART = 256
 """Requests for each digest of a stream without steps."""

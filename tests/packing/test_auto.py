@@ -74,6 +74,24 @@ def test_what_is_tried_depends_on_the_problem_and_the_time():
     assert "exact" not in names(Problem([0], [0], [1]))
 
 
+def test_in_haste_outward_starts_once_and_exact_does_less():
+    small = Problem([4] * 10, range(10), range(5, 15))
+    asked, in_haste = (list(portfolio.steps(small, PackingOptions(), haste)) for haste in (False, True))
+    assert [name for name, _ in in_haste] == [name for name, _ in asked]
+    once = {name for name, options in in_haste if options.time_limit == 0}
+    assert once == {"peak_outward"}  # and window_repair, of larger problems
+    assert in_haste[-1][1].effort == asked[-1][1].effort // portfolio.HASTE
+
+
+def test_in_haste_a_large_problem_is_left_near_its_bound():
+    problem = training_step(0, 800)
+    placement = pack(problem, in_haste=True)
+    assert placement.peak <= (1 + portfolio.NEAR) * placement.lower_bound
+    assert portfolio.is_near(problem, portfolio.NEAR)
+    assert not portfolio.is_near(problem, 1.01 * portfolio.NEAR)
+    assert not portfolio.is_near(Problem([4] * 10, range(10), range(5, 15)), 0.0)
+
+
 def test_members_are_those_that_are_asked():
     few = Problem([4] * 10, range(10), range(5, 15))
     asked = {*names(few, time_limit=60), *names(training_step(0, 800), time_limit=60)}

@@ -23,6 +23,18 @@ def in_threads(work: Callable[[], Plan]) -> list[Future[Plan]]:
         return [pool.submit(work) for _ in range(4)]
 
 
+def test_plans_beyond_their_bytes_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stowplan.planning.shared.MOST_BYTES", 3 * a_plan().nbytes)
+    shared = SharedPlans(100)
+    for number in range(10):
+        shared.find(number, a_plan)
+    assert len(shared.plans()) == 3
+    for number in range(10):
+        shared.offer(number, a_plan())
+    assert sum(plan.nbytes for plan in shared.plans()) <= 3 * a_plan().nbytes
+    assert shared.offers(9)
+
+
 def test_the_first_makes_it_and_the_others_wait() -> None:
     shared, meet, calls = SharedPlans(2), threading.Barrier(4), []
 

@@ -52,6 +52,12 @@ struct Plan {
   // Blocks that are freed in the following step.
   std::vector<bool> wraps;
 
+  // Of all columns.
+  std::size_t bytes() const {
+    const std::size_t numbers = offset.size() + requested.size() + capacity.size() + stream.size();
+    return (numbers + prefix.size() + whole.size()) * 8 + (due_begin.size() + due.size()) * 4 + wraps.size() / 8;
+  }
+
   // Computes the columns that follow from the others.
   void derive();
 
