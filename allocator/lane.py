@@ -90,6 +90,8 @@ class Lane:
         Plans made, and of these the ones that took another's place.
     packed
         Plans for which something had to be packed, those that came to nothing included.
+    refused_bytes
+        Of the largest arena that there was no memory for.
     """
 
     def __init__(
@@ -102,7 +104,7 @@ class Lane:
         self.key: Hashable = None
         self._keeps_results = False  # whether the running step does, or the last one
         self.latest: Plan | None = None
-        self.plans = self.reoptimizations = self.packed = 0
+        self.plans = self.reoptimizations = self.packed = self.refused_bytes = 0
         self._start(auto_step, ())
 
     def _start(self, found: bool, plans: Iterable[Installed]) -> None:
@@ -264,7 +266,10 @@ class Lane:
                 old.revisions += 1
 
     def _reserve(self, arena_bytes: int) -> bool:
-        return self._backend.reserve(self.number, arena_bytes)
+        is_there = self._backend.reserve(self.number, arena_bytes)
+        if not is_there:
+            self.refused_bytes = max(self.refused_bytes, arena_bytes)
+        return is_there
 
     def _use(self, new: Installed, old: Installed | None) -> None:
         """Put a plan into use in another one's place, if there is memory for its arena."""

@@ -400,9 +400,15 @@ class Lanes:
         Raises
         ------
         ProfileError
-            There is no plan yet.
+            There is no plan yet, or no memory for its arena.
         """
         plans = [lane.latest for lane in self._all() if lane.latest is not None]
+        refused = max((lane.refused_bytes for lane in self._all()), default=0)
+        if not plans and refused:
+            raise ProfileError(
+                f"no plan is in use: there is no memory for its arena of {refused:,} bytes; "
+                "expected more memory, a higher limit, or a smaller step"
+            )
         if not plans:
             raise ProfileError(
                 "no plan yet: no step has passed after the warm-up and been followed by another"

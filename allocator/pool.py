@@ -257,7 +257,7 @@ class Pool(ABC):
         Raises
         ------
         ProfileError
-            There is no plan yet.
+            There is no plan yet, or no memory for its arena.
         """
         return self._lanes().plan().profile
 
@@ -267,7 +267,7 @@ class Pool(ABC):
         Raises
         ------
         ProfileError
-            There is no plan yet.
+            There is no plan yet, or no memory for its arena.
         """
         return self._lanes().plan()
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from stowplan import NumpyPool
+from stowplan.errors import ProfileError
 from stowplan.profiler import StepLog
 from stowplan.profiler.events import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS
 from stowplan.profiler.steps import profile_step
@@ -115,6 +116,9 @@ def test_an_arena_is_made_within_the_limit_or_not_at_all() -> None:
                 pool.wait()
         assert between is not None
         assert (after.replayed - before.replayed) / (after.requests - before.requests) == share
+        if not share:
+            with pytest.raises(ProfileError, match="no memory for its arena of 480,000 bytes; expected more"):
+                pool.plan()
         assert after.reserved_bytes <= limit
         assert after.peak_reserved_bytes <= limit
 
