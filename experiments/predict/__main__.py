@@ -40,7 +40,8 @@ def measure(case: Case, far: bool = False) -> Row:
     names = list(case.at)
     case.function(*arrays(case, list(case.examples), 2))  # imports and compiles what it needs
     began = time.perf_counter()
-    prediction: Any = stowplan.predict(case.function, *arrays(case, list(case.examples), 0))
+    examples = arrays(case, list(case.examples), 0)
+    prediction: Any = stowplan.predict(case.function, *examples, learning_seconds=SECONDS)
     learning = time.perf_counter() - began
     at = farther(case, prediction) if far else case.at
     found = prediction.peak(**at)

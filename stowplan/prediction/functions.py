@@ -27,6 +27,7 @@ from .arguments import (
     is_array,
     key_of,
     like,
+    on_device,
     reduced,
     sizes,
     stand_in,
@@ -148,7 +149,15 @@ class FunctionPrediction(Prediction):
             if len(found) > 1:
                 why = f"{self._members(axes, ' and ')} differ, and it follows a law only where they are equal"
         why = model.cannot_tell or why or self._beyond(model, lengths, sizes(wanted))
-        return Peak.of(given, *model.fullest(lengths).at(lengths), why)
+        live, results, lines = model.fullest(lengths).at(lengths)
+        unseen = [] if any(map(on_device, self.examples)) else model.in_place(lengths, (given + live) // 100)
+        if unseen:
+            live = max(live - sum(lines.pop(line, 0) for line in unseen), results)
+            why = why or (
+                f"NumPy computes in place from 256 KiB on, and {unseen[0]} asked for no such block in any run, as it "
+                "will here"
+            )
+        return Peak.of(given, live, results, lines, why)
 
     def _beyond(self, model: Model, lengths: Sequence[int], asked: Sequence[int]) -> str:
         """Say how some lengths differ from all that were tried, so that the laws tell nothing of them."""

@@ -3,15 +3,19 @@
 ::
 
     1  a first run        which axes are lengths of their own (`arguments.ties`)
-    2  double the lengths until large blocks have 256 KiB, from which on NumPy computes in place; or as far as the
-       time allows: a run's cost tells that of the steps to come
+    2  double the lengths until the large blocks of each line have 256 KiB, from which on NumPy computes in place; or
+       until a run has many bytes or requests
     3  run it again, and on other values            state, and sizes that depend on data: cannot tell
     4  run the points of the lattice                a law for each *moment* (`laws.Grid`)
     5  run three shapes more, odd and powers of 2   a law that misses one of them is none: once more, at double lengths
+    6  run it long in one length                    where blocks below 256 KiB are above: whether laws hold there
 
 A moment is a request, if all runs make the same requests; or else a line, at its fullest request. The peak at other
 lengths is that of the moment that has most alive there. A law that misses a shape by less than one unit of each length,
 or a page, rounds (``n // 2``): such moments are predicted one unit and a page further, and so are never low.
+
+Counts alone decide what runs: bytes and requests. If that takes longer than it may, the clock ends it, and it cannot
+tell. Blocks that were below 256 KiB in all runs, and would not be at the lengths that are asked for, it cannot tell.
 """
 
 from __future__ import annotations
@@ -34,8 +38,8 @@ from .runs import Run, run
 
 __all__ = ["SECONDS", "Model", "Moment", "learn"]
 
-SECONDS = 2.0
-"""That learning may take, if the function allows."""
+SECONDS = 10.0
+"""After which learning is given up."""
 LEAST, LEAST_OF_MANY = 36, 12
 """The shortest of the lengths tried, of up to two and of more; in steps of a third, so that quarters are whole."""
 PAGE = 1 << 12
@@ -44,6 +48,8 @@ IN_PLACE = 1 << 18
 """Bytes from which on NumPy computes in a temporary array's memory (NPY_MIN_ELIDE_BYTES)."""
 ENOUGH, MOST = 1 << 20, 1 << 25
 """Bytes: of arguments, and of a peak, from which on lengths are not doubled."""
+MOST_REQUESTS = 1 << 14
+"""Of a run, from which on lengths are not doubled."""
 MOST_LENGTHS, MOST_MOMENTS = 5, 200
 NO_LENGTHS = Lengths((), ())
 
@@ -79,6 +85,10 @@ class Model:
     """Of the arguments, in the smallest run on which laws are."""
     largest: tuple[int, ...] = (0, 0, 0)
     """The most elements, bytes and longest axis of an argument in any run."""
+    small: tuple[str, ...] = ()
+    """Lines whose blocks were below `IN_PLACE` in all runs."""
+    largest_blocks: Laws = field(default_factory=lambda: Laws((), np.zeros((0, 0), dtype=object)))
+    """Of these lines."""
     only_equal: bool = False
     """Whether it follows a law only where the axes of a length are equal, and takes others."""
     runs: int = 0
@@ -89,17 +99,26 @@ class Model:
     def read(cls, kept: dict[str, Any]) -> Model:
         """Return a model that was kept as JSON."""
         found = {name: _tuples(value) for name, value in kept.items()}
-        moments = tuple(
-            Moment(
-                Laws(laws["powers"], np.array(laws["factors"], dtype=object), laws["below"]), lines, rounds
-            )
-            for laws, lines, rounds in found.pop("moments")
-        )
-        return cls(lengths=Lengths(**found.pop("lengths")), moments=moments, **found)
+        moments = tuple(Moment(_laws(laws), lines, rounds) for laws, lines, rounds in found.pop("moments"))
+        lengths, blocks = Lengths(**found.pop("lengths")), _laws(found.pop("largest_blocks"))
+        return cls(lengths=lengths, moments=moments, largest_blocks=blocks, **found)
 
     def fullest(self, lengths: Sequence[int]) -> Moment:
         """Return the moment with most bytes alive at some lengths."""
         return max(self.moments, key=lambda moment: moment.at(lengths)[0], default=NOTHING)
+
+    def in_place(self, lengths: Sequence[int], least: int) -> list[str]:
+        """Return the lines in which NumPy may compute in place at some lengths, and did not in any run.
+
+        Those whose largest block has fewer bytes than ``least`` are left out.
+        """
+        sizes = self.largest_blocks.at(lengths).tolist()
+        return [line for line, size in zip(self.small, sizes, strict=True) if size >= max(IN_PLACE, least)]
+
+
+def _laws(kept: dict[str, Any]) -> Laws:
+    rows = np.array(kept["factors"], dtype=object).reshape(-1, len(kept["powers"]))
+    return Laws(kept["powers"], rows, kept["below"])
 
 
 def _tuples(value: Any) -> Any:
@@ -131,7 +150,7 @@ def learn(
     vary
         The axes that vary.
     seconds
-        That learning may take.
+        After which it is given up.
     """
     one = _Learner(function, examples, options, names, seconds)
     why, lawless = "", Model()
@@ -140,10 +159,12 @@ def learn(
             if len(lengths.axes) > MOST_LENGTHS:
                 why = why or f"{len(lengths.axes)} lengths vary; expected at most {MOST_LENGTHS}"
                 continue
-            if lawless.cannot_tell and one.spent > 0.8 * seconds:
-                break
             try:
                 model, missed = one.model(lengths, kind)
+            except _OutOfTimeError:
+                slow = f"{one.runs} runs took {one.spent:.2g} s: too slow to learn in {seconds:g} s (learning_seconds)"
+                lawless = replace(lawless, cannot_tell=lawless.cannot_tell or slow)
+                break
             except Exception as error:  # any: it is the user's function
                 why = f"it fails on small arrays ({type(error).__name__}: {error})"
                 continue
@@ -157,6 +178,10 @@ def learn(
     return replace(lawless, runs=one.runs, seconds=one.spent, cannot_tell=lawless.cannot_tell or why)
 
 
+class _OutOfTimeError(Exception):
+    """Learning has taken longer than it may."""
+
+
 @dataclass
 class _Learner:
     """One call of `learn`: runs, and the time that they have taken and may take."""
@@ -167,31 +192,18 @@ class _Learner:
     names: Sequence[str]
     seconds: float
     runs: int = 0
-    cost: float = 0.0  # seconds of the last run
-    slower: float = 2.0  # how much longer one of double lengths takes
-    began: float = field(default_factory=lambda: time.perf_counter() - _queued())
+    began: float = math.inf
 
     @property
     def spent(self) -> float:
-        """Seconds since it began, without those in which other programs had the processor."""
-        return time.perf_counter() - _queued() - self.began
+        """Seconds since the first run, which imports and compiles; without those in which other programs ran."""
+        return _clock() - self.began
 
     def model(self, lengths: Lengths, kind: str) -> tuple[Model, bool]:
         """Learn laws of some lengths, from values of a kind; and say whether a shape meets no law."""
-        self.lengths, self.kind, self.repeats, self.degree = lengths, kind, 1, 3
-        self.run(self.grid(0).base)  # the first run, which imports and compiles, is no measure
+        self.lengths, self.kind, self.repeats = lengths, kind, 1
+        self.run(self.grid(0).base)
         first = self.run(self.grid(0).base)[-1]
-        self.slower = 2.0 ** min(
-            max(len(lengths.axes), 1), 3
-        )  # by double lengths: a guess, until two runs tell
-        if not self.affords(self.cost):
-            self.slower, self.degree = 2.0, 2
-        if lengths.axes and not self.affords(self.cost):
-            why = (
-                f"a run on the smallest arrays takes {self.cost:.2g} s, and some {len(self.grid(0).steps) + 8} are "
-                f"needed: too slow to learn in {self.seconds:g} s (learning_seconds)"
-            )
-            return Model(cannot_tell=why), False
         k, first = self.climb(first)
         why = (
             "it returns an iterator, whose work is still to be done"
@@ -201,13 +213,13 @@ class _Learner:
         if not why and first.others:
             why = "other threads ask for memory, and how much of it at once is a matter of chance"
         while True:
-            grid, cost = self.grid(k), self.cost
+            grid = self.grid(k)
             runs = [self.run(point)[-1] for point in grid.points]
             checks = self.checks(grid, runs)
             runs += [self.run(point, trim=point == checks[-1])[-1] for point in checks]
             moments, missed = _moments(grid, runs, checks)
-            done = why or not missed or max(one.peak for one in runs) > MOST
-            if done or not self.affords(cost * self.slower):
+            far = max(runs[-1].peak, bytes_of(self.arguments(checks[-1]))) if checks else MOST
+            if why or not missed or far >= MOST or len(runs[-1].profile) >= 4 * MOST_REQUESTS:
                 break
             k += 1  # some blocks may have been below 256 KiB, and some above
         points, count = [*grid.points, *checks], range(len(grid.base))
@@ -219,16 +231,19 @@ class _Learner:
             tuple((i, j) for i in count for j in count if all(point[i] < point[j] for point in points)),
             bytes_of(self.arguments(grid.base)),
             sizes([value for point in points for value in self.arguments(point)]),
+            *_small(grid, runs),
             cannot_tell=why or missed,
         )
-        return model, bool(missed and not why)
+        return self.stretched(model) if not model.cannot_tell else model, bool(missed and not why)
 
     def run(self, lengths: Sequence[int], kind: str = "", times: int = 0, trim: bool = False) -> list[Run]:
-        began, times = self.spent, times or self.repeats
+        if self.spent > self.seconds:
+            raise _OutOfTimeError
+        times = times or self.repeats
         arguments = arrays(self.examples, self.arguments(lengths), kind or self.kind, self.runs)
         found = run(self.function, arguments, self.options, times, trim=trim)
         self.runs += times
-        self.cost = (self.spent - began) / times
+        self.began = min(self.began, _clock())
         return found
 
     def arguments(self, lengths: Sequence[int]) -> list[Any]:
@@ -239,31 +254,50 @@ class _Learner:
         third = (LEAST if len(weights) < 3 else LEAST_OF_MANY) // 3 << doublings
         base = tuple((3 * weight + n) * third for n, weight in enumerate(weights))
         step = tuple(weight * third for weight in weights)
-        return Grid(base, step, self.degree if len(step) < 4 else 2)
-
-    def affords(self, cost: float, share: float = 0.8) -> bool:
-        """Whether all runs can be made in a share of the time if one at the first point costs so much."""
-        runs: float = (len(self.grid(0).steps) + 6) * self.slower**0.5 + self.slower
-        return cost * runs * self.repeats < share * self.seconds - self.spent
+        return Grid(base, step, 3 if len(step) < 4 else 2)
 
     def climb(self, last: Run) -> tuple[int, Run]:
         """Double the lengths until large blocks are computed in place; return how often, and the run there."""
-        k = 0
-        while self.lengths.axes and not self._enough(last, self.grid(k).base):
-            before = max(self.cost, 1e-4)
-            if not self.affords(before * self.slower, 0.6):
-                break
-            last = self.run(self.grid(k + 1).base)[-1]
-            self.slower = max(self.cost / before, 1.5)
-            if not self.affords(self.cost):  # it is slower than guessed
-                break
-            k += 1
+        k, before = 0, dict[str, int]()
+        while self.lengths.axes and not self._enough(last, before, self.grid(k).base):
+            before, k = last.blocks(), k + 1
+            last = self.run(self.grid(k).base)[-1]
         return k, last
 
-    def _enough(self, found: Run, lengths: Sequence[int]) -> bool:
-        large = found.profile.size[found.profile.size * 32 >= found.peak]
-        in_place = found.peak >= IN_PLACE and int(large.min(initial=found.peak)) > IN_PLACE * 5 // 4
-        return found.peak >= MOST or in_place or bytes_of(self.arguments(lengths)) >= 4 * ENOUGH
+    def _enough(self, found: Run, before: Mapping[str, int], lengths: Sequence[int]) -> bool:
+        if found.peak >= MOST or len(found.profile) >= MOST_REQUESTS:
+            return True
+        blocks = found.blocks().items()
+        growing = [size for line, size in blocks if size * 8 >= found.peak and size > before.get(line, 0)]
+        in_place = found.peak >= IN_PLACE and min(growing, default=found.peak) > IN_PLACE * 5 // 4
+        return in_place or bytes_of(self.arguments(lengths)) >= 4 * ENOUGH
+
+    def stretched(self, model: Model) -> Model:
+        """Run shapes long in one length, at which a line's small blocks are large: seen, if the laws hold there."""
+        seen = set[str]()
+        for n in range(len(model.names) if model.small else 0):
+            lengths, blocks = list(self.grid(0).base), model.largest_blocks
+            while (
+                (most := model.fullest(lengths).at(lengths)[0]) <= MOST >= bytes_of(self.arguments(lengths))
+            ):
+                if max(blocks.at(lengths).tolist()) > IN_PLACE * 5 // 4:
+                    found = self.tried(lengths)
+                    if found and 0 <= most - found.peak <= 2 * PAGE:
+                        seen |= {line for line, size in found.blocks().items() if size >= IN_PLACE}
+                    break
+                lengths[n] *= 2
+        rows = [row for row, line in enumerate(model.small) if line not in seen]
+        blocks = replace(model.largest_blocks, factors=model.largest_blocks.factors[rows])
+        return replace(model, small=tuple(model.small[row] for row in rows), largest_blocks=blocks)
+
+    def tried(self, lengths: Sequence[int], kind: str = "") -> Run | None:
+        """Run it on values, or at lengths, that may be none for it."""
+        try:
+            return self.run(lengths, kind)[-1]
+        except _OutOfTimeError:
+            raise
+        except Exception:  # any: it is the user's function
+            return None
 
     def unsteady(self, lengths: Sequence[int]) -> str:
         """Run it again on equal and on other values; say what the peak depends on beside lengths."""
@@ -275,17 +309,15 @@ class _Learner:
                 return "equal calls need different bytes: it keeps some, or threads overlap"
             self.repeats = 2
         for kind in VARIANTS:
-            try:
-                found = self.run(lengths, kind)[-1].peak
-            except Exception:  # they may be no values for it
-                continue
+            other = self.tried(lengths, kind)
+            found = other.peak if other else peaks[-1]
             if abs(found - peaks[-1]) > slight + peaks[-1] // 256:
                 self.kind = kind if found < peaks[-1] else self.kind  # the bytes that it is sure of
                 return f"its bytes depend on the values: {peaks[-1]:,}, and {found:,} of {kind} ones"
         return ""
 
     def checks(self, grid: Grid, runs: list[Run]) -> list[tuple[int, ...]]:
-        """Return shapes that no law was made of: one between, powers of two, and one as far out as is cheap.
+        """Return shapes that no law was made of: one between, powers of two, and one far out.
 
         The lattice has even lengths, and no powers of two; the first and the last of these have odd ones.
         """
@@ -295,19 +327,18 @@ class _Learner:
         peak = grid.fit([[one.peak for one in runs]])
         between = tuple(base + step + step // 2 + 5 - 2 * n for n, (base, step) in pairs)
         powers = tuple(1 << base.bit_length() + n % 2 for n, base in enumerate(grid.base))
-        for far in (4, 3):
-            out = tuple(far * base + 1 + 2 * n for n, (base, _) in pairs)
-            cost = self.cost * self.slower ** (math.log2(far) - 0.5)
-            if int(peak.at(out)[0]) <= 4 * MOST and cost < (self.seconds - self.spent) / 2:
-                return [between, powers, out]
-        return [between, powers, tuple(2 * base + step + 1 + 2 * n for n, (base, step) in pairs)]
+        outs = [tuple(far * base + 1 + 2 * n for n, (base, _) in pairs) for far in (4, 3)]
+        near = tuple(2 * base + step + 1 + 2 * n for n, (base, step) in pairs)
+        out = next((out for out in outs if int(peak.at(out)[0]) <= 4 * MOST), near)
+        return [between, powers, out]
 
 
-def _queued() -> float:
-    """Return the seconds that this thread was ready to run and other programs ran; 0 where Linux does not say."""
+def _clock() -> float:
+    """Return seconds, without those that this thread was ready to run and others ran, where Linux tells these."""
+    queued = 0
     with suppress(OSError, ValueError, IndexError):
-        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
-    return 0.0
+        queued = int(Path("/proc/thread-self/schedstat").read_text().split()[1])
+    return time.perf_counter() - queued / 1e9
 
 
 def _unseen(found: Run, given: int) -> str:
@@ -316,7 +347,7 @@ def _unseen(found: Run, given: int) -> str:
         return "its result lies in memory that NumPy has not allocated, which is not seen"
     counted = int(found.profile.size.sum())
     # A page of zeros that is read and then written counts twice.
-    if found.touched - 2 * counted <= max(ENOUGH, (given + found.peak) // 64):
+    if found.touched - 2 * counted <= max(ENOUGH // 2, (given + found.peak) // 64):
         return ""
     return (
         f"its largest run touched {human_bytes(found.touched)} of fresh memory, and all arrays that it asked for have "
@@ -356,6 +387,13 @@ def _moments(grid: Grid, runs: list[Run], checks: list[tuple[int, ...]]) -> tupl
         laws = grid.fit([unique[row, :n].tolist(), [results for results, _ in parts], *by_line])
         moments.append(Moment(laws, tuple(lines), bool(rounds[row])))
     return tuple(moments), missed
+
+
+def _small(grid: Grid, runs: list[Run]) -> tuple[tuple[str, ...], Laws]:
+    """Return the lines whose blocks were below `IN_PLACE` in all runs, and laws of their largest."""
+    blocks = [one.blocks() for one in runs]
+    lines = sorted(line for line in set().union(*blocks) if max(at.get(line, 0) for at in blocks) < IN_PLACE)
+    return tuple(lines), grid.fit([[at.get(line, 0) for at in blocks[: len(grid.steps)]] for line in lines])
 
 
 def _requests(runs: list[Run]) -> list[Any]:

@@ -36,7 +36,8 @@ class Peak:
     lines
         Bytes by the line that asked, the most first; without the arguments.
     cannot_tell
-        Why these bytes are only a lower bound; empty if they are the peak.
+        Why these bytes are only a lower bound, or, of a step, follow laws that nothing has checked; empty if they are
+        the peak.
     """
 
     arguments: int
@@ -185,7 +186,7 @@ def last_that(fits: Callable[[int], bool], most: int, end: int = 0) -> int:
 
 
 def predict(
-    function: Callable[..., Any], *example_arrays: Any, learning_seconds: float = 2.0, **options: Any
+    function: Callable[..., Any], *example_arrays: Any, learning_seconds: float = 10.0, **options: Any
 ) -> Prediction:
     """Learn what a function of arrays needs, by some 20 runs on small arrays.
 
@@ -197,7 +198,8 @@ def predict(
         Its arguments. Their dtypes, ranks, values and the order of their lengths are examples. Sizes are chosen, and
         the arrays are never changed.
     learning_seconds
-        How long learning may take. Give more for a function that takes long on small arrays, like a training step.
+        After which it gives up, and cannot tell. What it learns does not depend on them. Give more for a function that
+        takes long on small arrays, like a training step.
     options
         Its keywords, passed on as they are.
 

@@ -80,6 +80,13 @@ class Run:
         names = (*self.profile.sites, "")
         return [names[site] for site in self.profile.site.tolist()]
 
+    def blocks(self) -> dict[str, int]:
+        """Return the bytes of the largest block that each line asked for."""
+        names = (*self.profile.sites, "")
+        largest = np.zeros(len(names), dtype=np.int64)
+        np.maximum.at(largest, self.profile.site, self.profile.size)
+        return {name: size for name, size in zip(names, largest.tolist(), strict=True) if size}
+
     def at(self, request: int) -> tuple[int, dict[str, int]]:
         """Return what is alive after a request: bytes of the results, and of all blocks by the line that asked."""
         alive, by_line = alive_at(self.profile, int(self.profile.start[request]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -18,11 +19,13 @@ from distributed import Client, LocalCluster
 import stowplan
 from stowplan.dask import RESOURCE, MemoryPlugin, needs
 
-patient = partial(stowplan.predict, learning_seconds=20)
+patient = partial(stowplan.predict, learning_seconds=math.inf)
 """Other tests may have the processor."""
 
 running, most = 0, 0
 lock = threading.Lock()
+met = threading.Barrier(1)
+PATIENCE = 120.0  # seconds before a test gives up
 
 
 def doubled(x: Any) -> Any:
@@ -30,20 +33,21 @@ def doubled(x: Any) -> Any:
 
 
 def counted(x: Any) -> int:
-    """Return how many ran at once, at most."""
+    """Wait for as many as may run at once, and return how many did, at most."""
     global running, most
     with lock:
         running += 1
         most = max(most, running)
-    time.sleep(0.1)
+    met.wait(PATIENCE)
+    time.sleep(0.05)  # one more that ran would be seen
     with lock:
         running -= 1
     return most
 
 
-def at_once(client: Client, resources: dict[str, Any]) -> int:
-    global most
-    most = 0
+def at_once(client: Client, resources: dict[str, Any], expected: int) -> int:
+    global most, met
+    most, met = 0, threading.Barrier(expected)
     tasks = [client.submit(counted, n, pure=False, **resources) for n in range(6)]
     return max(client.gather(tasks))
 
@@ -61,9 +65,9 @@ def test_tasks_that_do_not_fit_together_do_not_meet() -> None:
         assert worker["resources"] == {RESOURCE: 2**30}
         large = needs(prediction, x=50_000_000)
         assert large["resources"][RESOURCE] == pytest.approx(16 * 50_000_000, abs=64)
-        assert at_once(client, large) == 1
-        assert at_once(client, needs(prediction, x=25_000_000)) == 2
-        assert at_once(client, {}) > 1
+        assert at_once(client, large, 1) == 1
+        assert at_once(client, needs(prediction, x=25_000_000), 2) == 2
+        assert at_once(client, {}, 3) == 3
 
 
 def test_tasks_run_on_a_worker_that_was_restarted() -> None:
@@ -71,7 +75,7 @@ def test_tasks_run_on_a_worker_that_was_restarted() -> None:
         client.register_plugin(MemoryPlugin(0.5))
         client.run(os._exit, 1, on_error="ignore")
         task = client.submit(abs, -1, resources={RESOURCE: 2**30})
-        assert task.result(timeout=20) == 1
+        assert task.result(timeout=PATIENCE) == 1
 
 
 def test_what_no_worker_has_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import subprocess
 import sys
@@ -34,7 +35,7 @@ def table(x: Any) -> Any:
 
 
 def test_an_error_before_the_call_says_what_would_fit() -> None:
-    guarded = stowplan.guard(memory="1 GiB", learning_seconds=20)(table)
+    guarded = stowplan.guard(memory="1 GiB", learning_seconds=math.inf)(table)
     with pytest.raises(MemoryError) as error:
         guarded(np.ones(20_000))
     assert (20_000,) not in calls
@@ -49,7 +50,7 @@ def test_an_error_before_the_call_says_what_would_fit() -> None:
 
 
 def test_chunks_warn_and_go_on() -> None:
-    guarded = stowplan.guard(memory="8 MiB", chunks=0, learning_seconds=20)(table)
+    guarded = stowplan.guard(memory="8 MiB", chunks=0, learning_seconds=math.inf)(table)
     with pytest.warns(RuntimeWarning, match=r"at most 1,02\d of x\[0\] fit"):
         result = guarded(x=np.ones(9_000))
     assert result.shape == (9_000, 9_000)
@@ -64,7 +65,7 @@ def test_small_calls_are_not_looked_at(cache: Path) -> None:
 PROGRAM = """
 import numpy as np, stowplan
 ran = []
-@stowplan.guard(memory="1 GiB", learning_seconds=20)
+@stowplan.guard(memory="1 GiB", learning_seconds=float("inf"))
 def table(x):
     ran.append(x.shape)
     return x[:, None] * x[None, :] + {number}
@@ -90,7 +91,7 @@ def test_a_wrong_law_is_dropped_and_said(cache: Path) -> None:
         return x * 2 if large[0] else x * 2 + (x * 3 + x * 4)
 
     large = [1, 2]  # no constant of the code
-    guarded = stowplan.guard(memory="8 GiB", learning_seconds=20)(sometimes)
+    guarded = stowplan.guard(memory="8 GiB", learning_seconds=math.inf)(sometimes)
     guarded(np.ones(2_000_000))
     (file,) = (cache / "stowplan" / "predict").iterdir()
     large[0] = 0
@@ -100,7 +101,7 @@ def test_a_wrong_law_is_dropped_and_said(cache: Path) -> None:
 
 
 def test_a_right_law_stays(cache: Path, recwarn: pytest.WarningsRecorder) -> None:
-    guarded = stowplan.guard(memory="8 GiB", learning_seconds=20)(table)
+    guarded = stowplan.guard(memory="8 GiB", learning_seconds=math.inf)(table)
     for n in (9_000, 9_001, 9_001):
         guarded(np.ones(n))
     assert not recwarn.list
@@ -158,13 +159,13 @@ def switching(x: Any) -> Any:
 
 
 def test_a_switch_in_the_code_is_said() -> None:
-    prediction = stowplan.predict(switching, np.ones(100))
+    prediction = stowplan.predict(switching, np.ones(100), learning_seconds=math.inf)
     assert prediction.peak(x=10**7 - 1).cannot_tell == ""
     assert "the code switches at a size of 10,000,000" in prediction.peak(x=10**8).cannot_tell
 
 
 def test_a_function_with_a_pool_is_not_recorded() -> None:
-    guarded: Callable[[Any], Any] = stowplan.guard(memory="8 GiB", learning_seconds=20)(table)
+    guarded: Callable[[Any], Any] = stowplan.guard(memory="8 GiB", learning_seconds=math.inf)(table)
     pool = stowplan.NumpyPool()
     with pool:
         assert guarded(np.ones(3_000)).shape == (3_000, 3_000)
