@@ -186,7 +186,7 @@ def _next_action(size: int, found: dict[str, Any], largest: list[dict[str, Any]]
     if not planned:
         return (
             "there is no plan yet, and steps without one take the most: make the first steps smaller, load plans "
-            "that an earlier run has saved, or, on a GPU, take CupyPool(sample='managed')"
+            "that an earlier run has saved, or, on a GPU, make it CupyPool(sample='managed') if it is not one"
         )
     kept = sum(block["size"] for block in largest if block["age"] != 0 and block["place"] != "planned")
     if 2 * kept > found["live_bytes"]:

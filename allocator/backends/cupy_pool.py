@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -109,7 +110,7 @@ class CupyPool(Pool):
             raise PoolError(
                 f"upstream is {upstream!r}; expected an allocator: f(size) -> cupy.cuda.MemoryPointer"
             )
-        self._sampling = cupy.cuda.malloc_managed if sample == "managed" else None
+        self._sampling = functools.partial(_managed, weakref.ref(self)) if sample == "managed" else None
         self._device = device
         if device is None:
             self._on(0)
@@ -300,6 +301,21 @@ def _diagnosis(pool: CupyPool, device: int) -> Callable[[BaseException], None]:
             alive._on(device).diagnose(error)
 
     return failed
+
+
+def _managed(pool: weakref.ref[CupyPool], size: int) -> Any:
+    """Return managed memory. Without any, raise what CuPy's pools raise, and not what the driver does."""
+    from cupy.cuda import malloc_managed, runtime
+    from cupy.cuda.memory import OutOfMemoryError
+
+    try:
+        return malloc_managed(size)
+    except runtime.CUDARuntimeError as error:
+        if error.status != OUT_OF_MEMORY:
+            raise
+        alive = pool()
+        used = size if alive is None else alive.used_bytes()  # with this request
+        raise OutOfMemoryError(size, used - size) from error
 
 
 def _owner(upstream: Any) -> Any:

@@ -173,3 +173,15 @@ def test_an_upstream_pool_is_trimmed_for_the_arena(cupy: Any) -> None:
     used = train(cupy, pool, 8)
     assert pool.stats.replayed > 0
     assert pool.stats.reserved_bytes == upstream.total_bytes() == used[-1]
+
+
+def test_without_managed_memory_the_error_is_that_of_cupy_s_pools(cupy: Any) -> None:
+    pool = CupyPool(sample="managed")
+    cupy.cuda.set_allocator(pool.malloc)
+    kept = cupy.empty(MIB, cupy.int8)
+    with (
+        pytest.raises(cupy.cuda.memory.OutOfMemoryError, match=f"so far: {kept.nbytes:,} bytes"),
+        pool.step(),
+    ):
+        cupy.empty(1 << 50, cupy.int8)
+    assert "upstream has no memory" in pool.report()
