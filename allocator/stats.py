@@ -42,7 +42,9 @@ class Stats:
     )
     arena_bytes: int = field(
         metadata=_count(
-            Kind.BYTES, "Bytes reserved in arenas, retired ones that still hold live blocks included."
+            Kind.BYTES,
+            "Bytes reserved in arenas, retired ones that still hold live blocks included. In a device's virtual memory "
+            "they are whole pages (2 MiB on NVIDIA's), so up to one more than the plan's own ``arena_bytes``.",
         )
     )
     kept_bytes: int = field(

@@ -112,6 +112,17 @@ def test_gradients_are_not_held_twice(cupy: Any) -> None:
     assert pool.stats.peak_reserved_bytes <= 1.02 * pool.stats.peak_live_bytes
 
 
+def test_an_arena_is_its_plan_s_bound_in_whole_pages(cupy: Any) -> None:
+    pool, bound = CupyPool(), 9421 * 512
+    cupy.cuda.set_allocator(pool.malloc)
+    for _ in range(4):
+        with pool.step():
+            cupy.empty(bound, cupy.int8)
+        pool.wait()
+    assert (pool.plan().arena_bytes, pool.stats.lower_bound) == (bound, bound)
+    assert pool.stats.arena_bytes == -(-bound // 4096) * 4096
+
+
 def test_a_larger_plan_makes_the_arena_grow(cupy: Any) -> None:
     before, pool = in_use(cupy), CupyPool()
     cupy.cuda.set_allocator(pool.malloc)
