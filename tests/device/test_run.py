@@ -56,6 +56,46 @@ def test_a_program_takes_no_more_of_the_device_than_with_cupy_s_pool(tmp_path: P
     assert json.loads((tmp_path / "stats.json").read_text())["cupy"]["replayed"] > 0
 
 
+STAGES = """
+import random
+import sys
+sys.path.insert(0, sys.argv[1])
+import waiting
+import cupy
+
+most = 0
+
+def block():
+    global most
+    array = cupy.empty(4 << 20, "b")
+    free, total = cupy.cuda.runtime.memGetInfo()
+    most = max(most, total - free)
+    return array
+
+def stage(u):
+    a = block(); b = block(); a = block(); del b
+    return block()
+
+draw = random.Random(0)
+u = block()
+for number in range(60):
+    for attempt in range(draw.choice((1, 1, 1, 2))):  # as an adaptive solver that may reject a step
+        k1 = stage(u); k2 = stage(u); t = block(); k3 = stage(t); del t
+        v = block(); k4 = stage(v); e = block(); del e
+    u = v
+    waiting.for_plans()
+    del k1, k2, k3, k4, v
+print(most)
+"""
+
+
+def test_an_arena_grows_no_further_than_what_was_live(tmp_path: Path) -> None:
+    (tmp_path / "stages.py").write_text(STAGES)
+    words = (tmp_path / "stages.py", ROOT / "tests/stowplan")
+    most = int(python(*words).stdout)
+    assert int(python("-m", "stowplan", "run", *words).stdout) <= most == 10 * 4 * MIB
+
+
 def test_the_limit_of_cupy_s_pools_is_kept() -> None:
     code = "import cupy; print(cupy.get_default_memory_pool().get_limit()); cupy.empty(200 << 20, 'b')"
     for first in ((), ("-m", "stowplan", "run", "-")):

@@ -45,10 +45,12 @@ Answer DevicePool::ask_upstream(BlockId id, Bytes size, Reason reason, void* cli
 // Whether the device would have more in use than has been live at a time, and some, for a block that the arena may have
 // room for. Such a block may be in the plan's way there, which a little memory more is worth to avoid.
 bool DevicePool::would_grow(Bytes size, Reason reason) {
-  const Bytes some = locked_.counters().peak_live_bytes / kNearly;
   const bool is_planned = reason == Reason::late || reason == Reason::mismatch || reason == Reason::unmapped;
-  return is_planned && has_virtual_memory() && size > room(false) + some;
+  return is_planned && has_virtual_memory() && size > room(false) + a_little();
 }
+
+// Bytes by which the device may have more in use than has been live at a time.
+Bytes DevicePool::a_little() { return locked_.counters().peak_live_bytes / kNearly; }
 
 // Bytes that may come to arenas and upstream's blocks. `within_limit`: see Device::room().
 Bytes DevicePool::room(bool within_limit) {
@@ -131,7 +133,8 @@ bool DevicePool::grow_in_place(LaneNumber lane, Bytes size) {
 }
 
 // Gives growing arenas what room there has come to be: at least a share of what they lack, so that pieces are few. And
-// what a request needs to have its place, if that is no more than upstream would take for it.
+// what a request needs to have its place, if that is no more than upstream would take for it, and the device has not
+// more in use then than has been live at a time, and some: else the request is sheltered in what the arena has.
 void DevicePool::grow_arenas(Bytes size) {
   constexpr Bytes kShare = 8;
   if (Device::checked(device_.capturing(device_.owner)) != 0) return;
@@ -141,7 +144,9 @@ void DevicePool::grow_arenas(Bytes size) {
     const Bytes missing = wanted - mapping->mapped();
     const Bytes room = bytes_for(*mapping, wanted, false);
     const Bytes bytes = room == missing || room > missing / kShare ? room : 0;
-    if (error == 0) error = extend(*mapping, lane, wanted, std::max(bytes, bytes_below(*mapping, lane, wanted, size)));
+    Bytes below = bytes_below(*mapping, lane, wanted, size);
+    if (below > this->room(false) + a_little()) below = 0;
+    if (error == 0) error = extend(*mapping, lane, wanted, std::max(bytes, below));
   }
   note_arenas(error == 0);
 }

@@ -130,6 +130,7 @@ class DevicePool {
 
   bool would_grow(Bytes size, Reason reason);
   Bytes room(bool within_limit);
+  Bytes a_little();
   bool shelter(BlockId id, Reason reason, std::uintptr_t& address);
   bool replace_arena(LaneNumber lane, Bytes size);
   bool take_arena(LaneNumber lane, Bytes size);
