@@ -69,3 +69,25 @@ cdef class Step:
         except BaseException:
             self.lanes.backend.end(self.step_slot, self.number)
             raise
+
+
+cdef class InterruptedPart:
+    """A part of the program that is interrupted from now on; ends on exit."""
+
+    cdef object lanes, before
+
+    def __cinit__(self, lanes):
+        self.lanes, self.before = lanes, lanes.interruptions
+        lanes.interrupt()
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, kind, error, trace):
+        try:
+            self.lanes.resume()
+        except PoolError:
+            raise
+        except BaseException:  # a signal's, before it has ended
+            self.lanes.be_interrupted(self.before)
+            raise

@@ -297,8 +297,17 @@ class Lanes:
 
     def interrupt(self) -> None:
         """Enter a part of the program, in this thread, whose requests go upstream and stay out of the record."""
-        self._interrupted.depth += 1
-        self._backend.set_interrupted(True)
+        self.be_interrupted(self.interruptions + 1)
+
+    @property
+    def interruptions(self) -> int:
+        """How many interrupted parts this thread is in."""
+        return self._interrupted.depth
+
+    def be_interrupted(self, depth: int) -> None:
+        """Be in so many interrupted parts; cut off, it is in them, or its next step is in none."""
+        self._backend.set_interrupted(depth > 0)
+        self._interrupted.depth = depth
 
     def resume(self) -> None:
         """Leave the innermost interrupted part.
@@ -310,9 +319,7 @@ class Lanes:
         """
         if not self._interrupted.depth:
             raise PoolError("resume without interrupt: this thread is not in an interrupted part")
-        self._interrupted.depth -= 1
-        if not self._interrupted.depth:
-            self._backend.set_interrupted(False)
+        self.be_interrupted(self.interruptions - 1)
 
     # ------------------------------------------------------------------------------------------------------- forks
 

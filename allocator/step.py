@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator
 from typing import Any, ParamSpec, TypeVar
 
 from ..errors import PoolError
+from ._core import InterruptedPart
 from .lanes import Lanes
 
 P = ParamSpec("P")
@@ -25,7 +26,12 @@ def interrupt(lanes: Lanes, function: Callable[P, R] | None) -> Any:
         The function is an asynchronous generator.
     """
     if function is None:
-        return Interruption(lanes)
+        before = lanes.interruptions
+        try:
+            return Interruption(lanes)
+        except BaseException:  # a signal's, after it has begun
+            lanes.be_interrupted(before)
+            raise
     interrupted: Any
     if inspect.isasyncgenfunction(function):
         raise PoolError(
@@ -77,18 +83,11 @@ class _Parts(Generator[Any, Any, Any]):
         return self
 
 
-class Interruption:
+class Interruption(InterruptedPart):
     """An interrupted part that has begun; as a context manager it ends on exit, as a decorator it never began."""
 
     def __init__(self, lanes: Lanes) -> None:
         self._lanes = lanes
-        lanes.interrupt()
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *error: object) -> None:
-        self._lanes.resume()
 
     def __call__(self, function: Callable[P, R]) -> Any:
         """Return the function, to run interrupted."""

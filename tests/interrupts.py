@@ -120,6 +120,8 @@ def outcome(name: str, moment: float) -> tuple[str, int]:
             else:
                 with pool.step():
                     work()
+                with pool.interrupt():
+                    pass
             pool.wait(60)
 
     with pool.serving():

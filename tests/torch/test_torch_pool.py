@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import torch
 
 from stowplan import TorchPool
 
+from ..children import printed
 from .alone import alone
 
 SECONDS = 120
@@ -221,3 +223,7 @@ def runs_out_of_memory() -> Any:
 def test_a_limit_that_is_reached_is_said() -> None:
     for text in alone(runs_out_of_memory):
         assert f"the limit of {64 << 20:,} bytes leaves no room for {256 << 20:,} bytes" in text
+
+
+def test_a_program_that_ctrl_c_stops_at_any_moment_goes_on() -> None:
+    assert json.loads(printed("-W", "ignore", "-m", "tests.interrupts", "torch", 100)) == {"replays": 100}
