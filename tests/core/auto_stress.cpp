@@ -112,9 +112,9 @@ int main(int argc, char** argv) {
   run_loop(memory, lanes, exchange, 2000 * scale);
   running = false;
   for (std::thread& thread : beside) thread.join();
-  const int step_slot = lanes.enter().step_slot;
-  if (step_slot < 0 || lanes.finds_steps()) fail("a marked step does not end the search");
-  lanes.end(static_cast<StepSlotNumber>(step_slot));
+  const Entered entered = lanes.enter();
+  if (entered.step_slot < 0 || lanes.finds_steps()) fail("a marked step does not end the search");
+  lanes.end(static_cast<StepSlotNumber>(entered.step_slot), entered.step);
   lanes.signal().close();
   outcome_thread.join();
   std::mt19937 random(3);

@@ -136,6 +136,7 @@ class Program {
     Entered entered = lanes.enter();
     if (entered.step_slot < 0) return false;  // another thread's step
     step_slot_ = static_cast<StepSlotNumber>(entered.step_slot);
+    step_ = entered.step;
     if (entered.takes_over) {
       if (pool_.make_idle()) entered.lanes = lanes.welcome(step_slot_);
     }
@@ -147,7 +148,7 @@ class Program {
     return lanes.begin(starts, true, false);
   }
   void end() {
-    pool_.lanes()->end(step_slot_);
+    pool_.lanes()->end(step_slot_, step_);
     pool_.drop_dead_arenas();
   }
 
@@ -256,6 +257,7 @@ class Program {
   const bool alone_, runs_steps_;
   const PlanPtr plan_ = make_plan();
   StepSlotNumber step_slot_ = 0;
+  std::uint64_t step_ = 0;
   std::vector<Block> blocks_;
   std::map<void*, Bytes> of_graph_;
   int graph_uses_ = 0;

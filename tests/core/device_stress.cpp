@@ -87,7 +87,7 @@ class Program {
         if (random_() % 4 == 0) free_any();
         if (alone_) owner_.run_some(random_);
       }
-      if (lanes.end(mine).size() != entered.lanes.size()) fail("a step has one outcome a lane");
+      if (lanes.end(mine, entered.step).size() != entered.lanes.size()) fail("a step has one outcome a lane");
       survives([&] { owner_.pool.drop_dead_arenas(); });
       owner_.captured = owner_.foreign = false;
       allocate(static_cast<Bytes>(random_() % 2000), kStreams[random_() % 3]);

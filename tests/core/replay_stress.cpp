@@ -82,7 +82,8 @@ void run_steps(HostMemory& memory, Exchange& exchange, unsigned seed, int steps)
       const int keep = random() % 25 == 0 ? 60 : kLifetime;  // late
       alive.emplace_back(clock + keep, allocate(memory, size, random));
     }
-    if (lanes.end(static_cast<StepSlotNumber>(entered.step_slot)).size() != 1) fail("a step has one outcome a lane");
+    const auto mine = static_cast<StepSlotNumber>(entered.step_slot);
+    if (lanes.end(mine, entered.step).size() != 1) fail("a step has one outcome a lane");
     exchange.put(allocate(memory, random() % 2000, random));  // in no step
   }
   for (const auto& x : alive) drop(memory, x.second);
