@@ -91,7 +91,7 @@ class Lane:
     packed
         Plans for which something had to be packed, those that came to nothing included.
     refused_bytes
-        Of the largest arena that there was no memory for.
+        Bytes of the largest arena that upstream had no memory for.
     """
 
     def __init__(

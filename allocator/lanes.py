@@ -66,7 +66,7 @@ class Planning:
     failure: str | None = None
 
     def failed(self, error: Exception) -> None:
-        """Note why there is no plan; the program goes on without it, and later steps ask for it again."""
+        """Note the error that a plan failed by; the program goes on without the plan, and later steps order it again."""
         self.failures += 1
         self.failure = f"{type(error).__name__}: {error}"
 
@@ -159,7 +159,7 @@ class Lanes:
         backend = self._backend
         try:
             start_outcome_thread(backend.wait_for_outcomes, backend.close, self.collect, self._enter)
-        except RuntimeError as error:  # the system gives no thread: what nobody learns from need not be found
+        except RuntimeError as error:  # no thread: the pool serves and finds no steps
             self.planning.failed(error)
             return False
         return True

@@ -120,9 +120,7 @@ def report_text(data: dict[str, Any]) -> str:
         lines.append(f"  {name:<12} {reason['requests']:>10,}  {reason['why']}")
         lines.append(f"  {'':<23}  -> {reason['action']}")
     if data["planning_failure"] is not None:
-        lines.append(
-            f"the last plan that could not be made, and is asked for again: {data['planning_failure']}"
-        )
+        lines.append(f"the last plan failed, and a later step orders it again: {data['planning_failure']}")
     lines += _largest_lines(data["largest"], "")
     if data["failure"] is not None:
         lines += ["the last request that failed:", data["failure"]]

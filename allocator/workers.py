@@ -69,8 +69,8 @@ def reset_after_fork() -> None:
 class Planner(Generic[T]):
     """Run jobs, which do not raise, one after another in the background.
 
-    What a signal cuts off holds nothing and leaves nothing that waits for ever: a plain lock's `with` and
-    `start_new_thread` are one call each, those of `threading.Condition` and `Thread` are Python's code.
+    A signal's exception leaves no lock held and no thread that waits for ever: to take a plain lock and to call
+    `start_new_thread` are one call each; `threading.Condition` and `Thread` run Python's code, which a signal can cut.
     """
 
     def __init__(self) -> None:

@@ -52,7 +52,7 @@ struct Plan {
   // Blocks that are freed in the following step.
   std::vector<bool> wraps;
 
-  // Of all columns.
+  // Returns the bytes that all columns take.
   std::size_t bytes() const {
     const std::size_t numbers = offset.size() + requested.size() + capacity.size() + stream.size();
     return (numbers + prefix.size() + whole.size()) * 8 + (due_begin.size() + due.size()) * 4 + wraps.size() / 8;

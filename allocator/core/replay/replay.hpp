@@ -81,7 +81,7 @@ class Replay {
   // the request was not the arena's stream's.
   bool shelter(BlockId id, Reason reason);
 
-  // Upstream has no memory for a block: the step has not asked for it. release() follows.
+  // Upstream has no memory for a block, so the step's log leaves the request out. The caller releases the block next.
   void refuse(BlockId id);
 
   // A free of a block that other streams may still use: the program is rid of it, its range stays taken until let_go().
