@@ -66,7 +66,7 @@ class Planning:
     failure: str | None = None
 
     def failed(self, error: Exception) -> None:
-        """Note the error that a plan failed by; the program goes on without the plan, and later steps order it again."""
+        """Note the error that a plan failed by; the program goes on without it, and later steps order it again."""
         self.failures += 1
         self.failure = f"{type(error).__name__}: {error}"
 
