@@ -15,7 +15,7 @@
 #   make device-run   a program of yours on the simulated device                   RUN="script.py arguments"
 #   make lint       ruff, mypy --strict, clang-format, clang-tidy, cython-lint       ANALYZE=1 adds clang's analyzer
 #   make docs       the documentation; warnings are errors, examples are run
-#   make lines      how many lines of Python, Cython and C++ there are, by room
+#   make lines      how many lines of code there are, by room; fails where tools/lines.txt allows fewer
 #   make dist       a source distribution and a wheel, and the checks that an index would make
 #   make asan tsan  the C++ cores under AddressSanitizer + UBSan, and under ThreadSanitizer
 #   make clean      remove everything that was made

@@ -5,18 +5,39 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tools.lines import count, files, table
+from tools.lines import count, excess, files, limits, table
+
+PACK = '''"""Place blocks.
+
+A comment has no code in it.
+"""
+
+SIZE = 1  # bytes
+"""How large."""
+
+# nothing
+def pack(text="""
+    x # in a string
+"""):
+    """Do it."""
+    return [
+        """in a list""",
+        """
+        last
+        """
+    ]
+'''
 
 
-def test_lines_are_counted_by_room_and_language(tmp_path: Path) -> None:
+def test_code_is_counted_by_room_and_language(tmp_path: Path) -> None:
     for name, text in {
         ".gitignore": "*.so\nbuild/\n",
-        "packing/pack.py": "a\nb\n",
-        "packing/_solvers.pyx": "a\n",
-        "packing/core/best_fit.cpp": "a\n" * 2000,
+        "packing/pack.py": PACK,
+        "packing/_solvers.pyx": "cdef int a  # a comment\n\n# another\n",
+        "packing/core/best_fit.cpp": "a;\n" * 2000 + '// no\n/* no\n   no */\n\nb = "//"; // yes\n',
         "packing/README.rst": "no program\n",
         "build/made.cpp": "ignored\n",
-        "tests/packing/test_pack.py": "a\nb\nc",  # the last line has no end: `wc -l` does not count it
+        "tests/packing/test_pack.py": "a\nb\nc",
         "tests/device/hip/stream.hpp": "a\n",
         "experiments/time.py": "a\n",
         "setup.py": "a\n",
@@ -32,15 +53,16 @@ def test_lines_are_counted_by_room_and_language(tmp_path: Path) -> None:
     lines = count(tmp_path, files(tmp_path))
 
     assert lines == {
-        ("packing", "Python"): 2,
+        ("packing", "Python"): 10,
         ("packing", "Cython"): 1,
-        ("packing", "C++"): 2000,
-        ("tests", "Python"): 2,
+        ("packing", "C++"): 2001,
+        ("tests", "Python"): 3,
         ("tests/device", "C++"): 1,
         ("experiments", "Python"): 1,
         (".", "Python"): 1,
     }
-    rows = {row.split()[0]: row.split()[1:] for row in table(lines).splitlines()}
-    assert rows["product"] == ["2", "1", "2,000", "2,003"]
-    assert rows["tests"] == ["2", "0", "0", "2"]
-    assert rows["tests/device"] == ["0", "0", "1", "1"]
+    most = limits("# at most\npacking 2,011  # a reason\ntests 3\ntests/device 1\nexperiments 1\n. 1\n")
+    rows = {row.split()[0]: row.split()[1:] for row in table(lines, most).splitlines()}
+    assert rows["product"] == ["10", "1", "2,001", "2,012", "2,011"]
+    assert rows["tests"] == ["3", "0", "0", "3", "3"]
+    assert excess(lines, most) == ["packing: 2,012 lines of code; expected at most 2,011 (tools/lines.txt)"]
