@@ -1,4 +1,4 @@
-"""From a step graph and a budget to a schedule, by a solver or the best of several; and the curve over all budgets."""
+"""From a step graph and a budget to a schedule, by a solver; and the curve over all budgets."""
 
 from __future__ import annotations
 
@@ -7,19 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ..errors import BudgetError, MissingDependencyError, ScheduleError
+from ..errors import BudgetError, ScheduleError
 from .alive import floor_of
 from .bounds import bound_schedules
 from .graph import StepGraph
 from .hazards import without_hazards
-from .registry import Answer, NotApplicable, SchedulingOptions, find
+from .registry import Answer, SchedulingOptions, find
 from .schedule import Rates, Schedule, require_valid
-from .schedule import lean as lean_schedule
 from .simulate import Outcome, simulate
-from .solvers import chain, cheap, greedy, lean, mip, selective, sqrt  # noqa: F401 (solvers register themselves)
-
-# What "auto" begins with; each is quick, and greedy goes on from what they find.
-OPENINGS = ("sqrt", "cheap")
+from .solvers import cheap, greedy, lean, mip, selective  # noqa: F401 (solvers register themselves)
 
 
 class SchedulingProgress(NamedTuple):
@@ -93,9 +89,9 @@ def schedule(
         n operators, m values.
     budget
         Bytes that may be alive at once, without the resident ones. None: what costs no time, or, for a named policy
-        (``"sqrt"``, ``"cheap"``, ``"selective"``), what that policy says.
+        (``"cheap"``, ``"selective"``), what that policy says.
     solver
-        A name in `solvers`, or ``"auto"``: the best that a few of them find.
+        A name in `solvers`, or ``"auto"``: ``"lean"``, and ``"greedy"`` where that does not keep to the budget.
     time_limit
         Wall-clock seconds, 0 or more, for the search; None: the solvers' own choice, some seconds for thousands of
         operators.
@@ -254,11 +250,10 @@ class _Run:
         self._stopped = self._interrupted = False
 
     def solve(self, solver: str) -> Solution:
-        """Return the best that the solver, or for ``"auto"`` several of them, find."""
-        if solver != "auto":
-            self._attempt(solver, self._options)
-        else:
-            self._auto()
+        """Return the best that the solver, or for ``"auto"`` both of them, find."""
+        for name in ("lean", "greedy") if solver == "auto" else (solver,):
+            if self._best is None or not (self._fits(self._best) or self._over()):
+                self._attempt(name)
         best = self._best
         assert best is not None
         if self._interrupted and not self._fits(best):
@@ -266,36 +261,11 @@ class _Run:
         bound = bound_schedules(self._graph)
         return replace(best, lower_bound=bound, seconds=time.monotonic() - self._began)
 
-    def _auto(self) -> None:
-        options = self._options
-        self._attempt("lean", options)
-        assert self._best is not None
-        if options.budget is None or self._fits(self._best):
-            return
-        if self._tried("chain") and self._best.optimal:
-            return
-        opened = [lean_schedule(self._graph), *options.incumbents]
-        for name in OPENINGS if self._graph.has_phases() else ():  # without phases they change nothing
-            if not self._over() and self._tried(name):
-                opened.append(self._last)
-        if self._best.schedule not in opened:
-            opened.append(self._best.schedule)
-        if not self._over():
-            self._attempt("greedy", replace(options, incumbents=tuple(opened[1:])))
-
-    def _tried(self, name: str) -> bool:
-        """Attempt one that may not be there, or not apply."""
-        try:
-            self._attempt(name, self._options)
-        except (NotApplicable, MissingDependencyError):
-            return False
-        return True
-
-    def _attempt(self, name: str, options: SchedulingOptions) -> None:
+    def _attempt(self, name: str) -> None:
         solve = find(name)
-        limit = options.time_limit
+        limit = self._options.time_limit
         options = replace(
-            options,
+            self._options,
             time_limit=None if limit is None else max(0.0, limit - (time.monotonic() - self._began)),
             report=lambda peak, seconds: self._report(peak, seconds, name),
         )
@@ -304,7 +274,6 @@ class _Run:
         self._interrupted |= interrupted
         if without_hazards(self._graph, found) is not found:
             found, optimal = without_hazards(self._graph, found), False
-        self._last = found
         require_valid(self._graph, found)
         outcome = simulate(self._graph, found, self._options.rates)
         if name == "lean":

@@ -1,8 +1,8 @@
 """greedy: descend to the budget by simulation, from several starting points; then search locally.
 
-Starting points are orders of the backward pass (`stowplan.scheduling.orders`) and schedules that other solvers have
-found. From each a descent goes down until the budget is kept (``core/descent/descent.hpp``: Minoux's lazy greedy over
-the bytes above the budget for each second); the best goes on into local search by ruin and rebuild
+Starting points are orders of the backward pass (`stowplan.scheduling.orders`) and the caller's schedules (incumbents).
+From each a descent goes down until the budget is kept (``core/descent/descent.hpp``: Minoux's lazy greedy over the
+bytes above the budget for each second); the best goes on into local search by ruin and rebuild
 (``core/descent/rebuild.hpp``).
 
 Without phases local search begins several times on small graphs, and a descent that gets stuck is tried in steps of a
@@ -32,9 +32,9 @@ from ..hazards import hazards, without_hazards
 from ..orders import edges, recorded, starting_points
 from ..registry import Answer, SchedulingOptions, register
 from ..schedule import Schedule, Way, as_recorded
+from ..segments import segments
 from ..simulate import simulator
 from ..storages import Storages
-from .sqrt import segments
 
 # The bit of a storage that may go after any use.
 ANYWHERE = 16
@@ -260,7 +260,7 @@ class _Search:
         root = max(2, round(math.sqrt(len(self.graph))))
         self._work = 0
         order = recorded(self.graph)
-        policies = tuple(Schedule(order, storages.keeping(kept)) for kept in ((),))
+        policies = (Schedule(order, storages.keeping(())),)
         policies += (Schedule(order, segments(storages, root)),) if storages.forward() else ()
         starts = self._starts(floor, policies)
         best = min(starts, key=lambda found: (found.peak, found.seconds))

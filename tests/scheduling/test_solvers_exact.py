@@ -34,15 +34,6 @@ def require_fastest(graph: StepGraph, budget: int, solver: str, fastest: float |
     assert found.optimal
 
 
-@given(seeds, shares, st.integers(2, 6))
-@settings(settings.get_profile("dear"))
-def test_chain_is_exact(seed: int, share: float, layers: int) -> None:
-    graph = chain_net(layers, seed)
-    budget = budget_of(graph, share)
-    fastest, _ = brute_force(graph, budget)
-    require_fastest(graph, budget, "chain", fastest)
-
-
 @pytest.mark.parametrize("make", [chain_net, branching_net])
 @given(seeds, shares)
 @settings(settings.get_profile("dear"))
@@ -109,21 +100,6 @@ def test_least_is_near_the_least_of_all() -> None:
         above.append(least(graph, reorder=False).peak / lowest - 1)
     assert min(above) >= 0
     assert np.mean(above) <= 0.02
-
-
-def test_auto_proves_chains() -> None:
-    graph = chain_net(40, 7)
-    found = schedule(graph, budget_of(graph, 0.6))
-    assert found.solver == "chain"
-    assert found.optimal
-
-
-def test_chain_says_what_it_needs() -> None:
-    graph = branching_net(12, 0)
-    with pytest.raises(NotApplicable, match="without branches"):
-        schedule(graph, 50, "chain")
-    with pytest.raises(NotApplicable, match="160"):
-        schedule(chain_net(161, 0), 50, "chain")
 
 
 def test_mip_says_that_a_graph_is_too_large() -> None:

@@ -1,4 +1,4 @@
-"""sqrt: cut the forward pass into segments, keep what crosses a cut, recompute a segment when its backward begins.
+"""Segments: cut the forward pass, keep what crosses a cut, recompute a segment when its backward begins.
 
 ::
 
@@ -8,68 +8,16 @@
 
 With s segments of n equal operators, n/s + s values are alive: least for s = sqrt(n), at the cost of about one more
 forward pass (Chen et al. 2016, section 3). The bytes are divided evenly among the segments, and each cut then moves to
-the narrowest place nearby. Under a budget several numbers of segments are tried: the fastest that keeps to it, else
-the one with the smallest peak. O(n) for each.
+the narrowest place nearby. O(n). The greedy solver begins its search for the least peak with them.
 """
 
 from __future__ import annotations
 
-import math
-import time
-
 import numpy as np
 
-from ..graph import IntArray, Phase, StepGraph
-from ..orders import recorded
-from ..registry import SchedulingOptions, register
-from ..schedule import Schedule, Way
-from ..schedule import lean as lean_schedule
-from ..simulate import simulator
-from ..storages import Storages
-
-MOST_SEGMENTS = 4  # times sqrt(n)
-
-
-@register("sqrt")
-def sqrt(graph: StepGraph, options: SchedulingOptions) -> Schedule:
-    """Return the segments that keep to the budget at the least cost; without a budget, sqrt(n) of them."""
-    began = time.monotonic()
-    forward = np.flatnonzero(graph.phase == Phase.FORWARD)
-    best = lean_schedule(graph)
-    if len(forward) < 2:
-        return best
-    storages = Storages(graph)
-    order = recorded(graph)
-    root = round(math.sqrt(len(forward)))
-    if options.budget is None:
-        return Schedule(order, segments(storages, max(2, root)))
-    reached = _rank(graph, best, options)
-    seen: set[bytes] = set()
-    for count in _counts(min(MOST_SEGMENTS * root, len(forward))):
-        way = segments(storages, count)
-        if way.tobytes() in seen:
-            continue
-        seen.add(way.tobytes())
-        found = Schedule(order, way)
-        rank = _rank(graph, found, options)
-        if rank < reached:
-            best, reached = found, rank
-        if options.time_limit is not None and time.monotonic() - began >= options.time_limit:
-            break
-    return best
-
-
-def _counts(most: int) -> list[int]:
-    """Return numbers of segments from 2 on: each one at first, then in growing steps."""
-    found = [2]
-    while found[-1] < most:
-        found.append(min(most, found[-1] + max(1, found[-1] // 6)))
-    return found
-
-
-def _rank(graph: StepGraph, schedule: Schedule, options: SchedulingOptions) -> tuple[int, float]:
-    peak, _, _, seconds = simulator(graph, schedule, options.rates).evaluate()
-    return max(peak, options.budget or 0), seconds
+from .graph import IntArray, Phase
+from .schedule import Way
+from .storages import Storages
 
 
 def segments(storages: Storages, count: int) -> IntArray:
