@@ -113,6 +113,20 @@ def many_threads(hip: Hip) -> None:
     assert sorted(results) == [[float(value)] * 16 for value in range(8)]
 
 
+@on_device()
+def test_a_host_function_runs_on_a_thread_of_the_driver_s(hip: Hip) -> None:
+    seen: list[int] = []
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: seen.append(threading.get_native_id()))
+    callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)(
+        lambda *_: seen.append(threading.get_native_id())
+    )
+    hip("LaunchHostFunc", 0, function, 0)
+    hip("StreamAddCallback", 0, callback, 0, 0)
+    hip("DeviceSynchronize")
+    assert len(seen) == 2
+    assert threading.get_native_id() not in seen
+
+
 @on_device(SIMHIP_SCHEDULE="adversarial")
 def test_each_thread_s_default_stream_is_its_own(hip: Hip) -> None:
     seen = []

@@ -1,6 +1,7 @@
 #include "streams.hpp"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "capture.hpp"
@@ -98,6 +99,16 @@ Run checked(std::vector<SimhipRange> ranges, const StreamRef& stream, Run work) 
     for (const SimhipRange& range : ranges) allowed = check_range(range.base, range.size, device) && allowed;
     if (allowed) work();
   };
+}
+
+// A host function runs on a thread of the driver's, which holds nothing that the thread that waits holds: no GIL.
+hipError_t enqueue_on_host(hipStream_t handle, const char* what, const Run& function) {
+  return simhip_enqueue(handle, what, [function] {
+    std::thread([&function, frame = running] {
+      running = frame;
+      function();
+    }).join();
+  });
 }
 
 }  // namespace
@@ -210,11 +221,11 @@ hipError_t hipStreamQuery(hipStream_t handle) {
 }
 
 hipError_t hipLaunchHostFunc(hipStream_t handle, hipHostFn_t function, void* data) {
-  return simhip_enqueue(handle, "host function", [=] { function(data); });
+  return simhip::enqueue_on_host(handle, "host function", [=] { function(data); });
 }
 
 hipError_t hipStreamAddCallback(hipStream_t handle, hipStreamCallback_t function, void* data, unsigned) {
-  return simhip_enqueue(handle, "callback", [=] { function(handle, hipSuccess, data); });
+  return simhip::enqueue_on_host(handle, "callback", [=] { function(handle, hipSuccess, data); });
 }
 
 }  // extern "C"
