@@ -168,6 +168,22 @@ def test_devices_copy_to_each_other(hip: Hip) -> None:
 
 @on_device(SIMHIP_DEVICES="2")
 def test_a_kernel_uses_a_peer_s_memory(hip: Hip) -> None:
+@on_device(SIMHIP_DEVICES="2", SIMHIP_SCHEDULE="adversarial")
+def test_a_copy_between_devices_waits_for_both(hip: Hip) -> None:
+    here, there = hip.malloc(64), 0
+    for value in (1, 2):
+        hip("SetDevice", 1)
+        there, stream = there or hip.malloc(64), hip.stream()
+        hip.fill(stream, there, value)
+        hip("SetDevice", 0)
+        hip("MemcpyAsync", here, there, 64, 3, hip.legacy)
+    hip("SetDevice", 1)
+    hip.fill(hip.legacy, there, 3)  # not before the copies
+    hip("SetDevice", 0)
+    assert hip.read(here) == [2] * 16
+    assert hip.read(there) == [2] * 16
+
+
     block = hip.malloc(64)
     hip("SetDevice", 1)
     assert hip.number("DeviceCanAccessPeer", 1, 0) == 1

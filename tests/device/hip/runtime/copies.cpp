@@ -40,8 +40,35 @@ bool is_direction_right(const Copy& copy, hipMemcpyKind kind) {
   return copy.size == 0 || ((!from_device || is_ours(copy.from)) && (!to_device || is_ours(copy.to)));
 }
 
+// The device whose memory it is; -1 where it is no device's alone.
+int device_of(const void* pointer) {
+  const std::optional<Block> block = memory().find(pointer);
+  return block && block->kind != Kind::managed && block->kind != Kind::pinned ? block->device : -1;
+}
+
+// A copy between devices on the legacy stream comes after all that either was given, and before what either is given.
+hipError_t queue_between(Lock& lock, const StreamRef& stream, const Copy& copy, int to, int from) {
+  std::vector<Ticket> before;
+  for (const int device : {to, from}) {
+    for (const StreamRef& other : machine().devices[static_cast<std::size_t>(device)].streams) {
+      if (!other->idle()) before.push_back(tail_of(other));
+    }
+  }
+  Run work = [copy] { run(copy, copy.from); };
+  hipError_t error = enqueue(lock, stream, "copy between devices", std::move(work), std::move(before));
+  const Ticket copied = tail_of(stream);
+  for (const int device : {to, from}) {
+    const StreamRef& other = machine().devices[static_cast<std::size_t>(device)].null_stream;
+    if (error == hipSuccess && other != stream) error = push(lock, other, "copy between devices", nullptr, {copied});
+  }
+  return error;
+}
+
 hipError_t queue(Lock& lock, const StreamRef& stream, const Copy& copy, bool waits) {
   if (is_ours(copy.from) || waits || stream->capture) {
+    const int to = device_of(copy.to);
+    const int from = device_of(copy.from);
+    if (stream->is_null && to >= 0 && from >= 0 && to != from) return queue_between(lock, stream, copy, to, from);
     return enqueue(lock, stream, "copy", [copy] { run(copy, copy.from); });
   }
   const auto* bytes = static_cast<const char*>(copy.from);
@@ -96,10 +123,6 @@ hipError_t hipMemcpyAsync(void* to, const void* from, std::size_t size, hipMemcp
 hipError_t hipMemcpyPeer(void* to, int device, const void* from, int other, std::size_t size) {
   if (!simhip::is_on(to, device) || !simhip::is_on(from, other)) return note(hipErrorInvalidValue);
   Lock lock(machine().mutex);
-  if (const hipError_t error = simhip::refuse_unsafe(); error != hipSuccess) return error;
-  for (const int each : {device, other}) {
-    if (const hipError_t error = simhip::wait_for_device(lock, each); error != hipSuccess) return error;
-  }
   return simhip::copy_on(lock, nullptr, {to, from, size}, true);
 }
 

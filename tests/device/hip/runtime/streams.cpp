@@ -133,10 +133,10 @@ hipError_t find(hipStream_t handle, StreamRef* out) {
   return hipSuccess;
 }
 
-hipError_t enqueue(Lock& lock, const StreamRef& stream, const char* what, Run run) {
+hipError_t enqueue(Lock& lock, const StreamRef& stream, const char* what, Run run, std::vector<Ticket> after) {
   if (stream->capture) return add_node(stream, what, std::move(run));
   if (const hipError_t error = refuse_implicit(stream); error != hipSuccess) return error;
-  return push(lock, stream, what, std::move(run));
+  return push(lock, stream, what, std::move(run), std::move(after));
 }
 
 }  // namespace simhip

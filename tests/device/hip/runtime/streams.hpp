@@ -10,6 +10,6 @@ namespace simhip {
 hipError_t find(hipStream_t handle, StreamRef* out);
 
 // Queues work; where the stream is being captured, it becomes a node of the graph.
-hipError_t enqueue(Lock& lock, const StreamRef& stream, const char* what, Run run);
+hipError_t enqueue(Lock& lock, const StreamRef& stream, const char* what, Run run, std::vector<Ticket> after = {});
 
 }  // namespace simhip
