@@ -76,7 +76,7 @@ def test_memory_is_refused_after_its_free_in_order(hip: Hip) -> None:
     hip.fill(stream, block, 2)
     hip("StreamSynchronize", stream)
     assert hip.library.simhip_faults() == 1
-    assert hip.last_fault().endswith("freed by hipFreeAsync")
+    assert hip.last_fault().endswith("by hipMallocAsync on device 0), freed")
 
 
 @on_device(SIMHIP_FAULTS="count")

@@ -268,6 +268,17 @@ def test_stream_ordered_memory_can_be_freed_at_once(hip: Hip) -> None:
 
 @on_device(SIMHIP_MEMORY_POOLS="0")
 def test_a_device_can_lack_memory_pools(hip: Hip) -> None:
+@on_device(SIMHIP_FAULTS="count")
+def test_a_free_does_not_wait_for_stream_ordered_memory(hip: Hip) -> None:
+    block = hip.new("MallocAsync", 64, 0)
+    hip.fill(0, block, 1)
+    hip("Free", block)
+    assert hip.library.simhip_pending() == 2
+    hip("DeviceSynchronize")
+    assert hip.library.simhip_faults() == 1
+    assert hip.last_fault().endswith("by hipMallocAsync on device 0), freed")
+
+
     assert hip.error("MallocAsync", ctypes.byref(ctypes.c_void_p()), 512, 0) == "hipErrorNotSupported"
 
 

@@ -1,4 +1,4 @@
-// hipMalloc, hipMallocManaged, hipHostMalloc and their frees, which wait for the device; what is known of a pointer.
+// hipMalloc, hipMallocManaged, hipHostMalloc and their frees; what is known of a pointer.
 #include <cstring>
 
 #include "capture.hpp"
@@ -27,6 +27,7 @@ hipError_t allocate(Kind kind, std::size_t size, void** out) {
   return note(error);
 }
 
+// Waits for the device; for ordered memory not: there the program has to have waited.
 hipError_t release(void* pointer, bool of_host) {
   if (pointer == nullptr) return hipSuccess;
   Lock lock(machine().mutex);
@@ -35,12 +36,13 @@ hipError_t release(void* pointer, bool of_host) {
   if (const hipError_t error = refuse_unsafe(); error != hipSuccess) return error;
   const std::optional<Block> block = memory().begin_free(pointer);
   if (!block) return note(hipErrorInvalidValue);
-  if (const hipError_t error = wait_for_device(lock, block->device); error != hipSuccess) {
+  if (block->kind == Kind::ordered) {
+    give_to_pool(*block, {});
+  } else if (const hipError_t error = wait_for_device(lock, block->device); error != hipSuccess) {
     memory().cancel_free(pointer);
     return error;
   }
   memory().end_free(pointer);
-  if (block->kind == Kind::ordered) give_to_pool(*block, {});
   return hipSuccess;
 }
 

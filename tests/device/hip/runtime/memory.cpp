@@ -153,7 +153,7 @@ void Memory::end_free(const void* base) {
     close_pages(block.base, up(block.size, kPage));
   }
   space_of(block.kind, block.device).give(block.base);
-  bury(block, block.kind == Kind::ordered ? "freed by hipFreeAsync" : "freed");
+  bury(block, "freed");
 }
 
 void Memory::bury(const Block& block, const char* how) {
