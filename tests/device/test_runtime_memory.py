@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from tests.device.hip_process import Hip, on_device
@@ -13,6 +14,7 @@ UNIT = 4096
 """Bytes: the granularity of virtual memory."""
 THRESHOLD, RESERVED, RESERVED_HIGH, USED, USED_HIGH = 4, 5, 6, 7, 8
 """A memory pool's attributes."""
+VIRTUAL_MEMORY_ATTRIBUTE = 89
 NAN = b"\xff" * 64
 
 
@@ -166,8 +168,6 @@ def test_devices_copy_to_each_other(hip: Hip) -> None:
     assert hip.error("MemcpyPeer", blocks[0], 1, blocks[1], 1, 64) == "hipErrorInvalidValue"
 
 
-@on_device(SIMHIP_DEVICES="2")
-def test_a_kernel_uses_a_peer_s_memory(hip: Hip) -> None:
 @on_device(SIMHIP_DEVICES="2", SIMHIP_SCHEDULE="adversarial")
 def test_a_copy_between_devices_waits_for_both(hip: Hip) -> None:
     here, there = hip.malloc(64), 0
@@ -184,6 +184,8 @@ def test_a_copy_between_devices_waits_for_both(hip: Hip) -> None:
     assert hip.read(there) == [2] * 16
 
 
+@on_device(SIMHIP_DEVICES="2")
+def test_a_kernel_uses_a_peer_s_memory(hip: Hip) -> None:
     block = hip.malloc(64)
     hip("SetDevice", 1)
     assert hip.number("DeviceCanAccessPeer", 1, 0) == 1
@@ -266,8 +268,6 @@ def test_stream_ordered_memory_can_be_freed_at_once(hip: Hip) -> None:
     assert hip.error("FreeAsync", block, 0) == "hipErrorInvalidValue"
 
 
-@on_device(SIMHIP_MEMORY_POOLS="0")
-def test_a_device_can_lack_memory_pools(hip: Hip) -> None:
 @on_device(SIMHIP_FAULTS="count")
 def test_a_free_does_not_wait_for_stream_ordered_memory(hip: Hip) -> None:
     block = hip.new("MallocAsync", 64, 0)
@@ -279,6 +279,8 @@ def test_a_free_does_not_wait_for_stream_ordered_memory(hip: Hip) -> None:
     assert hip.last_fault().endswith("by hipMallocAsync on device 0), freed")
 
 
+@on_device(SIMHIP_MEMORY_POOLS="0")
+def test_a_device_can_lack_memory_pools(hip: Hip) -> None:
     assert hip.error("MallocAsync", ctypes.byref(ctypes.c_void_p()), 512, 0) == "hipErrorNotSupported"
 
 
@@ -381,3 +383,42 @@ def test_a_device_can_lack_virtual_memory(hip: Hip) -> None:
     assert hip.error("MemCreate", ctypes.byref(ctypes.c_void_p()), UNIT, ctypes.byref(PINNED), 0) == (
         "hipErrorNotSupported"
     )
+    assert hip.error(
+        "MemGetAllocationGranularity", ctypes.byref(ctypes.c_size_t()), ctypes.byref(PINNED), 0
+    ) == ("hipErrorNotSupported")
+    assert hip.number("DeviceGetAttribute", VIRTUAL_MEMORY_ATTRIBUTE, 0) == 0
+
+
+@on_device(SIMHIP_VIRTUAL_MEMORY="2")
+def test_a_device_can_refuse_to_map(hip: Hip) -> None:
+    assert hip.number("DeviceGetAttribute", VIRTUAL_MEMORY_ATTRIBUTE, 0) == 1
+    base, handle = hip.new("MemAddressReserve", UNIT, 0, 0, 0), created(hip)
+    assert hip.error("MemMap", base, UNIT, 0, handle, 0) == "hipErrorInvalidDevice"
+    hip("MemRelease", handle)
+    hip("MemAddressFree", base, UNIT)
+    assert hip.library.simhip_used(0) == 0
+
+
+def pending_when_mappings_change(hip: Hip) -> list[int]:
+    """Return how much work waits after each change of what is mapped, with work given before each."""
+    base, block, found = hip.new("MemAddressReserve", UNIT, 0, 0, 0), hip.malloc(64), []
+    calls: list[Callable[[], None]] = [
+        lambda: hip("MemMap", base, UNIT, 0, created(hip), 0),
+        lambda: opened(hip, base),
+        lambda: hip("MemUnmap", base, UNIT),
+    ]
+    for call in calls:
+        hip.fill(0, block, 1)
+        call()
+        found.append(hip.library.simhip_pending())
+    return found
+
+
+@on_device(SIMHIP_MAPPING_WAITS="1")
+def test_a_change_of_mappings_can_wait_for_the_device(hip: Hip) -> None:
+    assert pending_when_mappings_change(hip) == [1, 0, 0]
+
+
+@on_device()
+def test_a_change_of_mappings_waits_for_nothing(hip: Hip) -> None:
+    assert pending_when_mappings_change(hip) == [1, 2, 3]

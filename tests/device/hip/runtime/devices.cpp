@@ -66,7 +66,7 @@ int attribute(hipDeviceAttribute_t what, int device) {
     case hipDeviceAttributeMaxGridDimY:
     case hipDeviceAttributeMaxGridDimZ: return kMostBlocks;
     case hipDeviceAttributeMemoryPoolsSupported: return settings().memory_pools ? 1 : 0;
-    case hipDeviceAttributeVirtualMemoryManagementSupported: return settings().virtual_memory ? 1 : 0;
+    case hipDeviceAttributeVirtualMemoryManagementSupported: return settings().virtual_memory != 0 ? 1 : 0;
     default: return 0;
   }
 }

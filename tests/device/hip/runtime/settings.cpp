@@ -98,7 +98,8 @@ Settings read() {
   s.count_faults = word("SIMHIP_FAULTS", {"stop", "count"}) == 1;
   s.refuse_host = word("SIMHIP_HOST_ACCESS", {"allow", "refuse"}) == 1;
   s.memory_pools = flag("SIMHIP_MEMORY_POOLS", true);
-  s.virtual_memory = flag("SIMHIP_VIRTUAL_MEMORY", true);
+  s.virtual_memory = static_cast<int>(whole("SIMHIP_VIRTUAL_MEMORY", 1, 0, 2));
+  s.mapping_waits = flag("SIMHIP_MAPPING_WAITS", false);
   s.trace = flag("SIMHIP_TRACE", false);
   s.profile = flag("SIMHIP_PROFILE", false);
   if (s.address_space < s.memory) refuse("SIMHIP_ADDRESS_SPACE", value_of("SIMHIP_ADDRESS_SPACE"), "a device's memory");

@@ -33,7 +33,8 @@ struct Settings {
   bool count_faults;      // a fault is counted; otherwise it stops the process
   bool refuse_host;       // host code may not touch device memory
   bool memory_pools;
-  bool virtual_memory;
+  int virtual_memory;  // 0: there is none; 2: the device says that there is, and nothing can be mapped
+  bool mapping_waits;  // hipMemSetAccess and hipMemUnmap wait for the device
   bool trace;
   bool profile;
 };

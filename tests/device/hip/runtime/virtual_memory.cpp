@@ -5,8 +5,9 @@
 //                             |               |                     hipMemCreate until it is released and mapped
 //   handles              [== 2 MiB ==]   [== 4 MiB ==]              nowhere.
 //
-// Nothing here waits for the device: work that runs after hipMemUnmap, and uses what was there, is a fault. All under
-// the device's lock; O(log n) for n mappings.
+// Nothing here has to wait for the device: work that runs after hipMemUnmap, and uses what was there, is a fault. CUDA
+// may wait where what is mapped, or who may use it, changes (SIMHIP_MAPPING_WAITS=1). All under the device's lock;
+// O(log n) for n mappings.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -88,7 +89,7 @@ bool is_on_device(const hipMemLocation& location) {
   return location.type == hipMemLocationTypeDevice && is_device(location.id);
 }
 
-hipError_t refuse_unsupported() { return settings().virtual_memory ? hipSuccess : note(hipErrorNotSupported); }
+hipError_t refuse_unsupported() { return settings().virtual_memory != 0 ? hipSuccess : note(hipErrorNotSupported); }
 
 hipError_t reserve(void** out, std::size_t size, std::size_t alignment, unsigned long long flags) {
   const bool power = (alignment & (alignment - 1)) == 0;
@@ -133,6 +134,7 @@ hipError_t map(std::uintptr_t base, std::size_t size, std::size_t offset, const 
   const HandleRef handle = found->second;
   if (size == 0 || !is_whole(base) || !is_whole(size) || size > handle->size) return note(hipErrorInvalidValue);
   if (!is_reserved(base, size) || touches_mapping(base, size)) return note(hipErrorInvalidValue);
+  if (settings().virtual_memory == 2) return note(hipErrorInvalidDevice);  // as CUDA's on some virtual machines
   auto* at = reinterpret_cast<void*>(base);
   if (mmap(at, size, PROT_NONE, MAP_SHARED | MAP_FIXED, handle->file, 0) == MAP_FAILED) return note(hipErrorMapFailed);
   mappings()[base] = {size, handle};
@@ -140,7 +142,14 @@ hipError_t map(std::uintptr_t base, std::size_t size, std::size_t offset, const 
   return hipSuccess;
 }
 
-hipError_t unmap(std::uintptr_t base, std::size_t size) {
+hipError_t wait_where_that_is_chosen(Lock& lock, std::uintptr_t base) {
+  const auto found = mappings().find(base);
+  if (!settings().mapping_waits || found == mappings().end()) return hipSuccess;
+  return wait_for_device(lock, found->second.handle->device);
+}
+
+hipError_t unmap(Lock& lock, std::uintptr_t base, std::size_t size) {
+  if (const hipError_t error = wait_where_that_is_chosen(lock, base); error != hipSuccess) return error;
   if (!is_whole_mappings(base, size)) return note(hipErrorInvalidValue);
   for (auto mapping = mappings().find(base); mapping != mappings().end() && mapping->first < base + size;) {
     close_pages(mapping->first, mapping->second.size);
@@ -151,7 +160,9 @@ hipError_t unmap(std::uintptr_t base, std::size_t size) {
 }
 
 // The host's pages are as open as the most that any device may do.
-hipError_t set_access(std::uintptr_t base, std::size_t size, const hipMemAccessDesc* wanted, std::size_t count) {
+hipError_t set_access(Lock& lock, std::uintptr_t base, std::size_t size, const hipMemAccessDesc* wanted,
+                      std::size_t count) {
+  if (const hipError_t error = wait_where_that_is_chosen(lock, base); error != hipSuccess) return error;
   if (wanted == nullptr || count == 0 || !is_whole_mappings(base, size)) return note(hipErrorInvalidValue);
   for (std::size_t i = 0; i < count; ++i) {
     const bool known = wanted[i].flags == hipMemAccessFlagsProtNone || wanted[i].flags == hipMemAccessFlagsProtRead ||
@@ -228,14 +239,14 @@ hipError_t hipMemMap(void* base, std::size_t size, std::size_t offset, hipMemGen
 
 hipError_t hipMemUnmap(void* base, std::size_t size) {
   if (const hipError_t error = simhip::refuse_unsupported(); error != hipSuccess) return error;
-  const Lock lock(machine().mutex);
-  return simhip::unmap(number_of(base), size);
+  Lock lock(machine().mutex);
+  return simhip::unmap(lock, number_of(base), size);
 }
 
 hipError_t hipMemSetAccess(void* base, std::size_t size, const hipMemAccessDesc* wanted, std::size_t count) {
   if (const hipError_t error = simhip::refuse_unsupported(); error != hipSuccess) return error;
-  const Lock lock(machine().mutex);
-  return simhip::set_access(number_of(base), size, wanted, count);
+  Lock lock(machine().mutex);
+  return simhip::set_access(lock, number_of(base), size, wanted, count);
 }
 
 }  // extern "C"
