@@ -260,9 +260,8 @@ class _Search:
         root = max(2, round(math.sqrt(len(self.graph))))
         self._work = 0
         order = recorded(self.graph)
-        policies = (Schedule(order, storages.keeping(())),)
-        policies += (Schedule(order, segments(storages, root)),) if storages.forward() else ()
-        starts = self._starts(floor, policies)
+        ways = [storages.keeping(()), *([segments(storages, root)] if storages.forward() else ())]
+        starts = self._starts(floor, tuple(Schedule(order, way) for way in ways))
         best = min(starts, key=lambda found: (found.peak, found.seconds))
         missed, level = floor, max(start.peak for start in starts)
         while level - missed > PRECISION * level and not self._tired():
