@@ -39,7 +39,6 @@ cdef extern from "scheduling/core/order/solver.hpp" namespace "stowplan::orderin
     cdef enum class Solver:
         kGreedy
         kExact
-        kBeam
         kLocal
         kAuto
 
@@ -80,11 +79,10 @@ cdef vector[vector[int32_t]] rows(Column first, Column index):
 SOLVERS = {
     "greedy": <int>Solver.kGreedy,
     "exact": <int>Solver.kExact,
-    "beam": <int>Solver.kBeam,
     "local": <int>Solver.kLocal,
     "auto": <int>Solver.kAuto,
 }
-FOUND_BY = ("joined", "greedy", "exact", "beam", "local")
+FOUND_BY = ("joined", "greedy", "exact", "local")
 
 
 def solve(

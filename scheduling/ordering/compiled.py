@@ -3,9 +3,8 @@
 ========  ==========================================================================================================
 greedy    list scheduling: always the operator after which the fewest bytes are alive. The baseline
 exact     depth first over the sets of operators that have run, from the lower bound upwards; proves what it finishes
-beam      only the sets with the fewest bytes alive are followed, at growing widths
 local     windows of the best order are put in order again by the exact search
-auto      greedy, then rounds of exact, local and beam, each with four times the work of the one before
+auto      greedy, then rounds of exact and local, each with four times the work of the one before
 ========  ==========================================================================================================
 
 All but the baseline begin with the graph made smaller: operators that may always run one right after the other are

@@ -29,7 +29,7 @@ class Stress {
     const Bytes least = n <= kMostTried ? try_all() : -1;
     Control control;
     control.time_limit = time_limit;
-    for (const Solver solver : {Solver::kGreedy, Solver::kExact, Solver::kBeam, Solver::kLocal, Solver::kAuto}) {
+    for (const Solver solver : {Solver::kGreedy, Solver::kExact, Solver::kLocal, Solver::kAuto}) {
       const Answer answer = solve(draft_, solver, control);
       const Bytes peak = check(answer.order);
       if (answer.lower_bound > peak) fail("proves a bound above its own order's peak");

@@ -23,7 +23,7 @@ from .reference import order as reference
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:pulp")
 
 SEEDS = st.integers(0, 2**40)
-COMPILED = ("greedy", "exact", "beam", "local", "auto")
+COMPILED = ("greedy", "exact", "local", "auto")
 needs_pulp = pytest.mark.skipif(
     find_spec("pulp") is None, reason="PuLP is not installed; expected: pip install 'stowplan[mip]'"
 )
@@ -138,7 +138,7 @@ def test_the_problem_has_the_peaks_that_the_simulator_has(seed: int, operators: 
     assert peak_of(problem, some) == simulate(graph, kept(graph, some)).peak
 
 
-@pytest.mark.parametrize("solver", ["exact", "auto", "local", "beam"])
+@pytest.mark.parametrize("solver", ["exact", "auto", "local"])
 @pytest.mark.parametrize("seed", range(4))
 def test_layers_of_which_every_order_is_known(solver: str, seed: int) -> None:
     graph = reference.layered(18, 36, 6, seed)
@@ -221,9 +221,7 @@ def test_no_time_at_all_is_enough_for_a_valid_order() -> None:
 
 def test_bad_arguments_are_named() -> None:
     graph = PUBLISHED["simple"][0]
-    with pytest.raises(
-        UnknownSolverError, match="no solver named 'best'; expected one of: auto, beam, exact"
-    ):
+    with pytest.raises(UnknownSolverError, match="no solver named 'best'; expected one of: auto, exact"):
         order(graph, "best")
     with pytest.raises(ScheduleError, match="time_limit is -1; expected seconds, 0 or more, or None"):
         order(graph, time_limit=-1)

@@ -11,7 +11,7 @@
 namespace stowplan::ordering {
 
 // kJoined: joining operators (contract.hpp) was enough.
-enum class Method : int { kJoined, kGreedy, kExact, kBeam, kLocal };
+enum class Method : int { kJoined, kGreedy, kExact, kLocal };
 
 class Incumbent {
  public:

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include "beam.hpp"
 #include "contract.hpp"
 #include "exact.hpp"
 #include "greedy.hpp"
@@ -14,10 +13,8 @@
 namespace stowplan::ordering {
 namespace {
 
-// Of the first round: sets that a search looks at for one budget, and the width of a beam. Each round has twice the
-// width and four times the sets of the one before.
-constexpr std::int64_t kSets = 1'000, kWindowSets = 1'000;
-constexpr std::int32_t kWidth = 8, kWidest = 1 << 16;
+// Sets that a search of the first round looks at for one budget; each round has four times those of the one before.
+constexpr std::int64_t kSets = 1'000;
 constexpr int kRounds = 16;  // the last looks at 10^12 sets
 
 }  // namespace
@@ -42,8 +39,7 @@ void solve(const Graph& graph, Solver solver, Incumbent& best) {
   if (solver == Solver::kGreedy) return;
   const bool all = solver == Solver::kAuto;
   const auto exact = all || solver == Solver::kExact ? std::make_unique<Exact>(graph, best) : nullptr;
-  std::int64_t sets = kSets, window = kWindowSets;
-  std::int32_t width = kWidth;
+  std::int64_t sets = kSets;
   // Of several, each leaves time to the others where a graph is too large for a round of it.
   const auto allow = [&](double share) { best.watch().allow(all ? share : 1); };
   for (int round = 0; round < kRounds; ++round) {
@@ -59,15 +55,9 @@ void solve(const Graph& graph, Solver solver, Incumbent& best) {
     }
     if (all || solver == Solver::kLocal) {
       allow(0.5);
-      local(graph, best, window);
-    }
-    if ((all || solver == Solver::kBeam) && width <= kWidest) {
-      allow(0.3);
-      beam(graph, best, width);
+      local(graph, best, sets);
     }
     sets *= 4;
-    window *= 4;
-    width *= 2;
   }
 }
 

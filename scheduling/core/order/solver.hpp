@@ -10,7 +10,7 @@
 
 namespace stowplan::ordering {
 
-enum class Solver : int { kGreedy, kExact, kBeam, kLocal, kAuto };
+enum class Solver : int { kGreedy, kExact, kLocal, kAuto };
 
 struct Answer {
   std::vector<Op> order;

@@ -32,7 +32,7 @@ def _solvers() -> Iterable[str]:
     type=Name("solver", _solvers),
     default="auto",
     show_default=True,
-    help="auto, exact, beam, local, greedy or ilp.",
+    help="auto, exact, local, greedy or ilp.",
 )
 @click.option(
     "--time-limit",
