@@ -22,10 +22,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ..packing import pack
 from ..planning.co_placement import is_obstructed
 from ..planning.job import Arena, PlanJob, PlanResult, Verdict
 from ..planning.making import Options, plan_record, replan_obstructed
-from ..planning.packer import Packer
 from ..profiler import StepLog
 from ..profiler.steps import overlap_matters
 from ._core import Backend, LaneStart, StepOutcome
@@ -88,8 +88,6 @@ class Lane:
         The plan that was made last, or None.
     plans, reoptimizations
         Plans made, and of these the ones that took another's place.
-    packed
-        Plans for which something had to be packed, those that came to nothing included.
     refused_bytes
         Bytes of the largest arena that upstream had no memory for.
     """
@@ -104,7 +102,7 @@ class Lane:
         self.key: Hashable = None
         self._keeps_results = False  # whether the running step does, or the last one
         self.latest: Plan | None = None
-        self.plans = self.reoptimizations = self.packed = self.refused_bytes = 0
+        self.plans = self.reoptimizations = self.refused_bytes = 0
         self._start(auto_step, ())
 
     def _start(self, found: bool, plans: Iterable[Installed]) -> None:
@@ -226,11 +224,7 @@ class Lane:
     ) -> None:
         """Have a plan made, which may be offered to other lanes."""
         planning, cache = self._planning, self._cache
-        if (
-            planning.store is not None
-        ):  # here, for the mutex is held, which a fork waits for: it is whole then
-            from ..planning import store_packing  # noqa: F401
-        packer = Packer(planning.store, in_haste=planning.budget.is_bounded)
+        packer = partial(pack, in_haste=planning.budget.is_bounded)
         options = Options(planning.alignment, planning.solver, let_others_run, packer)
         nothing: PlanResult[Installed] = PlanResult(Verdict.KEEP)
 
@@ -246,7 +240,6 @@ class Lane:
                 except Exception as error:
                     planning.failed(error)
                     result = nothing
-            self.packed += packer.packed > 0
             return number, result
 
         self._planner.submit(job)

@@ -27,7 +27,6 @@ from .workers import start_outcome_thread
 if TYPE_CHECKING:
     from ..planning import Plan
     from ..planning.saved import SavedPlan
-    from ..planning.store import PlanStore
     from .cache import Installed
     from .lane import Lane
     from .report import Diagnosis, InUse
@@ -50,8 +49,6 @@ class Planning:
         Plans that several lanes need.
     budget
         What planning may cost, in all lanes.
-    store
-        What is asked before anything is packed; None: nothing.
     failures, failure
         Plans, or decisions about them, that came to nothing by an error; and the last such error.
     """
@@ -61,7 +58,6 @@ class Planning:
     max_plans: int
     shared: SharedPlans
     budget: PlanningBudget
-    store: PlanStore | None = None
     failures: int = 0
     failure: str | None = None
 
@@ -110,8 +106,6 @@ class Lanes:
         Name of the packing solver.
     max_plans
         Plans that a lane keeps.
-    store
-        What is asked before anything is packed; None: nothing.
 
     Attributes
     ----------
@@ -127,14 +121,13 @@ class Lanes:
         warmup: int,
         planner: str,
         max_plans: int,
-        store: PlanStore | None = None,
         auto_step: bool = False,
         planning_share: float = SHARE,
         enter: Callable[[], Any] = lambda: None,
     ) -> None:
         self._backend = backend
         self.planning = Planning(
-            alignment, planner, max_plans, SharedPlans(max_plans), PlanningBudget(planning_share), store
+            alignment, planner, max_plans, SharedPlans(max_plans), PlanningBudget(planning_share)
         )
         self._warmup, self._auto_step = warmup, auto_step
         self._loaded: list[SavedPlan] = []
@@ -430,7 +423,6 @@ class Lanes:
         return snapshot(
             self._backend.counters(),
             plans=sum(lane.plans for lane in lanes),
-            packed=sum(lane.packed for lane in lanes),
             reoptimizations=sum(lane.reoptimizations for lane in lanes),
             lower_bound=sum(lane.lower_bound for lane in lanes),
             planning_seconds=self.planning.budget.seconds,

@@ -12,21 +12,15 @@ from __future__ import annotations
 
 import inspect
 import math
-import os
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict, TypeVar
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 from ..errors import PoolError
 from ..units import parse_bytes, parse_share
 from .planning_budget import SHARE
 
-if TYPE_CHECKING:
-    from ..planning.store import PlanStore
-
 C = TypeVar("C", bound=type)
-Plans: TypeAlias = "PlanStore | str | os.PathLike[str] | None"
-"""What a pool takes for a store of plans."""
 
 ALWAYS_THERE = ("auto", "best_fit_orders")
 """Solvers that need no look: the first look imports them all."""
@@ -45,7 +39,6 @@ class Options(TypedDict, total=False):
     auto_step: bool
     small: int | None
     limit: int | str | None
-    plans: Plans
 
 
 class PlanningOptions(NamedTuple):
@@ -74,9 +67,6 @@ class PlanningOptions(NamedTuple):
         The most that arenas, as a whole, and blocks that lie in none may take together, on each device: bytes, text
         such as ``"8 GiB"``, or ``"80%"`` of the device's memory or the host's. An arena is not made larger than that
         allows, and a request beyond it fails as without memory. None: no limit.
-    plans
-        A directory, or another store (`stowplan.planning.PlanStore`), in which plans are looked for before they are
-        packed, and kept for other processes and later runs. None: each process packs its own.
 
     Raises
     ------
@@ -93,7 +83,6 @@ class PlanningOptions(NamedTuple):
     auto_step: bool = False
     small: int | None = None
     limit: int | str | None = None
-    plans: Plans = None
 
     @classmethod
     def of(cls, pool: str, options: Options) -> PlanningOptions:
@@ -168,21 +157,6 @@ def limit_bytes(limit: int | str, whole: Callable[[], int]) -> int:
             f"limit is {limit!r}; expected bytes, 1 or more, like 4096, '512MiB' or '4 GiB', or '80%'"
         )
     return found
-
-
-def store_of(plans: Plans) -> PlanStore | None:
-    """Return a pool's store; a pool without one imports nothing of it.
-
-    Raises
-    ------
-    PoolError
-        `plans` is neither a store nor a path.
-    """
-    if plans is None:
-        return None
-    from ..planning.store import open_store
-
-    return open_store(plans)
 
 
 def documented(pool: C) -> C:

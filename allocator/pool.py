@@ -15,12 +15,11 @@ from ..errors import PoolError
 from ._core import Step
 from .forking import watch
 from .lanes import Lanes
-from .options import PlanningOptions, store_of
+from .options import PlanningOptions
 from .step import interrupt
 
 if TYPE_CHECKING:
     from ..planning import Plan
-    from ..planning.store import PlanStore
     from ..profiler import Profile
     from ._core import Backend
     from .options import Options
@@ -56,7 +55,6 @@ class Pool(ABC):
         self._options = PlanningOptions.of(type(self).__name__, options)
         if self._plans_at_once:
             from . import lane, report  # noqa: F401
-        self._store = store_of(self._options.plans)
         self._by_device: dict[int, Lanes] = {}
         watch(self)
 
@@ -98,7 +96,6 @@ class Pool(ABC):
                 self._open(device),
                 alignment=self.alignment,
                 enter=functools.partial(self._use, device),
-                store=self._store,
                 **self._options.of_lanes(),
             )
             self._by_device.setdefault(device, lanes)
@@ -160,17 +157,6 @@ class Pool(ABC):
                 f"the step key {key!r} cannot be hashed; expected a string, for example"
             ) from None
         return Step(self._lanes(), key, keeps_results)
-
-    @property
-    def store(self) -> PlanStore | None:
-        """The store that plans are looked for in before they are packed; None without one."""
-        return self._store
-
-    def use_store(self, store: PlanStore) -> None:
-        """Have all plans to come looked for in a store, in place of the one that the pool was made with."""
-        self._store = store
-        for lanes in self._all_lanes():
-            lanes.planning.store = store
 
     def interrupt(self, function: Callable[P, R] | None = None) -> Any:
         """Enter a part of the program, in this thread, that does not repeat: upstream serves it, no profile sees it.

@@ -101,15 +101,6 @@ class Stats:
             metric=True,
         ),
     )
-    packed: int = field(
-        default=0,
-        metadata=_count(
-            Kind.EVENTS,
-            "Plans that this process has packed itself, in whole or in part, those that came to nothing included; the "
-            "others are from a store (`plans`).",
-            metric=True,
-        ),
-    )
 
     planning_bytes: int = field(
         default=0,
@@ -211,7 +202,6 @@ def snapshot(
     plans: int,
     reoptimizations: int,
     lower_bound: int,
-    packed: int = 0,
     planning_seconds: float = 0.0,
     plans_skipped: int = 0,
     plans_failed: int = 0,
@@ -223,8 +213,7 @@ def snapshot(
     ----------
     counters
         As the core has them (core/replay/counts.hpp).
-    plans, reoptimizations, lower_bound, packed, planning_seconds, plans_skipped, plans_failed,
-    planning_bytes
+    plans, reoptimizations, lower_bound, planning_seconds, plans_skipped, plans_failed, planning_bytes
         What it does not know.
     """
     requests = dict(counters["requests"])
@@ -239,7 +228,6 @@ def snapshot(
             "reserved_bytes", counters["arena_bytes"] + counters["upstream_bytes"] + counters["kept_bytes"]
         ),
         lower_bound=lower_bound,
-        packed=packed,
         planning_seconds=planning_seconds,
         plans_skipped=plans_skipped,
         plans_failed=plans_failed,

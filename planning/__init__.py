@@ -11,19 +11,12 @@ from ..lazy import lazily
 
 if TYPE_CHECKING:
     from .plan import UNPLANNED, Plan, make_plan, problem_of
-    from .store import MemoryStore, PlanStore
-    from .store_directory import DirectoryStore
 
 __all__ = [
     "UNPLANNED",
-    "DirectoryStore",
-    "MemoryStore",
     "Plan",
-    "PlanStore",
     "make_plan",
     "problem_of",
 ]
 
-_WHERE = {"DirectoryStore": "store_directory", "MemoryStore": "store", "PlanStore": "store"}
-
-__getattr__ = lazily(__name__, {name: _WHERE.get(name, "plan") for name in __all__})
+__getattr__ = lazily(__name__, dict.fromkeys(__all__, "plan"))

@@ -43,7 +43,7 @@ class Options:
     step_aside
         Called between pieces of the work, to let other threads run.
     packer
-        What packs: it may ask a store first.
+        What packs.
     """
 
     alignment: int

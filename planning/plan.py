@@ -15,7 +15,7 @@ from ..profiler.profile import COLUMNS
 IntArray = npt.NDArray[np.int64]
 
 Pack = Callable[[Problem, str], Placement]
-"""From a problem and the name of a solver to a placement: `pack`, or what asks a store first (store_packing.py)."""
+"""From a problem and the name of a solver to a placement: `pack`, or `pack` with other options."""
 
 UNPLANNED = -1
 """The offset of a block that is not planned."""

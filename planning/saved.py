@@ -1,7 +1,14 @@
-"""Plans in a file, so that a second run of a program needs no warm-up.
+r"""Plans in a file, so that a second run of a program needs no warm-up.
 
-The file has the form of a store's (store_packing.py): for each plan, of n requests and k planned blocks, the columns of
-its profile, n numbers each, and then k offsets; in the header what belongs to them, and which lane has which plan.
+The bytes of the file::
+
+    stowplan plan 1\n                 what it is
+    {"backend": ..., "plans": ...}\n  one line of JSON
+    columns                           int64, little endian
+    16 bytes                          BLAKE2b of all before it: what was torn is seen before it is looked at
+
+For each plan, of n requests and k planned blocks, there are the columns of its profile, n numbers each, and then k
+offsets; the header has what belongs to them, and which lane has which plan.
 
 The header says for which backend and alignment the plans were made. Nothing else in it is trusted: every placement is
 validated again when it is read, so a damaged or foreign file cannot make two blocks overlap, and replay checks every
@@ -10,26 +17,36 @@ request as it would with a plan of its own making.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import FormatError, PoolError
+from .._version import __version__
+from ..errors import ConflictError, FormatError, PoolError, ProblemError
 from ..files import atomic_write
+from ..packing import Placement, Problem, lower_bound
+from ..packing.check import check_fast
+from ..packing.placement import peak_of
 from ..profiler import Profile
 from ..profiler.profile import COLUMNS
 from ..profiler.steps import MOST_TURNS
 from .plan import IntArray, Plan, problem_of
-from .store import DamagedError
-from .store_packing import opened, sealed, validated
 
+MAGIC = b"stowplan plan 1\n"
+DIGEST = 16
 MOST = np.iinfo(np.int64).max
 MOST_LANES = 8
 """Of a step slot (allocator/core/lanes/lanes.hpp)."""
+
+
+class DamagedError(ValueError):
+    """The bytes are not those of plans."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +100,7 @@ def save_plans(
     for plan in numbers:
         columns += [getattr(plan.profile, name) for name in COLUMNS] + [plan.placement.offsets]
     with atomic_write(path) as file:
-        file.write(sealed(header, columns))
+        file.write(_sealed(header, columns))
 
 
 def _entry(plan: Plan) -> dict[str, Any]:
@@ -108,7 +125,7 @@ def load_plans(path: str | os.PathLike[str], backend: str, alignment: int) -> tu
         The file cannot be opened.
     """
     try:
-        header, numbers = opened(Path(path).read_bytes())
+        header, numbers = _opened(Path(path).read_bytes())
     except DamagedError as error:
         raise FormatError(path, str(error)) from None
     for name, expected in (("backend", backend), ("alignment", alignment)):
@@ -146,7 +163,7 @@ def _next_plan(entry: dict[str, Any], numbers: IntArray, alignment: int) -> tupl
     by_name: dict[str, Any] = dict(zip(COLUMNS, columns.reshape(len(COLUMNS), requests), strict=True))
     profile = Profile(**by_name, period=period)
     problem, rows = problem_of(profile, alignment)
-    placement = validated(problem, rest[: len(rows)].copy(), str(entry["solver"]))
+    placement = _validated(problem, rest[: len(rows)].copy(), str(entry["solver"]))
     return Plan(profile, rows, problem, placement, steps), rest[len(rows) :]
 
 
@@ -165,3 +182,59 @@ def _in_lane(entry: dict[str, Any], plans: list[Plan]) -> SavedPlan:
     if lane >= MOST_LANES or number >= len(plans):
         raise ValueError(f"plan {number} in lane {lane} of step slot {step_slot}")
     return SavedPlan(step_slot, lane, key, plans[number])
+
+
+def _sealed(header: dict[str, Any], columns: Sequence[IntArray]) -> bytes:
+    """Return bytes that `_opened` reads: of a header that JSON can hold, and of the columns one after the other."""
+    body = MAGIC + json.dumps({"stowplan": __version__, **header}).encode() + b"\n"
+    body += b"".join(column.astype("<i8", copy=False).tobytes() for column in columns)
+    return body + _digest(body)
+
+
+def _opened(data: bytes) -> tuple[dict[str, Any], IntArray]:
+    """Return the header, and the numbers of all columns.
+
+    Raises
+    ------
+    DamagedError
+        The bytes are something else, of another version, or torn.
+    """
+    if not data.startswith(MAGIC):
+        raise DamagedError(
+            f"not a plan, or one of another version; expected it to begin with {MAGIC.decode().strip()!r}"
+        )
+    if _digest(data[:-DIGEST]) != data[-DIGEST:]:
+        raise DamagedError("torn or changed: its digest is another one")
+    line = data.find(b"\n", len(MAGIC), -DIGEST)
+    try:
+        header = json.loads(data[len(MAGIC) : line])
+        numbers = np.frombuffer(data[line + 1 : -DIGEST], dtype="<i8").astype(np.int64)
+    except (ValueError, RecursionError):
+        header = None
+    if line < 0 or not isinstance(header, dict):
+        raise DamagedError("its header is not valid")
+    return header, numbers
+
+
+def _validated(problem: Problem, offsets: IntArray, solver: str) -> Placement:
+    """Return offsets as the placement of a problem.
+
+    Raises
+    ------
+    DamagedError
+        They are not a valid placement of this problem.
+    """
+    if len(offsets) != len(problem):
+        raise DamagedError(f"{len(offsets)} offsets; expected {len(problem)}")
+    try:
+        check_fast(problem, offsets)
+    except (ConflictError, ProblemError) as error:
+        raise DamagedError(f"not valid: {error}") from None
+    peak, bound = peak_of(problem, offsets), lower_bound(problem)
+    offsets.flags.writeable = False
+    status: Literal["optimal", "feasible"] = "optimal" if peak == bound else "feasible"
+    return Placement(offsets, peak, bound, solver, 0.0, status, "the lower bound, computed again")
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=DIGEST).digest()

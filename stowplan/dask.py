@@ -2,7 +2,7 @@
 
 ::
 
-    client.register_plugin(PoolPlugin(limit="4 GiB", plans="plans"))
+    client.register_plugin(PoolPlugin(limit="4 GiB"))
 
     worker process     pool, in the place of NumPy's default handler
       thread 1           task "sum-aggregate" ──> with pool.step("sum-aggregate (4 arrays, 8388608 bytes)")
@@ -71,7 +71,6 @@ METRICS: dict[str, Callable[[Stats], int]] = {
     "stowplan results": lambda stats: stats.reasons.get("escaped", 0),
     "stowplan reserved bytes": lambda stats: stats.reserved_bytes,
     "stowplan plans": lambda stats: stats.plans,
-    "stowplan packed": lambda stats: stats.packed,
 }
 """Columns of the dashboard's page "Workers": those that tell whether the pool is of use."""
 
@@ -91,9 +90,6 @@ class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
         The most memory that the arrays of a worker process may take, arenas included: bytes, text such as ``"4 GiB"``,
         or of the worker's memory limit ``"80%"``, or a fraction above 0 and up to 1 (as a float). A task that asks for
         more gets a MemoryError that says what fills the memory. None: no limit but the system's.
-    plans
-        A directory in which workers share their plans, and keep them for the next run; on each worker's machine. None:
-        each makes its own.
     log_directory
         A directory for a file of each worker, ``stowplan-NAME.jsonl``: its counts as a line of JSON, at the beginning,
         every ten seconds, and at the end. None: no files.
@@ -118,7 +114,6 @@ class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
     def __init__(
         self,
         limit: int | float | str | None = None,
-        plans: str | os.PathLike[str] | None = None,
         log_directory: str | os.PathLike[str] | None = None,
     ) -> None:
         if isinstance(limit, (int, str)):
@@ -127,7 +122,6 @@ class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
         elif limit is not None and not 0 < limit <= 1:
             raise PoolError(f"limit is {limit!r}; as a float it is a fraction, above 0 and up to 1")
         self.limit = limit
-        self.plans = None if plans is None else os.fspath(plans)
         self.log_directory = None if log_directory is None else os.fspath(log_directory)
         self._log: Path | None = None
         self._logged = 0.0
@@ -137,7 +131,7 @@ class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
 
     def setup(self, worker: Worker) -> None:
         """Serve a worker's process; called by Dask."""
-        why = why_unknown() or _process.join(worker, self._bytes(worker), self.plans)
+        why = why_unknown() or _process.join(worker, self._bytes(worker))
         if why is not None:
             logger.warning(why)
             return
@@ -217,10 +211,10 @@ class _Process:
     def serves(self, worker: Worker) -> bool:
         return worker.id in self._workers
 
-    def join(self, worker: Worker, limit: int | None, plans: str | None) -> str | None:
+    def join(self, worker: Worker, limit: int | None) -> str | None:
         """Serve a worker, or say why not."""
         if not self._workers:
-            pool = task_pool(limit, plans)
+            pool = task_pool(limit)
             try:
                 pool.install()
             except PoolError as error:

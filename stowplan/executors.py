@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 import sys
 import threading
 import types
@@ -37,9 +36,7 @@ R = TypeVar("R")
 KINDS = 256
 """Plans to keep: computations have more kinds of tasks than loops have kinds of steps."""
 
-_pools: dict[
-    tuple[int | None, str | None], NumpyPool
-] = {}  # of this process, by limit and directory of plans
+_pools: dict[int | None, NumpyPool] = {}  # of this process, by limit
 
 
 class _Call(threading.local):
@@ -63,13 +60,11 @@ class served(Generic[P, R]):  # noqa: N801  # used as a function
         Anything that is called and returns; no coroutine function, no generator function.
     limit
         The most that the pool of a process may take: bytes, text such as ``"4 GiB"``, or ``"20%"`` of the memory.
-    plans
-        A directory in which processes share their plans, and keep them for the next run.
 
     Attributes
     ----------
     pool
-        That of this process, for functions of the same `limit` and `plans`; made when it is first asked for.
+        That of this process, for functions of the same `limit`; made when it is first asked for.
 
     Raises
     ------
@@ -90,13 +85,7 @@ class served(Generic[P, R]):  # noqa: N801  # used as a function
 
     __wrapped__: Callable[P, R]
 
-    def __init__(
-        self,
-        function: Callable[P, R],
-        *,
-        limit: int | str | None = None,
-        plans: str | os.PathLike[str] | None = None,
-    ) -> None:
+    def __init__(self, function: Callable[P, R], *, limit: int | str | None = None) -> None:
         if not callable(function):
             raise PoolError(f"{function!r} cannot be served; expected a function")
         for is_one, what in _REFUSED:
@@ -109,14 +98,12 @@ class served(Generic[P, R]):  # noqa: N801  # used as a function
             self, function
         )  # and the attributes, which may be those of one that is served
         self._limit = None if limit is None else limit_bytes(limit, host_memory)
-        self._plans = None if plans is None else os.path.abspath(plans)
 
     @property
     def pool(self) -> NumpyPool:
         """That of this process."""
-        options = self._limit, self._plans
         # Without a mutex, which a fork might take along: of two pools made at once, one stays.
-        return _pools.get(options) or _pools.setdefault(options, task_pool(*options))
+        return _pools.get(self._limit) or _pools.setdefault(self._limit, task_pool(self._limit))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function, in a step."""
@@ -139,7 +126,7 @@ class served(Generic[P, R]):  # noqa: N801  # used as a function
     def __reduce__(self) -> Any:
         if self._is_named():  # a decorator's result: its name leads here, and none leads to the function
             return self.__qualname__  # type: ignore[attr-defined]
-        return _make, (self.__wrapped__, self._limit, self._plans)
+        return _make, (self.__wrapped__, self._limit)
 
     def _is_named(self) -> bool:
         found: Any = sys.modules.get(getattr(self, "__module__", ""))
@@ -148,9 +135,9 @@ class served(Generic[P, R]):  # noqa: N801  # used as a function
         return found is self
 
 
-def _make(function: Callable[P, R], limit: int | None, plans: str | None) -> served[P, R]:
+def _make(function: Callable[P, R], limit: int | None) -> served[P, R]:
     """Make one that was pickled."""
-    return served(function, limit=limit, plans=plans)
+    return served(function, limit=limit)
 
 
 _REFUSED: tuple[tuple[Callable[[Any], bool], str], ...] = (
@@ -160,11 +147,11 @@ _REFUSED: tuple[tuple[Callable[[Any], bool], str], ...] = (
 )
 
 
-def task_pool(limit: int | None, plans: str | None) -> NumpyPool:
+def task_pool(limit: int | None) -> NumpyPool:
     """Make a pool for tasks: any call may be followed by one of another kind, and each keeps its results."""
     from .allocator import NumpyPool
 
-    return NumpyPool(warmup=0, max_plans=KINDS, limit=limit, plans=plans)
+    return NumpyPool(warmup=0, max_plans=KINDS, limit=limit)
 
 
 def kind(name: str, values: Iterable[object]) -> str:

@@ -14,7 +14,6 @@ metric                                 kind     labels beside ``pool``
 stowplan_requests_total                counter  ``served``: plan, or why not: a reason of `Stats.reasons`
 stowplan_plans_total                   counter  -
 stowplan_reoptimizations_total         counter  -
-stowplan_packed_total                  counter  -
 stowplan_plans_skipped_total           counter  -
 stowplan_plans_failed_total            counter  -
 stowplan_planning_seconds_total        counter  -

@@ -27,7 +27,6 @@ today's NumPy and Python.
 from .graph_recorder import record_graph
 from .scheduler import Scheduler
 from .scheduler_stats import SchedulerStats
-from .sharing import share_plans
 from .training import MemoryReport, Updater, evaluate_in_steps, update_in_steps
 
 __all__ = [
@@ -37,6 +36,5 @@ __all__ = [
     "Updater",
     "evaluate_in_steps",
     "record_graph",
-    "share_plans",
     "update_in_steps",
 ]

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-_OPTIONS = {"-m", "--json", "--stats", "--plans", "--step-function", "--auto-step"}
+_OPTIONS = {"-m", "--json", "--stats", "--step-function", "--auto-step"}
 """Of ``stowplan run``: where one of them stands among the script's arguments, the command line says so."""
 
 

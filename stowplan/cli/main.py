@@ -30,7 +30,6 @@ COMMANDS = (
     "fit",
     "order",
     "pack",
-    "plans",
     "profile",
     "report",
     "run",

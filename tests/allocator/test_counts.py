@@ -19,7 +19,7 @@ from stowplan.cli.scripts.serving import as_figures
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 CORE = Replay().counters()
 DERIVED = {"replayed", "upstream", "reasons", "plans", "reoptimizations", "reserved_bytes", "lower_bound"}
-DERIVED |= {"packed", "planning_seconds", "plans_skipped", "plans_failed", "planning_bytes"}
+DERIVED |= {"planning_seconds", "plans_skipped", "plans_failed", "planning_bytes"}
 """Fields of `Stats` that the core does not name so, or does not know."""
 
 

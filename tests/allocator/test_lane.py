@@ -87,7 +87,7 @@ def test_a_record_becomes_a_plan_in_use_under_its_key() -> None:
     assert start.plan is used.core
     assert start.arena_bytes == used.plan.arena_bytes
     assert (used.key, len(used.plan.profile), bench.lane.latest) == ("train", 3, used.plan)
-    assert (bench.lane.plans, bench.lane.packed, bench.lane.reoptimizations) == (1, 1, 0)
+    assert (bench.lane.plans, bench.lane.reoptimizations) == (1, 0)
     assert bench.lane.next_step("eval").plan is None
 
 
@@ -101,7 +101,7 @@ def test_a_record_that_teaches_nothing_revises_its_plan() -> None:
     assert bench.lane.wait(60)
     bench.lane.take_up()
     assert bench.lane.in_use() == [old]
-    assert (old.revisions, bench.lane.plans, bench.lane.packed) == (1, 1, 1)
+    assert (old.revisions, bench.lane.plans) == (1, 1)
 
 
 def test_the_plan_that_came_next_the_last_time_is_expected() -> None:

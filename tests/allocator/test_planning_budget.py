@@ -154,11 +154,11 @@ def test_a_pool_skips_what_is_beyond_its_share_and_counts_it(monkeypatch: pytest
     pool = NumpyPool(warmup=0, small=2000, planning_share=0.5)
     many_kinds_of_steps(pool, 20)
     bounded = pool.stats
-    assert bounded.packed == FIRST
+    assert bounded.plans == FIRST
     assert bounded.plans_skipped > 10
     clocks.process += 10_000
     many_kinds_of_steps(pool, 20)
-    assert pool.stats.packed > bounded.packed
+    assert pool.stats.plans > bounded.plans
 
 
 @pytest.mark.parametrize(("share", "solver"), [(SHARE, "best_fit"), (math.inf, "window_repair")])

@@ -129,7 +129,6 @@ def test_prometheus_has_the_metrics_that_dashboards_ask_for() -> None:
         "stowplan_planning_seconds": "counter",
         "stowplan_plans_skipped": "counter",
         "stowplan_plans_failed": "counter",
-        "stowplan_packed": "counter",
         "stowplan_bytes": "gauge",
     }
     assert all(metric.documentation.endswith(".") for metric in metrics.values())

@@ -28,7 +28,7 @@ UNIT = 64
 WHOLE = 1500
 """Requests up to which the full list is kept beside the digests."""
 
-NOT_COMPARED = ("planning_seconds", "packed", "planning_bytes", "plans_failed", "kept_bytes")
+NOT_COMPARED = ("planning_seconds", "planning_bytes", "plans_failed", "kept_bytes")
 """Fields of `Stats` that are about time, about how plans are made, or about memory, which there is none of."""
 
 PART = 256
@@ -163,7 +163,6 @@ def replay(name: str, *, planner: str = SOLVER) -> Served:
         warmup=1,
         planner=planner,
         max_plans=32,
-        store=None,
     )
     served, reasons = Served(), _Reasons()
     blocks: list[int] = []

@@ -16,8 +16,7 @@ from stowplan import NumpyPool
 from stowplan.errors import FormatError, PoolError
 from stowplan.packing.check import check
 from stowplan.planning import Plan, make_plan
-from stowplan.planning.saved import SavedPlan, load_plans, save_plans
-from stowplan.planning.store_packing import opened, sealed
+from stowplan.planning.saved import SavedPlan, _opened, _sealed, load_plans, save_plans
 
 from ..running import run
 from .logs import profile
@@ -96,13 +95,13 @@ def changed(
     path: Path, numbers: Callable[[np.ndarray], object] = lambda numbers: None, **entry: object
 ) -> None:
     """Write that file with something changed in the plan's columns, offsets or header, and a valid digest."""
-    header, columns = opened(saved(path))
+    header, columns = _opened(saved(path))
     whole = {name: entry.pop(name) for name in entry.keys() & header.keys()}
     for name in entry.keys() & header["plans"][0].keys():
         header["plans"][0][name] = entry[name]
     header["lanes"][0].update(entry)
     numbers(columns)
-    path.write_bytes(sealed({**header, **whole}, [columns]))
+    path.write_bytes(_sealed({**header, **whole}, [columns]))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import pickle
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -117,24 +116,6 @@ def test_to_thread() -> None:
     assert served(smooth).pool.stats.steps == before + len(IMAGES)
 
 
-def test_plans_are_shared_and_kept(tmp_path: Path) -> None:
-    function = served(smooth, plans=tmp_path / "plans")
-    for _ in range(8):
-        for image in IMAGES:
-            function(image)
-        function.pool.wait()
-    assert function.pool.stats.packed > 0
-    assert list((tmp_path / "plans").glob("*.plan"))
-    assert served(decorated, plans=str(tmp_path / "plans")).pool is function.pool
-    executors._pools.clear()  # as in another process
-    for _ in range(8):
-        for image in IMAGES:
-            function(image)
-        function.pool.wait()
-    assert function.pool.stats.plans > 0
-    assert function.pool.stats.packed == 0
-
-
 def test_a_call_within_a_call_belongs_to_it() -> None:
     before = served(smooth).pool.stats.steps
     assert (served(lambda image: decorated(image) + 1)(IMAGES[0]) == smooth(IMAGES[0]) + 1).all()
@@ -155,8 +136,8 @@ def test_an_error_passes_on_and_the_next_call_is_served() -> None:
 def test_it_is_the_function_to_look_at() -> None:
     assert (decorated.__name__, served(smooth).__doc__) == ("decorated", smooth.__doc__)  # type: ignore[attr-defined]
     assert pickle.loads(pickle.dumps(decorated)) is decorated
-    again = pickle.loads(pickle.dumps(served(smooth, limit=10**9, plans="plans")))
-    assert again.pool is served(smooth, limit="1GB", plans=os.path.abspath("plans")).pool
+    again = pickle.loads(pickle.dumps(served(smooth, limit=10**9)))
+    assert again.pool is served(smooth, limit="1GB").pool
 
 
 class Filter:

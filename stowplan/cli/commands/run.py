@@ -22,11 +22,6 @@ from ._options import (
 @click.option(
     "--json", "as_json", is_flag=True, help="Say it at the end of standard output, as one line of JSON."
 )
-@click.option(
-    "--plans",
-    metavar="DIRECTORY",
-    help="Look for plans there before they are packed, and keep them there for other runs.",
-)
 @click.option("--auto-step", is_flag=True, help="Find NumPy's steps, too, and serve them from plans.")
 @module_option
 @script_argument
@@ -35,7 +30,6 @@ def run(
     step_function: str | None,
     stats: Path | None,
     as_json: bool,
-    plans: str | None,
     auto_step: bool,
     module: bool,
     script: str,
@@ -57,7 +51,5 @@ def run(
     from ..scripts.serving import run_served
 
     program = Script(script, module=module)
-    status = run_served(
-        program, arguments, step_function, stats=stats, as_json=as_json, plans=plans, auto_step=auto_step
-    )
+    status = run_served(program, arguments, step_function, stats=stats, as_json=as_json, auto_step=auto_step)
     raise click.exceptions.Exit(status)

@@ -31,15 +31,13 @@ SHARE = 0.01
 
 
 @contextmanager
-def pools(plans: str | None = None, auto_step: bool = False) -> Iterator[dict[str, Pool]]:
+def pools(auto_step: bool = False) -> Iterator[dict[str, Pool]]:
     """Serve NumPy, and CuPy once it is imported, by pools; yield the pools by name, the host's first.
 
     Parameters
     ----------
     auto_step
         Whether NumPy's pool finds steps, too.
-    plans
-        As for `NumpyPool`.
     """
     from ...allocator import NumpyPool
     from ...allocator._core import keep_host_memory
@@ -48,9 +46,7 @@ def pools(plans: str | None = None, auto_step: bool = False) -> Iterator[dict[st
         _plans_at_once = False  # mostly never
 
     keep_host_memory()
-    pool = (NumpyPool if auto_step else HeapPool)(
-        auto_step=auto_step, planner=QUICK, planning_share=SHARE, plans=plans
-    )
+    pool = (NumpyPool if auto_step else HeapPool)(auto_step=auto_step, planner=QUICK, planning_share=SHARE)
     if not auto_step:
         pool.serve_by_heap()
     serving: dict[str, Pool] = {"numpy": pool}
@@ -58,13 +54,13 @@ def pools(plans: str | None = None, auto_step: bool = False) -> Iterator[dict[st
         pool.install()
         stack.callback(pool.uninstall)
         stack.enter_context(steps_go_to(pool.step))
-        serve_cupy = lambda: stack.enter_context(_cupy_served(serving, plans))  # noqa: E731
+        serve_cupy = lambda: stack.enter_context(_cupy_served(serving))  # noqa: E731
         stack.enter_context(when_imported("cupy", serve_cupy))
         yield serving
 
 
 @contextmanager
-def _cupy_served(serving: dict[str, Pool], plans: str | None) -> Iterator[None]:
+def _cupy_served(serving: dict[str, Pool]) -> Iterator[None]:
     """Put a pool, ``serving["cupy"]``, in the place of CuPy's default one, and above what allocator CuPy is given."""
     import cupy
     from cupy.cuda import memory
@@ -75,13 +71,13 @@ def _cupy_served(serving: dict[str, Pool], plans: str | None) -> Iterator[None]:
     before = cupy.cuda.get_allocator()
     device = None if _has_device() else 0  # without a driver CuPy cannot say which device is current
     get_default, default = cupy.get_default_memory_pool, cupy.get_default_memory_pool()
-    own = CupyPool(auto_step=True, device=device, plans=plans)
+    own = CupyPool(auto_step=True, device=device)
 
     def set_allocator(allocator: Any = None) -> None:
         install(allocator)
         pool = own
         if allocator not in (None, default.malloc, own.malloc):
-            pool = CupyPool(allocator, auto_step=True, device=device, plans=plans)
+            pool = CupyPool(allocator, auto_step=True, device=device)
         install(pool.malloc)
         serving["cupy"] = pool
 

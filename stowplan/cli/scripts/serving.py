@@ -27,7 +27,6 @@ def run_served(
     *,
     stats: str | os.PathLike[str] | None = None,
     as_json: bool = False,
-    plans: str | None = None,
     auto_step: bool = False,
 ) -> int:
     """Run a program, its arrays served by pools; return its exit status.
@@ -40,8 +39,6 @@ def run_served(
         A file for the statistics, as JSON.
     as_json
         Whether the statistics are one line on standard output, rather than a line for each pool on standard error.
-    plans
-        A directory of plans, as for `NumpyPool`.
     auto_step
         Whether NumPy's pool finds steps.
 
@@ -52,7 +49,7 @@ def run_served(
     OSError
         `stats` cannot be written.
     """
-    with pools(plans, auto_step) as serving:
+    with pools(auto_step) as serving:
         name, host = next(iter(serving.items()))
         faults = -_minor_faults()
         status = program.run(arguments, step_function)

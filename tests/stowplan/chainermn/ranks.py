@@ -23,23 +23,11 @@ needs_mpi = pytest.mark.skipif(
 
 def run_ranks(script: Path, *args: str, ranks: int = 2, timeout: float = TIMEOUT) -> str:
     """Return what the ranks print; fail with it if one of them does, or takes too long. Nothing of them is left."""
-    status, out = _run(script, *args, ranks=ranks, timeout=timeout)
-    assert status == 0, f"{script.name} {args} exited with {status}:\n{out}"
-    return out
-
-
-def run_ranks_that_die(script: Path, *args: str, ranks: int = 2, timeout: float = TIMEOUT) -> None:
-    """Run ranks of which one is killed; fail if that is not so, or if the others take too long to end."""
-    status, out = _run(script, *args, ranks=ranks, timeout=timeout)
-    assert status != 0
-    assert "signal 9" in out, out
-
-
-def _run(script: Path, *args: str, ranks: int, timeout: float) -> tuple[int, str]:
     # By mpi4py, which ends all ranks when one of them raises.
     program = [sys.executable, "-W", "ignore", "-m", "mpi4py", str(script), *args]
     try:
         status, printed, errors = launch(ranks, program, timeout)
     except RuntimeError as error:
         pytest.fail(str(error))
-    return status, printed + errors
+    assert status == 0, f"{script.name} {args} exited with {status}:\n{printed}{errors}"
+    return printed + errors

@@ -1,4 +1,4 @@
-"""ChainerMN on two ranks: its iterators and collectives, and data-parallel training on pools that share their plans."""
+"""ChainerMN on two ranks: its iterators and collectives, and data-parallel training on pools."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from .ranks import needs_mpi, run_ranks, run_ranks_that_die
+from .ranks import needs_mpi, run_ranks
 
 HERE = Path(__file__).parent
 WARMUP = 2
@@ -39,46 +39,17 @@ def test_iterators_and_collectives() -> None:
 
 
 @needs_mpi
-def test_training_with_plans_shared() -> None:
-    found = results(run_ranks(HERE / "train_ranks.py", "plain", "pool", "shared", "scheduled", "differs"))
+def test_training_on_pools() -> None:
+    found = results(run_ranks(HERE / "train_ranks.py", "plain", "pool", "scheduled", "differs"))
     parameters = {rank["parameters"] for way in found if way != "differs" for rank in found[way]}
     assert len(parameters) == 1
 
     assert_replayed(found["pool"])
-    assert [rank["packed"] for rank in found["pool"]] == [1, 1]
-    assert_replayed(found["shared"])
-    assert [rank["packed"] for rank in found["shared"]] == [1, 0]
 
     # The first step of all is watched, outside of the pool.
     assert_replayed(found["scheduled"], WARMUP + 1)
-    assert [rank["packed"] for rank in found["scheduled"]] == [1, 0]
     for rank in found["scheduled"]:
         assert rank["keeps_gradients"].startswith("gradients are averaged over all ranks")
 
     assert_replayed(found["differs"])
-    assert [rank["packed"] for rank in found["differs"]] == [1, 1]
     assert len({rank["parameters"] for rank in found["differs"]}) == 1
-
-
-@needs_mpi
-def test_later_runs_pack_nothing_even_after_one_was_killed(tmp_path: Path) -> None:
-    run_ranks_that_die(HERE / "train_ranks.py", f"dies={tmp_path}")
-    assert {file.suffix for file in tmp_path.iterdir()} == {".plan"}
-    kept = results(run_ranks(HERE / "train_ranks.py", f"kept={tmp_path}"))["kept"]
-    assert_replayed(kept)
-    assert [rank["packed"] for rank in kept] == [0, 0]
-    assert len({rank["parameters"] for rank in kept}) == 1
-
-
-@needs_mpi
-def test_ranks_that_agree_differ_or_say_nothing() -> None:
-    scenarios = ("agreeing", "late", "differing", "silent", "stores_of_their_own", "forked", "refusals")
-    out = run_ranks(HERE / "store_ranks.py", *scenarios)
-    assert "rank 0 is done" in out
-    assert "rank 1 is done" in out
-
-
-@needs_mpi
-def test_without_threads_in_mpi_every_rank_plans_alone() -> None:
-    out = run_ranks(HERE / "single_threaded_ranks.py")
-    assert out.count("every rank plans alone") == 2

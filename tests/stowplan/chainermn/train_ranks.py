@@ -4,19 +4,14 @@
 
     train_ranks.py WAY...    plain        without a pool
                              pool         with one
-                             shared       with plans shared by the ranks
-                             scheduled    the same, with stowplan's schedule
-                             differs      the same, where rank 1 has smaller batches
-                             kept=DIR     with plans shared, and kept in a directory
-                             dies=DIR     the same; rank 1 is killed when plans are in use
+                             scheduled    with a pool and stowplan's schedule
+                             differs      with a pool, where rank 1 has smaller batches
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import signal
 import sys
 from typing import Any
 
@@ -63,27 +58,20 @@ def train(way: str, comm: Any) -> dict[str, Any]:
         images = random.rand(2 * BATCH * STEPS, 784).astype(np.float32)
         data = chainer.datasets.TupleDataset(images, random.randint(0, 10, len(images)).astype(np.int32))
     data = chainermn.scatter_dataset(data, comm, shuffle=True, seed=0)
-    kind, _, folder = way.partition("=")
-    batch = BATCH - 5 * comm.rank if kind == "differs" else BATCH
+    batch = BATCH - 5 * comm.rank if way == "differs" else BATCH
     iterator = chainer.iterators.SerialIterator(data, batch, shuffle=False)
 
-    pool = None if kind == "plain" else NumpyPool(warmup=WARMUP, plans=folder or None)
-    if kind not in ("plain", "pool"):
-        # More than the run may take: who waits for a plan that does not come is seen by that.
-        stowplan.chainer.share_plans(pool, comm, patience=1000)
+    pool = None if way == "plain" else NumpyPool(warmup=WARMUP)
     updater: Any
-    if kind == "plain":
+    if way == "plain":
         updater = chainer.training.StandardUpdater(iterator, optimizer)
     else:
-        updater = stowplan.chainer.Updater(iterator, optimizer, pool=pool, schedule=kind == "scheduled")
+        updater = stowplan.chainer.Updater(iterator, optimizer, pool=pool, schedule=way == "scheduled")
     shares = []
     averaged: list[bool] = []
     for step in range(STEPS):
-        if step == STEPS - 1:
-            if kind == "dies" and comm.rank == 1:
-                os.kill(os.getpid(), signal.SIGKILL)
-            if pool is not None:
-                note_places(comm, pool, averaged)
+        if step == STEPS - 1 and pool is not None:
+            note_places(comm, pool, averaged)
         before = None if pool is None else pool.stats
         updater.update()
         if pool is not None and before is not None:
@@ -95,11 +83,11 @@ def train(way: str, comm: Any) -> dict[str, Any]:
     digest = hashlib.sha256()
     for _, param in sorted(model.namedparams()):
         digest.update(param.array.tobytes())
-    out: dict[str, Any] = {"way": kind, "rank": comm.rank, "parameters": digest.hexdigest()}
+    out: dict[str, Any] = {"way": way, "rank": comm.rank, "parameters": digest.hexdigest()}
     if pool is not None:
-        out |= {"shares": shares, "packed": pool.stats.packed, "plans": pool.stats.plans}
+        out |= {"shares": shares, "plans": pool.stats.plans}
         out["averaged"] = averaged
-    if kind == "scheduled":
+    if way == "scheduled":
         out["keeps_gradients"] = updater.scheduler.stats.keeps_gradients
     return out
 
