@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import re
+from typing import Any
 
 import pytest
 
 from tests.device.hip_process import Hip, on_device
 from tests.device.test_runtime_memory import UNIT, created, opened
+
+LOST = "hipErrorIllegalAddress"
 
 
 @on_device(ends=True, says="fault: fill on stream 1 of device 0 has in argument 0 the address 0x")
@@ -29,6 +32,37 @@ def test_faults_can_be_counted(hip: Hip) -> None:
     assert hip.library.simhip_faults() == 2
     expected = r"fault: copy on the legacy .* of device 0 uses 64 bytes from 0x\w+, in allocation 1 \(64 bytes .*freed$"
     assert re.match(expected, hip.last_fault())
+
+
+@on_device(SIMHIP_FAULTS="stick", SIMHIP_DEVICES="2")
+def test_a_fault_can_stay(hip: Hip) -> None:
+    stream, block, seen = hip.stream(), hip.malloc(64), []
+    event = hip.event(stream)
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: seen.append("host"))
+    hip("MemsetAsync", block + 64, 0, 1, stream)
+    hip("LaunchHostFunc", stream, function, 0)
+    assert hip.error("StreamSynchronize", stream) == LOST
+    assert not seen  # what was behind it is passed over
+    out = ctypes.byref(ctypes.c_void_p())
+    calls: list[tuple[Any, ...]] = [
+        ("Malloc", out, 64),
+        ("Free", block),
+        ("MallocAsync", out, 64, stream),
+        ("MemAddressReserve", out, UNIT, 0, 0, 0),
+        ("MemGetInfo", out, ctypes.byref(ctypes.c_void_p())),
+        ("MemsetAsync", block, 0, 1, stream),
+        ("EventRecord", event, stream),
+        ("EventQuery", event),
+        ("StreamCreateWithFlags", out, 0),
+        ("DeviceSynchronize",),
+        ("GetLastError",),
+        ("GetLastError",),
+    ]
+    for call in calls:
+        assert hip.error(*call) == LOST, call
+    hip("SetDevice", 1)
+    hip.fill(0, hip.malloc(64), 1)
+    hip("DeviceSynchronize")
 
 
 @on_device(SIMHIP_FAULTS="count")

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "capture.hpp"
+#include "contexts.hpp"
 #include "devices.hpp"
 #include "faults.hpp"
 #include "memory.hpp"
@@ -15,7 +16,7 @@ namespace {
 hipError_t allocate(Kind kind, std::size_t size, void** out) {
   if (out == nullptr) return note(hipErrorInvalidValue);
   *out = nullptr;
-  if (size == 0) return hipSuccess;
+  if (const hipError_t error = enter(current_device); error != hipSuccess || size == 0) return error;
   Lock lock(machine().mutex);
   if (kind != Kind::pinned) {
     if (const hipError_t error = refuse_unsafe(); error != hipSuccess) return error;
@@ -29,7 +30,7 @@ hipError_t allocate(Kind kind, std::size_t size, void** out) {
 
 // Waits for the device; for ordered memory not: there the program has to have waited.
 hipError_t release(void* pointer, bool of_host) {
-  if (pointer == nullptr) return hipSuccess;
+  if (const hipError_t error = enter(current_device); error != hipSuccess || pointer == nullptr) return error;
   Lock lock(machine().mutex);
   const std::optional<Block> there = memory().find(pointer);
   if (!there || (there->kind == Kind::pinned) != of_host) return note(hipErrorInvalidValue);
@@ -77,7 +78,8 @@ hipError_t hipHostFree(void* pointer) { return simhip::release(pointer, true); }
 
 hipError_t hipMemGetInfo(std::size_t* free, std::size_t* total) {
   *total = simhip::settings().memory;
-  *free = *total - memory().count(simhip::current_device).used;
+  const simhip::Count count = memory().count(simhip::current_device);
+  *free = *total - count.used - count.context;
   return hipSuccess;
 }
 
@@ -90,6 +92,7 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t* attributes, const void
   attributes->devicePointer = const_cast<void*>(pointer);
   const bool of_host = block->kind == Kind::managed || block->kind == Kind::pinned;
   attributes->hostPointer = of_host ? attributes->devicePointer : nullptr;
+  if (const hipError_t error = simhip::enter(simhip::current_device); error != hipSuccess) return error;
   attributes->isManaged = block->kind == Kind::managed ? 1 : 0;
   return hipSuccess;
 }

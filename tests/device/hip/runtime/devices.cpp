@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "capture.hpp"
+#include "contexts.hpp"
 #include "faults.hpp"
 #include "memory.hpp"
 #include "pools.hpp"
@@ -73,6 +74,7 @@ int attribute(hipDeviceAttribute_t what, int device) {
 
 hipError_t synchronize(Lock& lock) {
   if (const hipError_t error = refuse_unsafe(); error != hipSuccess) return error;
+  if (const hipError_t error = enter(current_device); error != hipSuccess) return error;
   if (const hipError_t error = refuse_while_capturing(current_device); error != hipSuccess) return error;
   if (const hipError_t error = wait_for_device(lock, current_device); error != hipSuccess) return error;
   trim_pool_after_wait(current_device);
@@ -104,7 +106,7 @@ hipError_t hipGetDevice(int* device) {
 hipError_t hipSetDevice(int device) {
   if (!is_device(device)) return note(hipErrorInvalidDevice);
   current_device = device;
-  return hipSuccess;
+  return simhip::enter(device);
 }
 
 hipError_t hipDriverGetVersion(int* version) {
@@ -167,6 +169,9 @@ hipError_t hipDeviceEnablePeerAccess(int other, unsigned flags) {
   memory().set_peer(current_device, other, true);
   return hipSuccess;
 }
+  for (const int device : {current_device, other}) {
+    if (const hipError_t error = simhip::enter(device); error != hipSuccess) return error;
+  }
 
 hipError_t hipDeviceDisablePeerAccess(int other) {
   if (!is_device(other)) return note(hipErrorInvalidDevice);

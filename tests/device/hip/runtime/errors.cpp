@@ -1,3 +1,5 @@
+#include "contexts.hpp"
+#include "devices.hpp"
 #include "faults.hpp"
 #include "settings.hpp"
 
@@ -24,7 +26,7 @@ extern "C" {
 
 hipError_t hipGetLastError() {
   const hipError_t error = last_error;
-  last_error = hipSuccess;
+  last_error = simhip::refuse_lost(simhip::current_device);  // an error that stays
   return error;
 }
 

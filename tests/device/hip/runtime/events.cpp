@@ -4,6 +4,7 @@
 #include <set>
 
 #include "capture.hpp"
+#include "contexts.hpp"
 #include "devices.hpp"
 #include "faults.hpp"
 #include "pools.hpp"
@@ -86,6 +87,7 @@ hipError_t refuse_look(const Event& event) {
 
 hipError_t synchronize(Lock& lock, const Event& event) {
   if (const hipError_t error = refuse_look(event); error != hipSuccess) return error;
+  if (const hipError_t error = refuse_lost(event.device); error != hipSuccess) return error;
   const Ticket ticket = event.ticket;
   if (const hipError_t error = wait_for(lock, ticket); error != hipSuccess) return error;
   if (ticket.stream) trim_pool_after_wait(ticket.stream->device);
@@ -124,6 +126,7 @@ hipError_t hipEventCreateWithFlags(hipEvent_t* out, unsigned flags) {
   event->flags = flags;
   event->device = simhip::current_device;
   *out = reinterpret_cast<hipEvent_t>(event);
+  if (const hipError_t error = simhip::enter(simhip::current_device); error != hipSuccess) return error;
   simhip::handles().insert(*out);
   return hipSuccess;
 }

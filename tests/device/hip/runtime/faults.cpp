@@ -8,8 +8,11 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "contexts.hpp"
+#include "devices.hpp"
 #include "memory.hpp"
 #include "running.hpp"
+#include "schedule.hpp"
 #include "settings.hpp"
 
 namespace simhip {
@@ -56,7 +59,8 @@ void say(const std::string& text) { write_out("simhip: " + text + "\n"); }
 void fault(const std::string& text) {
   const std::string line = "fault: " + what_runs() + " " + text;
   say(line);
-  if (!settings().count_faults) std::abort();
+  if (settings().faults == Faults::stop) std::abort();
+  if (settings().faults == Faults::stick) lose_context(running != nullptr ? running->stream->device : current_device);
   const std::lock_guard<std::mutex> guard(last_mutex);
   last_fault() = line;
   ++faults;
@@ -76,7 +80,7 @@ void watch_for_bad_accesses() {
 
 extern "C" {
 
-// How many faults were counted (SIMHIP_FAULTS=count).
+// How many faults were counted.
 std::uint64_t simhip_faults() { return simhip::faults; }
 
 // Copies the last fault's text, cut to `size` with its end; returns its length.

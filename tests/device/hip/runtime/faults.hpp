@@ -2,6 +2,7 @@
 //
 // A fault is reported with the stream, the operation and the allocation, and stops the process, as a wrong value would
 // come later and elsewhere. SIMHIP_FAULTS=count is for tests of the reports: the operation is left out and counted.
+// SIMHIP_FAULTS=stick is for tests of what a program does then: the device's context is lost, as CUDA's would be.
 #pragma once
 
 #include <cstdint>

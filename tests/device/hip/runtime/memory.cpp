@@ -62,7 +62,7 @@ AddressSpace& Memory::space_of(Kind kind, int device) {
 
 bool Memory::charge_locked(int device, std::size_t size) {
   Count& count = counts_[static_cast<std::size_t>(device)];
-  if (size > settings().memory - count.used) return false;
+  if (size > settings().memory - count.used - count.context) return false;
   count.used += size;
   count.peak = std::max(count.peak, count.used);
   return true;
@@ -71,6 +71,14 @@ bool Memory::charge_locked(int device, std::size_t size) {
 bool Memory::charge(int device, std::size_t size) {
   const std::lock_guard<std::mutex> guard(mutex_);
   return charge_locked(device, size);
+}
+
+bool Memory::add_context(int device) {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  Count& count = counts_[static_cast<std::size_t>(device)];
+  if (settings().context > settings().memory - count.used) return false;
+  count.context = settings().context;
+  return true;
 }
 
 void Memory::discharge(int device, std::size_t size) {

@@ -5,7 +5,8 @@
 //
 //   |  device 0  |  device 1  | ... |  managed  |  pinned  |  reserved (hipMemAddressReserve)  |
 //
-// A device's memory is counted in multiples of SIMHIP_GRANULARITY, to the byte: `used` is what hipMemGetInfo lacks.
+// A device's memory is counted in multiples of SIMHIP_GRANULARITY, to the byte: `used` and the context are what
+// hipMemGetInfo lacks.
 // Managed and pinned memory have counts of their own, and no limit.
 //
 // A lock of its own guards this, taken after the device's lock where both are held. O(log n) for n blocks.
@@ -43,6 +44,7 @@ struct Count {
   std::size_t used = 0;
   std::size_t peak = 0;
   std::size_t managed = 0;
+  std::size_t context = 0;  // counted apart, within the limit
 };
 
 class Memory {
@@ -63,6 +65,7 @@ class Memory {
   // Counts bytes of a device, where its limit has room for them.
   bool charge(int device, std::size_t size);
   void discharge(int device, std::size_t size);
+  bool add_context(int device);
   Count count(int device);
   std::size_t pinned();
   void reset_peak(int device);

@@ -12,6 +12,8 @@
 #include <set>
 #include <vector>
 
+#include "contexts.hpp"
+#include "devices.hpp"
 #include "faults.hpp"
 #include "schedule.hpp"
 
@@ -91,6 +93,7 @@ using simhip::note;
 extern "C" {
 
 hipError_t hipModuleLoadData(hipModule_t* out, const void* image) {
+  if (const hipError_t error = simhip::enter(simhip::current_device); error != hipSuccess) return error;
   const auto& head = *static_cast<const Elf64_Ehdr*>(image);
   if (!simhip::is_of_this_host(head)) return note(hipErrorInvalidImage);
   const std::size_t size = head.e_shoff + std::size_t{head.e_shnum} * head.e_shentsize;

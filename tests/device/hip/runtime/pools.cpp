@@ -5,6 +5,7 @@
 #include <deque>
 
 #include "capture.hpp"
+#include "contexts.hpp"
 #include "devices.hpp"
 #include "faults.hpp"
 #include "settings.hpp"
@@ -143,7 +144,9 @@ hipError_t get(const Pool& pool, hipMemPoolAttr what, void* value) {
   }
 }
 
-hipError_t refuse_unsupported() { return settings().memory_pools ? hipSuccess : note(hipErrorNotSupported); }
+hipError_t refuse_unsupported() {
+  return settings().memory_pools ? refuse_lost(current_device) : note(hipErrorNotSupported);
+}
 
 }  // namespace
 

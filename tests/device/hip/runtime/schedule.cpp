@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <thread>
 
+#include "contexts.hpp"
 #include "faults.hpp"
 #include "host_guard.hpp"
 #include "policy.hpp"
@@ -85,7 +86,7 @@ void run_next(Lock& lock, const StreamRef& stream) {
   lock.unlock();
   running = &frame;
   if (settings().trace) say(what_runs());
-  if (work.run) {
+  if (work.run && refuse_lost(stream->device) == hipSuccess) {
     const DeviceAccess access;
     work.run();
   }
@@ -221,7 +222,7 @@ hipError_t wait_for(Lock& lock, const Ticket& ticket) {
       return error;
     }
   }
-  return hipSuccess;
+  return refuse_lost(ticket.stream->device);
 }
 
 hipError_t wait_for_device(Lock& lock, int device) {

@@ -46,14 +46,14 @@ std::size_t unit_of(std::string suffix) {
   return 0;
 }
 
-std::size_t size(const char* name, std::size_t otherwise) {
+std::size_t size(const char* name, std::size_t otherwise, double least = 1) {
   const char* text = value_of(name);
   if (text == nullptr) return otherwise;
   char* end = nullptr;
   const double value = std::strtod(text, &end);
   const std::size_t unit = end == text ? 0 : unit_of(end);
   const double bytes = value * static_cast<double>(unit);
-  if (std::isdigit(static_cast<unsigned char>(*text)) == 0 || unit == 0 || bytes < 1 || bytes > 0x1p46) {
+  if (std::isdigit(static_cast<unsigned char>(*text)) == 0 || unit == 0 || bytes < least || bytes > 0x1p46) {
     refuse(name, text, "a size such as 16GiB, 300MB or 4096 (bytes), at most 64TiB");
   }
   return static_cast<std::size_t>(bytes);
@@ -79,6 +79,7 @@ Settings read() {
   Settings s{};
   s.devices = static_cast<int>(whole("SIMHIP_DEVICES", 1, 0, 64));
   s.memory = size("SIMHIP_MEMORY", std::size_t{8} << 30);
+  s.context = size("SIMHIP_CONTEXT", 0, 0);
   s.granularity = size("SIMHIP_GRANULARITY", 512);
   s.page = size("SIMHIP_PAGE", 4096);
   s.address_space = size("SIMHIP_ADDRESS_SPACE", std::max(std::size_t{256} << 30, 4 * s.memory));
@@ -95,7 +96,7 @@ Settings read() {
   s.poison = flag("SIMHIP_POISON", true);
   s.freed_is_pattern = word("SIMHIP_FREED", {"inaccessible", "pattern"}) == 1;
   s.check = flag("SIMHIP_CHECK", true);
-  s.count_faults = word("SIMHIP_FAULTS", {"stop", "count"}) == 1;
+  s.faults = static_cast<Faults>(word("SIMHIP_FAULTS", {"stop", "count", "stick"}));
   s.refuse_host = word("SIMHIP_HOST_ACCESS", {"allow", "refuse"}) == 1;
   s.memory_pools = flag("SIMHIP_MEMORY_POOLS", true);
   s.virtual_memory = static_cast<int>(whole("SIMHIP_VIRTUAL_MEMORY", 1, 0, 2));

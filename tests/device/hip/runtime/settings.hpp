@@ -9,6 +9,12 @@
 
 namespace simhip {
 
+enum class Faults {
+  stop,   // the process
+  count,  // what is wrong is left out
+  stick,  // ends the device's context (contexts.hpp)
+};
+
 enum class Schedule {
   sync,         // work is done when the call that queues it returns
   lazy,         // work waits until the program waits for it; then streams take turns at random
@@ -19,6 +25,7 @@ enum class Schedule {
 struct Settings {
   int devices;
   std::size_t memory;         // bytes of each device
+  std::size_t context;        // bytes of a device that a process takes which uses it
   std::size_t granularity;    // bytes: an allocation takes a multiple
   std::size_t page;           // bytes: the least that virtual memory is mapped in
   std::size_t address_space;  // bytes of addresses of each device
@@ -30,8 +37,8 @@ struct Settings {
   bool poison;            // new memory is full of NaNs
   bool freed_is_pattern;  // freed memory is full of NaNs; otherwise nothing may touch it
   bool check;             // what work uses is held against what is alive
-  bool count_faults;      // a fault is counted; otherwise it stops the process
-  bool refuse_host;       // host code may not touch device memory
+  Faults faults;
+  bool refuse_host;  // host code may not touch device memory
   bool memory_pools;
   int virtual_memory;  // 0: there is none; 2: the device says that there is, and nothing can be mapped
   bool mapping_waits;  // hipMemSetAccess and hipMemUnmap wait for the device

@@ -6,6 +6,7 @@
 
 #include "capture.hpp"
 #include "check.hpp"
+#include "contexts.hpp"
 #include "devices.hpp"
 #include "enqueue.hpp"
 #include "faults.hpp"
@@ -38,6 +39,7 @@ const hipStream_t kPerThread = reinterpret_cast<hipStream_t>(2);
 hipError_t create(hipStream_t* out, unsigned flags, int priority) {
   if ((flags & ~static_cast<unsigned>(hipStreamNonBlocking)) != 0) return note(hipErrorInvalidValue);
   Lock lock(machine().mutex);
+  if (const hipError_t error = enter(current_device); error != hipSuccess) return error;
   const StreamRef stream = new_stream(current_device, flags, std::clamp(priority, -1, 1));
   *out = reinterpret_cast<hipStream_t>(stream.get());
   machine().handles[*out] = stream;
@@ -116,7 +118,7 @@ hipError_t enqueue_on_host(hipStream_t handle, const char* what, const Run& func
 hipError_t find(hipStream_t handle, StreamRef* out) {
   if (handle == nullptr || handle == kLegacy) {
     *out = machine().devices[static_cast<std::size_t>(current_device)].null_stream;
-    return hipSuccess;
+    return enter(current_device);
   }
   if (handle == kPerThread) {
     StreamRef& stream = own.of_device[current_device];
@@ -125,12 +127,12 @@ hipError_t find(hipStream_t handle, StreamRef* out) {
       stream->is_per_thread = true;
     }
     *out = stream;
-    return hipSuccess;
+    return enter(current_device);
   }
   const auto found = machine().handles.find(handle);
   if (found == machine().handles.end()) return note(hipErrorContextIsDestroyed);
   *out = found->second;
-  return hipSuccess;
+  return refuse_lost(found->second->device);
 }
 
 hipError_t enqueue(Lock& lock, const StreamRef& stream, const char* what, Run run, std::vector<Ticket> after) {

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 
+#include "contexts.hpp"
 #include "devices.hpp"
 #include "faults.hpp"
 #include "memory.hpp"
@@ -89,7 +90,9 @@ bool is_on_device(const hipMemLocation& location) {
   return location.type == hipMemLocationTypeDevice && is_device(location.id);
 }
 
-hipError_t refuse_unsupported() { return settings().virtual_memory != 0 ? hipSuccess : note(hipErrorNotSupported); }
+hipError_t refuse_unsupported() {
+  return settings().virtual_memory != 0 ? refuse_lost(current_device) : note(hipErrorNotSupported);
+}
 
 hipError_t reserve(void** out, std::size_t size, std::size_t alignment, unsigned long long flags) {
   const bool power = (alignment & (alignment - 1)) == 0;

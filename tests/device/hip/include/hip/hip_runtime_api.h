@@ -13,6 +13,7 @@ extern "C" {
 hipError_t hipGetDeviceCount(int* count);
 hipError_t hipGetDevice(int* device);
 hipError_t hipSetDevice(int device);
+hipError_t hipDevicePrimaryCtxGetState(hipDevice_t device, unsigned int* flags, int* active);
 hipError_t hipDriverGetVersion(int* version);
 hipError_t hipRuntimeGetVersion(int* version);
 hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600* properties, int device);
