@@ -65,6 +65,19 @@ def test_a_fault_can_stay(hip: Hip) -> None:
     hip("DeviceSynchronize")
 
 
+@on_device(SIMHIP_GIL="1", SIMHIP_FAULTS="count")
+def test_a_call_that_may_wait_does_not_hold_the_gil(hip: Hip) -> None:
+    holds = ctypes.PyDLL(hip.library._name)
+    event, out = ctypes.c_void_p(hip.event(0)), ctypes.byref(ctypes.c_void_p())
+    assert holds.hipEventQuery(event) in (0, 600)  # to ask is not to wait
+    hip("DeviceSynchronize")
+    assert hip.library.simhip_faults() == 0
+    for count, call in enumerate(("Malloc", "DeviceSynchronize", "EventDestroy", "MemUnmap", "FreeAsync"), 1):
+        getattr(holds, f"hip{call}")(*{"Malloc": (out, 8), "EventDestroy": (event,)}.get(call, (0, 0)))
+        assert hip.library.simhip_faults() == count
+        assert hip.last_fault() == f"fault: host code calls hip{call}, which may wait, and holds Python's GIL"
+
+
 @on_device(SIMHIP_FAULTS="count")
 def test_copies_and_fills_are_held_to_their_whole_range(hip: Hip) -> None:
     block, result = hip.malloc(64), hip.malloc(128)

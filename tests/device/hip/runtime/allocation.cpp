@@ -5,6 +5,7 @@
 #include "contexts.hpp"
 #include "devices.hpp"
 #include "faults.hpp"
+#include "gil.hpp"
 #include "memory.hpp"
 #include "pools.hpp"
 #include "settings.hpp"
@@ -64,17 +65,30 @@ using simhip::memory;
 
 extern "C" {
 
-hipError_t hipMalloc(void** out, std::size_t size) { return simhip::allocate(Kind::device, size, out); }
+hipError_t hipMalloc(void** out, std::size_t size) {
+  simhip::refuse_gil(__func__);
+  return simhip::allocate(Kind::device, size, out);
+}
 
 hipError_t hipMallocManaged(void** out, std::size_t size, unsigned) {
+  simhip::refuse_gil(__func__);
   return simhip::allocate(Kind::managed, size, out);
 }
 
-hipError_t hipHostMalloc(void** out, std::size_t size, unsigned) { return simhip::allocate(Kind::pinned, size, out); }
+hipError_t hipHostMalloc(void** out, std::size_t size, unsigned) {
+  simhip::refuse_gil(__func__);
+  return simhip::allocate(Kind::pinned, size, out);
+}
 
-hipError_t hipFree(void* pointer) { return simhip::release(pointer, false); }
+hipError_t hipFree(void* pointer) {
+  simhip::refuse_gil(__func__);
+  return simhip::release(pointer, false);
+}
 
-hipError_t hipHostFree(void* pointer) { return simhip::release(pointer, true); }
+hipError_t hipHostFree(void* pointer) {
+  simhip::refuse_gil(__func__);
+  return simhip::release(pointer, true);
+}
 
 hipError_t hipMemGetInfo(std::size_t* free, std::size_t* total) {
   *total = simhip::settings().memory;

@@ -10,6 +10,7 @@
 #include "devices.hpp"
 #include "enqueue.hpp"
 #include "faults.hpp"
+#include "gil.hpp"
 #include "memory.hpp"
 #include "modules.hpp"
 #include "streams.hpp"
@@ -113,26 +114,31 @@ using simhip::note;
 extern "C" {
 
 hipError_t hipMemcpy(void* to, const void* from, std::size_t size, hipMemcpyKind kind) {
+  simhip::refuse_gil(__func__);
   return simhip::directed({to, from, size}, kind, nullptr, true);
 }
 
 hipError_t hipMemcpyAsync(void* to, const void* from, std::size_t size, hipMemcpyKind kind, hipStream_t stream) {
+  simhip::refuse_gil(__func__);
   return simhip::directed({to, from, size}, kind, stream, false);
 }
 
 hipError_t hipMemcpyPeer(void* to, int device, const void* from, int other, std::size_t size) {
+  simhip::refuse_gil(__func__);
   if (!simhip::is_on(to, device) || !simhip::is_on(from, other)) return note(hipErrorInvalidValue);
   Lock lock(machine().mutex);
   return simhip::copy_on(lock, nullptr, {to, from, size}, true);
 }
 
 hipError_t hipMemcpyPeerAsync(void* to, int device, const void* from, int other, std::size_t size, hipStream_t stream) {
+  simhip::refuse_gil(__func__);
   if (!simhip::is_on(to, device) || !simhip::is_on(from, other)) return note(hipErrorInvalidValue);
   Lock lock(machine().mutex);
   return simhip::copy_on(lock, stream, {to, from, size}, false);
 }
 
 hipError_t hipMemsetAsync(void* to, int value, std::size_t size, hipStream_t stream) {
+  simhip::refuse_gil(__func__);
   if (size != 0 && !simhip::is_ours(to)) return note(hipErrorInvalidValue);
   return simhip_enqueue_ranges(stream, "fill", {{to, size}}, [=] { std::memset(to, value, size); });
 }

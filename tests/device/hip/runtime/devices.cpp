@@ -8,6 +8,7 @@
 #include "capture.hpp"
 #include "contexts.hpp"
 #include "faults.hpp"
+#include "gil.hpp"
 #include "memory.hpp"
 #include "pools.hpp"
 #include "settings.hpp"
@@ -152,6 +153,7 @@ hipError_t hipDeviceGetLimit(std::size_t* value, hipLimit_t) {
 }
 
 hipError_t hipDeviceSynchronize() {
+  simhip::refuse_gil(__func__);
   simhip::Lock lock(simhip::machine().mutex);
   return simhip::synchronize(lock);
 }
@@ -163,6 +165,7 @@ hipError_t hipDeviceCanAccessPeer(int* can, int device, int other) {
 }
 
 hipError_t hipDeviceEnablePeerAccess(int other, unsigned flags) {
+  simhip::refuse_gil(__func__);
   if (flags != 0) return note(hipErrorInvalidValue);
   if (!is_device(other) || other == current_device) return note(hipErrorInvalidDevice);
   if (memory().is_peer(current_device, other)) return note(hipErrorPeerAccessAlreadyEnabled);

@@ -7,6 +7,7 @@
 #include "contexts.hpp"
 #include "devices.hpp"
 #include "faults.hpp"
+#include "gil.hpp"
 #include "pools.hpp"
 #include "streams.hpp"
 
@@ -138,6 +139,7 @@ hipError_t hipEventDestroy(hipEvent_t handle) {
   if (simhip::handles().erase(handle) == 0) return note(hipErrorInvalidHandle);
   delete reinterpret_cast<simhip::Event*>(handle);
   return hipSuccess;
+  simhip::refuse_gil(__func__);
 }
 
 hipError_t hipEventRecord(hipEvent_t handle, hipStream_t stream_handle) {
@@ -147,6 +149,7 @@ hipError_t hipEventRecord(hipEvent_t handle, hipStream_t stream_handle) {
   simhip::StreamRef stream;
   if (const hipError_t error = simhip::find(stream_handle, &stream); error != hipSuccess) return error;
   return simhip::record(lock, *event, stream);
+  simhip::refuse_gil(__func__);
 }
 
 hipError_t hipStreamWaitEvent(hipStream_t stream_handle, hipEvent_t handle, unsigned flags) {
@@ -156,6 +159,7 @@ hipError_t hipStreamWaitEvent(hipStream_t stream_handle, hipEvent_t handle, unsi
   if (event == nullptr) return note(hipErrorInvalidHandle);
   simhip::StreamRef stream;
   if (const hipError_t error = simhip::find(stream_handle, &stream); error != hipSuccess) return error;
+  simhip::refuse_gil(__func__);
   return simhip::wait(lock, stream, *event);
 }
 
@@ -166,6 +170,7 @@ hipError_t hipEventSynchronize(hipEvent_t handle) {
 }
 
 hipError_t hipEventQuery(hipEvent_t handle) {
+  simhip::refuse_gil(__func__);
   Lock lock(machine().mutex);
   const simhip::Event* event = simhip::event_of(handle);
   return event != nullptr ? simhip::query(lock, *event) : note(hipErrorInvalidHandle);

@@ -10,6 +10,7 @@
 #include "check.hpp"
 #include "faults.hpp"
 #include "fibers.hpp"
+#include "gil.hpp"
 #include "modules.hpp"
 #include "streams.hpp"
 
@@ -101,6 +102,7 @@ extern "C" {
 
 hipError_t hipModuleLaunchKernel(hipFunction_t handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                  unsigned bz, unsigned shared, hipStream_t stream_handle, void** params, void** extra) {
+  simhip::refuse_gil(__func__);
   const auto* function = reinterpret_cast<const simhip::Function*>(handle);
   if (function == nullptr) return note(hipErrorInvalidHandle);
   const std::uint64_t threads = std::uint64_t{bx} * by * bz;

@@ -15,6 +15,7 @@
 #include "contexts.hpp"
 #include "devices.hpp"
 #include "faults.hpp"
+#include "gil.hpp"
 #include "schedule.hpp"
 
 namespace simhip {
@@ -93,6 +94,7 @@ using simhip::note;
 extern "C" {
 
 hipError_t hipModuleLoadData(hipModule_t* out, const void* image) {
+  simhip::refuse_gil(__func__);
   if (const hipError_t error = simhip::enter(simhip::current_device); error != hipSuccess) return error;
   const auto& head = *static_cast<const Elf64_Ehdr*>(image);
   if (!simhip::is_of_this_host(head)) return note(hipErrorInvalidImage);
@@ -114,6 +116,7 @@ hipError_t hipModuleLoad(hipModule_t* out, const char* path) {
 }
 
 hipError_t hipModuleUnload(hipModule_t handle) {
+  simhip::refuse_gil(__func__);
   delete module_of(handle);
   return hipSuccess;
 }

@@ -8,6 +8,7 @@
 #include "contexts.hpp"
 #include "devices.hpp"
 #include "faults.hpp"
+#include "gil.hpp"
 #include "settings.hpp"
 #include "streams.hpp"
 
@@ -182,6 +183,7 @@ using simhip::note;
 extern "C" {
 
 hipError_t hipMallocAsync(void** out, std::size_t size, hipStream_t handle) {
+  simhip::refuse_gil(__func__);
   if (const hipError_t error = simhip::refuse_unsupported(); error != hipSuccess) return error;
   *out = nullptr;
   if (size == 0) return hipSuccess;
@@ -193,6 +195,7 @@ hipError_t hipMallocAsync(void** out, std::size_t size, hipStream_t handle) {
 }
 
 hipError_t hipFreeAsync(void* pointer, hipStream_t handle) {
+  simhip::refuse_gil(__func__);
   if (const hipError_t error = simhip::refuse_unsupported(); error != hipSuccess) return error;
   if (pointer == nullptr) return hipSuccess;
   Lock lock(machine().mutex);
@@ -223,6 +226,7 @@ hipError_t hipMemPoolGetAttribute(hipMemPool_t handle, hipMemPoolAttr what, void
 }
 
 hipError_t hipMemPoolTrimTo(hipMemPool_t handle, std::size_t least) {
+  simhip::refuse_gil(__func__);
   const Lock lock(machine().mutex);
   simhip::Pool* pool = simhip::pool_of(handle);
   if (pool == nullptr) return note(hipErrorInvalidValue);

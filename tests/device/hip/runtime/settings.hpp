@@ -39,6 +39,7 @@ struct Settings {
   bool check;             // what work uses is held against what is alive
   Faults faults;
   bool refuse_host;  // host code may not touch device memory
+  bool gil;          // a call that may wait is a fault where its thread holds Python's GIL
   bool memory_pools;
   int virtual_memory;  // 0: there is none; 2: the device says that there is, and nothing can be mapped
   bool mapping_waits;  // hipMemSetAccess and hipMemUnmap wait for the device

@@ -10,6 +10,7 @@
 #include "devices.hpp"
 #include "enqueue.hpp"
 #include "faults.hpp"
+#include "gil.hpp"
 #include "pools.hpp"
 
 namespace simhip {
@@ -184,7 +185,10 @@ hipError_t hipStreamCreateWithFlags(hipStream_t* stream, unsigned flags) { retur
 
 hipError_t hipStreamCreate(hipStream_t* stream) { return simhip::create(stream, hipStreamDefault, 0); }
 
-hipError_t hipStreamDestroy(hipStream_t handle) { return simhip::destroy(handle); }
+hipError_t hipStreamDestroy(hipStream_t handle) {
+  simhip::refuse_gil(__func__);
+  return simhip::destroy(handle);
+}
 
 hipError_t hipStreamGetFlags(hipStream_t handle, unsigned* flags) {
   Lock lock(machine().mutex);
@@ -209,6 +213,7 @@ int hipGetStreamDeviceId(hipStream_t handle) {
 }
 
 hipError_t hipStreamSynchronize(hipStream_t handle) {
+  simhip::refuse_gil(__func__);
   Lock lock(machine().mutex);
   StreamRef stream;
   if (const hipError_t error = simhip::find(handle, &stream); error != hipSuccess) return error;

@@ -17,6 +17,7 @@
 #include "contexts.hpp"
 #include "devices.hpp"
 #include "faults.hpp"
+#include "gil.hpp"
 #include "memory.hpp"
 #include "pages.hpp"
 #include "schedule.hpp"
@@ -208,12 +209,14 @@ hipError_t hipMemGetAllocationGranularity(std::size_t* granularity, const hipMem
 
 // The wanted address is a wish, as in HIP: it is not granted here.
 hipError_t hipMemAddressReserve(void** out, std::size_t size, std::size_t alignment, void*, unsigned long long flags) {
+  simhip::refuse_gil(__func__);
   if (const hipError_t error = simhip::refuse_unsupported(); error != hipSuccess) return error;
   const Lock lock(machine().mutex);
   return simhip::reserve(out, size, alignment, flags);
 }
 
 hipError_t hipMemAddressFree(void* base, std::size_t size) {
+  simhip::refuse_gil(__func__);
   if (const hipError_t error = simhip::refuse_unsupported(); error != hipSuccess) return error;
   const Lock lock(machine().mutex);
   return simhip::unreserve(number_of(base), size);
@@ -221,6 +224,7 @@ hipError_t hipMemAddressFree(void* base, std::size_t size) {
 
 hipError_t hipMemCreate(hipMemGenericAllocationHandle_t* out, std::size_t size, const hipMemAllocationProp* prop,
                         unsigned long long flags) {
+  simhip::refuse_gil(__func__);
   if (const hipError_t error = simhip::refuse_unsupported(); error != hipSuccess) return error;
   if (out == nullptr || prop == nullptr) return note(hipErrorInvalidValue);
   const Lock lock(machine().mutex);
@@ -228,6 +232,7 @@ hipError_t hipMemCreate(hipMemGenericAllocationHandle_t* out, std::size_t size, 
 }
 
 hipError_t hipMemRelease(hipMemGenericAllocationHandle_t handle) {
+  simhip::refuse_gil(__func__);
   if (const hipError_t error = simhip::refuse_unsupported(); error != hipSuccess) return error;
   const Lock lock(machine().mutex);
   return simhip::handles().erase(handle) != 0 ? hipSuccess : note(hipErrorInvalidValue);
@@ -235,18 +240,21 @@ hipError_t hipMemRelease(hipMemGenericAllocationHandle_t handle) {
 
 hipError_t hipMemMap(void* base, std::size_t size, std::size_t offset, hipMemGenericAllocationHandle_t handle,
                      unsigned long long flags) {
+  simhip::refuse_gil(__func__);
   if (const hipError_t error = simhip::refuse_unsupported(); error != hipSuccess) return error;
   const Lock lock(machine().mutex);
   return simhip::map(number_of(base), size, offset, handle, flags);
 }
 
 hipError_t hipMemUnmap(void* base, std::size_t size) {
+  simhip::refuse_gil(__func__);
   if (const hipError_t error = simhip::refuse_unsupported(); error != hipSuccess) return error;
   Lock lock(machine().mutex);
   return simhip::unmap(lock, number_of(base), size);
 }
 
 hipError_t hipMemSetAccess(void* base, std::size_t size, const hipMemAccessDesc* wanted, std::size_t count) {
+  simhip::refuse_gil(__func__);
   if (const hipError_t error = simhip::refuse_unsupported(); error != hipSuccess) return error;
   Lock lock(machine().mutex);
   return simhip::set_access(lock, number_of(base), size, wanted, count);
