@@ -78,6 +78,28 @@ def test_a_call_that_may_wait_does_not_hold_the_gil(hip: Hip) -> None:
         assert hip.last_fault() == f"fault: host code calls hip{call}, which may wait, and holds Python's GIL"
 
 
+@on_device(SIMHIP_DEAD_HANDLES="1", SIMHIP_FAULTS="count")
+def test_what_was_destroyed_is_not_named(hip: Hip) -> None:
+    stream = hip.stream()
+    event = hip.event(stream)
+    hip("EventDestroy", event)
+    hip("StreamDestroy", stream)
+    calls: list[tuple[Any, ...]] = [
+        ("EventQuery", event),
+        ("EventDestroy", event),
+        ("EventRecord", event, 0),
+        ("StreamSynchronize", stream),
+        ("StreamDestroy", stream),
+        ("StreamIsCapturing", stream, ctypes.byref(ctypes.c_int())),
+        ("MemsetAsync", hip.malloc(64), 0, 64, stream),
+    ]
+    for count, call in enumerate(calls, 1):
+        hip.error(*call)
+        assert hip.library.simhip_faults() == count
+        what = "an event" if call[1] == event else "a stream"
+        assert hip.last_fault() == f"fault: host code names {what} that was destroyed, or was never made"
+
+
 @on_device(SIMHIP_FAULTS="count")
 def test_copies_and_fills_are_held_to_their_whole_range(hip: Hip) -> None:
     block, result = hip.malloc(64), hip.malloc(128)

@@ -34,7 +34,11 @@ std::set<hipEvent_t>& handles() {  // under the device's lock
   return *all;
 }
 
-Event* event_of(hipEvent_t handle) { return handles().count(handle) != 0 ? reinterpret_cast<Event*>(handle) : nullptr; }
+Event* event_of(hipEvent_t handle) {
+  if (handles().count(handle) != 0) return reinterpret_cast<Event*>(handle);
+  if (handle != nullptr) refuse_dead("an event", hipErrorInvalidHandle);
+  return nullptr;
+}
 
 hipError_t record(Lock& lock, Event& event, const StreamRef& stream) {
   if (!stream->capture && stream->device != event.device) return note(hipErrorInvalidHandle);
@@ -83,15 +87,15 @@ hipError_t wait(Lock& lock, const StreamRef& stream, const Event& event) {
 
 hipError_t refuse_look(const Event& event) {
   if (event.is_captured()) return invalidate(event.capture, hipErrorCapturedEvent);
+  if (const hipError_t error = refuse_lost(event.device); error != hipSuccess) return error;
   return refuse_unsafe();
 }
 
 hipError_t synchronize(Lock& lock, const Event& event) {
   if (const hipError_t error = refuse_look(event); error != hipSuccess) return error;
-  if (const hipError_t error = refuse_lost(event.device); error != hipSuccess) return error;
   const Ticket ticket = event.ticket;
   if (const hipError_t error = wait_for(lock, ticket); error != hipSuccess) return error;
-  if (ticket.stream) trim_pool_after_wait(ticket.stream->device);
+  if (ticket.stream) trim_pools_after_wait(ticket.stream->device);
   return hipSuccess;
 }
 
@@ -122,12 +126,12 @@ extern "C" {
 hipError_t hipEventCreateWithFlags(hipEvent_t* out, unsigned flags) {
   const unsigned known = hipEventBlockingSync | hipEventDisableTiming | hipEventInterprocess;
   if ((flags & ~known) != 0) return note(hipErrorInvalidValue);
+  if (const hipError_t error = simhip::enter(simhip::current_device); error != hipSuccess) return error;
   Lock lock(machine().mutex);
   auto* event = new simhip::Event;
   event->flags = flags;
   event->device = simhip::current_device;
   *out = reinterpret_cast<hipEvent_t>(event);
-  if (const hipError_t error = simhip::enter(simhip::current_device); error != hipSuccess) return error;
   simhip::handles().insert(*out);
   return hipSuccess;
 }
@@ -135,42 +139,44 @@ hipError_t hipEventCreateWithFlags(hipEvent_t* out, unsigned flags) {
 hipError_t hipEventCreate(hipEvent_t* out) { return hipEventCreateWithFlags(out, hipEventDefault); }
 
 hipError_t hipEventDestroy(hipEvent_t handle) {
-  Lock lock(machine().mutex);
-  if (simhip::handles().erase(handle) == 0) return note(hipErrorInvalidHandle);
-  delete reinterpret_cast<simhip::Event*>(handle);
-  return hipSuccess;
   simhip::refuse_gil(__func__);
+  Lock lock(machine().mutex);
+  const simhip::Event* event = simhip::event_of(handle);
+  if (event == nullptr) return note(hipErrorInvalidHandle);
+  simhip::handles().erase(handle);
+  delete event;
+  return hipSuccess;
 }
 
 hipError_t hipEventRecord(hipEvent_t handle, hipStream_t stream_handle) {
+  simhip::refuse_gil(__func__);
   Lock lock(machine().mutex);
   simhip::Event* event = simhip::event_of(handle);
   if (event == nullptr) return note(hipErrorInvalidHandle);
   simhip::StreamRef stream;
   if (const hipError_t error = simhip::find(stream_handle, &stream); error != hipSuccess) return error;
   return simhip::record(lock, *event, stream);
-  simhip::refuse_gil(__func__);
 }
 
 hipError_t hipStreamWaitEvent(hipStream_t stream_handle, hipEvent_t handle, unsigned flags) {
+  simhip::refuse_gil(__func__);
   if (flags != 0) return note(hipErrorInvalidValue);
   Lock lock(machine().mutex);
   simhip::Event* event = simhip::event_of(handle);
   if (event == nullptr) return note(hipErrorInvalidHandle);
   simhip::StreamRef stream;
   if (const hipError_t error = simhip::find(stream_handle, &stream); error != hipSuccess) return error;
-  simhip::refuse_gil(__func__);
   return simhip::wait(lock, stream, *event);
 }
 
 hipError_t hipEventSynchronize(hipEvent_t handle) {
+  simhip::refuse_gil(__func__);
   Lock lock(machine().mutex);
   const simhip::Event* event = simhip::event_of(handle);
   return event != nullptr ? simhip::synchronize(lock, *event) : note(hipErrorInvalidHandle);
 }
 
 hipError_t hipEventQuery(hipEvent_t handle) {
-  simhip::refuse_gil(__func__);
   Lock lock(machine().mutex);
   const simhip::Event* event = simhip::event_of(handle);
   return event != nullptr ? simhip::query(lock, *event) : note(hipErrorInvalidHandle);

@@ -66,6 +66,11 @@ void fault(const std::string& text) {
   ++faults;
 }
 
+hipError_t refuse_dead(const char* what, hipError_t error) {
+  if (settings().dead_handles) fault(std::string("names ") + what + " that was destroyed, or was never made");
+  return note(error);
+}
+
 void watch_for_bad_accesses() {
   static std::once_flag once;
   std::call_once(once, [] {

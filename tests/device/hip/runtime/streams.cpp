@@ -50,7 +50,7 @@ hipError_t create(hipStream_t* out, unsigned flags, int priority) {
 hipError_t destroy(hipStream_t handle) {
   Lock lock(machine().mutex);
   const auto found = machine().handles.find(handle);
-  if (found == machine().handles.end()) return note(hipErrorContextIsDestroyed);
+  if (found == machine().handles.end()) return refuse_dead("a stream", hipErrorContextIsDestroyed);
   const StreamRef stream = found->second;
   machine().handles.erase(found);
   forget_stream(stream);
@@ -131,7 +131,7 @@ hipError_t find(hipStream_t handle, StreamRef* out) {
     return enter(current_device);
   }
   const auto found = machine().handles.find(handle);
-  if (found == machine().handles.end()) return note(hipErrorContextIsDestroyed);
+  if (found == machine().handles.end()) return refuse_dead("a stream", hipErrorContextIsDestroyed);
   *out = found->second;
   return refuse_lost(found->second->device);
 }
