@@ -47,9 +47,36 @@ def test_memory_is_counted_to_the_unit(hip: Hip) -> None:
 
 
 @on_device(SIMHIP_GRANULARITY="2MiB")
-def test_the_unit_is_a_setting(hip: Hip) -> None:
-    hip.malloc(1)
+def test_small_blocks_share_granules_and_large_ones_do_not(hip: Hip) -> None:
+    small = [hip.malloc(size) for size in (1, MIB, MIB - 512)]
     assert hip.library.simhip_used(0) == 2 * MIB
+    hip.malloc(1)  # the granule is full
+    assert hip.library.simhip_used(0) == 4 * MIB
+    large = hip.malloc(2 * MIB + 1)
+    assert hip.library.simhip_used(0) == 8 * MIB
+    hip("Free", large)
+    hip("Free", small[1])
+    hip.malloc(MIB)  # where there is room again
+    assert hip.library.simhip_used(0) == 4 * MIB
+    hip("Free", small[0])
+    hip("Free", small[2])
+    assert hip.library.simhip_used(0) == 4 * MIB  # one block keeps a granule
+
+
+@on_device(SIMHIP_GRANULARITY="2MiB")
+def test_a_pool_takes_whole_granules(hip: Hip) -> None:
+    blocks = [hip.new("MallocAsync", 512, 0) for _ in range(2)]
+    assert (attribute(hip, RESERVED), attribute(hip, USED), hip.library.simhip_used(0)) == (
+        2 * MIB,
+        1024,
+        2 * MIB,
+    )
+    hip("FreeAsync", blocks[0], 0)
+    hip("DeviceSynchronize")
+    assert attribute(hip, RESERVED) == 2 * MIB
+    hip("FreeAsync", blocks[1], 0)
+    hip("DeviceSynchronize")
+    assert (attribute(hip, RESERVED), hip.library.simhip_used(0)) == (0, 0)
 
 
 @on_device(SIMHIP_MEMORY="64GiB")
@@ -201,9 +228,9 @@ def test_a_kernel_uses_a_peer_s_memory(hip: Hip) -> None:
 # ------------------------------------------------------------------------------------ the stream-ordered allocator
 
 
-def attribute(hip: Hip, what: int) -> int:
+def attribute(hip: Hip, what: int, pool: int = 0) -> int:
     value = ctypes.c_uint64()
-    hip("MemPoolGetAttribute", hip.new("DeviceGetDefaultMemPool", 0), what, ctypes.byref(value))
+    hip("MemPoolGetAttribute", pool or hip.new("DeviceGetDefaultMemPool", 0), what, ctypes.byref(value))
     return value.value
 
 
@@ -279,6 +306,50 @@ def test_a_free_does_not_wait_for_stream_ordered_memory(hip: Hip) -> None:
     assert hip.last_fault().endswith("by hipMallocAsync on device 0), freed")
 
 
+@on_device(SIMHIP_DEVICES="2", SIMHIP_FAULTS="count", SIMHIP_PEERS_OF_POOLS="0")
+def test_a_peer_uses_a_pool_s_memory_where_the_pool_says_so(hip: Hip) -> None:
+    pool, block = hip.new("DeviceGetMemPool", 0), hip.new("MallocAsync", 64, 0)
+    hip("DeviceSynchronize")
+    for faults, flags in enumerate((0, 3, 0)):
+        hip("SetDevice", 0)
+        hip("MemPoolSetAccess", pool, ctypes.byref(Access(Location(1, 1), flags)), 1)
+        blocks = [block, hip.new("MallocAsync", 64, 0)]
+        hip("DeviceSynchronize")
+        hip("SetDevice", 1)
+        if faults == 0:
+            hip("DeviceEnablePeerAccess", 0, 0)  # that says nothing of pools
+        for each in blocks:
+            hip.fill(0, each, 1)
+        hip("DeviceSynchronize")
+        assert hip.library.simhip_faults() == (2, 2, 4)[faults]
+    assert "to whose pool hipMemPoolSetAccess gave device 1 no access" in hip.last_fault()
+    assert hip.error("MemPoolSetAccess", pool, ctypes.byref(Access(Location(1, 0), 0)), 1) == (
+        "hipErrorInvalidValue"
+    )
+
+
+@on_device()
+def test_a_program_has_pools_of_its_own(hip: Hip) -> None:
+    own = hip.new("MemPoolCreate", ctypes.byref(PoolProperties(1, 0, Location(1, 0))))
+    default = hip.new("DeviceGetDefaultMemPool", 0)
+    block = hip.new("MallocFromPoolAsync", 512, own, 0)
+    assert (attribute(hip, USED), attribute(hip, USED, own)) == (0, 512)
+    hip("DeviceSetMemPool", 0, own)
+    assert hip.new("DeviceGetMemPool", 0) == own
+    other = hip.new("MallocAsync", 512, 0)
+    assert attribute(hip, USED, own) == 1024
+    hip("MemPoolDestroy", own)
+    assert hip.new("DeviceGetMemPool", 0) == default
+    assert hip.error("MemPoolTrimTo", own, 0) == "hipErrorInvalidValue"
+    hip("FreeAsync", block, 0)
+    hip("DeviceSynchronize")
+    assert hip.library.simhip_used(0) == 512  # until its last block is free
+    hip("FreeAsync", other, 0)
+    hip("DeviceSynchronize")
+    assert hip.library.simhip_used(0) == 0
+    assert hip.error("MemPoolDestroy", default) == "hipErrorInvalidValue"
+
+
 @on_device(SIMHIP_MEMORY_POOLS="0")
 def test_a_device_can_lack_memory_pools(hip: Hip) -> None:
     assert hip.error("MallocAsync", ctypes.byref(ctypes.c_void_p()), 512, 0) == "hipErrorNotSupported"
@@ -298,6 +369,15 @@ class Properties(ctypes.Structure):
         ("location", Location),
         ("metadata", ctypes.c_void_p),
         ("flags", ctypes.c_ubyte * 4),
+    ]
+
+
+class PoolProperties(ctypes.Structure):
+    _fields_ = [
+        ("type", ctypes.c_int),
+        ("handles", ctypes.c_int),
+        ("location", Location),
+        ("rest", ctypes.c_ubyte * 72),
     ]
 
 

@@ -23,7 +23,7 @@ hipError_t allocate(Kind kind, std::size_t size, void** out) {
     if (const hipError_t error = refuse_unsafe(); error != hipSuccess) return error;
   }
   hipError_t error = memory().allocate(kind, current_device, size, out);
-  if (error != hipSuccess && kind == Kind::device && release_pool(lock, current_device)) {
+  if (error != hipSuccess && kind == Kind::device && release_pools(lock, current_device)) {
     error = memory().allocate(kind, current_device, size, out);
   }
   return note(error);
@@ -91,6 +91,7 @@ hipError_t hipHostFree(void* pointer) {
 }
 
 hipError_t hipMemGetInfo(std::size_t* free, std::size_t* total) {
+  if (const hipError_t error = simhip::enter(simhip::current_device); error != hipSuccess) return error;
   *total = simhip::settings().memory;
   const simhip::Count count = memory().count(simhip::current_device);
   *free = *total - count.used - count.context;
@@ -106,7 +107,6 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t* attributes, const void
   attributes->devicePointer = const_cast<void*>(pointer);
   const bool of_host = block->kind == Kind::managed || block->kind == Kind::pinned;
   attributes->hostPointer = of_host ? attributes->devicePointer : nullptr;
-  if (const hipError_t error = simhip::enter(simhip::current_device); error != hipSuccess) return error;
   attributes->isManaged = block->kind == Kind::managed ? 1 : 0;
   return hipSuccess;
 }

@@ -74,11 +74,11 @@ int attribute(hipDeviceAttribute_t what, int device) {
 }
 
 hipError_t synchronize(Lock& lock) {
-  if (const hipError_t error = refuse_unsafe(); error != hipSuccess) return error;
   if (const hipError_t error = enter(current_device); error != hipSuccess) return error;
+  if (const hipError_t error = refuse_unsafe(); error != hipSuccess) return error;
   if (const hipError_t error = refuse_while_capturing(current_device); error != hipSuccess) return error;
   if (const hipError_t error = wait_for_device(lock, current_device); error != hipSuccess) return error;
-  trim_pool_after_wait(current_device);
+  trim_pools_after_wait(current_device);
   return hipSuccess;
 }
 
@@ -169,12 +169,12 @@ hipError_t hipDeviceEnablePeerAccess(int other, unsigned flags) {
   if (flags != 0) return note(hipErrorInvalidValue);
   if (!is_device(other) || other == current_device) return note(hipErrorInvalidDevice);
   if (memory().is_peer(current_device, other)) return note(hipErrorPeerAccessAlreadyEnabled);
-  memory().set_peer(current_device, other, true);
-  return hipSuccess;
-}
   for (const int device : {current_device, other}) {
     if (const hipError_t error = simhip::enter(device); error != hipSuccess) return error;
   }
+  memory().set_peer(current_device, other, true);
+  return hipSuccess;
+}
 
 hipError_t hipDeviceDisablePeerAccess(int other) {
   if (!is_device(other)) return note(hipErrorInvalidDevice);

@@ -15,7 +15,6 @@ namespace {
 
 constexpr std::size_t kMostGraves = 1 << 16;
 
-std::size_t up(std::size_t size, std::size_t multiple) { return (size + multiple - 1) / multiple * multiple; }
 std::uintptr_t number_of(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 bool of_device(Kind kind) { return kind == Kind::device || kind == Kind::ordered; }
 
@@ -43,6 +42,7 @@ Memory::Memory() {
   base_ = reserve_addresses(size_);
   for (std::size_t i = 0; i < devices + 3; ++i) spaces_.emplace_back(base_ + i * each, each);
   counts_.resize(devices);
+  granules_.resize(devices);
   peers_.assign(devices, std::vector<char>(devices, 0));
   open_ = !settings().refuse_host;
   watch_for_bad_accesses();
@@ -66,6 +66,37 @@ bool Memory::charge_locked(int device, std::size_t size) {
   count.used += size;
   count.peak = std::max(count.peak, count.used);
   return true;
+}
+
+bool Memory::charge_block(Block& block) {
+  if (block.kind == Kind::managed) counts_[static_cast<std::size_t>(block.device)].managed += block.counted;
+  if (block.kind == Kind::pinned) pinned_ += block.counted;
+  if (block.kind != Kind::device) return true;
+  const std::size_t granule = settings().granularity;
+  if (2 * block.size > granule) return charge_locked(block.device, block.counted = up(block.size, granule));
+  auto& granules = granules_[static_cast<std::size_t>(block.device)];
+  auto found = std::find_if(granules.begin(), granules.end(),
+                            [&](std::size_t in_use) { return in_use + block.counted <= granule; });
+  if (found == granules.end()) {
+    if (!charge_locked(block.device, granule)) return false;
+    found = granules.insert(granules.end(), 0);
+  }
+  *found += block.counted;
+  block.granule = &*found;
+  return true;
+}
+
+void Memory::discharge_block(const Block& block) {
+  Count& count = counts_[static_cast<std::size_t>(block.device)];
+  if (block.kind == Kind::managed) count.managed -= block.counted;
+  if (block.kind == Kind::pinned) pinned_ -= block.counted;
+  if (block.kind != Kind::device) return;
+  if (block.granule == nullptr) {
+    count.used -= block.counted;
+  } else if ((*block.granule -= block.counted) == 0) {
+    count.used -= settings().granularity;
+    granules_[static_cast<std::size_t>(block.device)].remove(0);
+  }
 }
 
 bool Memory::charge(int device, std::size_t size) {
@@ -104,23 +135,22 @@ void Memory::reset_peak(int device) {
 
 // ---------------------------------------------------------------------------------------------------------- blocks
 
-hipError_t Memory::allocate(Kind kind, int device, std::size_t size, void** out) {
+hipError_t Memory::allocate(Kind kind, int device, std::size_t size, void** out, void* pool, std::uint64_t access) {
   const std::lock_guard<std::mutex> guard(mutex_);
   if (size > settings().address_space) return hipErrorOutOfMemory;
-  const std::size_t counted = up(size, settings().granularity);
   AddressSpace& space = space_of(kind, device);
-  Count& count = counts_[static_cast<std::size_t>(device)];
-  if (kind == Kind::device && !charge_locked(device, counted)) return hipErrorOutOfMemory;
   const std::uintptr_t base = space.take(size);
-  if (base == 0 || !open_pages(base, up(size, kPage))) {
-    if (base != 0) space.give(base);
-    if (kind == Kind::device) count.used -= counted;
+  if (base == 0) return hipErrorOutOfMemory;
+  const bool coming = kind == Kind::ordered;
+  Block block{base, size, up(size, kUnit), kind, coming, false, device, ++numbers_, access, pool, nullptr};
+  const bool charged = charge_block(block);
+  if (!charged || !open_pages(base, up(size, kPage))) {
+    if (charged) discharge_block(block);
+    space.give(base);
     return hipErrorOutOfMemory;
   }
-  if (kind == Kind::managed) count.managed += counted;
-  if (kind == Kind::pinned) pinned_ += counted;
   if (of_device(kind) && !open_) mprotect(reinterpret_cast<void*>(base), up(size, kPage), PROT_NONE);
-  blocks_.emplace(base, Block{base, size, counted, kind, kind == Kind::ordered, false, device, ++numbers_, 0});
+  blocks_.emplace(base, block);
   *out = reinterpret_cast<void*>(base);
   return hipSuccess;
 }
@@ -151,10 +181,7 @@ void Memory::end_free(const void* base) {
   if (found == blocks_.end()) return;
   const Block block = found->second;
   blocks_.erase(found);
-  Count& count = counts_[static_cast<std::size_t>(block.device)];
-  if (block.kind == Kind::device) count.used -= block.counted;
-  if (block.kind == Kind::managed) count.managed -= block.counted;
-  if (block.kind == Kind::pinned) pinned_ -= block.counted;
+  discharge_block(block);
   if (settings().freed_is_pattern) {
     open_pages(block.base, up(block.size, kPage));
   } else {
@@ -208,7 +235,7 @@ void Memory::unreserve(std::uintptr_t base) {
 
 void Memory::add_mapping(std::uintptr_t base, std::size_t size, int device) {
   const std::lock_guard<std::mutex> guard(mutex_);
-  blocks_.emplace(base, Block{base, size, size, Kind::mapped, false, false, device, ++numbers_, 0});
+  blocks_.emplace(base, Block{base, size, size, Kind::mapped, false, false, device, ++numbers_, 0, nullptr, nullptr});
 }
 
 void Memory::set_access(std::uintptr_t base, int device, bool may) {
@@ -217,6 +244,13 @@ void Memory::set_access(std::uintptr_t base, int device, bool may) {
   if (found == blocks_.end()) return;
   const std::uint64_t bit = std::uint64_t{1} << device;
   found->second.access = may ? found->second.access | bit : found->second.access & ~bit;
+}
+
+void Memory::set_pool_access(const void* pool, std::uint64_t access) {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  for (auto& [base, block] : blocks_) {
+    if (block.kind == Kind::ordered && block.pool == pool) block.access = access;
+  }
 }
 
 void Memory::remove_mapping(std::uintptr_t base) {
@@ -271,6 +305,11 @@ std::string Memory::refusal_of(const Block& block, int device) const {
     return (block.access & wanted) != 0 ? "" : "in " + text_of(block) + ", to which hipMemSetAccess gave no access";
   }
   if (device < 0 || device == block.device || !of_device(block.kind)) return "";
+  if (block.kind == Kind::ordered && !settings().peers_of_pools) {
+    if ((block.access >> device & 1) != 0) return "";
+    return "in " + text_of(block) + ", to whose pool hipMemPoolSetAccess gave device " + std::to_string(device) +
+           " no access";
+  }
   if (peers_[static_cast<std::size_t>(device)][static_cast<std::size_t>(block.device)] != 0) return "";
   return "in " + text_of(block) + ", to which device " + std::to_string(device) + " has no peer access";
 }

@@ -5,8 +5,9 @@
 //
 //   |  device 0  |  device 1  | ... |  managed  |  pinned  |  reserved (hipMemAddressReserve)  |
 //
-// A device's memory is counted in multiples of SIMHIP_GRANULARITY, to the byte: `used` and the context are what
-// hipMemGetInfo lacks.
+// A device's memory is counted in granules of SIMHIP_GRANULARITY bytes: a block of more than half of one takes whole
+// granules, smaller ones share granules, each of which is taken while a block of it lives. `used` and the context are
+// what hipMemGetInfo lacks.
 // Managed and pinned memory have counts of their own, and no limit.
 //
 // A lock of its own guards this, taken after the device's lock where both are held. O(log n) for n blocks.
@@ -15,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -25,6 +27,10 @@
 #include "hip.hpp"
 
 namespace simhip {
+
+constexpr std::size_t kUnit = 512;  // bytes: blocks are multiples
+
+constexpr std::size_t up(std::size_t size, std::size_t multiple) { return (size + multiple - 1) / multiple * multiple; }
 
 enum class Kind : std::uint8_t { device, ordered, managed, pinned, mapped };
 
@@ -37,7 +43,9 @@ struct Block {
   bool going;   // freed in the program's order; work of before may still use it
   int device;
   std::uint64_t number;
-  std::uint64_t access;  // mapped: a bit for each device that may use it
+  std::uint64_t access;  // mapped, ordered: a bit for each device that may use it
+  void* pool;            // ordered: what counts it
+  std::size_t* granule;  // device: the bytes in use of the one that it shares; null: it shares none
 };
 
 struct Count {
@@ -52,7 +60,8 @@ class Memory {
   Memory();
 
   // hipErrorOutOfMemory where the device's limit, or the host, has no room. Ordered memory is counted by its pool.
-  hipError_t allocate(Kind kind, int device, std::size_t size, void** out);
+  hipError_t allocate(Kind kind, int device, std::size_t size, void** out, void* pool = nullptr,
+                      std::uint64_t access = 0);
 
   // The block that begins there, marked as going; none where there is no such block, or another thread frees it.
   std::optional<Block> begin_free(const void* base);
@@ -75,6 +84,7 @@ class Memory {
   void unreserve(std::uintptr_t base);
   void add_mapping(std::uintptr_t base, std::size_t size, int device);
   void set_access(std::uintptr_t base, int device, bool may);
+  void set_pool_access(const void* pool, std::uint64_t access);
   void remove_mapping(std::uintptr_t base);
 
   bool is_ours(std::uintptr_t at) const { return at - base_ < size_; }
@@ -104,6 +114,8 @@ class Memory {
   std::string describe_locked(std::uintptr_t at) const;
   std::string text_of(const Block& block) const;
   bool charge_locked(int device, std::size_t size);
+  bool charge_block(Block& block);
+  void discharge_block(const Block& block);
   void bury(const Block& block, const char* how);
 
   std::mutex mutex_;
@@ -111,6 +123,7 @@ class Memory {
   std::size_t size_;
   std::vector<AddressSpace> spaces_;  // of each device, managed, pinned, reserved
   std::vector<Count> counts_;
+  std::vector<std::list<std::size_t>> granules_;  // that blocks of each device share: bytes in use
   std::vector<std::vector<char>> peers_;
   std::map<std::uintptr_t, Block> blocks_;
   std::map<std::uintptr_t, Grave> graves_;

@@ -1,8 +1,11 @@
 #include "pools.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <deque>
+#include <iterator>
+#include <list>
 
 #include "capture.hpp"
 #include "contexts.hpp"
@@ -23,6 +26,8 @@ struct Free {
 
 struct Pool {
   int device = 0;
+  bool destroyed = false;    // it stays until its last block is free
+  std::uint64_t access = 0;  // a bit for each other device that may use what it holds
   std::uint64_t threshold = 0;
   std::size_t used = 0;
   std::size_t used_high = 0;
@@ -31,18 +36,30 @@ struct Pool {
   std::deque<Free> free;  // oldest first
 };
 
-std::deque<Pool>& pools() {
+std::list<Pool>& pools() {  // the devices' own first
   static auto* all = [] {
-    auto* made = new std::deque<Pool>(static_cast<std::size_t>(settings().devices));
-    for (std::size_t i = 0; i < made->size(); ++i) (*made)[i].device = static_cast<int>(i);
+    auto* made = new std::list<Pool>;
+    for (int device = 0; device < settings().devices; ++device) made->emplace_back().device = device;
     return made;
   }();
   return *all;
 }
 
+Pool& default_pool(int device) { return *std::next(pools().begin(), device); }
+
+// What hipMallocAsync takes from.
+Pool*& current_pool(int device) {
+  static std::array<Pool*, 64> current = {};
+  Pool*& pool = current[static_cast<std::size_t>(device)];
+  if (pool == nullptr) pool = &default_pool(device);
+  return pool;
+}
+
+hipMemPool_t handle_of(Pool& pool) { return reinterpret_cast<hipMemPool_t>(&pool); }
+
 Pool* pool_of(hipMemPool_t handle) {
   for (Pool& pool : pools()) {
-    if (reinterpret_cast<hipMemPool_t>(&pool) == handle) return &pool;
+    if (handle_of(pool) == handle && !pool.destroyed) return &pool;
   }
   return nullptr;
 }
@@ -64,11 +81,14 @@ std::size_t take_free(Pool& pool, std::size_t size, May&& may) {
   return taken;
 }
 
-// Gives free bytes back until the pool holds no more than `least`.
+// Gives free bytes back, in the device's units, until the pool holds no more than `least`.
 void trim(Pool& pool, std::uint64_t least) {
   if (pool.reserved <= least) return;
-  const std::size_t given =
-      take_free(pool, pool.reserved - static_cast<std::size_t>(least), [](const Free& f) { return is_done(f.freed); });
+  const auto may = [](const Free& f) { return is_done(f.freed); };
+  std::size_t most = 0;
+  for (const Free& free : pool.free) most += may(free) ? free.size : 0;
+  most = std::min(most, pool.reserved - static_cast<std::size_t>(least));
+  const std::size_t given = take_free(pool, most / settings().granularity * settings().granularity, may);
   pool.reserved -= given;
   memory().discharge(pool.device, given);
 }
@@ -77,9 +97,11 @@ void trim(Pool& pool, std::uint64_t least) {
 bool reserve(Pool& pool, std::size_t size, const StreamRef& stream) {
   const std::size_t reused =
       take_free(pool, size, [&](const Free& f) { return f.freed.stream == stream || is_done(f.freed); });
-  if (memory().charge(pool.device, size - reused)) {
-    pool.reserved += size - reused;
+  const std::size_t more = up(size - reused, settings().granularity);
+  if (memory().charge(pool.device, more)) {
+    pool.reserved += more;
     pool.reserved_high = std::max(pool.reserved_high, pool.reserved);
+    if (const std::size_t rest = reused + more - size; rest != 0) pool.free.push_back({rest, {}});
     return true;
   }
   if (reused != 0) pool.free.push_front({reused, {}});
@@ -88,12 +110,12 @@ bool reserve(Pool& pool, std::size_t size, const StreamRef& stream) {
 
 hipError_t allocate(Lock& lock, Pool& pool, std::size_t size, const StreamRef& stream, void** out) {
   if (stream->capture) return invalidate(stream->capture, hipErrorStreamCaptureUnsupported);
-  const std::size_t unit = settings().granularity;
-  const std::size_t counted = (size + unit - 1) / unit * unit;
+  const std::size_t counted = up(size, kUnit);
   if (!reserve(pool, counted, stream)) {
-    if (!release_pool(lock, pool.device) || !reserve(pool, counted, stream)) return note(hipErrorOutOfMemory);
+    if (!release_pools(lock, pool.device) || !reserve(pool, counted, stream)) return note(hipErrorOutOfMemory);
   }
-  if (const hipError_t error = memory().allocate(Kind::ordered, pool.device, size, out); error != hipSuccess) {
+  if (const hipError_t error = memory().allocate(Kind::ordered, pool.device, size, out, &pool, pool.access);
+      error != hipSuccess) {
     pool.free.push_front({counted, {}});
     return note(error);
   }
@@ -145,33 +167,62 @@ hipError_t get(const Pool& pool, hipMemPoolAttr what, void* value) {
   }
 }
 
+hipError_t set_access(Pool& pool, const hipMemAccessDesc* wanted, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const hipMemLocation& place = wanted[i].location;
+    const bool known = place.type == hipMemLocationTypeDevice && is_device(place.id);
+    const bool may = wanted[i].flags == hipMemAccessFlagsProtReadWrite;
+    if (!known || (!may && place.id == pool.device)) return note(hipErrorInvalidValue);
+    const std::uint64_t bit = std::uint64_t{1} << place.id;
+    pool.access = may ? pool.access | bit : pool.access & ~bit;
+  }
+  memory().set_pool_access(&pool, pool.access);
+  return hipSuccess;
+}
+
 hipError_t refuse_unsupported() {
   return settings().memory_pools ? refuse_lost(current_device) : note(hipErrorNotSupported);
+}
+
+// Where no pool is named, the device's current one serves.
+hipError_t allocate_from(hipMemPool_t handle, void** out, std::size_t size, hipStream_t stream_handle) {
+  if (const hipError_t error = refuse_unsupported(); error != hipSuccess) return error;
+  *out = nullptr;
+  Lock lock(machine().mutex);
+  StreamRef stream;
+  if (const hipError_t error = find(stream_handle, &stream); error != hipSuccess || size == 0) return error;
+  Pool* pool = handle == nullptr ? current_pool(stream->device) : pool_of(handle);
+  return pool != nullptr ? allocate(lock, *pool, size, stream, out) : note(hipErrorInvalidValue);
 }
 
 }  // namespace
 
 void give_to_pool(const Block& block, const Ticket& freed) {
-  Pool& pool = pools()[static_cast<std::size_t>(block.device)];
+  Pool& pool = *static_cast<Pool*>(block.pool);
   pool.used -= block.counted;
   pool.free.push_back({block.counted, freed});
 }
 
-void trim_pool_after_wait(int device) {
-  Pool& pool = pools()[static_cast<std::size_t>(device)];
-  if (!pool.free.empty()) trim(pool, pool.threshold);
+void trim_pools_after_wait(int device) {
+  for (Pool& pool : pools()) {
+    if (pool.device == device && !pool.free.empty()) trim(pool, pool.threshold);
+  }
+  pools().remove_if([](const Pool& pool) { return pool.destroyed && pool.reserved == 0; });
 }
 
-bool release_pool(Lock& lock, int device) {
-  Pool& pool = pools()[static_cast<std::size_t>(device)];
-  if (pool.free.empty()) return false;
+bool release_pools(Lock& lock, int device) {
   std::vector<Ticket> frees;
-  for (const Free& free : pool.free) frees.push_back(free.freed);
+  for (const Pool& pool : pools()) {
+    if (pool.device != device) continue;
+    for (const Free& free : pool.free) frees.push_back(free.freed);
+  }
   for (const Ticket& freed : frees) {
     if (wait_for(lock, freed) != hipSuccess) return false;
   }
-  trim(pool, 0);
-  return true;
+  for (Pool& pool : pools()) {
+    if (pool.device == device) trim(pool, 0);
+  }
+  return !frees.empty();
 }
 
 }  // namespace simhip
@@ -182,16 +233,14 @@ using simhip::note;
 
 extern "C" {
 
-hipError_t hipMallocAsync(void** out, std::size_t size, hipStream_t handle) {
+hipError_t hipMallocFromPoolAsync(void** out, std::size_t size, hipMemPool_t pool, hipStream_t stream) {
   simhip::refuse_gil(__func__);
-  if (const hipError_t error = simhip::refuse_unsupported(); error != hipSuccess) return error;
-  *out = nullptr;
-  if (size == 0) return hipSuccess;
-  Lock lock(machine().mutex);
-  simhip::StreamRef stream;
-  if (const hipError_t error = simhip::find(handle, &stream); error != hipSuccess) return error;
-  simhip::Pool& pool = simhip::pools()[static_cast<std::size_t>(stream->device)];
-  return simhip::allocate(lock, pool, size, stream, out);
+  return simhip::allocate_from(pool, out, size, stream);
+}
+
+hipError_t hipMallocAsync(void** out, std::size_t size, hipStream_t stream) {
+  simhip::refuse_gil(__func__);
+  return simhip::allocate_from(nullptr, out, size, stream);
 }
 
 hipError_t hipFreeAsync(void* pointer, hipStream_t handle) {
@@ -207,11 +256,54 @@ hipError_t hipFreeAsync(void* pointer, hipStream_t handle) {
 hipError_t hipDeviceGetDefaultMemPool(hipMemPool_t* out, int device) {
   if (const hipError_t error = simhip::refuse_unsupported(); error != hipSuccess) return error;
   if (!simhip::is_device(device)) return note(hipErrorInvalidDevice);
-  *out = reinterpret_cast<hipMemPool_t>(&simhip::pools()[static_cast<std::size_t>(device)]);
+  *out = simhip::handle_of(simhip::default_pool(device));
   return hipSuccess;
 }
 
-hipError_t hipDeviceGetMemPool(hipMemPool_t* out, int device) { return hipDeviceGetDefaultMemPool(out, device); }
+hipError_t hipDeviceGetMemPool(hipMemPool_t* out, int device) {
+  if (const hipError_t error = simhip::refuse_unsupported(); error != hipSuccess) return error;
+  if (!simhip::is_device(device)) return note(hipErrorInvalidDevice);
+  const Lock lock(machine().mutex);
+  *out = simhip::handle_of(*simhip::current_pool(device));
+  return hipSuccess;
+}
+
+hipError_t hipDeviceSetMemPool(int device, hipMemPool_t handle) {
+  const Lock lock(machine().mutex);
+  simhip::Pool* pool = simhip::pool_of(handle);
+  if (pool == nullptr || pool->device != device) return note(hipErrorInvalidValue);
+  simhip::current_pool(device) = pool;
+  return hipSuccess;
+}
+
+hipError_t hipMemPoolCreate(hipMemPool_t* out, const hipMemPoolProps* properties) {
+  if (const hipError_t error = simhip::refuse_unsupported(); error != hipSuccess) return error;
+  const hipMemLocation& place = properties->location;
+  const bool known = place.type == hipMemLocationTypeDevice && simhip::is_device(place.id);
+  if (!known || properties->allocType != hipMemAllocationTypePinned) return note(hipErrorInvalidValue);
+  const Lock lock(machine().mutex);
+  simhip::Pool& pool = simhip::pools().emplace_back();
+  pool.device = place.id;
+  *out = simhip::handle_of(pool);
+  return hipSuccess;
+}
+
+hipError_t hipMemPoolDestroy(hipMemPool_t handle) {
+  const Lock lock(machine().mutex);
+  simhip::Pool* pool = simhip::pool_of(handle);
+  if (pool == nullptr || pool == &simhip::default_pool(pool->device)) return note(hipErrorInvalidValue);
+  if (simhip::current_pool(pool->device) == pool) simhip::current_pool(pool->device) = nullptr;
+  pool->destroyed = true;
+  pool->threshold = 0;
+  simhip::trim_pools_after_wait(pool->device);
+  return hipSuccess;
+}
+
+hipError_t hipMemPoolSetAccess(hipMemPool_t handle, const hipMemAccessDesc* wanted, std::size_t count) {
+  const Lock lock(machine().mutex);
+  simhip::Pool* pool = simhip::pool_of(handle);
+  return pool != nullptr && wanted != nullptr ? simhip::set_access(*pool, wanted, count) : note(hipErrorInvalidValue);
+}
 
 hipError_t hipMemPoolSetAttribute(hipMemPool_t handle, hipMemPoolAttr what, void* value) {
   const Lock lock(machine().mutex);

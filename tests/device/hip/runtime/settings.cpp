@@ -100,6 +100,7 @@ Settings read() {
   s.refuse_host = word("SIMHIP_HOST_ACCESS", {"allow", "refuse"}) == 1;
   s.gil = flag("SIMHIP_GIL", false);
   s.dead_handles = flag("SIMHIP_DEAD_HANDLES", false);
+  s.peers_of_pools = flag("SIMHIP_PEERS_OF_POOLS", true);
   s.memory_pools = flag("SIMHIP_MEMORY_POOLS", true);
   s.virtual_memory = static_cast<int>(whole("SIMHIP_VIRTUAL_MEMORY", 1, 0, 2));
   s.mapping_waits = flag("SIMHIP_MAPPING_WAITS", false);

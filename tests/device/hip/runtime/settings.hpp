@@ -38,9 +38,10 @@ struct Settings {
   bool freed_is_pattern;  // freed memory is full of NaNs; otherwise nothing may touch it
   bool check;             // what work uses is held against what is alive
   Faults faults;
-  bool refuse_host;   // host code may not touch device memory
-  bool gil;           // a call that may wait is a fault where its thread holds Python's GIL
-  bool dead_handles;  // a call that names what was destroyed is a fault; otherwise an error
+  bool refuse_host;     // host code may not touch device memory
+  bool gil;             // a call that may wait is a fault where its thread holds Python's GIL
+  bool dead_handles;    // a call that names what was destroyed is a fault; otherwise an error
+  bool peers_of_pools;  // a device's peers may use what its memory pools hold; otherwise hipMemPoolSetAccess says who
   bool memory_pools;
   int virtual_memory;  // 0: there is none; 2: the device says that there is, and nothing can be mapped
   bool mapping_waits;  // hipMemSetAccess and hipMemUnmap wait for the device

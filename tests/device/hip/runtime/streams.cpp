@@ -39,8 +39,8 @@ const hipStream_t kPerThread = reinterpret_cast<hipStream_t>(2);
 
 hipError_t create(hipStream_t* out, unsigned flags, int priority) {
   if ((flags & ~static_cast<unsigned>(hipStreamNonBlocking)) != 0) return note(hipErrorInvalidValue);
-  Lock lock(machine().mutex);
   if (const hipError_t error = enter(current_device); error != hipSuccess) return error;
+  Lock lock(machine().mutex);
   const StreamRef stream = new_stream(current_device, flags, std::clamp(priority, -1, 1));
   *out = reinterpret_cast<hipStream_t>(stream.get());
   machine().handles[*out] = stream;
@@ -83,7 +83,7 @@ hipError_t synchronize(Lock& lock, const StreamRef& stream) {
   for (const Ticket& tail : tails_behind(stream)) {
     if (const hipError_t error = wait_for(lock, tail); error != hipSuccess) return error;
   }
-  trim_pool_after_wait(stream->device);
+  trim_pools_after_wait(stream->device);
   return hipSuccess;
 }
 

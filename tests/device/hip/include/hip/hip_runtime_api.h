@@ -69,6 +69,7 @@ hipError_t hipMemPoolDestroy(hipMemPool_t pool);
 hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t bytes_to_keep);
 hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void* value);
 hipError_t hipMemPoolGetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void* value);
+hipError_t hipMemPoolSetAccess(hipMemPool_t pool, const hipMemAccessDesc* access, size_t count);
 
 hipError_t hipMemAddressReserve(void** pointer, size_t size, size_t alignment, void* wanted, unsigned long long flags);
 hipError_t hipMemAddressFree(void* pointer, size_t size);
