@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
+from tests.device import hip_process
 from tests.device.hip_process import Hip, on_device
 
 MIB = 1 << 20
@@ -223,6 +227,47 @@ def test_a_kernel_uses_a_peer_s_memory(hip: Hip) -> None:
     assert hip.read(block) == [4] * 16
     hip("DeviceDisablePeerAccess", 0)
     assert hip.error("DeviceDisablePeerAccess", 0) == "hipErrorPeerAccessNotEnabled"
+
+
+class IpcHandle(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_ubyte * 64)]
+
+
+@on_device()
+def test_another_process_uses_what_hipmalloc_gave(hip: Hip) -> None:
+    block, handle = hip.malloc(64), IpcHandle()
+    hip.fill(0, block, 1)
+    hip("IpcGetMemHandle", ctypes.byref(handle), block)
+    hip.fill(0, block, 2)
+    hip("DeviceSynchronize")
+    assert (
+        hip.error("IpcOpenMemHandle", ctypes.byref(ctypes.c_void_p()), handle, 1) == "hipErrorInvalidContext"
+    )
+    environment = {**os.environ, "HANDLE": bytes(handle.bytes).hex()}
+    command = [sys.executable, hip_process.__file__, __file__, uses_another_s.__name__, hip._kernels]
+    subprocess.run(command, env=environment, check=True)
+    assert hip.read(block) == [3] * 16
+    hip("Free", block)
+
+
+def uses_another_s(hip: Hip) -> None:
+    handle = IpcHandle.from_buffer_copy(bytes.fromhex(os.environ["HANDLE"]))
+    block = hip.new("IpcOpenMemHandle", handle, 1)
+    assert hip.read(block) == [2] * 16
+    hip.fill(0, block, 3)
+    hip("DeviceSynchronize")
+    assert hip.error("Free", block) == "hipErrorInvalidValue"
+    hip("IpcCloseMemHandle", block)
+    assert hip.library.simhip_used(0) == 0
+
+
+@on_device()
+def test_another_process_gets_neither_virtual_nor_stream_ordered_memory(hip: Hip) -> None:
+    base = hip.new("MemAddressReserve", UNIT, 0, 0, 0)
+    hip("MemMap", base, UNIT, 0, created(hip), 0)
+    opened(hip, base)
+    for block in (base, hip.new("MallocAsync", 64, 0), hip.new("MallocManaged", 64, 1)):
+        assert hip.error("IpcGetMemHandle", ctypes.byref(IpcHandle()), block) == "hipErrorInvalidValue"
 
 
 # ------------------------------------------------------------------------------------ the stream-ordered allocator

@@ -118,12 +118,6 @@ hipError_t hipMemAdvise(const void* pointer, std::size_t size, hipMemoryAdvise, 
   return managed ? hipSuccess : simhip::note(hipErrorInvalidValue);
 }
 
-hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t*, void*) { return simhip::note(hipErrorNotSupported); }
-
-hipError_t hipIpcOpenMemHandle(void**, hipIpcMemHandle_t, unsigned) { return simhip::note(hipErrorNotSupported); }
-
-hipError_t hipIpcCloseMemHandle(void*) { return simhip::note(hipErrorNotSupported); }
-
 // What tests read. Bytes, in multiples of SIMHIP_GRANULARITY.
 std::size_t simhip_used(int device) { return simhip::is_device(device) ? memory().count(device).used : 0; }
 std::size_t simhip_peak_used(int device) { return simhip::is_device(device) ? memory().count(device).peak : 0; }

@@ -43,6 +43,7 @@ const char* hipGetErrorName(hipError_t error) {
     SIMHIP_NAME(hipErrorNoDevice)
     SIMHIP_NAME(hipErrorInvalidDevice)
     SIMHIP_NAME(hipErrorInvalidImage)
+    SIMHIP_NAME(hipErrorInvalidContext)
     SIMHIP_NAME(hipErrorFileNotFound)
     SIMHIP_NAME(hipErrorInvalidHandle)
     SIMHIP_NAME(hipErrorIllegalState)

@@ -1,6 +1,7 @@
 #include "memory.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <iterator>
@@ -16,7 +17,7 @@ namespace {
 constexpr std::size_t kMostGraves = 1 << 16;
 
 std::uintptr_t number_of(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
-bool of_device(Kind kind) { return kind == Kind::device || kind == Kind::ordered; }
+bool of_device(Kind kind) { return kind == Kind::device || kind == Kind::ordered || kind == Kind::opened; }
 
 const char* maker_of(Kind kind) {
   switch (kind) {
@@ -24,6 +25,7 @@ const char* maker_of(Kind kind) {
     case Kind::ordered: return "hipMallocAsync";
     case Kind::managed: return "hipMallocManaged";
     case Kind::pinned: return "hipHostMalloc";
+    case Kind::opened: return "hipIpcOpenMemHandle";
     default: return "hipMemMap";
   }
 }
@@ -142,7 +144,7 @@ hipError_t Memory::allocate(Kind kind, int device, std::size_t size, void** out,
   const std::uintptr_t base = space.take(size);
   if (base == 0) return hipErrorOutOfMemory;
   const bool coming = kind == Kind::ordered;
-  Block block{base, size, up(size, kUnit), kind, coming, false, device, ++numbers_, access, pool, nullptr};
+  Block block{base, size, up(size, kUnit), kind, coming, false, device, ++numbers_, access, pool, -1, nullptr};
   const bool charged = charge_block(block);
   if (!charged || !open_pages(base, up(size, kPage))) {
     if (charged) discharge_block(block);
@@ -158,7 +160,8 @@ hipError_t Memory::allocate(Kind kind, int device, std::size_t size, void** out,
 std::optional<Block> Memory::begin_free(const void* base) {
   const std::lock_guard<std::mutex> guard(mutex_);
   const auto found = blocks_.find(number_of(base));
-  if (found == blocks_.end() || found->second.going || found->second.kind == Kind::mapped) return {};
+  if (found == blocks_.end() || found->second.going) return {};
+  if (found->second.kind == Kind::mapped || found->second.kind == Kind::opened) return {};
   found->second.going = true;
   return found->second;
 }
@@ -182,6 +185,7 @@ void Memory::end_free(const void* base) {
   const Block block = found->second;
   blocks_.erase(found);
   discharge_block(block);
+  if (block.file >= 0) close(block.file);
   if (settings().freed_is_pattern) {
     open_pages(block.base, up(block.size, kPage));
   } else {
@@ -212,6 +216,28 @@ std::optional<Block> Memory::find(const void* pointer) {
   return block != nullptr ? std::optional<Block>(*block) : std::nullopt;
 }
 
+int Memory::share(std::uintptr_t base) {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  Block& block = blocks_.at(base);
+  if (block.file < 0) block.file = share_pages(base, up(block.size, kPage));
+  return block.file;
+}
+
+hipError_t Memory::open(int file, int device, std::size_t size, void** out) {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  AddressSpace& space = space_of(Kind::opened, device);
+  const std::uintptr_t base = space.take(size);
+  if (base == 0 || !map_file(base, up(size, kPage), file)) {
+    if (base != 0) space.give(base);
+    close(file);
+    return hipErrorOutOfMemory;
+  }
+  blocks_.emplace(base,
+                  Block{base, size, 0, Kind::opened, false, false, device, ++numbers_, 0, nullptr, file, nullptr});
+  *out = reinterpret_cast<void*>(base);
+  return hipSuccess;
+}
+
 void Memory::open_all(bool open) {
   const std::lock_guard<std::mutex> guard(mutex_);
   open_ = open;
@@ -235,7 +261,8 @@ void Memory::unreserve(std::uintptr_t base) {
 
 void Memory::add_mapping(std::uintptr_t base, std::size_t size, int device) {
   const std::lock_guard<std::mutex> guard(mutex_);
-  blocks_.emplace(base, Block{base, size, size, Kind::mapped, false, false, device, ++numbers_, 0, nullptr, nullptr});
+  blocks_.emplace(base,
+                  Block{base, size, size, Kind::mapped, false, false, device, ++numbers_, 0, nullptr, -1, nullptr});
 }
 
 void Memory::set_access(std::uintptr_t base, int device, bool may) {

@@ -77,4 +77,21 @@ int make_file(std::size_t size) {
   return -1;
 }
 
+bool map_file(std::uintptr_t base, std::size_t size, int file) {
+  return mmap(pointer(base), size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED;
+}
+
+int share_pages(std::uintptr_t base, std::size_t size) {
+  const int file = memfd_create("simhip", MFD_CLOEXEC);
+  if (file < 0) return -1;
+  std::size_t done = 0;
+  for (ssize_t written = 1; done < size && written > 0;
+       done += static_cast<std::size_t>(std::max<ssize_t>(written, 0))) {
+    written = pwrite(file, pointer(base + done), size - done, static_cast<off_t>(done));
+  }
+  if (done == size && map_file(base, size, file)) return file;
+  close(file);
+  return -1;
+}
+
 }  // namespace simhip

@@ -20,4 +20,8 @@ void close_pages(std::uintptr_t base, std::size_t size);
 // back.
 int make_file(std::size_t size);
 
+// Puts the same bytes into a file, which other processes can map, and maps it there; -1 where the host has no memory.
+int share_pages(std::uintptr_t base, std::size_t size);
+bool map_file(std::uintptr_t base, std::size_t size, int file);
+
 }  // namespace simhip
