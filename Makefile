@@ -9,10 +9,11 @@
 #   make gpu-test   the tests that need a CUDA device: training through CupyPool, bit by bit
 #   make torch-test   training through TorchPool, bit by bit, and orders of PyTorch's graphs, in an environment of its own
 #                     with a CPU build of torch; skips where there is none
-#   make device-test  the tests of device code, on a simulated device with CuPy's wheel for ROCm, in an environment of its
-#                     own; skips where there is no such wheel                      TEST="-k streams" passes options
+#   make device-test  the tests of device code, on a simulated device with CuPy's wheels for ROCm and for CUDA, each in an
+#                     environment of its own; skips where there is no such wheel   TEST="-k streams" passes options
 #   make device-cupy-tests  CuPy's own tests there, with its pool and with CupyPool  CUPY_TESTS="memory graphs" for these only
 #   make device-run   a program of yours on the simulated device                   RUN="script.py arguments"
+#                     DEVICE_BUILD=cuda: with CuPy for CUDA, in this one and the two before
 #   make lint       ruff, mypy --strict, clang-format, clang-tidy, cython-lint       ANALYZE=1 adds clang's analyzer
 #   make docs       the documentation; warnings are errors, examples are run
 #   make lines      how many lines of code there are, by room; fails where tools/lines.txt allows fewer
@@ -223,16 +224,26 @@ $(TORCH_VENV)/.torch: $(TORCH_VENV)/.made $(BUILD_INPUTS)
 
 # --- CuPy on a simulated device ----------------------------------------------------------------------------------------
 
-DEVICE ?= cupy-rocm-7-0==14.2.0
+# Two builds of CuPy, each in an environment of its own: for ROCm, and the last one for CUDA that finds its libraries
+# when it is loaded. Tests of the simulated runtime by itself, and of experiments, run with the first one alone.
+DEVICE_BUILD ?= rocm
+DEVICE_TESTS := tests/device tests/gpu tests/contracts/test_cupy_backend.py
+ifeq ($(DEVICE_BUILD),cuda)
+DEVICE := cupy-cuda12x==12.3.0
+DEVICE_VENV ?= .venv-cuda12
+DEVICE_TESTS += $(addprefix --ignore=,$(wildcard tests/device/test_runtime_*.py) \
+	tests/device/test_device_experiment.py tests/gpu/test_figures_gpu.py)
+else
+DEVICE := cupy-rocm-7-0==14.2.0
 DEVICE_VENV ?= .venv-device
+endif
 DEVICE_BIN := $(DEVICE_VENV)/bin
 DEVICE_PIP := $(DEVICE_BIN)/python -m pip --quiet --disable-pip-version-check
 SIMULATED := $(DEVICE_BIN)/python -m tests.device.simulated
-DEVICE_TESTS := tests/device tests/gpu tests/contracts/test_cupy_backend.py
 RUN ?=
 CUPY_TESTS ?=
 
-.PHONY: device-test device-run device-cupy-tests
+.PHONY: device-test device-test-of device-run device-cupy-tests
 
 $(DEVICE_VENV)/.made:
 	@echo "making $(DEVICE_VENV)"
@@ -240,8 +251,11 @@ $(DEVICE_VENV)/.made:
 	@$(DEVICE_PIP) install --upgrade pip
 	@touch $@
 
+device-test:
+	@for build in rocm cuda; do $(MAKE) --no-print-directory device-test-of DEVICE_BUILD=$$build || exit 1; done
+
 # There are wheels for some Pythons on x86-64 only.
-device-test: $(DEVICE_VENV)/.made
+device-test-of: $(DEVICE_VENV)/.made
 	@if ! $(DEVICE_PIP) install --dry-run --only-binary :all: --no-deps '$(DEVICE)' >/dev/null; then \
 		echo "stowplan: device-test SKIPPED, nothing was tested: pip finds no wheel of $(DEVICE) for this Python" >&2; \
 	else \
@@ -257,11 +271,11 @@ device-cupy-tests: $(DEVICE_VENV)/.device
 
 $(DEVICE_VENV)/.device: $(DEVICE_VENV)/.made $(BUILD_INPUTS)
 	@$(PYTHON) tools/preflight.py
-	@echo "installing stowplan, CuPy for ROCm and Chainer into $(DEVICE_VENV)"
-	@$(DEVICE_PIP) install --build-constraint build-constraints.txt --editable '.[chainer,device-test]'
+	@echo "installing stowplan, $(DEVICE) and Chainer into $(DEVICE_VENV)"
+	@$(DEVICE_PIP) install --build-constraint build-constraints.txt --editable '.[chainer,device-test]' '$(DEVICE)'
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(TORCH_VENV) $(DEVICE_VENV) build dist *.egg-info docs/_build .coverage coverage.xml .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(TORCH_VENV) .venv-device .venv-cuda12 build dist *.egg-info docs/_build .coverage coverage.xml .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find $(ROOMS) -name '*.so' -delete
 	rm -f demo-plan.png

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-REASON = "needs CuPy for ROCm on the simulated device: make device-test"
+REASON = "needs CuPy on the simulated device: make device-test"
 
 
 @pytest.fixture(autouse=True)

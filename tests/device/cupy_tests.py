@@ -22,7 +22,7 @@ from . import libraries, simulated
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-TABLE = ROOT / "docs" / "results" / "device_cupy.md"
+RESULTS = ROOT / "docs" / "results"
 POOLS = ("cupy", "marked", "found")
 SECONDS = 900
 """For one file with one pool; what takes longer is reported as such."""
@@ -118,9 +118,9 @@ Outcomes = dict[str, tuple[str, str]]
 
 def sources(version: str) -> Path:
     """Download CuPy's source distribution, unless it is there; return the folder of its tests."""
-    kept = simulated.OUT / f"cupy-{version}"
+    kept = simulated.out() / f"cupy-{version}"
     if not kept.exists():
-        with tempfile.TemporaryDirectory(dir=simulated.OUT) as folder:
+        with tempfile.TemporaryDirectory(dir=simulated.out()) as folder:
             # To learn its dependencies, pip would build it for CUDA, which fails; what it has unpacked, it leaves.
             command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-clean", "--no-deps"]
             command += ["--no-build-isolation", "--no-binary=:all:", f"--dest={folder}", f"cupy=={version}"]
@@ -208,14 +208,18 @@ def differences(expected: Outcomes, found: Outcomes) -> list[str]:
     ]
 
 
-def table(version: str, groups: dict[str, dict[str, Outcomes]], replayed: dict[str, int], most: int) -> str:
+def table(
+    wheel: libraries.Wheel, groups: dict[str, dict[str, Outcomes]], replayed: dict[str, int], most: int
+) -> str:
     """Return the page: a row for each group, the differences, and why tests fail with CuPy's pool."""
+    made_with = " DEVICE_BUILD=cuda" if wheel.for_cuda else ""
     lines = [
         "# CuPy's own tests on the simulated device",
         "",
-        f"CuPy {version}'s tests, on two devices, each body five times in a row (those of `unittest`: once).",
+        f"The tests of {wheel.name} {wheel.version}, on two devices, each body five times in a row",
+        "(those of `unittest`: once).",
         f"Of each file of {', '.join(group for group in SELECTION if group not in WHOLE)} at most {most} tests,",
-        "evenly spread; the other files whole. Made by `make device-cupy-tests`.",
+        f"evenly spread; the other files whole. Made by `make device-cupy-tests{made_with}`.",
         "",
         "| tests of | pass | fail | skip | differ with `CupyPool`, marked | found |",
         "|---|---:|---:|---:|---:|---:|",
@@ -257,16 +261,17 @@ def main() -> int:
         "--most", type=int, default=16, help="tests of each file of arrays and of what computes with them"
     )
     parser.add_argument("-k", default="", help="only tests that match, as of pytest")
-    parser.add_argument("--out", type=Path, default=TABLE, help="where the table goes")
+    parser.add_argument("--out", type=Path, help="where the table goes")
     chosen = parser.parse_args()
     if wrong := {*chosen.groups} - {*SELECTION}:
         parser.error(f"no such group: {', '.join(sorted(wrong))}; expected: {', '.join(SELECTION)}")
     variables = {
         "SIMHIP_DEVICES": "2",
-        **simulated.environment(),
+        **simulated.environment(simulated.out()),
     }  # some tests wait for ever where there is one
-    version = libraries.wheel()[0]
-    tests = sources(version)
+    wheel = libraries.wheel()
+    tests = sources(wheel.version)
+    out = chosen.out or RESULTS / ("device_cupy_cuda.md" if wheel.for_cuda else "device_cupy.md")
     pools = ["cupy", *(chosen.pool or POOLS[1:])]
     options = ["-k", chosen.k] if chosen.k else []
     groups: dict[str, dict[str, Outcomes]] = {}
@@ -278,6 +283,7 @@ def main() -> int:
                 (part, pool): workers.submit(run, tests, part, pool, variables, options, most)
                 for pool in pools  # the first one compiles the kernels of a file
                 for file in SELECTION[group]
+                if (tests / file).exists()  # not every version has each
                 for part in parts(tests, file)
             }
             groups[group] = {pool: {} for pool in pools}
@@ -290,8 +296,8 @@ def main() -> int:
                 flush=True,
             )
             # What was found is kept if this is interrupted.
-            chosen.out.write_text(table(version, groups, replayed, chosen.most))
-    print(chosen.out.read_text())
+            out.write_text(table(wheel, groups, replayed, chosen.most))
+    print(out.read_text())
     return int(any(differences(found["cupy"], found[pool]) for found in groups.values() for pool in pools))
 
 

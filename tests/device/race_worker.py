@@ -78,7 +78,10 @@ class Wrong:
     """What kernels found: how many arrays were wrong, and the first one's expected and found numbers."""
 
     def __init__(self) -> None:
-        with cupy.cuda.using_allocator(cupy.cuda.MemoryPool().malloc):
+        self._pool = (
+            cupy.cuda.MemoryPool()
+        )  # CuPy 12 frees a pool's memory with the pool, whatever lives in it
+        with cupy.cuda.using_allocator(self._pool.malloc):
             self.array = cupy.zeros(3, cupy.float32)
         cupy.cuda.Device().synchronize()
 

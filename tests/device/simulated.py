@@ -12,10 +12,15 @@ from pathlib import Path
 
 from . import libraries
 
-OUT = Path(__file__).resolve().parents[2] / "build" / "device"
+BUILD = Path(__file__).resolve().parents[2] / "build"
 
 
-def environment(out: Path = OUT) -> dict[str, str]:
+def out() -> Path:
+    """Return the folder of what is built for the build of CuPy that is installed."""
+    return BUILD / ("device-cuda" if libraries.wheel().for_cuda else "device")
+
+
+def environment(out: Path) -> dict[str, str]:
     """Build what is missing, and return the environment in which CuPy finds the simulated device."""
     libraries.build(out)
     library = str(out / "lib")
@@ -25,6 +30,7 @@ def environment(out: Path = OUT) -> dict[str, str]:
         **os.environ,
         "SIMHIP_HOME": str(out),
         "ROCM_HOME": str(out),
+        "CUDA_PATH": str(out),
         "LD_LIBRARY_PATH": ":".join([library, *others]),
         "PATH": f"{out / 'bin'}:{os.environ.get('PATH', os.defpath)}",
         "CUPY_CACHE_DIR": str(out / "kernels" / "cupy"),
@@ -35,7 +41,7 @@ def environment(out: Path = OUT) -> dict[str, str]:
 def main() -> None:
     """Become Python with the rest of the command line, on the simulated device."""
     try:
-        variables = environment()
+        variables = environment(out())
     except libraries.SetUpError as error:
         sys.exit(f"stowplan: {error}")
     os.execve(sys.executable, [sys.executable, *sys.argv[1:]], variables)

@@ -24,7 +24,7 @@ SEEDS = (1, 2)
 SIGNS = {
     "wait": "WrongValueError",
     "hold": "WrongValueError",
-    "capture": "hipErrorStreamCapture",
+    "capture": "ErrorStreamCapture",
     "idle": "simhip: fault|WrongValueError",
 }
 """What standard error has where a measure is switched off; see `race_program.MEASURES`."""

@@ -12,6 +12,7 @@
 #include "memory.hpp"
 #include "pools.hpp"
 #include "settings.hpp"
+#include "simhip_abi.h"
 
 namespace simhip {
 
@@ -35,7 +36,7 @@ hipDeviceProp_tR0600 properties(int device) {
   p.totalGlobalMem = settings().memory;
   p.sharedMemPerBlock = p.sharedMemPerMultiprocessor = p.maxSharedMemoryPerMultiProcessor = kShared;
   p.regsPerBlock = p.regsPerMultiprocessor = 65536;
-  p.warpSize = 64;
+  p.warpSize = SIMHIP_LANES;
   p.maxThreadsPerBlock = kThreads;
   std::fill_n(p.maxThreadsDim, 3, kThreads);
   std::fill_n(p.maxGridSize, 3, kMostBlocks);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kStack = std::size_t{128} << 10;
 constexpr std::uint32_t kMostThreads = 1024;
-constexpr std::uint32_t kWarp = 64;
+constexpr std::uint32_t kWarp = SIMHIP_LANES;
 constexpr std::size_t kSaved = 6;  // registers that simhip_switch keeps
 
 }  // namespace

@@ -1,0 +1,2 @@
+// cuRAND: what hipRAND does not have.
+extern "C" int curandSetGeneratorOrdering(void*, int) { return 0; }
