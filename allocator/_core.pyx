@@ -387,8 +387,9 @@ cdef class Backend:
         return _lane_outcomes(outcomes)
 
     def wait_for_outcomes(self):
-        """Wait for the next ones; False after close()."""
+        """Wait for the next ones; False after close(). The thread that calls this asks no device from now on."""
         cdef cbool open_
+        learn_here()
         with nogil:
             open_ = self.lanes.signal().wait()
         return open_

@@ -239,6 +239,7 @@ cdef extern from "device.hpp" namespace "stowplan::allocator":
         uintptr_t address
         uint64_t memory
         uint64_t error
+        cbool out_of_memory
 
     cdef cppclass Device:
         void* owner
@@ -262,13 +263,19 @@ cdef extern from "virtual_arena.hpp" namespace "stowplan::allocator" nogil:
         vector[int] devices
         cbool find(const char*, const char*)
 
+    cdef cppclass VirtualArena:
+        pass
+
+
+ctypedef shared_ptr[VirtualArena] VirtualArenaPtr
+
 
 cdef extern from "device_pool.hpp" namespace "stowplan::allocator":  # with the GIL: it calls its owner
     cdef cppclass CDevicePool "stowplan::allocator::DevicePool":
         void connect(const Device&)
         void use_virtual_memory(const VirtualMemory&)
         cbool has_virtual_memory()
-        void close()
+        vector[VirtualArenaPtr] close()
         Grant request(int64_t, int64_t) except +
         Answer ask_upstream(uint32_t, int64_t, Reason, void*) except +
         void release(uint32_t)
@@ -279,6 +286,8 @@ cdef extern from "device_pool.hpp" namespace "stowplan::allocator":  # with the 
         size_t drop_dead_arenas() except +
         size_t give_back() except +
         LockedLanes* lanes()
+
+    void learn_here "stowplan::allocator::DevicePool::learn_here"()
 
 
 cdef extern from "profiler/numpy_capsule.hpp" namespace "stowplan::profiler":

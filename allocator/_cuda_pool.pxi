@@ -27,7 +27,7 @@ cdef extern from "cuda_pool.hpp" namespace "stowplan::allocator" nogil:
         size_t give_back() except +
         void settle() except +
         bint make_idle()
-        cbool is_capturing(int64_t)
+        cbool is_capturing()
 
     cdef cppclass CCudaPools "stowplan::allocator::CudaPools":
         CCudaPools(const CudaApi&, Scope, int64_t) except +
@@ -35,7 +35,7 @@ cdef extern from "cuda_pool.hpp" namespace "stowplan::allocator" nogil:
         void record_stream(void*, int64_t) except +
         void abandon()
         cbool has_served()
-        cbool is_idle()
+        cbool is_idle() except +
         stream_pointer current_stream
 
     CCudaPools* installed_pools "stowplan::allocator::CudaPools::installed"()
@@ -47,15 +47,16 @@ cdef vector[CCudaPools*] _busy  # of `CudaPools` that are gone, with blocks that
 
 cdef void _destroy_idle():
     cdef CCudaPools* pools
-    cdef size_t i = 0
-    while i < _busy.size():
-        pools = _busy[i]
-        if pools.is_idle():
-            _busy[i] = _busy.back()
-            _busy.pop_back()
-            del pools
-        else:
-            i += 1
+    cdef vector[CCudaPools*] all_
+    cdef cbool idle
+    all_.swap(_busy)
+    for pools in all_:
+        with nogil:
+            idle = pools.is_idle()
+            if idle:
+                del pools
+        if not idle:
+            _busy.push_back(pools)
 
 
 def any_cuda_installed():
@@ -149,22 +150,19 @@ cdef class CudaPool(Backend):
 
     Parameters
     ----------
-    current_stream
-        ``f() -> int``: PyTorch's current stream on the device; None: stream 0.
+    pools
+        Whose it is.
+    device
+        Device number.
     """
 
     cdef CCudaPool* pool
-    cdef CudaPools pools  # whose it is
-    cdef object current_stream
+    cdef CudaPools pools
 
-    def __init__(self, CudaPools pools, int device, current_stream=None):
+    def __init__(self, CudaPools pools, int device):
         self.pools = pools
         self.pool = &pools.pools.on(device)
         self.lanes = self.pool.lanes()
-        self.current_stream = current_stream
-
-    cdef int64_t own_stream(self) except? -1:
-        return 0 if self.current_stream is None else self.current_stream()
 
     @property
     def limit(self):
@@ -186,10 +184,11 @@ cdef class CudaPool(Backend):
             return self.pool.make_idle()
 
     cdef bint may_wait(self) except -1:
-        return not self.pool.is_capturing(self.own_stream())
+        return not self.pool.is_capturing()
 
     def settle(self):
         """See `Backend`."""
+        _destroy_idle()
         with nogil:
             self.pool.settle()
 

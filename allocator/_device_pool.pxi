@@ -1,5 +1,6 @@
 # The replay core as a CuPy allocator: leases, the pool of a device, the pools of several. Included by _core.pyx.
 
+cdef int OUT_OF_MEMORY = 2  # CUDA's and HIP's number
 cdef const char* STREAM_SIGNATURE = "intptr_t (void)"
 cdef const char* DEVICE_SIGNATURE = "int (int __pyx_skip_dispatch)"
 
@@ -48,9 +49,9 @@ cdef class Lease:
 @cython.final
 @cython.no_gc_clear  # its streams must still be there when it dies in a cycle
 cdef class Guard:
-    """Upstream's memory that streams may still use: when it goes back, the device is waited for, unless `idle`.
+    """Memory that streams may still use: when it goes back, they are waited for, unless `idle`.
 
-    If the device cannot be waited for, as in a capture, it goes back later: see `give_what_waits`.
+    If they cannot be waited for, as in a capture, it goes back later: see `give_what_waits`.
     """
 
     cdef object memory, streams
@@ -65,6 +66,22 @@ cdef class Guard:
                 self.streams.synchronize()
             except Exception:
                 waiting.append((self.memory, self.streams))
+
+
+cdef uint64_t streams_changed = 0
+
+
+def look_at_streams():
+    """Have all pools look at the next request whether its stream is kept."""
+    global streams_changed
+    streams_changed += 1
+
+
+@cython.final
+cdef class Mappings:
+    """Arenas of a pool that is gone."""
+
+    cdef vector[VirtualArenaPtr] arenas
 
 
 cdef list waiting = []  # (memory, streams) of guards
@@ -89,11 +106,14 @@ cdef int _ask(void* owner, void* client, int64_t size, cbool sample, Answer* ans
         if not isinstance(memory, pool.memory_pointer):
             raise PoolError(f"upstream returned {memory!r}; expected a cupy.cuda.MemoryPointer")
     except Exception as error:
+        answer.out_of_memory = isinstance(error, MemoryError) or getattr(error, "status", None) == OUT_OF_MEMORY
         answer.error = pool.keep(error)
         return 0
     answer.address = memory.ptr
     if client != NULL:
         (<Lease>client).memory = memory
+        if pool.streams is not None and pool.streams.captures_current():
+            pool.captured.append(memory)
     else:
         answer.memory = pool.keep(Guard.__new__(Guard, memory, pool.streams))
     return 0
@@ -197,6 +217,9 @@ cdef class DevicePool(Backend):
     cdef object hooks  # of the thread `hooks_thread`
     cdef uint64_t hooks_thread  # Python's number for a thread, which never comes again; 0 for none
     cdef dict kept  # token -> what the core keeps: here, so that the garbage collector sees it
+    cdef list captured  # upstream's memory that a graph uses, which may be launched as long as there is the pool
+    cdef int64_t last_stream
+    cdef uint64_t streams_seen
     cdef uint64_t last_token
 
     def __cinit__(
@@ -221,6 +244,8 @@ cdef class DevicePool(Backend):
         if PyCapsule_IsValid(self.current_stream, STREAM_SIGNATURE):
             self.stream_pointer = <stream_function>PyCapsule_GetPointer(self.current_stream, STREAM_SIGNATURE)
         self.kept = {}
+        self.captured = []
+        self.last_stream = -1
         cdef Device owner
         owner.owner = <void*>self
         owner.ask = _ask
@@ -239,7 +264,13 @@ cdef class DevicePool(Backend):
         self.lanes = self.core.lanes()
 
     def __dealloc__(self):
-        self.core.close()
+        cdef Mappings mappings = Mappings.__new__(Mappings)
+        mappings.arenas = self.core.close()
+        if mappings.arenas.size() == 0:
+            return
+        if stow_is_finalizing():  # streams may use them, and cannot be waited for
+            (new vector[VirtualArenaPtr]()).swap(mappings.arenas)
+        Guard.__new__(Guard, mappings, self.streams)
 
     def malloc(self, size):
         """Serve a request of `size` bytes: a `cupy.cuda.MemoryPointer`. Errors are upstream's own."""
@@ -278,6 +309,10 @@ cdef class DevicePool(Backend):
             stream = self.stream_pointer()
         elif self.current_stream is not None:
             stream = self.current_stream()
+        if self.streams is not None and (stream != self.last_stream or self.streams_seen != streams_changed):
+            self.streams.serve(stream)
+            self.last_stream = stream
+            self.streams_seen = streams_changed
         grant = self.core.request(size, stream)
         lease.block = grant.id
         lease.pool = self
@@ -357,6 +392,7 @@ cdef class DevicePool(Backend):
 
     def give_back(self):
         """Give back what is held, and every arena in which nothing lives; return how many."""
+        give_what_waits()
         return self.core.give_back()
 
     # ------------------------------------------------------------------------------------------------------- steps
@@ -365,12 +401,11 @@ cdef class DevicePool(Backend):
         """See `Backend`."""
         self.settle()
         self.memory.begin_step()
-        if waiting and self.may_wait():
-            give_what_waits()
+        self.memory.make_room()
         return Backend.enter(self)
 
     cdef bint may_wait(self) except -1:
-        """Whether the current stream may be made to wait: not for work from before its capture."""
+        """Whether streams may be made to wait: one that is being captured not for work from before."""
         return self.streams is None or not self.streams.capturing()
 
     def end(self, uint16_t step_slot, uint64_t step):
@@ -391,6 +426,7 @@ cdef class DevicePool(Backend):
         """Note that a block is used on another stream than its own, too."""
         if self.streams is None or stream.ptr == self.core.stream_of(lease.block):
             return
+        self.streams.keep(stream)
         if lease.used_on is None:
             lease.used_on = []
         if all(other.ptr != stream.ptr for other in lease.used_on):
@@ -407,7 +443,8 @@ cdef class DevicePool(Backend):
         self.core.hold(block, tokens, 0 if memory is None else self.keep(Guard.__new__(Guard, memory, self.streams)))
 
     def settle(self):
-        """Let go of the held blocks that no stream uses any more. Not while the current stream is being captured."""
+        """Let go of the held blocks that no stream uses any more. Not while a stream is being captured."""
+        give_what_waits()
         self.core.settle()
 
 

@@ -12,8 +12,8 @@ from ...errors import MissingDependencyError, PoolError
 from .._core import DevicePool, DeviceRouter, Lease
 from ..options import documented
 from ..pool import Pool
-from .device_memory import DeviceMemory, SegmentPool, UpstreamMemory
-from .device_streams import DeviceStreams
+from .device_memory import OUT_OF_MEMORY, DeviceMemory, SegmentPool, UpstreamMemory
+from .device_streams import PER_THREAD, DeviceStreams, streams_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
 
 DEVICE_ALIGNMENT = 512
 """Bytes; what CuPy's own pool rounds to, and what CUDA aligns to."""
-
-PER_THREAD = 2
-"""CUDA's handle of the default stream that each thread has for itself."""
-
-OUT_OF_MEMORY = 2
-"""cudaErrorMemoryAllocation: the status of the error that an upstream without a pool raises."""
 
 CUDA_LIBRARIES = ("libcuda.so.1",)
 HIP_LIBRARIES = ("libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so")
@@ -152,9 +146,10 @@ class CupyPool(Pool):
         from cupy.cuda import MemoryPointer, UnownedMemory, memory_hook
 
         memory: DeviceMemory
+        streams = self._streams(device)
         allocate = self._allocate
         if allocate is None:
-            memory = SegmentPool(device)
+            memory = SegmentPool(device, streams)
             if _has_driver():
                 memory.set_limit(size=_default_limit(device))
         else:
@@ -165,7 +160,7 @@ class CupyPool(Pool):
             self._sampling or memory.malloc,
             MemoryPointer,
             UnownedMemory,
-            self._streams(device),
+            streams,
             memory_hook.get_memory_hooks,
             _malloc_watched,
             _tell_freed,
@@ -190,7 +185,7 @@ class CupyPool(Pool):
 
     def _streams(self, device: int) -> DeviceStreams | None:
         """Return the device's streams; None where there is no driver, and so no streams."""
-        return DeviceStreams(device) if _has_driver() else None
+        return streams_of(device) if _has_driver() else None
 
     def _reset_after_fork(self) -> None:
         super()._reset_after_fork()

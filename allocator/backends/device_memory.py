@@ -16,16 +16,18 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from .device_streams import PER_THREAD
+
+if TYPE_CHECKING:
+    from .device_streams import DeviceStreams
 
 UNIT = 512
 """Bytes; what CuPy's own pool rounds sizes to, and what CUDA aligns to."""
 
 OUT_OF_MEMORY = 2
 """cudaErrorMemoryAllocation, hipErrorOutOfMemory."""
-
-PER_THREAD = 2
-"""The handle of the default stream that each thread has for itself."""
 
 PATIENCE = 10_000
 """Segments that a program takes from the device before CuPy's own pool serves it: a second's worth, at 0.1 ms each."""
@@ -57,7 +59,10 @@ class DeviceMemory:
         """Make room for arenas of `size` bytes in all."""
 
     def begin_step(self) -> None:
-        """Note that a step begins."""
+        """Note that a step begins; on any thread, also one that must not ask the device."""
+
+    def make_room(self) -> None:
+        """Give back to the device what is held beyond what has been live at a time."""
 
     def reserved(self) -> tuple[int, int] | None:
         """Return the bytes held of the device, arenas included, and the most so far; None where that is not known."""
@@ -81,15 +86,18 @@ class SegmentPool(DeviceMemory):
     ----------
     device
         Device number.
+    streams
+        Its streams; None: no capture is looked for.
     """
 
     grows_arenas = True
 
-    def __init__(self, device: int) -> None:
+    def __init__(self, device: int, streams: DeviceStreams | None = None) -> None:
         import cupy
 
         self._cuda = cupy.cuda
         self._device = device
+        self._streams = streams
         self._lock = threading.RLock()  # a request may run finalizers, which ask again
         # A finalizer may run anywhere: all that it does is to note here (stream, bytes) and memory.
         self._returned: deque[tuple[tuple[int, int], Any]] = deque()
@@ -188,7 +196,7 @@ class SegmentPool(DeviceMemory):
 
     def _release(self, keep: int) -> None:
         """Give free segments back to the device until at most `keep` bytes of them are left; not during a capture."""
-        if self._kept <= keep or _is_capturing(self._cuda):
+        if self._kept <= keep or self._capturing():
             return
         while self._kept > keep and self._free:
             key = next(iter(self._free))
@@ -198,6 +206,9 @@ class SegmentPool(DeviceMemory):
                 self._kept -= key[1]
             if waiting:
                 self._free[key] = waiting
+
+    def _capturing(self) -> bool:
+        return self._streams is not None and self._streams.capturing()
 
     def _note(self, size: int) -> None:
         self._live += size
@@ -222,10 +233,9 @@ class SegmentPool(DeviceMemory):
         """See `DeviceMemory`."""
         with self._lock:
             self._collect()
-            if size > self._arenas:
-                self._release(max(self._allowed() - self._live - size, 0))
-                if self._splitting is not None:
-                    self._splitting.free_all_blocks()
+            self._make_room(max(size - self._arenas, 0))
+            if size > self._arenas and self._splitting is not None:
+                self._splitting.free_all_blocks()
             self._arenas = size
             self._note(0)
 
@@ -234,8 +244,13 @@ class SegmentPool(DeviceMemory):
         with self._lock:
             self._collect()
             self._most_before, self._most = self._most, self._live + self._arenas
+
+    def make_room(self) -> None:
+        """See `DeviceMemory`."""
+        with self._lock:
+            self._collect()
             self._make_room(0)
-            if self._splitting is not None and self._arenas and not _is_capturing(self._cuda):
+            if self._splitting is not None and self._arenas and not self._capturing():
                 self._splitting.free_all_blocks()
 
     def reserved(self) -> tuple[int, int]:
@@ -349,11 +364,3 @@ class UpstreamMemory(DeviceMemory):
     def reset_peak(self) -> None:
         """See `DeviceMemory`."""
         self._peak = 0
-
-
-def _is_capturing(cuda: Any) -> bool:
-    """Whether the current stream is being captured into a graph: then nothing may go back to the device."""
-    try:
-        return bool(cuda.runtime.streamIsCapturing(cuda.get_current_stream().ptr))
-    except cuda.runtime.CUDARuntimeError:
-        return True  # the default stream was asked, while another one is being captured

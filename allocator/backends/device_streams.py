@@ -1,16 +1,31 @@
 """What a pool needs of a device's streams: which one is current, and events between them.
 
 An ordering between two streams is never taken on trust. The pool makes it: it records an event on the one, and has the
-other wait for it, or the host see it done.
+other wait for it, or the host see it done. It does not wait for the device, which would destroy the captures of all
+streams, also of those that the pool does not know.
 """
 
 from __future__ import annotations
 
+import functools
+import weakref
 from typing import Any
+
+from ...errors import PoolError
+from .._core import look_at_streams
+
+PER_THREAD = 2
+"""CUDA's handle of the default stream that each thread has for itself."""
+
+MANY = 16
+"""Streams that a pool keeps before it looks which of them the program has dropped."""
 
 
 class DeviceStreams:
-    """CUDA's streams, through CuPy.
+    """A device's streams, through CuPy: one object for all pools, see `streams_of`.
+
+    A stream that a pool has served is kept, since its work may have to be waited for, until the program has dropped it
+    and an event stands for that work.
 
     Parameters
     ----------
@@ -33,13 +48,69 @@ class DeviceStreams:
         # Where CuPy exports its C function it is called: a request then runs none of Python's bytecode.
         exported = getattr(stream, "__pyx_capi__", {})
         self.current = exported.get("get_current_stream_ptr", lambda: cupy.cuda.get_current_stream().ptr)
+        self._kept: dict[int, Any] = {}  # by handle
+        self._many = MANY
+        self._events: list[Any] = []  # behind what streams were given that are gone
+
+    def serve(self, handle: int) -> None:
+        """Note that the current stream, which has this handle, asks the pool for memory."""
+        if handle not in self._kept:
+            self.keep(self._cuda.get_current_stream())
+
+    def keep(self, stream: Any) -> None:
+        """Note that a stream uses the pool's memory."""
+        if len(self._kept) >= self._many:
+            self._drop_unused()
+        # The legacy stream waits for every thread's own one.
+        self._kept[stream.ptr] = self._cuda.Stream.null if stream.ptr == PER_THREAD else stream
+
+    def _drop_unused(self) -> None:
+        self._events = [event for event in self._events if not event.done]
+        for handle in list(self._kept):
+            try:
+                event = self.record(self._kept[handle])
+            except self._runtime.CUDARuntimeError:
+                continue  # see synchronize()
+            if event is None:
+                continue
+            stream = weakref.ref(self._kept.pop(handle))
+            if (alive := stream()) is None:
+                self._events.append(event)
+            else:
+                self._kept[handle] = alive
+        look_at_streams()
+        self._many = max(MANY, 2 * len(self._kept))
 
     def synchronize(self) -> None:
-        """Wait until all streams have done all that they were given."""
-        with self._cuda.Device(self._device):
-            self._runtime.deviceSynchronize()
+        """Wait for all that the streams have been given which a pool has served.
+
+        Raises
+        ------
+        PoolError
+            One of them is being captured.
+        """
+        events = self._events.copy()
+        any_ended = False
+        for stream in list(self._kept.values()):
+            try:
+                event = self.record(stream)
+            except self._runtime.CUDARuntimeError:  # another library's, which is there no longer
+                any_ended = True
+                continue
+            if event is None:
+                raise PoolError("a stream is being captured; expected to wait for it")
+            events.append(event)
+        for event in events:
+            event.synchronize()
+        if any_ended:
+            with self._cuda.Device(self._device):
+                self._runtime.deviceSynchronize()
 
     def capturing(self) -> bool:
+        """Return whether the current stream, or another one that a pool has served, is being captured."""
+        return self.captures_current() or any(self._captures(each.ptr) for each in list(self._kept.values()))
+
+    def captures_current(self) -> bool:
         """Return whether the current stream is being captured into a graph."""
         return self._captures(self._cuda.get_current_stream().ptr)
 
@@ -50,7 +121,8 @@ class DeviceStreams:
         with self._cuda.Device(self._device):
             event = self._cuda.Event(disable_timing=True)
             event.record(stream)
-        return event
+        # Another thread may have begun a capture meanwhile, and then the event is the capture's.
+        return None if self._captures(stream.ptr) else event
 
     def done(self, event: Any) -> bool:
         """Return whether all that came before an event is done."""
@@ -64,5 +136,13 @@ class DeviceStreams:
     def _captures(self, stream: int) -> bool:
         try:
             return bool(self._runtime.streamIsCapturing(stream))
-        except self._runtime.CUDARuntimeError:
-            return True  # asked of the default stream, while another one is being captured
+        except (
+            RuntimeError
+        ):  # asked of the default stream while another one is captured, or of a broken capture
+            return True
+
+
+@functools.cache
+def streams_of(device: int) -> DeviceStreams:
+    """Return the streams of a device. They stay: what a dead pool leaves behind may have to wait for them."""
+    return DeviceStreams(device)

@@ -12,7 +12,8 @@ from .. import _core
 from .._core import CudaPool, CudaPools, Scope, any_cuda_installed
 from ..options import documented
 from ..pool import EnteredPool
-from .cupy_pool import DEVICE_ALIGNMENT, FORKED, PER_THREAD
+from .cupy_pool import DEVICE_ALIGNMENT, FORKED
+from .device_streams import PER_THREAD
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -226,18 +227,13 @@ class TorchCudaPool(EnteredPool):
 
         return int(torch.cuda.current_device()) if torch.cuda.is_initialized() else 0
 
-    def _current_stream(self, device: int) -> int:
-        import torch
-
-        return int(torch.cuda.current_stream(device).cuda_stream) if torch.cuda.is_initialized() else 0
-
     def _backend(self) -> str:
         import torch
 
         return f"torch: {torch.cuda.get_device_name(self._current_device())}"
 
     def _open(self, device: int) -> CudaPool:
-        pool = CudaPool(self._pools, device, functools.partial(self._current_stream, device))
+        pool = CudaPool(self._pools, device)
         if (share := self._options.limit_share) is not None:
             pool.set_fraction(share)
         return pool

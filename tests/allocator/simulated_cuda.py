@@ -50,6 +50,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "event_create": (c_void_p, c_uint),
     "event_record": (c_size_t, c_size_t),
     "event_query": (c_size_t,),
+    "event_synchronize": (c_size_t,),
     "event_destroy": (c_size_t,),
     "stream_wait_event": (c_size_t, c_size_t, c_uint),
     "stream_is_capturing": (c_size_t, c_void_p),
@@ -200,6 +201,9 @@ class SimulatedCuda:
     def _event_query(self, event: int) -> int:
         return OK if self.device.done(self._events[event]) else NOT_READY
 
+    def _event_synchronize(self, event: int) -> None:
+        self.device.await_event(self._events[event])
+
     def _event_destroy(self, event: int) -> None:
         self._events.pop(event, None)
 
@@ -241,9 +245,6 @@ class SimulatedTorchCudaPool(TorchCudaPool):
 
     def _current_device(self) -> int:
         return 0
-
-    def _current_stream(self, device: int) -> int:
-        return self.cuda.now
 
     def _backend(self) -> str:
         return "torch: simulated"

@@ -93,8 +93,17 @@ class SimulatedDevice:
     def current(self) -> int:
         return self.now
 
-    def capturing(self) -> bool:
+    def serve(self, stream: int) -> None:
+        pass
+
+    def keep(self, stream: Stream) -> None:
+        pass
+
+    def captures_current(self) -> bool:
         return self.now == self.captured
+
+    def capturing(self) -> bool:
+        return self.captured is not None
 
     def synchronize(self) -> None:
         self.calls.append("synchronize")
@@ -113,6 +122,11 @@ class SimulatedDevice:
         if done:
             self._seen = join(self._seen, event.before)
         return done
+
+    def await_event(self, event: Event) -> None:
+        self.calls.append("synchronize")
+        self._done = join(self._done, event.before)
+        self._seen = join(self._seen, event.before)
 
     def wait(self, stream: int, event: Event) -> None:
         self.calls.append("wait")

@@ -238,6 +238,7 @@ class Owner {
       if (faulty()) return raise();
       if (in_use_ + size > capacity_) {
         answer.error = add({Kind::error});
+        answer.out_of_memory = true;
         return 0;
       }
       in_use_ += size;

@@ -43,6 +43,13 @@ class HappensBefore {
     raise(seen_, moment.stream, moment.number);
     return true;
   }
+  // The host waits for a moment, and has seen all that came before it.
+  void await(const Moment& moment) {
+    for (Clock* clock : {&finished_, &seen_}) {
+      for (const auto& [other, number] : moment.before) raise(*clock, other, number);
+      raise(*clock, moment.stream, moment.number);
+    }
+  }
   // What the stream is given from now on comes after a moment.
   void follow(Stream stream, const Moment& moment) {
     Clock& awaited = awaited_[stream];

@@ -88,6 +88,7 @@ class Cuda {
     };
     api.event_record = [](CudaEvent event, CudaStream stream) { return self().record(event, number_of(stream)); };
     api.event_query = [](CudaEvent event) { return self().query(*reinterpret_cast<Event*>(event)); };
+    api.event_synchronize = [](CudaEvent event) { return self().await(*reinterpret_cast<Event*>(event)); };
     api.event_destroy = [](CudaEvent event) {
       delete reinterpret_cast<Event*>(event);
       --self().events;
@@ -253,6 +254,12 @@ class Cuda {
     refuse_in_capture("an event was asked after in a capture");
     const Lock lock(mutex_);
     if (!order_.see(event)) return error(kCudaNotReady);
+    return kCudaSuccess;
+  }
+  CudaError await(const Event& event) {
+    refuse_in_capture("an event was waited for in a capture");
+    const Lock lock(mutex_);
+    order_.await(event);
     return kCudaSuccess;
   }
   CudaError wait(Stream stream, const Event& event) {

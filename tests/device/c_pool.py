@@ -31,9 +31,6 @@ class CPool(TorchCudaPool):
     def _current_device(self) -> int:
         return int(cupy.cuda.device.get_device_id())
 
-    def _current_stream(self, device: int) -> int:
-        return int(cupy.cuda.get_current_stream().ptr)
-
     def _backend(self) -> str:
         return "torch: simulated"
 

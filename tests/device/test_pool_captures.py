@@ -1,17 +1,26 @@
-"""The compiled pool's steps within captures, on the simulated device."""
+"""No pool destroys a capture of the program's, nor gives to others what a graph uses; on the simulated device."""
 
 from __future__ import annotations
 
+import pytest
+
 from .programs import run
 
+POOLS = {
+    "CupyPool": "from stowplan import CupyPool as Pool",
+    "compiled": "from tests.device.c_pool import CPool as Pool",
+}
 
-def test_an_outgrown_arena_that_a_captured_step_gives_back_does_not_end_the_capture() -> None:
+each_pool = pytest.mark.parametrize("pool", POOLS.values(), ids=POOLS)
+
+
+@each_pool
+def test_an_outgrown_arena_that_a_captured_step_gives_back_does_not_end_the_capture(pool: str) -> None:
     """Nothing announces CuPy's captures, and the legacy stream knows of blocking streams alone."""
     program = """
 import cupy
-from tests.device.c_pool import CPool
 
-pool = CPool()
+pool = Pool()
 cupy.cuda.set_allocator(pool.malloc)
 with cupy.cuda.Stream(non_blocking=True) as stream:
     x = cupy.arange(4096, dtype=cupy.float32)
@@ -35,4 +44,222 @@ with cupy.cuda.Stream(non_blocking=True) as stream:
     graph.launch(stream)
     assert (out.get(stream=stream) == (x.get(stream=stream) + 1) * 2).all()
 """
+    run(pool + program)
+
+
+@each_pool
+def test_steps_found_end_no_capture(pool: str) -> None:
+    """The thread that learns from them comes in the midst of captures, which are in the loop that is found."""
+    program = """
+import time
+import cupy
+
+for trial in range(4):
+    pool = Pool(auto_step=True)
+    cupy.cuda.set_allocator(pool.malloc)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        x = cupy.ones(1000)
+        for _ in range(12):
+            assert float((x * 2 + 1)[0]) == 3
+            stream.begin_capture()
+            y = x * 100
+            time.sleep(0.003)  # an invitation to the other thread
+            z = 3 * y + 1
+            graph = stream.end_capture()
+            graph.launch(stream)
+            stream.synchronize()
+            assert float(z[0]) == 301
+    del x, y, z
+    cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
+"""
+    run(pool + program)
+
+
+@each_pool
+def test_planned_steps_of_another_thread_end_no_capture(pool: str) -> None:
+    """Arenas come and go meanwhile."""
+    program = """
+import threading
+import cupy
+
+pool = Pool()
+cupy.cuda.set_allocator(pool.malloc)
+
+
+def steps():
+    with cupy.cuda.Stream(non_blocking=True):
+        for i in range(12):
+            with pool.step("other"):
+                y = cupy.ones(1000 if i < 6 else 5000) * 2
+                del y
+            pool.wait()
+        pool.free_all_blocks()
+
+
+with cupy.cuda.Stream(non_blocking=True) as stream:
+    x = cupy.ones(1000)
+    out = cupy.multiply(x, 2)
+    stream.synchronize()
+    stream.begin_capture()
+    thread = threading.Thread(target=steps)
+    thread.start()
+    thread.join()
+    cupy.multiply(x, 3, out=out)
+    stream.end_capture().launch(stream)
+    assert float(out[0]) == 3
+    steps()
+"""
+    run(pool + program)
+
+
+@each_pool
+def test_a_pool_that_is_dropped_ends_no_capture_and_goes_after_it(pool: str) -> None:
+    """Garbage collection may drop it at any moment; another pool's stream may be the one that is captured."""
+    program = """
+import gc
+import cupy
+
+first, second = Pool(), Pool()
+with cupy.cuda.Stream(non_blocking=True) as stream:
+    with cupy.cuda.using_allocator(first.malloc):
+        for _ in range(6):
+            with first.step():
+                y = cupy.ones(1 << 20) * 2
+                del y
+            first.wait()
+    x = cupy.ones(1000)
+    out = cupy.multiply(x, 2)
+    stream.synchronize()
+    free = cupy.cuda.runtime.memGetInfo()[0]
+    stream.begin_capture()
+    del first
+    gc.collect()
+    cupy.multiply(x, 3, out=out)
+    stream.end_capture().launch(stream)
+    assert float(out[0]) == 3
+    with cupy.cuda.using_allocator(second.malloc), second.step():
+        y = cupy.ones(1000)
+    assert cupy.cuda.runtime.memGetInfo()[0] >= free + (8 << 20)
+"""
+    run(pool + program)
+
+
+@each_pool
+def test_a_graph_keeps_what_its_capture_asked_for(pool: str) -> None:
+    """It may be launched at any time, so nobody else gets that memory, nor does the device."""
+    program = """
+import cupy
+
+pool = Pool()
+cupy.cuda.set_allocator(pool.malloc)
+with cupy.cuda.Stream(non_blocking=True) as stream:
+    x = cupy.arange(1 << 16, dtype=cupy.float32)
+    out = cupy.empty_like(x)
+
+    def work():
+        y = x * 2 + 1
+        cupy.multiply(y, y, out=out)
+
+    work()
+    stream.begin_capture()
+    work()
+    graph = stream.end_capture()
+    pool.free_all_blocks()
+    others = [cupy.zeros(1 << 16, dtype=cupy.float32) for _ in range(8)]
+    graph.launch(stream)
+    assert (out.get(stream=stream) == (2 * x.get(stream=stream) + 1) ** 2).all()
+    assert not any(other.any() for other in others)
+"""
+    run(pool + program)
+
+
+def test_an_upstream_that_gives_back_at_once_keeps_what_a_graph_uses() -> None:
+    program = """
+import cupy
+from stowplan import CupyPool
+
+pool = CupyPool(upstream=cupy.cuda.malloc_managed)
+cupy.cuda.set_allocator(pool.malloc)
+with cupy.cuda.Stream(non_blocking=True) as stream:
+    x = cupy.ones(1000)
+    out = cupy.empty_like(x)
+    cupy.multiply(x + 1, 2, out=out)
+    stream.begin_capture()
+    cupy.multiply(x + 1, 2, out=out)
+    stream.end_capture().launch(stream)
+    assert float(out[0]) == 4
+"""
     run(program)
+
+
+@each_pool
+def test_steps_go_on_in_a_capture_that_is_broken_and_after_it(pool: str) -> None:
+    program = """
+import cupy
+
+pool = Pool()
+cupy.cuda.set_allocator(pool.malloc)
+with cupy.cuda.Stream(non_blocking=True) as stream:
+    x = cupy.ones(1 << 16)
+
+    def step():
+        with pool.step():
+            y = x * 2
+            z = y + 1
+            del y
+            return z
+
+    def refused(call):
+        try:
+            call()
+        except Exception as error:
+            return error
+
+    for _ in range(6):
+        step()
+        pool.wait()
+    stream.synchronize()
+    stream.begin_capture()
+    assert refused(lambda: x.get())  # it waits for the stream, which breaks the capture
+    with pool.step():  # nothing runs in it: kernels are refused
+        cupy.cuda.alloc(1 << 19)
+    pool.wait()
+    assert refused(stream.end_capture)
+    before = pool.stats.replayed
+    for _ in range(4):
+        assert float(step()[0]) == 3
+        pool.wait()
+    assert pool.stats.replayed > before
+"""
+    run(pool + program)
+
+
+def test_a_free_on_another_device_ends_no_global_capture() -> None:
+    program = """
+import threading
+import cupy
+from tests.device.c_pool import CPool
+
+pool = CPool()
+cupy.cuda.set_allocator(pool.malloc)
+with cupy.cuda.Device(1):
+    dropped = [cupy.ones(1000)]
+    cupy.cuda.Device(1).synchronize()
+with cupy.cuda.Stream(non_blocking=True) as stream:
+    x = cupy.ones(10)
+    out = cupy.multiply(x, x)
+    stream.synchronize()
+    stream.begin_capture(cupy.cuda.runtime.streamCaptureModeGlobal)
+
+    def drop():
+        cupy.cuda.Device(1).use()
+        dropped.clear()
+
+    thread = threading.Thread(target=drop)
+    thread.start()
+    thread.join()
+    cupy.multiply(x, x, out=out)
+    stream.end_capture()
+"""
+    run(program, SIMHIP_DEVICES="2", SIMHIP_MEMORY_POOLS="0")

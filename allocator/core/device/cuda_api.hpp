@@ -40,6 +40,7 @@ constexpr int kCudaRelaxed = 2;                  // cudaStreamCaptureModeRelaxed
   function(event_create, EventCreateWithFlags, (CudaEvent*, unsigned flags)) \
   function(event_record, EventRecord, (CudaEvent, CudaStream)) \
   function(event_query, EventQuery, (CudaEvent)) \
+  function(event_synchronize, EventSynchronize, (CudaEvent)) \
   function(event_destroy, EventDestroy, (CudaEvent)) \
   function(stream_wait_event, StreamWaitEvent, (CudaStream, CudaEvent, unsigned flags)) \
   function(stream_is_capturing, StreamIsCapturing, (CudaStream, int* status)) \

@@ -18,7 +18,6 @@ void CudaGraphs::begin(GraphPoolId id, StreamFilter filter) {
   ++pool->uses;
   running_.push_back({id, std::move(filter)});
   ++captures_;
-  memory_.begin_capture();
 }
 
 void CudaGraphs::end(GraphPoolId id) {
@@ -28,7 +27,6 @@ void CudaGraphs::end(GraphPoolId id) {
   if (at == running_.end()) return;
   running_.erase(at);
   --captures_;
-  memory_.end_capture();
 }
 
 void CudaGraphs::release(GraphPoolId id) {

@@ -1,12 +1,25 @@
 #include "cuda_memory.hpp"
 
+#include <algorithm>
 #include <memory>
 
 #include "device_pool.hpp"
 
+// CUDA calls that a capture forbids are made with `WhileCapturing`: they have nothing to do with it.
+
 namespace stowplan::allocator {
 
-CudaMemory::~CudaMemory() { give_what_waits(); }
+CudaMemory::~CudaMemory() {
+  std::vector<CudaBlock*> of_graphs;
+  for (const auto& [address, block] : blocks_) {
+    if (block->of_graph) of_graphs.push_back(block);
+  }
+  for (CudaBlock* block : of_graphs) {
+    block->of_graph = false;
+    give(block);
+  }
+  give_what_waits();
+}
 
 CudaMemoryPool CudaMemory::memory_pool() {
   const Lock lock(looking_);
@@ -26,25 +39,72 @@ bool CudaMemory::is_capturing(Stream stream) const {
          status != kCudaCaptureNone;
 }
 
-namespace {
-thread_local Stream last_asked_on = 0;
+void CudaMemory::note_stream(Stream stream) {
+  const Lock lock(mutex_);
+  served_.insert(stream == DevicePool::kPerThread ? 0 : stream);  // the legacy stream waits for all threads' own
+  last_served_ = stream;
 }
 
-void CudaMemory::asks(Stream stream) { last_asked_on = stream; }
+std::vector<Stream> CudaMemory::served() {
+  const Lock lock(mutex_);
+  return {served_.begin(), served_.end()};
+}
+
+bool CudaMemory::is_capturing() {
+  const OnDevice on(api_, device_);
+  const std::vector<Stream> streams = served();
+  return std::any_of(streams.begin(), streams.end(), [this](Stream stream) { return is_capturing(stream); });
+}
+
+CudaError CudaMemory::record(CudaEvent& event, Stream stream) const {
+  const OnDevice on(api_, device_);
+  if (is_capturing(stream)) return kCudaCaptureUnsupported;
+  CudaError error = checked(api_.event_create(&event, kCudaEventDisableTiming));
+  if (error != kCudaSuccess) return error;
+  error = checked(api_.event_record(event, stream_handle(stream)));
+  // Another thread may have begun a capture meanwhile, and then the event is the capture's.
+  if (error == kCudaSuccess && is_capturing(stream)) error = kCudaCaptureUnsupported;
+  if (error != kCudaSuccess) destroy(event);
+  return error;
+}
+
+void CudaMemory::destroy(CudaEvent event) const {
+  const WhileCapturing allowed(api_);
+  checked(api_.event_destroy(event));
+}
 
 CudaError CudaMemory::synchronize() {
   const OnDevice on(api_, device_);
-  // To wait for the device would end the capture. The legacy stream counts as captured while any is that waits for it.
-  if (captures_ != 0 || is_capturing(0) || is_capturing(last_asked_on)) return kCudaCaptureUnsupported;
-  return checked(api_.device_synchronize());
+  const WhileCapturing allowed(api_);
+  std::vector<CudaEvent> events;
+  CudaError error = kCudaSuccess;
+  bool any_ended = false;
+  for (const Stream stream : served()) {
+    CudaEvent event = nullptr;
+    const CudaError recorded = record(event, stream);
+    if (recorded == kCudaSuccess) {
+      events.push_back(event);
+    } else if (recorded == kCudaCaptureUnsupported) {
+      error = recorded;
+    } else {
+      any_ended = true;
+    }
+  }
+  for (CudaEvent event : events) {
+    if (error == kCudaSuccess) error = checked(api_.event_synchronize(event));
+    destroy(event);
+  }
+  if (error == kCudaSuccess && any_ended) error = checked(api_.device_synchronize());
+  return error;
 }
 
 CudaError CudaMemory::ask(CudaBlock& block, bool may_be_ordered) {
   const OnDevice on(api_, device_);
   const WhileCapturing allowed(api_);
+  block.of_graph = may_be_ordered && is_capturing(block.stream);
   // A thread's own default stream is another one to the thread that frees the block.
-  block.ordered = may_be_ordered && block.stream != DevicePool::kPerThread && memory_pool() != nullptr &&
-                  !is_capturing(block.stream);
+  block.ordered =
+      may_be_ordered && block.stream != DevicePool::kPerThread && memory_pool() != nullptr && !block.of_graph;
   const auto size = static_cast<std::size_t>(block.size);
   return checked(block.ordered ? api_.malloc_async(&block.address, size, stream_handle(block.stream))
                                : api_.malloc(&block.address, size));
@@ -73,14 +133,14 @@ CudaBlock* CudaMemory::take(Bytes size, Stream stream, bool may_be_ordered, Cuda
   return block.release();
 }
 
-// Whether no stream uses a block any longer that free_async() would not wait for. What is not known here to be a
-// capture, CUDA knows: it refuses to wait. Any other error is the device's end: nothing runs there.
+// Whether no stream uses a block any longer that free_async() would not wait for.
 bool CudaMemory::may_go(const CudaBlock& block) {
   if (is_capturing(block.stream)) return false;
-  return (block.ordered && !block.guarded) || synchronize() != kCudaCaptureUnsupported;
+  return (block.ordered && !block.guarded) || synchronize() == kCudaSuccess;
 }
 
 void CudaMemory::give(CudaBlock* block) {
+  if (block->of_graph) return;
   const OnDevice on(api_, device_);
   if (may_go(*block)) return go(block);
   const Lock lock(mutex_);
@@ -89,17 +149,25 @@ void CudaMemory::give(CudaBlock* block) {
 }
 
 void CudaMemory::go(CudaBlock* block) {
-  const std::unique_ptr<CudaBlock> gone(block);
+  const auto address = reinterpret_cast<std::uintptr_t>(block->address);
   {
     const Lock lock(mutex_);
-    blocks_.erase(reinterpret_cast<std::uintptr_t>(block->address));
+    blocks_.erase(address);
+  }
+  const WhileCapturing allowed(api_);
+  if (!block->ordered) {
+    checked(api_.free(block->address));
+  } else if (checked(api_.free_async(block->address, stream_handle(block->stream))) != kCudaSuccess) {
+    {
+      const Lock lock(mutex_);
+      blocks_[address] = block;
+    }
+    block->ordered = false;  // its stream is there no longer, and cudaFree does not wait for such memory
+    block->stream = 0;
+    return give(block);
   }
   taken_ -= block->size;
-  if (block->ordered) {
-    if (checked(api_.free_async(block->address, stream_handle(block->stream))) == kCudaSuccess) return;
-    synchronize();  // the stream is there no longer
-  }
-  checked(api_.free(block->address));
+  delete block;
 }
 
 void CudaMemory::give_what_waits() {
@@ -115,7 +183,9 @@ void CudaMemory::give_what_waits() {
 
 void CudaMemory::trim() {
   give_what_waits();
-  if (captures_ != 0) return;
+  if (is_capturing()) return;
+  const OnDevice on(api_, device_);
+  const WhileCapturing allowed(api_);
   if (CudaMemoryPool pool = memory_pool()) checked(api_.trim_memory_pool(pool, 0));
 }
 

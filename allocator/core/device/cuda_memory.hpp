@@ -2,10 +2,13 @@
 //
 // What one stream asks for comes from CUDA's stream-ordered allocator, which keeps what it is given back: neither costs
 // a wait. What all streams use (arenas, the pools of graphs), what is asked for in a capture, and all of a device
-// without that allocator, comes from cudaMalloc, and the device is waited for before it goes back.
+// without that allocator, comes from cudaMalloc, and goes back when all that the streams which the pool has served were
+// given is over. It does not wait for the device, which would destroy the captures of all streams, unless one of its
+// streams has ended and takes no event.
 //
-// While a stream is being captured it may not be given the end of memory from before, and no thread may wait for
-// the device. So what goes back then goes later: with the next request after it.
+// While one of these streams is being captured it may not be given the end of memory from before, and cannot be waited
+// for. So what goes back then goes later: with the next request after it. What a stream asks for in a capture is the
+// graph's, which may be launched at any time: it goes with the pool.
 //
 // Any thread, at any time. CUDA is never called under the lock.
 #pragma once
@@ -15,6 +18,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "cuda_api.hpp"
@@ -26,8 +30,9 @@ struct CudaBlock {
   void* address = nullptr;
   Bytes size = 0;
   Stream stream = 0;
-  bool ordered = false;  // from the stream-ordered allocator
-  bool guarded = false;  // other streams may still use it: the device is waited for before it goes back
+  bool ordered = false;   // from the stream-ordered allocator
+  bool guarded = false;   // other streams may still use it: they are waited for before it goes back
+  bool of_graph = false;  // asked for in a capture
 };
 
 class CudaMemory {
@@ -44,14 +49,17 @@ class CudaMemory {
   // Gives back to the device what the stream-ordered allocator keeps.
   void trim();
 
-  // Fails during a capture: one that begin_capture() told of, of a blocking stream, or of the stream that this thread
-  // asked on last. Another thread's capture of a non-blocking stream is not seen.
+  // Notes that a stream uses the pool's memory.
+  void serves(Stream stream) {
+    if (stream != last_served_.load(std::memory_order_relaxed)) note_stream(stream);
+  }
+  // Waits for all that these streams have been given; fails while one of them is being captured.
   CudaError synchronize();
-  // Notes the stream of this thread's request, for synchronize().
-  static void asks(Stream stream);
+  // Makes an event behind all that a stream has been given; fails while it is being captured.
+  CudaError record(CudaEvent& event, Stream stream) const;
+  void destroy(CudaEvent event) const;
+  bool is_capturing();                     // one of them is
   bool is_capturing(Stream stream) const;  // or CUDA does not say
-  void begin_capture() { ++captures_; }
-  void end_capture() { --captures_; }
 
   // Bytes that all blocks may take together; 0: as many as there are.
   Bytes limit() const { return limit_; }
@@ -68,6 +76,8 @@ class CudaMemory {
   using Lock = std::lock_guard<std::mutex>;
 
   CudaBlock* take(Bytes size, Stream stream, bool may_be_ordered, CudaError& error);
+  void note_stream(Stream stream);
+  std::vector<Stream> served();
   CudaError ask(CudaBlock& block, bool may_be_ordered);
   bool may_go(const CudaBlock& block);
   void go(CudaBlock* block);
@@ -79,11 +89,12 @@ class CudaMemory {
   const int device_;
   std::atomic<Bytes> limit_;
   std::atomic<Bytes> taken_{0};
-  std::atomic<int> captures_{0};  // that are known to run on the device
+  std::atomic<Stream> last_served_{-1};
   std::mutex looking_;
   bool looked_ = false;
   CudaMemoryPool memory_pool_ = nullptr;  // what the stream-ordered allocator takes from; null: there is none
   std::mutex mutex_;
+  std::set<Stream> served_;
   std::map<std::uintptr_t, CudaBlock*> blocks_;  // by address
   std::vector<CudaBlock*> waiting_;              // for captures to end
   std::atomic<bool> any_waits_{false};

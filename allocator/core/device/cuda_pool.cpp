@@ -12,7 +12,6 @@ namespace {
 using Lock = std::lock_guard<profiler::SpinLock>;
 
 thread_local CudaError pending = kCudaSuccess;  // the error of an OwnersError
-thread_local Stream asking_stream = 0;          // what a settle() within a request takes for the current stream
 
 // A token is a stream's handle, or the address of an event or of memory, or an error's number, with its kind above.
 // Streams and errors are not kept: to drop them is nothing.
@@ -77,9 +76,7 @@ Device CudaPool::as_owner() {
   };
   device.room = [](void*, bool) { return Bytes{0}; };  // no arena of its grows in place
   device.note_arenas = [](void*, Bytes) { return 0; };
-  device.capturing = [](void* owner) {
-    return self(owner).graphs_.any_begun() || self(owner).is_capturing(asking_stream) ? 1 : 0;
-  };
+  device.capturing = [](void* owner) { return self(owner).memory_.is_capturing() ? 1 : 0; };
   device.synchronize = [](void* owner) { return answer_of(self(owner).memory_.synchronize()); };
   device.record = [](void* owner, Token stream, Token* event) {
     return self(owner).record(static_cast<Stream>(value_of(stream)), *event);
@@ -101,6 +98,7 @@ int CudaPool::ask(Client* client, Bytes size, Answer& answer) {
   CudaBlock* block = client != nullptr ? memory_.take(size, client->stream, error) : memory_.take_for_all(size, error);
   if (block == nullptr) {
     answer.error = token_of(Kind::error, static_cast<Token>(error));
+    answer.out_of_memory = error == kCudaOutOfMemory;
     return 0;
   }
   block->guarded = client == nullptr;
@@ -110,16 +108,10 @@ int CudaPool::ask(Client* client, Bytes size, Answer& answer) {
 }
 
 int CudaPool::record(Stream stream, Token& event) {
-  const CudaApi& api = memory_.api();
-  const OnDevice on(api, memory_.device());
-  if (is_capturing(stream)) return 0;
   CudaEvent recorded = nullptr;
-  CudaError error = api.checked(api.event_create(&recorded, kCudaEventDisableTiming));
-  if (error != kCudaSuccess) return answer_of(error);
-  event = token_of(Kind::event, recorded);
-  error = api.checked(api.event_record(recorded, stream_handle(stream)));
-  if (error != kCudaSuccess) drop(std::exchange(event, 0));
-  return answer_of(error);
+  const CudaError error = memory_.record(recorded, stream);
+  if (error == kCudaSuccess) event = token_of(Kind::event, recorded);
+  return error == kCudaCaptureUnsupported ? 0 : answer_of(error);
 }
 
 int CudaPool::done(CudaEvent event) {
@@ -132,7 +124,7 @@ int CudaPool::done(CudaEvent event) {
 
 void CudaPool::drop(Token token) {
   switch (kind_of(token)) {
-    case Kind::event: memory_.api().checked(memory_.api().event_destroy(event_of(token))); break;
+    case Kind::event: memory_.destroy(event_of(token)); break;
     case Kind::memory: memory_.give(memory_of(token)); break;
     case Kind::stream:
     case Kind::error: break;
@@ -143,6 +135,7 @@ void CudaPool::drop(Token token) {
 
 void* CudaPool::malloc(Bytes size, Stream stream) {
   if (size == 0) return nullptr;  // as CUDA answers
+  memory_.serves(stream);
   if (graphs_.any_begun()) {
     if (void* address = request_of_graph(size, stream)) return address;
   }
@@ -160,11 +153,9 @@ void* CudaPool::malloc(Bytes size, Stream stream) {
 void* CudaPool::ask_upstream(const Grant& grant, Bytes size, Stream stream) {
   Client client{stream};
   CudaError error = kCudaSuccess;
-  const Stream before = std::exchange(asking_stream, stream);
   try {
     const Answer answer = pool_.ask_upstream(grant.id, size, static_cast<Reason>(grant.reason), &client);
     if (answer.error == 0) {
-      asking_stream = before;
       note(answer.address, grant.id, client.memory);
       return reinterpret_cast<void*>(answer.address);
     }
@@ -172,7 +163,6 @@ void* CudaPool::ask_upstream(const Grant& grant, Bytes size, Stream stream) {
   } catch (const OwnersError&) {
     error = std::exchange(pending, kCudaSuccess);
   }
-  asking_stream = before;
   pool_.release(grant.id);
   fail(error, size, stream);
 }
@@ -231,6 +221,7 @@ void CudaPool::record_stream(void* address, Stream stream) {
     return;
   }
   if (stream == pool_.stream_of(id)) return;
+  memory_.serves(stream);
   const Lock lock(lock_);
   if (extras_.size() <= id) extras_.resize(2 * static_cast<std::size_t>(id) + 64);
   std::vector<Stream>& used_on = extras_[id].used_on;
@@ -316,7 +307,6 @@ void* CudaPools::malloc(Bytes size, int device, Stream stream) {
         "stowplan: this process was forked from one that had used the pool, and CUDA does not survive it");
   }
   if (!has_served_.load(std::memory_order_relaxed)) has_served_ = true;
-  CudaMemory::asks(stream);
   return on(device).malloc(size, stream);
 }
 

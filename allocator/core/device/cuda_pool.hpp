@@ -48,8 +48,8 @@ class CudaPool {
   void settle();
   // Waits for the device; false: it cannot be waited for now.
   bool make_idle() { return memory_.synchronize() == kCudaSuccess; }
-  bool is_capturing(Stream stream) const { return memory_.is_capturing(stream); }
-  bool is_idle() { return lanes()->counters().live_bytes == 0 && graphs_.reserved_bytes() == 0; }
+  bool is_capturing() { return memory_.is_capturing(); }
+  bool is_idle() { return lanes()->counters().live_bytes == 0 && graphs_.reserved_bytes() == 0 && make_idle(); }
   // The share of the device's memory that the pool may take at most.
   void set_fraction(double fraction);
 
@@ -106,7 +106,7 @@ class CudaPools {
   // After a fork: CUDA has stayed behind, and so has all memory.
   void abandon() { abandoned_ = true; }
   bool has_served() const { return has_served_; }
-  // Whether no block is alive, so that it may be destroyed.
+  // Whether no block is alive, and no stream uses what is left, so that it may be destroyed.
   bool is_idle();
 
   // CuPy's C function for its current stream; null: everything is on stream 0.

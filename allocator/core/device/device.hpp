@@ -18,11 +18,13 @@ using Token = std::uint64_t;
 // The owner has an error pending, which its caller is to hear of.
 struct OwnersError : std::exception {};
 
-// Upstream's answer: the address, and for an arena its memory, kept; or an error.
+// Upstream's answer: the address, and for an arena its memory, kept; or an error. Only where that says that there is no
+// memory, there may be a remedy: another one is the caller's to hear of.
 struct Answer {
   std::uintptr_t address = 0;
   Token memory = 0;
   Token error = 0;
+  bool out_of_memory = false;
 };
 
 // C functions of the owner's, with `owner` as their first argument. Those that return int return -1 where an error is
@@ -39,7 +41,10 @@ struct Device {
   Bytes (*room)(void* owner, bool within_limit) = nullptr;
   // All arenas are to have so many bytes from now on: upstream gives back what it keeps beyond its share.
   int (*note_arenas)(void* owner, Bytes size) = nullptr;
-  int (*capturing)(void* owner) = nullptr;  // whether the current stream is, into a graph
+  // Whether a stream that the pool has served is being captured into a graph.
+  int (*capturing)(void* owner) = nullptr;
+  // Waits for all that these streams have been given; an error where one of them is being captured. A wait for the
+  // device would end the captures of all streams, also of those that the pool does not know.
   int (*synchronize)(void* owner) = nullptr;
   int (*record)(void* owner, Token stream, Token* event) = nullptr;  // no event while the stream is being captured
   int (*done)(void* owner, Token event) = nullptr;

@@ -21,7 +21,7 @@ Answer DevicePool::ask_upstream(BlockId id, Bytes size, Reason reason, void* cli
   Answer answer;
   if (would_grow(size, reason) && shelter(id, reason, answer.address)) return answer;
   answer = ask(size, sample, client);
-  if (answer.error != 0) {
+  if (answer.out_of_memory) {
     Kept first(device_, answer.error);
     if (give_back() > 0) {
       answer = ask(size, sample, client);
@@ -29,7 +29,7 @@ Answer DevicePool::ask_upstream(BlockId id, Bytes size, Reason reason, void* cli
       first.release();
     }
   }
-  if (answer.error != 0 && shelter(id, reason, answer.address)) {
+  if (answer.out_of_memory && shelter(id, reason, answer.address)) {
     const Kept last(device_, std::exchange(answer.error, 0));
     return answer;
   }
@@ -70,9 +70,27 @@ bool DevicePool::shelter(BlockId id, Reason reason, std::uintptr_t& address) {
 
 // ------------------------------------------------------------------------------------------------------ arenas
 
+namespace {
+thread_local bool learns = false;
+}
+
+void DevicePool::learn_here() { learns = true; }
+
 bool DevicePool::reserve(LaneNumber lane, Bytes size) {
   if (size <= locked_.arena_bytes(lane)) return true;
-  if (Device::checked(device_.capturing(device_.owner)) != 0) return false;  // the device cannot be waited for
+  if (learns) {
+    Lock lock(lock_);
+    if (const auto at = refused_.find(lane); at != refused_.end()) {
+      const bool is_more = size >= at->second;
+      refused_.erase(at);
+      if (is_more) return false;
+    }
+    Bytes& wanted = reserves_later_[lane];
+    wanted = std::max(wanted, size);
+    has_chores_ = true;
+    return true;
+  }
+  if (Device::checked(device_.capturing(device_.owner)) != 0) return false;
   if (has_virtual_memory() && grow_in_place(lane, size)) return true;
   return replace_arena(lane, size);
 }
@@ -93,8 +111,7 @@ bool DevicePool::take_arena(LaneNumber lane, Bytes size) {
   const Answer answer = ask(size, false, nullptr);
   const Kept error(device_, answer.error);
   Kept memory(device_, answer.memory);
-  if (answer.error != 0) return false;
-  synchronize();  // what streams still do with its memory is over then
+  if (answer.error != 0 || !make_idle()) return false;  // what streams still do with its memory is over now
   {
     Lock lock(lock_);
     ArenaMemory& arena = arenas_[answer.address];
@@ -132,12 +149,34 @@ bool DevicePool::grow_in_place(LaneNumber lane, Bytes size) {
   return mapping->mapped() > 0 || error == 0 || error == VirtualArena::kOutOfMemory;
 }
 
+// Does what was put off, and lets arenas grow; not while a stream is being captured.
+void DevicePool::do_chores(Bytes size) {
+  if (Device::checked(device_.capturing(device_.owner)) != 0) return;
+  std::map<LaneNumber, Bytes> reserves;
+  bool drops = false;
+  {
+    Lock lock(lock_);
+    reserves.swap(reserves_later_);
+    drops = std::exchange(drops_later_, false);
+  }
+  if (drops) drop_dead_arenas();
+  for (const auto& [lane, wanted] : reserves) {
+    try {
+      if (reserve(lane, wanted)) continue;
+    } catch (const OwnersError&) {  // the request has nothing to do with it
+      device_.forget_error(device_.owner);
+    }
+    Lock lock(lock_);
+    refused_[lane] = wanted;
+  }
+  grow_arenas(size);
+}
+
 // Gives growing arenas what room there has come to be: at least a share of what they lack, so that pieces are few. And
 // what a request needs to have its place, if that is no more than upstream would take for it, and the device has not
 // more in use then than has been live at a time, and some: else the request is sheltered in what the arena has.
 void DevicePool::grow_arenas(Bytes size) {
   constexpr Bytes kShare = 8;
-  if (Device::checked(device_.capturing(device_.owner)) != 0) return;
   int error = 0;
   for (const auto& [mapping, lane, wanted] : growing()) {
     if (!may_grow(lane)) continue;
@@ -221,7 +260,11 @@ std::vector<DevicePool::Growing> DevicePool::growing() {
 
 // Tells the owner what arenas have; `may_grow`: within a step, too.
 void DevicePool::note_arenas(bool may_grow) {
-  grows_ = may_grow && !growing().empty();
+  const bool grows = may_grow && !growing().empty();
+  {
+    Lock lock(lock_);
+    has_chores_ = grows || drops_later_ || !reserves_later_.empty();
+  }
   Device::checked(device_.note_arenas(device_.owner, locked_.counters().arena_bytes));
 }
 
@@ -229,6 +272,10 @@ std::size_t DevicePool::drop_dead_arenas() {
   std::vector<ArenaMemory> dead;
   {
     Lock lock(lock_);
+    if (learns) {
+      drops_later_ = has_chores_ = true;
+      return 0;
+    }
     for (const std::uintptr_t base : lanes_.take_dead_arenas()) {
       const auto at = arenas_.find(base);
       dead.push_back(std::move(at->second));
@@ -241,13 +288,9 @@ std::size_t DevicePool::drop_dead_arenas() {
       std::any_of(dead.begin(), dead.end(), [](const ArenaMemory& arena) { return arena.mapping != nullptr; });
   if (!has_mappings) return dead.size();
   const std::size_t count = dead.size();
-  const int capturing = device_.capturing(device_.owner);
-  if (capturing != 0 || !make_idle()) {
-    {
-      Lock lock(lock_);
-      std::move(dead.begin(), dead.end(), std::back_inserter(waiting_));
-    }
-    Device::checked(capturing);
+  if (!make_idle()) {
+    Lock lock(lock_);
+    std::move(dead.begin(), dead.end(), std::back_inserter(waiting_));
     return 0;
   }
   dead.clear();
@@ -261,28 +304,26 @@ std::size_t DevicePool::give_back() {
     Lock lock(lock_);
     holds = !held_.empty();
   }
-  std::size_t settled = 0;
-  if (holds) {
-    synchronize();
-    settled = settle();
-  }
+  const std::size_t settled = holds && make_idle() ? settle() : 0;
   locked_.retire_idle_arenas();
   return drop_dead_arenas() + settled;
 }
 
-void DevicePool::close() {
+std::vector<std::shared_ptr<VirtualArena>> DevicePool::close() {
   std::unordered_map<BlockId, HeldPtr> held;
   std::unordered_map<std::uintptr_t, ArenaMemory> arenas;
   std::vector<ArenaMemory> waiting;
-  if (has_virtual_memory() && !make_idle()) {  // mappings stay, as streams may use them
-    static auto& kept = *new std::vector<std::shared_ptr<VirtualArena>>;
-    for (auto& [base, arena] : arenas_) kept.push_back(std::move(arena.mapping));
-    for (ArenaMemory& arena : waiting_) kept.push_back(std::move(arena.mapping));
-  }
+  std::vector<std::shared_ptr<VirtualArena>> mappings;
   Lock lock(lock_);
   held.swap(held_);
   arenas.swap(arenas_);
   waiting.swap(waiting_);
+  const auto take = [&](ArenaMemory& arena) {
+    if (arena.mapping != nullptr) mappings.push_back(std::move(arena.mapping));
+  };
+  for (auto& [base, arena] : arenas) take(arena);
+  for (ArenaMemory& arena : waiting) take(arena);
+  return mappings;
 }
 
 // ------------------------------------------------------------------------------------------------- held blocks

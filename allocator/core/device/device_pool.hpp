@@ -5,11 +5,15 @@
 //     settle()    sees all of its events done, or
 //     request()   is served in its place, once the stream that asks has been told to wait for all of its events.
 // A stream that is being captured takes no event: its one is recorded by the first settle() after the capture. A stream
-// that fails to take one has ended: its work is over when the device has been waited for.
+// that fails to take one has ended: its work is over when all others have been waited for.
 //
 // Upstream is asked after a settle(); if it has no memory, once more if anything could be given back; then the arena
-// takes the block in, wherever there is room. The memory of an
-// arena, or of a held block, is guarded by the owner: if it must go while streams may use it, the device is waited for.
+// takes the block in, wherever there is room. The memory of an arena, or of a held block, is guarded by the owner: if
+// it must go while streams may use it, they are waited for.
+//
+// While a stream is being captured none is waited for, and what would have to wait is put off. The thread that learns
+// from steps found (learn_here()) may come at any moment of the program's captures: it asks nothing of the device, and
+// the program's next request does it.
 //
 // Memory is reserved once. An arena in virtual memory takes what there is room for (Device::room), from its end on, and
 // the rest as blocks from before it go: gradients of the last step without a plan. Best fit puts blocks that live
@@ -24,6 +28,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -48,12 +53,13 @@ class DevicePool {
   // Once, before the first arena: they come from the device's virtual memory, if it has any.
   void use_virtual_memory(const VirtualMemory& memory) { virtual_memory_ = memory; }
   bool has_virtual_memory() const { return virtual_memory_.reserve != nullptr; }
-  // Drops all that it keeps of the owner's; nothing but the destructor comes after it.
-  void close();
+  // Drops all that it keeps of the owner's; nothing but the destructor comes after it. Returns mappings that streams
+  // may still use.
+  std::vector<std::shared_ptr<VirtualArena>> close();
 
   // Address 0: upstream's turn, see ask_upstream().
   Grant request(Bytes size, Stream stream) {
-    if (grows_.load(std::memory_order_relaxed)) grow_arenas(size);
+    if (has_chores_.load(std::memory_order_relaxed)) do_chores(size);
     const ThreadId thread = profiler::current_thread();
     const Stream own = stream == kPerThread ? -static_cast<Stream>(thread) : stream;
     Grant grant;
@@ -85,10 +91,13 @@ class DevicePool {
     return lanes_.stream_of(id);
   }
 
-  // Makes a lane's arena at least this large; false where upstream has no memory for it.
+  // Makes a lane's arena at least this large; false where upstream has no memory for it. Where it is put off, true,
+  // and false the next time if there was none.
   bool reserve(LaneNumber lane, Bytes size);
   // Gives back retired arenas in which nothing lives; returns how many.
   std::size_t drop_dead_arenas();
+  // From now on this thread asks nothing of the device.
+  static void learn_here();
   // Gives back what is held, and every arena in which nothing lives; returns how many.
   std::size_t give_back();
 
@@ -135,6 +144,7 @@ class DevicePool {
   bool replace_arena(LaneNumber lane, Bytes size);
   bool take_arena(LaneNumber lane, Bytes size);
   bool grow_in_place(LaneNumber lane, Bytes size);
+  void do_chores(Bytes size);
   void grow_arenas(Bytes size);
   bool may_grow(LaneNumber lane);
   Bytes bytes_below(const VirtualArena& mapping, LaneNumber lane, Bytes wanted, Bytes size);
@@ -144,7 +154,6 @@ class DevicePool {
   std::vector<Growing> growing();
   void note_arenas(bool may_grow);
   Answer ask(Bytes size, bool sample, void* client) const;
-  void synchronize() const { Device::checked(device_.synchronize(device_.owner)); }
 
   profiler::SpinLock lock_;
   AutoLanes lanes_;
@@ -154,7 +163,9 @@ class DevicePool {
   std::unordered_map<std::uintptr_t, ArenaMemory> arenas_;  // by base
   std::vector<ArenaMemory> waiting_;                        // arenas that go when the device can be waited for
   VirtualMemory virtual_memory_;
-  std::atomic<bool> grows_{false};  // an arena has less memory than was asked for
+  std::atomic<bool> has_chores_{false};  // an arena has less memory than was asked for, or something was put off
+  bool drops_later_ = false;
+  std::map<LaneNumber, Bytes> reserves_later_, refused_;
 };
 
 }  // namespace stowplan::allocator
