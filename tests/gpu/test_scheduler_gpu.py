@@ -9,6 +9,7 @@ import pytest
 
 from stowplan import CupyPool
 
+from .test_cupy_pool_gpu import PAGE
 from .test_training_gpu import SIMULATED, STEPS, State, a_run, resnet50, train
 
 pytestmark = pytest.mark.gpu
@@ -57,7 +58,7 @@ def test_lean(chainer: Any, cupy: Any, reference: State) -> None:
     assert scheduler.stats.lean == STEPS - 1
     assert (scheduler.stats.keeps_graph, scheduler.stats.keeps_gradients) == (None, None)
     assert pool.stats.replayed > 0
-    assert pool.stats.arena_bytes == pool.stats.lower_bound
+    assert 0 <= pool.stats.arena_bytes - pool.stats.lower_bound < PAGE
     print(f"lean: {scheduler.stats} {pool.stats}")
 
 

@@ -184,7 +184,7 @@ void DevicePool::grow_arenas(Bytes size) {
     const Bytes room = bytes_for(*mapping, wanted, false);
     const Bytes bytes = room == missing || room > missing / kShare ? room : 0;
     Bytes below = bytes_below(*mapping, lane, wanted, size);
-    if (below > this->room(false) + a_little()) below = 0;
+    if (below > this->room(false) + std::max(a_little(), mapping->rounded(1))) below = 0;
     if (error == 0) error = extend(*mapping, lane, wanted, std::max(bytes, below));
   }
   note_arenas(error == 0);
@@ -207,11 +207,12 @@ Bytes DevicePool::bytes_below(const VirtualArena& mapping, LaneNumber lane, Byte
   return below > 0 && below <= mapping.rounded(size) ? below : 0;
 }
 
-// How many more bytes an arena that is to have `wanted` may have now: all that it lacks, where that is nearly there.
+// How many more bytes an arena that is to have `wanted` may have now: all that it lacks, where that is nearly there, or
+// there but for a page, in which alone memory comes.
 Bytes DevicePool::bytes_for(const VirtualArena& mapping, Bytes wanted, bool within_limit) {
   const Bytes missing = wanted - mapping.mapped();
   const Bytes room = this->room(within_limit);
-  return missing <= room + wanted / kNearly ? missing : mapping.whole(room);
+  return missing <= room + std::max(wanted / kNearly, mapping.rounded(1)) ? missing : mapping.whole(room);
 }
 
 // Maps so many more bytes of an arena that is to have `wanted`, its end first; returns an error.
