@@ -98,8 +98,6 @@ class Lanes:
         Find steps without being told, until the first `begin_step`; see `PlanningOptions`.
     planning_share
         CPU time that planning may use, as a share of the process's other CPU time (planning_budget.py).
-    enter
-        Called first on the thread that takes the outcomes of the steps found.
     warmup
         Steps to let pass before recording.
     planner
@@ -123,7 +121,6 @@ class Lanes:
         max_plans: int,
         auto_step: bool = False,
         planning_share: float = SHARE,
-        enter: Callable[[], Any] = lambda: None,
     ) -> None:
         self._backend = backend
         self.planning = Planning(
@@ -139,7 +136,6 @@ class Lanes:
         self._refusal: str | None = None
         self._collecting = threading.Lock()
         self._lost = False  # outcomes may be: they are being learnt from, or that was cut off
-        self._enter = enter
         if auto_step and self._start_outcome_thread():
             backend.find_steps()
 
@@ -151,7 +147,7 @@ class Lanes:
     def _start_outcome_thread(self) -> bool:
         backend = self._backend
         try:
-            start_outcome_thread(backend.wait_for_outcomes, backend.close, self.collect, self._enter)
+            start_outcome_thread(backend.wait_for_outcomes, backend.close, self.collect)
         except RuntimeError as error:  # no thread: the pool serves and finds no steps
             self.planning.failed(error)
             return False

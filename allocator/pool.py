@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import warnings
 from abc import ABC, abstractmethod
@@ -84,18 +83,12 @@ class Pool(ABC):
         """Return the number of this thread's current device."""
         return 0
 
-    @staticmethod
-    def _use(device: int) -> None:
-        """Make a device this thread's current one."""
-        assert device == 0  # the host
-
     def _on(self, device: int) -> Lanes:
         """Return a device's lanes, which are made when they are first asked for."""
         if device not in self._by_device:
             lanes = Lanes(
                 self._open(device),
                 alignment=self.alignment,
-                enter=functools.partial(self._use, device),
                 **self._options.of_lanes(),
             )
             self._by_device.setdefault(device, lanes)

@@ -150,7 +150,6 @@ def start_outcome_thread(
     wait: Callable[[], bool],
     close: Callable[[], None],
     collect: Callable[[], float],
-    enter: Callable[[], Any] = lambda: None,
 ) -> threading.Thread:
     """Call a bound method on a thread of its own, whenever there are outcomes, as long as the method's owner lives.
 
@@ -162,8 +161,6 @@ def start_outcome_thread(
         Ends all waits, now and to come: called when the owner dies.
     collect
         The method, which does not raise: returns seconds to rest, `LONGEST_REST` at most. It is not kept alive.
-    enter
-        Called first, on that thread.
 
     Raises
     ------
@@ -171,17 +168,14 @@ def start_outcome_thread(
         The system gives no thread.
     """
     method = weakref.WeakMethod(collect)
-    thread = threading.Thread(target=_run, args=(wait, method, enter), name="stowplan-outcomes", daemon=True)
+    thread = threading.Thread(target=_run, args=(wait, method), name="stowplan-outcomes", daemon=True)
     thread.start()
     # Not at exit: the thread sleeps without the GIL, and is best left alone there.
     weakref.finalize(collect.__self__, close).atexit = False  # type: ignore[attr-defined]
     return thread
 
 
-def _run(
-    wait: Callable[[], bool], method: weakref.WeakMethod[Callable[[], float]], enter: Callable[[], Any]
-) -> None:
-    enter()
+def _run(wait: Callable[[], bool], method: weakref.WeakMethod[Callable[[], float]]) -> None:
     while wait():
         collect = method()
         if collect is None:

@@ -13,7 +13,7 @@ from .._core import DevicePool, DeviceRouter, Lease
 from ..options import documented
 from ..pool import Pool
 from .device_memory import OUT_OF_MEMORY, DeviceMemory, SegmentPool, UpstreamMemory
-from .device_streams import PER_THREAD, DeviceStreams, streams_of
+from .device_streams import PER_THREAD, DeviceStreams, on_device, streams_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -106,8 +106,15 @@ class CupyPool(Pool):
             )
         self._sampling = functools.partial(_managed, weakref.ref(self)) if sample == "managed" else None
         self._device = device
-        if device is None:
-            self._on(0)
+        if (
+            self._options.limit is not None
+            and upstream is not None
+            and not hasattr(self._upstream, "set_limit")
+        ):
+            raise PoolError(
+                f"upstream {self._upstream!r} knows no limit; expected a cupy.cuda.MemoryPool, or no upstream"
+            )
+        if device is None:  # none is asked anything before it is used: that would make a context there
             # Where CuPy exports its C functions they are called: a request then runs none of Python's bytecode.
             exported = getattr(cupy.cuda.device, "__pyx_capi__", {})
             current_device = exported.get("get_device_id", cupy.cuda.device.get_device_id)
@@ -134,13 +141,6 @@ class CupyPool(Pool):
     def _pool_of(self, device: int) -> DevicePool:
         pool: DevicePool = self._on(device).backend
         return pool
-
-    @staticmethod
-    def _use(device: int) -> None:
-        import cupy
-
-        if _has_driver():
-            cupy.cuda.Device(device).use()
 
     def _open(self, device: int) -> DevicePool:
         from cupy.cuda import MemoryPointer, UnownedMemory, memory_hook
@@ -175,11 +175,7 @@ class CupyPool(Pool):
     def _set_limit(self, source: Any, device: int) -> None:
         import cupy
 
-        if not hasattr(source, "set_limit"):
-            raise PoolError(
-                f"upstream {source!r} knows no limit; expected a cupy.cuda.MemoryPool, or no upstream"
-            )
-        with cupy.cuda.Device(device) if _has_driver() else nullcontext():
+        with on_device(device) if _has_driver() else nullcontext():
             share = self._options.limit_share
             source.set_limit(size=self._options.limit_bytes(int) if share is None else None, fraction=share)
 
@@ -325,7 +321,7 @@ def _default_limit(device: int) -> int:
     """Return the bytes that CuPy's pools are limited to, by ``CUPY_GPU_MEMORY_LIMIT``; 0: no limit."""
     import cupy
 
-    with cupy.cuda.Device(device):
+    with on_device(device):
         return int(cupy.cuda.MemoryPool().get_limit())
 
 
@@ -349,7 +345,7 @@ def _use_virtual_memory(pool: DevicePool) -> None:
     import cupy
 
     runtime = cupy.cuda.runtime
-    with cupy.cuda.Device(pool.device):
+    with on_device(pool.device):
         _, total = runtime.memGetInfo()
     others = [
         other

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .device_streams import PER_THREAD
+from .device_streams import PER_THREAD, on_device
 
 if TYPE_CHECKING:
     from .device_streams import DeviceStreams
@@ -166,7 +166,7 @@ class SegmentPool(DeviceMemory):
             within = not self._limit or self.held() + size <= self._limit
             try:
                 if within:
-                    with self._cuda.Device(self._device):
+                    with on_device(self._device):
                         return self._cuda.Memory(size)
             except runtime.CUDARuntimeError as error:
                 if error.status != OUT_OF_MEMORY:
@@ -294,7 +294,7 @@ class SegmentPool(DeviceMemory):
         scratch = (
             self._cuda.MemoryPool()
         )  # it knows how a fraction is meant, and what is wrong with an argument
-        with self._cuda.Device(self._device):
+        with on_device(self._device):
             scratch.set_limit(size=size, fraction=fraction)
             self._limit = int(scratch.get_limit())
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import weakref
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ...errors import PoolError
@@ -19,6 +20,19 @@ PER_THREAD = 2
 
 MANY = 16
 """Streams that a pool keeps before it looks which of them the program has dropped."""
+
+
+def on_device(device: int) -> AbstractContextManager[Any]:
+    """Return a context manager in which this is the thread's current device.
+
+    Where it is already, no device is set afterwards: to go back to one, such as the first one, on which every thread
+    begins, makes a context there.
+    """
+    import cupy
+
+    is_current = cupy.cuda.device.get_device_id() == device
+    manager: AbstractContextManager[Any] = nullcontext() if is_current else cupy.cuda.Device(device)
+    return manager
 
 
 class DeviceStreams:
@@ -103,7 +117,7 @@ class DeviceStreams:
         for event in events:
             event.synchronize()
         if any_ended:
-            with self._cuda.Device(self._device):
+            with on_device(self._device):
                 self._runtime.deviceSynchronize()
 
     def capturing(self) -> bool:
@@ -118,7 +132,7 @@ class DeviceStreams:
         """Record an event on a stream, and return it; None while the stream is being captured."""
         if self._captures(stream.ptr):
             return None
-        with self._cuda.Device(self._device):
+        with on_device(self._device):
             event = self._cuda.Event(disable_timing=True)
             event.record(stream)
         # Another thread may have begun a capture meanwhile, and then the event is the capture's.
@@ -130,7 +144,7 @@ class DeviceStreams:
 
     def wait(self, stream: int, event: Any) -> None:
         """Have all that a stream is given from now on come after an event."""
-        with self._cuda.Device(self._device):
+        with on_device(self._device):
             self._runtime.streamWaitEvent(stream, event.ptr)
 
     def _captures(self, stream: int) -> bool:

@@ -34,6 +34,51 @@ def test_arrays_go_from_one_device_to_another() -> None:
         assert done.stdout == "1\n"
 
 
+def test_a_pool_makes_contexts_where_the_program_works_alone() -> None:
+    program = """
+import ctypes
+import cupy
+from stowplan import CupyPool
+
+contexts = getattr(ctypes.CDLL("libamdhip64.so.7"), "simhip_contexts", lambda: 0b10)  # a bit for each device
+pool = CupyPool(auto_step=True, limit="50%")
+cupy.cuda.set_allocator(pool.malloc)
+cupy.cuda.Device(1).use()
+for _ in range(50):
+    x = cupy.ones(1000)
+    y = x * 2
+    del x, y
+    pool.wait()
+with pool.step():
+    cupy.ones(1000)
+pool.free_all_blocks()
+assert pool.stats.replayed > 0
+assert contexts() == 0b10, bin(contexts())
+"""
+    run(program, SIMHIP_DEVICES="3")
+
+
+def test_steps_are_found_on_every_device() -> None:
+    for pool in ("from stowplan import CupyPool as Pool", "from tests.device.c_pool import CPool as Pool"):
+        program = """
+import threading
+import cupy
+
+died = []
+threading.excepthook = died.append
+pool = Pool(auto_step=True)
+cupy.cuda.set_allocator(pool.malloc)
+with cupy.cuda.Device(1):
+    while pool.stats.replayed == 0 and not died:
+        x = cupy.ones(1 << 16)
+        y = x * 2
+        z = y + 1
+        del x, y, z
+assert not died, died
+"""
+        run(pool + program, SIMHIP_DEVICES="2")
+
+
 FULL = """
 import cupy
 free, total = cupy.cuda.runtime.memGetInfo()
