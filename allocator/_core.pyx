@@ -7,6 +7,8 @@ Thin: the decisions are in C++ and in Python. No framework is imported here: CuP
 from collections import namedtuple
 from contextvars import Context
 from functools import wraps
+from threading import Lock, local
+from weakref import ref
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -455,6 +457,7 @@ cdef class Backend:
 
 
 include "_step.pxi"
+include "_forks.pxi"
 include "_host_pool.pxi"
 include "_native_pool.pxi"
 include "_device_pool.pxi"

@@ -294,6 +294,11 @@ cdef extern from "profiler/numpy_capsule.hpp" namespace "stowplan::profiler":
     HostMemory* memory_of "stowplan::profiler::memory_of<stowplan::allocator::HostLanes>" (object capsule)
 
 
+cdef extern from "numpy/arrayobject.h":
+    object PyDataMem_SetHandler(object handler)
+    object PyDataMem_GetHandler()
+
+
 cdef extern from "allocator/default_handler.hpp" namespace "stowplan::allocator":
     object make_pool_capsule(const char* name, object default_capsule, size_t small)
     cbool install(object default_capsule, object capsule) except False

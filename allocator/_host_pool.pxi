@@ -36,6 +36,19 @@ cdef class HostBackend(Backend):
         """Serve by the heap alone until a step is marked."""
         host_serve_by_heap(self.memory[0])
 
+    cdef int refuse_second(self, cbool taken) except -1:
+        if taken:
+            raise PoolError(
+                f"{'this pool' if self.installed else 'another pool'} serves already, and it serves the whole "
+                "process; expected one at a time: uninstall it first"
+            )
+        return 0
+
+    cdef int refuse_absent(self) except -1:
+        if not self.installed:
+            raise PoolError("this pool is not installed")
+        return 0
+
     def counters(self):
         """Return the counters of all lanes, and of the heap where it has served alone."""
         return _counters(host_counters(self.memory[0]))
@@ -57,16 +70,52 @@ cdef class HandlerPool(HostBackend):
 
     cdef readonly object handler
     cdef object default_handler  # in whose place it can be installed
+    cdef object entries  # of each thread that has entered: NumPy's handlers before, and how many are its parent's
 
     def __init__(self, name, default_handler, size_t small, int64_t limit=0):
         self.handler = make_pool_capsule(name.encode(), default_handler, small)
         self.memory = memory_of(self.handler)
         self.limit, self.default_handler = limit, default_handler
+        self.entries = local()
         host_limit(self.memory[0], limit)
         self.lanes = new LockedLanes(self.memory.lock(), self.memory.service().lanes())
 
+    @property
+    def is_innermost(self):
+        """Whether it serves this context."""
+        return PyDataMem_GetHandler() is self.handler
+
+    def start_serving(self):
+        """Serve this context, until `stop_serving`."""
+        cdef list before = self._before()
+        if len(before) > getattr(self.entries, "inherited", 0):
+            raise PoolError("this thread has entered this pool already")
+        before.append(PyDataMem_SetHandler(self.handler))
+
+    def stop_serving(self):
+        """Have the handler before serve it."""
+        cdef list before = self._before()
+        if not (before and self.is_innermost):
+            raise PoolError(
+                "this pool does not serve here: leave it in the thread or task that entered it, "
+                "and leave pools that were entered after it first"
+            )
+        PyDataMem_SetHandler(before.pop())
+
+    cdef list _before(self):
+        try:
+            return self.entries.before
+        except AttributeError:
+            self.entries.before = before = []
+            return before
+
+    def inherit(self):
+        """Let this thread, which a fork has begun, enter once more what its parent has entered: it serves already."""
+        self.entries.inherited = len(self._before()) if self.is_innermost else 0
+
     def install(self):
         """Serve in the place of NumPy's default handler, from now on; see default_handler.hpp."""
+        self.refuse_second(is_installed(None))
         install(self.default_handler, self.handler)
 
     @property
@@ -74,11 +123,7 @@ cdef class HandlerPool(HostBackend):
         """Whether it does."""
         return is_installed(self.handler)
 
-    @property
-    def taken(self):
-        """Whether a pool, this one or another, serves in the place of NumPy's default handler."""
-        return is_installed(None)
-
     def uninstall(self):
-        """Serve there no longer. Precondition: it does."""
+        """Serve there no longer."""
+        self.refuse_absent()
         uninstall()

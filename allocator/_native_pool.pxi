@@ -86,11 +86,6 @@ cdef class NativePool(HostBackend):
         """Whether it serves in its place."""
         return self.place is not None and self.place.dispatcher.serving() == self.memory
 
-    @property
-    def taken(self):
-        """Whether a pool, this one or another, serves in its place."""
-        return self.place is not None and self.place.taken
-
     def block(self, size_t size):
         """Return a new `HostBlock`, for arrays whose class asks for each block itself.
 
@@ -107,13 +102,35 @@ cdef class NativePool(HostBackend):
         return block
 
     def install(self):
-        """Serve in its place from now on. Precondition: it has one, and no pool serves there."""
+        """Serve in its place from now on. Precondition: it has one."""
+        self.refuse_second(self.place.taken)
+        if self.place.take is not None:
+            host_trim(self.memory[0])  # what the library has freed by now would stay resident beside the arena
+            self.place.take(self.place.functions)
+        self.refuse_second(self.place.taken)  # by another thread, meanwhile
         self.served = True
         self.place.dispatcher.serve(self.memory)
 
     def uninstall(self):
-        """Serve there no longer. What was handed out stays the pool's own. Precondition: it does."""
-        self.place.dispatcher.stop_serving()
+        """Serve there no longer. What was handed out stays the pool's own."""
+        self.refuse_absent()
+        leave = self.place.leave
+        try:
+            if leave is not None:
+                leave()
+        except BaseException:  # a signal's, perhaps before it began
+            leave()
+            raise
+        finally:
+            self.place.dispatcher.stop_serving()
+
+    def start_serving(self):
+        """Install it, as `with pool:` does."""
+        self.install()
+
+    def stop_serving(self):
+        """Uninstall it."""
+        self.uninstall()
 
 
 @cython.final
@@ -124,12 +141,18 @@ cdef class NativePlace:
     ----------
     original
         Address of the five functions that stood there before; 0: the C library's.
+    take
+        ``f(functions)``: has the library call them; again is as good as once. None: it does already.
+    leave
+        ``f()``: has it call its own again. A pool that serves no longer passes on what still comes.
     """
 
     cdef Dispatcher* dispatcher  # neither is ever destroyed
     cdef Upstream* own_functions
+    cdef object take, leave
 
-    def __cinit__(self, uintptr_t original=0):
+    def __cinit__(self, uintptr_t original=0, take=None, leave=None):
+        self.take, self.leave = take, leave
         self.dispatcher = new Dispatcher((<Upstream*>original)[0] if original != 0 else libc_upstream())
         self.own_functions = new Upstream(self.dispatcher.functions())
 

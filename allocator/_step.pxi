@@ -71,6 +71,22 @@ cdef class Step:
             raise
 
 
+cdef class Enterable:
+    """What serves while it is entered, ``with pool:``; a subclass has `_enter`, `_leave` and `_explain`."""
+
+    def __enter__(self):
+        self._enter()
+        return self
+
+    def __exit__(self, kind, error, trace):
+        """Leave the pool; an error of a request that found no memory says what fills it."""
+        try:
+            if error is not None:
+                self._explain(error)
+        finally:
+            self._leave()
+
+
 cdef class InterruptedPart:
     """A part of the program that is interrupted from now on; ends on exit."""
 

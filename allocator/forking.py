@@ -14,47 +14,24 @@ the threads only the one that forked. So:
 
 from __future__ import annotations
 
+import functools
 import os
-import threading
-import weakref
 from typing import TYPE_CHECKING
 
 from . import workers
+from ._core import after_fork, after_fork_in_child, before_fork, watch_forks
 
 if TYPE_CHECKING:
-    from .lanes import Lanes
     from .pool import Pool
 
-_watched: weakref.WeakSet[Pool] | None = None
-_one_at_a_time = threading.Lock()
-_locked: list[Lanes] = []
+
+@functools.cache
+def _register() -> None:
+    in_child = functools.partial(after_fork_in_child, workers.reset_after_fork)
+    os.register_at_fork(before=before_fork, after_in_parent=after_fork, after_in_child=in_child)
 
 
 def watch(pool: Pool) -> None:
     """Have a pool told of forks, as long as it lives."""
-    global _watched
-    if _watched is None:
-        _watched = weakref.WeakSet()
-        os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after_in_child)
-    _watched.add(pool)
-
-
-def _before() -> None:
-    _one_at_a_time.acquire()
-    for pool in list(_watched or ()):
-        for lanes in pool._all_lanes():
-            lanes.lock()
-            _locked.append(lanes)
-
-
-def _after() -> None:
-    while _locked:
-        _locked.pop().unlock()
-    _one_at_a_time.release()
-
-
-def _after_in_child() -> None:
-    workers.reset_after_fork()
-    for pool in list(_watched or ()):
-        pool._reset_after_fork()
-    _after()
+    _register()
+    watch_forks(pool)

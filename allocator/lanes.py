@@ -312,20 +312,6 @@ class Lanes:
 
     # ------------------------------------------------------------------------------------------------------- forks
 
-    def lock(self) -> None:
-        """Keep other threads out, until `unlock`: no step begins or ends, no lane is made, no plan is taken up."""
-        self._collecting.acquire()
-        self._mutex.acquire()
-        for step_slot in self._step_slots:
-            step_slot.mutex.acquire()
-
-    def unlock(self) -> None:
-        """Let other threads in again."""
-        for step_slot in self._step_slots:
-            step_slot.mutex.release()
-        self._mutex.release()
-        self._collecting.release()
-
     @runs_apart
     def reset_after_fork(self) -> None:
         """Forget what threads were doing that a fork has left behind; see `forking`. The locks are held."""

@@ -7,11 +7,10 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, TypeVar, overload
 
 from ..errors import PoolError
-from ._core import Step
+from ._core import Enterable, Step
 from .forking import watch
 from .lanes import Lanes
 from .options import PlanningOptions
@@ -287,23 +286,19 @@ class Pool(ABC):
         return pool
 
 
-class EnteredPool(Pool):
-    """A pool that serves while it is entered: ``with pool:``."""
+class EnteredPool(Enterable, Pool):
+    """A pool that serves while it is entered: ``with pool:``.
 
-    @abstractmethod
-    def __enter__(self: Self) -> Self: ...
+    Entering and leaving are one compiled call each, so that a signal's exception leaves the pool entered or not.
+    """
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Leave the pool; an error of a request that found no memory says what fills it."""
-        if error is not None and self._is_out_of_memory(error):
+    _enter: Callable[[], object]
+    _leave: Callable[[], object]
+
+    def _explain(self, error: BaseException) -> None:
+        """Have an error of a request that found no memory say what fills it."""
+        if self._is_out_of_memory(error):
             self._lanes().diagnose(error)
-        self._leave()
-
-    @abstractmethod
-    def _leave(self) -> None:
-        """Serve no longer what `__enter__` has the pool serve."""
 
     def _is_out_of_memory(self, error: BaseException) -> bool:
         return isinstance(error, MemoryError)

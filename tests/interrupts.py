@@ -1,7 +1,8 @@
 """Programs that Ctrl-C stops at any moment, and that go on, as a cell of a notebook is run again.
 
 ``python -m tests.interrupts NAME TRIALS`` runs a program so often, each time in a new pool, and prints how often it
-came to what: ``replays``, or what was wrong. It is a process of its own, for it takes Python's tracer, and its signals.
+came to what: ``replays`` or ``serves``, or what was wrong. It is a process of its own, for it takes Python's tracer,
+and its signals.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ POOLS: dict[str, Callable[[], tuple[Any, Callable[[], object]]]] = {
 }
 
 
-def outcome(name: str, moment: float) -> tuple[str, int]:
+def step_outcome(name: str, moment: float) -> tuple[str, int]:
     """Interrupt a program; return what becomes of it, and how many instructions it has run."""
     pool, work = POOLS[name]()
     found = name.endswith("found")
@@ -141,8 +142,48 @@ def outcome(name: str, moment: float) -> tuple[str, int]:
     return ("replays" if replayed == requests > 0 else f"replays {replayed} of {requests}"), passed
 
 
+def entered_outcome(name: str, moment: float) -> tuple[str, int]:
+    """Interrupt a program that enters a pool, and installs it; return what becomes of it."""
+    pool, work = POOLS[name.removesuffix("-entered")]()
+
+    def serves() -> bool:
+        before = pool.stats.requests
+        work()
+        return bool(pool.stats.requests > before)
+
+    installs = False
+
+    def program() -> None:
+        nonlocal installs
+        for _ in range(2):
+            with pool:
+                work()
+            installs = True
+            pool.install()
+            work()
+            pool.uninstall()
+            installs = False
+
+    passed = trace(program, moment)
+    if installs and pool._host.installed:
+        pool.uninstall()
+    if serves():
+        return "serves where it was left", passed
+    for _ in range(2):
+        try:
+            with pool:
+                if not serves():
+                    return "does not serve", passed
+            pool.install()
+            pool.uninstall()
+        except Exception as error:
+            return f"{type(error).__name__}: {error}", passed
+    return ("serves where it was left" if serves() else "serves"), passed
+
+
 def main(name: str, trials: int) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    outcome = entered_outcome if name.endswith("-entered") else step_outcome
     outcome(name, 0)  # imports
     passed = outcome(name, 0)[1]
     chance = random.Random(0)

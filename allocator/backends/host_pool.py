@@ -6,7 +6,7 @@ requests of all threads, in their order.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ...errors import PoolError
 from ...host_memory import host_memory
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ..options import Options
 
 SCOPES = {"process": Scope.process, "thread": Scope.thread}
-
-Self = TypeVar("Self", bound="HostPool")
 
 
 class HostPool(EnteredPool):
@@ -47,6 +45,7 @@ class HostPool(EnteredPool):
             raise PoolError(f"scope is {scope!r}; expected 'process' or 'thread'")
         small = self.default_small if self._options.small is None else self._options.small
         self._host = self._make_host(small, self._options.limit_bytes(host_memory), SCOPES[scope])
+        self._enter, self._leave = self._host.start_serving, self._host.stop_serving
         self._on(0)
 
     def _make_host(self, small: int, limit: int, scope: Scope) -> HostBackend:
@@ -56,12 +55,6 @@ class HostPool(EnteredPool):
     def _place(self) -> NativePlace | None:
         """Return where the pools of this class serve a library, one at a time; None: nowhere."""
         return None
-
-    def _take_place(self) -> None:
-        """Have the library call the functions of the place. Again is as good as once."""
-
-    def _leave_place(self) -> None:
-        """Have it call its own again."""
 
     def _open(self, device: int) -> HostBackend:
         return self._host
@@ -74,17 +67,7 @@ class HostPool(EnteredPool):
         PoolError
             A pool of this kind serves already.
         """
-        if self._host.taken:
-            raise PoolError(
-                f"{'this pool' if self._host.installed else 'another pool'} serves already, and it serves the whole "
-                "process; expected one at a time: uninstall it first"
-            )
         self._host.install()
-        try:
-            self._take_place()
-        except BaseException:
-            self._host.uninstall()
-            raise
 
     def uninstall(self) -> None:
         """Leave new requests to the library's own allocator again. What the pool has handed out stays its own.
@@ -94,17 +77,7 @@ class HostPool(EnteredPool):
         PoolError
             The pool is not installed.
         """
-        if not self._host.installed:
-            raise PoolError("this pool is not installed")
-        self._leave_place()
         self._host.uninstall()
-
-    def __enter__(self: Self) -> Self:
-        self.install()
-        return self
-
-    def _leave(self) -> None:
-        self.uninstall()
 
     def serve_by_heap(self) -> None:
         """Serve by the pool's heap alone until a step is marked, as ``stowplan run`` does: no request is noted.

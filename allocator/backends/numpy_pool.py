@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
-from ...errors import PoolError
-from ...profiler import _recorder
+from ...profiler._recorder import current_handler
 from ...profiler.default_handler import default_handler
 from .._core import HandlerPool, HostBackend, Scope
 from ..options import documented
@@ -61,34 +59,10 @@ class NumpyPool(HostPool):
     _host: HandlerPool
 
     def __init__(self, **options: Unpack[Options]) -> None:
-        self._entered = threading.local()  # NumPy's handler before, of each thread that is in the pool
         super().__init__(**options)
 
     def _make_host(self, small: int, limit: int, scope: Scope) -> HostBackend:
         return HandlerPool("stowplan", default_handler(), small, limit)
-
-    def __enter__(self) -> NumpyPool:
-        if getattr(self._entered, "inherited", False):
-            # A forked worker may enter what its parent had entered: it serves already.
-            self._entered.inherited = False
-            self._entered.again = True
-            return self
-        if hasattr(self._entered, "outer"):
-            raise PoolError("this thread has entered this pool already")
-        self._entered.outer = _recorder.set_handler(self._host.handler)
-        return self
-
-    def _leave(self) -> None:
-        if not (hasattr(self._entered, "outer") and self._is_innermost()):
-            raise PoolError(
-                "this pool does not serve here: leave it in the thread or task that entered it, "
-                "and leave pools that were entered after it first"
-            )
-        if getattr(self._entered, "again", False):
-            self._entered.again = False
-            return
-        _recorder.set_handler(self._entered.outer)
-        del self._entered.outer
 
     def install(self) -> None:
         """Serve all threads and contexts of the process, in the place of NumPy's default handler.
@@ -105,15 +79,10 @@ class NumpyPool(HostPool):
 
     def _reset_after_fork(self) -> None:
         super()._reset_after_fork()
-        self._entered.inherited = hasattr(self._entered, "outer") and self._is_innermost()
+        self._host.inherit()
 
     def _serves_here(self) -> bool:
-        return self._is_innermost() or (
-            self._host.installed and _recorder.current_handler() is default_handler()
-        )
-
-    def _is_innermost(self) -> bool:
-        return _recorder.current_handler() is self._host.handler
+        return self._host.is_innermost or (self._host.installed and current_handler() is default_handler())
 
     def _backend(self) -> str:
         return "numpy"

@@ -120,11 +120,10 @@ class TorchCudaPool(EnteredPool):
             for device in range(torch.cuda.device_count()):
                 self._on(device)
 
-    def __enter__(self) -> TorchCudaPool:
+    def _enter(self) -> None:
         """Install the pool, where it is not installed yet. It stays when the block ends."""
         if not self._pools.installed:
             self.install()
-        return self
 
     def _leave(self) -> None:
         """PyTorch keeps its allocator."""

@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from ...errors import PoolError
-from ...profiler.torch_library import TorchLibrary, library
+from ...profiler.torch_library import library
 from .._core import NativePlace
 from ..options import documented
 from .host_pool import HostPool
@@ -83,13 +83,6 @@ class TorchPool(HostPool):
     def _place(self) -> NativePlace:
         return _place()
 
-    def _take_place(self) -> None:
-        self._host.trim()  # what PyTorch has freed by now would stay resident beside the arena
-        _library().install(_place().functions)
-
-    def _leave_place(self) -> None:
-        _library().uninstall()
-
     def _is_out_of_memory(self, error: BaseException) -> bool:
         import torch
 
@@ -101,10 +94,5 @@ class TorchPool(HostPool):
 
 @functools.cache
 def _place() -> NativePlace:
-    _library()  # without it there is nothing to serve
-    return NativePlace()
-
-
-@functools.cache
-def _library() -> TorchLibrary:
-    return library()
+    compiled = library()
+    return NativePlace(take=compiled.install, leave=compiled.uninstall)

@@ -31,6 +31,43 @@ def test_a_program_that_ctrl_c_stops_at_any_moment_goes_on(name: str, trials: in
     assert json.loads(printed("-m", "tests.interrupts", name, trials, timeout=3600)) == {"replays": trials}
 
 
+def test_a_pool_that_ctrl_c_stops_as_it_is_entered_or_installed_serves_or_does_not() -> None:
+    assert json.loads(printed("-m", "tests.interrupts", "numpy-entered", 100)) == {"serves": 100}
+
+
+FORK = """if True:
+    import os, signal, sys
+    import numpy as np
+    from stowplan import NumpyPool
+    from tests.allocator.test_interrupts import run, work
+
+    pool = NumpyPool(warmup=0)
+    held = pool._on(0)._mutex
+
+    def stop(*_):
+        held.release()
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGALRM, stop)
+    ignored = []
+    sys.unraisablehook = lambda error: ignored.append(error.exc_type)
+    with pool:
+        run(pool, 4, work)
+        held.acquire()  # as another thread might, until the signal has come
+        signal.setitimer(signal.ITIMER_REAL, 0.01)  # comes whenever it comes: the fork waits for it
+        child = os.fork()
+        run(pool, 4, work)
+        if child == 0:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    print(ignored == [KeyboardInterrupt], pool.stats.replayed > 0)
+    """
+
+
+def test_a_signal_as_a_fork_waits_for_a_lock_leaves_none_held() -> None:
+    assert printed("-c", FORK, timeout=60).split() == ["True", "True"]
+
+
 @pytest.fixture
 def no_thread() -> Iterator[None]:
     """No thread can be started: there is no memory for its stack."""

@@ -79,14 +79,17 @@ def test_a_limit_is_kept_whatever_function_asks(libc: CFunctions) -> None:
 
 
 def test_a_place_that_cannot_be_taken_stays_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(pool: PlacePool) -> None:
-        raise PoolError("another library is there")
+    def refuse(functions: int) -> None:
+        assert functions == place.functions
+        if refuses:
+            raise PoolError("another library is there")
 
+    refuses, place = True, NativePlace(take=refuse)
+    monkeypatch.setattr(PlacePool, "_place", lambda pool: place)
     pool = PlacePool()
-    with monkeypatch.context() as patch:
-        patch.setattr(PlacePool, "_take_place", refuse)
-        with pytest.raises(PoolError, match="another library"):
-            pool.install()
+    with pytest.raises(PoolError, match="another library"):
+        pool.install()
+    refuses = False
     with pool:
         pass
 
