@@ -4,6 +4,7 @@
 module            what it is
 ================  ======================================================================================================
 ``capture``       a function as one graph of ATen operators, guarded by Dynamo, made functional by AOTAutograd
+``asking``        such a graph beside a plain run, where the program asks whether it is compiled
 ``eager``         such a graph with the bits of the program outside of a graph
 ``nodes``         what nodes are: operators, names of results, writes in place, random draws
 ``shrinking``     results that hold on to more bytes than they have

@@ -19,9 +19,11 @@ This module calls ``torch._dynamo.optimize``, which `torch.compile` calls, becau
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import Any
+from unittest import mock
 
 import torch
 import torch._dynamo
@@ -31,6 +33,7 @@ from torch._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit, To
 from torch.fx import Graph, GraphModule, Node
 
 from ..errors import GraphError, StowplanError
+from .asking import difference, noting
 from .eager import DECOMPOSITIONS, as_eager, casts_of
 from .graph_errors import not_captured
 from .joint import normal
@@ -62,23 +65,42 @@ class LimitReachedError(Exception):
     """As many graphs were made as PyTorch's ``torch._dynamo.config.recompile_limit`` allows."""
 
 
+class _Asked(Exception):  # noqa: N818 (no error)
+    """A graph of a program that asks whether it is compiled was to run, and nothing vouches for it yet."""
+
+    def __init__(self, lines: Iterable[str], graph: tuple[GraphModule, list[Any], int]) -> None:
+        super().__init__()
+        self.lines = lines
+        self.graph: tuple[GraphModule, list[Any], int] | None = graph
+        self.what: str | None = None
+        self.is_served = False
+
+
 class Captured:
     """A function that runs as what a backend makes of its graph; each has guards and graphs of its own.
 
     Parameters
     ----------
     function
-        Its code is copied, as Dynamo keeps graphs by code.
+        Of a model and other arguments; returns the loss.
     backend
-        Called with Dynamo's graph and its inputs, the program's own tensors; returns what runs.
+        Called with Dynamo's graph, its inputs, the program's own tensors, and which of its results the loss is; returns
+        what runs.
+    strict
+        Whether a program that computes otherwise because it is compiled is refused. False: it warns.
     """
 
-    def __init__(self, function: FunctionType, backend: Callable[[GraphModule, list[Any]], Call]) -> None:
-        own = FunctionType(
-            function.__code__.replace(), function.__globals__, function.__name__, None, function.__closure__
-        )
+    def __init__(
+        self, function: Call, backend: Callable[[GraphModule, list[Any], int], Call], *, strict: bool = False
+    ) -> None:
+        def step(*args: Any) -> Any:
+            return LOSS(function(*args))
+
+        code = step.__code__.replace()  # a copy, as Dynamo keeps graphs by code
+        own = FunctionType(code, step.__globals__, step.__name__, None, step.__closure__)
         self.reason: str | None = None
-        self._backend, self._error = backend, None
+        self._function, self._backend, self._strict = function, backend, strict
+        self._lines: dict[str, None] = {}  # that ask
         self._compiled = torch._dynamo.optimize(
             self._make, nopython=True, dynamic=False, guard_fail_fn=self._failed
         )(own)
@@ -89,14 +111,22 @@ class Captured:
         Raises
         ------
         GraphError
-            The function is not one graph of operators. What the backend raises passes as it is.
+            The function is not one graph of operators, or not that of plain PyTorch. What the backend raises passes as
+            it is.
         LimitReachedError
             Too many graphs were made.
         """
         try:
+            self._lines = {}
             logged = {getattr(logging.Logger, name) for name in _LOGGED if hasattr(logging.Logger, name)}
-            with torch._dynamo.config.patch(GUARDS | {"ignore_logging_functions": logged}):
+            with (
+                torch._dynamo.config.patch(GUARDS | {"ignore_logging_functions": logged}),
+                noting(self._lines),
+            ):
                 return self._compiled(*args)
+        except _Asked as asked:
+            self._vouch(asked, args)
+            return self(*args)
         except FailOnRecompileLimitHit as error:
             raise LimitReachedError(self.reason) from error
         except BackendCompilerFailed as error:
@@ -106,6 +136,21 @@ class Captured:
             ) from error
         except TorchDynamoException as error:
             raise not_captured(error) from error
+
+    def _vouch(self, asked: _Asked, args: tuple[Any, ...]) -> None:
+        """Hold a graph that these arguments have made against plain PyTorch; warn or raise if it differs."""
+        if asked.graph is not None:
+            what, asked.graph = difference(self._function, args, *asked.graph), None
+            if what is not None:
+                asked.what = (
+                    f"the step asks whether it is compiled ({', '.join(asked.lines)}), and its graph may compute "
+                    f"otherwise than plain PyTorch: {what}"
+                )
+        if asked.what is not None and self._strict:
+            raise GraphError(f"{asked.what}; expected the same operators, or strict=False")
+        if asked.what is not None:
+            warnings.warn(f"stowplan: {asked.what}; last bits may differ", stacklevel=5)
+        asked.is_served = True
 
     def _make(self, module: GraphModule, _: Sequence[Any]) -> Call:
         arguments = [node.meta.get("grapharg") for node in module.graph.find_nodes(op="placeholder")]
@@ -121,9 +166,17 @@ class Captured:
             raise GraphError(
                 f"the step reads a {kind.__name__}, a kind of tensors of its own; expected PyTorch's"
             )
-        made = self._backend(module, tensors)
+        graph = module, tensors, take_loss(module)
+        asked = _Asked(self._lines, graph)
+        made = self._backend(*graph)
         self.reason = None
-        return made
+
+        def run(*args: Any) -> Any:
+            if not asked.is_served:
+                raise asked
+            return made(*args)
+
+        return run if asked.lines else made
 
     def _failed(self, failure: Any) -> None:
         self.reason = str(failure.reason).strip().partition("\n")[0]
@@ -199,7 +252,10 @@ def differentiated(module: GraphModule, inputs: Sequence[Any], rewrite: Rewrite)
 
     made: list[GraphModule] = []
     casts = casts_of(module)
-    with torch._functorch.config.patch(donated_buffer=False):
+    plain = mock.patch.object(
+        torch.compiler, "_is_compiling_flag", False
+    )  # for code that Dynamo does not trace
+    with torch._functorch.config.patch(donated_buffer=False), plain:
         call: Call = aot_autograd(
             fw_compiler=forward,
             bw_compiler=backward,

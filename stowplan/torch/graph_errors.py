@@ -22,14 +22,19 @@ _LIBRARIES = ("<", str(Path(torch.__file__).parent), str(Path(__file__).parent))
 def not_captured(error: BaseException) -> GraphError:
     """Return the error in the place of PyTorch's own; it names the program's line, where there is one."""
     text = str(error).strip()
-    lines = _LINE.findall(text)
-    if isinstance(error, BY_VALUES):
-        lines += [(one.filename, one.lineno, one.name) for one in traceback.extract_tb(error.__traceback__)]
-    lines = [found for found in lines if not found[0].startswith(_LIBRARIES)]
-    where = " at {}:{} {}".format(*lines[-1]) if lines else ""
+    where = line_of(error, text)
     cause = getattr(error, "inner_exception", None)
     what = (str(cause).strip() if cause is not None else text).partition("\n")[0]
     return GraphError(
         f"the step is not one graph{where} ({what or type(error).__name__}); expected PyTorch's operators, on shapes "
         "that do not depend on values"
     )
+
+
+def line_of(error: BaseException, text: str = "") -> str:
+    """Return `` at FILE:LINE FUNCTION``, the program's last line in an error's text, or in its traceback."""
+    lines = _LINE.findall(text)
+    if not text or isinstance(error, BY_VALUES):
+        lines += [(one.filename, one.lineno, one.name) for one in traceback.extract_tb(error.__traceback__)]
+    lines = [found for found in lines if not found[0].startswith(_LIBRARIES)]
+    return " at {}:{} {}".format(*lines[-1]) if lines else ""

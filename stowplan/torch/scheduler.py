@@ -21,7 +21,6 @@ import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,7 @@ from ..allocator.pool import Pool
 from ..errors import GraphError, ScheduleError
 from ..scheduling.solve import Solution
 from .budgets import Within, plain_peak
-from .capture import LOSS, Captured, LimitReachedError, differentiated, take_loss
+from .capture import Captured, LimitReachedError, differentiated
 from .early import Updates
 from .evictions import EVICT, Evict
 from .guards import (
@@ -259,8 +258,7 @@ class ScheduledTraining:
 
         Parameters, buffers, and ``"loss"``. Both steps run from the state that there is, which is put back afterwards:
         it takes the memory of a plain step and two copies of model and optimizer. What a model does beside, such as
-        counting its calls, happens twice. A model may ask whether it is compiled, and compute otherwise then, which
-        none but such a trial can find.
+        counting its calls, happens twice.
 
         Raises
         ------
@@ -270,7 +268,7 @@ class ScheduledTraining:
 
         def plain() -> torch.Tensor:
             with torch.enable_grad():
-                loss = self._loss_of(*batch)
+                loss = _loss_of(self._model, self._loss, *batch)
             self._update(loss)
             return loss.detach()
 
@@ -297,7 +295,7 @@ class ScheduledTraining:
                     stack.enter_context(torch.enable_grad())
                     if self._is_full:
                         stack.enter_context(torch.compiler.set_stance("eager_on_recompile"))
-                    loss: torch.Tensor = frame(*batch)
+                    loss: torch.Tensor = frame(self._model, self._loss, *batch)
             except _Stale:
                 self._frames = {key: one for key, one in self._frames.items() if one is not frame}
                 continue
@@ -327,12 +325,9 @@ class ScheduledTraining:
             )
         self._is_full = self._is_full or len(self._plans) >= _limit()
         with torch.enable_grad():
-            loss = self._loss_of(*batch)
+            loss = _loss_of(self._model, self._loss, *batch)
         self._plain_steps += 1
         return loss, None
-
-    def _loss_of(self, *batch: Any) -> torch.Tensor:
-        return self._model(*batch) if self._loss is None else self._loss(self._model, *batch)
 
     def _update(self, loss: torch.Tensor) -> None:
         """Run backward and update, as plain PyTorch does."""
@@ -363,19 +358,13 @@ class ScheduledTraining:
             require_alone(self._model)
             other = [what for one, two, what in zip(key, self._key or key, UNSEEN, strict=True) if one != two]
             self._reason = " and ".join(other) or "the first step"
-            model, loss = self._model, self._loss
-
-            def step(*batch: Any) -> Any:
-                return LOSS(model(*batch) if loss is None else loss(model, *batch))
-
-            assert isinstance(step, FunctionType)
-            self._frames[key] = Captured(step, self._make)
+            self._frames[key] = Captured(_loss_of, self._make, strict=self._strict)
         self._key = key
         return self._frames[key]
 
     # --- planning -----------------------------------------------------------------------------------------------------
 
-    def _make(self, module: GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+    def _make(self, module: GraphModule, inputs: list[Any], _: int) -> Callable[..., Any]:
         """Schedule a graph of Dynamo's; return what runs in its place."""
         if len(self._plans) >= _limit():
             raise LimitReachedError
@@ -386,7 +375,6 @@ class ScheduledTraining:
         if keeps is None and are_shared(self._optimizer, inputs):
             keeps = "parameters, gradients or the optimizer's state share memory"
         plan = _Plan(situation(inputs, groups), keeps)
-        take_loss(module)
         # Found by updates of tensors with bytes, so not while AOTAutograd traces.
         updates = Updates(
             self._optimizer, self._before, inputs, together=keeps is not None, accumulates=self._accumulates
@@ -498,7 +486,8 @@ def schedule(
         A `stowplan.TorchPool`, which then serves the steps from one arena. None: PyTorch's own allocator does.
     strict
         Whether a step that no plan is for, once there are as many as ``torch._dynamo.config.recompile_limit``, raises.
-        False: it runs as in plain PyTorch, and the first one warns.
+        False: it runs as in plain PyTorch, and the first one warns. So it is with the plan of a model that computes
+        otherwise because it is compiled (``torch.compiler.is_compiling()``): it raises, or warns and serves.
 
     Raises
     ------
@@ -520,6 +509,10 @@ def schedule(
     return ScheduledTraining(
         model, optimizer, loss, budget, before_update, solver, time_limit, swap, pool, strict
     )
+
+
+def _loss_of(model: nn.Module, loss: Loss | None, *batch: Any) -> torch.Tensor:
+    return model(*batch) if loss is None else loss(model, *batch)
 
 
 def _limit() -> int:

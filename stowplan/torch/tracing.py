@@ -16,7 +16,7 @@ through ``detach``: nothing that the graph module computes is recorded by autogr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import FunctionType
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import torch
@@ -26,7 +26,7 @@ from torch.fx.graph import _PyTreeCodeGen, _PyTreeInfo
 from torch.utils import _pytree as pytree
 
 from ..scheduling.graph import Phase
-from .capture import LOSS, Captured, differentiated, take_loss
+from .capture import Captured, differentiated
 from .graph_errors import BY_VALUES, not_captured
 from .nodes import PHASE, require_numbers, run_in_place
 from .shrinking import shrink
@@ -118,25 +118,23 @@ def trace_training(
     args, count = (*inputs, *targets), len(inputs)
     found: list[GraphModule] = []
 
-    def step(*args: Any) -> Any:
-        return LOSS(loss(module(*args[:count]), *args[count:]))
+    def loss_of(module: torch.nn.Module, *args: Any) -> torch.Tensor:
+        return loss(module(*args[:count]), *args[count:])
 
-    def make(captured: GraphModule, tensors: list[Any]) -> Any:
-        number = take_loss(captured)
-
+    def make(captured: GraphModule, tensors: list[Any], number: int) -> Any:
         def rewrite(joint: GraphModule) -> NoReturn:
             found.append(_training(module, joint, tensors, number, args, learning_rate))
             raise _Traced
 
-        return differentiated(captured, tensors, rewrite)
+        def run(*_: Any) -> NoReturn:
+            raise _Traced
 
-    assert isinstance(step, FunctionType)
-    try:
-        with torch.enable_grad():
-            Captured(step, make)(*args)
-    except Exception:
-        if not found:
-            raise
+        with suppress(_Traced):
+            differentiated(captured, tensors, rewrite)
+        return run
+
+    with suppress(_Traced), torch.enable_grad():
+        Captured(loss_of, make)(module, *args)
     return found[0]
 
 
