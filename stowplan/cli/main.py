@@ -15,6 +15,7 @@ import click
 from .._version import __version__
 from ..errors import StowplanError
 from .commands._options import EXIT_STATUS
+from .commands.run import run
 from .terminal import printable
 
 
@@ -38,6 +39,19 @@ COMMANDS = (
 )
 
 
+class _Run(click.Command):
+    """`stowplan.cli.commands.run`, which reads its words itself."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Leave all words to the command."""
+        ctx.args = args
+        return args
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, and exit with its status."""
+        ctx.exit(run(ctx.args))
+
+
 class _Group(click.Group):
     """Loads a command's module when the command is asked for."""
 
@@ -47,6 +61,8 @@ class _Group(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
+        if cmd_name == "run":
+            return _Run(cmd_name, short_help="Run an unchanged program through a pool.")
         command: click.Command = getattr(import_module(f"{__package__}.commands.{cmd_name}"), cmd_name)
         return command
 

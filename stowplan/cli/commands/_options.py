@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from ...units import parse_bytes
-from ..terminal import say
+from .run import warn_of_options
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -151,13 +151,7 @@ def _not_ours(
 ) -> tuple[str, ...]:
     """Say which of the script's arguments look like options of the command, which stand before the script."""
     ours = {name for option in context.command.params for name in option.opts if name.startswith("-")}
-    for word in dict.fromkeys(word.partition("=")[0] for word in arguments):
-        if word in ours:
-            say(
-                f"stowplan: {word} stands after SCRIPT, and is the script's; as an option of {context.command_path} "
-                "it would stand before SCRIPT",
-                err=True,
-            )
+    warn_of_options(context.command_path, ours, arguments)
     return arguments
 
 
