@@ -9,7 +9,6 @@
 ``recordings``          profiles of steps, recorded or predicted; ``step_graphs``: the same for step graphs
 ``interleave``          runs several steps slice by slice; ``paired_timing``: times steps beside each other with it
 ``scheduled_steps``     steps under a scheduler beside Chainer's own: time, live peak, bits
-``plain_script``        runs a script as ``stowplan run`` does, without a pool
 ``output``              tables (CSV, Markdown) and pictures (PNG, SVG)
 ======================  ================================================================================================
 """
