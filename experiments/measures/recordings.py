@@ -136,9 +136,9 @@ def recorded(runner: Runner, cell: Cell) -> Recording:
     return Recording(Profile.load(path), about["retained"], about["seconds"])
 
 
-def without_small(profile: Profile, least: int = LEAST) -> Profile:
-    """Return the profile without blocks below `least` bytes, on the same clock."""
-    keep = profile.size >= least
+def without_small(profile: Profile) -> Profile:
+    """Return the profile without blocks below `LEAST` bytes, on the same clock."""
+    keep = profile.size >= LEAST
     return Profile(
         profile.size[keep],
         profile.start[keep],

@@ -33,8 +33,6 @@ from ..measures.medians import standard_error
 from .catalogue import Program
 
 PLAIN, OURS = "plain", "stowplan"
-LENGTHS = ("quick", "short", "long")
-"""Of a program: less than a second, some two seconds, some twenty; beside its imports."""
 RIVALS = ("mimalloc", "tcmalloc", peers.TUNED_GLIBC)
 """What a user may take instead of stowplan."""
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -92,7 +90,10 @@ def run(program: Program, contestant: str, added: Mapping[str, str], arguments: 
 
 
 def measure(program: Program, rounds: int, length: str, seed: int) -> Row:
-    """Run so many rounds of a program, of a length of `LENGTHS`; return its row."""
+    """Run so many rounds of a program; return its row.
+
+    Beside its imports a ``"quick"`` run takes less than a second, a ``"short"`` one two, a ``"long"`` one twenty.
+    """
     ways = contestants()
     compileall.compile_dir(Path(stowplan.__file__).parent, quiet=2)
     arguments = {"quick": [str(program.quick)], "short": [], "long": [str(program.long)]}[length]

@@ -63,9 +63,9 @@ def rest(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def round_of(client: Client, images: int = 20) -> list[np.ndarray]:
+def round_of(client: Client) -> list[np.ndarray]:
     """Images made, smoothed twice, and gathered, by tasks that keep their results alive for others."""
-    made = client.map(image, range(images), pure=False)
+    made = client.map(image, range(20), pure=False)
     smoothed = client.map(smooth, client.map(smooth, made, pure=False), pure=False)
     return list(client.gather(smoothed))
 

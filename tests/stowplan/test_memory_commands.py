@@ -105,13 +105,13 @@ def test_compare_for_people(profile: Path) -> None:
     assert max(map(len, lines[1:])) <= 80
 
 
-def of_a_program(library: str = "NumPy") -> Profile:
+def of_a_program() -> Profile:
     """The step, in a program that has 100 KiB beside it, and 40 KiB more of that before the last request."""
     size = np.array([100, 100, 100, 100, 140]) * KIB
     planned = np.array([20, 28, 0, 20, 16]) * KIB  # after each request
     planned[2] = 12 * KIB + 100  # blocks 0 and 2
     escaped = np.array([0, 0, 0, 0, 1]) * KIB
-    program = Program(library, 1033, 50, 10**6, 10**6, 9, 8, 45, 900_000)
+    program = Program("NumPy", 1033, 50, 10**6, 10**6, 9, 8, 45, 900_000)
     return replace(step(), alive=size + planned + escaped, program=program)
 
 

@@ -15,9 +15,6 @@ from ...planning import Plan
 from ..pool_models import CupyPoolModel, replay, requests
 from .training import Run, Task, Training, difference
 
-FIRST_REPLAYED = 3
-"""Step that can be the first to be replayed: one that warms up, one recorded and one that confirms come before it."""
-
 
 @dataclass(frozen=True)
 class PooledRun(Run):
@@ -116,7 +113,7 @@ def compare(task: Task, progress: Callable[[int], None] = lambda done: None) -> 
     Parameters
     ----------
     task
-        At least ``FIRST_REPLAYED + 1`` steps.
+        At least four steps: one that warms up, one recorded, one that confirms, and one replayed.
     progress
         Called after each round with the number of rounds done.
 

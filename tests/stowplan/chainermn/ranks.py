@@ -21,12 +21,12 @@ needs_mpi = pytest.mark.skipif(
 )
 
 
-def run_ranks(script: Path, *args: str, ranks: int = 2, timeout: float = TIMEOUT) -> str:
-    """Return what the ranks print; fail with it if one of them does, or takes too long. Nothing of them is left."""
+def run_ranks(script: Path, *args: str) -> str:
+    """Return what two ranks print; fail with it if one of them does, or takes too long. Nothing of them is left."""
     # By mpi4py, which ends all ranks when one of them raises.
     program = [sys.executable, "-W", "ignore", "-m", "mpi4py", str(script), *args]
     try:
-        status, printed, errors = launch(ranks, program, timeout)
+        status, printed, errors = launch(2, program, TIMEOUT)
     except RuntimeError as error:
         pytest.fail(str(error))
     assert status == 0, f"{script.name} {args} exited with {status}:\n{printed}{errors}"
