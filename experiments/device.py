@@ -141,7 +141,8 @@ class Study:
 
 def run(task: Task, memory: int | None = None) -> Row:
     """Train in a process of its own, on a device of so many bytes; see `measures.device_training.train`."""
-    return ask("device_training", asdict(task), **({} if memory is None else {MEMORY: str(memory)}))
+    device = {} if memory is None else {MEMORY: str(memory), "SIMHIP_CONTEXT": "0"}
+    return ask("device_training", asdict(task), **device)
 
 
 def within_reach(task: Task) -> Row:

@@ -71,28 +71,37 @@ class Task:
         return ScheduledWorkload(model, "training", self.batch, load(**self.files), gpu=True)
 
 
+def in_use() -> int:
+    """Return the bytes of the device that are not free."""
+    import cupy
+
+    free, total = cupy.cuda.runtime.memGetInfo()
+    return int(total - free)
+
+
 @dataclass
 class Use:
     """Bytes of the device in use.
 
     Attributes
     ----------
+    before
+        When nothing was allocated yet: the process's context, and what others have. It counts for none of the rest.
     after
         After each step.
     most
         At any request.
     """
 
+    before: int = field(default_factory=in_use)
     after: list[int] = field(default_factory=list)
     most: int = 0
 
     def look(self) -> int:
         """Return the bytes in use now."""
-        import cupy
-
-        free, total = cupy.cuda.runtime.memGetInfo()
-        self.most = max(self.most, total - free)
-        return int(total - free)
+        found = in_use() - self.before
+        self.most = max(self.most, found)
+        return found
 
     def watched(self, malloc: Callable[[int], Any]) -> Callable[[int], Any]:
         """Return the allocator with a look at the device after each request."""

@@ -14,13 +14,12 @@ sys.path.insert(0, sys.argv[1])
 import waiting
 import cupy
 
-most = 0
+most, before = 0, cupy.cuda.runtime.memGetInfo()[0]
 
 def block(mebibytes):
     global most
     array = cupy.empty(mebibytes << 20, "b")
-    free, total = cupy.cuda.runtime.memGetInfo()
-    most = max(most, total - free)
+    most = max(most, before - cupy.cuda.runtime.memGetInfo()[0])
     return array
 
 def step(u):
@@ -63,13 +62,12 @@ sys.path.insert(0, sys.argv[1])
 import waiting
 import cupy
 
-most = 0
+most, before = 0, cupy.cuda.runtime.memGetInfo()[0]
 
 def block():
     global most
     array = cupy.empty(4 << 20, "b")
-    free, total = cupy.cuda.runtime.memGetInfo()
-    most = max(most, total - free)
+    most = max(most, before - cupy.cuda.runtime.memGetInfo()[0])
     return array
 
 def stage(u):
