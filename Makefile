@@ -6,6 +6,8 @@
 #   make soak       random programs through the pools, by a new seed: minutes        OPERATIONS=1e9 for days
 #   make experiments  the paper's figures, into build/experiments: hours, or half an hour with QUICK=1; goes on
 #                     where it was interrupted                                   EXPERIMENTS="--device cpu" passes options
+#   make gpu-check  the first hour on a GPU: what machine this is, then the tests in order, up to the first surprise; into
+#                   build/gpu-check.txt
 #   make gpu-test   the tests that need a CUDA device: training through CupyPool, bit by bit
 #   make torch-test   training through TorchPool, bit by bit, and orders of PyTorch's graphs, in an environment of its own
 #                     with a CPU build of torch; skips where there is none
@@ -46,7 +48,7 @@ HEADERS := $(shell find $(ROOMS) -name '*.hpp')
 BUILD_INPUTS := setup.py setup.cfg pyproject.toml build-constraints.txt tools/rooms.txt $(CORES) $(HEADERS) \
 	$(shell find $(ROOMS) -name '*.pyx' -o -name '*.pxi')
 
-.PHONY: help demo test thorough soak experiments gpu-test lint lines docs docs-html docs-examples dist asan tsan clean FORCE
+.PHONY: help demo test thorough soak experiments gpu-check gpu-test lint lines docs docs-html docs-examples dist asan tsan clean FORCE
 .DELETE_ON_ERROR:
 
 help:
@@ -102,6 +104,9 @@ experiments: $(VENV)/.experiments
 	@for figure in memory heuristic growth schedule time; do \
 		$(BIN)/python -m experiments.$$figure $(if $(QUICK),--quick) $(EXPERIMENTS) || exit 1; \
 	done
+
+gpu-check: $(VENV)/.development
+	@$(BIN)/python -m tools.gpu_check
 
 gpu-test: $(VENV)/.development
 	$(BIN)/python -m pytest -m gpu -rs -s tests/gpu $(TEST)
