@@ -16,12 +16,30 @@ cdef extern from *:
     #else
     #define stow_is_finalizing _Py_IsFinalizing
     #endif
+    #include <unistd.h>
+    // See core/device/apart.hpp.
+    static void* stow_let_go(void) {
+      return PyGILState_Check() && !stow_is_finalizing() ? PyEval_SaveThread() : NULL;
+    }
+    static void stow_take_back(void* state) {
+      while (stow_is_finalizing()) pause();  // a thread that the interpreter's end leaves behind ends with the process
+      PyEval_RestoreThread((PyThreadState*)state);
+    }
     """
     int stow_is_finalizing()
+    void* stow_let_go() noexcept
+    void stow_take_back(void*) noexcept
     ctypedef struct PyThreadState:
         pass
     PyThreadState* PyThreadState_Get()
     uint64_t PyThreadState_GetID(PyThreadState*)
+
+
+cdef extern from "apart.hpp" namespace "stowplan::allocator":
+    void* (*let_go "stowplan::allocator::Apart::let_go")()
+    void (*take_back "stowplan::allocator::Apart::take_back")(void*)
+
+let_go, take_back = stow_let_go, stow_take_back
 
 
 @cython.final

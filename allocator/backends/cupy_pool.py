@@ -173,8 +173,6 @@ class CupyPool(Pool):
         return pool
 
     def _set_limit(self, source: Any, device: int) -> None:
-        import cupy
-
         with on_device(device) if _has_driver() else nullcontext():
             share = self._options.limit_share
             source.set_limit(size=self._options.limit_bytes(int) if share is None else None, fraction=share)

@@ -55,7 +55,7 @@ class TorchCudaPool(EnteredPool):
     Raises
     ------
     PoolError
-        An argument is out of range, this PyTorch is a build without CUDA, or there is no CUDA runtime; a step begins
+        An argument is out of range, this PyTorch is a build without CUDA, or there is no CUDA driver; a step begins
         within a step, or in a fork of a process that has used the pool.
     MissingDependencyError
         PyTorch is not installed.
@@ -82,6 +82,7 @@ class TorchCudaPool(EnteredPool):
             raise PoolError(f"scope is {scope!r}; expected one of: {', '.join(SCOPES)}")
         limit = 0 if self._options.limit_share else self._options.limit_bytes(int)
         self._pools = CudaPools(SCOPES[scope], limit, self._table())
+        self._kept_streams: dict[int, Any] = {}  # CuPy's, by handle
         self._on(0)
 
     # ------------------------------------------------------------------------------------------------------- PyTorch
@@ -140,11 +141,13 @@ class TorchCudaPool(EnteredPool):
     def cupy_malloc(self) -> Callable[[int], Any]:
         """An allocator for `cupy.cuda.set_allocator`: CuPy's arrays lie in the arena of PyTorch's tensors, then.
 
-        It needs no installation. What CuPy asks for is on CuPy's current stream; in a step, it is part of it.
+        It needs no installation. What CuPy asks for is on CuPy's current stream; in a step, it is part of it. The pool
+        keeps the streams that it has served: their handles must not become those of others.
         """
         import cupy
         from cupy_backends.cuda import stream
 
+        current, kept = cupy.cuda.get_current_stream, self._kept_streams
         self._pools.follow_stream(stream.__pyx_capi__["get_current_stream_ptr"])
         functions = ctypes.CDLL(_core.__file__)
         allocator = cupy.cuda.CFunctionAllocator(
@@ -155,6 +158,8 @@ class TorchCudaPool(EnteredPool):
         )
 
         def malloc(size: int) -> Any:
+            if (asking := current()).ptr not in kept:
+                kept[asking.ptr] = asking
             memory = allocator.malloc(size)
             if memory.ptr == 0 and size > 0:
                 error = cupy.cuda.memory.OutOfMemoryError(size, self.stats.reserved_bytes)
@@ -190,6 +195,7 @@ class TorchCudaPool(EnteredPool):
         storage = (
             array.untyped_storage().data_ptr() if hasattr(array, "untyped_storage") else array.data.mem.ptr
         )
+        self._kept_streams.setdefault(handle, stream)
         self._pools.record_stream(storage, handle)
 
     def free_all(self) -> None:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "apart.hpp"
 #include "device_pool.hpp"
 
 // CUDA calls that a capture forbids are made with `WhileCapturing`: they have nothing to do with it.
@@ -51,12 +52,14 @@ std::vector<Stream> CudaMemory::served() {
 }
 
 bool CudaMemory::is_capturing() {
-  const OnDevice on(api_, device_);
   const std::vector<Stream> streams = served();
+  if (streams.empty()) return false;
+  const OnDevice on(api_, device_);
   return std::any_of(streams.begin(), streams.end(), [this](Stream stream) { return is_capturing(stream); });
 }
 
 CudaError CudaMemory::record(CudaEvent& event, Stream stream) const {
+  const Apart apart;
   const OnDevice on(api_, device_);
   if (is_capturing(stream)) return kCudaCaptureUnsupported;
   CudaError error = checked(api_.event_create(&event, kCudaEventDisableTiming));
@@ -69,17 +72,21 @@ CudaError CudaMemory::record(CudaEvent& event, Stream stream) const {
 }
 
 void CudaMemory::destroy(CudaEvent event) const {
+  const Apart apart;
   const WhileCapturing allowed(api_);
   checked(api_.event_destroy(event));
 }
 
 CudaError CudaMemory::synchronize() {
+  const std::vector<Stream> streams = served();
+  if (streams.empty()) return kCudaSuccess;
+  const Apart apart;
   const OnDevice on(api_, device_);
   const WhileCapturing allowed(api_);
   std::vector<CudaEvent> events;
   CudaError error = kCudaSuccess;
   bool any_ended = false;
-  for (const Stream stream : served()) {
+  for (const Stream stream : streams) {
     CudaEvent event = nullptr;
     const CudaError recorded = record(event, stream);
     if (recorded == kCudaSuccess) {
@@ -99,6 +106,7 @@ CudaError CudaMemory::synchronize() {
 }
 
 CudaError CudaMemory::ask(CudaBlock& block, bool may_be_ordered) {
+  const Apart apart;
   const OnDevice on(api_, device_);
   const WhileCapturing allowed(api_);
   block.of_graph = may_be_ordered && is_capturing(block.stream);
@@ -117,7 +125,7 @@ CudaBlock* CudaMemory::take(Bytes size, Stream stream, bool may_be_ordered, Cuda
   block->stream = stream;
   const Bytes taken = taken_ += size;
   error = kCudaOutOfMemory;
-  if (const Bytes limit = limit_; limit == 0 || taken <= limit) {
+  if (const Bytes limit = this->limit(); limit == 0 || taken <= limit) {
     error = ask(*block, may_be_ordered);
     if (error == kCudaOutOfMemory && synchronize() == kCudaSuccess) {
       trim();
@@ -149,6 +157,7 @@ void CudaMemory::give(CudaBlock* block) {
 }
 
 void CudaMemory::go(CudaBlock* block) {
+  const Apart apart;
   const auto address = reinterpret_cast<std::uintptr_t>(block->address);
   {
     const Lock lock(mutex_);
@@ -182,14 +191,25 @@ void CudaMemory::give_what_waits() {
 }
 
 void CudaMemory::trim() {
+  const Apart apart;
   give_what_waits();
-  if (is_capturing()) return;
+  if (served().empty() || is_capturing()) return;  // nothing has come from there, or nothing may go there
   const OnDevice on(api_, device_);
   const WhileCapturing allowed(api_);
   if (CudaMemoryPool pool = memory_pool()) checked(api_.trim_memory_pool(pool, 0));
 }
 
+Bytes CudaMemory::limit() {
+  std::size_t free = 0, total = 0;
+  const double fraction = fraction_;
+  if (fraction > 0 && limit_ == 0 && info(free, total)) {
+    limit_ = std::max(Bytes{1}, static_cast<Bytes>(fraction * static_cast<double>(total)));
+  }
+  return limit_;
+}
+
 bool CudaMemory::info(std::size_t& free, std::size_t& total) const {
+  const Apart apart;
   const OnDevice on(api_, device_);
   return checked(api_.memory_info(&free, &total)) == kCudaSuccess;
 }

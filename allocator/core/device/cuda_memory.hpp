@@ -62,8 +62,12 @@ class CudaMemory {
   bool is_capturing(Stream stream) const;  // or CUDA does not say
 
   // Bytes that all blocks may take together; 0: as many as there are.
-  Bytes limit() const { return limit_; }
-  void set_limit(Bytes limit) { limit_ = limit; }
+  Bytes limit();
+  // Limits them to a share of the device, which is asked for its size only when it is used: that makes a context.
+  void set_fraction(double fraction) {
+    fraction_ = fraction;
+    limit_ = 0;
+  }
   // Bytes that the device has; false: CUDA does not say.
   bool info(std::size_t& free, std::size_t& total) const;
   // The block that an address lies in: its first address, and its size. Null: in none.
@@ -88,6 +92,7 @@ class CudaMemory {
   const CudaApi& api_;
   const int device_;
   std::atomic<Bytes> limit_;
+  std::atomic<double> fraction_{0};  // that the limit is yet to be made of
   std::atomic<Bytes> taken_{0};
   std::atomic<Stream> last_served_{-1};
   std::mutex looking_;

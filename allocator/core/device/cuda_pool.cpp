@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "apart.hpp"
 #include "cuda_errors.hpp"
 
 namespace stowplan::allocator {
@@ -83,6 +84,7 @@ Device CudaPool::as_owner() {
   };
   device.done = [](void* owner, Token event) { return self(owner).done(event_of(event)); };
   device.wait = [](void* owner, Stream stream, Token event) {
+    const Apart apart;
     const CudaApi& api = self(owner).memory_.api();
     const OnDevice on(api, self(owner).memory_.device());
     return answer_of(api.checked(api.stream_wait_event(stream_handle(stream), event_of(event), 0)));
@@ -115,6 +117,7 @@ int CudaPool::record(Stream stream, Token& event) {
 }
 
 int CudaPool::done(CudaEvent event) {
+  const Apart apart;
   const CudaApi& api = memory_.api();
   const WhileCapturing allowed(api);
   const CudaError error = api.checked(api.event_query(event));
@@ -243,12 +246,6 @@ std::size_t CudaPool::give_back() {
 
 void CudaPool::settle() {
   attempt([&] { return pool_.settle(); });
-}
-
-void CudaPool::set_fraction(double fraction) {
-  std::size_t free = 0, total = 0;
-  if (!memory_.info(free, total)) return;
-  memory_.set_limit(std::max(Bytes{1}, static_cast<Bytes>(fraction * static_cast<double>(total))));
 }
 
 // -------------------------------------------------------------------------------------------------------- failures

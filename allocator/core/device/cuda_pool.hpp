@@ -51,7 +51,7 @@ class CudaPool {
   bool is_capturing() { return memory_.is_capturing(); }
   bool is_idle() { return lanes()->counters().live_bytes == 0 && graphs_.reserved_bytes() == 0 && make_idle(); }
   // The share of the device's memory that the pool may take at most.
-  void set_fraction(double fraction);
+  void set_fraction(double fraction) { memory_.set_fraction(fraction); }
 
   LockedLanes* lanes() { return pool_.lanes(); }
   CudaMemory& memory() { return memory_; }

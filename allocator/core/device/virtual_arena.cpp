@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <string>
 
+#include "apart.hpp"
+
 namespace stowplan::allocator {
 
 bool VirtualMemory::find(const char* library, const char* prefix) {
@@ -30,6 +32,7 @@ MemoryProperties properties_of(const VirtualMemory& memory) {
 }  // namespace
 
 std::unique_ptr<VirtualArena> VirtualArena::reserve(const VirtualMemory& memory) {
+  const Apart apart;
   const MemoryProperties properties = properties_of(memory);
   std::size_t granularity = 0;
   void* base = nullptr;
@@ -43,6 +46,7 @@ std::unique_ptr<VirtualArena> VirtualArena::reserve(const VirtualMemory& memory)
 }
 
 VirtualArena::~VirtualArena() {
+  const Apart apart;
   for (const Piece& piece : pieces_) {
     memory_.unmap(at(piece.begin), static_cast<std::size_t>(piece.size));
     memory_.release(piece.handle);
@@ -51,8 +55,12 @@ VirtualArena::~VirtualArena() {
 }
 
 int VirtualArena::extend(Bytes begin, Bytes end) {
+  const Apart apart;
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (mapped_ == 0) begin_ = end_ = end;
+  if (mapped_ == 0) {
+    begin_ = end;
+    end_ = end;
+  }
   int error = 0;
   if (end > end_) error = map(end_, end);
   if (error == 0 && begin < begin_) error = map(begin, begin_);
@@ -65,11 +73,14 @@ int VirtualArena::map(Bytes begin, Bytes end) {
   MemoryHandle handle = 0;
   int error = memory_.create(&handle, size, &properties, 0);
   if (error != 0) return error;
-  std::vector<MemoryAccess> access(memory_.devices.size());
-  for (std::size_t i = 0; i < access.size(); ++i) access[i].location.device = memory_.devices[i];
   error = memory_.map(at(begin), size, 0, handle, 0);
-  if (error == 0) {
-    error = memory_.set_access(at(begin), size, access.data(), access.size());
+  for (const int device : memory_.devices) {
+    MemoryAccess access;
+    access.location.device = device;
+    if (error != 0) break;
+    error = memory_.set_access(at(begin), size, &access, 1);
+    if (error == 0) continue;
+    if (device != memory_.devices.front()) error = 0;  // copies to there go another way
     if (error != 0) memory_.unmap(at(begin), size);
   }
   if (error != 0) {
@@ -77,8 +88,8 @@ int VirtualArena::map(Bytes begin, Bytes end) {
     return error;
   }
   pieces_.push_back({begin, end - begin, handle});
-  begin_ = std::min(begin_, begin);
-  end_ = std::max(end_, end);
+  begin_ = std::min(begin_.load(), begin);
+  end_ = std::max(end_.load(), end);
   mapped_ = end_ - begin_;
   return 0;
 }

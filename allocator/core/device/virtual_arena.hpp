@@ -9,9 +9,10 @@
 // The functions are those of CUDA's driver and of HIP, which have the same parameters under other names (CUDA driver
 // API, "Virtual Memory Management"; HIP, "Virtual memory management"). PyTorch's expandable segments use them, too.
 //
-// Any thread, at any time: a mutex guards the run. O(pieces) to end; a piece is mapped by each extend().
+// Any thread, at any time: a mutex guards the pieces. O(pieces) to end; a piece is mapped by each extend().
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -60,7 +61,7 @@ struct VirtualMemory {
   STOWPLAN_VIRTUAL_MEMORY_FUNCTIONS(STOWPLAN_MEMBER)
 #undef STOWPLAN_MEMBER
   Bytes reach = 0;           // addresses that an arena reserves: no more memory than this can be of use
-  std::vector<int> devices;  // that may use the memory; it is the first one's
+  std::vector<int> devices;  // that may use the memory; it is the first one's, and the others may be refused
 
   // Finds the functions in a library that the process has loaded; false where it has not, or lacks one.
   bool find(const char* library, const char* prefix);
@@ -82,9 +83,9 @@ class VirtualArena {
 
   std::uintptr_t base() const { return base_; }
   Bytes reach() const { return memory_.reach; }
-  Bytes begin() const { return locked(begin_); }
-  Bytes end() const { return locked(end_); }
-  Bytes mapped() const { return locked(mapped_); }
+  Bytes begin() const { return begin_; }
+  Bytes end() const { return end_; }
+  Bytes mapped() const { return mapped_; }
   Bytes rounded(Bytes size) const { return (size + granularity_ - 1) / granularity_ * granularity_; }
   Bytes whole(Bytes size) const { return size / granularity_ * granularity_; }
 
@@ -97,19 +98,15 @@ class VirtualArena {
 
   VirtualArena(const VirtualMemory& memory, std::uintptr_t base, Bytes granularity)
       : memory_(memory), base_(base), granularity_(granularity) {}
-  Bytes locked(const Bytes& value) const {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return value;
-  }
   void* at(Bytes offset) const { return reinterpret_cast<void*>(base_ + static_cast<std::uintptr_t>(offset)); }
   int map(Bytes begin, Bytes end);
 
   const VirtualMemory memory_;
   const std::uintptr_t base_;
   const Bytes granularity_;
-  mutable std::mutex mutex_;
+  std::mutex mutex_;  // held while memory is mapped, which may wait for streams
   std::vector<Piece> pieces_;
-  Bytes begin_ = 0, end_ = 0, mapped_ = 0;
+  std::atomic<Bytes> begin_{0}, end_{0}, mapped_{0};
 };
 
 }  // namespace stowplan::allocator
