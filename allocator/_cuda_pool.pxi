@@ -6,7 +6,7 @@ ctypedef intptr_t (*stream_pointer)() noexcept
 cdef extern from "cuda_api.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass CudaApi:
         pass
-    string find_runtime(CudaApi&)
+    string find_driver(CudaApi&)
 
 
 cdef extern from "cuda_pool.hpp" namespace "stowplan::allocator" nogil:
@@ -75,12 +75,12 @@ cdef class CudaPools:
     limit
         Bytes that arenas and blocks may take together on each device; 0: as many as there are.
     table
-        Address of a table of functions (core/device/cuda_api.hpp); 0: those of the runtime that the process has loaded.
+        Address of a table of functions (core/device/cuda_api.hpp); 0: those of the driver that the process has loaded.
 
     Raises
     ------
     PoolError
-        There is no CUDA runtime, or it lacks a function.
+        There is no driver, or it lacks a function.
     """
 
     cdef CCudaPools* pools
@@ -92,9 +92,9 @@ cdef class CudaPools:
         if table != 0:
             api = (<CudaApi*>table)[0]
         else:
-            missing = find_runtime(api)
+            missing = find_driver(api)
             if not missing.empty():
-                raise PoolError(f"no CUDA runtime with {missing.decode()}; expected libcudart of CUDA 11.3 or later")
+                raise PoolError(f"no CUDA driver with {missing.decode()}; expected libcuda.so.1 of CUDA 11.3 or later")
         self.pools = new CCudaPools(api, scope, limit)
 
     def __dealloc__(self):

@@ -28,7 +28,7 @@ HEADER = next((Path(__file__).resolve().parents[2] / "allocator" / "core").rglob
 
 
 class Table(ctypes.Structure):
-    """The table of core/device/cuda_api.hpp: a pointer for each function, in its order."""
+    """The table of core/device/cuda_api.hpp: a pointer for each function, in its order; null for contexts."""
 
     NAMES: ClassVar[list[str]] = [
         *re.findall(r"^ +function\((\w+), [A-Z]", HEADER.read_text(encoding="utf-8"), flags=re.MULTILINE),
@@ -89,8 +89,8 @@ class SimulatedCuda:
         self._blocks: dict[int, tuple[Any, int, int | None]] = {}  # address: memory, bytes, stream
         self._events: dict[int, Event] = {}
         self._last = 0
-        functions = [self._function(name) for name in Table.NAMES]
-        self.table = Table(*(ctypes.cast(function, c_void_p) for function in functions))
+        functions = {name: self._function(name) for name in Table.NAMES if name in SIGNATURES}
+        self.table = Table(**{name: ctypes.cast(function, c_void_p) for name, function in functions.items()})
         self._current_stream = CFUNCTYPE(c_size_t)(lambda: self.now)
         # For ever: neither garbage collection nor the interpreter's end may take them before the pools that call them.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object((functions, self._current_stream)))

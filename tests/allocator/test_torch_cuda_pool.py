@@ -183,29 +183,18 @@ def test_a_fork_of_a_process_that_has_used_the_pool_is_refused(
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-RUNTIMES = sorted(Path("/usr/local").glob("cuda*/lib*/libcudart.so.1[23]"))
-
 WITHOUT_A_DRIVER = """
-import ctypes, sys
-ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
 from stowplan.allocator import _core
-count = ctypes.c_int()
-if ctypes.CDLL(sys.argv[1]).cudaGetDeviceCount(ctypes.byref(count)) == 0:
-    print("a driver")
-    sys.exit()
-pools = _core.CudaPools(_core.Scope.process)
-functions = ctypes.CDLL(_core.__file__)
-functions.stow_cupy_malloc.restype = ctypes.c_void_p
-functions.stow_cupy_malloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-print(functions.stow_cupy_malloc(pools.address, 1000, 0))
-pool = _core.CudaPool(pools, 0)
-print(pool.give_back(), pool.reserve(0, 1000), pool.counters()["live_bytes"])
+try:
+    _core.CudaPools(_core.Scope.process)
+    print("there is one")
+except _core.PoolError as error:
+    print(error)
 """
 
 
-@pytest.mark.skipif(not RUNTIMES, reason="no libcudart of CUDA 12 or 13 under /usr/local/cuda*")
-def test_the_real_runtime_without_a_driver_fails_and_no_more() -> None:
-    said = printed("-c", WITHOUT_A_DRIVER, RUNTIMES[-1])
-    if "a driver" in said:
+def test_without_a_driver_the_pool_says_what_it_lacks() -> None:
+    said = printed("-c", WITHOUT_A_DRIVER)
+    if said.strip() == "there is one":
         pytest.skip("there is a driver here: tests/gpu has its tests")
-    assert said.split() == ["None", "0", "False", "0"]
+    assert said.strip() == "no CUDA driver with libcuda.so.1; expected libcuda.so.1 of CUDA 11.3 or later"

@@ -2,58 +2,80 @@
 
 #include <dlfcn.h>
 
-#include <vector>
+#include <array>
+#include <atomic>
 
 namespace stowplan::allocator {
 
 namespace {
 
-struct Runtime {
-  const char* prefix;
-  int memory_pools_supported;
-  std::vector<const char*> libraries;
-};
+constexpr const char* kCuda = "libcuda.so.1";
+constexpr const char* kHip[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so"};
 
-const Runtime& cuda() {
-  static const Runtime names{"cuda", 115, {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", "libcudart.so"}};
-  return names;
+// Finds a function, or returns false and its name.
+template <class F>
+bool find(void* library, F*& function, const std::string& name, std::string& missing) {
+  function = reinterpret_cast<F*>(dlsym(library, name.c_str()));
+  if (function == nullptr) missing = name;
+  return function != nullptr;
 }
 
-const Runtime& hip() {
-  static const Runtime names{"hip", 88, {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so"}};
-  return names;
-}
-
-// Null: there is none. A library is never closed.
-void* open(const Runtime& runtime, int flags) {
-  for (const char* name : runtime.libraries) {
-    if (void* library = dlopen(name, flags)) return library;
-  }
-  return nullptr;
-}
-
-std::string fill(CudaApi& api, void* library, const Runtime& runtime) {
-  const std::string prefix = runtime.prefix;
-  api.memory_pools_supported = runtime.memory_pools_supported;
-#define STOWPLAN_FIND(member, name, parameters)                                                  \
-  api.member = reinterpret_cast<decltype(api.member)>(dlsym(library, (prefix + #name).c_str())); \
-  if (api.member == nullptr) return prefix + #name;
+std::string fill_cuda(CudaApi& api, void* library) {
+  std::string missing;
+#define STOWPLAN_FIND(member, cuda, hip, parameters) \
+  if (!find(library, api.member, "cu" #cuda, missing)) return missing;
   STOWPLAN_CUDA_FUNCTIONS(STOWPLAN_FIND)
 #undef STOWPLAN_FIND
-  const std::string last = prefix + "GetErrorString";
-  api.error_string = reinterpret_cast<decltype(api.error_string)>(dlsym(library, last.c_str()));
-  return api.error_string == nullptr ? last : "";
+#define STOWPLAN_FIND(member, name, parameters) \
+  if (!find(library, api.member, "cu" #name, missing)) return missing;
+  STOWPLAN_CONTEXT_FUNCTIONS(STOWPLAN_FIND)
+#undef STOWPLAN_FIND
+  return missing;
+}
+
+std::string fill_hip(CudaApi& api, void* library) {
+  std::string missing;
+#define STOWPLAN_FIND(member, cuda, hip, parameters) \
+  if (!find(library, api.member, "hip" #hip, missing)) return missing;
+  STOWPLAN_CUDA_FUNCTIONS(STOWPLAN_FIND)
+#undef STOWPLAN_FIND
+#define STOWPLAN_FIND(member, name, parameters) \
+  if (!find(library, api.member, "hip" #name, missing)) return missing;
+  STOWPLAN_DEVICE_FUNCTIONS(STOWPLAN_FIND)
+#undef STOWPLAN_FIND
+  api.memory_pools_supported = 88;
+  find(library, api.error_string, "hipGetErrorString", missing);
+  return missing;
 }
 
 }  // namespace
 
-std::string find_runtime(CudaApi& api) {
+std::string CudaApi::text_of(CudaError error) const {
+  const char* text = nullptr;
+  if (error_string != nullptr) text = error_string(error);
+  if (get_error_string != nullptr) get_error_string(error, &text);
+  return text != nullptr ? text : "unknown";
+}
+
+CudaContext CudaApi::context_of(int device) const {
+  static std::array<std::atomic<CudaContext>, 64> contexts{};
+  std::atomic<CudaContext>& known = contexts[static_cast<std::size_t>(device) % contexts.size()];
+  CudaContext context = known;
+  if (context == nullptr && initialize(0) == kCudaSuccess && retain_context(&context, device) == kCudaSuccess) {
+    known = context;
+  }
+  return context;
+}
+
+// A library is never closed.
+std::string find_driver(CudaApi& api) {
   constexpr int kLoaded = RTLD_LAZY | RTLD_NOLOAD;
-  if (dlsym(RTLD_DEFAULT, "cudaMallocAsync") != nullptr) return fill(api, RTLD_DEFAULT, cuda());
-  if (void* library = open(cuda(), kLoaded)) return fill(api, library, cuda());
-  if (void* library = open(hip(), kLoaded)) return fill(api, library, hip());
-  void* library = open(cuda(), RTLD_LAZY);
-  return fill(api, library != nullptr ? library : RTLD_DEFAULT, cuda());
+  if (void* library = dlopen(kCuda, kLoaded)) return fill_cuda(api, library);
+  for (const char* name : kHip) {
+    if (void* library = dlopen(name, kLoaded)) return fill_hip(api, library);
+  }
+  void* library = dlopen(kCuda, RTLD_LAZY);
+  return library != nullptr ? fill_cuda(api, library) : kCuda;
 }
 
 }  // namespace stowplan::allocator

@@ -1,6 +1,11 @@
-// The functions of a device's runtime that a pool calls: a table of C functions, so that nothing is linked with a
-// runtime, and a simulated device can stand in. They are CUDA's, or HIP's, which have the same parameters under other
-// names.
+// The functions of a device's driver that a pool calls: a table of C functions, so that nothing is linked with a
+// driver, and a simulated device can stand in. They are those of CUDA's driver, or HIP's, which have the same
+// parameters under other names.
+//
+// CUDA's runtime may be linked into whoever uses it (CuPy), once for each; its driver there is once. A device of the
+// runtime is the device's primary context to the driver ("synonymous": CUDA Driver API, "Primary Context Management"),
+// and handles, the numbers of errors and attributes are the same. So a thread comes to a device by its primary context,
+// which is pushed and popped: no thread, and no device that nobody uses, is left with a context by us.
 #pragma once
 
 #include <cstddef>
@@ -8,12 +13,14 @@
 #include <string>
 
 // CUDA's own handles; these are its names for them.
+struct CUctx_st;
 struct CUstream_st;
 struct CUevent_st;
 struct CUmemPoolHandle_st;
 
 namespace stowplan::allocator {
 
+using CudaContext = CUctx_st*;
 using CudaStream = CUstream_st*;
 using CudaEvent = CUevent_st*;
 using CudaMemoryPool = CUmemPoolHandle_st*;
@@ -25,27 +32,37 @@ constexpr unsigned kCudaEventDisableTiming = 2;  // cudaEventDisableTiming
 constexpr int kCudaCaptureNone = 0;              // cudaStreamCaptureStatusNone
 constexpr int kCudaRelaxed = 2;                  // cudaStreamCaptureModeRelaxed
 
-// Member, name after the library's prefix ("cuda", "hip"), and parameters; each returns an error.
+// Member, name after "cu" and after "hip", and parameters; each returns an error.
 // clang-format off
 #define STOWPLAN_CUDA_FUNCTIONS(function) \
-  function(malloc, Malloc, (void**, std::size_t)) \
-  function(free, Free, (void*)) \
-  function(malloc_async, MallocAsync, (void**, std::size_t, CudaStream)) \
-  function(free_async, FreeAsync, (void*, CudaStream)) \
-  function(device_memory_pool, DeviceGetMemPool, (CudaMemoryPool*, int device)) \
-  function(set_memory_pool, MemPoolSetAttribute, (CudaMemoryPool, int attribute, void*)) \
-  function(trim_memory_pool, MemPoolTrimTo, (CudaMemoryPool, std::size_t keep)) \
-  function(device_attribute, DeviceGetAttribute, (int* value, int attribute, int device)) \
-  function(memory_info, MemGetInfo, (std::size_t* free, std::size_t* total)) \
-  function(event_create, EventCreateWithFlags, (CudaEvent*, unsigned flags)) \
-  function(event_record, EventRecord, (CudaEvent, CudaStream)) \
-  function(event_query, EventQuery, (CudaEvent)) \
-  function(event_synchronize, EventSynchronize, (CudaEvent)) \
-  function(event_destroy, EventDestroy, (CudaEvent)) \
-  function(stream_wait_event, StreamWaitEvent, (CudaStream, CudaEvent, unsigned flags)) \
-  function(stream_is_capturing, StreamIsCapturing, (CudaStream, int* status)) \
-  function(exchange_capture_mode, ThreadExchangeStreamCaptureMode, (int* mode)) \
-  function(device_synchronize, DeviceSynchronize, ()) \
+  function(malloc, MemAlloc_v2, Malloc, (void**, std::size_t)) \
+  function(free, MemFree_v2, Free, (void*)) \
+  function(malloc_async, MemAllocAsync, MallocAsync, (void**, std::size_t, CudaStream)) \
+  function(free_async, MemFreeAsync, FreeAsync, (void*, CudaStream)) \
+  function(device_memory_pool, DeviceGetMemPool, DeviceGetMemPool, (CudaMemoryPool*, int device)) \
+  function(set_memory_pool, MemPoolSetAttribute, MemPoolSetAttribute, (CudaMemoryPool, int attribute, void*)) \
+  function(trim_memory_pool, MemPoolTrimTo, MemPoolTrimTo, (CudaMemoryPool, std::size_t keep)) \
+  function(device_attribute, DeviceGetAttribute, DeviceGetAttribute, (int* value, int attribute, int device)) \
+  function(memory_info, MemGetInfo_v2, MemGetInfo, (std::size_t* free, std::size_t* total)) \
+  function(event_create, EventCreate, EventCreateWithFlags, (CudaEvent*, unsigned flags)) \
+  function(event_record, EventRecord, EventRecord, (CudaEvent, CudaStream)) \
+  function(event_query, EventQuery, EventQuery, (CudaEvent)) \
+  function(event_synchronize, EventSynchronize, EventSynchronize, (CudaEvent)) \
+  function(event_destroy, EventDestroy_v2, EventDestroy, (CudaEvent)) \
+  function(stream_wait_event, StreamWaitEvent, StreamWaitEvent, (CudaStream, CudaEvent, unsigned flags)) \
+  function(stream_is_capturing, StreamIsCapturing, StreamIsCapturing, (CudaStream, int* status)) \
+  function(exchange_capture_mode, ThreadExchangeStreamCaptureMode, ThreadExchangeStreamCaptureMode, (int* mode)) \
+  function(device_synchronize, CtxSynchronize, DeviceSynchronize, ())
+
+// CUDA's alone, to come to a device; and HIP's.
+#define STOWPLAN_CONTEXT_FUNCTIONS(function) \
+  function(initialize, Init, (unsigned flags)) \
+  function(retain_context, DevicePrimaryCtxRetain, (CudaContext*, int device)) \
+  function(get_context, CtxGetCurrent, (CudaContext*)) \
+  function(push_context, CtxPushCurrent_v2, (CudaContext)) \
+  function(pop_context, CtxPopCurrent_v2, (CudaContext*)) \
+  function(get_error_string, GetErrorString, (CudaError, const char**))
+#define STOWPLAN_DEVICE_FUNCTIONS(function) \
   function(get_device, GetDevice, (int* device)) \
   function(set_device, SetDevice, (int device)) \
   function(get_last_error, GetLastError, ())
@@ -54,22 +71,30 @@ constexpr int kCudaRelaxed = 2;                  // cudaStreamCaptureModeRelaxed
 struct CudaApi {
 // A name and a list of parameters: neither stands in parentheses of its own.
 // NOLINTNEXTLINE(bugprone-macro-parentheses)
-#define STOWPLAN_MEMBER(member, name, parameters) CudaError(*member) parameters = nullptr;
+#define STOWPLAN_MEMBER(member, cuda, hip, parameters) CudaError(*member) parameters = nullptr;
   STOWPLAN_CUDA_FUNCTIONS(STOWPLAN_MEMBER)
 #undef STOWPLAN_MEMBER
-  const char* (*error_string)(CudaError) = nullptr;
-  int memory_pools_supported = 115;  // the attribute's number: cudaDevAttrMemoryPoolsSupported
+// NOLINTNEXTLINE(bugprone-macro-parentheses)
+#define STOWPLAN_MEMBER(member, name, parameters) CudaError(*member) parameters = nullptr;
+  STOWPLAN_CONTEXT_FUNCTIONS(STOWPLAN_MEMBER)
+  STOWPLAN_DEVICE_FUNCTIONS(STOWPLAN_MEMBER)
+#undef STOWPLAN_MEMBER
+  const char* (*error_string)(CudaError) = nullptr;  // HIP's
+  int memory_pools_supported = 115;  // the attribute's number: CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
 
-  // CUDA remembers an error that its caller has dealt with, and would tell the next one that asks.
+  // HIP remembers an error that its caller has dealt with, and would tell the next one that asks.
   CudaError checked(CudaError error) const {
-    if (error != kCudaSuccess) get_last_error();
+    if (error != kCudaSuccess && get_last_error != nullptr) get_last_error();
     return error;
   }
+  std::string text_of(CudaError error) const;
+  // The device's primary context, which is retained when it is first asked for; null where there is none to be had.
+  CudaContext context_of(int device) const;
 };
 
-// Fills the table from the runtime that the process has loaded, as PyTorch and CuPy have, CUDA's before HIP's, or else
-// from the system's CUDA. Returns the name of a function that was not found; empty: none is missing.
-std::string find_runtime(CudaApi& api);
+// Fills the table from CUDA's driver or the HIP that the process has loaded, as PyTorch and CuPy have, or else from the
+// system's driver. Returns the name of a function that was not found; empty: none is missing. It calls nothing.
+std::string find_driver(CudaApi& api);
 
 // CUDA names its legacy default stream 0 and each thread's own 2; the others are addresses.
 inline CudaStream stream_handle(std::int64_t stream) { return reinterpret_cast<CudaStream>(stream); }
@@ -78,19 +103,27 @@ inline CudaStream stream_handle(std::int64_t stream) { return reinterpret_cast<C
 class OnDevice {
  public:
   OnDevice(const CudaApi& api, int device) : api_(api) {
+    if (api_.push_context != nullptr) {
+      CudaContext context = api_.context_of(device), current = nullptr;
+      pushed_ = context != nullptr && (api_.get_context(&current) != kCudaSuccess || current != context) &&
+                api_.push_context(context) == kCudaSuccess;
+      return;
+    }
     api_.checked(api_.get_device(&before_));
     if (before_ != device) changed_ = api_.checked(api_.set_device(device)) == kCudaSuccess;
   }
   OnDevice(const OnDevice&) = delete;
   OnDevice& operator=(const OnDevice&) = delete;
   ~OnDevice() {
+    CudaContext popped = nullptr;
+    if (pushed_) api_.pop_context(&popped);
     if (changed_) api_.set_device(before_);
   }
 
  private:
   const CudaApi& api_;
   int before_ = 0;
-  bool changed_ = false;
+  bool changed_ = false, pushed_ = false;
 };
 
 // The calling thread may ask for memory, and after events, while a stream is being captured, by any thread.

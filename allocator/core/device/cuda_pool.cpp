@@ -252,7 +252,7 @@ void CudaPool::settle() {
 
 void CudaPool::fail(CudaError error, Bytes size, Stream stream) {
   if (error == kCudaOutOfMemory) throw_out_of_memory(describe(size, stream));
-  throw CudaFailure("CUDA error " + std::to_string(error) + " (" + memory_.api().error_string(error) +
+  throw CudaFailure("CUDA error " + std::to_string(error) + " (" + memory_.api().text_of(error) +
                     "): stowplan asked for " + with_commas(size) + " bytes on device " +
                     std::to_string(memory_.device()));
 }
