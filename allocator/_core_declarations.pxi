@@ -299,6 +299,10 @@ cdef extern from "numpy/arrayobject.h":
     object PyDataMem_GetHandler()
 
 
+cdef extern from "block_table.hpp" namespace "stowplan::profiler":
+    const uint32_t NO_BLOCK "stowplan::profiler::kNoBlock"
+
+
 cdef extern from "allocator/default_handler.hpp" namespace "stowplan::allocator":
     object make_pool_capsule(const char* name, object default_capsule, size_t small)
     cbool install(object default_capsule, object capsule) except False

@@ -49,7 +49,7 @@ cdef class Lease:
     """The owner of a block's memory as CuPy sees it: the block is free when its lease dies."""
 
     cdef readonly DevicePool pool
-    cdef uint32_t block
+    cdef uint32_t block  # or NO_BLOCK: there was no memory to note it
     cdef readonly object memory  # upstream's MemoryPointer, None for a block in the arena
     cdef public object event  # what memory hooks are to be told of its end; None for nothing
     cdef list used_on  # streams other than its own; None for none
@@ -57,7 +57,8 @@ cdef class Lease:
     def __dealloc__(self):
         if self.pool is not None:
             if self.used_on is None:
-                self.pool.core.release(self.block)
+                if self.block != NO_BLOCK:
+                    self.pool.core.release(self.block)
             else:
                 self.pool.hold(self.block, self.used_on, self.memory)
             if self.event is not None:
@@ -334,7 +335,10 @@ cdef class DevicePool(Backend):
         grant = self.core.request(size, stream)
         lease.block = grant.id
         lease.pool = self
-        if grant.address == 0:
+        if grant.id == NO_BLOCK:
+            lease.memory = self.memory.malloc(size)
+            grant.address = lease.memory.ptr
+        elif grant.address == 0:
             grant.address = self.ask_upstream(lease, size, grant.reason)
         return self.memory_pointer(self.unowned_memory(grant.address, size, lease, self.device_number), 0)
 
@@ -442,7 +446,9 @@ cdef class DevicePool(Backend):
 
     def record_stream(self, Lease lease, stream):
         """Note that a block is used on another stream than its own, too."""
-        if self.streams is None or stream.ptr == self.core.stream_of(lease.block):
+        if self.streams is None:
+            return
+        if lease.block != NO_BLOCK and stream.ptr == self.core.stream_of(lease.block):
             return
         self.streams.keep(stream)
         if lease.used_on is None:
@@ -453,6 +459,9 @@ cdef class DevicePool(Backend):
     cdef hold(self, uint32_t block, list streams, memory):
         """Free a block that other streams may still use. Runs in finalizers: nothing is raised."""
         cdef vector[uint64_t] tokens
+        if block == NO_BLOCK:
+            Guard.__new__(Guard, memory, self.streams)  # goes at once, when the device is done
+            return
         if stow_is_finalizing():
             self.core.release(block)
             return

@@ -77,6 +77,10 @@ REASONS: dict[str, Reason] = {
         "not planned, or larger than planned",
         "give each kind of step a key, and put what differs each time into `with pool.interrupt():`",
     ),
+    "unnoted": Reason(
+        "there was no memory to note it, and the step that it came in is not planned",
+        "leave the process some memory beside its arrays: a higher limit, smaller steps",
+    ),
     "heap_only": Reason(
         "the pool's heap served alone: no step was marked, or a search for steps was in vain",
         "nothing, if time is what matters; for an arena, mark the code that repeats with `with pool.step():`",

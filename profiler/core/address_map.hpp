@@ -14,9 +14,14 @@ class AddressMap {
  public:
   AddressMap() : cells_(kInitialCells) {}
 
+  // Makes room for so many more addresses.
+  void reserve(std::size_t more) {
+    while (2 * (count_ + more) > cells_.size()) grow();
+  }
+
   // Precondition: the address is not 0 and not in the map.
   void insert(std::uintptr_t address, BlockId id) {
-    if (2 * (count_ + 1) > cells_.size()) grow();
+    reserve(1);
     place(address, id);
     ++count_;
   }

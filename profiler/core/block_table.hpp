@@ -2,6 +2,8 @@
 // the largest number of blocks that were ever alive at once.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -14,12 +16,14 @@ template <class Record>
 class BlockTable {
  public:
   BlockId insert(const Record& record) {
-    ++live_;
     if (free_.empty()) {
-      records_.push_back(record);
+      if (records_.size() == records_.capacity()) records_.reserve(std::max<std::size_t>(16, 2 * records_.size()));
       free_.reserve(records_.capacity());  // so that erase() cannot fail
+      records_.push_back(record);
+      ++live_;
       return static_cast<BlockId>(records_.size() - 1);
     }
+    ++live_;
     const BlockId id = free_.back();
     free_.pop_back();
     records_[id] = record;

@@ -10,7 +10,8 @@
 // noted, the free of its block was mistaken for a small one: the stale entry goes. So `small` may be lowered at any
 // time: blocks that were small before are not noted, and go to upstream.
 //
-// Requests of a hidden thread go upstream unseen.
+// Requests of a hidden thread go upstream unseen. So does one that there is no memory to note: a request fails only
+// where upstream does.
 //
 // A Service is constructed from the Upstream and has
 //     Upstream upstream()                                         what is asked in its place
@@ -22,6 +23,8 @@
 //     void cancel(BlockId)                                        upstream had none
 //     bool release(BlockId)                                       true: the block is upstream's, free it there
 //     Bytes size_of(BlockId)
+//     Grant pass_over(Bytes size, ThreadId thread)                there is no memory to note the request
+// before_request() and request() may throw std::bad_alloc; nothing else throws.
 #pragma once
 
 #include <atomic>
@@ -176,12 +179,20 @@ class HostMemory {
     return id == kNoBlock ? kNotNoted : static_cast<std::size_t>(service_.size_of(id));
   }
 
-  Grant request(std::size_t size) {
+  Grant request(std::size_t size) try {
     service_.before_request();
     std::lock_guard<SpinLock> lock(lock_);
+    blocks_by_address_.reserve(unanswered_ + 1);
     const Grant grant = service_.request(static_cast<Bytes>(size), 0, current_thread());
-    if (grant.address != 0) blocks_by_address_.insert(grant.address, grant.id);
+    if (grant.address != 0) {
+      blocks_by_address_.insert(grant.address, grant.id);
+    } else {
+      ++unanswered_;
+    }
     return grant;
+  } catch (const std::bad_alloc&) {
+    std::lock_guard<SpinLock> lock(lock_);
+    return service_.pass_over(static_cast<Bytes>(size), current_thread());
   }
 
   enum class Whose { unknown, ours, upstreams };
@@ -196,22 +207,21 @@ class HostMemory {
     return service_.release(id) ? Whose::upstreams : Whose::ours;
   }
 
+  // Upstream's answer to a request, which is `kNoBlock` where it was passed over.
   void* adopt(BlockId id, void* ptr) {
     std::lock_guard<SpinLock> lock(lock_);
+    if (id != kNoBlock) --unanswered_;
     if (ptr == nullptr) {
-      service_.cancel(id);
+      if (id != kNoBlock) service_.cancel(id);
       return nullptr;
     }
     const auto address = reinterpret_cast<std::uintptr_t>(ptr);
-    service_.adopt(id, address);
-    note(address, id);
-    return ptr;
-  }
-
-  void note(std::uintptr_t address, BlockId id) {
     const BlockId stale = blocks_by_address_.take(address);
     if (stale != kNoBlock) service_.release(stale);
+    if (id == kNoBlock) return ptr;
+    service_.adopt(id, address);
     blocks_by_address_.insert(address, id);
+    return ptr;
   }
 
   bool is_unseen() const { return is_hidden() || service_.is_bypassed(); }
@@ -229,28 +239,21 @@ class HostMemory {
   Service service_;
   const Upstream upstream_;
   AddressMap blocks_by_address_;
+  std::size_t unanswered_ = 0;  // requests that upstream is being asked for: the map has room for them
   std::atomic<std::uintptr_t> arena_begin_{UINTPTR_MAX};  // there, and before the end, is all that is never upstream's
   std::atomic<std::uintptr_t> arena_end_{0};
 };
 
-// The C functions of NEP 49 over a HostMemory as `ctx`. Without memory for the bookkeeping they fail as upstream would.
+// The C functions of NEP 49 over a HostMemory as `ctx`.
 template <class Service>
 struct NumpyHandler {
   using Memory = HostMemory<Service>;
-  static void* malloc(void* ctx, std::size_t size) noexcept try {
-    return static_cast<Memory*>(ctx)->malloc(size);
-  } catch (const std::bad_alloc&) {
-    return nullptr;
-  }
-  static void* calloc(void* ctx, std::size_t count, std::size_t item_size) noexcept try {
+  static void* malloc(void* ctx, std::size_t size) noexcept { return static_cast<Memory*>(ctx)->malloc(size); }
+  static void* calloc(void* ctx, std::size_t count, std::size_t item_size) noexcept {
     return static_cast<Memory*>(ctx)->calloc(count, item_size);
-  } catch (const std::bad_alloc&) {
-    return nullptr;
   }
-  static void* realloc(void* ctx, void* ptr, std::size_t new_size) noexcept try {
+  static void* realloc(void* ctx, void* ptr, std::size_t new_size) noexcept {
     return static_cast<Memory*>(ctx)->realloc(ptr, new_size);
-  } catch (const std::bad_alloc&) {
-    return nullptr;
   }
   static void free(void* ctx, void* ptr, std::size_t size) noexcept { static_cast<Memory*>(ctx)->free(ptr, size); }
 };

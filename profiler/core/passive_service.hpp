@@ -74,6 +74,7 @@ class PassiveService {
 
   Grant request(Bytes size, Stream stream, ThreadId thread) {
     Block block{size, stream, {}, who_asks_ == nullptr ? kNoSite : site()};
+    holders_.expect(block.site);
     if (is_logging_ && thread == owner_) {
       if (alive_.size() == kSegment) end_segment();
       asked_of(block.site) += size;
@@ -91,6 +92,11 @@ class PassiveService {
     }
     live_ += size;
     return {0, blocks_.insert(block), 0};
+  }
+  // The step is recorded without the request, and so not as a whole.
+  Grant pass_over(Bytes, ThreadId thread) {
+    if (thread == owner_) recorder_.truncate();
+    return {};
   }
   // There is a block now: what could not be had was never alive.
   void adopt(BlockId id, std::uintptr_t) {

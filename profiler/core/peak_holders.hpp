@@ -25,6 +25,12 @@ class PeakHolders {
     std::uint64_t blocks = 0;
   };
 
+  // Makes room for a site: what follows needs no memory for it.
+  void expect(SiteNumber site) {
+    const auto rows = static_cast<std::size_t>(site + 2);
+    if (rows > at_peak_.capacity()) at_peak_.reserve(2 * rows);
+    if (rows > now_.size()) now_.resize(rows);
+  }
   void allocated(SiteNumber site, Bytes size) {
     Holding& holding = holding_of(site);
     holding.bytes += size;
@@ -54,11 +60,7 @@ class PeakHolders {
     if (is_rising_) at_peak_ = now_;
     is_rising_ = false;
   }
-  Holding& holding_of(SiteNumber site) {
-    const auto row = static_cast<std::size_t>(site + 1);
-    if (row >= now_.size()) now_.resize(row + 1);
-    return now_[row];
-  }
+  Holding& holding_of(SiteNumber site) { return now_[static_cast<std::size_t>(site + 1)]; }
 
   std::vector<Holding> now_ = std::vector<Holding>(1), at_peak_ = now_;  // by site
   Bytes live_ = 0, peak_ = 0;

@@ -155,6 +155,7 @@ class StepRecorder {
   bool is_last(Birth birth) const { return is_current(birth) && birth.request + 1 == next_request_; }
   Bytes live_bytes() const { return live_bytes_; }  // of all blocks born in steps
   bool truncated() const { return truncated_; }
+  void truncate() { truncated_ = true; }  // something of the step is not in its log
   std::uint32_t requests() const { return next_request_; }
   const std::vector<std::uint32_t>& refused() const { return refused_; }  // numbers of requests, sorted
   bool timestamps() const { return timestamps_; }

@@ -15,6 +15,7 @@ import pytest
 from stowplan import NumpyPool
 from stowplan.allocator._core import HandlerPool
 from stowplan.profiler import NumpyRecorder, StepLog, profile_step
+from stowplan.profiler._recorder import set_handler
 from stowplan.profiler.default_handler import default_handler
 
 from ..children import end_quietly
@@ -100,11 +101,10 @@ def test_what_is_found_equals_what_is_recorded() -> None:
                 chain()
     host = HandlerPool("found", default_handler(), 0)
     host.find_steps()
-    pool = NumpyPool(small=0)
-    pool._host = host  # its handler, and nothing that collects
-    with pool:
-        for _ in range(6):
-            chain()
+    before = set_handler(host.handler)  # and nothing that collects
+    for _ in range(6):
+        chain()
+    set_handler(before)
     gap, *logs = [StepLog(events) for _, (events, *_) in host.take_outcomes()]
     assert len(gap.events) == 0
     expected = recorder.profile()

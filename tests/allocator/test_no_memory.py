@@ -12,45 +12,57 @@ import pytest
 from ..children import printed
 
 PROGRAM = """if True:
-    import ctypes, sys
+    import contextlib, ctypes, sys
     import numpy as np
-    from stowplan import NumpyPool
-    failing = ctypes.CDLL(None)
+    from stowplan import CupyPool, NumpyPool
+    failing, way = ctypes.CDLL(None), sys.argv[1]
+    if way == "cupy":
+        from tests.allocator.cupy_host import HostUpstream
+    POOLS = {
+        "marked": lambda: NumpyPool(warmup=0),
+        "found": lambda: NumpyPool(auto_step=True),
+        "cupy": lambda: CupyPool(HostUpstream(), device=0, warmup=0),
+    }
 
     def steps(count):
         for i in range(count):
-            if marked:
+            if way == "found":
+                work(i)
+            else:
                 with pool.step():
                     work(i)
-            else:
-                work(i)
             pool.wait(60)
 
     def work(i):
-        try:
-            a = np.full(3000, i)
-            b = a * 2
-            assert (b == 2 * i).all()
-        except MemoryError:  # for the request that cannot be noted
-            pass
+        if way == "cupy":
+            kept = [pool.malloc(3000), pool.malloc(2000)]  # arrays have memory of CuPy's own
+            del kept[0]
+            return pool.malloc(5000)
+        a = np.full(3000, i)
+        b = a * 2
+        assert (b == 2 * i).all()
 
-    marked, calls = sys.argv[1] == "marked", 0
+    calls, unnoted = 0, 0
     while True:
         calls += 1
-        pool = NumpyPool(warmup=0) if marked else NumpyPool(auto_step=True)
-        with pool:
+        pool = POOLS[way]()
+        with contextlib.nullcontext() if way == "cupy" else pool:
             failing.fail_at(calls)
-            steps(6 if marked else 12)
+            steps(12 if way == "found" else 6)
             if failing.calls_left() > 0:
                 break
-            steps(6 if marked else 24)
+            passed_over = pool.stats.reasons.get("unnoted", 0)
+            assert ("no memory to note" in pool.report()) == (passed_over > 0)
+            unnoted += passed_over
+            steps(24 if way == "found" else 6)
             assert pool.stats.replayed > 0, calls
+        assert pool.stats.live_bytes == 0
     failing.fail_at(0)
-    print(calls)
+    print(calls, unnoted)
     """
 
 
-@pytest.mark.parametrize("way", ["marked", "found"])
+@pytest.mark.parametrize("way", ["marked", "found", "cupy"])
 def test_one_failure_of_new_at_any_call_ends_neither_the_program_nor_planning(
     way: str, tmp_path: Path
 ) -> None:
@@ -59,7 +71,11 @@ def test_one_failure_of_new_at_any_call_ends_neither_the_program_nor_planning(
         pytest.skip("LD_PRELOAD is Linux's")
     if compiler is None:
         pytest.skip("no C++ compiler; expected: c++")
+    if way == "cupy":
+        pytest.importorskip("cupy", reason="CuPy is not installed; expected: pip install 'stowplan[cupy]'")
     source = Path(__file__).with_name("failing_new.cpp")
     library = tmp_path / "failing_new.so"
     subprocess.run([compiler, "-std=c++17", "-shared", "-fPIC", source, "-o", library], check=True)
-    assert int(printed("-c", PROGRAM, way, LD_PRELOAD=str(library))) > 10
+    calls, unnoted = printed("-W", "ignore", "-c", PROGRAM, way, LD_PRELOAD=str(library)).split()
+    assert int(calls) > 10
+    assert int(unnoted) > 0

@@ -1,6 +1,7 @@
 #include "cuda_pool.hpp"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "apart.hpp"
@@ -148,6 +149,7 @@ void* CudaPool::malloc(Bytes size, Stream stream) {
   } catch (const OwnersError&) {
     fail(std::exchange(pending, kCudaSuccess), size, stream);
   }
+  if (grant.id == profiler::kNoBlock) throw std::bad_alloc();  // upstream's blocks have to be noted, too
   if (grant.address == 0) return ask_upstream(grant, size, stream);
   note(grant.address, grant.id, 0);
   return reinterpret_cast<void*>(grant.address);

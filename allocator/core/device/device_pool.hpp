@@ -57,7 +57,8 @@ class DevicePool {
   // may still use.
   std::vector<std::shared_ptr<VirtualArena>> close();
 
-  // Address 0: upstream's turn, see ask_upstream().
+  // Address 0: upstream's turn, see ask_upstream(). No block: there was no memory to note it, and what upstream has for
+  // it is none of the pool's.
   Grant request(Bytes size, Stream stream) {
     if (has_chores_.load(std::memory_order_relaxed)) do_chores(size);
     const ThreadId thread = profiler::current_thread();
@@ -66,7 +67,12 @@ class DevicePool {
     std::vector<HeldPtr> awaited;
     {
       std::lock_guard<profiler::SpinLock> lock(lock_);
-      grant = lanes_.request(size, own, thread);
+      try {
+        grant = lanes_.request(size, own, thread);
+      } catch (const std::bad_alloc&) {
+        lanes_.pass_over(thread);
+        return grant;
+      }
       if (grant.waits) awaited = take_awaited(grant.id);
     }
     if (grant.waits) wait_for_uses(awaited, grant.id, stream);

@@ -11,7 +11,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <new>
 
 #include "fork_locks.hpp"
 #include "host_pool.hpp"
@@ -57,28 +56,21 @@ class Dispatcher {
 
   static Dispatcher& of(void* ctx) { return *static_cast<Dispatcher*>(ctx); }
 
-  // Without memory for the bookkeeping a request fails, as it does without memory.
-  static void* malloc(void* ctx, std::size_t size) noexcept try {
+  static void* malloc(void* ctx, std::size_t size) noexcept {
     HostMemory* memory = of(ctx).serving_.load(std::memory_order_acquire);
     return memory != nullptr ? memory->malloc(size) : of(ctx).original_.malloc(of(ctx).original_.ctx, size);
-  } catch (const std::bad_alloc&) {
-    return nullptr;
   }
-  static void* calloc(void* ctx, std::size_t count, std::size_t item_size) noexcept try {
+  static void* calloc(void* ctx, std::size_t count, std::size_t item_size) noexcept {
     HostMemory* memory = of(ctx).serving_.load(std::memory_order_acquire);
     return memory != nullptr ? memory->calloc(count, item_size)
                              : of(ctx).original_.calloc(of(ctx).original_.ctx, count, item_size);
-  } catch (const std::bad_alloc&) {
-    return nullptr;
   }
-  static void* realloc(void* ctx, void* ptr, std::size_t new_size) noexcept try {
+  static void* realloc(void* ctx, void* ptr, std::size_t new_size) noexcept {
     if (ptr == nullptr) return malloc(ctx, new_size);
     for (const Served* one = of(ctx).newest(); one != nullptr; one = one->before) {
       if (one->memory->knows(ptr, SIZE_MAX)) return one->memory->realloc(ptr, new_size);
     }
     return of(ctx).original_.realloc(of(ctx).original_.ctx, ptr, new_size);
-  } catch (const std::bad_alloc&) {
-    return nullptr;
   }
   static void free(void* ctx, void* ptr, std::size_t size) noexcept {
     for (const Served* one = of(ctx).newest(); one != nullptr; one = one->before) {

@@ -77,7 +77,7 @@ void HostLanes::drop_idle_pages() {
 bool host_retire(HostMemory& memory) {
   return memory.locked([](HostLanes& host) {
     host.give_back();
-    return host.lanes().live_blocks().empty();
+    return host.lanes().live_blocks().empty() && host.lanes().counters().of(Reason::unnoted) == 0;
   });
 }
 

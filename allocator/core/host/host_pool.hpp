@@ -74,6 +74,12 @@ class HostLanes {
     if (lanes_.finds_steps() && window_.is_in_vain(lanes_.counters())) search_in_vain();
     return grant;
   }
+  Grant pass_over(Bytes size, ThreadId thread) {
+    lanes_.pass_over(thread);
+    Grant grant;
+    grant.refused = !allows(size);
+    return grant;
+  }
   void adopt(BlockId id, std::uintptr_t address) {
     lanes_.adopt(id, address);
     note_kept();
@@ -161,7 +167,8 @@ using HostMemory = profiler::HostMemory<HostLanes>;
 // gives back what it keeps first: the arena takes its place.
 bool host_reserve(HostMemory& memory, LaneNumber lane, Bytes size);
 
-// For when the pool is gone, but blocks of it may live: gives back all memory in which nothing does. True if none does.
+// For when the pool is gone, but blocks of it may live: gives back all memory in which nothing does. True if none does,
+// as far as that is known: of what was not noted it never is.
 bool host_retire(HostMemory& memory);
 
 // Gives back to the system what the heap and the C library keep for later.

@@ -23,6 +23,13 @@ Grant Lanes::find_lane_and_request(Bytes size, Stream stream, ThreadId thread) {
   return last_->request(size, stream);
 }
 
+void Lanes::pass_over(ThreadId thread) {
+  ++shared_.counters.of(Reason::unnoted);
+  const std::optional<StepSlotNumber> slot = slots_.of(slots_.runner_of(thread));
+  if (!slot || !router_.has_lanes(*slot)) return;
+  for (const LaneNumber number : lanes_of(*slot)) lane(number).pass_over();
+}
+
 // ------------------------------------------------------------------------------------------------------- steps
 
 std::optional<StepSlotNumber> Lanes::take_step_slot(ThreadId thread) {

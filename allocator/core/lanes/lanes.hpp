@@ -67,6 +67,8 @@ class Lanes {
     refuse(id, profiler::current_thread());
     release(id);
   }
+  // There was no memory to note a request: upstream serves it, and its step is not planned.
+  void pass_over(ThreadId thread);
   bool release(BlockId id) {
     const bool upstream = of(id).release(id);
     if (kDebug) assert_invariants();

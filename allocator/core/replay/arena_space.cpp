@@ -133,16 +133,14 @@ void ArenaSpace::forget_held(BlockId id) { held_.erase(std::remove(held_.begin()
 bool ArenaSpace::take_held(Range r) {
   const auto in_the_way = std::stable_partition(held_.begin(), held_.end(),
                                                 [&](BlockId id) { return !range_of(blocks_[id]).intersects(r); });
-  for (auto at = in_the_way; at != held_.end(); ++at) {
-    const Range held = range_of(blocks_[*at]);
-    free_ ? free_->give(held) : late_.erase(held.begin);
+  if (free_) {
+    for (auto at = in_the_way; at != held_.end(); ++at) free_->give(range_of(blocks_[*at]));
+    const bool only_held = free_->contains(r);
+    for (auto at = in_the_way; at != held_.end(); ++at) free_->take(range_of(blocks_[*at]));
+    if (!only_held) return false;
+  } else if (late_.count(r) != static_cast<std::size_t>(held_.end() - in_the_way)) {
+    return false;
   }
-  const bool only_held = is_clear(r);
-  for (auto at = in_the_way; at != held_.end(); ++at) {
-    const Range held = range_of(blocks_[*at]);
-    free_ ? free_->take(held) : late_.insert(held);
-  }
-  if (!only_held) return false;
   awaited_.insert(awaited_.end(), in_the_way, held_.end());
   for (auto at = in_the_way; at != held_.end(); ++at) remove(blocks_[*at]);
   held_.erase(in_the_way, held_.end());

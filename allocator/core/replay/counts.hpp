@@ -26,6 +26,7 @@ namespace stowplan::allocator {
       reason(unmapped)    /* the arena is still growing, and has no memory yet in the planned range */ \
       reason(late)        /* a late block stood in the planned range */                                \
       reason(mismatch)    /* extra, or larger than planned, or not recognised */                       \
+      reason(unnoted)     /* there was no memory to note it */                                         \
       reason(heap_only)   /* while the heap served alone; counted when it no longer does, or when asked */
 
 #define STOWPLAN_COUNTS(count)                                                                                      \

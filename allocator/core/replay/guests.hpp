@@ -32,6 +32,8 @@ class Guests {
   static constexpr std::uint32_t kShare = 4;
   static constexpr std::size_t kStayed = 16;
 
+  Guests() { stayed_.reserve(kStayed); }  // a free must not fail
+
   void begin_step() { unknown_ = lost_in_a_row_ = 0; }
 
   // A request was served from its slot, or was not recognised.

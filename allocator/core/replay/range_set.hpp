@@ -27,6 +27,15 @@ class RangeSet {
     return after != ranges_.begin() && std::prev(after)->second > r.begin;
   }
 
+  // How many ranges in the set it intersects.
+  std::size_t count(Range r) const {
+    auto at = ranges_.lower_bound(r.begin);
+    if (at != ranges_.begin() && std::prev(at)->second > r.begin) --at;
+    std::size_t found = 0;
+    for (; at != ranges_.end() && at->first < r.end; ++at) ++found;
+    return found;
+  }
+
   // Precondition: disjoint from every range in the set.
   void insert(Range r) { ranges_.emplace(r.begin, r.end); }
 

@@ -25,9 +25,15 @@ Grant Replay::request(Bytes size, Stream stream) {
   block.lane = this;
   counters_.live_bytes += size;
   block.birth = recorder_.allocate(size, stream);
-  const Grant grant = serve(block);
-  if (grant.address != 0) counters_.note_peaks();  // else adopt() does, if there is memory for it
-  return grant;
+  try {
+    const Grant grant = serve(block);
+    if (grant.address != 0) counters_.note_peaks();  // else adopt() does, if there is memory for it
+    return grant;
+  } catch (const std::bad_alloc&) {
+    counters_.live_bytes -= size;
+    recorder_.refuse(block.birth, size);
+    throw;
+  }
 }
 
 Grant Replay::pass_upstream(Bytes size, Stream stream, Reason reason) {
@@ -35,8 +41,9 @@ Grant Replay::pass_upstream(Bytes size, Stream stream, Reason reason) {
   block.size = size;
   block.stream = stream;
   block.lane = this;
+  const Grant grant = send_upstream(block, reason);
   counters_.live_bytes += size;
-  return send_upstream(block, reason);
+  return grant;
 }
 
 inline Grant Replay::serve(Block& block) {
@@ -77,13 +84,8 @@ Grant Replay::invite(Block& block, Reason reason) {
   const std::uintptr_t address =
       anywhere ? space_.best_fit(block.size, [](Range) { return true; }) : follower_.place_guest(block.size);
   if (address == 0) return send_upstream(block, reason);
-  ++counters_.guests;
-  return take_in(block, address, reason);
-}
-
-// Places a block of which the plan does not know that it is there.
-Grant Replay::take_in(Block& block, std::uintptr_t address, Reason reason) {
   const BlockId id = space_.put_beside(block, address);
+  ++counters_.guests;
   ++counters_.of(reason);
   return {address, id, static_cast<std::uint8_t>(reason)};
 }
@@ -92,9 +94,10 @@ Grant Replay::send_upstream(Block& block, Reason reason) {
   block.where = Where::upstream;
   block.address = 0;  // until adopt()
   block.capacity = block.size;
+  const BlockId id = blocks_.insert(block);
   counters_.upstream_bytes += block.size;
   ++counters_.of(reason);
-  return {0, blocks_.insert(block), static_cast<std::uint8_t>(reason)};
+  return {0, id, static_cast<std::uint8_t>(reason)};
 }
 
 bool Replay::shelter(BlockId id, Reason reason) {

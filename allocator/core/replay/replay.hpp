@@ -76,6 +76,11 @@ class Replay {
   Grant request(Bytes size, Stream stream);
   Grant pass_upstream(Bytes size, Stream stream, Reason reason);
   bool release(BlockId id);  // true: upstream's
+  // A request of the step was not noted: its log is not whole, and it did not go as planned.
+  void pass_over() {
+    recorder_.truncate();
+    clean_ = false;
+  }
 
   // Takes a block that upstream has no memory for into the arena, wherever nothing lives; false: there is no room, or
   // the request was not the arena's stream's.
@@ -149,7 +154,6 @@ class Replay {
   Grant serve(Block& block);
   Grant serve_planned(Block& block, RequestNumber k);
   Grant invite(Block& block, Reason reason);
-  Grant take_in(Block& block, std::uintptr_t address, Reason reason);
   Grant send_upstream(Block& block, Reason reason);
   bool has_given_up() const { return guests_.are_too_many(recorder_.requests()); }
   bool is_too_large(const Plan& plan) const { return plan.arena_bytes > arena().size; }
