@@ -59,11 +59,12 @@ cdef solve(Anytime solver, problem, Listener listener):
     cdef Columns columns = Columns(problem)
     offsets = np.zeros(len(problem), dtype=np.int64)
     cdef int64_t[::1] out = offsets
+    cdef int64_t peak = 0
     if len(problem):
         with nogil:
-            solver(columns.view, listener.control, &out[0])
+            peak = solver(columns.view, listener.control, &out[0])
     listener.raise_again()
-    return offsets
+    return None if peak == kNoCeiling else offsets
 
 
 def window_repair(problem, *, time_limit=None, effort=0, seed=0, cancel=None, progress=None):

@@ -54,7 +54,7 @@ def pack(
         one meets the lower bound.
     time_limit
         Wall-clock seconds, 0 or more. A solver that has no placement by then gives way to ``best_fit``, which always
-        finishes, as the first start of ``best_fit_orders`` and ``window_repair`` does.
+        finishes, as the first run of ``best_fit_orders`` does.
     threads
         Threads that a solver may use, 1 or more.
     seed
@@ -98,8 +98,8 @@ def pack(
             for name in ("best_fit", "best_fit_orders") if improves(solver) else ():
                 run.attempt(name, find(name), options)
             run.attempt(solver, find(solver), options)
-            if run.best is None and capacity is None:  # its time was over
-                run.attempt("best_fit", find("best_fit"), options)
+        if run.best is None and capacity is None:  # the time was over
+            run.attempt("best_fit", find("best_fit"), options)
     except _Stop:
         pass
     except KeyboardInterrupt:

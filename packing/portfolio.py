@@ -114,8 +114,10 @@ def steps(
     if pairs <= MOST_PAIRS:
         constructive += GREEDY
     for name in constructive:
-        once = in_haste and name in ("peak_outward", "window_repair")
-        yield name, replace(options, time_limit=0 if once else left())
+        if in_haste and name == "window_repair":
+            yield name, replace(options, time_limit=left(), effort=1)  # one start
+        else:
+            yield name, replace(options, time_limit=0 if in_haste and name == "peak_outward" else left())
     if limit == 0:
         return
     if not np.any(problem.size):

@@ -22,8 +22,8 @@ from ..registry import Answer, PackingOptions, register
 def window_repair(problem: Problem, options: PackingOptions) -> Answer:
     """Place by a skyline of close fits, then window repair; one thread.
 
-    Without a time limit the effort is fixed, and the result depends on the seed alone. With one, the first
-    start is finished whatever it takes.
+    Without a time limit the effort is fixed, and the result depends on the seed alone. With one, there is no answer
+    where the first start is not done by then.
     """
     offsets, interrupted = interruptible(
         lambda cancel: _search.window_repair(

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 
 from stowplan.errors import InfeasibleError, ProblemError, UnknownSolverError
 from stowplan.packing import Problem, check, lower_bound, pack, registry, solvers
-from stowplan.packing.registry import Answer, register
+from stowplan.packing.registry import Answer, PackingOptions, register
 
 from .problems import HEURISTICS, data, problems, random_problem, training_step
 
@@ -90,6 +90,13 @@ def test_a_heuristic_that_is_not_done_in_time_gives_way_to_best_fit(solver):
     assert pack(problem, solver, time_limit=1000).solver == solver
     with pytest.raises(InfeasibleError, match="found in time"):
         pack(problem, solver, time_limit=0, capacity=10**6)
+
+
+def test_window_repair_keeps_to_a_time_limit_that_is_over_in_its_first_start():
+    start = np.random.default_rng(0).integers(0, 20_000, 10_000)
+    problem = Problem(start % 999 + 1, start, start + 10_000)  # more looks than lie between two at the clock
+    assert solvers["window_repair"](problem, PackingOptions(time_limit=0)).offsets is None
+    assert solvers["window_repair"](problem, PackingOptions(effort=1)).offsets is not None
 
 
 @pytest.mark.parametrize("name", ["auto", "best_fit"])

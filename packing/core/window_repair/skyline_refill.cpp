@@ -11,7 +11,7 @@ constexpr std::int32_t kNobody = -1;
 
 }  // namespace
 
-SkylineRefill::SkylineRefill(const Instance& instance) : in_(instance) {
+SkylineRefill::SkylineRefill(const Instance& instance, const Stopwatch* watch) : in_(instance), watch_(watch) {
   while (leaves_ * kBucket < in_.count()) leaves_ *= 2;
   if (!in_.obstacles.empty()) {
     while (ceiling_leaves_ < in_.columns) ceiling_leaves_ *= 2;
@@ -26,6 +26,10 @@ Bytes SkylineRefill::run(const double* worth, Column reach, Bytes limit, Bytes* 
   Bytes top = 0;
   std::int32_t at = 0;
   for (std::int32_t left = in_.count(); left > 0;) {
+    if (looks_ - timed_ >= kBetweenTimes) {
+      timed_ = looks_;
+      if (watch_ != nullptr && watch_->expired()) return kNoCeiling;
+    }
     const Line& line = lines_[at];
     const Bytes before = line.before == kNobody ? kNoCeiling : lines_[line.before].height;
     const Bytes after = line.after == kNobody ? kNoCeiling : lines_[line.after].height;

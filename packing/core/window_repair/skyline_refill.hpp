@@ -37,16 +37,18 @@
 #include <limits>
 #include <vector>
 
+#include "../control.hpp"
 #include "../instance.hpp"
 
 namespace stowplan::packing {
 
 class SkylineRefill {
  public:
-  explicit SkylineRefill(const Instance& instance);
+  explicit SkylineRefill(const Instance& instance, const Stopwatch* watch = nullptr);
 
   // worth[k] > 0 of the k-th free block; of equals the first is preferred. offset[k]: results. Returns the highest top
-  // among the free blocks, or kNoCeiling (offsets undefined) as soon as one would pass `limit`.
+  // among the free blocks, or kNoCeiling (offsets undefined) as soon as one would pass `limit`, or the watch has
+  // expired.
   Bytes run(const double* worth, Column reach, Bytes limit, Bytes* offset);
 
   // What the runs since construction have cost, on any machine: blocks handled, and looks at nodes and blocks.
@@ -76,8 +78,9 @@ class SkylineRefill {
     Bytes height;
   };
 
-  static constexpr std::int32_t kBucket = 16;         // blocks below a leaf
-  static constexpr std::int64_t kLooksPerBlock = 64;  // how many cost as much as to handle a block
+  static constexpr std::int32_t kBucket = 16;               // blocks below a leaf
+  static constexpr std::int64_t kLooksPerBlock = 64;        // how many cost as much as to handle a block
+  static constexpr std::int64_t kBetweenTimes = 1'000'000;  // looks, between two at the clock: some milliseconds
   static constexpr Waiting kGone = {0, std::numeric_limits<Column>::max()};
 
   void reset(const double* worth);
@@ -102,6 +105,7 @@ class SkylineRefill {
   std::int32_t splice(std::int32_t line, const std::vector<Band>& bands);
 
   const Instance& in_;
+  const Stopwatch* const watch_;
   std::int32_t leaves_ = 1, ceiling_leaves_ = 1;
   std::vector<Waiting> waiting_;
   std::vector<Below> tree_;
@@ -116,7 +120,7 @@ class SkylineRefill {
   Bytes room_ = 0;
   std::int32_t best_ = -1;
   double best_score_ = 0;
-  std::int64_t handled_ = 0, looks_ = 0;
+  std::int64_t handled_ = 0, looks_ = 0, timed_ = 0;  // looks; and those until the last at the clock
 };
 
 }  // namespace stowplan::packing

@@ -60,7 +60,7 @@ Bytes window_repair(const Problem& p, const Control& control, Bytes* offset) {
       if (!is_plain(p, i)) fixed_top = std::max(fixed_top, offset[i] + p.size[i]);
     const Instance in = make_instance(p, free, obstacles);
     const auto crowd = crowding(in);
-    SkylineRefill refill(in);
+    SkylineRefill refill(in, &watch);
     Random random(control.seed);
     std::vector<Bytes> trial(in.count());
     std::int64_t dearest = 0;  // of the starts so far; no other is begun without as much left
@@ -76,6 +76,7 @@ Bytes window_repair(const Problem& p, const Control& control, Bytes* offset) {
       for (std::int32_t k = 0; k < in.count(); ++k) offset[in.row[k]] = trial[k];
       watch.report(best = std::max(top, fixed_top));
     }
+    if (best == kNoCeiling && !free.empty()) return kNoCeiling;
   }
   if (best <= bound || effort <= 0 || watch.expired()) return peak_of(p, offset);
   Repair repair(p, control, watch, offset);

@@ -121,7 +121,7 @@ def test_no_blocks():
     assert _search.window_repair(Problem([], [], [])).tolist() == []
 
 
-def test_a_time_limit_of_zero_still_makes_one_start():
+def test_a_time_limit_of_zero_still_makes_one_start_of_a_small_problem():
     problem = random_problem(1)
     offsets = _search.window_repair(problem, time_limit=0)
     check(problem, offsets)
