@@ -76,7 +76,7 @@ class FunctionPrediction(Prediction):
     def __repr__(self) -> str:
         return f"<Prediction of {self.title}: {self.explain().splitlines()[0]}>"
 
-    def peak(self, **shapes: Any) -> Peak:
+    def peak(self, /, **shapes: Any) -> Peak:
         """Predict the fullest moment of a call; see `Prediction.peak`."""
         return self._peak(*self._wanted(shapes))
 

@@ -177,7 +177,7 @@ class _Guard:
             f"{human_bytes(free)} are free ({why}); most at {peak.line}"
         )
         with suppress(ProfileError):
-            largest = prediction.largest(name, axis, free, beside=True, **named) or 0
+            largest = prediction._largest(name, axis, named, lambda one: one.asked <= free) or 0
             text += f"; at most {largest:,} of {name}[{axis}] fit"
         return text
 

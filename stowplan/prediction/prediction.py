@@ -83,7 +83,7 @@ class Prediction(ABC):
     title: str
 
     @abstractmethod
-    def peak(self, **shapes: Any) -> Peak:
+    def peak(self, /, **shapes: Any) -> Peak:
         """Predict the fullest moment.
 
         Parameters
@@ -106,9 +106,7 @@ class Prediction(ABC):
     def _along(self, name: str, axis: int, shapes: Mapping[str, Any]) -> tuple[str, Callable[[int], Peak]]:
         """Return the name of a length, and the peak as a function of it."""
 
-    def largest(
-        self, argument: str, axis: int = 0, memory: int | str = "8 GiB", beside: bool = False, **shapes: Any
-    ) -> int | None:
+    def largest(self, argument: str, axis: int = 0, memory: int | str = "8 GiB", **shapes: Any) -> int | None:
         """Find the most that an axis, or a number of a step, can have, so that it fits a memory.
 
         Parameters
@@ -117,8 +115,6 @@ class Prediction(ABC):
             The axis; others that are one length with it grow with it. Of a step: a number, like ``"batch"``.
         memory
             Bytes, or text such as ``"8 GiB"``.
-        beside
-            Whether the memory is what is left beside the arguments, which are there already.
         shapes
             Of the call otherwise, as for `peak`.
 
@@ -132,13 +128,18 @@ class Prediction(ABC):
             The peak follows no law, or does not grow with this axis; or as `peak`.
         """
         most = parse_bytes(memory)
+        return self._largest(argument, axis, shapes, lambda peak: peak.total <= most)
+
+    def _largest(
+        self, argument: str, axis: int, shapes: Mapping[str, Any], is_little: Callable[[Peak], bool]
+    ) -> int | None:
         name, at = self._along(argument, axis, shapes)
 
         def fits(length: int) -> bool:
             peak = at(length)
             if peak.cannot_tell:
                 raise ProfileError(f"cannot tell: {peak.cannot_tell}")
-            return (peak.asked if beside else peak.total) <= most
+            return is_little(peak)
 
         found = last_that(fits, 1 << 62)
         if found >= 1 << 62:
@@ -186,7 +187,7 @@ def last_that(fits: Callable[[int], bool], most: int, end: int = 0) -> int:
 
 
 def predict(
-    function: Callable[..., Any], *example_arrays: Any, learning_seconds: float = 10.0, **options: Any
+    function: Callable[..., Any], /, *example_arrays: Any, learning_seconds: float = 10.0, **options: Any
 ) -> Prediction:
     """Learn what a function of arrays needs, by some 20 runs on small arrays.
 

@@ -106,7 +106,7 @@ class StepPrediction(Prediction):
             self.reference, size=size, alloc_ns=unknown, free_ns=unknown, alive=unknown, program=None
         )
 
-    def peak(self, **shapes: Any) -> Peak:
+    def peak(self, /, **shapes: Any) -> Peak:
         """Predict the fullest moment of the step's blocks: those that escape are results, the others temporaries."""
         profile = self.profile({**self.shape, **shapes})
         live = profile.step_bytes()

@@ -49,6 +49,23 @@ def test_an_error_before_the_call_says_what_would_fit() -> None:
     assert guarded(np.ones(9_000)).shape == (9_000, 9_000)
 
 
+def spread(x: Any, axis: int, memory: float) -> Any:
+    return np.expand_dims(x, axis) * np.expand_dims(x, 1 - axis) + memory
+
+
+class Model:
+    def spread(self, x: Any, axis: int, memory: float) -> Any:
+        return spread(x, axis, memory)
+
+
+@pytest.mark.parametrize(("function", "first"), [(spread, ()), (Model.spread, (Model(),))])
+def test_arguments_may_have_any_names(function: Callable[..., Any], first: tuple[Any, ...]) -> None:
+    guarded = stowplan.guard(memory="1 GiB", learning_seconds=math.inf)(function)
+    assert guarded(*first, np.ones(3000), 0, 2.0)[2999, 0] == 3
+    with pytest.raises(MemoryError, match=r"at most [\d,]+ of x\[0\] fit"):
+        guarded(*first, np.ones(20_000), 0, 2.0)
+
+
 def test_chunks_warn_and_go_on() -> None:
     guarded = stowplan.guard(memory="8 MiB", chunks=0, learning_seconds=math.inf)(table)
     with pytest.warns(RuntimeWarning, match=r"at most 1,02\d of x\[0\] fit"):

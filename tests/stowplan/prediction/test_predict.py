@@ -350,9 +350,3 @@ def test_a_prediction_names_its_function() -> None:
 
 def test_what_is_not_given_is_as_in_a_large_example() -> None:
     assert patient(np.negative, np.ones(10**6)).peak().total == 2 * 8 * 10**6
-
-
-def test_a_length_without_a_largest_is_said() -> None:
-    prediction = patient(lambda x: np.ones(1000) + x[0, 0], SQUARE)
-    with pytest.raises(ProfileError, match="fits, too; expected a peak that grows with x"):
-        prediction.largest("x", memory="1 MiB", beside=True)
