@@ -18,9 +18,12 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from ..errors import ProfileError
 
 __all__ = ["KINDS", "VARIANTS", "Axis", "Lengths", "arrays", "bytes_of", "is_array", "sizes", "ties"]
 
@@ -142,6 +145,8 @@ def arrays(examples: Sequence[Any], wanted: Sequence[Any], kind: str = "like", s
 
 
 def _array(example: Any, shape: tuple[int, ...], kind: str, seed: int) -> Any:
+    if not example.size:  # it has no values
+        example = np.zeros_like(example, shape=[max(n, 1) for n in example.shape])
     picked = np.ix_(*(np.arange(n) * old // max(n, 1) for n, old in zip(shape, example.shape, strict=True)))
     if on_device(example):
         found = example[tuple(map(sys.modules["cupy"].asarray, picked))].get()
@@ -226,12 +231,19 @@ def takes(function: Callable[..., Any], name: str) -> bool:
     return not told or name in told or any(one.kind == one.VAR_KEYWORD for one in told.values())
 
 
-def stand_in(value: Any, example: Any) -> StandIn:
+def stand_in(name: str, value: Any, example: Any) -> StandIn:
     """Read what stands for an array: a shape, a length, a pair of shape and dtype, or an array."""
+    shape, dtype = value, example.dtype
     if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return StandIn(tuple(value.shape), value.dtype)
-    if isinstance(value, (int, np.integer)):
-        return StandIn((int(value),), example.dtype)
-    if len(value) == 2 and isinstance(value[0], tuple):
-        return StandIn(tuple(map(int, value[0])), np.dtype(value[1]))
-    return StandIn(tuple(map(int, value)), example.dtype)
+        shape, dtype = value.shape, value.dtype
+    elif isinstance(value, Sequence) and len(value) == 2 and isinstance(value[0], tuple):
+        shape, dtype = value[0], np.dtype(value[1])
+    try:
+        lengths = tuple(map(index, (shape,) if hasattr(shape, "__index__") else shape))
+    except TypeError:
+        lengths = ()
+    if len(lengths) != example.ndim or min(lengths) < 0:
+        raise ProfileError(
+            f"{name} has the shape {shape!r}; expected {example.ndim} lengths of 0 or more, as in the example"
+        )
+    return StandIn(lengths, dtype)

@@ -120,14 +120,7 @@ class FunctionPrediction(Prediction):
                 continue
             which = self.names.index(name)
             example = self.examples[which]
-            if not is_array(example):
-                wanted[which] = value
-                continue
-            wanted[which] = asked = stand_in(value, example)
-            if len(asked.shape) != example.ndim:
-                raise ProfileError(
-                    f"{name} has the shape {asked.shape}; expected {example.ndim} axes, as in the example"
-                )
+            wanted[which] = stand_in(name, value, example) if is_array(example) else value
         return wanted, options
 
     def _peak(self, wanted: Sequence[Any], options: Mapping[str, Any]) -> Peak:

@@ -197,7 +197,7 @@ class _Learner:
     @property
     def spent(self) -> float:
         """Seconds since the first run, which imports and compiles; without those in which other programs ran."""
-        return _clock() - self.began
+        return max(_clock() - self.began, 0.0)
 
     def model(self, lengths: Lengths, kind: str) -> tuple[Model, bool]:
         """Learn laws of some lengths, from values of a kind; and say whether a shape meets no law."""

@@ -252,7 +252,9 @@ def test_wrong_shapes_are_refused() -> None:
     prediction = patient(product, RNG.random((40, 60)), RNG.random((60, 50)))
     for shapes, message in [
         ({"x": (50_000, 500)}, "are one length"),
-        ({"x": 500}, "expected 2 axes"),
+        ({"x": 500}, "expected 2 lengths of 0 or more"),
+        ({"x": (-500, -500)}, "expected 2 lengths of 0 or more"),
+        ({"x": (500.5, 500)}, "expected 2 lengths of 0 or more"),
         ({"z": 500}, "expected one of x, y"),
     ]:
         with pytest.raises(ProfileError, match=message):
@@ -341,6 +343,10 @@ def test_the_plot_has_the_peak() -> None:
     axes = patient(scaled, SQUARE).plot("x", 0, to=5000)
     assert axes.get_xlabel() == "x[0]"
     pyplot.close(axes.figure)
+
+
+def test_an_empty_example_stands_for_any() -> None:
+    assert patient(np.negative, np.ones((0, 5))).peak(x=(4000, 5)).total == 2 * 8 * 4000 * 5
 
 
 def test_a_prediction_names_its_function() -> None:
