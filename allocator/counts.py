@@ -49,7 +49,7 @@ REASONS: dict[str, Reason] = {
     ),
     "interrupted": Reason(
         "asked for between interrupt and resume",
-        "nothing: it was asked for",
+        "nothing: you called `interrupt()`",
         had_plan=False,
     ),
     "no_plan": Reason(

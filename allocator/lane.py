@@ -81,7 +81,7 @@ class Lane:
     Attributes
     ----------
     key
-        Of the running step, or of the last one.
+        The key of the running step, or of the last one.
     open
         Whether a step of its is running, or was lost, or a decision was cut off.
     latest

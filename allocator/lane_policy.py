@@ -51,7 +51,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class WarmUp:
-    """So many steps are left that pass unrecorded."""
+    """Steps left before recording starts."""
 
     left: int
 
@@ -154,7 +154,7 @@ class LanePolicy(Generic[R]):
         failed
             Whether an exception left the step, so that it says nothing about the next.
         revisions
-            Of the plan that the step followed at its end: how often it was succeeded in a row without having been
+            How often in a row the plan that the step followed at its end was succeeded without having been
             replayed in full. None where there is no such plan in use.
         confirms
             Where there is a record and the step is complete: the plan that might be made of it.
@@ -201,7 +201,7 @@ class LanePolicy(Generic[R]):
         order
             The plan, and what speaks for it.
         revisions
-            Of the plan in use that is obstructed: steps have to be as patient with it as with a record.
+            Those of the plan in use that is obstructed: steps have to be as patient with it as with a record.
         """
         number, evidence = order
         if evidence is Evidence.OBSTRUCTED:

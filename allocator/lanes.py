@@ -3,8 +3,7 @@
 A step takes a step slot, and in it every stream has a lane (allocator/core/lanes): requests, a plan and an arena of
 its own. So each lane has its own policy and plans (lane.py), as if there were no other.
 
-What decides, and what answers questions, is imported when a pool is made; by `stowplan run`, whose pool may see neither
-steps nor questions, with the first of them.
+A pool imports policy and reports when it is made; the pool of `stowplan run`, which may need neither, on first use.
 """
 
 from __future__ import annotations

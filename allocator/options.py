@@ -54,7 +54,7 @@ class PlanningOptions(NamedTuple):
         Plans to keep, the most recently used.
     planning_share
         CPU time that making plans may use, as a share of the CPU time of the rest of the process since the pool was
-        made and 2 seconds more; the first four plans come in any case. What is beyond is not planned, and counted
+        made and 2 seconds more; the first four plans come in any case. Records over budget are skipped and counted
         (``stats.plans_skipped``). ``math.inf``: no bound, and ``planner="auto"`` does not pack in haste.
     auto_step
         Find the step that the program repeats, without `step` being called, and plan it; see `Pool.step`. There is no

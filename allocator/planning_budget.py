@@ -43,7 +43,7 @@ class PlanningBudget:
     Parameters
     ----------
     share
-        Of the process's other CPU time, 0 or more; infinite: no bound.
+        A share of the process's other CPU time, 0 or more; infinite: no bound.
     of_thread, of_process
         Clocks: seconds of CPU time.
 

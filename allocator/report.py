@@ -137,7 +137,7 @@ def failure_text(failure: dict[str, Any], plans: Sequence[InUse], key: Hashable)
     plans
         The plans in use.
     key
-        Of the step, or None.
+        The step's key, or None.
     """
     asked, found = failure["asked"], failure["found"]
     if asked["age"] < 0:

@@ -12,8 +12,8 @@ No request waits for either of them. The solvers release the GIL; what is done i
 all the same, as the interpreter lets a thread that waits for the GIL wait up to 5 ms (`sys.getswitchinterval`). So jobs
 come in pieces of a millisecond or less, and between them the planner steps aside.
 
-Nothing of `concurrent.futures`: it brings `logging`, which takes part in forks and must not come in the middle of one,
-and to import both takes as long as to make a small plan.
+`concurrent.futures` is not used: it imports `logging`, whose fork hooks may deadlock in the middle of a fork, and to
+import both takes as long as to make a small plan.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ STEPS = (50, 500, 1250)
 SHARES = (0.9, 0.8)
 # Operators of the largest graph, from which on the networks are in the table.
 NETWORKS_FROM = 350
-# Of more operators, the recorded order's peak alone.
+# Graphs of more operators are scheduled at the recorded order's peak alone.
 LARGE = 1000
 # Operators of the graphs that are compared with the optimum; how many of each kind; seconds for the program.
 SMALL, SEEDS, PROGRAM_SECONDS = (10, 12, 14, 16, 18, 20), 3, 60.0

@@ -62,11 +62,11 @@ class Study:
     Attributes
     ----------
     runner
-        Of the command.
+        The command's.
     steps
         To train.
     ways
-        Of `WAYS`, CuPy's own pool first.
+        Names of `WAYS`, CuPy's own pool first.
     probes
         Whether the smallest device is looked for.
     say

@@ -50,7 +50,7 @@ ROUNDS, QUICK_ROUNDS = 200, 3
 CONTESTANTS = 0.3
 """Share of the free memory that one of three contestants may take."""
 ALIGNMENT = 64
-"""Of addresses, as in a `stowplan.NumpyPool`."""
+"""Bytes; addresses are multiples of it, as in a `stowplan.NumpyPool`."""
 
 
 def measure_lean(runner: Runner, cell: Cell) -> Row:

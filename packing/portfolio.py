@@ -35,7 +35,7 @@ EXACT_WORK = 16_000_000
 # In haste.
 HASTE = 16
 NEAR = 0.005
-# Of the time left after all this, what `exact` gets before `search`.
+# `exact` gets this share of the time left after all this, before `search`.
 EXACT_SHARE = 0.3
 
 GREEDY = ("greedy_by_size", "greedy_by_breadth", "greedy_in_order")

@@ -74,7 +74,7 @@ class PlanJob(Generic[U]):
     arena
         Where the plan is to be replayed.
     doubted
-        Whether the record is believed to have no other reason for frees that it lacks than what came before it.
+        Whether missing frees are blamed on the step before.
     """
 
     log: StepLog
@@ -107,7 +107,7 @@ class PlanResult(Generic[U]):
     plan
         What comes into use: a new plan, or one that is in use already.
     arena_bytes
-        Of the arena that is to be reserved.
+        Bytes of the arena that is to be reserved.
     """
 
     verdict: Verdict

@@ -84,7 +84,7 @@ def plan_record(job: PlanJob[U], shared: SharedPlans, options: Options) -> PlanR
         if len(profile) == len(old.plan.profile):
             profile = largest(old.plan.profile, profile)
     neighbours = tuple(used.plan for used in job.neighbours if used is not old)
-    # Of a step that was not repeated they may be blocks, which have their places in the plan.
+    # If the step did not repeat, a lasting block may be one that the plan has a place for.
     arena = job.arena if job.log.equals(job.following) else replace(job.arena, stayers=NO_RANGES)
     reserved = arena.reserved if neighbours or len(arena.stayers) else 0
     beside = tuple(contents(plan.profile, plan.placement.offsets) for plan in neighbours)
@@ -168,7 +168,7 @@ def _teaches_nothing(old: Profile, new: Profile) -> bool:
 def _forgets(old: Plan, new: Profile, steps: int) -> bool:
     """Whether a record of steps in turn has all that the plan leaves out, and more.
 
-    Frees of blocks from before another step, which the plan's own record had seen, are not in its log.
+    If another step ran in between, the log lacks frees of older blocks, which the plan's own record had seen.
     """
     if old.steps == 1 or not len(new):
         return False

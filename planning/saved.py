@@ -42,7 +42,7 @@ MAGIC = b"stowplan plan 1\n"
 DIGEST = 16
 MOST = np.iinfo(np.int64).max
 MOST_LANES = 8
-"""Of a step slot (allocator/core/lanes/lanes.hpp)."""
+"""Lanes of a step slot (allocator/core/lanes/lanes.hpp)."""
 
 
 class DamagedError(ValueError):

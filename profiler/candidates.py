@@ -36,7 +36,7 @@ SELDOM = 8
 NEARLY = 0.8
 NOTABLE = 0.1
 OF_FOUND = 1 / 25
-"""Of steps found from sizes: share of the bytes that a shorter one may cover less."""
+"""Among steps found from sizes, the share of the bytes that a shorter one may cover less."""
 LEAST_PASSES = 3
 
 
@@ -47,12 +47,12 @@ class StepCandidate:
     Attributes
     ----------
     profile
-        Of one of its runs.
+        The profile of one of its runs.
     loop
         The line of the loop, ``"file:line function"``; where that is a library's, the user's line that has called it,
         and after ``" > "`` the library's. Empty where it is not known.
     text
-        That line of the source.
+        The text of that line.
     start
         Requests of the program before the profile's run.
     passes

@@ -75,8 +75,8 @@ def _found(log: ProgramLog, node: LoopNode) -> Measured:
 def _usual_pass(log: ProgramLog, node: LoopNode) -> tuple[int, int, int]:
     """Return start and end of the pass that stands for a loop, and the end of the one that follows it, or its own.
 
-    Of the passes that the next one repeats (or else, that came again; or else, of all), those of the requests that ask
-    for most in all. Of these the ones with the most alive in the program; of these the one in the middle.
+    Among the passes that the next one repeats (else those that came again, else all), it takes the requests that ask
+    for most in all; among their passes the ones with the most alive in the program; and of these the one in the middle.
     """
     starts, ends = node.starts, node.ends
     kind = log.signatures(starts, ends)

@@ -46,7 +46,7 @@ class Loop:
     file
         As the code has it.
     line
-        Of the ``for``, the ``while``, or the comprehension's beginning.
+        The line of the ``for``, the ``while``, or the comprehension's beginning.
     function
         The code's name, ``"<module>"`` for instance.
     text

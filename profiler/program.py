@@ -47,9 +47,9 @@ class Program:
     live_peak
         The most bytes alive at once.
     steps
-        That were found or marked, and ended.
+        Steps found or marked, and finished.
     repeats
-        Of these, those that asked for what the profile's step asks for.
+        Those of them that asked for what the profile's step asks for.
     step_requests, step_bytes
         What lies in steps.
     other_requests, other_bytes

@@ -98,7 +98,7 @@ class ProgramLog:
 
     @cached_property
     def position(self) -> IntArray:
-        """Of each request, its event, int64 (n,)."""
+        """The event of each request, int64 (n,)."""
         return np.flatnonzero(self.events["kind"] == ALLOCATE)
 
     @cached_property
@@ -108,12 +108,12 @@ class ProgramLog:
 
     @cached_property
     def now(self) -> IntArray:
-        """Of each event, the last request at or before it, int64 (k,)."""
+        """The last request at or before each event, int64 (k,)."""
         return np.cumsum(self.events["kind"] == ALLOCATE) - 1
 
     @cached_property
     def symbol(self) -> npt.NDArray[np.uint64]:
-        """Of each request, a hash of its size and stream, uint64 (n,): equal ones are the same request."""
+        """A hash of each request's size and stream, uint64 (n,): equal ones are the same request."""
         stream = self.events["stream"][self.position].astype(np.uint64)
         mixed = (self.size.astype(np.uint64) ^ (stream << np.uint64(17))) * np.uint64(0x9E3779B97F4A7C15)
         name: npt.NDArray[np.uint64] = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xD6E8FEB86659FD93)
@@ -127,7 +127,7 @@ class ProgramLog:
 
     @cached_property
     def live_before(self) -> IntArray:
-        """Of each request, the bytes alive before it, of blocks that were asked for in the log, int64 (n,)."""
+        """The bytes alive before each request, of blocks that were asked for in the log, int64 (n,)."""
         size = self.size[self.events["request"].astype(np.int64)]
         total = np.cumsum(np.where(self.events["kind"] == ALLOCATE, size, -size))
         return total[self.position] - self.size

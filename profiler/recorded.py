@@ -27,7 +27,7 @@ class Recorded(NamedTuple):
     alive
         The most bytes that the whole program had alive from each request to the next, int64 (n,).
     signature
-        Of the requests' sizes and streams, in order.
+        A hash of the requests' sizes and streams, in order.
     """
 
     events: npt.NDArray[np.void]
@@ -45,7 +45,7 @@ def profile_of(step: Recorded, following: Recorded, names: Sequence[str]) -> tup
     following
         The step after it.
     names
-        Of the call sites, by number.
+        The names of the call sites, by number.
     """
     log, next_log = StepLog(step.events), StepLog(following.events)
     # A step may begin with less alive than its repetitions do: nothing was kept yet.

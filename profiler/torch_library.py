@@ -68,10 +68,10 @@ class TorchLibrary:
         Parameters
         ----------
         table_address
-            Of a ``struct Upstream`` (profiler/core/host_memory.hpp) that lives as long as the process. Its ``malloc``
-            and ``calloc`` return multiples of 64, or null, and are called by any thread, with or without the GIL; its
-            ``free`` gets the size SIZE_MAX, which stands for an unknown one. It is asked to free its blocks, and where
-            a storage of its making grows, after `uninstall`, too.
+            The address of a ``struct Upstream`` (profiler/core/host_memory.hpp) that lives as long as the process. Its
+            ``malloc`` and ``calloc`` return multiples of 64, or null, and are called by any thread, with or without
+            the GIL; its ``free`` gets the size SIZE_MAX, which stands for an unknown one. It is asked to free its
+            blocks, and where a storage of its making grows, after `uninstall`, too.
 
         Raises
         ------
@@ -114,7 +114,7 @@ class TorchRecordingLibrary(TorchLibrary):
         Parameters
         ----------
         listener_address
-            Of a ``struct Listener`` (torch_operators.cpp), whose functions live as long as the process.
+            The address of a ``struct Listener`` (torch_operators.cpp), whose functions live as long as the process.
         """
         self._library.stow_torch_listen(listener_address)
 
@@ -131,7 +131,7 @@ class Torch(NamedTuple):
     version
         With the revision of the sources, as builds of one version differ.
     folder
-        Of the package, with ``include`` and ``lib`` in it.
+        The package's, with ``include`` and ``lib`` in it.
     new_abi
         Whether it was compiled with C++11's strings.
     """

@@ -33,7 +33,7 @@ class Alive:
     Attributes
     ----------
     operator
-        That runs at that moment; -1 where nothing is ever alive.
+        The operator that runs at that moment; -1 where nothing is ever alive.
     again
         Whether it is one that runs again.
     storages

@@ -108,7 +108,7 @@ class _Checker:
     # --- lifetimes by looking through all operators ------------------------------------------------------------------
 
     def find_uses(self) -> None:
-        """Of each storage: where its uses are; the last near one, in the phase that wrote it or by the program."""
+        """Find each storage's uses, and the last near one, in the phase that wrote it or by the program."""
         storages = sorted(set(self.of))
         self.uses: dict[int, list[int]] = {storage: [] for storage in storages}
         for position, i in enumerate(self.order):

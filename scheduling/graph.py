@@ -133,7 +133,7 @@ class StepGraph:
     phase
         `Phase` of each operator, (n,). None: forward.
     seconds
-        That each operator takes, float (n,). None: 0.
+        Seconds that each operator takes, float (n,). None: 0.
     workspace
         Bytes alive at each operator's fullest moment beside what it reads and writes, int (n,). None: 0.
     repeatable
@@ -148,7 +148,7 @@ class StepGraph:
     packed
         Bytes that a value can be packed into without loss while no operator reads it, int (m,). None: `size`.
     label, name
-        Of each operator and of each value, for people.
+        Names of each operator and of each value, for people.
 
     Raises
     ------

@@ -29,7 +29,7 @@ from .schedule import updates_early
 # For the order with the smallest live peak.
 ORDER_SECONDS = 2.0
 
-# Of an operator, and of how many came before it; the least comes first.
+# From an operator, and how many came before it, to its priority; the least comes first.
 Priority = Callable[[int, int], tuple[int, ...]]
 
 

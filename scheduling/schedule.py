@@ -153,7 +153,7 @@ def as_recorded(graph: StepGraph) -> Schedule:
 def lean(graph: StepGraph) -> Schedule:
     """Return the schedule that costs no time: as recorded, but each update as soon as all that it comes after has run.
 
-    That every value goes at its last use is no choice of a schedule's: a step graph says it.
+    A schedule does not choose that every value goes at its last use: a step graph says it.
     """
     return Schedule(updates_early(graph, np.arange(len(graph), dtype=np.int64)), _ways(graph))
 

@@ -27,7 +27,7 @@ class Outcome:
     rerun
         The operator that runs again at that moment, or -1.
     extra_seconds
-        Of recomputation, packing, unpacking and stalls.
+        Seconds of recomputation, packing, unpacking and stalls.
     recomputed
         (position, operators in their order) of each recomputation: what runs again before the operator there.
     swapped
@@ -56,7 +56,7 @@ def simulate(graph: StepGraph, schedule: Schedule, rates: Rates | None = None) -
     graph
         The step.
     schedule
-        Of this graph.
+        A schedule of this graph.
     rates
         Bytes a second of swapping and packing; None: the defaults.
 

@@ -64,7 +64,7 @@ class served(Generic[P, R]):  # noqa: N801  # used as a function
     Attributes
     ----------
     pool
-        That of this process, for functions of the same `limit`; made when it is first asked for.
+        The pool of this process, for functions of the same `limit`; made when it is first asked for.
 
     Raises
     ------
@@ -101,7 +101,7 @@ class served(Generic[P, R]):  # noqa: N801  # used as a function
 
     @property
     def pool(self) -> NumpyPool:
-        """That of this process."""
+        """The pool of this process."""
         # Without a mutex, which a fork might take along: of two pools made at once, one stays.
         return _pools.get(self._limit) or _pools.setdefault(self._limit, task_pool(self._limit))
 

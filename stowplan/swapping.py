@@ -105,7 +105,7 @@ class Ticket:
         Parameters
         ----------
         out
-            Of the same shape, type and order as the array that was evicted. Not to be touched until `wait_fetched`.
+            An array of the same shape, type and order as the one evicted. Not to be touched until `wait_fetched`.
         """
         self._swap._check_open()
         if self._closed:
@@ -211,7 +211,7 @@ class SwapFile:
         Parameters
         ----------
         array
-            Of NumPy, contiguous, without Python objects. Not to be written to until the ticket's `wait_evicted`.
+            A contiguous array of NumPy, without Python objects. Not to be written to until the ticket's `wait_evicted`.
 
         Raises
         ------

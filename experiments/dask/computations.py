@@ -18,7 +18,7 @@ class Computation:
     Attributes
     ----------
     name
-        Of the function.
+        The function's name.
     title
         For tables.
     build

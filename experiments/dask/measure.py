@@ -47,7 +47,7 @@ class Usage:
     rss
         Their largest resident sets so far, in bytes.
     digest
-        Of the result.
+        A digest of the result.
     """
 
     cpu: float

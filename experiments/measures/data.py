@@ -43,7 +43,7 @@ class Data:
     Attributes
     ----------
     seed
-        Of everything synthetic.
+        The seed of everything synthetic.
     images
         RGB, uint8 (height, width, 3) of any size; none: synthetic.
     pairs
@@ -116,7 +116,7 @@ def load(
     source, target
         Two text files in UTF-8, a sentence on each line, line by line translations of each other (WMT15's format).
     seed
-        Of everything synthetic.
+        The seed of everything synthetic.
 
     Raises
     ------

@@ -43,7 +43,7 @@ class Task:
     model, batch, size
         A network of `NETWORKS`; the side of its images, or its number of words. None: the network's own.
     way
-        Of `WAYS`.
+        A name of `WAYS`.
     steps
         To train.
     files

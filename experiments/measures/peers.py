@@ -32,7 +32,7 @@ VARIABLES = {
     "MALLOC_TRIM_THRESHOLD_": str(4 * 2**30),
     "MALLOC_TOP_PAD_": str(64 * 2**20),
 }
-"""Of the GNU C library, in bytes. Versions before 2.35 take no larger threshold for mmap than 32 MiB."""
+"""Settings of the GNU C library, in bytes. Versions before 2.35 take no larger threshold for mmap than 32 MiB."""
 CHOOSING = frozenset({"LD_PRELOAD", *VARIABLES})
 """Variables that choose an allocator."""
 PLAIN = "NumPy"

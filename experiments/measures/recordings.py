@@ -42,7 +42,7 @@ class Recording:
     retained
         Bytes of parameters, statistics and the optimizer's state.
     seconds
-        Of the fastest step.
+        Seconds of the fastest step.
     """
 
     profile: Profile

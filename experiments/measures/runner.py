@@ -66,7 +66,7 @@ class Runner:
     Attributes
     ----------
     models, phases, devices
-        Of the cells.
+        What the cells are of.
     batches
         Batch sizes for training; if empty, the models' own.
     quick

@@ -25,7 +25,7 @@ class Workload:
     Parameters
     ----------
     model, phase, batch
-        Of the step.
+        What the step is of.
     data
         Gives the examples; its seed is also that of the parameters.
     gpu

@@ -89,7 +89,7 @@ MODELS = {
 }
 
 VGG = Model("vgg", "VGG-16", (f"{__name__}.vgg", "VGG"), "images", batches=(16,))
-"""Of `experiments.first_steps` alone."""
+"""A network of `experiments.first_steps` alone."""
 
 PTB = Model("ptb", "ptb", (f"{__name__}.ptb", "LanguageModel"), "words", batches=(20,), optimizer="SGD")
-"""Of `experiments.device` alone."""
+"""A network of `experiments.device` alone."""

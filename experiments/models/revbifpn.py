@@ -60,7 +60,7 @@ class RevBiFPN(chainer.Chain):  # type: ignore[misc]
     fine, coarse
         Channels of the two resolutions.
     classes
-        Of images.
+        Classes of images.
     """
 
     def __init__(self, depth: int = 8, fine: int = 32, coarse: int = 64, classes: int = 10) -> None:

@@ -69,9 +69,9 @@ class Block(chainer.Chain):  # type: ignore[misc]
     Parameters
     ----------
     width, heads
-        Of the unsplit block; the heads are a multiple of the number of ranks.
+        Those of the unsplit block; the heads are a multiple of the number of ranks.
     ranks
-        That it is split over, and how.
+        The ranks that it is split over, and how.
     drop
         Ratio of all dropouts.
     seed

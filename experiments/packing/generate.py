@@ -25,7 +25,7 @@ def generate(n: int, live: float, seed: int = 0) -> Problem:
     live
         Mean lifetime in arrivals, which is the mean number alive away from the ends.
     seed
-        Of NumPy's default generator.
+        The seed of NumPy's default generator.
     """
     rng = np.random.default_rng(seed)
     size = 512 * np.rint(2.0 ** rng.uniform(0, 14, n)).astype(np.int64)

@@ -32,7 +32,7 @@ SECONDS = 300
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """Of a network of blocks."""
+    """The shape of a network of blocks."""
 
     words: int
     batch: int

@@ -20,7 +20,7 @@ class Case:
     Attributes
     ----------
     name
-        Of the table; up to the first dot, of the library.
+        The name in the table; up to the first dot, the library's.
     function
         Takes arrays alone; imports its library when it is called.
     examples

@@ -16,7 +16,7 @@ class Program:
     Attributes
     ----------
     name
-        Of the file, without ``.py``.
+        The file's name, without ``.py``.
     title
         For tables.
     quick

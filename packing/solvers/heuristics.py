@@ -73,7 +73,7 @@ def pairs_alive_together(problem: Problem) -> int:
 def meetings(problem: Problem) -> IntArray:
     """Count for each piece the others that overlap it in time, (k,). O(k log k)."""
     pieces = problem.pieces()
-    # Of those that start before my end, those that end by my start do not overlap me; I am among the others.
+    # Pieces that start before my end and end by my start do not overlap me; I am among the others.
     before_end = np.searchsorted(np.sort(pieces.start), pieces.end, "left")
     before_start = np.searchsorted(np.sort(pieces.end), pieces.start, "right")
     return np.asarray(before_end - before_start - 1, dtype=np.int64)

@@ -35,7 +35,7 @@ from ..problem import IntArray, Problem
 from ..registry import Answer, PackingOptions, register
 from .heuristics import pairs_alive_together
 
-# Of all runs together, but at least one run is made: three seconds.
+# Pairs that all runs together look at, but at least one run is made: three seconds.
 MOST_PAIRS = 250_000_000
 # A first run that ends further above the bound than this share of it is the last: it is another kind of problem.
 NEAR = 0.03

@@ -56,7 +56,7 @@ def read(path: str | os.PathLike[str], name: str | None = None, device: int | No
     path
         The file.
     name
-        Of its format; None: what `detect` says.
+        The name of its format; None: what `detect` says.
     device
         Which device, if the format tells devices apart; None: the only one.
 
@@ -103,7 +103,7 @@ def write(path: str | os.PathLike[str], name: str, profile: Profile, offsets: In
     path
         The file; replaced if it exists.
     name
-        Of a format.
+        The name of a format.
     profile
         The step.
     offsets

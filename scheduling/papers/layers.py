@@ -360,11 +360,11 @@ def linear(name: str, shape: Sequence[int], units: int, *, element: int = 4, **o
     Parameters
     ----------
     name
-        Of the layer.
+        The layer's name.
     shape
-        Of the input, its last dimension the one that is multiplied.
+        The input's shape; its last dimension is the one that is multiplied.
     units
-        Of the output.
+        Units of the output.
     element
         Bytes of each.
     options

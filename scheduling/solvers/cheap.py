@@ -33,7 +33,7 @@ from ..storages import Storages
 
 CHEAP = 0.5
 
-# Of scipy's capacities, which are 32-bit integers.
+# The largest of scipy's capacities, which are 32-bit integers.
 _LARGEST = 2**31 - 1
 
 

@@ -98,7 +98,7 @@ class _Program:
         self._find_uses()
         self.model = pulp.LpProblem("schedule", pulp.LpMinimize)
         self.dropped = {v: pulp.LpVariable(f"d{v}", cat="Binary") for v in self._values}
-        # Of uses but the last, and not while the program holds the value.
+        # One for each use but the last, where the program does not hold the value.
         self.gone: dict[tuple[int, int], Any] = {}
         for s, operators in enumerate([] if graph.has_phases() else graph.users()):
             for p in sorted(self._place[o] for o in operators if s in self.dropped):

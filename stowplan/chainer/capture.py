@@ -105,7 +105,7 @@ class RecordingStep(TimedStep):
     resident
         Arrays that outlive the step: parameters, and persistent values of the model.
     parameters
-        Of `chainer.Parameter`: those whose gradients may be left from one step to the next.
+        Objects of `chainer.Parameter` whose gradients may be left from one step to the next.
     check
         Whether each function runs once more, to see whether it may run again.
     """

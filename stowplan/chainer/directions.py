@@ -35,7 +35,7 @@ class Operator:
     reads, writes
         Numbers of the values in the step graph, one for each input and output.
     leaves
-        Of inputs that no operator writes: the number of the value, and the parameter's id or the array's shape and
+        For each input that no operator writes, the number of the value, and the parameter's id or the array's shape and
         type.
     hidden
         Numbers of the values of hidden arrays, by name.
@@ -108,7 +108,7 @@ class Directions:
     order
         Place of each forward operator's backward step among all backward steps.
     last_place
-        Of each value that is kept: the last place at which it is read.
+        The last place at which each value that is kept is read.
     released
         By place, the values that are not read after it.
     evicted
@@ -230,7 +230,7 @@ class Follower:
     Attributes
     ----------
     directions
-        Of the first structure that agrees with all operators so far; None if none does.
+        Those of the first structure that agrees with all operators so far; None if none does.
     signature
         The same for steps of the same operators, known or not.
     """

@@ -104,9 +104,8 @@ def reason_against(optimizer: Any) -> str | None:
         return "gradients are set to zero, not cleared"
     for hook in _hooks(optimizer):
         if type(hook) not in HOOKS:
-            return (
-                f"the hook {getattr(hook, 'name', type(hook).__name__)} may read several gradients, or draw"
-            )
+            name = getattr(hook, "name", type(hook).__name__)
+            return f"the hook {name} may read several gradients, or draw random numbers"
     for param in optimizer.target.params():
         rule = param.update_rule
         if rule is None:

@@ -47,7 +47,7 @@ class GradientReads:
         Parameters
         ----------
         parameters
-            Of `chainer.Parameter`.
+            Objects of `chainer.Parameter`.
         refuses
             Whether a read that counts raises `ScheduleError`.
         """

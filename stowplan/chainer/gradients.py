@@ -27,7 +27,7 @@ class Candidates:
     order
         Place of each function by its number; None: by rank, as Chainer does.
     waiting
-        Of each function, how many functions will still add to the gradients of its outputs.
+        How many functions will still add to the gradients of each function's outputs.
     """
 
     def __init__(self, order: Any, waiting: collections.Counter[Any]) -> None:

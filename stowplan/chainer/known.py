@@ -26,7 +26,7 @@ class Known:
     Attributes
     ----------
     recording, seconds, timed
-        Of its steps; how many were timed.
+        The recording and the seconds of its steps; how many were timed.
     solution, directions, error
         The last schedule, or what went wrong with it.
     thread

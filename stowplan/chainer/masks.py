@@ -50,7 +50,7 @@ class Packed:
     low, high
         The bit patterns that stand for 0 and 1, as unsigned integers; None with narrower integers.
     shape, dtype, order
-        Of the array; order is ``"C"`` or ``"F"``.
+        Those of the array; order is ``"C"`` or ``"F"``.
     xp
         Its module: NumPy or CuPy.
     """
@@ -75,7 +75,7 @@ def pack(array: Any, least: int = LEAST_BYTES) -> Packed | None:
     Parameters
     ----------
     array
-        Of NumPy or CuPy; contiguous in C's or Fortran's order.
+        An array of NumPy or CuPy; contiguous in C's or Fortran's order.
     least
         Bytes below which an array is not packed.
 

@@ -48,7 +48,7 @@ def meter_for(parameters: Iterable[Any], small: int) -> Meter:
     Parameters
     ----------
     parameters
-        Of `chainer.Parameter`; the first that has an array counts.
+        Objects of `chainer.Parameter`; the first that has an array counts.
     small
         For `HostMeter`.
     """

@@ -116,7 +116,7 @@ def trust(function_class: type) -> type:
     Parameters
     ----------
     function_class
-        Of the user: a subclass of `chainer.FunctionNode` or `chainer.Function`.
+        A class of the user's: a subclass of `chainer.FunctionNode` or `chainer.Function`.
 
     Returns
     -------
@@ -238,7 +238,7 @@ def rebuildable(
     function, inputs, outputs, config
         As for `is_idempotent`. The function is left as it was.
     names
-        Of `hidden_arrays`.
+        Names that `hidden_arrays` returned.
 
     Returns
     -------

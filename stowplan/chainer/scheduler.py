@@ -88,7 +88,7 @@ class Scheduler:
     budget
         Bytes, or a text like ``"600 MiB"``, for all that a step has alive, parameters and state included. None: lean.
     key
-        Of the pool's step.
+        The key of the pool's step.
     solver, time_limit
         As for `stowplan.scheduling.schedule`.
     swap
@@ -96,7 +96,7 @@ class Scheduler:
         this folder (True: one for temporary files that is no memory), or, on a device, to the host's pinned memory.
     watch
         False: the first step is lean, too, for a model that does not fit otherwise. The program then says that it reads
-        no gradient outside of the backward pass and the update, that no two passes come by one operator, and that none
+        no gradient outside of the backward pass and the update, that no two passes visit one operator, and that none
         reaches into the graph of an earlier step; a step that does so raises `ScheduleError`.
 
     Warns
@@ -317,9 +317,9 @@ class Scheduler:
         if step.earlier:
             return "a backward pass reaches into an earlier step"
         if step.walked_twice:
-            return "two backward passes come by one operator"
+            return "two backward passes visit one operator"
         outdated = step.outdated and self._budget is not None  # lean steps run no operator again
-        return "a backward pass comes by an operator whose parameter has been updated" if outdated else None
+        return "a backward pass visits an operator whose parameter has been updated" if outdated else None
 
     @property
     def _left(self) -> int:

@@ -32,8 +32,8 @@ class SchedulerStats:
     unrecorded
         Why steps of a structure that came again run lean, without a schedule: how recording one failed; None: none did.
     retained_bytes
-        Of parameters, persistent values and the optimizer's state; parameters that no optimizer has count from the
-        recorded step on.
+        Bytes of parameters, persistent values and the optimizer's state; parameters that no optimizer has count from
+        the recorded step on.
     planned_peak
         Most bytes that the last schedule's step has alive beside these, as predicted; 0 without a schedule.
     extra_seconds

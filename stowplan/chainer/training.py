@@ -64,7 +64,7 @@ class Updater(StandardUpdater):  # type: ignore[misc]
         A `stowplan.NumpyPool` or `stowplan.CupyPool`. It serves the update, whether it is entered or not. None: only
         the schedule lowers the live peak.
     key
-        Of the step.
+        The key of the step.
     budget, swap, watch
         As for `Scheduler`: bytes for all that a step has alive, whether values may be evicted, and whether the first
         step runs as Chainer runs it.

@@ -65,7 +65,7 @@ class StepValues:
     recomputed
         Operators that ran again.
     updated
-        Of parameters that have been updated in this step, by id: the number of forward operators before the update.
+        The number of forward operators before the update of each parameter updated in this step, by the parameter's id.
     """
 
     def __init__(self, follower: Follower | None, swap: Swap | None, sparing: Sparing | None) -> None:

@@ -57,7 +57,7 @@ class Difference(NamedTuple):
 def differences(before: Profile, after: Profile) -> list[Difference]:
     """Return how the call sites differ in what they hold at the fullest moment of the whole run.
 
-    Of profiles without `Program.holders`, which other tools wrote, it is the fullest moment of the step.
+    In profiles without `Program.holders`, which other tools wrote, it is the fullest moment of the step.
 
     Parameters
     ----------

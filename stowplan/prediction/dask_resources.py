@@ -33,7 +33,7 @@ class MemoryPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped her
     Parameters
     ----------
     share
-        Of the worker's memory limit, above 0 and up to 1; the rest is for Python and what is stored.
+        The share of the worker's memory limit, above 0 and up to 1; the rest is for Python and what is stored.
     """
 
     name = "stowplan memory"

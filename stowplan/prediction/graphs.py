@@ -53,12 +53,12 @@ class GraphModel:
 
     @property
     def smallest(self) -> StepGraph:
-        """That of the smallest batch."""
+        """The graph of the smallest batch."""
         return self.graphs[0]
 
     @property
     def reference(self) -> StepGraph:
-        """That of the largest batch."""
+        """The graph of the largest batch."""
         return self.graphs[-1]
 
     @property
@@ -94,12 +94,12 @@ class GraphModel:
 
     @property
     def laws(self) -> Laws:
-        """Of sizes, packed sizes and workspaces, in this order."""
+        """The laws of sizes, packed sizes and workspaces, in this order."""
         return self._fitted[0]
 
     @property
     def cannot_tell(self) -> str:
-        """Of which values and workspaces no graph has met a law that was not made of it; empty if there are none."""
+        """The values and workspaces whose law no graph has checked but those that made it; empty if there are none."""
         high, checked = self.reference, self._fitted[1]
         rows = np.r_[: high.values, 2 * high.values : len(checked)]  # packed sizes are parts of sizes
         names = [*high.name, *(f"the workspace of {label}" for label in high.label)]

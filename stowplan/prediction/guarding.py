@@ -214,7 +214,7 @@ def available(share: float = 1.0) -> tuple[int, str]:
     Parameters
     ----------
     share
-        Of the free bytes, above 0 and up to 1.
+        The share of the free bytes, above 0 and up to 1.
     """
     found = [(max(count, 0), name) for name, count in _limits()]
     count, name = min(found, default=(sys.maxsize, "no limit known"))

@@ -36,7 +36,7 @@ def largest_batch(model: StepPrediction, memory: int, **how: Any) -> tuple[int, 
     Parameters
     ----------
     model
-        Of batches.
+        A model of batches.
     memory
         Bytes that the arena may have.
     how

@@ -40,7 +40,7 @@ class Grid:
     Attributes
     ----------
     base, step
-        Of each length: its value at the first point, and the distance to the next.
+        The value of each length at the first point, and the distance to the next.
     degree
         Total degree of the polynomials; products of different lengths are always among their terms.
     """
@@ -101,7 +101,7 @@ class Laws:
     Attributes
     ----------
     powers
-        Of the lengths, by term.
+        The powers of the lengths, by term.
     factors, below
         Whole numbers of any length: the terms' factors (quantities, terms), to be divided by those below, one or by
         quantity.

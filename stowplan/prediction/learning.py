@@ -49,7 +49,7 @@ IN_PLACE = 1 << 18
 ENOUGH, MOST = 1 << 20, 1 << 25
 """Bytes: of arguments, and of a peak, from which on lengths are not doubled."""
 MOST_REQUESTS = 1 << 14
-"""Of a run, from which on lengths are not doubled."""
+"""Requests of a run, from which on lengths are not doubled."""
 MOST_LENGTHS, MOST_MOMENTS = 5, 200
 NO_LENGTHS = Lengths((), ())
 
@@ -82,13 +82,13 @@ class Model:
     below: tuple[tuple[int, int], ...] = ()
     """Pairs of lengths: the first was the smaller one in all runs."""
     least_bytes: int = 0
-    """Of the arguments, in the smallest run on which laws are."""
+    """Bytes of the arguments, in the smallest run on which laws are."""
     largest: tuple[int, ...] = (0, 0, 0)
     """The most elements, bytes and longest axis of an argument in any run."""
     small: tuple[str, ...] = ()
     """Lines whose blocks were below `IN_PLACE` in all runs."""
     largest_blocks: Laws = field(default_factory=lambda: Laws((), np.zeros((0, 0), dtype=object)))
-    """Of these lines."""
+    """The laws of these lines."""
     only_equal: bool = False
     """Whether it follows a law only where the axes of a length are equal, and takes others."""
     runs: int = 0

@@ -89,8 +89,8 @@ class Prediction(ABC):
         Parameters
         ----------
         shapes
-            Of a function, by argument: a shape, a length, a pair of shape and dtype, or an array; otherwise it is as
-            the example. An option's name: its value. Of a step: its numbers, like ``batch=64``.
+            For a function, by argument: a shape, a length, a pair of shape and dtype, or an array; otherwise it is as
+            the example. An option's name: its value. For a step its numbers, like ``batch=64``.
 
         Raises
         ------
@@ -116,7 +116,7 @@ class Prediction(ABC):
         memory
             Bytes, or text such as ``"8 GiB"``.
         shapes
-            Of the call otherwise, as for `peak`.
+            The rest of the call, as for `peak`.
 
         Returns
         -------

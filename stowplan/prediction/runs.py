@@ -45,7 +45,7 @@ class Run:
     Attributes
     ----------
     profile
-        Of its requests; what is alive at the end counts as freed there. With call sites.
+        The profile of its requests, with call sites; what is alive at the end counts as freed there.
     most
         The most alive at once up to its end, other threads' blocks included.
     others

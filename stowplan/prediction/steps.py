@@ -55,7 +55,7 @@ class StepPrediction(Prediction):
     shape, reference
         The shape with the largest blocks, and its profile.
     laws, names
-        Of the blocks' sizes, and the numbers that they are laws of.
+        The laws of the blocks' sizes, and the numbers that they are laws of.
     matched
         Number of blocks requested at the smallest batch, too. One that was not is assumed to grow in proportion.
     batches
@@ -63,7 +63,7 @@ class StepPrediction(Prediction):
     deviation
         For the profiles that check the laws: their shape, and how far sizes are off as a share of their bytes.
     cannot_tell
-        Of which blocks no profile has met a law that was not made of it; empty if there are none.
+        The blocks whose law no profile has checked but those that made it; empty if there are none.
     """
 
     shape: Shape

@@ -31,7 +31,7 @@ class LibcUpstream:
     Attributes
     ----------
     address
-        Of the functions.
+        The functions' addresses.
     live
         Sizes of the blocks alive, by address.
     failures

@@ -45,7 +45,7 @@ class HostUpstream:
     Attributes
     ----------
     sizes
-        Of all requests, the failed ones too.
+        Sizes of all requests, the failed ones too.
     live_bytes
         Bytes given out and not yet given back.
     overwritten

@@ -357,7 +357,7 @@ def test_a_pool_is_left_in_the_thread_that_entered_it() -> None:
 
 
 def test_using_allocator_is_a_thread_s_own() -> None:
-    """Of two pools in two threads each serves its thread; within one thread the innermost serves."""
+    """Each of two pools in two threads serves its thread; within one thread the innermost serves."""
     pytest.importorskip("cupy", reason="CuPy is not installed; expected: pip install 'stowplan[cupy]'")
     from stowplan import CupyPool
 

@@ -26,7 +26,7 @@ class ImporterContract:
     Attributes
     ----------
     name
-        Of the registered format.
+        The registered format's name.
     sample
         What a file of it holds: a few blocks, one at least of them freed.
     """

@@ -42,7 +42,7 @@ class Served:
     Attributes
     ----------
     digests
-        Of each step: of all its requests, and those since the step before.
+        A digest for each step, of all its requests and those since the step before.
     rows
         A text for each request: its address (0: upstream's), and the reason; ``+`` before it for a guest.
     stats

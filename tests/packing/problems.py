@@ -54,7 +54,7 @@ def changed(problem: Problem, **columns: Any) -> Problem:
 
 
 def placements_below(problem: Problem, peak: int, most: int) -> Iterator[np.ndarray]:
-    """Of the first ``most`` rows of offsets below a peak, overlaps not looked at, those that stay below it."""
+    """Those of the first ``most`` rows of offsets that stay below a peak, overlaps not looked at."""
     choices = [
         [f] if f >= 0 else range(0, max(peak - s, 0), a)
         for s, a, f in zip(problem.size, problem.alignment, problem.fixed, strict=True)

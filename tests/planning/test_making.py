@@ -110,7 +110,7 @@ def test_two_steps_in_turn_succeed_the_plan_of_one() -> None:
 
 
 def test_a_variant_that_no_step_can_tell_apart_takes_the_place() -> None:
-    # Of the same requests; the first leaves one out.
+    # Profiles of the same requests; the first leaves one out.
     old, better = in_use("640 1280 -1"), in_use("640 1280 -0 -1")
     result = made(departed("640 1280 -0 -1", old, better))
     assert (result.verdict, result.plan, result.replaced) == (Verdict.PLAN, better, old)

@@ -16,7 +16,7 @@ from .reference import step_finder as reference
 CONSTANTS = reference.Constants(**StepFinder.constants())
 
 Script = list[tuple[int, int]]
-"""Of each request the bytes, and before how many requests from it the block is freed."""
+"""The bytes of each request, and before how many requests from it the block is freed."""
 
 requests = st.tuples(st.sampled_from([1, 2, 3, 100, 5000]), st.integers(1, 12))
 scripts = st.lists(requests, min_size=1, max_size=12)

@@ -33,7 +33,7 @@ _owners: dict[int, CFunctions] = {}  # of the blocks alive: who has given them
 class _Address(int):
     """A block's address, which frees it when nobody holds it.
 
-    Of a kind that the garbage collector does not look into, as an array's data: it goes after all finalizers.
+    The garbage collector does not look into its kind, as into an array's data: it goes after all finalizers.
     """
 
     __slots__ = ()

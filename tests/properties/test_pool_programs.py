@@ -19,7 +19,7 @@ DEVICES = {
     "cupy_backend": ("CupyBackend", "UnmarkedCupyBackend"),
     "torch_cuda_backend": ("TorchCudaBackend", "ProcessTorchCudaBackend", "UnorderedTorchCudaBackend"),
 }
-"""Of each module of this folder, which skips without CuPy, the backends."""
+"""The backends of each module of this folder, which skips without CuPy."""
 
 
 def run(backend: Any, profile: str) -> None:

@@ -215,7 +215,7 @@ def test_selective_packs_what_may_not_run_again() -> None:
 
 
 def test_segments_keep_about_the_root() -> None:
-    """Of 100 equal layers 10 segments of 10: at the fullest moment twice the root or so."""
+    """Ten segments of 100 equal layers: at the fullest moment twice the root or so is alive."""
     b = Builder()
     x = b.value(1, resident=True)
     values = [x]

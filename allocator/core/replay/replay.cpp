@@ -68,7 +68,7 @@ inline Grant Replay::serve_planned(Block& block, RequestNumber k) {
   const bool waits = !space_.is_clear(range);
   if (waits && !(may_wait_ && space_.take_held(range))) {
     clean_ = false;
-    // A block that stands between steps would stand in another one's place in the next step, and so on for ever.
+    // A displaced wrapped block would displace another one in every later step.
     return plan.wraps[k] ? send_upstream(block, Reason::late) : invite(block, Reason::late);
   }
   const BlockId id = space_.put_in_slot(block, range, k);

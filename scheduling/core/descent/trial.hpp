@@ -13,7 +13,7 @@
 
 namespace stowplan::scheduling {
 
-// Of the way of a storage; or, of one that may be dropped between any two uses, whether it goes after one of them.
+// One change: a storage's way, or whether it goes after one use.
 struct Change {
   Index storage;
   Way way;

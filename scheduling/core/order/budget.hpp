@@ -52,9 +52,9 @@ class BudgetSearch {
   Verdict decide(Bytes budget, std::int64_t most, Watch& watch, const std::vector<Op>& prefix = {},
                  const std::vector<Op>& window = {});
 
-  // Of kFound: the order, the prefix included.
+  // If kFound: the order with its prefix.
   const std::vector<Op>& order() const { return state_.order(); }
-  // Of kNone: no order has a smaller peak.
+  // If kNone: no order has a smaller peak.
   Bytes next_budget() const { return next_budget_; }
   std::int64_t looked_at() const { return looked_at_; }
 

@@ -299,7 +299,7 @@ bool Simulator::is_there(Index value, Index position) const {
   return made_[value] < position && position <= drop_from(s, made_[value]);
 }
 
-// Of a DROPPED one.
+// As is_there(), for a DROPPED storage.
 bool Simulator::is_storage_there(Index storage, Index position) const {
   return position <= near_[storage] || (begun_[storage] < position && position <= drop_from(storage, begun_[storage]));
 }

@@ -134,7 +134,7 @@ def reduce_scatter(x: Any, ranks: Ranks) -> Any:
 def gather_linear(x: Any, w: Any, b: Any, ranks: Ranks) -> Any:
     """Return ``all_gather(x) @ w.T + b``; for the backward pass keep `x`, and not what was gathered.
 
-    That takes an all-gather more, in the backward pass.
+    This takes an all-gather more, in the backward pass.
 
     Parameters
     ----------

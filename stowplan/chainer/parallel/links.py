@@ -112,7 +112,7 @@ class Normalization(chainer.Link):  # type: ignore[misc]
     Parameters
     ----------
     width
-        Of a row.
+        The width of a row.
     ranks
         If split along the sequence, rows are this rank's, and the parameters' gradients are summed.
     """

@@ -39,7 +39,7 @@ def mark_own(source: str | bytes, path: str, name: str, mark: str) -> tuple[type
     Parameters
     ----------
     source, path
-        Of the program.
+        Those of the program.
     name
         ``"function"`` or ``"Class.method"``.
     mark

@@ -25,7 +25,7 @@ class Task:
     steps
         Steps in a run.
     seed
-        Of the images, the labels, the initial parameters and dropout.
+        The seed of the images, the labels, the initial parameters and dropout.
     """
 
     model: str

@@ -17,7 +17,7 @@ from .replay import MOST_STEPS, STEADY_AFTER, PoolUse, Requests
 
 _CHILD = Path(__file__).with_name("malloc_child.py")
 _MOST_EVENTS = 2_000_000
-"""Of all steps together; a few seconds."""
+"""Events of all steps together; a few seconds."""
 
 
 def replay_malloc(requests: Requests) -> PoolUse | None:

@@ -84,7 +84,7 @@ def pool_map(plan: Plan) -> AddressMap:
     pool = _AddressedPool()
     replay(step, pool)
     block = step.block[step.allocate]
-    # Of the last step and of the one before, each block's address.
+    # Each block's address in the last step and in the one before.
     addresses = np.array(pool.addresses[-2 * len(block) :], dtype=np.int64).reshape(2, -1)
     now, before = np.zeros((2, len(plan.rows)), dtype=np.int64)
     before[block], now[block] = addresses

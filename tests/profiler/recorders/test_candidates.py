@@ -71,7 +71,7 @@ def test_blocks_of_equal_sizes_that_outlive_a_step_are_planned() -> None:
 
 
 def test_a_long_program_keeps_its_beginning_end_and_peak() -> None:
-    """Of a million requests and a half, a million are kept; what the loops ask for is that of all."""
+    """A million of a million and a half requests are kept; what the loops ask for is that of all."""
     segment = 1 << 17
     recorder = ToldRecorder(1)
     recorder.log_all()

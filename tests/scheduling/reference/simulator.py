@@ -45,7 +45,7 @@ def simulate(graph: StepGraph, schedule: Schedule, rates: Rates | None = None) -
     position = {operator: p for p, operator in enumerate(order)}
     end = n  # one past the last position: a value of the results
 
-    # Of each storage: its uses by operators, by position, the last of them in the phase that wrote it ("near", together
+    # For each storage its uses by operators, by position, the last of them in the phase that wrote it ("near", together
     # with the program's own), and the last of all.
     owned: dict[int, list[int]] = {}
     for v in range(m):

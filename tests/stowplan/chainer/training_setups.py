@@ -243,9 +243,9 @@ class Setup:
     update
         The updater's `update_core`; None: Chainer's.
     iterator
-        Of the data set.
+        The iterator over the data set.
     extensions
-        Of the trainer, with their triggers.
+        Extensions of the trainer, with their triggers.
     around
         Entered around the training, with a list for what it sees.
     gradients, graph
@@ -278,7 +278,7 @@ def hook(make: Any, *values: Any) -> tuple[Callable[[], Any]]:
     return (lambda: make(*values),)
 
 
-TWO = "two backward passes come by one operator"
+TWO = "two backward passes visit one operator"
 
 SETUPS: dict[str, Setup] = {
     "plain": Setup(),

@@ -46,7 +46,7 @@ def test_nearly_the_same_where_equal_chunks_leave_a_choice() -> None:
         np.column_stack([step.block, np.where(step.allocate, step.size[step.block], FREE)]).tolist() * 6
         for step in steps
     ]
-    # Of equal chunks CuPy takes one by the addresses of Python objects, which differ from process to process. One
+    # CuPy chooses among equal chunks by the addresses of Python objects, which differ from process to process. One
     # step may so reserve some percent more or less than the model's; that most of them do would not be by chance.
     peaks = [max(real) for real in total_bytes(*programs)]
     ratios = [
