@@ -12,12 +12,11 @@ Exit status 1 if a result differs.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from ..measures import kept, output, peers
+from ..measures import contest, kept, peers
 from ..measures.kept import Row
 from . import measure, table
 from .computations import COMPUTATIONS, Computation
@@ -40,23 +39,13 @@ def row_of(computation: Computation, rounds: int, quick: bool, seed: int, out: P
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Small sizes and two rounds: two minutes, and ratios of no use.")
-@click.option(
-    "--rounds", type=click.IntRange(2), help=f"Rounds of each.  [default: {ROUNDS}; quick: {QUICK_ROUNDS}]"
-)
+@contest.options("Small sizes and two rounds: two minutes, and ratios of no use.", ROUNDS, QUICK_ROUNDS)
 @click.option(
     "--computation",
     "chosen",
     multiple=True,
     type=click.Choice([computation.name for computation in COMPUTATIONS]),
     help="Only this one; repeatable.",
-)
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the order of turns.")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("build/experiments"),
-    help="Folder for cells and tables.  [default: build/experiments]",
 )
 def main(quick: bool, rounds: int | None, chosen: tuple[str, ...], seed: int, out: Path) -> None:
     """Run computations of Dask under several allocators."""
@@ -77,12 +66,7 @@ def main(quick: bool, rounds: int | None, chosen: tuple[str, ...], seed: int, ou
             click.echo(f"  {line}")
     path = out / "dask"
     shown = [table.with_errors(row) for row in rows]
-    output.write_table(
-        shown, table.columns(rows), path, "Dask under several allocators", table.NOTE, PACKAGES
-    )
-    click.echo(f"the table: {path.with_suffix('.md')}")
-    if not all(row["identical"] for row in rows):
-        sys.exit(1)
+    contest.finish(shown, table.columns(rows), path, "Dask under several allocators", table.NOTE, PACKAGES)
 
 
 if __name__ == "__main__":

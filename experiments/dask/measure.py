@@ -1,16 +1,14 @@
-"""Run one computation on a cluster of each contestant, in turns whose order changes, and compare what they used.
+"""Run one computation on a cluster of each contestant (`measures.contest`), and compare what they used.
 
-A *contestant* is what the workers of a LocalCluster of 2 processes with 2 threads each have: ``plain`` is Dask as it
-is, ``stowplan`` has `stowplan.dask.PoolPlugin`, and each of `measures.peers` has something in its environment, by
-Dask's setting for that (``distributed.nanny.pre-spawn-environ``). All clusters are there at once. After the warm-up,
-each computes once in a *round*; what counts are the workers' own CPU time and page faults from before to after that.
+The workers of a LocalCluster of 2 processes with 2 threads each are: ``plain``, Dask as it is; ``stowplan``, with
+`stowplan.dask.PoolPlugin`; and those of `measures.peers`, by Dask's setting for the environment
+(``distributed.nanny.pre-spawn-environ``). All clusters are there at once. After the warm-up, each computes once in a
+round; what counts are the workers' own CPU time and page faults from before to after that. ``rss_C`` and ``bytes_C``
+are of the workers' largest resident sets in all rounds.
 
-What a row has, for each contestant C: ``cpu_C`` and ``faults_C``, the medians over rounds of the ratio to plain's in
-the same round; ``error_C``, the standard error of the first; ``rss_C``, the workers' largest resident sets over
-plain's; ``seconds_C``, ``count_C`` and ``bytes_C``, the medians of CPU time and faults, and the resident sets
-themselves; ``identical``, whether all results are the same to the bit. Of the requests of planned sizes, over all
-measured rounds: ``replayed``, the share that came from a plan, of those that tasks made and freed again; ``results``,
-the share of tasks' requests that outlived the task; ``received``, requests outside of tasks, for each in one.
+Of the requests of planned sizes, over all measured rounds: ``replayed``, the share that came from a plan, of those that
+tasks made and freed again; ``results``, the share of tasks' requests that outlived the task; ``received``, requests
+outside of tasks, for each in one.
 """
 
 from __future__ import annotations
@@ -28,32 +26,14 @@ from distributed import Client, LocalCluster
 
 import stowplan.dask
 
-from ..measures import peers
+from ..measures import contest, peers
+from ..measures.contest import OURS, Usage
 from ..measures.kept import Row
-from ..measures.medians import standard_error
 from .computations import Computation
 
-PLAIN, OURS = "plain", "stowplan"
+PLAIN = "plain"
 PROCESSES, THREADS = 2, 2
 SPAWN = "distributed.nanny.pre-spawn-environ"
-
-
-@dataclass(frozen=True)
-class Usage:
-    """What the workers used for one computation: CPU time in seconds, minor page faults, resident sets, result.
-
-    Attributes
-    ----------
-    rss
-        Their largest resident sets so far, in bytes.
-    digest
-        A digest of the result.
-    """
-
-    cpu: float
-    faults: int
-    rss: int
-    digest: str
 
 
 @dataclass(frozen=True)
@@ -68,7 +48,7 @@ class Requests:
 
 def contestants() -> dict[str, dict[str, str]]:
     """Return what each adds to the environment of the workers, by name."""
-    return {PLAIN: {}, OURS: {}, **peers.available()}
+    return contest.contestants(PLAIN, OURS)
 
 
 @contextmanager
@@ -118,36 +98,21 @@ def requests(client: Client) -> Requests:
 def measure(computation: Computation, rounds: int, warmup: int, size: int, seed: int) -> Row:
     """Run so many rounds of a computation after the warm-up; return its row."""
     ways = contestants()
-    rng = np.random.default_rng(seed)
-    found: dict[str, list[Usage]] = {name: [] for name in ways}
     with ExitStack() as stack:
         clients = {name: stack.enter_context(cluster(name, added)) for name, added in ways.items()}
         first = [run(client, computation, size) for client in clients.values() for _ in range(warmup)]
         before = requests(clients[OURS])
-        for _ in range(rounds):
-            for name in map(str, rng.permutation(list(ways))):
-                found[name].append(run(clients[name], computation, size))
+        found = contest.in_turns(list(ways), rounds, seed, lambda name: run(clients[name], computation, size))
         after = requests(clients[OURS])
-    return compare(found, {use.digest for use in first}) | shares(before, after)
+    return compare(found, {use.output for use in first}) | shares(before, after)
 
 
-def compare(found: Mapping[str, Sequence[Usage]], digests: set[str]) -> Row:
+def compare(found: Mapping[str, Sequence[Usage]], digests: set[object]) -> Row:
     """Return the row of these runs, by contestant and round; `digests` are those of the warm-up."""
-    plain = found[PLAIN]
-    everything = digests | {use.digest for runs in found.values() for use in runs}
-    row: Row = {"rounds": len(plain), "identical": len(everything) == 1}
+    row = contest.row_of(found)
+    row["identical"] &= digests <= {found[PLAIN][0].output}
     for name, runs in found.items():
-        cpu = np.array([use.cpu / other.cpu for use, other in zip(runs, plain, strict=True)])
-        faults = [use.faults / max(other.faults, 1) for use, other in zip(runs, plain, strict=True)]
-        row |= {
-            f"cpu_{name}": float(np.median(cpu)),
-            f"error_{name}": standard_error(cpu),
-            f"faults_{name}": float(np.median(faults)),
-            f"rss_{name}": runs[-1].rss / plain[-1].rss,
-            f"seconds_{name}": float(np.median([use.cpu for use in runs])),
-            f"count_{name}": float(np.median([use.faults for use in runs])),
-            f"bytes_{name}": runs[-1].rss,
-        }
+        row |= {f"rss_{name}": runs[-1].rss / found[PLAIN][-1].rss, f"bytes_{name}": runs[-1].rss}
     return row
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..measures import output, peers
+from ..measures import contest, output
+from ..measures.contest import OURS, with_errors
 from ..measures.kept import Row
-from .measure import OURS, PLAIN
+from .measure import PLAIN
+
+__all__ = ["columns", "verdicts", "with_errors"]
 
 REPLAYED, FAULTS, CPU = 0.90, 1 / 3, 1.00
 """At least so much of what tasks make and free again comes from plans; at most so much of plain Dask's page faults and
@@ -20,21 +23,15 @@ NOTE = (
 )
 
 
-def names(rows: Sequence[Row]) -> list[str]:
-    """Return the contestants beside plain Dask."""
-    order = (OURS, *peers.LIBRARIES, peers.TUNED_GLIBC)
-    return [name for name in order if any(f"cpu_{name}" in row for row in rows)]
-
-
 def columns(rows: Sequence[Row]) -> list[output.Column]:
     """Columns of the Markdown table."""
     column = output.Column
-    others = names(rows)
+    others = contest.others_in(rows)
     return [
         column("computation", "title"),
         column("rounds", "rounds"),
         column("plain: CPU s", f"seconds_{PLAIN}", output.seconds),
-        *(column(f"{name}: CPU", f"cpu_with_error_{name}") for name in others),
+        *contest.cpu_columns(others),
         *(column(f"{name}: faults", f"count_{name}", "{:,.0f}".format) for name in (PLAIN, *others)),
         column("plain: RSS MiB", f"bytes_{PLAIN}", output.mib),
         *(column(f"{name}: RSS", f"rss_{name}", "{:.2f}".format) for name in others),
@@ -43,14 +40,6 @@ def columns(rows: Sequence[Row]) -> list[output.Column]:
         column("received", "received", "{:.2f}".format),
         column("same results", "identical", lambda same: "yes" if same else "NO"),
     ]
-
-
-def with_errors(row: Row) -> Row:
-    """Return a row that has each ratio of CPU times and its standard error together, too."""
-    return row | {
-        f"cpu_with_error_{name}": f"{row[f'cpu_{name}']:.3f} ± {row[f'error_{name}']:.3f}"
-        for name in names([row])
-    }
 
 
 def verdicts(row: Row) -> list[str]:

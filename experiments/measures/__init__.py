@@ -3,6 +3,7 @@
 ======================  ================================================================================================
 ``runner``              a figure's command: its options; runs its cells
 ``kept``                results kept as files, so that a command goes on where it was interrupted
+``contest``             what the contests of allocators have in common
 ``peers``               other allocators of the host; ``usage``: CPU time, faults and memory of a command
 ``medians``             how well a median is known
 ``data``                what the networks read; ``workload``: a network's step, to be run again and again

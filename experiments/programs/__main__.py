@@ -13,14 +13,13 @@ Exit status 1 if a program printed something else, or failed.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.progress import track
 
-from ..measures import kept, output, peers
+from ..measures import contest, kept, output, peers
 from ..measures.kept import Row
 from . import measure, table
 from .catalogue import PROGRAMS, Program
@@ -44,26 +43,14 @@ def row_of(program: Program, rounds: int, length: str, seed: int, out: Path) -> 
 
 
 @click.command()
-@click.option(
-    "--quick", is_flag=True, help="Small sizes and two rounds: a minute or two, and ratios of no use."
-)
+@contest.options("Small sizes and two rounds: a minute or two, and ratios of no use.", ROUNDS, QUICK_ROUNDS)
 @click.option("--long", is_flag=True, help="Programs of some twenty seconds instead of two.")
-@click.option(
-    "--rounds", type=click.IntRange(2), help=f"Runs of each.  [default: {ROUNDS}; quick: {QUICK_ROUNDS}]"
-)
 @click.option(
     "--program",
     "names",
     multiple=True,
     type=click.Choice([program.name for program in PROGRAMS]),
     help="Only this one; repeatable.",
-)
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the order of turns.")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("build/experiments"),
-    help="Folder for cells, tables and the picture.  [default: build/experiments]",
 )
 def main(quick: bool, long: bool, rounds: int | None, names: tuple[str, ...], seed: int, out: Path) -> None:
     """Run programs that know nothing of stowplan under several allocators."""
@@ -79,18 +66,15 @@ def main(quick: bool, long: bool, rounds: int | None, names: tuple[str, ...], se
     rows = [row_of(program, count, length, seed, out) for program in progress]
     shown = [table.with_errors(row) for row in rows]
     path = out / ("programs_long" if long else "programs")
-    output.write_table(
-        shown, table.columns(rows), path, "Programs under several allocators", table.NOTE, PACKAGES
-    )
     output.save(table.draw(rows), path)
     for line in [
         *(f"{row['program']}: {row['note']}" for row in rows if "note" in row),
         *table.summary(rows),
     ]:
         click.echo(line)
-    click.echo(f"the table: {path.with_suffix('.md')}")
-    if any(row.get("failed") or row.get("identical") is False for row in rows):
-        sys.exit(1)
+    contest.finish(
+        shown, table.columns(rows), path, "Programs under several allocators", table.NOTE, PACKAGES
+    )
 
 
 if __name__ == "__main__":

@@ -1,14 +1,8 @@
-"""Run one program under each contestant, in turns whose order changes, and compare what they used.
+"""Run one program under each contestant (`measures.contest`), and compare what they used.
 
-A *contestant* is a way to run a program: ``plain`` is Python by itself, ``stowplan`` is ``stowplan run``, and each of
-`measures.peers` is Python with something in its environment. In a *round* each runs once. BLAS and OpenMP have one
-thread in all of them, so that CPU times compare. A ratio is that of two runs of the same round; the median over rounds
-counts, and its standard error stands beside it.
-
-What a row has, for each contestant C: ``cpu_C``, ``faults_C`` and ``rss_C``, the median ratios to plain's;
-``error_C``, the standard error of the first; ``seconds_C``, ``count_C`` and ``bytes_C``, the median CPU time, faults
-and resident set; ``identical``, whether the program printed the same in every run. ``verdict`` is the CPU time of
-``stowplan run`` over that of ``best``, the best of `RIVALS` by ``cpu_C``, with ``verdict_error``.
+``plain`` is Python by itself, ``stowplan`` is ``stowplan run``. BLAS and OpenMP have one thread in all of them, so that
+CPU times compare. ``verdict`` is the CPU time of ``stowplan run`` over that of ``best``, the best of `RIVALS` by
+``cpu_C``, with ``verdict_error``.
 """
 
 from __future__ import annotations
@@ -19,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +20,13 @@ import numpy as np
 
 import stowplan
 
-from ..measures import peers, usage
+from ..measures import contest, peers, usage
+from ..measures.contest import OURS, Usage
 from ..measures.kept import Row
 from ..measures.medians import standard_error
 from .catalogue import Program
 
-PLAIN, OURS = "plain", "stowplan"
+PLAIN = "plain"
 RIVALS = ("mimalloc", "tcmalloc", peers.TUNED_GLIBC)
 """What a user may take instead of stowplan."""
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -42,21 +36,9 @@ class ProgramError(Exception):
     """A program ended with an error; the message has its last line."""
 
 
-@dataclass(frozen=True)
-class Usage:
-    """What one run of a program used: CPU time in seconds, minor page faults, largest resident set in bytes."""
-
-    cpu: float
-    faults: int
-    rss: int
-    output: bytes
-    figures: Mapping[str, Any]
-    """Those of ``stowplan run --stats``; empty for the others."""
-
-
 def contestants() -> dict[str, dict[str, str]]:
     """Return what each adds to the environment, by name."""
-    return {PLAIN: {}, OURS: {}, **peers.available()}
+    return contest.contestants(PLAIN, OURS)
 
 
 def run(program: Program, contestant: str, added: Mapping[str, str], arguments: Sequence[str]) -> Usage:
@@ -97,47 +79,24 @@ def measure(program: Program, rounds: int, length: str, seed: int) -> Row:
     ways = contestants()
     compileall.compile_dir(Path(stowplan.__file__).parent, quiet=2)
     arguments = {"quick": [str(program.quick)], "short": [], "long": [str(program.long)]}[length]
-    rng = np.random.default_rng(seed)
-    found: dict[str, list[Usage]] = {name: [] for name in ways}
-    for _ in range(rounds):
-        for name in map(str, rng.permutation(list(ways))):
-            found[name].append(run(program, name, ways[name], arguments))
-    return compare(found)
+    return compare(
+        contest.in_turns(list(ways), rounds, seed, lambda name: run(program, name, ways[name], arguments))
+    )
 
 
 def compare(found: Mapping[str, Sequence[Usage]]) -> Row:
     """Return the row of these runs, by contestant and round."""
-    cpu = {name: np.array([use.cpu for use in runs]) for name, runs in found.items()}
-    plain = found[PLAIN]
-    row: Row = {
-        "rounds": len(plain),
-        "identical": len({use.output for runs in found.values() for use in runs}) == 1,
-    }
-    for name, runs in found.items():
-        ratios = cpu[name] / cpu[PLAIN]
-        row[f"seconds_{name}"] = float(np.median(cpu[name]))
-        row[f"cpu_{name}"] = float(np.median(ratios))
-        row[f"error_{name}"] = standard_error(ratios)
-        row[f"faults_{name}"] = _median_ratio(
-            [(a.faults, b.faults) for a, b in zip(runs, plain, strict=True)]
-        )
-        row[f"rss_{name}"] = _median_ratio([(a.rss, b.rss) for a, b in zip(runs, plain, strict=True)])
-        row[f"count_{name}"] = float(np.median([use.faults for use in runs]))
-        row[f"bytes_{name}"] = float(np.median([use.rss for use in runs]))
+    row = contest.row_of(found)
     judges = [name for name in RIVALS if name in found]
     if judges:
         best = min(judges, key=lambda name: float(row[f"cpu_{name}"]))
-        ratios = cpu[OURS] / cpu[best]
+        ratios = [ours.cpu / other.cpu for ours, other in zip(found[OURS], found[best], strict=True)]
         row |= {
             "best": best,
             "verdict": float(np.median(ratios)),
             "verdict_error": standard_error(ratios),
         }
     return row | shares([use.figures for use in found[OURS]])
-
-
-def _median_ratio(pairs: Sequence[tuple[float, float]]) -> float:
-    return float(np.median([a / b for a, b in pairs]))
 
 
 def shares(figures: Sequence[Mapping[str, Any]]) -> Row:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from ..measures import output, peers
+from ..measures import contest, output
+from ..measures.contest import OTHERS, OURS
 from ..measures.kept import Row
-from .measure import OURS, PLAIN
+from .measure import PLAIN
 
-OTHERS = (*peers.LIBRARIES, peers.TUNED_GLIBC)
 CPU_BOUND, CPU_START, RSS_BOUND = 1.05, 0.06, 12e6
 """What ``stowplan run`` should keep: CPU time over the best other's, and seconds to start; bytes of the largest
 resident set above plain Python's."""
@@ -25,14 +25,14 @@ NOTE = (
 def columns(rows: Sequence[Row]) -> list[output.Column]:
     """Columns of the Markdown table."""
     column = output.Column
-    names = [name for name in (OURS, *OTHERS) if any(f"cpu_{name}" in row for row in rows)]
+    names = contest.others_in(rows)
     return [
         column("program", "title"),
         column("rounds", "rounds"),
         column("plain: CPU s", f"seconds_{PLAIN}", output.seconds),
-        *(column(f"{name}: CPU", f"cpu_with_error_{name}", _with_error) for name in names),
+        *contest.cpu_columns(names),
         column("best other", "best"),
-        column("verdict", "verdict_with_error", _with_error),
+        column("verdict", "verdict_with_error"),
         column("plain: RSS MiB", f"bytes_{PLAIN}", output.mib),
         *(column(f"{name}: RSS", f"rss_{name}", "{:.2f}".format) for name in names),
         *(column(f"{name}: faults", f"count_{name}", "{:,.0f}".format) for name in (PLAIN, *names)),
@@ -46,18 +46,7 @@ def columns(rows: Sequence[Row]) -> list[output.Column]:
 
 def with_errors(row: Row) -> Row:
     """Return a row that has each ratio of CPU times and its standard error together, too."""
-    pairs = {
-        f"cpu_with_error_{name}": (row[f"cpu_{name}"], row[f"error_{name}"])
-        for name in (OURS, *OTHERS)
-        if f"cpu_{name}" in row
-    }
-    if "verdict" in row:
-        pairs["verdict_with_error"] = (row["verdict"], row["verdict_error"])
-    return row | pairs
-
-
-def _with_error(pair: tuple[float, float]) -> str:
-    return f"{pair[0]:.3f} ± {pair[1]:.3f}"
+    return contest.with_errors(row, ("verdict", "verdict_error"))
 
 
 def summary(rows: Sequence[Row]) -> list[str]:
@@ -90,7 +79,7 @@ def _those(rows: Sequence[Row], failed: Sequence[Row]) -> str:
 def draw(rows: Sequence[Row]) -> Any:
     """Draw CPU time and resident set over plain Python's: a bar for each contestant of each program."""
     found = [row for row in rows if "note" not in row]
-    names = [name for name in (OURS, *OTHERS) if any(f"cpu_{name}" in row for row in found)]
+    names = contest.others_in(found)
     figure = output.new_figure(10, 0.16 * max(len(found), 1) * (len(names) + 1.5) + 1.2)
     panels = figure.subplots(1, 2, sharey=True)
     titles = {"cpu": "CPU time / plain Python's", "rss": "resident set / plain Python's"}

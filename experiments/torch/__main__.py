@@ -12,12 +12,11 @@ Exit status 1 if results differ, or something failed.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from ..measures import kept, output, peers
+from ..measures import contest, kept, peers
 from ..measures.kept import Row
 from . import measure, table
 from .measure import Work
@@ -45,10 +44,7 @@ def row_of(work: Work, rounds: int, turns: int, seed: int, out: Path) -> Row:
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Small networks and two rounds: minutes, and ratios of no use.")
-@click.option(
-    "--rounds", type=click.IntRange(2), help=f"Rounds of each.  [default: {ROUNDS}; quick: {QUICK_ROUNDS}]"
-)
+@contest.options("Small networks and two rounds: minutes, and ratios of no use.", ROUNDS, QUICK_ROUNDS)
 @click.option(
     "--network",
     "chosen",
@@ -58,13 +54,6 @@ def row_of(work: Work, rounds: int, turns: int, seed: int, out: Path) -> Row:
 )
 @click.option("--phase", type=click.Choice(["training", "inference"]), default="training", show_default=True)
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Of an operator.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the order of turns.")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("build/experiments"),
-    help="Folder for cells and tables.  [default: build/experiments]",
-)
 def main(
     quick: bool,
     rounds: int | None,
@@ -90,12 +79,9 @@ def main(
     path = out / "torch"
     title = "PyTorch on the host under several allocators"
     note = " ".join([table.NOTE, *(f"{line}." for line in peers.missing())])
-    output.write_table(shown, table.columns(rows), path, title, note, PACKAGES)
     for line in table.verdicts(rows):
         click.echo(line)
-    click.echo(f"the table: {path.with_suffix('.md')}")
-    if any(row.get("failed") or row.get("identical") is False for row in rows):
-        sys.exit(1)
+    contest.finish(shown, table.columns(rows), path, title, note, PACKAGES)
 
 
 if __name__ == "__main__":

@@ -28,11 +28,12 @@ from typing import Any
 
 import numpy as np
 
-from ..measures import peers
+from ..measures import contest, peers
+from ..measures.contest import OURS
 from ..measures.kept import Row
 from ..measures.medians import standard_error
 
-GLIBC, OURS, AUTO = "glibc", "stowplan", "auto_step"
+GLIBC, AUTO = "glibc", "auto_step"
 WARMUP = (4, 4, 2)
 """Steps of the turns before the first that counts: enough for steps to be found and planned where none is marked. After
 each turn, pools that can be told to have their plans ready."""
@@ -133,7 +134,7 @@ class Worker:
 
 def contestants(work: Work) -> dict[str, dict[str, str]]:
     """Return what each adds to the environment, by name."""
-    return {GLIBC: {}, OURS: {}, AUTO: {}, **peers.available()}
+    return contest.contestants(GLIBC, OURS, AUTO)
 
 
 def steps_of(work: Work) -> int:

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..measures import output, peers
+from ..measures import contest, output, peers
+from ..measures.contest import OURS, with_errors
 from ..measures.kept import Row
-from .measure import AUTO, GLIBC, OURS
+from .measure import AUTO, GLIBC
+
+__all__ = ["columns", "verdicts", "with_errors"]
 
 OTHERS = (GLIBC, peers.TUNED_GLIBC, *peers.LIBRARIES)
 CPU, FAULTS, REPLAYED = 1.00, 0.01, 0.99
@@ -22,23 +25,17 @@ NOTE = (
 )
 
 
-def names(rows: Sequence[Row]) -> list[str]:
-    """Return the contestants beside glibc."""
-    order = (OURS, AUTO, *OTHERS[1:])
-    return [name for name in order if any(f"cpu_{name}" in row for row in rows)]
-
-
 def columns(rows: Sequence[Row]) -> list[output.Column]:
     """Columns of the Markdown table."""
     column = output.Column
-    others = names(rows)
+    others = contest.others_in(rows, (OURS, AUTO, *OTHERS[1:]))
     return [
         column("network", "title"),
         column("phase", "phase"),
         column("threads", "threads"),
         column("rounds", "rounds"),
         column("glibc: CPU ms", f"seconds_{GLIBC}", output.milliseconds),
-        *(column(f"{name}: CPU", f"cpu_with_error_{name}") for name in others),
+        *contest.cpu_columns(others),
         *(column(f"{name}: faults", f"count_{name}", "{:,.0f}".format) for name in (GLIBC, *others)),
         *(column(f"{name}: RSS MiB", f"bytes_{name}", output.mib) for name in (GLIBC, *others)),
         column("replayed", f"replayed_{OURS}", "{:.2%}".format),
@@ -48,14 +45,6 @@ def columns(rows: Sequence[Row]) -> list[output.Column]:
         column("same results", "identical", lambda same: "yes" if same else "NO"),
         column("", "note"),
     ]
-
-
-def with_errors(row: Row) -> Row:
-    """Return a row that has each ratio of CPU times and its standard error together, too."""
-    return row | {
-        f"cpu_with_error_{name}": f"{row[f'cpu_{name}']:.3f} ± {row[f'error_{name}']:.3f}"
-        for name in names([row])
-    }
 
 
 def verdicts(rows: Sequence[Row]) -> list[str]:
