@@ -65,13 +65,15 @@ void work(int thread) {
 }  // namespace
 
 int main() {
+  std::size_t before = 0;
+  std::size_t free = 0;
+  std::size_t total = 0;
+  MUST(hipMemGetInfo(&before, &total));
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) threads.emplace_back(work, i);
   for (std::thread& thread : threads) thread.join();
   MUST(hipDeviceSynchronize());
-  std::size_t free = 0;
-  std::size_t total = 0;
   MUST(hipMemGetInfo(&free, &total));
-  if (free != total) std::fprintf(stderr, "runtime_stress: %zu bytes are lost\n", total - free);
-  return free == total ? 0 : 1;
+  if (free != before) std::fprintf(stderr, "runtime_stress: %zu bytes are lost\n", before - free);
+  return free == before ? 0 : 1;
 }
