@@ -1,4 +1,4 @@
-"""No memory for the pool's own bookkeeping: the program goes on without the plan, and has it later."""
+"""No memory for the pool itself, its bookkeeping or its arena: the program goes on without, and has its plan later."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROGRAM = """if True:
     import contextlib, ctypes, sys
     import numpy as np
     from stowplan import CupyPool, NumpyPool
-    failing, way = ctypes.CDLL(None), sys.argv[1]
+    failing, way, kernel = ctypes.CDLL(None), sys.argv[1], sys.argv[2] == "kernel"
     if way == "cupy":
         from tests.allocator.cupy_host import HostUpstream
     POOLS = {
@@ -32,13 +32,15 @@ PROGRAM = """if True:
                 with pool.step():
                     work(i)
             pool.wait(60)
+            if kernel:
+                pool.trim()
 
     def work(i):
         if way == "cupy":
             kept = [pool.malloc(3000), pool.malloc(2000)]  # arrays have memory of CuPy's own
             del kept[0]
             return pool.malloc(5000)
-        a = np.full(3000, i)
+        a = np.full(30_000, i)
         b = a * 2
         assert (b == 2 * i).all()
 
@@ -47,7 +49,7 @@ PROGRAM = """if True:
         calls += 1
         pool = POOLS[way]()
         with contextlib.nullcontext() if way == "cupy" else pool:
-            failing.fail_at(calls)
+            failing.fail_at(calls, kernel)
             steps(12 if way == "found" else 6)
             if failing.calls_left() > 0:
                 break
@@ -57,25 +59,39 @@ PROGRAM = """if True:
             steps(24 if way == "found" else 6)
             assert pool.stats.replayed > 0, calls
         assert pool.stats.live_bytes == 0
-    failing.fail_at(0)
+    failing.fail_at(0, False)
     print(calls, unnoted)
     """
 
 
-@pytest.mark.parametrize("way", ["marked", "found", "cupy"])
-def test_one_failure_of_new_at_any_call_ends_neither_the_program_nor_planning(
-    way: str, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def failing_calls(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a library that makes calls fail, to be preloaded."""
     compiler = shutil.which("c++")
     if sys.platform != "linux":
         pytest.skip("LD_PRELOAD is Linux's")
     if compiler is None:
         pytest.skip("no C++ compiler; expected: c++")
+    source = Path(__file__).with_name("failing_calls.cpp")
+    library = tmp_path_factory.mktemp("failing") / "failing_calls.so"
+    subprocess.run([compiler, "-std=c++17", "-shared", "-fPIC", source, "-o", library], check=True)
+    return library
+
+
+@pytest.mark.parametrize("way", ["marked", "found", "cupy"])
+def test_one_failure_of_new_at_any_call_ends_neither_the_program_nor_planning(
+    way: str, failing_calls: Path
+) -> None:
     if way == "cupy":
         pytest.importorskip("cupy", reason="CuPy is not installed; expected: pip install 'stowplan[cupy]'")
-    source = Path(__file__).with_name("failing_new.cpp")
-    library = tmp_path / "failing_new.so"
-    subprocess.run([compiler, "-std=c++17", "-shared", "-fPIC", source, "-o", library], check=True)
-    calls, unnoted = printed("-W", "ignore", "-c", PROGRAM, way, LD_PRELOAD=str(library)).split()
+    calls, unnoted = printed("-W", "ignore", "-c", PROGRAM, way, "new", LD_PRELOAD=str(failing_calls)).split()
     assert int(calls) > 10
     assert int(unnoted) > 0
+
+
+@pytest.mark.parametrize("way", ["marked", "found"])
+def test_the_kernel_s_refusal_at_any_call_ends_neither_the_program_nor_planning(
+    way: str, failing_calls: Path
+) -> None:
+    calls, _ = printed("-c", PROGRAM, way, "kernel", LD_PRELOAD=str(failing_calls)).split()
+    assert int(calls) > 4
