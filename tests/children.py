@@ -16,7 +16,7 @@ def python(
     *arguments: object,
     folder: Path = ROOT,
     stdin: str | None = None,
-    timeout: float = 240,
+    timeout: float = 600,
     **environment: str,
 ) -> Done:
     """Run Python in a folder, with this checkout's stowplan and tests, and an environment with some changes."""

@@ -123,7 +123,7 @@ def step_outcome(name: str, moment: float) -> tuple[str, int]:
                     work()
                 with pool.interrupt():
                     pass
-            pool.wait(60)
+            pool.wait(600)
 
     with pool.serving():
         passed = trace(lambda: steps(STEPS), moment)

@@ -22,7 +22,7 @@ def in_threads(*works: Callable[[], object]) -> None:
 
     def caught(work: Callable[[], object]) -> None:
         try:
-            start.wait(60)
+            start.wait(600)
             work()
         except BaseException as error:
             errors.append(error)
@@ -31,7 +31,7 @@ def in_threads(*works: Callable[[], object]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(600)
     assert not any(thread.is_alive() for thread in threads), "a deadlock"
     if errors:
         raise errors[0]

@@ -254,7 +254,7 @@ def test_the_outcome_thread_ends_with_its_pool() -> None:
     pool = NumpyPool(auto_step=True)
     (own,) = set(outcome_threads()) - set(before)
     del pool
-    own.join(30)
+    own.join(600)
     assert not own.is_alive()
 
 

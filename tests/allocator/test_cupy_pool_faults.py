@@ -111,7 +111,7 @@ def test_a_solver_that_takes_its_time(upstream: HostUpstream, monkeypatch: pytes
     may_answer = threading.Event()
 
     def slow(problem: Any, options: Any) -> Any:
-        may_answer.wait(60)
+        may_answer.wait(600)
         return solvers["best_fit"](problem, options)
 
     monkeypatch.setitem(registry._solvers, "slow", slow)

@@ -69,7 +69,7 @@ class Bench:
         **options: Any,
     ) -> LaneStart:
         """Run a step, which follows the plan made last or none, and return how it began."""
-        assert self.lane.wait(60)
+        assert self.lane.wait(600)
         start = self.lane.next_step(key, options.pop("keeps_results", False))
         tag = self.lane.in_use()[-1].tag if follows else 0
         self.lane.step_ended(
@@ -98,7 +98,7 @@ def test_a_record_that_teaches_nothing_revises_its_plan() -> None:
     (old,) = bench.lane.in_use()
     for _ in range(3):  # the first confirms a record that departed from no plan
         bench.step(STEP, follows=True)
-    assert bench.lane.wait(60)
+    assert bench.lane.wait(600)
     bench.lane.take_up()
     assert bench.lane.in_use() == [old]
     assert (old.revisions, bench.lane.plans) == (1, 1)
@@ -108,7 +108,7 @@ def test_the_plan_that_came_next_the_last_time_is_expected() -> None:
     bench = Bench()
     for text in (STEP, ANOTHER, ANOTHER):
         bench.step(text)
-    assert bench.lane.wait(60)
+    assert bench.lane.wait(600)
     bench.lane.take_up()
     one, other = bench.lane.in_use()
     for used in (other, one, other):
@@ -145,7 +145,7 @@ def test_an_obstructed_plan_is_placed_around_what_stays() -> None:
     (old,) = bench.lane.in_use()
     bench.memory.taken = np.array([[0, 64]])
     bench.step(STEP, follows=True)
-    assert bench.lane.wait(60)
+    assert bench.lane.wait(600)
     bench.lane.take_up()
     (new,) = bench.lane.in_use()
     assert new.plan.profile is old.plan.profile
@@ -172,7 +172,7 @@ def test_steps_that_are_found_are_told_what_to_expect() -> None:
     bench.lane.steps_found([outcome, outcome])
     start, wanted = bench.memory.expected.pop()
     assert (start.plan, wanted) == (None, True)
-    assert bench.lane.wait(60)
+    assert bench.lane.wait(600)
     bench.lane.take_up()
     start, wanted = bench.memory.expected.pop()
     assert start.plan is not None

@@ -31,7 +31,7 @@ PROGRAM = """if True:
             else:
                 with pool.step():
                     work(i)
-            pool.wait(60)
+            pool.wait(600)
             if kernel:
                 pool.trim()
 

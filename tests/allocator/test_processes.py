@@ -31,7 +31,7 @@ def steps(pool, n):
     for _ in range(n):
         with pool.step("train"):
             assert work() == 15000
-        assert pool.wait(20)
+        assert pool.wait(600)
 
 def in_child(function):
     '''Fork; return the exit status of the child, which runs the function.'''
@@ -93,7 +93,7 @@ def test_a_child_replays_and_makes_plans_of_its_own() -> None:
                 for _ in range(4):
                     with pool.step("other"):
                         np.ones(7000) + np.ones(7000)
-                    assert pool.wait(20)
+                    assert pool.wait(600)
                 assert pool.stats.plans == 2, pool.stats
 
             assert in_child(child) == 0
@@ -140,7 +140,7 @@ def test_a_fork_while_a_plan_is_being_made() -> None:
         @registry.register("slow")
         def slow(problem, options):
             solving.set()
-            assert go_on.wait(20)
+            assert go_on.wait(600)
             return solvers["best_fit"](problem, options)
 
         pool = NumpyPool(warmup=0, planner="slow")
@@ -148,7 +148,7 @@ def test_a_fork_while_a_plan_is_being_made() -> None:
             for _ in range(2):
                 with pool.step("train"):
                     work()
-            assert solving.wait(20)
+            assert solving.wait(600)
             assert not pool.wait(0)
 
             def child():
@@ -160,7 +160,7 @@ def test_a_fork_while_a_plan_is_being_made() -> None:
 
             assert in_child(child) == 0
             go_on.set()
-            assert pool.wait(20)
+            assert pool.wait(600)
             steps(pool, 2)
             assert pool.stats.replayed > 0
     """)
@@ -180,7 +180,7 @@ def test_a_fork_while_other_threads_are_in_steps() -> None:
 
         thread = threading.Thread(target=loop)
         thread.start()
-        assert running.wait(20)
+        assert running.wait(600)
 
         def child():
             with pool:
@@ -217,7 +217,7 @@ def test_multiprocessing_iterators() -> None:
             with tempfile.TemporaryDirectory() as out:
                 trainer = Trainer(updater, (12, "iteration"), out=out)
                 if pool is not None:
-                    trainer.extend(lambda trainer: pool.wait(20), name="wait", trigger=(1, "iteration"))
+                    trainer.extend(lambda trainer: pool.wait(600), name="wait", trigger=(1, "iteration"))
                 trainer.run()
             return model.predictor.W.array.tobytes()
 
@@ -238,7 +238,7 @@ def test_a_fork_of_a_process_that_has_used_a_device_is_refused() -> None:
             for _ in range(4):
                 with pool.step():
                     kept = fill(cupy.empty(3000, cupy.uint8), 1)
-                pool.wait(20)
+                pool.wait(600)
 
             def child():
                 global kept
@@ -296,7 +296,7 @@ def test_exit_while_a_daemon_thread_is_in_steps() -> None:
         threading.Thread(target=loop, daemon=True).start()
         for _ in range(50):
             running.clear()
-            assert running.wait(20)
+            assert running.wait(600)
     """)
 
 
@@ -308,7 +308,7 @@ def test_a_pool_dropped_while_it_serves_and_its_blocks_live() -> None:
         for i in range(5):
             with pool.step("train"):
                 kept = np.full(5000, float(i))
-            pool.wait(20)
+            pool.wait(600)
         with pool.step("train"):
             inside = np.full(5000, 9.0)
             del pool
@@ -375,7 +375,7 @@ def test_using_allocator_is_a_thread_s_own() -> None:
                     del a, b
                 pool.wait()
 
-    both = threading.Barrier(2, timeout=20)
+    both = threading.Barrier(2, timeout=600)
     one, other = (CupyPool(HostUpstream(), device=0, warmup=0) for _ in range(2))
     thread = threading.Thread(target=loop, args=(one, 1))
     thread.start()
@@ -400,7 +400,7 @@ def test_a_child_goes_on_finding_steps() -> None:
             before = pool.stats.replayed
             for _ in range(12):
                 assert work() == 15000
-                assert pool.wait(20)
+                assert pool.wait(600)
             assert pool.stats.replayed > before
 
         with pool:

@@ -132,12 +132,12 @@ def test_what_one_thread_has_learned_another_one_need_not() -> None:
     def other() -> None:
         with pool, pool.step("nothing"):  # meanwhile this thread's steps have another step slot
             begun.set()
-            assert go_on.wait(60)
+            assert go_on.wait(600)
 
     begun, go_on = threading.Event(), threading.Event()
     thread = threading.Thread(target=other)
     thread.start()
-    assert begun.wait(60)
+    assert begun.wait(600)
     with pool:
         for kind in SIZES:
             before = pool.stats.replayed

@@ -74,7 +74,7 @@ def test_a_step_ends_with_the_thread_that_ends_in_it(host: HandlerPool) -> None:
     for _ in range(3):
         thread = threading.Thread(target=lambda: entered.append(host.enter()))
         thread.start()
-        thread.join(60)
+        thread.join(600)
         while Path(f"/proc/self/task/{thread.native_id}").exists():  # a join does not wait for the last of it
             time.sleep(1e-3)
     assert entered == [(0, 1, [0]), (0, 2, [0]), (0, 3, [0])]
@@ -154,7 +154,7 @@ def test_a_step_slot_is_free_once_its_last_step_is_judged(
 
     def slow_judge(self: Lane, outcome: StepOutcome, failed: bool) -> None:
         judging.set()
-        assert go_on.wait(60)
+        assert go_on.wait(600)
         step_ended(self, outcome, failed)
         order.append("judged")
 
@@ -170,14 +170,14 @@ def test_a_step_slot_is_free_once_its_last_step_is_judged(
     with monkeypatch.context() as patch:
         patch.setattr(Lane, "step_ended", slow_judge)
         first.start()
-        assert judging.wait(60)
+        assert judging.wait(600)
         patch.setattr(Lane, "next_step", note)
         second = threading.Thread(target=step)
         second.start()
         time.sleep(0.05)  # it would be there by now
         go_on.set()
-        first.join(60)
-        second.join(60)
+        first.join(600)
+        second.join(600)
     assert order == ["judged", "next", "judged"]
     assert pool.stats.steps == 2
 

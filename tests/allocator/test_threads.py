@@ -104,16 +104,16 @@ def test_steps_at_once_are_replayed_each_in_its_own_arena(arrays: Any) -> None:
     def work(number: int) -> None:
         with arrays.serving():
             for step in range(8):
-                meet.wait(60)
+                meet.wait(600)
                 with arrays.pool.step():
-                    meet.wait(60)  # now all are in their steps
+                    meet.wait(600)  # now all are in their steps
                     for size in SIZES:
                         array = arrays.make(size, number)
                         if step > 5:
                             places[number].add(arrays.address(array))
                         assert arrays.holds(array, number)
                         del array
-                    meet.wait(60)
+                    meet.wait(600)
                 arrays.pool.wait()
 
     in_threads(*(partial(work, number) for number in range(THREADS)))
@@ -131,12 +131,12 @@ def run_at_once(arrays: Any, steps: int) -> None:
     def work(number: int) -> None:
         with arrays.serving():
             for _ in range(steps):
-                meet.wait(60)
+                meet.wait(600)
                 with arrays.pool.step("the same"):
-                    meet.wait(60)
+                    meet.wait(600)
                     for size in SIZES:
                         assert arrays.holds(arrays.make(size, number), number)
-                    meet.wait(60)
+                    meet.wait(600)
                 arrays.pool.wait()
 
     in_threads(*(partial(work, number) for number in range(THREADS)))

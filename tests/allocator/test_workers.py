@@ -21,7 +21,7 @@ def test_results_come_once_and_in_the_order_of_the_jobs() -> None:
     for number in range(20):
         planner.submit(lambda number=number: number)  # type: ignore[misc]
     assert planner.busy
-    assert planner.wait(60)
+    assert planner.wait(600)
     assert planner.busy  # the results are still there
     assert planner.collect() == list(range(20))
     assert not planner.busy
@@ -40,8 +40,8 @@ def test_jobs_run_one_at_a_time_and_not_on_the_caller_s_thread() -> None:
 
     for number in range(50):
         planner.submit(job)
-        assert number % 10 or planner.wait(60)  # the worker goes, and comes again
-    assert planner.wait(60)
+        assert number % 10 or planner.wait(600)  # the worker goes, and comes again
+    assert planner.wait(600)
     threads = planner.collect()
     assert len(threads) == 50
     assert threading.get_ident() not in threads
@@ -53,12 +53,12 @@ def test_done_jobs_are_collected_while_others_run() -> None:
 
     def slow() -> str:
         began.set()
-        assert go_on.wait(60)
+        assert go_on.wait(600)
         return "slow"
 
     planner.submit(lambda: "quick")
     planner.submit(slow)
-    assert began.wait(60)
+    assert began.wait(600)
     assert not planner.wait(0)
     assert not planner.wait(1e-3)
     assert planner.collect() == ["quick"]
@@ -89,7 +89,7 @@ class Outcomes:
         self.closed = threading.Event()
 
     def wait(self) -> bool:
-        return self.queue.get(timeout=60)
+        return self.queue.get(timeout=600)
 
     def close(self) -> None:
         self.closed.set()
@@ -121,11 +121,11 @@ def test_each_outcome_is_collected_on_one_thread(outcomes: Outcomes) -> None:
     thread = start_outcome_thread(outcomes.wait, outcomes.close, owner.collect)
     for _ in range(3):
         outcomes.queue.put(True)
-        assert owner.called.acquire(timeout=60)
+        assert owner.called.acquire(timeout=600)
     assert set(owner.threads) == {thread.ident}
     assert thread.daemon
     outcomes.close()
-    thread.join(60)
+    thread.join(600)
     assert not thread.is_alive()
     assert len(owner.threads) == 3
 
@@ -134,7 +134,7 @@ def test_the_thread_keeps_no_owner_alive_and_ends_with_it(outcomes: Outcomes) ->
     owner = Owner()
     thread = start_outcome_thread(outcomes.wait, outcomes.close, owner.collect)
     outcomes.queue.put(True)
-    assert owner.called.acquire(timeout=60)
+    assert owner.called.acquire(timeout=600)
     gone = weakref.ref(owner)
     del owner
     for _ in range(600):  # the thread may hold it until its call has returned
@@ -142,7 +142,7 @@ def test_the_thread_keeps_no_owner_alive_and_ends_with_it(outcomes: Outcomes) ->
         if outcomes.closed.wait(0.1):
             break
     assert gone() is None
-    thread.join(60)
+    thread.join(600)
     assert not thread.is_alive()
 
 
@@ -152,5 +152,5 @@ def test_an_outcome_without_an_owner_is_dropped(outcomes: Outcomes) -> None:
     del owner
     gc.collect()
     outcomes.queue.put(True)
-    thread.join(60)
+    thread.join(600)
     assert not thread.is_alive()

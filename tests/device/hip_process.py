@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-SECONDS = 60
+SECONDS = 600
 """More than any of these programs takes: one that waits for ever fails."""
 
 KEPT = ("SIMHIP_HOME", "SIMHIP_ADDRESS_SPACE")

@@ -11,6 +11,6 @@ def run(program: str, *, fails: bool = False, **variables: str) -> subprocess.Co
     """Run a program's text; check that it succeeds, or that it fails."""
     command = [sys.executable, "-W", "ignore", "-c", program]
     environment = {**os.environ, **variables}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert (done.returncode != 0) == fails, f"returned {done.returncode}\n{done.stdout}{done.stderr}"
     return done

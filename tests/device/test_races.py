@@ -39,7 +39,7 @@ def run(seed: int, *options: str, **variables: str) -> subprocess.CompletedProce
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
 

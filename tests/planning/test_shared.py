@@ -43,7 +43,7 @@ def test_the_first_makes_it_and_the_others_wait() -> None:
         return a_plan()
 
     def ask() -> Plan:
-        meet.wait(60)
+        meet.wait(600)
         return shared.find("it", make)
 
     plans = {future.result() for future in in_threads(ask)}
@@ -54,7 +54,7 @@ def test_a_plan_that_fails_fails_for_all_and_is_tried_again() -> None:
     shared, waiting = SharedPlans(2), threading.Event()
 
     def fail() -> Plan:
-        waiting.wait(60)
+        waiting.wait(600)
         raise MemoryError("none")
 
     threading.Timer(0.05, waiting.set).start()
@@ -76,7 +76,7 @@ def test_what_another_process_was_making_is_not_waited_for() -> None:
     shared, go_on = SharedPlans(2), threading.Event()
 
     def slowly() -> Plan:
-        go_on.wait(60)
+        go_on.wait(600)
         return a_plan()
 
     left_behind = threading.Thread(target=shared.find, args=("it", slowly))
@@ -84,7 +84,7 @@ def test_what_another_process_was_making_is_not_waited_for() -> None:
     shared.reset_after_fork()
     own = shared.find("it", a_plan)
     go_on.set()
-    left_behind.join(60)
+    left_behind.join(600)
     assert shared.find("it", a_plan) is own
 
 

@@ -23,7 +23,7 @@ from stowplan.allocator.stats import Stats
 from stowplan.dask import TERMINATE, PoolPlugin
 from stowplan.errors import PoolError
 
-SECONDS = 60  # before a test gives up
+SECONDS = 600  # before a test gives up
 
 
 @contextmanager

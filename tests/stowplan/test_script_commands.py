@@ -131,7 +131,7 @@ def test_bad_input_is_refused(tmp_path: Path) -> None:
 
 def test_ctrl_c_keeps_what_was_seen(script: Path) -> None:
     heard = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # a shell's background hears it not
-    wait = f"import signal, time\n{heard}\nprint('ready', flush=True)\ntime.sleep(60)"
+    wait = f"import signal, time\n{heard}\nprint('ready', flush=True)\ntime.sleep(600)"
     script.write_text(LOOP.replace("main(200)", f"main(400)\n{wait}"))
     command = [sys.executable, "-m", "stowplan", "profile", "pond.py"]
     with subprocess.Popen(
@@ -141,7 +141,7 @@ def test_ctrl_c_keeps_what_was_seen(script: Path) -> None:
         while "ready" not in run.stdout.readline():
             assert run.poll() is None
         os.kill(run.pid, signal.SIGINT)
-        _, errors = run.communicate(timeout=60)
+        _, errors = run.communicate(timeout=600)
     assert run.returncode == 130, errors
     assert len(Profile.load(script.parent / "pond.profile")) == 2 * 4
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-SECONDS = 120
+SECONDS = 600
 os.environ.setdefault(
     "OMP_WAIT_POLICY", "passive"
 )  # two threads that spin take minutes on a core that is busy

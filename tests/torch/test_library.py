@@ -15,7 +15,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed; expected: make to
 from stowplan.errors import MissingDependencyError
 from stowplan.profiler import torch_library
 
-SECONDS = 120
+SECONDS = 600
 
 TABLE = """
 import ctypes

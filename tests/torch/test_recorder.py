@@ -23,7 +23,7 @@ from torch.profiler import profile as pytorchs_profiler
 from stowplan import Profile, TorchPool, TorchRecorder
 from stowplan.errors import PoolError
 
-SECONDS = 120
+SECONDS = 600
 SMALL = 4096
 HERE = __file__
 

@@ -20,7 +20,7 @@ from stowplan import TorchPool
 from ..children import printed
 from .alone import alone
 
-SECONDS = 120
+SECONDS = 600
 LARGE = 1 << 18
 
 

@@ -141,7 +141,7 @@ def test_a_recorder_may_go_while_threads_ask() -> None:
     finally:
         stop.set()
         for thread in threads:
-            thread.join(timeout=60)
+            thread.join(timeout=600)
     assert not any(thread.is_alive() for thread in threads)
 
 

@@ -25,7 +25,7 @@ patient = partial(stowplan.predict, learning_seconds=math.inf)
 running, most = 0, 0
 lock = threading.Lock()
 met = threading.Barrier(1)
-PATIENCE = 120.0  # seconds before a test gives up
+PATIENCE = 600.0  # seconds before a test gives up
 
 
 def doubled(x: Any) -> Any:
