@@ -14,8 +14,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
 from typing import Any
-from unittest import mock
 
 import torch
 from torch import nn
@@ -36,22 +37,37 @@ SAME = (aten.detach.default, aten.alias.default, aten.lift_fresh.default)
 """Operators whose results are what they take."""
 
 
+_lines: ContextVar[dict[str, None] | None] = ContextVar("stowplan_lines_that_ask", default=None)
+
+
 @contextmanager
 def noting(asked: dict[str, None]) -> Iterator[None]:
     """Add the lines of the program that ask while Dynamo traces them."""
+    _note_lines()
+    token = _lines.set(asked)
+    try:
+        yield
+    finally:
+        _lines.reset(token)
+
+
+@cache
+def _note_lines() -> None:
+    """Let what Dynamo calls where a program asks note the line first; for good, as other threads may be tracing."""
     handlers = TorchInGraphFunctionVariable._get_handlers()
 
     def noted(handler: Callable[..., Any]) -> Callable[..., Any]:
         def note(function: Any, tx: Any, *args: Any) -> Any:
-            if tx.f_code.co_filename not in HARMLESS:
-                asked[f"{function.value.__name__}() at {tx.f_code.co_filename}:{tx.lineno}"] = None
+            lines = _lines.get()
+            if lines is not None and tx.f_code.co_filename not in HARMLESS:
+                lines[f"{function.value.__name__}() at {tx.f_code.co_filename}:{tx.lineno}"] = None
             return handler(function, tx, *args)
 
         return note
 
-    told = {one: noted(handlers[one]) for one, answer in tracing_state_functions().items() if answer}
-    with mock.patch.dict(handlers, told):
-        yield
+    handlers.update(
+        {one: noted(handlers[one]) for one, answer in tracing_state_functions().items() if answer}
+    )
 
 
 def difference(
@@ -66,16 +82,16 @@ def difference(
     module, inputs, loss
         Dynamo's graph of that, the program's tensors that it takes, and which of its results the loss is.
     """
-    graph, plain = _Names(inputs), _Names(inputs)
-    found = graph.of(Interpreter(module).run, inputs, loss)
     try:
+        graph, plain = _Names(inputs), _Names(inputs)
+        found = graph.of(Interpreter(module).run, inputs, loss)
         with torch.random.fork_rng(devices=()):
             expected = plain.of(function, args)
     except BY_VALUES as error:
         return f"plain PyTorch reads values{line_of(error)}"
     except Exception as error:
         what = f"{type(error).__name__}: {error}".partition("\n")[0]
-        return f"plain PyTorch fails on tensors without bytes{line_of(error)} ({what})"
+        return f"a run on tensors without bytes fails{line_of(error)} ({what})"
     first = next((one for key, one in graph.made.items() if key not in plain.made), None)
     if first is not None:
         return f"the first operator that is not plain PyTorch's is {first}"
