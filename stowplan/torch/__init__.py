@@ -15,7 +15,7 @@ module            what it is
 ``reordering``    the same operators in the order that `stowplan.scheduling.ordering` finds
 ``meter``         measures the live peak of a real run: storages, counted at every operator
 ``live``          the same, predicted from a graph
-``scheduler``     training steps within a budget of bytes: `schedule`
+``scheduler``     training steps within a budget of bytes: `schedule`; ``plans`` makes the plans, within ``budgets``
 ``guards``        what PyTorch's guards do not see: looked at before each step, or refused
 ``updates``       the optimizer's part of such a step, as operators
 ``early``         where in the step which parameters are updated, and the bytes of that
@@ -55,10 +55,12 @@ if tuple(int(part) for part in _torch.__version__.split(".")[:2]) < (2, 13):
         f"PyTorch is {_torch.__version__}; stowplan.torch needs 2.13 or later: pip install 'stowplan[torch]'"
     )
 
-from .compiling import CompileBackend, GraphStats, compile_backend
+from .budgets import GraphStats
+from .compiling import CompileBackend, compile_backend
 from .meter import Measurement, Meter, measure
+from .plans import StepStats
 from .reordering import in_order, reorder
-from .scheduler import ScheduledTraining, StepStats, schedule
+from .scheduler import ScheduledTraining, schedule
 from .step_graph import graph, operators
 from .tracing import trace, trace_training
 

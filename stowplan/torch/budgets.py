@@ -1,10 +1,11 @@
-"""A budget of bytes as users give it, and the schedule of a step within it."""
+"""A budget of bytes as users give it, and a graph that runs a schedule within it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+from torch.fx import GraphModule
 
 from ..errors import BudgetError
 from ..scheduling import Schedule, StepGraph, simulate
@@ -12,6 +13,34 @@ from ..scheduling.schedule import as_recorded
 from ..scheduling.solve import Solution, schedule
 from ..units import human_bytes, parse_bytes, parse_share
 from .evictions import RATES
+from .live import live_peak
+from .rewriting import scheduled
+
+
+@dataclass(frozen=True)
+class GraphStats:
+    """What a scheduled graph takes, as predicted.
+
+    Attributes
+    ----------
+    peak
+        Most bytes alive at once: those that are there before, and all that is made.
+    resident
+        Bytes of these that are alive throughout: of a compiled graph parameters, buffers, inputs and the gradients of
+        results.
+    plain_peak
+        As `peak`, where nothing is recomputed.
+    recomputed
+        Operators that run again.
+    extra
+        Time that the schedule adds, as a share of the step's; by estimated seconds.
+    """
+
+    peak: int
+    resident: int
+    plain_peak: int
+    recomputed: int
+    extra: float
 
 
 @dataclass(frozen=True)
@@ -35,30 +64,31 @@ class Within:
         if self.budget is not None and parse_share(self.budget) is None:
             parse_bytes(self.budget)
 
-    def solve(self, step: StepGraph, resident: int, plain: int, what: str) -> Solution:
-        """Return the schedule of a step with the least time within the budget.
+    def write(
+        self, joint: GraphModule, step: StepGraph, resident: int, what: str
+    ) -> tuple[GraphModule, Solution, GraphStats]:
+        """Return a graph module that runs the schedule with the least time within the budget.
 
         Parameters
         ----------
-        step
-            With seconds.
+        joint, step
+            The operators, and their step graph with seconds.
         resident
             Bytes of the budget that are alive throughout: `what` they are.
-        plain
-            Bytes of the step that recomputes nothing, with the resident ones.
 
         Raises
         ------
         BudgetError
             No schedule that was found keeps to the budget.
         """
+        plain = resident + plain_peak(step)
         share = None if self.budget is None else parse_share(self.budget)
         total = (
             None if self.budget is None else parse_bytes(self.budget) if share is None else int(share * plain)
         )
         own = None if total is None else max(total - resident, 0)
         try:
-            return schedule(step, own, self.solver, self.time_limit, RATES, self.swap)
+            solution = schedule(step, own, self.solver, self.time_limit, RATES, self.swap)
         except BudgetError as error:
             floor = error.floor.partition("; ")[0]  # its advice is not all for here
             raise BudgetError(
@@ -68,6 +98,10 @@ class Within:
                 error.floor,
                 error.solution,
             ) from None
+        run = scheduled(joint, step, solution.schedule)
+        again = sum(len(row) for _, row in solution.outcome.recomputed)
+        extra = solution.extra_seconds / float(step.seconds.sum())
+        return run, solution, GraphStats(resident + live_peak(run.graph), resident, plain, again, extra)
 
 
 def plain_peak(step: StepGraph) -> int:

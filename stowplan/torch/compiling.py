@@ -25,20 +25,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
+from functorch.compile import default_partition, min_cut_rematerialization_partition
+from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.backends.debugging import boxed_nop
 from torch._functorch.partitioners import get_default_op_list
-from torch.fx import GraphModule, Interpreter, Node
+from torch.fx import GraphModule, Node
 
 from ..errors import ScheduleError
-from .budgets import Within, plain_peak
+from .budgets import GraphStats, Within, plain_peak
 from .eager import DECOMPOSITIONS, ONCE, as_eager, cast_once, casts_of, lay_out_parts
 from .joint import put_in_phases
 from .live import live_peak, storages
 from .nodes import leave_out_statistics, mark_in_place, require_numbers
-from .rewriting import mark_repeatable, scheduled
+from .rewriting import mark_repeatable
 from .shrinking import shrink, write_parts
 from .splitting import draw_again, forward_first, keep_readers_of_written, mark_backward
 from .step_graph import graph, operators
@@ -46,31 +48,6 @@ from .step_graph import graph, operators
 RESIDENT = "parameters, buffers, inputs and the gradients of results"
 
 Compiler = Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]
-
-
-@dataclass(frozen=True)
-class GraphStats:
-    """What a compiled graph's forward and backward take, as predicted.
-
-    Attributes
-    ----------
-    peak
-        Most bytes alive at once: parameters, buffers, inputs, results and their gradients, and all that is made.
-    resident
-        Bytes of these that are there before, and the gradients of results.
-    plain_peak
-        As `peak`, where nothing is recomputed.
-    recomputed
-        Operators that run again.
-    extra
-        Time that this adds, as a share of the step's; by estimated seconds.
-    """
-
-    peak: int
-    resident: int
-    plain_peak: int
-    recomputed: int
-    extra: float
 
 
 class CompileBackend:
@@ -98,9 +75,7 @@ class CompileBackend:
             options = {"custom_partitioner_fn": _partitioner(self)}
             compiled = torch._inductor.compile(module, list(inputs), options=options)
             return compiled
-        from torch._dynamo.backends.common import aot_autograd
-
-        compiler = _eager if self._compiler == "eager" else self._compiler
+        compiler = boxed_nop if self._compiler == "eager" else self._compiler
         compiled = aot_autograd(
             fw_compiler=compiler,
             bw_compiler=compiler,
@@ -128,8 +103,6 @@ class CompileBackend:
         BudgetError
             No schedule that was found keeps to the budget.
         """
-        from functorch.compile import default_partition, min_cut_rematerialization_partition
-
         given = {
             "num_fwd_outputs": num_fwd_outputs,
             "static_lifetime_input_indices": static_lifetime_input_indices,
@@ -165,14 +138,9 @@ class CompileBackend:
             kinds = get_default_op_list()
             pairs = zip(operators(joint), step.seconds.tolist(), strict=True)
             step = step.with_seconds([0.0 if kinds.is_recomputable(node) else one for node, one in pairs])
-        resident = step.resident_bytes
-        plain = resident + plain_peak(step)
-        solution = self._within.solve(step, resident, plain, RESIDENT)
-        run = scheduled(joint, step, solution.schedule)
+        run, _, stats = self._within.write(joint, step, step.resident_bytes, RESIDENT)
+        self._stats.append(stats)
         mark_backward(run)
-        again = sum(len(row) for _, row in solution.outcome.recomputed)
-        extra = solution.extra_seconds / float(step.seconds.sum())
-        self._stats.append(GraphStats(resident + live_peak(run.graph), resident, plain, again, extra))
         draw_again(run)
         return run
 
@@ -213,14 +181,6 @@ def compile_backend(
         `compiler` is none of these.
     """
     return CompileBackend(Within(budget, solver, time_limit), compiler)
-
-
-def _eager(module: GraphModule, _: Any) -> Callable[..., Any]:
-    def run(args: list[Any]) -> Any:
-        return Interpreter(module).boxed_run(args)
-
-    run._boxed_call = True  # type: ignore[attr-defined]
-    return run
 
 
 def _partitioner(backend: CompileBackend) -> Any:

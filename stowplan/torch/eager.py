@@ -13,7 +13,7 @@ AOTAutograd differs from eager PyTorch in four things, each of which changes las
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from operator import getitem
 from typing import Any
 
 import torch
@@ -29,7 +29,12 @@ from .nodes import LIBRARY, PHASE, is_name, is_view
 
 aten = torch.ops.aten
 
-DECOMPOSITIONS = {aten.bernoulli.p: lambda self, p=0.5, generator=None: _bernoulli(self, p, generator)}
+
+def _bernoulli(given: torch.Tensor, p: float = 0.5, generator: Any = None) -> Any:
+    return NotImplemented if generator is not None else torch.ops.stowplan.bernoulli(given, p)
+
+
+DECOMPOSITIONS = {aten.bernoulli.p: _bernoulli}
 """For AOTAutograd: functional operators whose random numbers are in another order than those of the form in place."""
 
 LIBRARY.define("with_gaps(Tensor self, SymInt[] strides) -> Tensor")
@@ -46,42 +51,11 @@ LAYOUT = "stowplan_strides"
 """Annotation of a node whose result has been written into a tensor with gaps: that one's strides."""
 
 EXACT = {
-    *(
-        "add",
-        "sub",
-        "rsub",
-        "mul",
-        "div",
-        "neg",
-        "abs",
-        "relu",
-        "threshold_backward",
-        "clamp",
-        "where",
-        "copy",
-        "copy_",
-    ),
-    *(
-        "clone",
-        "_to_copy",
-        "cat",
-        "stack",
-        "zeros_like",
-        "ones_like",
-        "empty_like",
-        "masked_fill",
-        "sigmoid_backward",
-    ),
-    *(
-        "tanh_backward",
-        "slice_scatter",
-        "select_scatter",
-        "slice_backward",
-        "select_backward",
-        "new_zeros",
-        "sign",
-    ),
-}
+    aten.add, aten.sub, aten.rsub, aten.mul, aten.div, aten.neg, aten.abs, aten.sign, aten.relu, aten.clamp, aten.where,
+    aten.threshold_backward, aten.sigmoid_backward, aten.tanh_backward, aten.masked_fill, aten.copy, aten.copy_,
+    aten.clone, aten._to_copy, aten.cat, aten.stack, aten.zeros_like, aten.ones_like, aten.empty_like, aten.new_zeros,
+    aten.slice_scatter, aten.select_scatter, aten.slice_backward, aten.select_backward,
+}  # fmt: skip
 """Operators whose bits do not depend on the layout of what they take."""
 
 
@@ -94,7 +68,7 @@ def as_eager(module: GraphModule) -> GraphModule:
         given[-1]._dynamo_source = node._dynamo_source  # of the guards that AOTAutograd adds
     results = graph.call_module("captured", tuple(given))
     output = module.graph.find_nodes(op="output")[0]
-    graph.output(tuple(graph.call_function(_item, (results, k)) for k in range(len(output.args[0]))))
+    graph.output(tuple(graph.call_function(getitem, (results, k)) for k in range(len(output.args[0]))))
     found = GraphModule({"captured": _AsEager(module)}, graph)
     found.meta = module.meta
     if hasattr(module, "_param_name_to_source"):
@@ -144,16 +118,6 @@ def _has_gaps(tensor: torch.Tensor) -> bool:
     return False
 
 
-def _item(results: Sequence[Any], number: int) -> Any:
-    return results[number]
-
-
-def _bernoulli(given: torch.Tensor, p: float, generator: Any) -> Any:
-    if generator is not None:
-        return NotImplemented
-    return torch.ops.stowplan.bernoulli(given, p)
-
-
 def lay_out_parts(graph: Graph) -> None:
     """Let operators whose bits depend on layouts take what was written into tensors with gaps in these layouts."""
     for node in list(graph.nodes):
@@ -179,10 +143,7 @@ def lay_out_parts(graph: Graph) -> None:
 def _is_exact(node: Node) -> bool:
     if is_view(node):
         return all(_is_exact(user) for user in node.users)
-    return node.op == "call_function" and getattr(node.target, "overloadpacket", None) in _EXACT
-
-
-_EXACT = {getattr(aten, name) for name in EXACT}
+    return node.op == "call_function" and getattr(node.target, "overloadpacket", None) in EXACT
 
 
 ONCE, EACH, MIXED = "once", "for each reader", "in several regions, or some of them once"
@@ -203,13 +164,7 @@ def casts_of(module: GraphModule) -> str:
 
 
 def cast_once(graph: Graph, casts: str) -> None:
-    """Let readers of a parameter's cast share one, and their gradients meet in its type, if autocast does so.
-
-    Raises
-    ------
-    GraphError
-        The gradients meet in another way than as one sum.
-    """
+    """Let readers of a parameter's cast share one, and their gradients meet in its type, if autocast does so."""
     output = graph.find_nodes(op="output")[0]
     for given in graph.find_nodes(op="placeholder") if casts != EACH else ():
         kinds: dict[Any, list[Node]] = {}

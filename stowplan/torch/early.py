@@ -23,7 +23,7 @@ from .meter import measure
 from .nodes import PHASE, storage_of
 from .rewriting import update_name
 from .step_graph import KEEPS, WORKSPACE
-from .updates import LAID_OUT, UPDATE, Arguments, BeforeUpdate, Update, group_of
+from .updates import LAID_OUT, UPDATE, BeforeUpdate, Update, group_of
 
 
 class Bytes(NamedTuple):
@@ -64,7 +64,7 @@ class Updates:
         groups = self._groups
         self._costs = {k: costs.of(one, groups[id(one)]) for k, one in enumerate(inputs) if id(one) in groups}
 
-    def add(self, joint: GraphModule, arguments: Arguments) -> int:
+    def add(self, joint: GraphModule, arguments: Sequence[torch.Tensor]) -> int:
         """Let updates take the place of the gradients in a joint graph; return the bytes of the optimizer's state."""
         output = joint.graph.find_nodes(op="output")[0]
         results, count = list(output.args[0]), len(output.args[0]) - len(self._inputs)

@@ -50,7 +50,9 @@ class Evict(torch.nn.Module):  # type: ignore[misc]
             try:
                 if self._file is None:
                     self._file = SwapFile(self._folder)
-                kept.ticket = self._file.evict(raw_bytes(names[0]).numpy())
+                raw = torch.empty(0, dtype=torch.uint8)
+                raw.set_(names[0].untyped_storage(), 0, (kept.bytes,), (1,))
+                kept.ticket = self._file.evict(raw.numpy())
                 kept.evict = self
             except SwapError as error:
                 self.failure = str(error)
@@ -111,9 +113,3 @@ def arrive(kept: Evicted, raw: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
         torch.empty(0, dtype=dtype).set_(storage, offset, shape, stride)
         for dtype, offset, shape, stride in kept.layouts
     )
-
-
-def raw_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """Return all bytes of a tensor's storage, uint8 (n,), in the same memory."""
-    storage = tensor.untyped_storage()
-    return torch.empty(0, dtype=torch.uint8).set_(storage, 0, (storage.nbytes(),), (1,))

@@ -22,13 +22,7 @@ MUST_BE_BACKWARD = "must_be_in_backward"
 
 
 def normal(joint: GraphModule, inputs: int, casts: str) -> GraphModule:
-    """Let a joint graph begin with its inputs alone, the gradient of the loss a constant; mark phases and in place.
-
-    Raises
-    ------
-    GraphError
-        AOTAutograd has changed the inputs, or sizes are symbols.
-    """
+    """Let a joint graph begin with its inputs alone, the gradient of the loss a constant; mark phases and in place."""
     graph = joint.graph
     require_numbers(graph)
     for node in graph.find_nodes(op="call_function", target=aten.mkldnn_rnn_layer.default):
@@ -43,7 +37,10 @@ def normal(joint: GraphModule, inputs: int, casts: str) -> GraphModule:
             "inputs of the step share memory, and it writes on them, or operators have effects; expected tensors that "
             "lie apart"
         )
-    leave_out_aliases(graph)
+    for target in (aten.detach.default, aten.alias.default):
+        for node in graph.find_nodes(op="call_function", target=target):
+            node.replace_all_uses_with(node.args[0])
+    graph.eliminate_dead_code()
     for node in graph.find_nodes(op="call_function", target=aten.prod.dim_int):
         raise GraphError(
             f"{node.name}: the backward pass of prod along a dimension depends on values; expected none"
@@ -120,11 +117,3 @@ def put_in_phases(joint: GraphModule) -> bool:
         if node in late:
             output.prepend(node)
     return any(node in late for node in nodes)
-
-
-def leave_out_aliases(graph: Graph) -> None:
-    """Let users of ``detach`` and ``alias`` take the tensor itself, and drop what has no use and no effect."""
-    for target in (aten.detach.default, aten.alias.default):
-        for node in graph.find_nodes(op="call_function", target=target):
-            node.replace_all_uses_with(node.args[0])
-    graph.eliminate_dead_code()

@@ -32,12 +32,10 @@ def live_peak(graph: Graph) -> int:
     """
     nodes = list(graph.nodes)
     place = {node: k for k, node in enumerate(nodes)}
-    names: dict[
-        Node, dict[int, int]
-    ] = {}  # by storages in "val": the numbers of those that a node's results have
+    names: dict[Node, dict[int, int]] = {}  # by storages in "val": the numbers of those of a node's results
     size: list[int] = []
     ends: list[int] = []
-    came: dict[int, list[int]] = defaultdict(list)
+    came = [0] * len(nodes)  # bytes
     for k, node in enumerate(nodes):
         taken = {key: one for source in node.all_input_nodes for key, one in names[source].items()}
         names[node] = {}
@@ -50,14 +48,22 @@ def live_peak(graph: Graph) -> int:
                 names[node][key] = len(size)
                 size.append(0 if node.op in GIVEN else count)
                 ends.append(k)
-                came[k].append(len(size) - 1)
+                came[k] += size[-1]
         last = max((place[user] for user in node.users), default=k)
         for one in names[node].values():
             ends[one] = max(ends[one], last)
         if KEEPS in node.meta:
             for one in (one for given in node.all_input_nodes for one in names[given].values()):
                 ends[one] = len(nodes)
-    return _peak(nodes, came, ends, size)
+    goes: dict[int, int] = defaultdict(int)
+    for one, end in enumerate(ends):
+        goes[end] += size[one]
+    alive = most = 0
+    for k, node in enumerate(nodes):
+        alive += came[k]
+        most = max(most, alive + int(node.meta.get(WORKSPACE, 0)))
+        alive -= goes[k]
+    return most
 
 
 def storages(node: Node) -> dict[int, int]:
@@ -65,15 +71,3 @@ def storages(node: Node) -> dict[int, int]:
     leaves: Iterable[object] = pytree.tree_leaves(node.meta.get("val"))
     found = (leaf.untyped_storage() for leaf in leaves if isinstance(leaf, torch.Tensor))
     return {storage._cdata: int(storage.nbytes()) for storage in found}
-
-
-def _peak(nodes: list[Node], came: dict[int, list[int]], ends: list[int], size: list[int]) -> int:
-    goes: dict[int, int] = defaultdict(int)
-    for one, end in enumerate(ends):
-        goes[end] += size[one]
-    alive = most = 0
-    for k, node in enumerate(nodes):
-        alive += sum(size[one] for one in came[k])
-        most = max(most, alive + int(node.meta.get(WORKSPACE, 0)))
-        alive -= goes[k]
-    return most

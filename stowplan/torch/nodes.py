@@ -44,15 +44,8 @@ LIBRARY.impl(
 
 PARTS = ("slice_scatter", "select_scatter")
 WRITES = (
-    *PARTS,
-    "index_put",
-    "index_add",
-    "index_copy",
-    "index_fill",
-    "masked_scatter",
-    "scatter",
-    "scatter_add",
-)
+    *PARTS, "index_put", "index_add", "index_copy", "index_fill", "masked_scatter", "scatter", "scatter_add",
+)  # fmt: skip
 """Operators that write into their first argument, or a copy of it; of `PARTS` the form in place is here."""
 
 LIBRARY.define(
@@ -98,6 +91,12 @@ def is_random(node: Node) -> bool:
     return torch.Tag.nondeterministic_seeded in tags
 
 
+def is_on_host(node: Node) -> bool:
+    """Whether all tensors of a node's result are the host's."""
+    leaves = pytree.tree_leaves(node.meta.get("val"))
+    return all(leaf.device.type == "cpu" for leaf in leaves if isinstance(leaf, torch.Tensor))
+
+
 def storage_of(node: Node) -> Node:
     """Return the node whose result has the storage that this one's lies on: of several results, the one of them."""
     while is_view(node) or (node.target is getitem and is_view(node.args[0])):
@@ -117,13 +116,7 @@ def argument(node: Node, position: int, name: str) -> Any:
 
 
 def require_numbers(graph: Graph, key: str = "val") -> None:
-    """Raise unless all sizes are numbers.
-
-    Raises
-    ------
-    GraphError
-        A size is a symbol.
-    """
+    """Raise unless all sizes are numbers."""
     for node in graph.nodes:
         for value in pytree.tree_leaves(node.meta.get(key)):
             is_strided = isinstance(value, torch.Tensor) and value.layout == torch.strided

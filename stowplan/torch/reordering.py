@@ -56,8 +56,7 @@ def reorder(
     """
     recorded = as_graph_module(module, inputs)
     solution = order(graph(recorded, inputs), solver, time_limit)
-    reordered = GraphModule(recorded, _ordered(recorded, solution.order.tolist()), type(recorded).__name__)
-    reordered.graph.lint()
+    reordered = _ordered(recorded, solution.order.tolist())
     reordered.meta["order"] = solution
     return reordered
 
@@ -80,17 +79,13 @@ def in_order(module: GraphModule, numbers: npt.ArrayLike, inputs: Sequence[Any] 
         As `stowplan.torch.graph` does.
     """
     step = graph(module, inputs)
-    schedule = Schedule(
-        np.asarray(numbers, dtype=np.int64), np.full(step.values, int(Way.KEPT), dtype=np.int64)
-    )
-    require_valid(step, schedule)
-    ordered = GraphModule(module, _ordered(module, schedule.order.tolist()), type(module).__name__)
-    ordered.graph.lint()
-    return ordered
+    sequence = np.asarray(numbers, dtype=np.int64)
+    require_valid(step, Schedule(sequence, np.full(step.values, int(Way.KEPT), dtype=np.int64)))
+    return _ordered(module, sequence.tolist())
 
 
-def _ordered(module: GraphModule, numbers: list[int]) -> Graph:
-    """Return a copy of the graph with its operators in this order, each followed by the nodes that name its results.
+def _ordered(module: GraphModule, numbers: list[int]) -> GraphModule:
+    """Return a graph module with these operators in this order, each followed by the nodes that name its results.
 
     One result named late would keep the tuple of all, and so the others.
     """
@@ -105,4 +100,5 @@ def _ordered(module: GraphModule, numbers: list[int]) -> Graph:
     for node in sequence:
         copies[node] = ordered.node_copy(node, copies.__getitem__)
     run_in_place(ordered)
-    return ordered
+    ordered.lint()
+    return GraphModule(module, ordered, type(module).__name__)

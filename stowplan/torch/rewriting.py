@@ -27,11 +27,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch.fx import Graph, GraphModule, Node
-from torch.utils import _pytree as pytree
 
 from ..scheduling import Schedule, StepGraph, Way, simulate
 from .evictions import EVICT, RATES, arrive, fetch, leave
-from .nodes import BATCH_NORM, is_name, is_random, named_by, run_in_place
+from .nodes import BATCH_NORM, is_name, is_on_host, is_random, named_by, run_in_place
 from .step_graph import KEEPS, REPEATABLE, WORKSPACE, given_to, operators
 from .updates import UPDATE
 
@@ -45,7 +44,7 @@ AGAIN = "stowplan_again"
 def mark_repeatable(module: GraphModule) -> None:
     """Mark what `scheduled` can run again although it draws random numbers."""
     for node in operators(module):
-        if is_random(node) and not node.target._schema.is_mutable and _is_on_host(node):
+        if is_random(node) and not node.target._schema.is_mutable and is_on_host(node):
             node.meta[REPEATABLE] = True
 
 
@@ -144,7 +143,7 @@ class _Writer:
         before = None
         if is_random(node):
             before = self.graph.call_function(exchange_random_state, (self.random_state[operator],))
-        left = {name: self.now[name] for name in self._names_there(operator)}
+        left = {name: self.now[name] for name, v in self._names(operator) if v in self.there}
         copied = self.copy(node)
         copied.meta[AGAIN] = True
         if node.target is BATCH_NORM:
@@ -155,10 +154,6 @@ class _Writer:
         self.now.update(left)
         if before is not None:
             self.graph.call_function(exchange_random_state, (before,))
-
-    def _names_there(self, operator: int) -> list[Node]:
-        """Return the nodes that name results of an operator that are there."""
-        return [name for name, v in self._names(operator) if v in self.there]
 
     def _names(self, operator: int) -> list[tuple[Node, int]]:
         """Return the nodes that name results of an operator, each with its value."""
@@ -262,8 +257,3 @@ class _Swapped:
 
 
 _Move = tuple[Callable[[_Swapped], None], _Swapped]
-
-
-def _is_on_host(node: Node) -> bool:
-    leaves = pytree.tree_leaves(node.meta["val"])
-    return all(leaf.device.type == "cpu" for leaf in leaves if isinstance(leaf, torch.Tensor))

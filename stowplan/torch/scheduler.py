@@ -1,16 +1,12 @@
-"""Training steps of PyTorch within a budget of bytes: captured, scheduled, written as a graph module, and run.
+"""Training within a budget of bytes: each step runs by a plan that is of it.
 
 ::
 
     model, loss, batch     capture        forward and backward as ATen operators, and guards on what they are made from
-          |                updates        an update for each parameter, by the user's optimizer
-          v                costs          seconds of each operator
-    step graph             scheduling     what goes and runs again, in what order, within the budget
-          |
-          v
-    graph module           rewriting      called with the tensors of each step that passes the guards
+    graph                  plans          scheduled, and written as a graph module
+    call                   here           runs the plan whose guards it passes, on its own tensors
 
-A step that fails a guard is captured and scheduled again; after ``torch._dynamo.config.recompile_limit`` plans, steps
+A step that fails a guard is captured and planned again; after ``torch._dynamo.config.recompile_limit`` plans, steps
 that none of them is for run as in plain PyTorch, or raise.
 """
 
@@ -20,7 +16,7 @@ import os
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,86 +29,15 @@ from torch.utils import _pytree as pytree
 from ..allocator.pool import Pool
 from ..errors import GraphError, ScheduleError
 from ..scheduling.solve import Solution
-from .budgets import Within, plain_peak
-from .capture import Captured, LimitReachedError, differentiated
-from .early import Updates
-from .evictions import EVICT, Evict
-from .guards import (
-    ELSEWHERE,
-    are_shared,
-    require_alone,
-    require_no_autocast,
-    require_own_gradient,
-    situation,
-    surroundings,
-)
-from .live import live_peak
-from .rewriting import mark_repeatable, scheduled
-from .step_graph import graph
+from .budgets import Within
+from .capture import Captured, LimitReachedError
+from .evictions import Evict
+from .guards import ELSEWHERE, require_alone, require_no_autocast, situation, surroundings
+from .plans import Plan, Planner, StepStats
 from .trial import differences
-from .updates import (
-    Arguments,
-    BeforeUpdate,
-    group_of,
-    layout_of,
-    reason_against_early,
-    require_served,
-)
+from .updates import BeforeUpdate, group_of, layout_of, reason_against_early, require_served
 
 Loss = Callable[..., torch.Tensor]
-
-RESIDENT = "parameters, buffers, the optimizer's state and the batch"
-
-
-@dataclass(frozen=True)
-class StepStats:
-    """What a scheduled step takes, as predicted, and how often it ran.
-
-    Attributes
-    ----------
-    steps
-        That ran by this schedule.
-    peak
-        Most bytes alive at once, all counted: parameters, buffers, the optimizer's state, gradients that earlier steps
-        have left, the batch, what else the step reads, and what it makes.
-    resident
-        Bytes of these that are alive throughout: all but what the step makes.
-    plain_peak
-        As `peak`, of a step that recomputes nothing and keeps all gradients until all are there, as PyTorch does.
-    recomputed
-        Operators that run again in a step.
-    swapped
-        Bytes that a step evicts to a file, and fetches.
-    extra
-        Time that the schedule adds, as a share of the step's; by estimated seconds.
-    keeps_gradients
-        Why gradients are kept until all are there; None: each parameter is updated early.
-    keeps_values
-        Why values that were to be swapped stay in memory, so that steps are above `peak`; None: they do not.
-    reason
-        Why this plan was made: the guard that failed, or what else has changed.
-    """
-
-    steps: int
-    peak: int
-    resident: int
-    plain_peak: int
-    recomputed: int
-    swapped: int
-    extra: float
-    keeps_gradients: str | None
-    keeps_values: str | None = None
-    reason: str = "the first step"
-
-
-class _Plan:
-    """A schedule of a step, for calls whose tensors are in one situation."""
-
-    def __init__(self, situation: Any, keeps: str | None) -> None:
-        self.situation, self.keeps = situation, keeps
-        self.run: GraphModule
-        self.solution: Solution
-        self.stats: StepStats
 
 
 class _Planned(Exception):  # noqa: N818 (no error)
@@ -130,33 +55,16 @@ class ScheduledTraining:
     guarded, by `torch.compile`'s guards, and a step that fails one is planned again.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        loss: Loss | None,
-        budget: int | str | None,
-        before_update: BeforeUpdate | None,
-        solver: str,
-        time_limit: float | None,
-        swap: bool | str | os.PathLike[str],
-        pool: Pool | None,
-        strict: bool,
-    ) -> None:
-        require_served(optimizer)
-        if pool is not None and not isinstance(pool, Pool):
-            raise ScheduleError(f"pool is {pool!r}; expected a stowplan.TorchPool, or None")
-        self._model, self._loss, self._strict = model, loss, strict
-        self._optimizer, self._before, self._pool = optimizer, before_update, pool
-        self._within = Within(budget, solver, time_limit, bool(swap))
-        self._evict = Evict(None if swap is True else swap) if swap else None
+    def __init__(self, planner: Planner, loss: Loss | None, pool: Pool | None, *, strict: bool) -> None:
+        self._planner, self._loss, self._pool, self._strict = planner, loss, pool, strict
+        self._model, self._optimizer = planner.model, planner.optimizer
         self._frames: dict[Any, Captured] = {}
-        self._plans: list[_Plan] = []
-        self._latest: _Plan | None = None
-        self._arguments = Arguments()
+        self._plans: list[Plan] = []
+        self._latest: Plan | None = None
         self._accumulates = self._only_plans = self._is_full = False
-        self._ran: _Plan | None = None
+        self._ran: Plan | None = None
         self._key: Any = None
+        self._unseen: dict[str, Any] = {}
         self._reason, self._plain_steps = "", 0
 
     def step(self, *batch: Any) -> torch.Tensor:
@@ -276,7 +184,7 @@ class ScheduledTraining:
 
     # --- running ------------------------------------------------------------------------------------------------------
 
-    def _run(self, batch: tuple[Any, ...]) -> tuple[torch.Tensor, _Plan | None]:
+    def _run(self, batch: tuple[Any, ...]) -> tuple[torch.Tensor, Plan | None]:
         """Run forward, backward and what the plan does with gradients; the loss alone, and None, without a plan."""
         require_no_autocast()
         kind = next((type(one) for one in pytree.tree_leaves(batch) if isinstance(one, np.generic)), None)
@@ -301,13 +209,11 @@ class ScheduledTraining:
                 continue
             except LimitReachedError as error:
                 return self._without_plan(batch, str(error))
-            finally:
-                self._arguments.tensors = ()
             if self._ran is None:
                 self._plain_steps += 1
                 return loss, None
             self._latest = self._ran
-            failure = None if self._evict is None else self._evict.failure
+            failure = None if self._planner.evict is None else self._planner.evict.failure
             stats = self._ran.stats
             self._ran.stats = replace(stats, steps=stats.steps + 1, keeps_values=failure)
             return loss, self._ran
@@ -332,8 +238,8 @@ class ScheduledTraining:
     def _update(self, loss: torch.Tensor) -> None:
         """Run backward and update, as plain PyTorch does."""
         loss.backward()
-        if self._before is not None:
-            self._before()
+        if self._planner.before is not None:
+            self._planner.before()
         self._optimizer.step()
         self._forget()
 
@@ -348,38 +254,31 @@ class ScheduledTraining:
 
     def _frame(self) -> Captured:
         """Return the function of the step that fits what no guard of PyTorch's sees."""
-        key = (
-            self._accumulates,
-            layout_of(self._optimizer),
-            reason_against_early(self._optimizer, self._before),
-            surroundings(self._model),
-        )
-        if key not in self._frames:
+        unseen = {
+            "gradients are to add up, or no longer": self._accumulates,
+            "the optimizer's parameters, their gradients or its options have changed": layout_of(
+                self._optimizer
+            ),
+            "hooks on the optimizer have changed": reason_against_early(
+                self._optimizer, self._planner.before
+            ),
+            "a module's class, or a setting of PyTorch's backends, has changed": surroundings(self._model),
+        }
+        self._key = tuple(unseen.values())
+        if self._key not in self._frames:
             require_alone(self._model)
-            other = [what for one, two, what in zip(key, self._key or key, UNSEEN, strict=True) if one != two]
+            other = [what for what, one in unseen.items() if self._unseen.get(what, one) != one]
             self._reason = " and ".join(other) or "the first step"
-            self._frames[key] = Captured(_loss_of, self._make, strict=self._strict)
-        self._key = key
-        return self._frames[key]
-
-    # --- planning -----------------------------------------------------------------------------------------------------
+            self._frames[self._key] = Captured(_loss_of, self._make, strict=self._strict)
+        self._unseen = unseen
+        return self._frames[self._key]
 
     def _make(self, module: GraphModule, inputs: list[Any], _: int) -> Callable[..., Any]:
-        """Schedule a graph of Dynamo's; return what runs in its place."""
+        """Plan a graph of Dynamo's; return what runs in its place."""
         if len(self._plans) >= _limit():
             raise LimitReachedError
-        groups = group_of(self._optimizer)
-        keeps = reason_against_early(self._optimizer, self._before)
-        for one in inputs:
-            require_own_gradient(one)
-        if keeps is None and are_shared(self._optimizer, inputs):
-            keeps = "parameters, gradients or the optimizer's state share memory"
-        plan = _Plan(situation(inputs, groups), keeps)
-        # Found by updates of tensors with bytes, so not while AOTAutograd traces.
-        updates = Updates(
-            self._optimizer, self._before, inputs, together=keeps is not None, accumulates=self._accumulates
-        )
-        run = differentiated(module, inputs, lambda joint: self._scheduled(plan, joint, inputs, updates))
+        reason = self._frames[self._key].reason or self._reason
+        plan = self._planner.plan(module, inputs, reason, accumulates=self._accumulates)
         self._plans.append(plan)
 
         def call(*args: Any) -> Any:
@@ -388,62 +287,15 @@ class ScheduledTraining:
             self._latest = plan
             if self._only_plans:
                 raise _Planned
-            self._arguments.tensors = args
             with ExitStack() as stack:
                 if self._pool is not None:
                     stack.enter_context(self._pool.serving())
                     stack.enter_context(self._pool.step(id(plan)))
-                results = run(*args)
+                results = plan(*args)
             self._ran = plan
             return results
 
         return call
-
-    def _scheduled(self, plan: _Plan, joint: GraphModule, inputs: list[Any], updates: Updates) -> GraphModule:
-        """Return the graph module that runs a joint graph within the budget."""
-        if self._evict is not None:
-            _require_host(joint)
-            joint.add_module(EVICT, self._evict)
-        state = updates.add(joint, self._arguments)
-        mark_repeatable(joint)
-        step = graph(joint)
-        resident = self._resident(inputs) + state
-        plain = resident + plain_peak(step)
-        solution = self._within.solve(step, resident, plain, RESIDENT)
-        run = scheduled(joint, step, solution.schedule)
-        again = sum(len(row) for _, row in solution.outcome.recomputed)
-        plan.run, plan.solution = run, solution
-        plan.stats = StepStats(
-            0,
-            resident + live_peak(run.graph),
-            resident,
-            plain,
-            again,
-            sum(int(step.size[storage]) for storage, *_ in solution.outcome.swapped),
-            solution.extra_seconds / float(step.seconds.sum()),
-            plan.keeps,
-            reason=self._frames[self._key].reason or self._reason,
-        )
-        return run
-
-    def _resident(self, inputs: list[Any]) -> int:
-        """Return the bytes that are there throughout, each storage once."""
-        every = [*self._model.parameters(), *self._model.buffers(), *inputs]
-        every += [one.grad for group in self._optimizer.param_groups for one in group["params"]]
-        every += [one.grad for one in inputs if one.is_leaf]
-        storages = {
-            one.untyped_storage()._cdata: one.untyped_storage().nbytes() for one in every if one is not None
-        }
-        return sum(storages.values())
-
-
-UNSEEN = (
-    "gradients are to add up, or no longer",
-    "the optimizer's parameters, their gradients or its options have changed",
-    "hooks on the optimizer have changed",
-    "a module's class, or a setting of PyTorch's backends, has changed",
-)
-"""What plans are made for beside what PyTorch guards."""
 
 
 def schedule(
@@ -506,9 +358,13 @@ def schedule(
         for x, y in batches:
             loss = training.step(x, y)
     """
-    return ScheduledTraining(
-        model, optimizer, loss, budget, before_update, solver, time_limit, swap, pool, strict
-    )
+    require_served(optimizer)
+    if pool is not None and not isinstance(pool, Pool):
+        raise ScheduleError(f"pool is {pool!r}; expected a stowplan.TorchPool, or None")
+    evict = Evict(None if swap is True else swap) if swap else None
+    within = Within(budget, solver, time_limit, bool(swap))
+    planner = Planner(model, optimizer, before_update, within, evict)
+    return ScheduledTraining(planner, loss, pool, strict=strict)
 
 
 def _loss_of(model: nn.Module, loss: Loss | None, *batch: Any) -> torch.Tensor:
@@ -517,14 +373,3 @@ def _loss_of(model: nn.Module, loss: Loss | None, *batch: Any) -> torch.Tensor:
 
 def _limit() -> int:
     return int(torch._dynamo.config.recompile_limit)
-
-
-def _require_host(joint: GraphModule) -> None:
-    """Raise unless all tensors of a step are the host's."""
-    for node in joint.graph.nodes:
-        for leaf in pytree.tree_leaves(node.meta.get("val")):
-            if isinstance(leaf, torch.Tensor) and leaf.device.type != "cpu":
-                raise ScheduleError(
-                    f"{node.name} is on {leaf.device}; expected a model on the host, whose values a file can take, or "
-                    "no swap"
-                )

@@ -18,8 +18,6 @@ from __future__ import annotations
 import torch
 from torch.fx import Graph, Node
 
-__all__ = ["SHRINKING", "bytes_held", "shrink", "write_parts"]
-
 aten = torch.ops.aten
 
 SHRINKING = (

@@ -25,18 +25,9 @@ from ..errors import ScheduleError
 from .nodes import LIBRARY
 
 ELEMENTWISE = (
-    optim.SGD,
-    optim.Adam,
-    optim.AdamW,
-    optim.Adamax,
-    optim.NAdam,
-    optim.RAdam,
-    optim.RMSprop,
-    optim.Adagrad,
-    optim.Adadelta,
-    optim.ASGD,
-    optim.Rprop,
-)
+    optim.SGD, optim.Adam, optim.AdamW, optim.Adamax, optim.NAdam, optim.RAdam, optim.RMSprop, optim.Adagrad,
+    optim.Adadelta, optim.ASGD, optim.Rprop,
+)  # fmt: skip
 """Optimizers that treat each element of a parameter for itself."""
 
 BeforeUpdate = Callable[[], object]
@@ -55,13 +46,6 @@ LAID_OUT = torch.ops.stowplan.laid_out.default
 """A copy of a gradient in its parameter's layout, which autograd makes where a gradient has another."""
 
 
-class Arguments:
-    """The tensors that the step running now was called with; which is which parameter is known from these alone."""
-
-    def __init__(self) -> None:
-        self.tensors: Sequence[torch.Tensor] = ()
-
-
 class Update(nn.Module):  # type: ignore[misc]
     """Takes the gradients of some parameters as they come.
 
@@ -70,7 +54,7 @@ class Update(nn.Module):  # type: ignore[misc]
     optimizer
         The user's; None: gradients are left in ``grad``.
     arguments, numbers
-        The parameters are these of the running step's arguments.
+        The parameters are these of the arguments of the step that runs.
     group
         Number of the group that all of them are in; None: they are all that get gradients, for one call of the
         optimizer.
@@ -81,7 +65,7 @@ class Update(nn.Module):  # type: ignore[misc]
     def __init__(
         self,
         optimizer: optim.Optimizer | None,
-        arguments: Arguments,
+        arguments: Sequence[torch.Tensor],
         numbers: Sequence[int],
         group: int | None = None,
         before: BeforeUpdate | None = None,
@@ -92,7 +76,7 @@ class Update(nn.Module):  # type: ignore[misc]
 
     def forward(self, gradients: list[torch.Tensor]) -> None:
         """Update the parameters, or add to what their ``grad`` is; the list of gradients is emptied."""
-        parameters: list[Any] = [self._arguments.tensors[number] for number in self._numbers]
+        parameters: list[Any] = [self._arguments[number] for number in self._numbers]
         for parameter, gradient in zip(parameters, gradients, strict=True):
             if parameter.grad is None:
                 parameter.grad = gradient
@@ -130,13 +114,7 @@ def _step_alone(optimizer: optim.Optimizer, number: int, parameters: list[nn.Par
 
 
 def require_served(optimizer: object) -> None:
-    """Raise unless the optimizer is one that can be served.
-
-    Raises
-    ------
-    ScheduleError
-        The class of `optimizer` is not in `ELEMENTWISE`.
-    """
+    """Raise unless the optimizer is one of `ELEMENTWISE`."""
     if type(optimizer) not in ELEMENTWISE:
         names = ", ".join(kind.__name__ for kind in ELEMENTWISE)
         raise ScheduleError(
