@@ -36,12 +36,12 @@ from torch.fx import GraphModule, Node
 
 from ..errors import ScheduleError
 from .budgets import GraphStats, Within, plain_peak
-from .eager import DECOMPOSITIONS, ONCE, as_eager, cast_once, casts_of, lay_out_parts
-from .joint import put_in_phases
+from .eager import DECOMPOSITIONS, ONCE, as_eager, casts_of
+from .joint import prepare, put_in_phases
 from .live import live_peak, storages
-from .nodes import leave_out_statistics, mark_in_place, require_numbers
+from .nodes import leave_out_statistics, require_numbers
 from .rewriting import mark_repeatable
-from .shrinking import shrink, write_parts
+from .shrinking import shrink
 from .splitting import draw_again, forward_first, keep_readers_of_written, mark_backward
 from .step_graph import graph, operators
 
@@ -108,20 +108,18 @@ class CompileBackend:
             "static_lifetime_input_indices": static_lifetime_input_indices,
         }
         joint.graph.eliminate_dead_code()
-        require_numbers(joint.graph)
-        if self._compiler == "inductor" and self._within.budget is None:
-            forward, backward = min_cut_rematerialization_partition(joint, joint_inputs, **given)
-            self._stats.append(_stats_of(joint, forward, backward))
-            return forward, backward
-        leave_out_statistics(joint.graph)
         if self._compiler != "inductor":
-            lay_out_parts(joint.graph)
-            write_parts(joint.graph)
-        shrink(joint.graph)
-        if put_in_phases(joint):
-            if self._compiler != "inductor":
-                cast_once(joint.graph, self._casts)
-                mark_in_place(joint.graph)
+            has_backward = prepare(joint, self._casts)
+        else:
+            require_numbers(joint.graph)
+            if self._within.budget is None:
+                forward, backward = min_cut_rematerialization_partition(joint, joint_inputs, **given)
+                self._stats.append(_stats_of(joint, forward, backward))
+                return forward, backward
+            leave_out_statistics(joint.graph)
+            shrink(joint.graph)
+            has_backward = put_in_phases(joint)
+        if has_backward:
             joint = self._scheduled(joint)
         forward, backward = default_partition(joint, joint_inputs, **given)
         # What draws random numbers is left in both, and would draw more of them than the program does.

@@ -21,15 +21,34 @@ TAG, FORWARD, BACKWARD = "partitioner_tag", "is_forward", "is_backward"
 MUST_BE_BACKWARD = "must_be_in_backward"
 
 
-def normal(joint: GraphModule, inputs: int, casts: str) -> GraphModule:
-    """Let a joint graph begin with its inputs alone, the gradient of the loss a constant; mark phases and in place."""
+REFUSED = {
+    aten.mkldnn_rnn_layer.default: "keeps what its backward pass needs from every graph; expected another LSTM, such "
+    "as that in torch.backends.mkldnn.flags(enabled=False)",
+    aten.prod.dim_int: "has a backward pass along a dimension that depends on values; expected none",
+}
+"""Operators whose backward pass in a graph has other bits."""
+
+
+def prepare(joint: GraphModule, casts: str) -> bool:
+    """Let a joint graph give the bits of a plain run, in phases; return whether it has a backward pass."""
     graph = joint.graph
     require_numbers(graph)
-    for node in graph.find_nodes(op="call_function", target=aten.mkldnn_rnn_layer.default):
-        raise GraphError(
-            f"{node.name} keeps what its backward pass needs from every graph; expected another LSTM, such as that in "
-            "torch.backends.mkldnn.flags(enabled=False)"
-        )
+    for target, why in REFUSED.items():
+        for node in graph.find_nodes(op="call_function", target=target):
+            raise GraphError(f"{node.name} {why}")
+    leave_out_statistics(graph)
+    lay_out_parts(graph)
+    write_parts(graph)
+    shrink(graph)
+    has_backward = put_in_phases(joint)
+    cast_once(graph, casts)
+    mark_in_place(graph)
+    return has_backward
+
+
+def normal(joint: GraphModule, inputs: int, casts: str) -> GraphModule:
+    """Prepare a joint graph, and let it begin with its inputs alone, the gradient of the loss a constant."""
+    graph = joint.graph
     given = graph.find_nodes(op="placeholder")
     taken = [one for one in given if not one.name.startswith("tangents")]
     if [getattr(one.meta.get("desc"), "idx", None) for one in taken] != list(range(inputs)):
@@ -41,16 +60,7 @@ def normal(joint: GraphModule, inputs: int, casts: str) -> GraphModule:
         for node in graph.find_nodes(op="call_function", target=target):
             node.replace_all_uses_with(node.args[0])
     graph.eliminate_dead_code()
-    for node in graph.find_nodes(op="call_function", target=aten.prod.dim_int):
-        raise GraphError(
-            f"{node.name}: the backward pass of prod along a dimension depends on values; expected none"
-        )
-    leave_out_statistics(graph)
-    lay_out_parts(graph)
-    write_parts(graph)
-    shrink(graph)
-    put_in_phases(joint)
-    cast_once(graph, casts)
+    prepare(joint, casts)
     _write_buffers_early(graph)
     for tangent in given[len(taken) :]:
         value = tangent.meta["val"]
@@ -71,7 +81,6 @@ def normal(joint: GraphModule, inputs: int, casts: str) -> GraphModule:
             first.prepend(ones)
     graph.eliminate_dead_code()
     graph.set_codegen(CodeGen())  # its arguments are the inputs, one by one
-    mark_in_place(graph)
     return joint
 
 

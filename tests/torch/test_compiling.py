@@ -196,6 +196,7 @@ def test_what_cannot_be_split_is_refused() -> None:
     for loss, match in (
         (lambda x: x.masked_select(x > 0).sum(), "masked_select returns depends on values"),
         (lambda x: torch.linalg.inv(x @ x.T).sum(), "calls with_effects; expected an ATen operator"),
+        (lambda x: x.prod(1).sum(), "prod has a backward pass along a dimension that depends on values"),
     ):
         with pytest.raises(BackendCompilerFailed, match=match) as caught:
             torch.compile(loss, backend=compile_backend(), dynamic=False, fullgraph=True)(

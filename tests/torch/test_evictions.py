@@ -113,5 +113,5 @@ def test_names_that_no_layout_describes_stay() -> None:
 def test_a_device_s_values_are_refused() -> None:
     model = nn.Linear(4, 4, device="meta")
     training = schedule(model, torch.optim.SGD(model.parameters(), lr=0.1), loss_of, swap=True)
-    with pytest.raises(ScheduleError, match="not the host.s; expected a model on the host"):
+    with pytest.raises(ScheduleError, match="expected a model on the host"):
         training.plan(torch.randn(2, 4, device="meta"))
