@@ -224,8 +224,8 @@ class Lane:
     ) -> None:
         """Have a plan made, which may be offered to other lanes."""
         planning, cache = self._planning, self._cache
-        packer = partial(pack, in_haste=planning.budget.is_bounded)
-        options = Options(planning.alignment, planning.solver, let_others_run, packer)
+        packer = partial(pack, solver=planning.solver, in_haste=planning.budget.is_bounded)
+        options = Options(planning.alignment, packer, let_others_run)
         nothing: PlanResult[Installed] = PlanResult(Verdict.KEEP)
 
         def job() -> tuple[int, PlanResult[Installed]]:

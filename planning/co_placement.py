@@ -41,9 +41,7 @@ TOLERANCE = 1.02
 """How much larger than alone a plan may be for the sake of its neighbours, if the arena must grow for it."""
 
 
-def place_beside(
-    plan: Plan, neighbours: Sequence[Plan], *, arena_bytes: int, planner: str = "auto", packer: Pack = pack
-) -> Plan:
+def place_beside(plan: Plan, neighbours: Sequence[Plan], *, arena_bytes: int, packer: Pack = pack) -> Plan:
     """Place a plan's blocks again, in agreement with other plans as far as that costs nothing to speak of.
 
     Parameters
@@ -54,8 +52,6 @@ def place_beside(
         The other plans, the most important first.
     arena_bytes
         The arena that is reserved already: up to there agreement is free.
-    planner
-        Name of the solver.
     packer
         What packs.
 
@@ -68,13 +64,13 @@ def place_beside(
         return plan
     limit = max(arena_bytes, int(plan.arena_bytes * TOLERANCE))
     for fixed, residents in _wishes(plan, neighbours):
-        placed = _placed(plan, fixed, residents, limit, planner, packer)
+        placed = _placed(plan, fixed, residents, limit, packer)
         if placed is not None:
             return placed
     return plan
 
 
-def stack_wrapped(plan: Plan, *, planner: str = "auto", packer: Pack = pack) -> Plan:
+def stack_wrapped(plan: Plan, *, packer: Pack = pack) -> Plan:
     """Place a plan's wrapped blocks on one another, from the arena's beginning on, if that costs nothing.
 
     In the first step of a plan on a device the blocks that the step before has left live elsewhere, and until they end
@@ -86,7 +82,7 @@ def stack_wrapped(plan: Plan, *, planner: str = "auto", packer: Pack = pack) -> 
     ----------
     plan
         As packed alone.
-    planner, packer
+    packer
         As for `place_beside`.
     """
     wrapped = np.flatnonzero(plan.profile.wrapped[plan.rows])
@@ -98,7 +94,7 @@ def stack_wrapped(plan: Plan, *, planner: str = "auto", packer: Pack = pack) -> 
     size = plan.problem.size[wrapped]
     fixed = _no_wish(plan)
     fixed[wrapped] = np.cumsum(size) - size
-    return _placed(plan, fixed, NO_RANGES, plan.arena_bytes, planner, packer) or plan
+    return _placed(plan, fixed, NO_RANGES, plan.arena_bytes, packer) or plan
 
 
 def place_around(
@@ -107,7 +103,6 @@ def place_around(
     neighbours: Sequence[Plan],
     *,
     arena_bytes: int | None,
-    planner: str = "auto",
     packer: Pack = pack,
 ) -> Plan | None:
     """Place a plan's blocks again, beside blocks that stay in the arena; beside other plans as well where that can be.
@@ -122,8 +117,6 @@ def place_around(
         The other plans, the most important first.
     arena_bytes
         The most that the plan may need; None: whatever it takes.
-    planner
-        Name of the solver.
     packer
         What packs.
 
@@ -136,7 +129,7 @@ def place_around(
         return plan
     for fixed, residents in (*_wishes(plan, neighbours), (_no_wish(plan), NO_RANGES)):
         taken = _union(np.concatenate([residents, stayers]))
-        placed = _placed(plan, fixed, taken, arena_bytes, planner, packer)
+        placed = _placed(plan, fixed, taken, arena_bytes, packer)
         if placed is not None:
             return placed
     return None
@@ -163,12 +156,10 @@ def _obstructed(plan: Plan, stayers: IntArray) -> npt.NDArray[np.bool_]:
     return np.asarray(beyond[at] < begin + plan.problem.size)
 
 
-def _placed(
-    plan: Plan, fixed: IntArray, residents: IntArray, limit: int | None, planner: str, packer: Pack
-) -> Plan | None:
+def _placed(plan: Plan, fixed: IntArray, residents: IntArray, limit: int | None, packer: Pack) -> Plan | None:
     """Pack with fixed offsets and residents; None where they contradict each other, or it needs more than `limit`."""
     try:
-        placement = packer(_with_residents(plan.problem, fixed, residents), planner)
+        placement = packer(_with_residents(plan.problem, fixed, residents))
     except ProblemError:
         return None
     offsets = placement.offsets[: len(plan.problem)]

@@ -38,18 +38,15 @@ class Options:
     ----------
     alignment
         Bytes; of every offset.
-    solver
-        Name of the packing solver.
-    step_aside
-        Called between pieces of the work, to let other threads run.
     packer
         What packs.
+    step_aside
+        Called between pieces of the work, to let other threads run.
     """
 
     alignment: int
-    solver: str = "auto"
-    step_aside: Callable[[], object] = lambda: None
     packer: Pack = pack
+    step_aside: Callable[[], object] = lambda: None
 
 
 def plan_record(job: PlanJob[U], shared: SharedPlans, options: Options) -> PlanResult[U]:
@@ -96,13 +93,13 @@ def plan_record(job: PlanJob[U], shared: SharedPlans, options: Options) -> PlanR
 
 def _place(profile: Profile, steps: int, neighbours: Sequence[Plan], arena: Arena, options: Options) -> Plan:
     """Pack a profile's blocks, beside the other plans and around what stays."""
-    solver, packer = options.solver, options.packer
-    alone = make_plan(profile, alignment=options.alignment, planner=solver, steps=steps, packer=packer)
+    packer = options.packer
+    alone = make_plan(profile, alignment=options.alignment, steps=steps, packer=packer)
     if arena.bottom_last and not neighbours:
         options.step_aside()
-        alone = stack_wrapped(alone, planner=solver, packer=packer)
+        alone = stack_wrapped(alone, packer=packer)
     options.step_aside()
-    beside = place_beside(alone, neighbours, arena_bytes=arena.reserved, planner=solver, packer=packer)
+    beside = place_beside(alone, neighbours, arena_bytes=arena.reserved, packer=packer)
     around = _around(beside, neighbours, arena, options)
     return beside if around is None else around
 
@@ -110,9 +107,7 @@ def _place(profile: Profile, steps: int, neighbours: Sequence[Plan], arena: Aren
 def _around(plan: Plan, neighbours: Sequence[Plan], arena: Arena, options: Options) -> Plan | None:
     """Place a plan around what stays; None where the arena is too small for that, and cannot grow."""
     limit = None if arena.grows else arena.reserved
-    return place_around(
-        plan, arena.stayers, neighbours, arena_bytes=limit, planner=options.solver, packer=options.packer
-    )
+    return place_around(plan, arena.stayers, neighbours, arena_bytes=limit, packer=options.packer)
 
 
 def replan_obstructed(old: U, neighbours: Sequence[U], arena: Arena, options: Options) -> PlanResult[U]:

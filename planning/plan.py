@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +15,8 @@ from ..profiler.profile import COLUMNS
 
 IntArray = npt.NDArray[np.int64]
 
-Pack = Callable[[Problem, str], Placement]
-"""From a problem and the name of a solver to a placement: `pack`, or `pack` with other options."""
+Pack = Callable[[Problem], Placement]
+"""From a problem to a placement: `pack`, or `pack` with a solver's name and other options."""
 
 UNPLANNED = -1
 """The offset of a block that is not planned."""
@@ -111,7 +112,7 @@ def make_plan(
     steps
         As for `Plan`.
     packer
-        Packs in place of `stowplan.packing.pack`, without a limit.
+        Packs in place of `stowplan.packing.pack` with these options.
 
     Raises
     ------
@@ -121,11 +122,9 @@ def make_plan(
         The solver's placement is wrong: `pack` validates every placement.
     """
     problem, rows = problem_of(profile, alignment)
-    if packer is not None:
-        placement = packer(problem, planner)
-    else:
-        placement = pack(problem, planner, time_limit, threads, progress=progress)
-    return Plan(profile, rows, problem, placement, steps)
+    if packer is None:
+        packer = partial(pack, solver=planner, time_limit=time_limit, threads=threads, progress=progress)
+    return Plan(profile, rows, problem, packer(problem), steps)
 
 
 def same_structure(a: Profile, b: Profile) -> bool:

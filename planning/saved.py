@@ -45,10 +45,6 @@ MOST_LANES = 8
 """Lanes of a step slot (allocator/core/lanes/lanes.hpp)."""
 
 
-class DamagedError(ValueError):
-    """The bytes are not those of plans."""
-
-
 @dataclass(frozen=True)
 class SavedPlan:
     """A plan, with its step slot, the place of its lane among those of the step slot, and its step's key."""
@@ -126,7 +122,7 @@ def load_plans(path: str | os.PathLike[str], backend: str, alignment: int) -> tu
     """
     try:
         header, numbers = _opened(Path(path).read_bytes())
-    except DamagedError as error:
+    except ValueError as error:
         raise FormatError(path, str(error)) from None
     for name, expected in (("backend", backend), ("alignment", alignment)):
         if header.get(name) != expected:
@@ -152,7 +148,7 @@ def _next_plan(entry: dict[str, Any], numbers: IntArray, alignment: int) -> tupl
     Raises
     ------
     LookupError, TypeError, ValueError, OverflowError
-        It is not valid: `DamagedError`, `ProfileError` and `ProblemError` are ValueErrors.
+        It is not valid; `ProfileError` and `ProblemError` are ValueErrors.
     """
     requests, period, steps = (_whole(entry, name) for name in ("requests", "period", "steps"))
     if requests * len(COLUMNS) > len(numbers):
@@ -196,15 +192,15 @@ def _opened(data: bytes) -> tuple[dict[str, Any], IntArray]:
 
     Raises
     ------
-    DamagedError
+    ValueError
         The bytes are something else, of another version, or torn.
     """
     if not data.startswith(MAGIC):
-        raise DamagedError(
+        raise ValueError(
             f"not a plan, or one of another version; expected it to begin with {MAGIC.decode().strip()!r}"
         )
     if _digest(data[:-DIGEST]) != data[-DIGEST:]:
-        raise DamagedError("torn or changed: its digest is another one")
+        raise ValueError("torn or changed: its digest is another one")
     line = data.find(b"\n", len(MAGIC), -DIGEST)
     try:
         header = json.loads(data[len(MAGIC) : line])
@@ -212,7 +208,7 @@ def _opened(data: bytes) -> tuple[dict[str, Any], IntArray]:
     except (ValueError, RecursionError):
         header = None
     if line < 0 or not isinstance(header, dict):
-        raise DamagedError("its header is not valid")
+        raise ValueError("its header is not valid")
     return header, numbers
 
 
@@ -221,15 +217,15 @@ def _validated(problem: Problem, offsets: IntArray, solver: str) -> Placement:
 
     Raises
     ------
-    DamagedError
+    ValueError
         They are not a valid placement of this problem.
     """
     if len(offsets) != len(problem):
-        raise DamagedError(f"{len(offsets)} offsets; expected {len(problem)}")
+        raise ValueError(f"{len(offsets)} offsets; expected {len(problem)}")
     try:
         check_fast(problem, offsets)
     except (ConflictError, ProblemError) as error:
-        raise DamagedError(f"not valid: {error}") from None
+        raise ValueError(f"not valid: {error}") from None
     peak, bound = peak_of(problem, offsets), lower_bound(problem)
     offsets.flags.writeable = False
     status: Literal["optimal", "feasible"] = "optimal" if peak == bound else "feasible"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 from stowplan.errors import UnknownSolverError
+from stowplan.packing import pack
 from stowplan.planning import Plan, make_plan
 from stowplan.planning.co_placement import NO_RANGES
 from stowplan.planning.job import Arena, PlanJob, PlanResult, Verdict
@@ -156,7 +158,7 @@ def test_it_steps_aside_between_the_pieces() -> None:
 
 def test_a_solver_that_fails_is_an_error() -> None:
     with pytest.raises(UnknownSolverError, match="nobody"):
-        made(repeated(STEP), Options(64, solver="nobody"))
+        made(repeated(STEP), Options(64, partial(pack, solver="nobody")))
 
 
 # ------------------------------------------------------------------------------------------------------- stayers
