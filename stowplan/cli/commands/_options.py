@@ -10,7 +10,6 @@ import click
 from click.shell_completion import CompletionItem
 
 from ...units import parse_bytes
-from .run import warn_of_options
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -133,35 +132,3 @@ def planning_options(command: F) -> F:
     for option in (json_option, threads_option, time_limit_option, solver_option, alignment_option):
         command = option(command)
     return command
-
-
-SCRIPT_CONTEXT = {"ignore_unknown_options": True, "allow_interspersed_args": False}
-"""Settings of a command that runs a script: all arguments after the script's name are the script's."""
-
-
-def _no_option(context: click.Context, parameter: click.Parameter, script: str) -> str:
-    """Refuse an option that the command does not have; it would be taken for the script."""
-    if script.startswith("-") and script != "-":
-        raise click.NoSuchOption(script, ctx=context)
-    return script
-
-
-def _not_ours(
-    context: click.Context, parameter: click.Parameter, arguments: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Say which of the script's arguments look like options of the command, which stand before the script."""
-    ours = {name for option in context.command.params for name in option.opts if name.startswith("-")}
-    warn_of_options(context.command_path, ours, arguments)
-    return arguments
-
-
-script_argument = click.argument("script", callback=_no_option)
-module_option = click.option(
-    "-m", "module", is_flag=True, help="SCRIPT is the name of a module, as python -m takes it."
-)
-arguments_argument = click.argument("arguments", nargs=-1, type=click.UNPROCESSED, callback=_not_ours)
-step_function_option = click.option(
-    "--step-function",
-    metavar="MODULE:FUNCTION",
-    help="Each call of it is a step; the script's own module is __main__. Without it steps are found.",
-)

@@ -11,14 +11,8 @@ import click
 from ...units import human_bytes
 from ..terminal import say
 from . import _look
-from ._options import (
-    SCRIPT_CONTEXT,
-    OutputFile,
-    arguments_argument,
-    module_option,
-    script_argument,
-    step_function_option,
-)
+from ._options import OutputFile
+from .run import warn_of_options
 
 if TYPE_CHECKING:
     from ...profiler.candidates import StepCandidate
@@ -29,11 +23,33 @@ _OF_PROFILES = ("step_function", "number", "device", "output", "small", "no_site
 """Parameters that only a profile uses."""
 
 
+def _no_option(context: click.Context, parameter: click.Parameter, script: str) -> str:
+    """Refuse an option that the command does not have; it would be taken for the script."""
+    if script.startswith("-") and script != "-":
+        raise click.NoSuchOption(script, ctx=context)
+    return script
+
+
+def _not_ours(
+    context: click.Context, parameter: click.Parameter, arguments: tuple[str, ...]
+) -> tuple[str, ...]:
+    ours = {name for option in context.command.params for name in option.opts if name.startswith("-")}
+    warn_of_options(context.command_path, ours, arguments)
+    return arguments
+
+
 @click.command(
-    context_settings=SCRIPT_CONTEXT,
+    context_settings={
+        "ignore_unknown_options": True,
+        "allow_interspersed_args": False,
+    },  # behind SCRIPT all is its own
     epilog="Example: stowplan profile -o step.profile train.py --epochs 2; stowplan show step.profile",
 )
-@step_function_option
+@click.option(
+    "--step-function",
+    metavar="MODULE:FUNCTION",
+    help="Each call of it is a step; the script's own module is __main__. Without it steps are found.",
+)
 @click.option(
     "--step",
     "number",
@@ -74,9 +90,9 @@ _OF_PROFILES = ("step_function", "number", "device", "output", "small", "no_site
     type=OutputFile(),
     help="Write no profile, but the step graph of Chainer's training step, for stowplan schedule.",
 )
-@module_option
-@script_argument
-@arguments_argument
+@click.option("-m", "module", is_flag=True, help="SCRIPT is the name of a module, as python -m takes it.")
+@click.argument("script", callback=_no_option)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, callback=_not_ours)
 @click.pass_context
 def profile(
     context: click.Context,
