@@ -166,7 +166,6 @@ hipError_t hipDeviceCanAccessPeer(int* can, int device, int other) {
 }
 
 hipError_t hipDeviceEnablePeerAccess(int other, unsigned flags) {
-  simhip::refuse_gil(__func__);
   if (flags != 0) return note(hipErrorInvalidValue);
   if (!is_device(other) || other == current_device) return note(hipErrorInvalidDevice);
   if (memory().is_peer(current_device, other)) return note(hipErrorPeerAccessAlreadyEnabled);
