@@ -40,6 +40,13 @@ def all_replayed(pool: SimulatedPool) -> Iterator[None]:
 # ------------------------------------------------------------------------------------------------ a lane per stream
 
 
+def test_every_thread_s_own_stream_has_cuda_s_name_in_profiles(pool: SimulatedPool) -> None:
+    own = Stream(2)
+    run(pool, 4, lambda: pool.empty(3000, own))
+    assert pool.stats.replayed > 0
+    assert pool.profile().stream.tolist() == [2]
+
+
 def test_a_step_on_two_streams_is_replayed_in_full(pool: SimulatedPool) -> None:
     seen: dict[Stream, set[int]] = {MAIN: set(), COPY: set()}
 

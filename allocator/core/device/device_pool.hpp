@@ -43,8 +43,7 @@ namespace stowplan::allocator {
 
 class DevicePool {
  public:
-  // CUDA's name for the calling thread's own default stream: many streams, that is, under one handle.
-  static constexpr Stream kPerThread = 2;
+  static constexpr Stream kPerThread = allocator::kPerThread;
 
   explicit DevicePool(Scope scope = Scope::thread) : lanes_(kUnit, scope) {}
 

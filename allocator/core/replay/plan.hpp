@@ -24,6 +24,9 @@ using RequestNumber = std::uint32_t;
 constexpr Bytes kUnplanned = -1;
 constexpr RequestNumber kNoRequest = UINT32_MAX;
 using Stream = std::int64_t;
+// CUDA's name for the calling thread's own default stream: many streams, that is, under one handle. A pool tells them
+// apart by negative numbers, which are others in each run; a profile has the handle.
+constexpr Stream kPerThread = 2;
 using LaneNumber = std::uint16_t;
 
 struct Plan {

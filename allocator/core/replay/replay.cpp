@@ -24,7 +24,7 @@ Grant Replay::request(Bytes size, Stream stream) {
   block.stream = stream;
   block.lane = this;
   counters_.live_bytes += size;
-  block.birth = recorder_.allocate(size, stream);
+  block.birth = recorder_.allocate(size, stream < 0 ? kPerThread : stream);
   try {
     const Grant grant = serve(block);
     if (grant.address != 0) counters_.note_peaks();  // else adopt() does, if there is memory for it
