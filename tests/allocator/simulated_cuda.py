@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable
-from ctypes import CFUNCTYPE, c_char_p, c_int, c_size_t, c_uint, c_void_p
+from ctypes import CFUNCTYPE, c_bool, c_char_p, c_int, c_size_t, c_uint, c_void_p
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -34,15 +34,23 @@ class Table(ctypes.Structure):
         *re.findall(r"^ +function\((\w+), [A-Z]", HEADER.read_text(encoding="utf-8"), flags=re.MULTILINE),
         "error_string",
     ]
-    _fields_ = [*((name, c_void_p) for name in NAMES), ("memory_pools_supported", c_int)]
+    _fields_ = [
+        *((name, c_void_p) for name in NAMES),
+        ("has_memory_pools", c_bool),
+        ("memory_pools_supported", c_int),
+    ]
 
 
 SIGNATURES: dict[str, tuple[Any, ...]] = {
     "malloc": (c_void_p, c_size_t),
     "free": (c_void_p,),
-    "malloc_async": (c_void_p, c_size_t, c_size_t),
+    "malloc_async": (c_void_p, c_size_t, c_size_t, c_size_t),
     "free_async": (c_void_p, c_size_t),
-    "device_memory_pool": (c_void_p, c_int),
+    "make_memory_pool": (c_void_p, c_void_p),
+    "end_memory_pool": (c_void_p,),
+    "open_memory_pool": (c_void_p, c_void_p, c_size_t),
+    "count_devices": (c_void_p,),
+    "can_access_peer": (c_void_p, c_int, c_int),
     "set_memory_pool": (c_void_p, c_int, c_void_p),
     "trim_memory_pool": (c_void_p, c_size_t),
     "device_attribute": (c_void_p, c_int, c_int),
@@ -90,7 +98,8 @@ class SimulatedCuda:
         self._events: dict[int, Event] = {}
         self._last = 0
         functions = {name: self._function(name) for name in Table.NAMES if name in SIGNATURES}
-        self.table = Table(**{name: ctypes.cast(function, c_void_p) for name, function in functions.items()})
+        pointers = {name: ctypes.cast(function, c_void_p) for name, function in functions.items()}
+        self.table = Table(has_memory_pools=True, **pointers)
         self._current_stream = CFUNCTYPE(c_size_t)(lambda: self.now)
         # For ever: neither garbage collection nor the interpreter's end may take them before the pools that call them.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object((functions, self._current_stream)))
@@ -159,7 +168,7 @@ class SimulatedCuda:
     def _malloc(self, to: int, size: int) -> int:
         return self._take("malloc", to, size, None)
 
-    def _malloc_async(self, to: int, size: int, stream: int) -> int:
+    def _malloc_async(self, to: int, size: int, pool: int, stream: int) -> int:
         assert stream != self.device.captured
         return self._take("malloc_async", to, size, stream)
 
@@ -169,8 +178,20 @@ class SimulatedCuda:
     def _free_async(self, address: int, stream: int) -> None:
         self._give(address, stream)
 
-    def _device_memory_pool(self, to: int, device: int) -> None:
+    def _make_memory_pool(self, to: int, properties: int) -> None:
         c_void_p.from_address(to).value = 1
+
+    def _end_memory_pool(self, pool: int) -> None:
+        pass
+
+    def _open_memory_pool(self, pool: int, access: int, count: int) -> None:
+        pass
+
+    def _count_devices(self, to: int) -> None:
+        c_int.from_address(to).value = 1
+
+    def _can_access_peer(self, to: int, device: int, peer: int) -> None:
+        c_int.from_address(to).value = 0
 
     def _set_memory_pool(self, pool: int, attribute: int, value: int) -> None:
         assert attribute == 4

@@ -59,15 +59,19 @@ class Cuda {
   CudaApi api() {
     CudaApi api;
     api.malloc = [](void** ptr, std::size_t size) { return self().allocate(ptr, size, 0, false); };
-    api.malloc_async = [](void** ptr, std::size_t size, CudaStream stream) {
+    api.malloc_async = [](void** ptr, std::size_t size, CudaMemoryPool, CudaStream stream) {
       return self().allocate(ptr, size, number_of(stream), true);
     };
     api.free = [](void* ptr) { return self().give(ptr, 0, false); };
     api.free_async = [](void* ptr, CudaStream stream) { return self().give(ptr, number_of(stream), true); };
-    api.device_memory_pool = [](CudaMemoryPool* pool, int) {
+    api.make_memory_pool = [](CudaMemoryPool* pool, const MemoryPoolProperties*) {
       *pool = reinterpret_cast<CudaMemoryPool>(&self());
       return kCudaSuccess;
     };
+    api.end_memory_pool = [](CudaMemoryPool) { return self().trim(); };
+    api.open_memory_pool = [](CudaMemoryPool, const MemoryAccess*, std::size_t) { return kCudaSuccess; };
+    api.count_devices = [](int* count) { return *count = 2, kCudaSuccess; };
+    api.can_access_peer = [](int* can, int, int) { return *can = 1, kCudaSuccess; };
     api.set_memory_pool = [](CudaMemoryPool, int, void*) { return kCudaSuccess; };
     api.trim_memory_pool = [](CudaMemoryPool, std::size_t) { return self().trim(); };
     api.device_attribute = [](int* value, int, int) {

@@ -16,15 +16,14 @@ const char* hipGetErrorString(int);
 
 namespace {
 
-constexpr int kInvalidContext = 201;
+constexpr int kInvalidContext = 201, kNotSupported = 801;
 thread_local std::vector<std::intptr_t> contexts;  // device + 1 of each; the last one is current
 std::uint64_t retained = 0;                        // a bit for each device
 std::atomic<const char*> under_gil{""};            // the last one
 
-int note_gil(const char* name) {
+void note_gil(const char* name) {
   static const auto check = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "PyGILState_Check"));
   if (check() != 0) under_gil = name;
-  return 0;
 }
 
 // The current context's device is HIP's, too, while a function of HIP's runs.
@@ -43,16 +42,16 @@ int call(F* function, Arguments... arguments) {
 }  // namespace
 
 #define IN_A_CONTEXT(cuda, hip, parameters, arguments) \
-  extern "C" int hip parameters;                       \
-  extern "C" int cuda parameters { return note_gil(#cuda), call arguments; }
-#define ANYWHERE(cuda, hip, parameters, arguments) \
-  extern "C" int hip parameters;                   \
-  extern "C" int cuda parameters { return note_gil(#cuda), hip arguments; }
+  extern "C" __attribute__((weak)) int hip parameters; \
+  extern "C" int cuda parameters { return hip == nullptr ? kNotSupported : (note_gil(#cuda), call arguments); }
+#define ANYWHERE(cuda, hip, parameters, arguments)     \
+  extern "C" __attribute__((weak)) int hip parameters; \
+  extern "C" int cuda parameters { return hip == nullptr ? kNotSupported : (note_gil(#cuda), hip arguments); }
 
 IN_A_CONTEXT(cuMemAlloc_v2, hipMalloc, (void** out, std::size_t size), (hipMalloc, out, size))
 IN_A_CONTEXT(cuMemFree_v2, hipFree, (void* pointer), (hipFree, pointer))
-IN_A_CONTEXT(cuMemAllocAsync, hipMallocAsync, (void** out, std::size_t size, void* stream),
-             (hipMallocAsync, out, size, stream))
+IN_A_CONTEXT(cuMemAllocFromPoolAsync, hipMallocFromPoolAsync, (void** out, std::size_t size, void* pool, void* stream),
+             (hipMallocFromPoolAsync, out, size, pool, stream))
 IN_A_CONTEXT(cuMemFreeAsync, hipFreeAsync, (void* pointer, void* stream), (hipFreeAsync, pointer, stream))
 IN_A_CONTEXT(cuMemGetInfo_v2, hipMemGetInfo, (std::size_t* free, std::size_t* total), (hipMemGetInfo, free, total))
 IN_A_CONTEXT(cuEventCreate, hipEventCreateWithFlags, (void** out, unsigned flags),
@@ -64,7 +63,12 @@ IN_A_CONTEXT(cuCtxSynchronize, hipDeviceSynchronize, (), (hipDeviceSynchronize))
 ANYWHERE(cuEventQuery, hipEventQuery, (void* event), (event))
 ANYWHERE(cuEventSynchronize, hipEventSynchronize, (void* event), (event))
 ANYWHERE(cuEventDestroy_v2, hipEventDestroy, (void* event), (event))
-ANYWHERE(cuDeviceGetMemPool, hipDeviceGetMemPool, (void** out, int device), (out, device))
+ANYWHERE(cuMemPoolCreate, hipMemPoolCreate, (void** out, const void* properties), (out, properties))
+ANYWHERE(cuMemPoolDestroy, hipMemPoolDestroy, (void* pool), (pool))
+ANYWHERE(cuMemPoolSetAccess, hipMemPoolSetAccess, (void* pool, const void* access, std::size_t count),
+         (pool, access, count))
+ANYWHERE(cuDeviceGetCount, hipGetDeviceCount, (int* count), (count))
+ANYWHERE(cuDeviceCanAccessPeer, hipDeviceCanAccessPeer, (int* can, int device, int peer), (can, device, peer))
 ANYWHERE(cuMemPoolSetAttribute, hipMemPoolSetAttribute, (void* pool, int attribute, void* value),
          (pool, attribute, value))
 ANYWHERE(cuMemPoolTrimTo, hipMemPoolTrimTo, (void* pool, std::size_t least), (pool, least))

@@ -58,6 +58,23 @@ assert contexts() == 0b10, bin(contexts())
     run(program, SIMHIP_DEVICES="3")
 
 
+def test_a_peer_may_use_what_the_compiled_pool_serves() -> None:
+    program = """
+import cupy
+from tests.device.c_pool import CPool
+
+pool = CPool()
+cupy.cuda.set_allocator(pool.malloc)
+with cupy.cuda.Device(0):
+    x = cupy.ones(1000)
+    cupy.cuda.Device(0).synchronize()
+with cupy.cuda.Device(1):
+    y = x + 1  # CuPy enables access to the peer
+    assert float(y[-1]) == 2
+"""
+    run(program, SIMHIP_DEVICES="2")
+
+
 def test_steps_are_found_on_every_device() -> None:
     for pool in ("from stowplan import CupyPool as Pool", "from tests.device.c_pool import CPool as Pool"):
         program = """

@@ -21,10 +21,14 @@ bool find(void* library, F*& function, const std::string& name, std::string& mis
 }
 
 std::string fill_cuda(CudaApi& api, void* library) {
-  std::string missing;
+  std::string missing, unused;
 #define STOWPLAN_FIND(member, cuda, hip, parameters) \
   if (!find(library, api.member, "cu" #cuda, missing)) return missing;
   STOWPLAN_CUDA_FUNCTIONS(STOWPLAN_FIND)
+#undef STOWPLAN_FIND
+#define STOWPLAN_FIND(member, cuda, hip, parameters) \
+  api.has_memory_pools &= find(library, api.member, "cu" #cuda, unused);
+  STOWPLAN_ORDERED_FUNCTIONS(STOWPLAN_FIND)
 #undef STOWPLAN_FIND
 #define STOWPLAN_FIND(member, name, parameters) \
   if (!find(library, api.member, "cu" #name, missing)) return missing;
@@ -34,10 +38,14 @@ std::string fill_cuda(CudaApi& api, void* library) {
 }
 
 std::string fill_hip(CudaApi& api, void* library) {
-  std::string missing;
+  std::string missing, unused;
 #define STOWPLAN_FIND(member, cuda, hip, parameters) \
   if (!find(library, api.member, "hip" #hip, missing)) return missing;
   STOWPLAN_CUDA_FUNCTIONS(STOWPLAN_FIND)
+#undef STOWPLAN_FIND
+#define STOWPLAN_FIND(member, cuda, hip, parameters) \
+  api.has_memory_pools &= find(library, api.member, "hip" #hip, unused);
+  STOWPLAN_ORDERED_FUNCTIONS(STOWPLAN_FIND)
 #undef STOWPLAN_FIND
 #define STOWPLAN_FIND(member, name, parameters) \
   if (!find(library, api.member, "hip" #name, missing)) return missing;

@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <string>
 
+#include "virtual_arena.hpp"
+
 // CUDA's own handles; these are its names for them.
 struct CUctx_st;
 struct CUstream_st;
@@ -37,11 +39,6 @@ constexpr int kCudaRelaxed = 2;                  // cudaStreamCaptureModeRelaxed
 #define STOWPLAN_CUDA_FUNCTIONS(function) \
   function(malloc, MemAlloc_v2, Malloc, (void**, std::size_t)) \
   function(free, MemFree_v2, Free, (void*)) \
-  function(malloc_async, MemAllocAsync, MallocAsync, (void**, std::size_t, CudaStream)) \
-  function(free_async, MemFreeAsync, FreeAsync, (void*, CudaStream)) \
-  function(device_memory_pool, DeviceGetMemPool, DeviceGetMemPool, (CudaMemoryPool*, int device)) \
-  function(set_memory_pool, MemPoolSetAttribute, MemPoolSetAttribute, (CudaMemoryPool, int attribute, void*)) \
-  function(trim_memory_pool, MemPoolTrimTo, MemPoolTrimTo, (CudaMemoryPool, std::size_t keep)) \
   function(device_attribute, DeviceGetAttribute, DeviceGetAttribute, (int* value, int attribute, int device)) \
   function(memory_info, MemGetInfo_v2, MemGetInfo, (std::size_t* free, std::size_t* total)) \
   function(event_create, EventCreate, EventCreateWithFlags, (CudaEvent*, unsigned flags)) \
@@ -53,6 +50,20 @@ constexpr int kCudaRelaxed = 2;                  // cudaStreamCaptureModeRelaxed
   function(stream_is_capturing, StreamIsCapturing, StreamIsCapturing, (CudaStream, int* status)) \
   function(exchange_capture_mode, ThreadExchangeStreamCaptureMode, ThreadExchangeStreamCaptureMode, (int* mode)) \
   function(device_synchronize, CtxSynchronize, DeviceSynchronize, ())
+
+// Of the stream-ordered allocator; where one is not there, none is used.
+#define STOWPLAN_ORDERED_FUNCTIONS(function) \
+  function(malloc_async, MemAllocFromPoolAsync, MallocFromPoolAsync, \
+           (void**, std::size_t, CudaMemoryPool, CudaStream)) \
+  function(free_async, MemFreeAsync, FreeAsync, (void*, CudaStream)) \
+  function(make_memory_pool, MemPoolCreate, MemPoolCreate, (CudaMemoryPool*, const MemoryPoolProperties*)) \
+  function(end_memory_pool, MemPoolDestroy, MemPoolDestroy, (CudaMemoryPool)) \
+  function(set_memory_pool, MemPoolSetAttribute, MemPoolSetAttribute, (CudaMemoryPool, int attribute, void*)) \
+  function(open_memory_pool, MemPoolSetAccess, MemPoolSetAccess, \
+           (CudaMemoryPool, const MemoryAccess*, std::size_t)) \
+  function(trim_memory_pool, MemPoolTrimTo, MemPoolTrimTo, (CudaMemoryPool, std::size_t keep)) \
+  function(count_devices, DeviceGetCount, GetDeviceCount, (int*)) \
+  function(can_access_peer, DeviceCanAccessPeer, DeviceCanAccessPeer, (int* can, int device, int peer))
 
 // CUDA's alone, to come to a device; and HIP's.
 #define STOWPLAN_CONTEXT_FUNCTIONS(function) \
@@ -68,11 +79,22 @@ constexpr int kCudaRelaxed = 2;                  // cudaStreamCaptureModeRelaxed
   function(get_last_error, GetLastError, ())
 // clang-format on
 
+// CUmemPoolProps, of which HIP's has the same layout.
+struct MemoryPoolProperties {
+  int type = 1;  // pinned: the only one there is
+  int handle_types = 0;
+  MemoryLocation location;
+  void* security = nullptr;
+  std::size_t most = 0;  // bytes; 0: as many as there are
+  unsigned char reserved[56] = {};
+};
+
 struct CudaApi {
 // A name and a list of parameters: neither stands in parentheses of its own.
 // NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define STOWPLAN_MEMBER(member, cuda, hip, parameters) CudaError(*member) parameters = nullptr;
   STOWPLAN_CUDA_FUNCTIONS(STOWPLAN_MEMBER)
+  STOWPLAN_ORDERED_FUNCTIONS(STOWPLAN_MEMBER)
 #undef STOWPLAN_MEMBER
 // NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define STOWPLAN_MEMBER(member, name, parameters) CudaError(*member) parameters = nullptr;
@@ -80,6 +102,7 @@ struct CudaApi {
   STOWPLAN_DEVICE_FUNCTIONS(STOWPLAN_MEMBER)
 #undef STOWPLAN_MEMBER
   const char* (*error_string)(CudaError) = nullptr;  // HIP's
+  bool has_memory_pools = true;                      // all of these functions were found
   int memory_pools_supported = 115;  // the attribute's number: CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
 
   // HIP remembers an error that its caller has dealt with, and would tell the next one that asks.

@@ -20,18 +20,35 @@ CudaMemory::~CudaMemory() {
     give(block);
   }
   give_what_waits();
+  if (memory_pool_ == nullptr) return;
+  const OnDevice on(api_, device_);
+  checked(api_.end_memory_pool(memory_pool_));
 }
 
 CudaMemoryPool CudaMemory::memory_pool() {
   const Lock lock(looking_);
   if (looked_) return memory_pool_;
   looked_ = true;
-  int supported = 0;
+  int supported = 0, devices = 0;
+  if (!api_.has_memory_pools) return nullptr;
   if (checked(api_.device_attribute(&supported, api_.memory_pools_supported, device_)) != kCudaSuccess) return nullptr;
-  if (supported == 0 || checked(api_.device_memory_pool(&memory_pool_, device_)) != kCudaSuccess) return memory_pool_;
+  if (supported == 0 || checked(api_.count_devices(&devices)) != kCudaSuccess) return nullptr;
+  MemoryPoolProperties properties;
+  properties.location.device = device_;
+  CudaMemoryPool pool = nullptr;
+  if (checked(api_.make_memory_pool(&pool, &properties)) != kCudaSuccess) return nullptr;
   std::uint64_t all = UINT64_MAX;  // it keeps what is freed, until trim()
-  checked(api_.set_memory_pool(memory_pool_, kCudaReleaseThreshold, &all));
-  return memory_pool_;
+  CudaError error = checked(api_.set_memory_pool(pool, kCudaReleaseThreshold, &all));
+  for (int peer = 0; peer < devices && error == kCudaSuccess; ++peer) {
+    MemoryAccess access;
+    access.location.device = peer;
+    int can = 0;
+    if (peer == device_ || checked(api_.can_access_peer(&can, peer, device_)) != kCudaSuccess || can == 0) continue;
+    error = checked(api_.open_memory_pool(pool, &access, 1));
+  }
+  if (error == kCudaSuccess) return memory_pool_ = pool;
+  checked(api_.end_memory_pool(pool));
+  return nullptr;
 }
 
 bool CudaMemory::is_capturing(Stream stream) const {
@@ -114,7 +131,7 @@ CudaError CudaMemory::ask(CudaBlock& block, bool may_be_ordered) {
   block.ordered =
       may_be_ordered && block.stream != DevicePool::kPerThread && memory_pool() != nullptr && !block.of_graph;
   const auto size = static_cast<std::size_t>(block.size);
-  return checked(block.ordered ? api_.malloc_async(&block.address, size, stream_handle(block.stream))
+  return checked(block.ordered ? api_.malloc_async(&block.address, size, memory_pool(), stream_handle(block.stream))
                                : api_.malloc(&block.address, size));
 }
 

@@ -86,6 +86,8 @@ class CudaMemory {
   bool may_go(const CudaBlock& block);
   void go(CudaBlock* block);
   void give_what_waits();
+  // The stream-ordered allocator's, of our own: what others take from theirs is none of our business. All peers may use
+  // its memory, as programs enable that for a device, which does not hold for such pools. Null: there is none.
   CudaMemoryPool memory_pool();
   CudaError checked(CudaError error) const { return api_.checked(error); }
 
@@ -97,7 +99,7 @@ class CudaMemory {
   std::atomic<Stream> last_served_{-1};
   std::mutex looking_;
   bool looked_ = false;
-  CudaMemoryPool memory_pool_ = nullptr;  // what the stream-ordered allocator takes from; null: there is none
+  CudaMemoryPool memory_pool_ = nullptr;
   std::mutex mutex_;
   std::set<Stream> served_;
   std::map<std::uintptr_t, CudaBlock*> blocks_;  // by address
