@@ -122,7 +122,9 @@ class DeviceStreams:
 
     def capturing(self) -> bool:
         """Return whether the current stream, or another one that a pool has served, is being captured."""
-        return self.captures_current() or any(self._captures(each.ptr) for each in list(self._kept.values()))
+        with on_device(self._device):  # whose legacy stream it may be
+            kept = list(self._kept.values())
+            return self.captures_current() or any(self._captures(each.ptr) for each in kept)
 
     def captures_current(self) -> bool:
         """Return whether the current stream is being captured into a graph."""
@@ -130,13 +132,13 @@ class DeviceStreams:
 
     def record(self, stream: Any) -> Any:
         """Record an event on a stream, and return it; None while the stream is being captured."""
-        if self._captures(stream.ptr):
-            return None
         with on_device(self._device):
+            if self._captures(stream.ptr):
+                return None
             event = self._cuda.Event(disable_timing=True)
             event.record(stream)
-        # Another thread may have begun a capture meanwhile, and then the event is the capture's.
-        return None if self._captures(stream.ptr) else event
+            # Another thread may have begun a capture meanwhile, and then the event is the capture's.
+            return None if self._captures(stream.ptr) else event
 
     def done(self, event: Any) -> bool:
         """Return whether all that came before an event is done."""

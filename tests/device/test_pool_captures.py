@@ -263,3 +263,31 @@ with cupy.cuda.Stream(non_blocking=True) as stream:
     stream.end_capture()
 """
     run(program, SIMHIP_DEVICES="2", SIMHIP_MEMORY_POOLS="0")
+
+
+@each_pool
+def test_a_thread_on_another_device_ends_no_capture(pool: str) -> None:
+    """A finalizer may run anywhere; the legacy streams of two devices have one handle."""
+    program = """
+import threading
+import cupy
+
+pool = Pool()
+cupy.cuda.set_allocator(pool.malloc)
+cupy.cuda.Device(1).use()
+stream = cupy.cuda.Stream()  # the legacy stream would wait for it
+x = cupy.ones(1000)
+out = cupy.multiply(x, 2)
+with stream:
+    dropped = [cupy.ones(1000)]
+    pool.record_stream(dropped[0], cupy.cuda.Stream.null)
+    cupy.cuda.Device(1).synchronize()
+    stream.begin_capture()
+    thread = threading.Thread(target=dropped.clear)
+    thread.start()
+    thread.join()
+    cupy.multiply(x, 3, out=out)
+    stream.end_capture().launch(stream)
+    assert float(out[0]) == 3
+"""
+    run(pool + program, SIMHIP_DEVICES="2")
