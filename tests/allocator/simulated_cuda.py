@@ -71,6 +71,9 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
 }
 
 
+REFUSABLE = ("event_create", "event_record", "event_query", "device_synchronize")
+
+
 class SimulatedCuda:
     """A table of functions, and what they have done.
 
@@ -81,7 +84,7 @@ class SimulatedCuda:
     calls
         Names of the functions called.
     fails
-        ``f(name, size) -> bool``: which requests find no memory, and which calls (of size 0) fail.
+        ``f(name, size) -> bool``: which requests find no memory, and which calls of `REFUSABLE` (of size 0) fail.
     errors
         What a call has found wrong; to be empty.
     """
@@ -123,6 +126,8 @@ class SimulatedCuda:
             try:
                 if name == "error_string":
                     return b"simulated"
+                if name in REFUSABLE and self.fails(name, 0):
+                    return UNKNOWN
                 return getattr(self, "_" + name)(*args) or OK
             except Exception as error:  # there is nobody above to catch it
                 self.errors.append(error)
@@ -209,8 +214,6 @@ class SimulatedCuda:
     # --------------------------------------------------------------------------------------------------- streams
 
     def _event_create(self, to: int, flags: int) -> int:
-        if self.fails("event_create", 0):
-            return UNKNOWN
         self._last += 1
         c_void_p.from_address(to).value = self._last
         return OK

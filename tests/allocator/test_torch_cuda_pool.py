@@ -106,6 +106,39 @@ def test_a_stream_is_waited_for_on_the_device_alone(pool: StreamsTorchCudaPool) 
     assert "device_synchronize" not in pool.cuda.calls
 
 
+def test_one_failure_of_cuda_at_any_call_ends_neither_the_program_nor_planning() -> None:
+    def refuse(name: str, size: int) -> bool:
+        refused[0] -= 1
+        return refused[0] == 0
+
+    def work() -> None:
+        batch = pool.empty(3000)
+        device.follow(SIDE, device.event(MAIN))
+        device.use(batch, SIDE)
+        pool.record_stream(batch, SIDE)
+        del batch
+        chain(pool)
+
+    calls = 0
+    while True:
+        calls += 1
+        pool, refused = StreamsTorchCudaPool(warmup=0), [calls]
+        device, pool.cuda.fails = pool.cuda.device, refuse
+        for _ in range(4):
+            try:
+                run(pool, 1, work)
+            except MemoryError:  # as without the pool, where it was a block's that CUDA had no memory for
+                assert refused[0] <= 0
+        if refused[0] > 0:
+            break
+        before = pool.stats.replayed
+        run(pool, 4, work)
+        assert pool.stats.replayed > before, calls
+        gc.collect()
+        assert not pool.cuda.errors
+    assert calls > 10
+
+
 def test_streams_of_each_thread_s_own_are_refused(pool: StreamsTorchCudaPool) -> None:
     with pytest.raises(PoolError, match="each thread's own"):
         pool.record_stream(pool.empty(10), Stream(2))
