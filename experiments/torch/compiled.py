@@ -2,8 +2,9 @@
 
 `stowplan.torch.compile_backend` at shares of the peak, and ``activation_memory_budget`` at several settings, both by
 ``torch.compile`` with the same kernels (``aot_eager``) and the same loop around. Peaks and times are as in `budget`,
-of forward, backward and update; shares are of the peak of PyTorch's own split. Six of the models need
-``pip install transformers``. Each row is in a file as soon as it is measured.
+of forward, backward and update; shares are of the peak of PyTorch's own split. Beside these, what is kept for backward
+by inductor without a budget. Six of the models need ``pip install transformers``. Each row is in a file as soon as it
+is measured.
 
 Exit status 1 if a parameter differs from what PyTorch's own split gives, or the peak of forward and backward is not as
 predicted to the byte.
@@ -31,15 +32,16 @@ from .training import Model, Original, Row, plain_step, seconds_of, trained
 
 SETTINGS = (1.0, 0.5, 0.25, 0.0)
 SHARES = ("80%", "60%")
-LEAST = "least"
-"""In the place of a share."""
+LEAST, INDUCTOR = "least", "inductor"
+"""In the place of a share: the least that was found, and no budget with inductor's kernels."""
 
 TITLE = "Compiled steps of PyTorch, split within budgets"
 NOTE = (
     "Peaks, beside what is resident, are shares of that of PyTorch's own split (the setting 1.0); CPU times are over "
     "those of the step that is not compiled. "
     "*setting*: of `activation_memory_budget`, or a budget of `stowplan.torch.compile_backend`, a share of all bytes "
-    "with the resident ones. *identical*: parameters, equal to the bit after three steps."
+    "with the resident ones. *identical*: parameters, equal to the bit after three steps. "
+    "*kept*: MiB that forward keeps for backward with inductor's kernels and no budget."
 )
 COLUMNS = [
     output.Column("model", "model"),
@@ -48,6 +50,7 @@ COLUMNS = [
     output.Column("peak", "share", "{:.3f}".format),
     output.Column("time", "seconds", "{:.2f}".format),
     output.Column("identical", "identical"),
+    output.Column("kept", "kept", lambda count: f"{count / 2**20:.2f}"),
 ]
 
 
@@ -105,13 +108,39 @@ def measure(model: Model, kept: Kept) -> None:
         kept.add("stowplan", share, functools.partial(ours, share))
 
 
+def measure_fused(model: Model, kept: Kept) -> None:
+    """Make the rows of what is kept for backward with inductor's kernels and no budget."""
+    original = Original(model)
+
+    def row(backend: Any) -> Row:
+        torch._dynamo.reset()
+        own = original.copy()
+        loss = torch.compile(model.loss, backend=backend, dynamic=False)(own, *original.batch)
+        return {"peak": None, "kept": _saved(loss, [*own.parameters(), *own.buffers(), *original.batch])}
+
+    kept.add("torch", INDUCTOR, functools.partial(row, "inductor"))
+    kept.add("stowplan", INDUCTOR, functools.partial(row, compile_backend(compiler="inductor")))
+
+
+def _saved(loss: torch.Tensor, before: list[torch.Tensor]) -> int:
+    """Return the bytes that autograd keeps for the backward pass, each storage once, without those there before."""
+    nodes, found = [loss.grad_fn], {}
+    for node in nodes:
+        nodes += [other for other, _ in node.next_functions if other is not None and other not in nodes]
+        for one in getattr(node, "saved_tensors", ()):
+            found[one.untyped_storage()._cdata] = one.untyped_storage().nbytes()
+    for one in before:
+        found.pop(one.untyped_storage()._cdata, None)
+    return sum(found.values())
+
+
 def shown(name: str, rows: list[Row]) -> list[Row]:
     """Return the lines of a model's table: what each way reached, in shares of PyTorch's own split."""
     before = next((row["peak"] for row in rows if row["setting"] == 1.0), None)
     return [
-        {"device": "cpu", "model": name} | row | {"share": row["peak"] / before}
+        {"device": "cpu", "model": name} | row | ({"share": row["peak"] / before} if row["peak"] else {})
         for row in rows
-        if row["peak"] is not None
+        if row["peak"] is not None or "kept" in row
     ]
 
 
@@ -134,7 +163,9 @@ def main(chosen: tuple[str, ...], out: Path) -> None:
     cells = out / "torch_compiled"
     cells.mkdir(parents=True, exist_ok=True)
     for name in chosen or tuple(MODELS):
-        measure(MODELS[name], Kept(name, cells / f"{name}.json"))
+        kept = Kept(name, cells / f"{name}.json")
+        measure(MODELS[name], kept)
+        measure_fused(MODELS[name], kept)
     rows = {name: Kept(name, cells / f"{name}.json").rows for name in MODELS}
     lines = [line for name in MODELS for line in shown(name, rows[name])]
     output.write_table(lines, COLUMNS, cells, TITLE, NOTE, ("torch", "transformers"))
