@@ -28,18 +28,8 @@ CALL = 6e-6
 
 SLOW = {
     "max_pool": 1.2e9,
-    "softmax": 4e9,
-    "batch_norm": 4e9,
-    "tanh": 4e9,
-    "pool": 4e9,
-    "loss": 4e9,
-    "exp": 4e9,
-    "log": 4e9,
-    "erf": 4e9,
-    "gelu": 1e10,
-    "silu": 1e10,
-    "sigmoid": 1e10,
-    "norm": 1e10,
+    **dict.fromkeys(("softmax", "batch_norm", "tanh", "pool", "loss", "exp", "log", "erf"), 4e9),
+    **dict.fromkeys(("gelu", "silu", "sigmoid", "norm"), 1e10),
 }
 """Bytes a second of slower operators, by a part of their names; the first that fits."""
 
