@@ -149,3 +149,18 @@ def test_attention_that_pytorch_runs_in_one_operator_is_no_silent_difference() -
 
     with pytest.warns(UserWarning, match="activation.py:[0-9]+.*is not plain PyTorch's"):
         trace_training(Head(), (torch.ones(2, 3, 8),), lambda loss: loss)
+
+
+@torch.compiler.allow_in_graph
+def _opaque(h: torch.Tensor) -> torch.Tensor:
+    return h.tanh() if torch.compiler.is_compiling() else h.relu()
+
+
+def test_code_that_dynamo_does_not_trace_is_told_what_a_plain_run_is_told() -> None:
+    model = Asking(lambda _, h: _opaque(h))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="stowplan")
+        step = trace_training(model, (torch.ones(3, 4),), _loss)
+    ran = {node.target for node in step.graph.nodes}
+    assert torch.ops.aten.tanh.default not in ran
+    assert ran & {torch.ops.aten.relu.default, torch.ops.aten.relu_.default}
