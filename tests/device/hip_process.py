@@ -27,6 +27,9 @@ HERE = Path(__file__).resolve().parent
 SECONDS = 600
 """More than any of these programs takes: one that waits for ever fails."""
 
+SMALL = {"SIMHIP_PAGE": "4096", "SIMHIP_GRANULARITY": "512", "SIMHIP_CONTEXT": "0"}
+"""What a program has where it does not choose: it counts by small numbers."""
+
 KEPT = ("SIMHIP_HOME", "SIMHIP_ADDRESS_SPACE")
 """What a program takes over of its tests' settings: sanitizers leave it few addresses."""
 
@@ -165,7 +168,7 @@ def run(program: Program, settings: dict[str, str]) -> subprocess.CompletedProce
     file = sys.modules[program.__module__].__file__
     assert file is not None
     command = [sys.executable, str(HERE / "hip_process.py"), file, program.__name__, compiled_kernels(home)]
-    environment = {**kept, "PYTHONPATH": str(HERE.parents[1]), **settings}
+    environment = {**kept, **SMALL, "PYTHONPATH": str(HERE.parents[1]), **settings}
     return subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
     )

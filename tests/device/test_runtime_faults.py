@@ -65,7 +65,7 @@ def test_a_fault_can_stay(hip: Hip) -> None:
     hip("DeviceSynchronize")
 
 
-@on_device(SIMHIP_GIL="1", SIMHIP_FAULTS="count")
+@on_device(SIMHIP_FAULTS="count")
 def test_a_call_that_may_wait_does_not_hold_the_gil(hip: Hip) -> None:
     holds = ctypes.PyDLL(hip.library._name)
     event, out = ctypes.c_void_p(hip.event(0)), ctypes.byref(ctypes.c_void_p())
@@ -78,7 +78,7 @@ def test_a_call_that_may_wait_does_not_hold_the_gil(hip: Hip) -> None:
         assert hip.last_fault() == f"fault: host code calls hip{call}, which may wait, and holds Python's GIL"
 
 
-@on_device(SIMHIP_DEAD_HANDLES="1", SIMHIP_FAULTS="count")
+@on_device(SIMHIP_FAULTS="count")
 def test_what_was_destroyed_is_not_named(hip: Hip) -> None:
     stream = hip.stream()
     event = hip.event(stream)

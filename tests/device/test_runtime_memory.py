@@ -50,6 +50,13 @@ def test_memory_is_counted_to_the_unit(hip: Hip) -> None:
     assert hip.library.simhip_peak_used(0) == 1024
 
 
+@on_device(SIMHIP_PAGE="", SIMHIP_GRANULARITY="", SIMHIP_CONTEXT="", SIMHIP_MEMORY="64MiB")
+def test_a_device_counts_as_one_of_cuda_s_where_nothing_is_chosen(hip: Hip) -> None:
+    assert hip.number("MemGetAllocationGranularity", ctypes.byref(PINNED), 0, of=ctypes.c_size_t) == 2 * MIB
+    hip.malloc(1)
+    assert hip.free_bytes() == 62 * MIB - 512  # a context and a block
+
+
 @on_device(SIMHIP_GRANULARITY="2MiB")
 def test_small_blocks_share_granules_and_large_ones_do_not(hip: Hip) -> None:
     small = [hip.malloc(size) for size in (1, MIB, MIB - 512)]
@@ -351,7 +358,7 @@ def test_a_free_does_not_wait_for_stream_ordered_memory(hip: Hip) -> None:
     assert hip.last_fault().endswith("by hipMallocAsync on device 0), freed")
 
 
-@on_device(SIMHIP_DEVICES="2", SIMHIP_FAULTS="count", SIMHIP_PEERS_OF_POOLS="0")
+@on_device(SIMHIP_DEVICES="2", SIMHIP_FAULTS="count")
 def test_a_peer_uses_a_pool_s_memory_where_the_pool_says_so(hip: Hip) -> None:
     pool, block = hip.new("DeviceGetMemPool", 0), hip.new("MallocAsync", 64, 0)
     hip("DeviceSynchronize")
@@ -371,6 +378,17 @@ def test_a_peer_uses_a_pool_s_memory_where_the_pool_says_so(hip: Hip) -> None:
     assert hip.error("MemPoolSetAccess", pool, ctypes.byref(Access(Location(1, 0), 0)), 1) == (
         "hipErrorInvalidValue"
     )
+
+
+@on_device(SIMHIP_DEVICES="2", SIMHIP_PEERS_OF_POOLS="1")
+def test_peer_access_can_open_pools(hip: Hip) -> None:
+    block = hip.new("MallocAsync", 64, 0)
+    hip("DeviceSynchronize")
+    hip("SetDevice", 1)
+    hip("DeviceEnablePeerAccess", 0, 0)
+    hip.fill(0, block, 1)
+    hip("DeviceSynchronize")
+    assert hip.read(block) == [1] * 16
 
 
 @on_device()

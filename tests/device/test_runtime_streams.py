@@ -149,7 +149,7 @@ def test_a_non_blocking_stream_does_not_wait_for_legacy(hip: Hip) -> None:
     assert hip.library.simhip_pending() == 1
 
 
-@on_device()
+@on_device(SIMHIP_DEAD_HANDLES="0")
 def test_an_event_that_was_never_recorded_holds_nothing_up(hip: Hip) -> None:
     stream, event = hip.stream(), hip.new("EventCreateWithFlags", 2)
     hip("StreamWaitEvent", stream, event, 0)
@@ -162,7 +162,7 @@ def test_an_event_that_was_never_recorded_holds_nothing_up(hip: Hip) -> None:
     assert hip.error("EventRecord", event, stream) == "hipErrorInvalidHandle"
 
 
-@on_device()
+@on_device(SIMHIP_DEAD_HANDLES="0")
 def test_work_of_a_destroyed_stream_is_done(hip: Hip) -> None:
     stream, block = hip.stream(), hip.malloc(64)
     hip.fill(stream, block, 8)

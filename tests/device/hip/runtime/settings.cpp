@@ -79,9 +79,9 @@ Settings read() {
   Settings s{};
   s.devices = static_cast<int>(whole("SIMHIP_DEVICES", 1, 0, 64));
   s.memory = size("SIMHIP_MEMORY", std::size_t{8} << 30);
-  s.context = size("SIMHIP_CONTEXT", 0, 0);
   s.granularity = size("SIMHIP_GRANULARITY", 512);
-  s.page = size("SIMHIP_PAGE", 4096);
+  s.context = size("SIMHIP_CONTEXT", (s.memory / 32 + s.granularity - 1) / s.granularity * s.granularity, 0);
+  s.page = size("SIMHIP_PAGE", std::size_t{2} << 20);
   s.address_space = size("SIMHIP_ADDRESS_SPACE", std::max(std::size_t{256} << 30, 4 * s.memory));
   switch (word("SIMHIP_SCHEDULE", {"lazy", "sync", "eager", "adversarial"})) {
     case 1: s.schedule = Schedule::sync; break;
@@ -98,9 +98,9 @@ Settings read() {
   s.check = flag("SIMHIP_CHECK", true);
   s.faults = static_cast<Faults>(word("SIMHIP_FAULTS", {"stop", "count", "stick"}));
   s.refuse_host = word("SIMHIP_HOST_ACCESS", {"allow", "refuse"}) == 1;
-  s.gil = flag("SIMHIP_GIL", false);
-  s.dead_handles = flag("SIMHIP_DEAD_HANDLES", false);
-  s.peers_of_pools = flag("SIMHIP_PEERS_OF_POOLS", true);
+  s.gil = flag("SIMHIP_GIL", true);
+  s.dead_handles = flag("SIMHIP_DEAD_HANDLES", true);
+  s.peers_of_pools = flag("SIMHIP_PEERS_OF_POOLS", false);
   s.memory_pools = flag("SIMHIP_MEMORY_POOLS", true);
   s.virtual_memory = static_cast<int>(whole("SIMHIP_VIRTUAL_MEMORY", 1, 0, 2));
   s.mapping_waits = flag("SIMHIP_MAPPING_WAITS", false);
