@@ -262,6 +262,7 @@ cdef extern from "virtual_arena.hpp" namespace "stowplan::allocator" nogil:
         int64_t reach
         vector[int] devices
         cbool find(const char*, const char*)
+        int64_t page()
 
     cdef cppclass VirtualArena:
         pass

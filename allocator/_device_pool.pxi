@@ -369,7 +369,7 @@ cdef class DevicePool(Backend):
         return True
 
     def use_virtual_memory(self, library, prefix, int64_t reach, devices):
-        """Take arenas from the device's virtual memory, if a library that is loaded has its functions.
+        """Take arenas from the device's virtual memory, if it has any and a library that is loaded has its functions.
 
         `reach`: addresses that an arena reserves, in bytes; `devices`: that may use it, this one first.
         """
@@ -377,7 +377,8 @@ cdef class DevicePool(Backend):
         if memory.find(library.encode(), prefix.encode()):
             memory.reach = reach
             memory.devices = devices
-            self.core.use_virtual_memory(memory)
+            if memory.page() > 0:
+                self.core.use_virtual_memory(memory)
 
     @property
     def grows_in_place(self):

@@ -199,6 +199,7 @@ stats = pool.stats
 assert stats.replayed > 0 and stats.arena_bytes == stats.lower_bound, stats
 assert used[-1] == stats.reserved_bytes, (used, stats)
 assert used[-1] <= max(used[:3]) * 1.02, used
+assert not pool._pool_of(0).grows_in_place  # so plans are made for arenas that do not
 """
     run(program, SIMHIP_VIRTUAL_MEMORY="0")
 

@@ -31,18 +31,21 @@ MemoryProperties properties_of(const VirtualMemory& memory) {
 
 }  // namespace
 
+Bytes VirtualMemory::page() const {
+  const MemoryProperties properties = properties_of(*this);
+  std::size_t page = 0;
+  return granularity(&page, &properties, 0) == 0 ? static_cast<Bytes>(page) : 0;
+}
+
 std::unique_ptr<VirtualArena> VirtualArena::reserve(const VirtualMemory& memory) {
   const Apart apart;
-  const MemoryProperties properties = properties_of(memory);
-  std::size_t granularity = 0;
+  const Bytes page = memory.page();
   void* base = nullptr;
-  if (memory.granularity(&granularity, &properties, 0) != 0 || granularity == 0) return nullptr;
+  if (page == 0) return nullptr;
   VirtualMemory rounded = memory;
-  rounded.reach = (memory.reach + static_cast<Bytes>(granularity) - 1) / static_cast<Bytes>(granularity) *
-                  static_cast<Bytes>(granularity);
+  rounded.reach = (memory.reach + page - 1) / page * page;
   if (memory.reserve(&base, static_cast<std::size_t>(rounded.reach), 0, nullptr, 0) != 0) return nullptr;
-  return std::unique_ptr<VirtualArena>(
-      new VirtualArena(rounded, reinterpret_cast<std::uintptr_t>(base), static_cast<Bytes>(granularity)));
+  return std::unique_ptr<VirtualArena>(new VirtualArena(rounded, reinterpret_cast<std::uintptr_t>(base), page));
 }
 
 VirtualArena::~VirtualArena() {
