@@ -18,7 +18,7 @@ def window_repair(
     seed: int = 0,
     cancel: Cancel | None = None,
     progress: Callable[[int, float], None] | None = None,
-) -> IntArray:
+) -> IntArray | None:
     """Offsets (n,) by a skyline and window repair. ``effort``: blocks placed at most, 0 for the default."""
 
 def search(
@@ -30,7 +30,7 @@ def search(
     threads: int = 1,
     cancel: Cancel | None = None,
     progress: Callable[[int, float], None] | None = None,
-) -> IntArray:
+) -> IntArray | None:
     """Offsets (n,) by beams of growing width. ``effort``: rounds at most, 0 for the default."""
 
 def refill(
