@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -111,19 +113,24 @@ def test_steps_are_not_looked_for_where_there_is_no_thread(no_thread: None) -> N
     assert (pool.stats.steps, pool.stats.plans_failed) == (0, 1)
 
 
-def test_a_program_without_a_file_descriptor_left_has_its_plans() -> None:
-    program = """if True:
-        import resource
+@pytest.mark.parametrize(
+    "leave", ["resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))", "os.chroot(sys.argv[1])"]
+)
+def test_a_program_that_can_open_no_file_any_more_has_its_plans(leave: str, tmp_path: Path) -> None:
+    if "chroot" in leave and os.geteuid() != 0:
+        pytest.skip("only root changes its root")
+    program = f"""if True:
+        import os, resource, sys
         import numpy as np
         from stowplan import NumpyPool
         from tests.allocator.test_interrupts import run, work
         pool = NumpyPool(warmup=0)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+        {leave}
         with pool:
             run(pool, 4, work)
         print(pool.stats.replayed)
         """
-    assert int(printed("-c", program)) > 0
+    assert int(printed("-c", program, tmp_path)) > 0
 
 
 def test_a_thread_that_ends_in_a_step_blocks_no_other_one() -> None:
