@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
 from typing import Any
@@ -42,8 +42,8 @@ _lines: ContextVar[dict[str, None] | None] = ContextVar("stowplan_lines_that_ask
 
 @contextmanager
 def noting(asked: dict[str, None]) -> Iterator[None]:
-    """Add the lines of the program that ask while Dynamo traces them."""
-    _note_lines()
+    """Add the lines of the program that ask while Dynamo traces them; what it runs is told what a plain run is."""
+    _prepare()
     token = _lines.set(asked)
     try:
         yield
@@ -52,8 +52,8 @@ def noting(asked: dict[str, None]) -> Iterator[None]:
 
 
 @cache
-def _note_lines() -> None:
-    """Let what Dynamo calls where a program asks note the line first; for good, as other threads may be tracing."""
+def _prepare() -> None:
+    """Let Dynamo note who asks, and set no flag, where there is a `noting`; for good, as other threads may trace."""
     handlers = TorchInGraphFunctionVariable._get_handlers()
 
     def noted(handler: Callable[..., Any]) -> Callable[..., Any]:
@@ -65,9 +65,10 @@ def _note_lines() -> None:
 
         return note
 
-    handlers.update(
-        {one: noted(handlers[one]) for one, answer in tracing_state_functions().items() if answer}
-    )
+    told = [function for function, answer in tracing_state_functions().items() if answer]
+    handlers.update({one: noted(handlers[one]) for one in told})
+    flagged = torch.compiler._compile_session_context
+    torch.compiler._compile_session_context = lambda: flagged() if _lines.get() is None else nullcontext()
 
 
 def difference(

@@ -23,7 +23,6 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import Any
-from unittest import mock
 
 import torch
 import torch._dynamo
@@ -252,10 +251,7 @@ def differentiated(module: GraphModule, inputs: Sequence[Any], rewrite: Rewrite)
 
     made: list[GraphModule] = []
     casts = casts_of(module)
-    plain = mock.patch.object(
-        torch.compiler, "_is_compiling_flag", False
-    )  # for code that Dynamo does not trace
-    with torch._functorch.config.patch(donated_buffer=False), plain:
+    with torch._functorch.config.patch(donated_buffer=False):
         call: Call = aot_autograd(
             fw_compiler=forward,
             bw_compiler=backward,

@@ -156,8 +156,21 @@ def _opaque(h: torch.Tensor) -> torch.Tensor:
     return h.tanh() if torch.compiler.is_compiling() else h.relu()
 
 
-def test_code_that_dynamo_does_not_trace_is_told_what_a_plain_run_is_told() -> None:
-    model = Asking(lambda _, h: _opaque(h))
+@torch._dynamo.assume_constant_result
+def _is_compiled() -> bool:
+    return torch.compiler.is_compiling()
+
+
+UNTRACED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "a function that runs as it is": _opaque,
+    "a function that is called once": lambda h: h.tanh() if _is_compiled() else h.relu(),
+    "the flag": lambda h: h.tanh() if torch.compiler._is_compiling_flag else h.relu(),
+}
+
+
+@pytest.mark.parametrize("function", UNTRACED.values(), ids=UNTRACED)
+def test_code_that_dynamo_does_not_trace_is_told_what_a_plain_run_is_told(function: Any) -> None:
+    model = Asking(lambda _, h: function(h))
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="stowplan")
         step = trace_training(model, (torch.ones(3, 4),), _loss)
