@@ -66,8 +66,8 @@ REASONS: dict[str, Reason] = {
         "nothing, for a stream's first step; else use the same few streams in every step",
     ),
     "unmapped": Reason(
-        "the arena was still growing, and had no memory in the planned place yet",
-        "nothing: it is so in the first step of a plan, as far as blocks of the step before it are alive elsewhere",
+        "the arena had no memory in the planned place: it was growing, or had made room for what is not planned",
+        "nothing in a plan's first steps; later, drop results of former steps sooner, or use their memory again",
     ),
     "late": Reason(
         "a block that had outlived its plan stood in the planned place",

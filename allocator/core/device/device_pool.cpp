@@ -17,24 +17,34 @@ Answer DevicePool::ask(Bytes size, bool sample, void* client) const {
 
 Answer DevicePool::ask_upstream(BlockId id, Bytes size, Reason reason, void* client) {
   const bool sample = reason == Reason::no_plan;
+  const bool is_planned = reason == Reason::late || reason == Reason::mismatch || reason == Reason::unmapped;
   settle();
   Answer answer;
-  if (would_grow(size, reason) && shelter(id, reason, answer.address)) return answer;
-  answer = ask(size, sample, client);
-  if (answer.out_of_memory) {
-    Kept first(device_, answer.error);
-    if (give_back() > 0) {
-      answer = ask(size, sample, client);
-    } else {
-      first.release();
-    }
+  Bytes shrunk = 0;
+  if (const Bytes excess = has_virtual_memory() ? this->excess(id, size) : 0; excess > 0) {
+    if (is_planned && shelter(id, reason, answer.address)) return answer;
+    shrunk = shrink_arenas(excess);
   }
+  answer = ask(size, sample, client);
+  Kept error(device_, answer.error);
+  const auto ask_again = [&] {
+    answer = ask(size, sample, client);
+    error = Kept(device_, answer.error);
+  };
+  if (answer.out_of_memory && give_back_held() > 0) ask_again();
   if (answer.out_of_memory && shelter(id, reason, answer.address)) {
-    const Kept last(device_, std::exchange(answer.error, 0));
+    answer.error = 0;
     return answer;
   }
+  if (answer.out_of_memory) {
+    const Bytes more = shrink_arenas(size);
+    shrunk += more;
+    if (more > 0 || (!has_virtual_memory() && give_back() > 0)) ask_again();
+  }
   if (answer.error != 0) {
+    if (shrunk > 0) restore_arenas(shrunk);
     locked_.refuse(id);
+    error.release();
   } else {
     Lock lock(lock_);
     lanes_.adopt(id, answer.address);
@@ -42,21 +52,34 @@ Answer DevicePool::ask_upstream(BlockId id, Bytes size, Reason reason, void* cli
   return answer;
 }
 
-// Whether the device would have more in use than has been live at a time, and some, for a block that the arena may have
-// room for. Such a block may be in the plan's way there, which a little memory more is worth to avoid.
-bool DevicePool::would_grow(Bytes size, Reason reason) {
-  const bool is_planned = reason == Reason::late || reason == Reason::mismatch || reason == Reason::unmapped;
-  return is_planned && has_virtual_memory() && size > room(false) + a_little();
+// Bytes that the device would have in use, with a block more, beyond what it may.
+Bytes DevicePool::excess(BlockId id, Bytes size) {
+  const Bytes most = room(false) + a_little();
+  Lock lock(lock_);
+  return size - lanes_.rise(id) - most;
 }
 
-// Bytes by which the device may have more in use than has been live at a time.
-Bytes DevicePool::a_little() { return locked_.counters().peak_live_bytes / kNearly; }
+// Bytes by which the device may have more in use than has been live at a time: a share, and a page for each arena.
+Bytes DevicePool::a_little() {
+  Lock lock(lock_);
+  Bytes pages = 0;
+  for (const auto& [base, arena] : arenas_) pages += arena.mapping != nullptr ? arena.mapping->page() : 0;
+  return lanes_.counters().peak_by_stream() / kNearly + pages;
+}
 
-// Bytes that may come to arenas and upstream's blocks. `within_limit`: see Device::room().
+// Bytes that may come to arenas and upstream's blocks; less than 0 where they have more. Memory that one stream is done
+// with goes to no other in CuPy's own pool: so what has been live at a time counts by stream. `within_limit`: see
+// Device::room().
 Bytes DevicePool::room(bool within_limit) {
-  const Bytes all = device_.room(device_.owner, within_limit);
-  if (all < 0) throw OwnersError();
-  return std::max(Bytes{0}, all - locked_.counters().arena_bytes);
+  const auto ask = [this](bool within_limit) {
+    const Bytes room = device_.room(device_.owner, within_limit);
+    if (room < 0) throw OwnersError();
+    return room;
+  };
+  const Counters now = locked_.counters();
+  const Bytes more = within_limit ? 0 : now.peak_by_stream() - now.peak_live_bytes;
+  const Bytes room = ask(within_limit);
+  return (more > 0 ? std::min(room + more, ask(true)) : room) - now.arena_bytes;
 }
 
 // Takes into the arena what upstream has no memory for, wherever nothing lives.
@@ -144,7 +167,7 @@ bool DevicePool::grow_in_place(LaneNumber lane, Bytes size) {
     settle();
     bytes = bytes_for(*mapping, wanted, is_first);
   }
-  const int error = extend(*mapping, lane, wanted, bytes);
+  const int error = extend(*mapping, lane, 0, wanted, bytes);
   note_arenas(error == 0);
   return mapping->mapped() > 0 || error == 0 || error == VirtualArena::kOutOfMemory;
 }
@@ -172,62 +195,116 @@ void DevicePool::do_chores(Bytes size) {
   grow_arenas(size);
 }
 
-// Gives growing arenas what room there has come to be: at least a share of what they lack, so that pieces are few. And
-// what a request needs to have its place, if that is no more than upstream would take for it, and the device has not
-// more in use then than has been live at a time, and some: else the request is sheltered in what the arena has.
+// Gives growing arenas all that they lack, where there has come to be room; else what the place of a request lacks, if
+// that is no more than upstream would take for it, and the device has not more in use then than has been live at a time,
+// and some: else the request is sheltered in what the arena has.
 void DevicePool::grow_arenas(Bytes size) {
-  constexpr Bytes kShare = 8;
   int error = 0;
   for (const auto& [mapping, lane, wanted] : growing()) {
-    if (!may_grow(lane)) continue;
-    const Bytes missing = wanted - mapping->mapped();
-    const Bytes room = bytes_for(*mapping, wanted, false);
-    const Bytes bytes = room == missing || room > missing / kShare ? room : 0;
-    Bytes below = bytes_below(*mapping, lane, wanted, size);
-    if (below > this->room(false) + std::max(a_little(), mapping->rounded(1))) below = 0;
-    if (error == 0) error = extend(*mapping, lane, wanted, std::max(bytes, below));
+    if (error != 0 || !may_grow(lane)) continue;
+    const auto [begin, end] = place_of_next(lane, *mapping, size);
+    const Bytes lacking = mapping->missing(begin, end);
+    if (lacking > 0 && lacking <= std::min(mapping->rounded(size), room(false) + a_little())) {
+      error = extend(*mapping, lane, begin, end, lacking);
+    }
+    if (error == 0) error = extend(*mapping, lane, 0, wanted, bytes_for(*mapping, wanted, false));
   }
   note_arenas(error == 0);
 }
 
 // An arena grows between steps, and while its plan is followed: in another step guests would take what it has got, and
-// stand where the plan puts what is alive elsewhere.
+// stand where the plan puts what is alive elsewhere. One that had to shrink rests for a while.
 bool DevicePool::may_grow(LaneNumber lane) {
   Lock lock(lock_);
-  return !lanes_.lane(lane).runs_without_plan();
+  const Replay& replay = lanes_.lane(lane);
+  const auto at = arenas_.find(replay.arena().base);
+  const bool rests = at != arenas_.end() && lanes_.counters().steps < at->second.grows_again;
+  return !replay.runs_without_plan() && !rests;
 }
 
-// How many more bytes an arena needs for the next request of its plan, if that is for `size`: 0, if not its run's
-// beginning is what lacks, or if it lacks more than is asked for.
-Bytes DevicePool::bytes_below(const VirtualArena& mapping, LaneNumber lane, Bytes wanted, Bytes size) {
+// The pages that the place of a lane's next request has, if it is for `size`; else none.
+std::pair<Bytes, Bytes> DevicePool::place_of_next(LaneNumber lane, const VirtualArena& mapping, Bytes size) {
   Lock lock(lock_);
-  const Bytes place = lanes_.lane(lane).expected_place(size);
-  if (place < 0 || mapping.mapped() == 0 || mapping.end() < wanted) return 0;
-  const Bytes below = mapping.begin() - mapping.whole(place);
-  return below > 0 && below <= mapping.rounded(size) ? below : 0;
+  const auto [begin, end] = lanes_.lane(lane).expected_place(size);
+  return {mapping.whole(begin), mapping.rounded(end)};
 }
 
-// How many more bytes an arena that is to have `wanted` may have now: all that it lacks, where that is nearly there, or
-// there but for a page, in which alone memory comes.
+// How many more bytes an arena that is to have `wanted` may have now: all that it lacks, or none. Then it gets, request
+// by request, what their places lack.
 Bytes DevicePool::bytes_for(const VirtualArena& mapping, Bytes wanted, bool within_limit) {
   const Bytes missing = wanted - mapping.mapped();
-  const Bytes room = this->room(within_limit);
-  return missing <= room + std::max(wanted / kNearly, mapping.rounded(1)) ? missing : mapping.whole(room);
+  return missing <= room(within_limit) + a_little() ? missing : 0;
 }
 
-// Maps so many more bytes of an arena that is to have `wanted`, its end first; returns an error.
-int DevicePool::extend(VirtualArena& mapping, LaneNumber lane, Bytes wanted, Bytes bytes) {
+// Maps so many more bytes of an arena, in these of its pages, the last ones first; returns an error.
+int DevicePool::extend(VirtualArena& mapping, LaneNumber lane, Bytes begin, Bytes end, Bytes bytes) {
   if (bytes <= 0) return 0;
   Device::checked(device_.note_arenas(device_.owner, locked_.counters().arena_bytes + bytes));
-  const bool is_new = mapping.mapped() == 0;
-  const Bytes end = is_new ? wanted : std::min(wanted, mapping.end() + bytes);
-  const Bytes below = is_new ? bytes : bytes - (end - mapping.end());
-  const int error = mapping.extend((is_new ? wanted : mapping.begin()) - below, end);
+  const int error = mapping.extend(begin, end, bytes);
+  note_memory(mapping, lane);
+  return error;
+}
+
+// Tells a lane which of its arena's pages have memory, unless another thread gave it back, or has it shrink.
+void DevicePool::note_memory(const VirtualArena& mapping, LaneNumber lane) {
   Lock lock(lock_);
   Replay& replay = lanes_.lane(lane);
-  const bool is_current = replay.arena().base == mapping.base();  // else another thread gave it back
-  if (is_current) replay.reserve(mapping.base(), mapping.reach(), mapping.begin(), mapping.end());
-  return error;
+  const auto at = arenas_.find(mapping.base());
+  if (at == arenas_.end() || at->second.shrinks || replay.arena().base != mapping.base()) return;
+  replay.reserve(mapping.base(), mapping.reach(), mapping.memory());
+}
+
+// Gives pages in which nothing lives back to the device, until so many bytes have gone; returns how many have.
+Bytes DevicePool::shrink_arenas(Bytes enough) {
+  constexpr std::uint64_t kLongest = 1024;
+  if (enough <= 0 || !has_virtual_memory() || Device::checked(device_.capturing(device_.owner)) != 0) return 0;
+  struct Shrinking {
+    std::shared_ptr<VirtualArena> mapping;
+    LaneNumber lane;
+    std::vector<Range> idle;
+  };
+  std::vector<Shrinking> shrinking;
+  {
+    Lock lock(lock_);
+    for (auto& [base, arena] : arenas_) {
+      Replay& replay = lanes_.lane(arena.lane);
+      if (arena.shrinks || arena.mapping == nullptr || replay.arena().base != base) continue;
+      if (replay.arena().mapped == 0) continue;
+      shrinking.push_back({arena.mapping, arena.lane, replay.withdraw_idle()});
+      arena.shrinks = true;
+    }
+  }
+  const bool is_idle = !shrinking.empty() && make_idle();
+  Bytes gone = 0;
+  for (const auto& [mapping, lane, idle] : shrinking) {
+    const Bytes before = gone;
+    if (is_idle) gone += mapping->shrink(idle, enough - gone);
+    {
+      Lock lock(lock_);
+      const auto at = arenas_.find(mapping->base());
+      if (at == arenas_.end()) continue;
+      ArenaMemory& arena = at->second;
+      arena.shrinks = false;
+      const std::uint64_t step = lanes_.counters().steps;
+      if (gone > before) {
+        arena.rest = step > arena.grows_again + kLongest ? 1 : std::min(2 * arena.rest + 1, kLongest);
+        arena.grows_again = step + arena.rest;
+      }
+    }
+    note_memory(*mapping, lane);
+  }
+  if (gone > 0) note_arenas(true);
+  return gone;
+}
+
+// Gives arenas back what did not help.
+void DevicePool::restore_arenas(Bytes shrunk) {
+  for (const auto& [mapping, lane, wanted] : growing()) {
+    const Bytes bytes = std::min(shrunk, wanted - mapping->mapped());
+    extend(*mapping, lane, 0, wanted, bytes);
+    shrunk -= bytes;
+  }
+  note_arenas(true);
 }
 
 // A lane's mapping: that of its arena, or a new one, which is its arena then. Null where there is none to be had.
@@ -243,7 +320,7 @@ std::shared_ptr<VirtualArena> DevicePool::mapping_of(LaneNumber lane) {
   ArenaMemory& arena = arenas_[mapping->base()];
   arena.mapping = mapping;
   arena.lane = lane;
-  lanes_.lane(lane).reserve(mapping->base(), mapping->reach(), 0, 0);
+  lanes_.lane(lane).reserve(mapping->base(), mapping->reach(), {});
   return mapping;
 }
 
@@ -300,14 +377,18 @@ std::size_t DevicePool::drop_dead_arenas() {
 }
 
 std::size_t DevicePool::give_back() {
-  bool holds = false;
-  {
-    Lock lock(lock_);
-    holds = !held_.empty();
-  }
-  const std::size_t settled = holds && make_idle() ? settle() : 0;
+  const std::size_t settled = give_back_held();
   locked_.retire_idle_arenas();
   return drop_dead_arenas() + settled;
+}
+
+// Waits for what streams do with held blocks, and lets go of them; returns how many.
+std::size_t DevicePool::give_back_held() {
+  {
+    Lock lock(lock_);
+    if (held_.empty()) return 0;
+  }
+  return make_idle() ? settle() : 0;
 }
 
 std::vector<std::shared_ptr<VirtualArena>> DevicePool::close() {

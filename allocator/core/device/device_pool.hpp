@@ -15,8 +15,13 @@
 // from steps found (learn_here()) may come at any moment of the program's captures: it asks nothing of the device, and
 // the program's next request does it.
 //
-// Memory is reserved once. An arena in virtual memory takes what there is room for (Device::room), from its end on, and
-// the rest as blocks from before it go: gradients of the last step without a plan. Best fit puts blocks that live
+// The device never has more in use than has been live at a time, and a little. Where it would have, for a block that an
+// arena has no place for, arenas in virtual memory *shrink* first: pages in which nothing lives go back to the device.
+// They come again when there is room, some steps later.
+//
+// Memory is reserved once. An arena in virtual memory takes all that it lacks, or where there is no room for that
+// (Device::room), what requests need to have their places: as blocks from before it go, gradients of the last step
+// without a plan. Best fit puts blocks that live
 // longest at the bottom, so what still lives elsewhere is what has no memory here yet. Where there is no virtual
 // memory, upstream gives back what it keeps before it is asked for an arena, and an arena in which nothing lives goes
 // before a larger one comes.
@@ -128,6 +133,9 @@ class DevicePool {
     std::shared_ptr<VirtualArena> mapping;  // whose
     Bytes wanted = 0;                       // bytes, in all, were asked for
     LaneNumber lane = 0;
+    bool shrinks = false;           // now: what has memory is said when that is over
+    std::uint64_t grows_again = 0;  // from this step on
+    std::uint64_t rest = 0;         // steps for which it did not grow the last time
   };
   struct Growing {
     std::shared_ptr<VirtualArena> mapping;
@@ -142,7 +150,7 @@ class DevicePool {
   bool make_idle() const;
   Token event_of(const Use& use);
 
-  bool would_grow(Bytes size, Reason reason);
+  Bytes excess(BlockId id, Bytes size);
   Bytes room(bool within_limit);
   Bytes a_little();
   bool shelter(BlockId id, Reason reason, std::uintptr_t& address);
@@ -152,9 +160,13 @@ class DevicePool {
   void do_chores(Bytes size);
   void grow_arenas(Bytes size);
   bool may_grow(LaneNumber lane);
-  Bytes bytes_below(const VirtualArena& mapping, LaneNumber lane, Bytes wanted, Bytes size);
   Bytes bytes_for(const VirtualArena& mapping, Bytes wanted, bool within_limit);
-  int extend(VirtualArena& mapping, LaneNumber lane, Bytes wanted, Bytes bytes);
+  int extend(VirtualArena& mapping, LaneNumber lane, Bytes begin, Bytes end, Bytes bytes);
+  void note_memory(const VirtualArena& mapping, LaneNumber lane);
+  Bytes shrink_arenas(Bytes enough);
+  void restore_arenas(Bytes shrunk);
+  std::size_t give_back_held();
+  std::pair<Bytes, Bytes> place_of_next(LaneNumber lane, const VirtualArena& mapping, Bytes size);
   std::shared_ptr<VirtualArena> mapping_of(LaneNumber lane);
   std::vector<Growing> growing();
   void note_arenas(bool may_grow);

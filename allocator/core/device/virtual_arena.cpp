@@ -23,6 +23,9 @@ bool VirtualMemory::find(const char* library, const char* prefix) {
 
 namespace {
 
+// A piece is such a part of its arena, or a page.
+constexpr Bytes kPieces = 1024;
+
 MemoryProperties properties_of(const VirtualMemory& memory) {
   MemoryProperties properties;
   properties.location.device = memory.devices.front();
@@ -50,24 +53,46 @@ std::unique_ptr<VirtualArena> VirtualArena::reserve(const VirtualMemory& memory)
 
 VirtualArena::~VirtualArena() {
   const Apart apart;
-  for (const Piece& piece : pieces_) {
-    memory_.unmap(at(piece.begin), static_cast<std::size_t>(piece.size));
-    memory_.release(piece.handle);
-  }
+  for (auto piece = pieces_.begin(); piece != pieces_.end();) piece = unmap(piece);
   memory_.free(at(0), static_cast<std::size_t>(memory_.reach));
 }
 
-int VirtualArena::extend(Bytes begin, Bytes end) {
-  const Apart apart;
+Bytes VirtualArena::missing(Bytes begin, Bytes end) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (mapped_ == 0) {
-    begin_ = end;
-    end_ = end;
+  Bytes missing = end - begin;
+  for (const auto& [first, piece] : pieces_) {
+    missing -= std::max(Bytes{0}, std::min(end, piece.end) - std::max(begin, first));
   }
-  int error = 0;
-  if (end > end_) error = map(end_, end);
-  if (error == 0 && begin < begin_) error = map(begin, begin_);
-  return error;
+  return missing;
+}
+
+std::vector<Range> VirtualArena::memory() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<Range> memory;
+  for (const auto& [begin, piece] : pieces_) {
+    if (memory.empty() || memory.back().end != address(begin)) memory.push_back({address(begin), 0});
+    memory.back().end = address(piece.end);
+  }
+  return memory;
+}
+
+int VirtualArena::extend(Bytes begin, Bytes end, Bytes most) {
+  const Apart apart;
+  const std::lock_guard<std::mutex> lock(changing_);
+  const Bytes largest = std::max(granularity_, rounded(end / kPieces));
+  while (most > 0 && end > begin) {
+    auto below = pieces_.lower_bound(end);  // the last piece that begins before the end
+    const Bytes taken_to = below == pieces_.begin() ? begin : (--below)->second.end;
+    if (taken_to >= end) {
+      end = below->first;
+      continue;
+    }
+    const Bytes size = std::min({largest, most, end - std::max(begin, taken_to)});
+    if (const int error = map(end - size, end); error != 0) return error;
+    end -= size;
+    most -= size;
+  }
+  return 0;
 }
 
 int VirtualArena::map(Bytes begin, Bytes end) {
@@ -88,13 +113,33 @@ int VirtualArena::map(Bytes begin, Bytes end) {
   }
   if (error != 0) {
     memory_.release(handle);
-    return error;
+  } else {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    pieces_.emplace(begin, Piece{end, handle});
   }
-  pieces_.push_back({begin, end - begin, handle});
-  begin_ = std::min(begin_.load(), begin);
-  end_ = std::max(end_.load(), end);
-  mapped_ = end_ - begin_;
-  return 0;
+  return error;
+}
+
+VirtualArena::Pieces::iterator VirtualArena::unmap(Pieces::iterator piece) {
+  memory_.unmap(at(piece->first), static_cast<std::size_t>(piece->second.end - piece->first));
+  memory_.release(piece->second.handle);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return pieces_.erase(piece);
+}
+
+Bytes VirtualArena::shrink(const std::vector<Range>& idle, Bytes enough) {
+  const Apart apart;
+  const std::lock_guard<std::mutex> lock(changing_);
+  Bytes gone = 0;
+  for (const Range range : idle) {
+    const auto begin = static_cast<Bytes>(range.begin - base_), end = static_cast<Bytes>(range.end - base_);
+    auto piece = pieces_.lower_bound(begin);
+    while (gone < enough && piece != pieces_.end() && piece->second.end <= end) {
+      gone += piece->second.end - piece->first;
+      piece = unmap(piece);
+    }
+  }
+  return gone;
 }
 
 }  // namespace stowplan::allocator

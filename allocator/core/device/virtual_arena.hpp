@@ -1,25 +1,28 @@
 // An arena in a device's virtual memory: a range of addresses is reserved once, and memory is mapped into it as needed.
 //
-//     addresses   |........################........|      # mapped: one run, from begin to end
-//                 0       begin           end    reach
+//     addresses   |........#######...#######........|      # mapped, from begin to end, but for holes
+//                 0       begin  hole      end   reach
 //
 // So an arena grows at both ends without moving, and no second one ever stands beside it. Mapping takes memory from the
-// device at once; an arena that goes gives it back at once: no work may use it then.
+// device at once; an arena that goes, or shrinks, gives it back at once: no work may use it then. Memory is mapped in
+// pieces, and goes back piece by piece: small ones, so that what lives here and there keeps little more than itself.
 //
 // The functions are those of CUDA's driver and of HIP, which have the same parameters under other names (CUDA driver
 // API, "Virtual Memory Management"; HIP, "Virtual memory management"). PyTorch's expandable segments use them, too.
 //
-// Any thread, at any time: a mutex guards the pieces. O(pieces) to end; a piece is mapped by each extend().
+// Any thread, at any time. One thread at a time maps and unmaps, which may wait for streams; what has memory can be asked
+// meanwhile. O(pieces) to end, to shrink, and to say where holes are.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "plan.hpp"
+#include "range_set.hpp"
 
 namespace stowplan::allocator {
 
@@ -79,36 +82,43 @@ class VirtualArena {
   VirtualArena(const VirtualArena&) = delete;
   VirtualArena& operator=(const VirtualArena&) = delete;
 
-  // Maps what is missing of [begin, end), and of what lies between it and the run, or returns an error. `begin` and
-  // `end` are multiples of the granularity; the first call says where the run is.
-  int extend(Bytes begin, Bytes end);
+  // Maps at most `most` bytes of what has no memory in [begin, end), its end first, or returns an error. All three are
+  // multiples of the granularity.
+  int extend(Bytes begin, Bytes end, Bytes most);
+  // Unmaps pieces that lie in the ranges, until so many bytes have gone back; returns how many have.
+  Bytes shrink(const std::vector<Range>& idle, Bytes enough);
 
   std::uintptr_t base() const { return base_; }
   Bytes reach() const { return memory_.reach; }
-  Bytes begin() const { return begin_; }
-  Bytes end() const { return end_; }
-  Bytes mapped() const { return mapped_; }
+  Bytes page() const { return granularity_; }
+  // Of [begin, end), what has no memory: how many bytes.
+  Bytes missing(Bytes begin, Bytes end) const;
+  Bytes mapped() const { return reach() - missing(0, reach()); }
+  // What has memory: ranges that do not touch, the lowest first.
+  std::vector<Range> memory() const;
   Bytes rounded(Bytes size) const { return (size + granularity_ - 1) / granularity_ * granularity_; }
   Bytes whole(Bytes size) const { return size / granularity_ * granularity_; }
 
  private:
   struct Piece {
-    Bytes begin;
-    Bytes size;
+    Bytes end;
     MemoryHandle handle;
   };
+  using Pieces = std::map<Bytes, Piece>;  // by their beginning
 
   VirtualArena(const VirtualMemory& memory, std::uintptr_t base, Bytes granularity)
       : memory_(memory), base_(base), granularity_(granularity) {}
-  void* at(Bytes offset) const { return reinterpret_cast<void*>(base_ + static_cast<std::uintptr_t>(offset)); }
+  std::uintptr_t address(Bytes offset) const { return base_ + static_cast<std::uintptr_t>(offset); }
+  void* at(Bytes offset) const { return reinterpret_cast<void*>(address(offset)); }
   int map(Bytes begin, Bytes end);
+  Pieces::iterator unmap(Pieces::iterator piece);
 
   const VirtualMemory memory_;
   const std::uintptr_t base_;
   const Bytes granularity_;
-  std::mutex mutex_;  // held while memory is mapped, which may wait for streams
-  std::vector<Piece> pieces_;
-  std::atomic<Bytes> begin_{0}, end_{0}, mapped_{0};
+  std::mutex changing_;       // held while memory is mapped and unmapped; before `mutex_`
+  mutable std::mutex mutex_;  // guards the pieces, which change under both
+  Pieces pieces_;
 };
 
 }  // namespace stowplan::allocator

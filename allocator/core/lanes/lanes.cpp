@@ -130,8 +130,7 @@ Situation Lanes::situation(ThreadId thread) const {
   now.arena_bytes = counters().arena_bytes;
   for (BlockId id = 0; id < shared_.blocks.extent(); ++id) {
     const Block& block = shared_.blocks[id];
-    const bool unanswered = block.where == Where::upstream && block.address == 0;
-    if (block.where == Where::nowhere || unanswered) continue;
+    if (block.where == Where::nowhere || block.is_unanswered()) continue;
     now.largest.offer(block.lane->describe(block));
   }
   return now;
@@ -142,8 +141,6 @@ void Lanes::refuse(BlockId id, ThreadId thread) {
   ++failure_.number;
   failure_.asked = block.lane->describe(block);
   failure_.found = situation(thread);
-  failure_.found.live_bytes -= block.size;
-  failure_.found.upstream_bytes -= block.size;
   block.lane->refuse(id);
 }
 
@@ -167,9 +164,10 @@ void Lanes::assert_invariants() const {
   Bytes upstream = 0;
   for (const BlockId id : live) {
     const Block& block = shared_.blocks[id];
+    if (block.is_unanswered()) continue;
     if (!block.held) bytes += block.size;
     if (block.where == Where::upstream) upstream += block.size;
-    if (block.address != 0) ranges.push_back(range_of(id));  // else upstream has not answered yet
+    ranges.push_back(range_of(id));
   }
   require(bytes == counters().live_bytes && upstream == counters().upstream_bytes, "bytes are conserved");
   std::sort(ranges.begin(), ranges.end(), [](Range a, Range b) { return a.begin < b.begin; });

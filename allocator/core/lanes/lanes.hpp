@@ -17,6 +17,7 @@
 // Not synchronized: the owner holds a lock.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -59,8 +60,10 @@ class Lanes {
     return grant;
   }
   void adopt(BlockId id, std::uintptr_t address) {
-    shared_.blocks[id].address = address;
-    shared_.counters.note_peaks();
+    Block& block = shared_.blocks[id];
+    block.address = address;
+    shared_.counters.upstream_bytes += block.size;
+    shared_.counters.note_live(block.use, block.size);
   }
   bool shelter(BlockId id, Reason reason) { return of(id).shelter(id, reason); }
   void cancel(BlockId id) {
@@ -81,6 +84,11 @@ class Lanes {
   bool let_go(BlockId id) { return of(id).let_go(id); }
   const std::vector<BlockId>& awaited(BlockId granted) { return of(granted).awaited(); }
   void drop_awaited(BlockId granted) { of(granted).drop_awaited(); }
+  // By how much the most that its stream had live rises with a block that is unanswered.
+  Bytes rise(BlockId id) const {
+    const Counters::StreamUse& used = shared_.counters.streams[shared_.blocks[id].use];
+    return std::max(Bytes{0}, used.live + shared_.blocks[id].size - used.peak);
+  }
   Stream stream_of(BlockId id) const { return shared_.blocks[id].stream; }
 
   // Takes a step slot for a step of this thread, which is not interrupted; none where its runner runs one already.

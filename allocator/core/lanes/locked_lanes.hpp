@@ -61,7 +61,7 @@ class LockedLanes {
   bool begin(const std::vector<LaneStart>& starts, bool may_wait, bool all_fit) {
     return locked([&] {
       const auto fits = [&](const LaneStart& start) {
-        return start.arena_bytes <= lanes_.lane(start.lane).arena().mapped();
+        return start.arena_bytes <= lanes_.lane(start.lane).arena().mapped;
       };
       if (all_fit && !std::all_of(starts.begin(), starts.end(), fits)) return false;
       for (const LaneStart& start : starts) lanes_.begin(start, may_wait);
@@ -109,7 +109,7 @@ class LockedLanes {
   Arena arena(LaneNumber lane) {
     return locked([&] { return lanes_.lane(lane).arena(); });
   }
-  Bytes arena_bytes(LaneNumber lane) { return arena(lane).mapped(); }
+  Bytes arena_bytes(LaneNumber lane) { return arena(lane).mapped; }
   std::vector<Range> stayers(LaneNumber lane) {
     return locked([&] { return lanes_.lane(lane).stayers(); });
   }

@@ -22,18 +22,36 @@ void ArenaSpace::each_block(Visit&& visit) const {
 
 // ------------------------------------------------------------------------------------------------------ arenas
 
-void ArenaSpace::reserve(std::uintptr_t base, Bytes size, Bytes begin, Bytes end) {
+void ArenaSpace::reserve(std::uintptr_t base, Bytes size, const std::vector<Range>& memory) {
   if (arenas_.back().base != base) {
-    arenas_.push_back(Arena{base});
+    arenas_.emplace_back();
+    arenas_.back().base = base;
     held_.clear();  // of another arena now: no request finds them in its way
   }
   Arena& arena = arenas_.back();
-  counters_.arena_bytes += end - begin - arena.mapped();
+  counters_.arena_bytes -= arena.mapped;
   arena.size = size;
-  arena.begin = begin;
-  arena.end = end;
+  arena.range = {base, base};
+  arena.holes.clear();
+  arena.mapped = 0;
+  for (const Range run : memory) {
+    if (arena.mapped == 0) arena.range.begin = run.begin;
+    if (arena.mapped > 0) arena.holes.push_back({arena.range.end, run.begin});
+    arena.range.end = run.end;
+    arena.mapped += static_cast<Bytes>(run.end - run.begin);
+  }
+  counters_.arena_bytes += arena.mapped;
   drop_free_ranges();
   counters_.note_peaks();
+}
+
+// The ranges in which nothing lives, which have no memory from now on.
+std::vector<Range> ArenaSpace::withdraw_idle() {
+  std::vector<Range> idle = free_ranges().all();
+  std::vector<Range>& holes = arenas_.back().holes;
+  holes.insert(holes.end(), idle.begin(), idle.end());
+  drop_free_ranges();
+  return idle;
 }
 
 bool ArenaSpace::retire_idle() {
@@ -55,7 +73,7 @@ std::vector<std::uintptr_t> ArenaSpace::take_dead() {
     Arena& arena = arenas_[i];
     if (arena.base == 0 || arena.live != 0) continue;
     dead.push_back(arena.base);
-    counters_.arena_bytes -= arena.mapped();
+    counters_.arena_bytes -= arena.mapped;
     arena = Arena{};
   }
   return dead;
@@ -65,6 +83,11 @@ std::vector<std::uintptr_t> ArenaSpace::take_dead() {
 // The named slow paths: something is late, or was.
 
 bool ArenaSpace::is_clear_of_late(Range r) const { return free_ ? free_->contains(r) : !late_.intersects(r); }
+
+bool ArenaSpace::is_in_hole(Range r) const {
+  const std::vector<Range>& holes = arena().holes;
+  return std::any_of(holes.begin(), holes.end(), [r](Range hole) { return hole.intersects(r); });
+}
 
 void ArenaSpace::make_late(BlockId id) {
   Block& block = blocks_[id];
@@ -87,8 +110,9 @@ void ArenaSpace::free(const Block& block) {
 
 FreeRanges& ArenaSpace::find_free_ranges() {
   const auto unit = static_cast<std::uintptr_t>(unit_);
-  const Range all = arena().range();
+  const Range all = arena().range;
   FreeRanges found({all.begin, all.begin + (all.end - all.begin) / unit * unit}, unit);
+  for (const Range hole : arena().holes) found.take(hole);
   each_block([&](const Block& block) {
     if (is_current(block)) found.take(range_of(block));
   });
@@ -172,7 +196,8 @@ void ArenaSpace::assert_arenas_count_their_blocks() const {
   each_block([&](const Block& block) {
     const Arena& arena = arenas_[block.arena];
     ++live[block.arena];
-    require(arena.range().contains(range_of(block)), "a block of an arena lies in its memory");
+    const bool in_hole = is_current(block) && is_in_hole(range_of(block));
+    require(arena.range.contains(range_of(block)) && !in_hole, "a block of an arena lies in its memory");
   });
   for (std::size_t i = 0; i < arenas_.size(); ++i) {
     require(live[i] == arenas_[i].live, "an arena counts its live blocks");
@@ -190,6 +215,7 @@ void ArenaSpace::assert_late_blocks_are_known() const {
 void ArenaSpace::assert_the_rest_is_free() const {
   if (!free_) return;
   std::uintptr_t taken = 0;
+  for (const Range hole : arena().holes) taken += hole.end - hole.begin;
   each_block([&](const Block& block) {
     if (!is_current(block)) return;
     taken += static_cast<std::uintptr_t>(block.capacity);

@@ -35,13 +35,11 @@ struct Counters;
 
 struct Arena {
   std::uintptr_t base = 0;
-  Bytes size = 0;   // that plans may have offsets in
-  Bytes begin = 0;  // what has memory: all of it, but while a virtual arena grows (virtual_arena.hpp)
-  Bytes end = 0;
-  std::uint32_t live = 0;  // blocks alive in it
-
-  Bytes mapped() const { return end - begin; }
-  Range range() const { return {base + static_cast<std::uintptr_t>(begin), base + static_cast<std::uintptr_t>(end)}; }
+  Bytes size = 0;     // that plans may have offsets in
+  Range range{0, 0};  // what has memory, but for holes: all of it, or what a virtual arena has (virtual_arena.hpp)
+  std::vector<Range> holes;  // disjoint, the lowest first
+  Bytes mapped = 0;          // bytes that have memory
+  std::uint32_t live = 0;    // blocks alive in it
 };
 
 class ArenaSpace {
@@ -55,7 +53,8 @@ class ArenaSpace {
 
   // Arenas; see Replay.
   const Arena& arena() const { return arenas_.back(); }
-  void reserve(std::uintptr_t base, Bytes size, Bytes begin, Bytes end);
+  void reserve(std::uintptr_t base, Bytes size, const std::vector<Range>& memory);
+  std::vector<Range> withdraw_idle();
   bool retire_idle();
   bool has_retired() const;
   std::vector<std::uintptr_t> take_dead();
@@ -64,7 +63,10 @@ class ArenaSpace {
   Bytes offset_of(std::uintptr_t address) const { return static_cast<Bytes>(address - arenas_.back().base); }
   Bytes rounded(Bytes size) const { return (std::max<Bytes>(size, 1) + unit_ - 1) / unit_ * unit_; }
 
-  bool has_memory(Range r) const { return arenas_.back().range().contains(r); }
+  bool has_memory(Range r) const {
+    const Arena& arena = arenas_.back();
+    return arena.range.contains(r) && (arena.holes.empty() || !is_in_hole(r));
+  }
 
   // Whether no late block is in the way of a planned range.
   bool is_clear(Range r) const { return nothing_is_late() || is_clear_of_late(r); }
@@ -134,6 +136,7 @@ class ArenaSpace {
   }
   bool nothing_is_late() const { return !free_ && late_.empty(); }
   bool is_clear_of_late(Range r) const;
+  bool is_in_hole(Range r) const;
   void take(const Block& block);
   void free(const Block& block);
   bool is_current(const Block& block) const { return block.arena + 1 == arenas_.size(); }

@@ -30,9 +30,12 @@ struct Block {
   profiler::Birth birth;
   RequestNumber slot = kNoRequest;
   std::uint32_t arena = 0;
+  std::uint32_t use = 0;   // of its stream: see Counters
   Replay* lane = nullptr;  // that it came from
   Where where = Where::nowhere;
   bool held = false;  // free, but for other streams that may still use it
+
+  bool is_unanswered() const { return where == Where::upstream && address == 0; }  // by upstream, yet
 };
 
 using Blocks = profiler::BlockTable<Block>;

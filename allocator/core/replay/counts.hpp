@@ -55,7 +55,14 @@ struct NamedCount {
 };
 
 struct Counters {
+  struct StreamUse {
+    std::int64_t stream = 0;
+    Bytes live = 0, peak = 0;
+  };
+
   std::array<std::uint64_t, kReasons> requests{};  // by reason
+  std::array<StreamUse, 8> streams{};              // of which the first `used_streams` are in use
+  std::uint32_t used_streams = 0;
 #define STOWPLAN_MEMBER(type, name) type name = 0;
   STOWPLAN_COUNTS(STOWPLAN_MEMBER)
 #undef STOWPLAN_MEMBER
@@ -63,6 +70,33 @@ struct Counters {
   std::uint64_t& of(Reason reason) { return requests[static_cast<std::size_t>(reason)]; }
   std::uint64_t of(Reason reason) const { return requests[static_cast<std::size_t>(reason)]; }
 
+  // A block is alive; `use`: that of its stream.
+  void note_live(std::uint32_t use, Bytes size) {
+    live_bytes += size;
+    StreamUse& used = streams[use];
+    used.live += size;
+    used.peak = std::max(used.peak, used.live);
+    note_peaks();
+  }
+  void note_dead(std::uint32_t use, Bytes size) {
+    live_bytes -= size;
+    streams[use].live -= size;
+  }
+  // Number of a stream's use. All streams after the first so many share the last one.
+  std::uint32_t use_of(std::int64_t stream) {
+    for (std::uint32_t i = 0; i < used_streams; ++i) {
+      if (streams[i].stream == stream) return i;
+    }
+    if (used_streams < streams.size()) streams[used_streams++].stream = stream;
+    return used_streams - 1;
+  }
+  // The most bytes that each stream has had live at a time, in all: what a pool holds that keeps the memory of each
+  // apart.
+  Bytes peak_by_stream() const {
+    Bytes sum = 0;
+    for (const StreamUse& used : streams) sum += used.peak;
+    return sum;
+  }
   Bytes reserved_bytes() const { return arena_bytes + upstream_bytes + kept_bytes; }
   void note_peaks() {
     peak_live_bytes = std::max(peak_live_bytes, live_bytes);
@@ -72,6 +106,7 @@ struct Counters {
   void reset_peaks() {
     peak_live_bytes = live_bytes;
     peak_reserved_bytes = reserved_bytes();
+    for (StreamUse& used : streams) used.peak = used.live;
   }
 
   // Requests by reason, and all other counts: under their names, in the order of the lists.

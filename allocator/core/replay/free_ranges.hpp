@@ -67,6 +67,13 @@ class FreeRanges {
     return each_word(*this, r, [](std::uint64_t word, std::uint64_t mask) { return (word & mask) == mask; });
   }
 
+  // The free ranges, the lowest first.
+  std::vector<Range> all() const {
+    std::vector<Range> all;
+    each_free_range([&all](Range free) { all.push_back(free); });
+    return all;
+  }
+
   // Bytes that are not free.
   std::uintptr_t taken() const {
     std::size_t units = 0;

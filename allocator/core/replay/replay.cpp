@@ -19,31 +19,21 @@ Replay::Replay(Bytes unit, Shared& shared, LaneNumber lane)
 // ---------------------------------------------------------------------------------------------------- requests
 
 Grant Replay::request(Bytes size, Stream stream) {
-  Block block;
-  block.size = size;
-  block.stream = stream;
-  block.lane = this;
-  counters_.live_bytes += size;
+  Block block = new_block(size, stream);
   block.birth = recorder_.allocate(size, stream < 0 ? kPerThread : stream);
   try {
     const Grant grant = serve(block);
-    if (grant.address != 0) counters_.note_peaks();  // else adopt() does, if there is memory for it
+    if (grant.address != 0) counters_.note_live(block.use, size);  // else adopt() does, if there is memory for it
     return grant;
   } catch (const std::bad_alloc&) {
-    counters_.live_bytes -= size;
     recorder_.refuse(block.birth, size);
     throw;
   }
 }
 
 Grant Replay::pass_upstream(Bytes size, Stream stream, Reason reason) {
-  Block block;
-  block.size = size;
-  block.stream = stream;
-  block.lane = this;
-  const Grant grant = send_upstream(block, reason);
-  counters_.live_bytes += size;
-  return grant;
+  Block block = new_block(size, stream);
+  return send_upstream(block, reason);
 }
 
 inline Grant Replay::serve(Block& block) {
@@ -79,7 +69,7 @@ inline Grant Replay::serve_planned(Block& block, RequestNumber k) {
 
 // Serves as a guest of the arena, or upstream if there is no room.
 Grant Replay::invite(Block& block, Reason reason) {
-  if (!has_guests_ || arena().mapped() == 0) return send_upstream(block, reason);
+  if (!has_guests_ || arena().mapped == 0) return send_upstream(block, reason);
   const bool anywhere = !cursor_.has_plan() || guests_.are_lost() || has_given_up();
   const std::uintptr_t address =
       anywhere ? space_.best_fit(block.size, [](Range) { return true; }) : follower_.place_guest(block.size);
@@ -95,7 +85,6 @@ Grant Replay::send_upstream(Block& block, Reason reason) {
   block.address = 0;  // until adopt()
   block.capacity = block.size;
   const BlockId id = blocks_.insert(block);
-  counters_.upstream_bytes += block.size;
   ++counters_.of(reason);
   return {0, id, static_cast<std::uint8_t>(reason)};
 }
@@ -103,14 +92,13 @@ Grant Replay::send_upstream(Block& block, Reason reason) {
 bool Replay::shelter(BlockId id, Reason reason) {
   constexpr Reason kOwn[] = {Reason::no_plan, Reason::escaped, Reason::unmapped, Reason::late, Reason::mismatch};
   const bool is_own = std::find(std::begin(kOwn), std::end(kOwn), reason) != std::end(kOwn);
-  if (!is_own || !has_guests_ || !in_step() || arena().mapped() == 0) return false;
+  if (!is_own || !has_guests_ || !in_step() || arena().mapped == 0) return false;
   Block& block = blocks_[id];
   const std::uintptr_t address = space_.best_fit(block.size, [](Range) { return true; });
   if (address == 0) return false;
-  counters_.upstream_bytes -= block.size;
   ++counters_.guests;
   space_.bring_beside(id, address);
-  counters_.note_peaks();
+  counters_.note_live(block.use, block.size);
   return true;
 }
 
@@ -119,15 +107,15 @@ bool Replay::shelter(BlockId id, Reason reason) {
 // The program is rid of a block.
 inline void Replay::note_free(const Block& block) {
   recorder_.free(block.birth, block.size);
-  counters_.live_bytes -= block.size;
+  if (!block.is_unanswered()) counters_.note_dead(block.use, block.size);
 }
 
 // Takes a block out of everything, the table included; whether it was upstream's.
 inline bool Replay::forget(BlockId id, Block& block) {
   const bool upstream = block.where == Where::upstream;
   if (upstream) {
+    if (!block.is_unanswered()) counters_.upstream_bytes -= block.size;
     block.where = Where::nowhere;
-    counters_.upstream_bytes -= block.size;
   } else {
     if (block.where == Where::slot) cursor_.clear(block.slot);
     space_.remove(block);
@@ -191,7 +179,7 @@ Course Replay::course(Bytes next) const {
 
 void Replay::join(const PlanPtr& plan) {
   if (!runs_without_plan() || !recorder_.has_requested(plan->requested)) return;
-  if (arena().mapped() < plan->arena_bytes) return;  // what is alive elsewhere has places that lack memory
+  if (arena().mapped < plan->arena_bytes) return;  // what is alive elsewhere has places that lack memory
   cursor_.join(plan, recorder_.requests());
   clean_ = true;
 }

@@ -107,10 +107,16 @@ class Replay {
   void set_may_wait(bool on) { may_wait_ = on; }  // off: what is held is late to every request
   void set_guests(bool on) { has_guests_ = on; }  // off: what the plan does not serve may stay, and goes upstream
 
-  // Makes [base, base + size) the arena, of which [begin, end) has memory. It may grow the present one; else that is
-  // retired: it goes when its last block has gone.
-  void reserve(std::uintptr_t base, Bytes size, Bytes begin, Bytes end) { space_.reserve(base, size, begin, end); }
-  void reserve(std::uintptr_t base, Bytes size) { reserve(base, size, 0, size); }
+  // Makes [base, base + size) the arena, of which these ranges have memory, the lowest first. It may be the present
+  // one, larger or smaller; else that is retired: it goes when its last block has gone.
+  void reserve(std::uintptr_t base, Bytes size, const std::vector<Range>& memory) {
+    space_.reserve(base, size, memory);
+  }
+  void reserve(std::uintptr_t base, Bytes size) {
+    reserve(base, size, {{base, base + static_cast<std::uintptr_t>(size)}});
+  }
+  // Returns the arena's ranges in which nothing lives. Nothing is served there until reserve() says what has memory.
+  std::vector<Range> withdraw_idle() { return space_.withdraw_idle(); }
   const Arena& arena() const { return space_.arena(); }
 
   // Retires the arena if nothing lives in it; the running step, if any, goes on without a plan.
@@ -131,10 +137,13 @@ class Replay {
 
   bool runs_without_plan() const { return in_step() && !cursor_.has_plan(); }
 
-  // Offset of the place of the next request, if the step goes on as planned with one for `size`; else -1.
-  Bytes expected_place(Bytes size) const {
-    const bool as_planned = in_step() && cursor_.has_plan() && cursor_.equals(cursor_.next(), size);
-    return as_planned ? cursor_.plan().offset[cursor_.next()] : -1;
+  // The place of the next request, from and to which offset, if the step goes on as planned with one for `size`.
+  std::pair<Bytes, Bytes> expected_place(Bytes size) const {
+    const RequestNumber next = cursor_.next();
+    if (!in_step() || !cursor_.has_plan() || !cursor_.equals(next, size)) return {0, 0};
+    const Bytes offset = cursor_.plan().offset[next];
+    return offset == kUnplanned ? std::pair<Bytes, Bytes>{0, 0}
+                                : std::pair{offset, offset + cursor_.plan().capacity[next]};
   }
 
   // For steps that are found: what a request would be to the running step.
@@ -151,6 +160,17 @@ class Replay {
   void assert_invariants() const;
 
  private:
+  static constexpr std::uint32_t kNoUse = UINT32_MAX;
+
+  Block new_block(Bytes size, Stream stream) {
+    if (use_ == kNoUse || stream != stream_) use_ = counters_.use_of(stream_ = stream);
+    Block block;
+    block.size = size;
+    block.stream = stream;
+    block.use = use_;
+    block.lane = this;
+    return block;
+  }
   Grant serve(Block& block);
   Grant serve_planned(Block& block, RequestNumber k);
   Grant invite(Block& block, Reason reason);
@@ -165,6 +185,8 @@ class Replay {
   Blocks& blocks_;      // of all lanes
   Counters& counters_;  // of all lanes
   const LaneNumber lane_;
+  Stream stream_ = 0;  // of the last request, and its use: see Counters
+  std::uint32_t use_ = kNoUse;
   StepRecorder recorder_;
   ArenaSpace space_;
   PlanCursor cursor_{space_};
