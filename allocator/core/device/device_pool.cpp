@@ -196,8 +196,8 @@ void DevicePool::do_chores(Bytes size) {
 }
 
 // Gives growing arenas all that they lack, where there has come to be room; else what the place of a request lacks, if
-// that is no more than upstream would take for it, and the device has not more in use then than has been live at a time,
-// and some: else the request is sheltered in what the arena has.
+// that is no more than upstream would take for it, and the device has not more in use then than has been live at a
+// time, and some: else the request is sheltered in what the arena has.
 void DevicePool::grow_arenas(Bytes size) {
   int error = 0;
   for (const auto& [mapping, lane, wanted] : growing()) {

@@ -10,8 +10,8 @@
 // The functions are those of CUDA's driver and of HIP, which have the same parameters under other names (CUDA driver
 // API, "Virtual Memory Management"; HIP, "Virtual memory management"). PyTorch's expandable segments use them, too.
 //
-// Any thread, at any time. One thread at a time maps and unmaps, which may wait for streams; what has memory can be asked
-// meanwhile. O(pieces) to end, to shrink, and to say where holes are.
+// Any thread, at any time. One thread at a time maps and unmaps, which may wait for streams; what has memory can be
+// asked meanwhile. O(pieces) to end, to shrink, and to say where holes are.
 #pragma once
 
 #include <cstddef>
