@@ -247,7 +247,8 @@ DEVICE_PIP := $(DEVICE_BIN)/python -m pip --quiet --disable-pip-version-check
 SIMULATED := $(DEVICE_BIN)/python -m tests.device.simulated
 # What depends on how a device counts memory runs with HIP's small pages, too.
 SMALL_PAGES := SIMHIP_PAGE=4096
-SMALL_PAGES_TESTS := tests/device/test_device_memory.py tests/gpu/test_cupy_pool_gpu.py tests/gpu/test_streams_gpu.py
+SMALL_PAGES_TESTS := tests/device/test_device_memory.py tests/gpu/test_cupy_pool_gpu.py tests/gpu/test_streams_gpu.py \
+	tests/device/test_takes_no_more.py
 RUN ?=
 CUPY_TESTS ?=
 
