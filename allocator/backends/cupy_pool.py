@@ -303,8 +303,7 @@ def _managed(pool: weakref.ref[CupyPool], size: int) -> Any:
         if error.status != OUT_OF_MEMORY:
             raise
         alive = pool()
-        used = size if alive is None else alive.used_bytes()  # with this request
-        raise OutOfMemoryError(size, used - size) from error
+        raise OutOfMemoryError(size, 0 if alive is None else alive.used_bytes()) from error
 
 
 def _owner(upstream: Any) -> Any:

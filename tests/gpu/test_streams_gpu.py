@@ -7,6 +7,7 @@ bytes.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -37,9 +38,12 @@ class Unordered(DeviceStreams):
         pass
 
 
+unordered = functools.cache(Unordered)  # it stays, as a device's streams do
+
+
 class UnorderedPool(CupyPool):
     def _streams(self, device: int) -> DeviceStreams:
-        return Unordered(device)
+        return unordered(device)
 
 
 def raced(cupy: Any, pool: CupyPool) -> float:

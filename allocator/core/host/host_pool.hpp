@@ -70,7 +70,7 @@ class HostLanes {
     }
     Grant grant = lanes_.request(size, stream, thread);
     if (arena_is_new_ && grant.address != 0) give_way();
-    grant.refused = grant.address == 0 && !allows(0);
+    grant.refused = grant.address == 0 && !allows(size);
     if (lanes_.finds_steps() && window_.is_in_vain(lanes_.counters())) search_in_vain();
     return grant;
   }
