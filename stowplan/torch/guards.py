@@ -2,7 +2,7 @@
 
 ==================  ==================================================================================================
 `surroundings`      another one makes another plan: classes' forward, switches of PyTorch's backends
-`situation`         the same of a call's own tensors: their groups, gradients and hooks
+`situation`         the same of a call's own tensors: their groups, gradients, hooks, and memory that they share
 `ELSEWHERE`         what no graph has: the step runs as plain PyTorch runs it
 ``require_...``     what no graph can have: the step is refused before anything has run
 ==================  ==================================================================================================
@@ -18,16 +18,16 @@ import torch
 import torch._dynamo
 from torch import nn
 from torch.nn.modules import module as modules
-from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from ..errors import GraphError, ScheduleError
-from .updates import share_memory
+from .updates import are_shared, group_of
 
 
-def situation(tensors: Sequence[Any], groups: dict[int, int]) -> Any:
+def situation(tensors: Sequence[Any], optimizer: torch.optim.Optimizer) -> Any:
     """Return what a plan takes as given of a call's tensors and no guard of PyTorch's sees."""
-    return tuple(
+    groups = group_of(optimizer)
+    return are_shared(optimizer, tensors), *(
         (groups.get(id(one)), one.is_leaf, one.is_leaf and one.grad is not None, _has_hooks(one))
         for one in tensors
         if one.requires_grad
@@ -47,18 +47,6 @@ def require_own_gradient(tensor: Any) -> None:
         )
     if tensor.requires_grad and _has_hooks(tensor):
         raise GraphError(f"{what} has hooks on its gradient, which no graph calls; expected none")
-
-
-def are_shared(optimizer: torch.optim.Optimizer, inputs: Sequence[Any]) -> bool:
-    """Whether an early update may change what another one, or the backward pass, is still to read."""
-    every = [one for group in optimizer.param_groups for one in group["params"]]
-    state = {
-        leaf.untyped_storage()._cdata
-        for one in every
-        for leaf in pytree.tree_leaves(optimizer.state.get(one))
-        if isinstance(leaf, torch.Tensor)
-    }
-    return share_memory(every) or any(one.untyped_storage()._cdata in state for one in inputs)
 
 
 def surroundings(model: nn.Module) -> Any:

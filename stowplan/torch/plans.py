@@ -26,11 +26,11 @@ from .budgets import GraphStats, Within
 from .capture import differentiated
 from .early import Updates
 from .evictions import EVICT, Evict
-from .guards import are_shared, require_own_gradient, situation
+from .guards import require_own_gradient, situation
 from .nodes import is_on_host
 from .rewriting import mark_repeatable
 from .step_graph import graph
-from .updates import BeforeUpdate, group_of, reason_against_early
+from .updates import BeforeUpdate, are_shared, reason_against_early
 
 RESIDENT = "parameters, buffers, the optimizer's state and the batch"
 
@@ -107,7 +107,9 @@ class Planner:
             require_own_gradient(one)
         keeps = reason_against_early(self.optimizer, self.before)
         if keeps is None and are_shared(self.optimizer, inputs):
-            keeps = "parameters, gradients or the optimizer's state share memory"
+            keeps = (
+                "parameters, gradients or the optimizer's state share memory, or other tensors share theirs"
+            )
         # Found by updates of tensors with bytes, so not while AOTAutograd traces.
         updates = Updates(
             self.optimizer, self.before, inputs, together=keeps is not None, accumulates=accumulates
@@ -133,7 +135,7 @@ class Planner:
             found.append((run, solution, stats))
             return run
 
-        before = situation(inputs, group_of(self.optimizer))
+        before = situation(inputs, self.optimizer)
         call = differentiated(module, inputs, rewrite)
         return Plan(before, call, *found[0], arguments)
 

@@ -35,7 +35,7 @@ from .evictions import Evict
 from .guards import ELSEWHERE, require_alone, require_no_autocast, situation, surroundings
 from .plans import Plan, Planner, StepStats
 from .trial import differences
-from .updates import BeforeUpdate, group_of, layout_of, reason_against_early, require_served
+from .updates import BeforeUpdate, layout_of, reason_against_early, require_served
 
 Loss = Callable[..., torch.Tensor]
 
@@ -268,7 +268,9 @@ class ScheduledTraining:
         if self._key not in self._frames:
             require_alone(self._model)
             other = [what for what, one in unseen.items() if self._unseen.get(what, one) != one]
-            self._reason = " and ".join(other) or "the first step"
+            self._reason = " and ".join(other) or (
+                "gradients, hooks or memory that is shared have changed" if self._plans else "the first step"
+            )
             self._frames[self._key] = Captured(_loss_of, self._make, strict=self._strict)
         self._unseen = unseen
         return self._frames[self._key]
@@ -282,7 +284,7 @@ class ScheduledTraining:
         self._plans.append(plan)
 
         def call(*args: Any) -> Any:
-            if situation(args, group_of(self._optimizer)) != plan.situation:
+            if situation(args, self._optimizer) != plan.situation:
                 raise _Stale
             self._latest = plan
             if self._only_plans:

@@ -151,8 +151,7 @@ def layout_of(optimizer: optim.Optimizer) -> Any:
 
     Of numbers only whether they are zero matters.
     """
-    shared = share_memory([one for group in optimizer.param_groups for one in group["params"]])
-    return shared, *(
+    return tuple(
         (
             tuple((id(one), one.grad is not None) for one in group["params"]),
             tuple(
@@ -163,8 +162,33 @@ def layout_of(optimizer: optim.Optimizer) -> Any:
     )
 
 
-def share_memory(parameters: Sequence[torch.Tensor]) -> bool:
-    """Whether two of these, or two of their gradients, begin at one place."""
-    places = [one.data_ptr() for one in parameters if one.numel()]
-    places += [one.grad.data_ptr() for one in parameters if one.grad is not None and one.numel()]
-    return len(set(places)) < len(places)
+def are_shared(optimizer: optim.Optimizer, inputs: Sequence[torch.Tensor]) -> bool:
+    """Whether what an update writes overlaps what another one, or the backward pass, is still to read.
+
+    From the first to the last byte of each tensor, whatever its storage. O(n log n) for n tensors.
+    """
+    parameters = {id(one): one for group in optimizer.param_groups for one in group["params"]}
+    written: list[Any] = [*parameters.values(), *(one.grad for one in parameters.values())]
+    written += [one for key in parameters.values() for one in optimizer.state.get(key, {}).values()]
+    read = [one for one in inputs if id(one) not in parameters]
+    rows = [
+        (*_first_and_last(one), writes)
+        for tensors, writes in ((written, True), (read, False))
+        for one in tensors
+        if isinstance(one, torch.Tensor) and one.numel()
+    ]
+    last = {True: -1, False: -1}  # so far: of what is written, and of what is only read
+    for first, end, writes in sorted(rows):
+        if first <= last[True] or (writes and first <= last[False]):
+            return True
+        last[writes] = max(last[writes], end)
+    return False
+
+
+def _first_and_last(tensor: torch.Tensor) -> tuple[int, int]:
+    """Return the addresses of a tensor's first and last byte."""
+    first = tensor.data_ptr()
+    if tensor.is_contiguous():
+        return first, first + tensor.nbytes - 1
+    steps = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return first, first + (steps + 1) * tensor.itemsize - 1

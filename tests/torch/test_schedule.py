@@ -227,6 +227,59 @@ def test_clipping_waits_for_all_gradients() -> None:
     assert training.stats.keeps_gradients == "before_update reads all gradients"
 
 
+class Parts(nn.Module):
+    """Two layers whose weights are rows of one tensor, and a buffer between them."""
+
+    def __init__(self, second: int) -> None:
+        super().__init__()
+        rows = torch.randn(32, 16)
+        self.first, self.second = nn.Parameter(rows[:16]), nn.Parameter(rows[second : second + 16])
+        self.register_buffer("between", torch.randn(16, 16))
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = F.linear(F.linear(x, self.first).tanh(), self.between).tanh()
+        return F.linear(hidden, self.second).square().mean()
+
+
+KEPT = "parameters, gradients or the optimizer's state share memory, or other tensors share theirs"
+
+
+@pytest.mark.parametrize(("second", "keeps"), [(16, None), (4, KEPT)])
+def test_parameters_that_overlap_are_updated_together(second: int, keeps: str | None) -> None:
+    torch.manual_seed(0)
+    model, twin, batch = Parts(second), Parts(second), (torch.randn(4, 16),)
+    twin.load_state_dict(model.state_dict())
+    expected = plain(twin, sgd(twin), [batch] * 2, lambda model, x: model(x))
+    optimizer = sgd(model)
+    training = schedule(model, optimizer)
+    torch.manual_seed(1)
+    assert_same([*(training.step(*batch) for _ in range(2)), *left(model, optimizer)], expected)
+    assert training.stats is not None
+    assert training.stats.keeps_gradients == keeps
+
+
+@pytest.mark.parametrize("view", [Tensor.detach, lambda one: torch.from_numpy(one.detach().numpy())])
+def test_a_buffer_that_becomes_a_view_of_a_parameter_is_read_before_the_update(
+    view: Callable[[Tensor], Tensor],
+) -> None:
+    def trained_on(model: nn.Module, step: Callable[[], Any]) -> list[Tensor]:
+        step()
+        model.between = view(model.second)
+        step()
+        return left(model, optimizer)
+
+    torch.manual_seed(0)
+    model, batch = Parts(16), torch.randn(4, 16)
+    twin = copy.deepcopy(model)
+    optimizer = sgd(twin)
+    expected = trained_on(twin, lambda: plain(twin, optimizer, [(batch,)], lambda model, x: model(x)))
+    optimizer = sgd(model)
+    training = schedule(model, optimizer)
+    assert_same(trained_on(model, lambda: training.step(batch)), expected)
+    assert [one.keeps_gradients for one in training.plans] == [None, KEPT]
+    assert training.plans[1].reason == "gradients, hooks or memory that is shared have changed"
+
+
 def test_a_hook_on_the_step_is_called_once_a_step() -> None:
     model, batches = net()
     optimizer = sgd(model)
