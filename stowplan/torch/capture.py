@@ -23,6 +23,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import Any
+from weakref import proxy
 
 import torch
 import torch._dynamo
@@ -96,12 +97,17 @@ class Captured:
             return LOSS(function(*args))
 
         code = step.__code__.replace()  # a copy, as Dynamo keeps graphs by code
-        own = FunctionType(code, step.__globals__, step.__name__, None, step.__closure__)
+        # Dynamo keeps what it makes in the globals of the code, and what it calls for good.
+        own = FunctionType(code, dict(step.__globals__), step.__name__, None, step.__closure__)
+        captured = proxy(self)
         self.reason: str | None = None
         self._function, self._backend, self._strict = function, backend, strict
         self._lines: dict[str, None] = {}  # that ask
         self._compiled = torch._dynamo.optimize(
-            self._make, nopython=True, dynamic=False, guard_fail_fn=self._failed
+            lambda module, inputs: captured._make(module, inputs),
+            nopython=True,
+            dynamic=False,
+            guard_fail_fn=lambda failure: captured._failed(failure),
         )(own)
 
     def __call__(self, *args: Any) -> Any:
@@ -140,6 +146,7 @@ class Captured:
         """Hold a graph that these arguments have made against plain PyTorch; warn or raise if it differs."""
         if asked.graph is not None:
             what, asked.graph = difference(self._function, args, *asked.graph), None
+            asked.with_traceback(None)  # which has the training's frames
             if what is not None:
                 asked.what = (
                     f"the step asks whether it is compiled ({', '.join(asked.lines)}), and its graph may compute "

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
+from weakref import proxy
 
 import numpy as np
 import torch
@@ -281,23 +282,24 @@ class ScheduledTraining:
             raise LimitReachedError
         reason = self._frames[self._key].reason or self._reason
         plan = self._planner.plan(module, inputs, reason, accumulates=self._accumulates)
+        training, number = proxy(self), len(self._plans)  # Dynamo keeps what it calls for good
         self._plans.append(plan)
+        return lambda *args: training._call(number, args)
 
-        def call(*args: Any) -> Any:
-            if situation(args, self._optimizer) != plan.situation:
-                raise _Stale
-            self._latest = plan
-            if self._only_plans:
-                raise _Planned
-            with ExitStack() as stack:
-                if self._pool is not None:
-                    stack.enter_context(self._pool.serving())
-                    stack.enter_context(self._pool.step(id(plan)))
-                results = plan(*args)
-            self._ran = plan
-            return results
-
-        return call
+    def _call(self, number: int, args: tuple[Any, ...]) -> Any:
+        plan = self._plans[number]
+        if situation(args, self._optimizer) != plan.situation:
+            raise _Stale
+        self._latest = plan
+        if self._only_plans:
+            raise _Planned
+        with ExitStack() as stack:
+            if self._pool is not None:
+                stack.enter_context(self._pool.serving())
+                stack.enter_context(self._pool.step(id(plan)))
+            results = plan(*args)
+        self._ran = plan
+        return results
 
 
 def schedule(

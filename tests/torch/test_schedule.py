@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import gc
 import random
+import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -379,6 +383,29 @@ def test_gradients_that_differ_are_named_and_nothing_changes() -> None:
     found = schedule(asks, sgd(asks)).differences(torch.randn(5, 3, generator=torch.Generator()))
     assert {"loss", "layer.weight"} <= set(found)
     assert_same([*asks.state_dict().values(), torch.get_rng_state()], before)
+
+
+@pytest.mark.parametrize("budget", [None, 100])
+@pytest.mark.parametrize("make", [Net, AsksWhetherItIsTraced])
+def test_a_training_that_nobody_has_is_freed_with_its_model(
+    make: type[nn.Module], budget: int | None
+) -> None:
+    def run() -> list[weakref.ref[Any]]:
+        model = make()
+        optimizer = adam(model)
+        training = schedule(model, optimizer, lambda model, x: model(x).sum(), budget=budget)
+        batch = torch.randn(5, next(model.parameters()).shape[1])
+        with (
+            pytest.raises(BudgetError) if budget else contextlib.nullcontext(),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore")
+            training.step(batch)
+        return [weakref.ref(one) for one in (training, model, optimizer, *model.parameters())]
+
+    found = run()
+    gc.collect()
+    assert [one() for one in found] == [None] * len(found)
 
 
 @pytest.mark.parametrize("kind", ["register_hook", "register_post_accumulate_grad_hook"])
