@@ -29,6 +29,7 @@ import torch
 import torch._dynamo
 from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.convert_frame import compile_lock
 from torch._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit, TorchDynamoException
 from torch.fx import Graph, GraphModule, Node
 
@@ -125,6 +126,7 @@ class Captured:
             self._lines = {}
             logged = {getattr(logging.Logger, name) for name in _LOGGED if hasattr(logging.Logger, name)}
             with (
+                compile_lock,  # as long as another thread traces, Dynamo refuses to run anything
                 torch._dynamo.config.patch(GUARDS | {"ignore_logging_functions": logged}),
                 noting(self._lines),
             ):
@@ -175,14 +177,21 @@ class Captured:
         graph = module, tensors, take_loss(module)
         asked = _Asked(self._lines, graph)
         made = self._backend(*graph)
+        asked.is_served = not asked.lines
+        if asked.is_served:
+            asked.graph = None  # which has the parameters
         self.reason = None
 
         def run(*args: Any) -> Any:
             if not asked.is_served:
                 raise asked
-            return made(*args)
+            compile_lock.release()
+            try:
+                return made(*args)
+            finally:
+                compile_lock.acquire()
 
-        return run if asked.lines else made
+        return run
 
     def _failed(self, failure: Any) -> None:
         self.reason = str(failure.reason).strip().partition("\n")[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 
 from stowplan.errors import GraphError
 from stowplan.torch import schedule, trace_training
@@ -159,6 +161,34 @@ def _opaque(h: torch.Tensor) -> torch.Tensor:
 @torch._dynamo.assume_constant_result
 def _is_compiled() -> bool:
     return torch.compiler.is_compiling()
+
+
+_beside: list[threading.Thread] = []
+
+
+@torch.compiler.allow_in_graph
+def _traced(h: torch.Tensor) -> torch.Tensor:
+    while _beside and is_fx_symbolic_tracing():
+        thread = _beside.pop()
+        thread.start()
+        thread.join(0.2)  # it may go on when the trace is over
+    return h.relu()
+
+
+def test_a_step_runs_in_another_thread_while_one_is_planned() -> None:
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.Adam(model.parameters())
+    training = schedule(model, optimizer, lambda model, x: model(x).sum())
+    planned = Asking(lambda _, h: _traced(h))
+    other = schedule(planned, torch.optim.Adam(planned.parameters()), lambda model, x: model(x).sum())
+    training.step(torch.ones(3, 4))
+    found: list[torch.Tensor] = []
+    thread = threading.Thread(target=lambda: found.append(training.step(torch.ones(3, 4))))
+    _beside.append(thread)
+    other.plan(torch.ones(3, 4))
+    assert not _beside
+    thread.join()
+    assert len(found) == 1
 
 
 UNTRACED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
