@@ -7,6 +7,7 @@ import traceback
 from pathlib import Path
 
 import torch
+from torch._dynamo.exc import ObservedException
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
@@ -24,6 +25,8 @@ def not_captured(error: BaseException) -> GraphError:
     text = str(error).strip()
     where = line_of(error, text)
     cause = getattr(error, "inner_exception", None)
+    if isinstance(error.__cause__, ObservedException):  # the program's own
+        cause = error.__cause__
     what = (str(cause).strip() if cause is not None else text).partition("\n")[0]
     return GraphError(
         f"the step is not one graph{where} ({what or type(error).__name__}); expected PyTorch's operators, on shapes "

@@ -365,6 +365,23 @@ def test_a_step_that_depends_on_values_is_refused() -> None:
         training.step(torch.ones(2, 3))
 
 
+class Raises(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) == 2:
+            raise ValueError("two rows")
+        return self.layer(x).sum()
+
+
+def test_an_exception_of_the_program_is_named() -> None:
+    model = Raises()
+    with pytest.raises(GraphError, match=r"ValueError\('two rows'\)"):
+        schedule(model, sgd(model)).step(torch.ones(2, 3))
+
+
 class AsksWhetherItIsTraced(nn.Module):
     def __init__(self) -> None:
         super().__init__()
