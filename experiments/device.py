@@ -11,7 +11,7 @@ requests.
 The last column names what stowplan promises and a row does not keep:
 
 - at no step more in use than with CuPy's own pool, nor at any request of the run
-- once the plan serves, no more in use than retained + arena
+- once the plan serves, no more in use than retained + arena, which comes in pages of 2 MiB
 - the plan serves from the `DUE` step on, on every device where retained + arena fits
 - no larger a device needed than with CuPy's own pool; with managed memory, none larger than retained + arena
 - the pool's own statistics are the driver's
@@ -47,6 +47,7 @@ SIZES, QUICK_SIZES = {"resnet50": 64}, {"resnet50": 32, "ptb": 5}
 SHARE, QUICK_SHARE = 0.01, 0.1
 """Share of the smallest device to which it is known."""
 SLACK = 1.02
+PAGE = 2 << 20
 DUE = {"pool": 4, "auto": 6, "managed": 4, "lean": 5, "budget": 9}
 """The first step that the plan serves. The pool sees one step go by, records one, and confirms it; it finds a step that
 has come three times after the first; a scheduler needs the first step for itself, and under a budget four more."""
@@ -166,7 +167,8 @@ def broken(row: Row, cupy: Row) -> list[str]:
     """Return the promises that a row does not keep, each with its worst figure; `cupy`: the row of CuPy's own pool."""
     if row["way"] == "cupy":
         return []
-    found, whole, since = [], row["retained"] + row["arena"], serving_from(row)
+    found, since = [], serving_from(row)
+    whole = row["retained"] + -(-row["arena"] // PAGE) * PAGE
     over = [mine / its for mine, its in zip(row["in_use"], cupy["in_use"], strict=True)]
     if max(over) > SLACK:
         found.append(f"{max(over):.2f} times CuPy's after step {over.index(max(over)) + 1}")
