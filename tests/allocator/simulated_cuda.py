@@ -140,7 +140,10 @@ class SimulatedCuda:
     def _take(self, name: str, to: int, size: int, stream: int | None) -> int:
         if self.fails(name, size):
             return OUT_OF_MEMORY
-        memory = ctypes.create_string_buffer(size + ALIGNMENT + len(GUARD))
+        try:
+            memory = ctypes.create_string_buffer(size + ALIGNMENT + len(GUARD))
+        except MemoryError:
+            return OUT_OF_MEMORY
         address = -(-ctypes.addressof(memory) // ALIGNMENT) * ALIGNMENT
         ctypes.memmove(address + size, GUARD, len(GUARD))
         self._blocks[address] = memory, size, stream
