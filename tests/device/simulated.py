@@ -27,7 +27,9 @@ def environment(out: Path) -> dict[str, str]:
     others = [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path and path != library]
     return {
         "OPENBLAS_NUM_THREADS": "1",  # sums in the same order on every machine
-        **({"SIMHIP_GIL": "0"} if libraries.wheel().for_cuda else {}),  # CuPy 12 records events with the GIL held
+        **(
+            {"SIMHIP_GIL": "0"} if libraries.wheel().for_cuda else {}
+        ),  # CuPy 12 records events with the GIL held
         **os.environ,
         "SIMHIP_HOME": str(out),
         "ROCM_HOME": str(out),
