@@ -141,8 +141,8 @@ class TorchCudaPool(EnteredPool):
     def cupy_malloc(self) -> Callable[[int], Any]:
         """An allocator for `cupy.cuda.set_allocator`: CuPy's arrays lie in the arena of PyTorch's tensors, then.
 
-        It needs no installation. What CuPy asks for is on CuPy's current stream; in a step, it is part of it. The pool
-        keeps the streams that it has served: their handles must not become those of others.
+        It needs no installation. The pool serves CuPy's requests on CuPy's current stream, and those in a step are
+        part of the step. The pool keeps the streams that it has served, so that no new stream gets the handle of one.
         """
         import cupy
         from cupy_backends.cuda import stream

@@ -7,7 +7,7 @@ namespace stowplan::allocator {
 
 class Apart {
  public:
-  // Set by whoever may hold something: lets go of it, and returns null where this thread has nothing.
+  // The bindings set both. let_go() releases the GIL and returns the thread's state; null if the thread has no GIL.
   static inline void* (*let_go)() = nullptr;
   static inline void (*take_back)(void*) = nullptr;
 

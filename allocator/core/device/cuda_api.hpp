@@ -2,10 +2,11 @@
 // driver, and a simulated device can stand in. They are those of CUDA's driver, or HIP's, which have the same
 // parameters under other names.
 //
-// CUDA's runtime may be linked into whoever uses it (CuPy), once for each; its driver there is once. A device of the
-// runtime is the device's primary context to the driver ("synonymous": CUDA Driver API, "Primary Context Management"),
-// and handles, the numbers of errors and attributes are the same. So a thread comes to a device by its primary context,
-// which is pushed and popped: no thread, and no device that nobody uses, is left with a context by us.
+// Several libraries of a process (CuPy) may each have a CUDA runtime linked in; the process has one driver. A device of
+// the runtime is the device's primary context to the driver ("synonymous": CUDA Driver API, "Primary Context
+// Management"), and handles, the numbers of errors and attributes are the same. So a thread comes to a device by its
+// primary context, which is pushed and popped: the pool leaves no thread a context, and makes none on a device that the
+// program does not use.
 #pragma once
 
 #include <cstddef>
@@ -51,7 +52,7 @@ constexpr int kCudaRelaxed = 2;                  // cudaStreamCaptureModeRelaxed
   function(exchange_capture_mode, ThreadExchangeStreamCaptureMode, ThreadExchangeStreamCaptureMode, (int* mode)) \
   function(device_synchronize, CtxSynchronize, DeviceSynchronize, ())
 
-// Of the stream-ordered allocator; where one is not there, none is used.
+// The functions of the stream-ordered allocator; the pool uses none of them where one is missing.
 #define STOWPLAN_ORDERED_FUNCTIONS(function) \
   function(malloc_async, MemAllocFromPoolAsync, MallocFromPoolAsync, \
            (void**, std::size_t, CudaMemoryPool, CudaStream)) \
