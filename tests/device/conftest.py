@@ -12,11 +12,16 @@ import pytest
 REASON = "needs CuPy on the simulated device: make device-test"
 
 
-@pytest.fixture(autouse=True)
-def cupy() -> Iterator[Any]:
-    """CuPy on the simulated device; its allocator and device are put back afterwards."""
+@pytest.fixture(autouse=True, scope="module")
+def simulated() -> None:
+    """Skip before a fixture of a whole module looks for the device."""
     if "SIMHIP_HOME" not in os.environ:
         pytest.skip(REASON)
+
+
+@pytest.fixture(autouse=True)
+def cupy(simulated: None) -> Iterator[Any]:
+    """CuPy on the simulated device; its allocator and device are put back afterwards."""
     import cupy
 
     gc.collect()  # a dead pool of an earlier test would give back its memory in the middle of this one
