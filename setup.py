@@ -6,13 +6,16 @@ STOWPLAN_DEBUG
     ``1`` asserts the cores' invariants after every mutation (slow).
 """
 
+import hashlib
 import os
+import shutil
 from glob import glob
 from pathlib import Path
 
 import numpy
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 COMPILE_ARGS = ["-std=c++17", "-O3", "-Wall", "-Wextra", "-fvisibility=hidden", "-pthread"]
 LINK_ARGS = ["-pthread"]
@@ -73,6 +76,31 @@ def extension(name: str, *cores: str) -> Extension:
     )
 
 
+class BuildOnce(build_ext):
+    """Compile an extension once for one content: the environments of one checkout take the same file."""
+
+    def build_extension(self, ext: Extension) -> None:
+        """Copy the file that an earlier installation made of the same sources by the same options, or make it."""
+        settings = [
+            COMPILE_ARGS,
+            MACROS,
+            numpy.__version__,
+            *map(os.environ.get, ("CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS")),
+        ]
+        content = hashlib.sha256(repr(settings).encode())
+        for path in [*ext.sources, *ext.depends]:
+            content.update(Path(path).read_bytes())
+        made = Path(self.get_ext_fullpath(ext.name))
+        kept = HERE / "build" / "extensions" / content.hexdigest() / made.name
+        if not kept.exists():
+            super().build_extension(ext)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(made, kept.with_suffix(".part"))
+            kept.with_suffix(".part").replace(kept)
+        made.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(kept, made)
+
+
 PACKING, SCHEDULING = "packing/core", "scheduling/core"
 EXTENSIONS = [
     extension("allocator._core", "allocator/core/**/*.cpp"),  # first, for it takes the longest
@@ -96,6 +124,7 @@ EXTENSIONS = [
 ]
 
 setup(
+    cmdclass={"build_ext": BuildOnce},
     options={"build_ext": {"parallel": True}},  # extensions side by side, one for each core
     packages=[*FACE, *FOLDERS],
     package_dir={"stowplan": "stowplan", **FOLDERS},
