@@ -190,6 +190,9 @@ class Pool(ABC):
         """A snapshot of the counts on the current device."""
         return self._lanes().stats()
 
+    def __str__(self) -> str:
+        return f"{type(self).__name__}: {self.stats}"
+
     @property
     def has_served(self) -> bool:
         """Whether any request has come that is large enough to plan."""

@@ -138,37 +138,53 @@ class Stats:
             "plans": str(self.plans),
         }
 
-    def _repr_html_(self) -> str:
-        """Return what Jupyter shows: how requests were served, as a bar and in numbers, and the bytes."""
-        from html import escape
-
-        parts = [
+    def _served(self) -> list[tuple[str, int, str]]:
+        return [
             ("served from the plan", self.replayed, "#2f7f97"),
             ("as guests of the arena", self.guests, "#9cc5d1"),
             ("by upstream", self.upstream, "#d98e2b"),
         ]
+
+    def _others(self) -> list[tuple[str, str, str]]:
+        """Return the rows below those of `_served`: a name, a figure, a note."""
+        fragmentation = f"fragmentation {self.fragmentation:.2%}" if self.lower_bound else ""
+        return [
+            *((f"  {reason}", f"{count:,}", "") for reason, count in self.reasons.items()),
+            ("arena", human_bytes(self.arena_bytes), fragmentation),
+            ("live", human_bytes(self.live_bytes), f"at most {human_bytes(self.peak_live_bytes)}"),
+            (
+                "reserved",
+                human_bytes(self.reserved_bytes),
+                f"at most {human_bytes(self.peak_reserved_bytes)}",
+            ),
+            ("plans", f"{self.plans:,}", f"{self.reoptimizations:,} of them took another's place"),
+        ]
+
+    def __str__(self) -> str:
+        """Return the table that Jupyter shows, as text."""
+        whole = max(self.requests, 1)
+        served = ((name, f"{count:,}", f"{count / whole:.2%}") for name, count, _ in self._served())
+        rows = [(f"{self.requests:,} requests", "", ""), *served, *self._others()]
+        return "\n".join(f"{name:<24}{figure:>12}  {note}".rstrip() for name, figure, note in rows)
+
+    def _repr_html_(self) -> str:
+        """Return what Jupyter shows: how requests were served, as a bar and in numbers, and the bytes."""
+        from html import escape
+
         whole = max(self.requests, 1)
         bar = "".join(
             f'<span style="flex:{count} 0 0;background:{colour}"></span>'
-            for _, count, colour in parts
+            for _, count, colour in self._served()
             if count
         )
         rows = [
             (f'<span style="color:{colour}">&#9632;</span> {name}', f"{count:,}", f"{count / whole:.2%}")
-            for name, count, colour in parts
+            for name, count, colour in self._served()
         ]
-        rows += [(f"&emsp;{escape(reason)}", f"{count:,}", "") for reason, count in self.reasons.items()]
-        sizes = [
-            (
-                "arena",
-                self.arena_bytes,
-                f"fragmentation {self.fragmentation:.2%}" if self.lower_bound else "",
-            ),
-            ("live", self.live_bytes, f"at the most {human_bytes(self.peak_live_bytes)}"),
-            ("reserved", self.reserved_bytes, f"at the most {human_bytes(self.peak_reserved_bytes)}"),
+        rows += [
+            (escape(name).replace("  ", "&emsp;"), figure, escape(note))
+            for name, figure, note in self._others()
         ]
-        rows += [(name, human_bytes(count), note) for name, count, note in sizes]
-        rows.append(("plans", f"{self.plans:,}", f"{self.reoptimizations:,} of them took another's place"))
         cells = "".join(
             f'<tr><td style="text-align:left">{name}</td><td style="text-align:right">{figure}</td>'
             f'<td style="text-align:left">{note}</td></tr>'

@@ -3,7 +3,9 @@
 Watch one step of a program that repeats, compute the best place for every block, reserve one arena, and serve every
 later step from it by returning precomputed addresses.
 
-Importing this module imports no array framework and no compiled code; names are loaded when they are first used.
+Importing this module imports no array framework and no compiled code; names are loaded when they are first used, and
+so are `stowplan.chainer`, `stowplan.torch` and `stowplan.dask`. An ``import chainer`` after it works on today's NumPy
+and Python.
 """
 
 from __future__ import annotations
@@ -12,9 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
 from .errors import PoolError, StowplanError
+from .import_hooks import once_imported
 from .lazy import lazily
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from . import chainer as chainer
+    from . import dask as dask
+    from . import torch as torch
     from .allocator import CupyPool, NumpyPool, TorchPool
     from .cli.scripts.step_markers import step
     from .executors import served
@@ -48,12 +56,24 @@ __getattr__ = lazily(
         "Profile": "profiler",
         "TorchPool": "allocator",
         "TorchRecorder": "profiler",
+        "chainer": None,
+        "dask": None,
         "guard": "prediction",
         "predict": "prediction",
         "served": "executors",
         "step": "cli.scripts.step_markers",
+        "torch": None,
     },
 )
+
+
+def _on_todays_numpy() -> AbstractContextManager[Any]:
+    from .compat import importing_chainer
+
+    return importing_chainer()
+
+
+once_imported("chainer", during=_on_todays_numpy)
 
 
 def load_ipython_extension(shell: Any) -> None:

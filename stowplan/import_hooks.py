@@ -41,18 +41,23 @@ def when_imported(
         finder.leave()
 
 
-def once_imported(name: str, action: Callable[[], object]) -> None:
+def once_imported(
+    name: str,
+    action: Callable[[], object] = lambda: None,
+    *,
+    during: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> None:
     """Call a function once, right after a module is imported, whenever that is; at once if it is imported already.
 
     Parameters
     ----------
-    name, action
+    name, action, during
         As for `when_imported`.
     """
     if name in sys.modules:
         action()
     else:
-        sys.meta_path.insert(0, _Finder(name, action, nullcontext))
+        sys.meta_path.insert(0, _Finder(name, action, during))
 
 
 class _Finder:

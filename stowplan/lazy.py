@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 
-def lazily(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+def lazily(package: str, modules: Mapping[str, str | None]) -> Callable[[str], Any]:
     """Return a module's ``__getattr__``.
 
     Parameters
@@ -14,7 +14,7 @@ def lazily(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     package
         The module's ``__name__``.
     modules
-        Name to the module that has it, relative to the package.
+        Name to the module that has it, relative to the package; None: the name is a module's own.
     """
 
     def get(name: str) -> Any:
@@ -23,7 +23,9 @@ def lazily(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
         import sys
         from importlib import import_module
 
-        value = getattr(import_module(f".{modules[name]}", package), name)
+        owner = modules[name]
+        module = import_module(f".{owner or name}", package)
+        value = module if owner is None else getattr(module, name)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -1,13 +1,17 @@
-"""Programs in interpreters of their own: the one way in which tests start them."""
+"""Programs in interpreters of their own: the one way in which tests start them; README's are among them."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+README_CODE = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 
 Done = subprocess.CompletedProcess[str]
 

@@ -15,13 +15,11 @@ module               what it is
                      program itself reads gradients (``gradient_reads``)
 ``masks``            packs masks to bits
 ``evictions``        which values go to a file (`stowplan.swapping`) or to pinned memory (``pinned``), and when
-``sharing``          has the ranks of an MPI program share their plans
 ``links``            reversible layers
 ``parallel``         networks split over ranks: tensor and sequence parallelism; imported by its own name
 ===================  ===================================================================================================
 
-Importing this package imports Chainer, by `stowplan.compat.enable_chainer`: an ``import chainer`` after it works on
-today's NumPy and Python.
+Importing this package imports Chainer, by `stowplan.compat.enable_chainer`.
 """
 
 from .graph_recorder import record_graph

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import io
+import re
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -77,6 +78,15 @@ def test_jupyter_shows_how_requests_were_served() -> None:
     assert cells.rows[0] == ["■ served from the plan", "900", "90.00%"]
     assert ["\u2003no_plan", "75", ""] in cells.rows
     assert ["arena", "3.0 MiB", "fragmentation 50.00%"] in cells.rows
+
+
+def test_text_has_the_same_rows() -> None:
+    rows = [re.split(r"\s{2,}", line.strip()) for line in str(STATS).splitlines()]
+    assert rows[0] == ["1,000 requests"]
+    shown = [[cell.strip("■\u2003 ") for cell in row if cell] for row in Cells(STATS._repr_html_()).rows]
+    assert rows[1:] == shown
+    pool = NumpyPool()
+    assert str(pool) == f"NumpyPool: {pool.stats}"
 
 
 def test_jupyter_takes_the_html() -> None:

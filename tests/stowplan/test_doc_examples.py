@@ -5,8 +5,11 @@ Those of docs/extending.rst, which register something, are in tests/docs.
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import re
+import statistics
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,7 @@ import pytest
 from stowplan.compat import enable_chainer
 from stowplan.errors import MissingDependencyError
 
-from ..children import printed
+from ..children import README, README_CODE, printed
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 NEEDS_A_DEVICE = {"cupy_training.py"}
@@ -37,15 +40,59 @@ def test_an_example_runs(name: str, tmp_path: Path) -> None:
     assert ("MiB" if name.startswith("predict") else "replayed") in said
 
 
-def test_the_first_code_of_the_readme_runs(tmp_path: Path) -> None:
-    try:
-        enable_chainer()
-    except MissingDependencyError as error:
-        pytest.skip(str(error))
-    code = re.findall(
-        r"^```python\n(.*?)^```", (DOCS.parent / "README.md").read_text(), re.MULTILINE | re.DOTALL
-    )[0]
-    assert "replayed" in printed("-c", code, folder=tmp_path)
+@pytest.mark.parametrize(
+    "code", [code for code in README_CODE if "torch" not in code]
+)  # that one: tests/torch
+def test_code_of_the_readme_runs_as_it_stands_there(code: str, tmp_path: Path) -> None:
+    if "chainer" in code and importlib.util.find_spec("chainer") is None:
+        pytest.skip("Chainer is not installed; expected: make test")
+    said = printed("-c", code, folder=tmp_path)
+    assert "served from the plan" in said or "GiB (arguments" in said
+
+
+def test_the_readme_shows_what_its_first_code_prints(tmp_path: Path) -> None:
+    shown = re.findall(r"^```text\n(.*?)^```", README, re.MULTILINE | re.DOTALL)[0]
+    said = printed("-c", README_CODE[0], folder=tmp_path)
+    # How many steps went by before the plan was there depends on the machine.
+    assert re.sub(r"[\d.,]+", "", said).split() == re.sub(r"[\d.,]+", "", shown).split()
+
+
+def test_figures_of_the_readme_are_those_of_the_tables() -> None:
+    def table(name: str) -> list[dict[str, str]]:
+        with (DOCS / "results" / f"{name}.csv").open() as file:
+            return list(csv.DictReader(file))
+
+    def mib(row: dict[str, str], key: str) -> str:
+        return f"{int(row[key]) / 2**20:.0f} MiB"
+
+    cifar = {row["way"]: row for row in table("whole_run") if row["example"] == "cifar"}
+    lean, plain = mib(cifar["lean"], "rss"), mib(cifar["plain"], "rss").removesuffix(" MiB")
+    assert f"{lean} instead of {plain}, {float(cifar['lean']['cpu']):.2f} of plain's time" in README
+
+    google = {
+        row["way"]: row for row in table("device") if (row["model"], row["batch"]) == ("GoogLeNet", "2")
+    }
+    assert (
+        f"{mib(google['pool'], 'most')} instead of {mib(google['cupy'], 'most').removesuffix(' MiB')}"
+        in README
+    )
+
+    saved = [
+        -100 * float(row["saved_cupy"])
+        for row in table("memory")
+        if row["phase"] == "training" and int(row["batch"]) >= 32 and row["saved_cupy"]
+    ]
+    assert f"{min(saved):.0f} to {max(saved):.0f} % smaller" in README
+
+    verdicts = [float(row["verdict"]) for row in table("programs") if row["program"] != "startup"]
+    assert f"{len(verdicts)} NumPy programs" in README
+    assert f"{statistics.median(verdicts):.2f} in the median" in README
+
+    functions = Counter(row["verdict"] for row in table("predict"))
+    assert f"{functions.total()} functions" in README
+    met, unknown = functions["met"], functions["cannot tell"]
+    assert met + unknown == functions.total()
+    assert f"{met} within 1 %, {unknown} *cannot tell*, none too low" in README
 
 
 def test_each_example_is_on_a_page() -> None:

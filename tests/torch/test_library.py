@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -14,6 +15,8 @@ pytest.importorskip("torch", reason="PyTorch is not installed; expected: make to
 
 from stowplan.errors import MissingDependencyError
 from stowplan.profiler import torch_library
+
+from ..children import README_CODE, printed
 
 SECONDS = 600
 
@@ -273,3 +276,9 @@ ctypes.c_bool.in_dll(c10, "FLAGS_caffe2_cpu_allocator_do_junk_fill").value = Tru
 assert (torch.empty(5000, dtype=torch.uint8) == 0x7f).all()
 """
     run_with_table(program, cache)
+
+
+def test_the_readme_trains_within_a_budget() -> None:
+    (code,) = [code for code in README_CODE if "torch" in code]
+    peak, plain = re.findall(r"\d+", printed("-c", code))
+    assert int(peak) <= 0.6 * int(plain)

@@ -27,7 +27,6 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from ...errors import ScriptError
-from ...import_hooks import when_imported
 
 _MARK = "__stowplan_step__"
 _FAILED = 1
@@ -87,8 +86,6 @@ class Script:
     def run(self, arguments: Sequence[str], step_function: str | None = None) -> int:
         """Run the program; return its exit status. An exception that it raises is shown as Python shows it.
 
-        Chainer, if the program imports it, gets `enable_chainer`'s fixes for today's versions.
-
         Parameters
         ----------
         arguments
@@ -102,19 +99,18 @@ class Script:
         ScriptError
             There is no such module, or no such function, or its calls cannot be steps.
         """
-        with when_imported("chainer", during=_chainer_fixed):
-            try:
-                code, module = self._become_main(arguments, step_function)
-            except ScriptError:
-                raise
-            except BaseException as error:
-                return _end(error)
-            try:
-                exec(code, module.__dict__)
-            except BaseException as error:
-                return _end(error)
-            finally:
-                sys.stdout.flush()
+        try:
+            code, module = self._become_main(arguments, step_function)
+        except ScriptError:
+            raise
+        except BaseException as error:
+            return _end(error)
+        try:
+            exec(code, module.__dict__)
+        except BaseException as error:
+            return _end(error)
+        finally:
+            sys.stdout.flush()
         return 0
 
     def _become_main(
@@ -220,12 +216,6 @@ def _with_code(spec: ModuleSpec, argv0: str) -> _Main:
 def _set_path(first: str) -> None:
     if not getattr(sys.flags, "safe_path", False):  # python -P leaves the folder out
         sys.path[0] = first
-
-
-def _chainer_fixed() -> Any:
-    from ...compat import importing_chainer
-
-    return importing_chainer()
 
 
 def _end(error: BaseException) -> int:
