@@ -36,7 +36,7 @@ from .evictions import Evict
 from .guards import ELSEWHERE, require_alone, require_no_autocast, situation, surroundings
 from .plans import Plan, Planner, StepStats
 from .trial import differences
-from .updates import BeforeUpdate, layout_of, reason_against_early, require_served
+from .updates import BeforeUpdate, layout_of, left, reason_against_early, require_served, update_all
 
 Loss = Callable[..., torch.Tensor]
 
@@ -86,19 +86,18 @@ class ScheduledTraining:
             As `plan` does, before anything has run.
         """
         self._accumulates = False
-        before = {id(one) for one in self._left()}
+        before = {id(one) for one in left(self._optimizer)}
         loss, plan = self._run(batch)
-        left = self._left()
+        others = left(self._optimizer)  # of parameters that this step does not use
         if plan is None:
-            self._update(loss)
-        elif any(id(one) not in before for one in left):
+            loss.backward()
+        elif any(id(one) not in before for one in others):
             raise ScheduleError(
                 "forward sets gradients of parameters, after the step has updated them; expected a forward pass that "
                 "leaves grad alone (the step has run, and its update did not use what forward has set)"
             )
-        elif left:  # of parameters that this step does not use
-            self._optimizer.step()
-            self._forget()
+        if plan is None or others:
+            update_all(self._optimizer, self._planner.before)
         return loss.detach()
 
     def accumulate(self, *batch: Any) -> torch.Tensor:
@@ -178,7 +177,8 @@ class ScheduledTraining:
         def plain() -> torch.Tensor:
             with torch.enable_grad():
                 loss = _loss_of(self._model, self._loss, *batch)
-            self._update(loss)
+            loss.backward()
+            update_all(self._optimizer, self._planner.before)
             return loss.detach()
 
         return differences(self._model, self._optimizer, plain, lambda: self.step(*batch))
@@ -235,23 +235,6 @@ class ScheduledTraining:
             loss = _loss_of(self._model, self._loss, *batch)
         self._plain_steps += 1
         return loss, None
-
-    def _update(self, loss: torch.Tensor) -> None:
-        """Run backward and update, as plain PyTorch does."""
-        loss.backward()
-        if self._planner.before is not None:
-            self._planner.before()
-        self._optimizer.step()
-        self._forget()
-
-    def _forget(self) -> None:
-        for parameter in self._left():
-            parameter.grad = None
-
-    def _left(self) -> list[Any]:
-        """Return the optimizer's parameters that have gradients."""
-        every = (one for group in self._optimizer.param_groups for one in group["params"])
-        return [one for one in every if one.grad is not None]
 
     def _frame(self) -> Captured:
         """Return the function of the step that fits what no guard of PyTorch's sees."""

@@ -84,16 +84,31 @@ class Update(nn.Module):  # type: ignore[misc]
                 parameter.grad.add_(gradient)
         if self._optimizer is None:
             return
+        if self._group is None:
+            update_all(self._optimizer, self._before)
+            return
         try:
-            if self._before is not None:
-                self._before()
-            if self._group is None:
-                self._optimizer.step()
-            else:
-                _step_alone(self._optimizer, self._group, parameters)
+            _step_alone(self._optimizer, self._group, parameters)
         finally:
             for parameter in parameters:
                 parameter.grad = None
+
+
+def left(optimizer: optim.Optimizer) -> list[Any]:
+    """Return the optimizer's parameters that have gradients."""
+    every = (one for group in optimizer.param_groups for one in group["params"])
+    return [one for one in every if one.grad is not None]
+
+
+def update_all(optimizer: optim.Optimizer, before: BeforeUpdate | None) -> None:
+    """Update every parameter that has a gradient, and drop the gradients: those of earlier steps, too."""
+    try:
+        if before is not None:
+            before()
+        optimizer.step()
+    finally:
+        for parameter in left(optimizer):
+            parameter.grad = None
 
 
 def _step_alone(optimizer: optim.Optimizer, number: int, parameters: list[nn.Parameter]) -> None:
