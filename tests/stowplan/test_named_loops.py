@@ -28,9 +28,11 @@ def chosen_line(said: str) -> tuple[str, int]:
     return found[1], int(found[2])
 
 
-def test_loops_are_named_as_a_person_names_them(tmp_path: Path) -> None:
-    assert len(NAMED) == 20
-    programs = [name for name in NAMED if find_spec(NEEDS.get(name, "numpy"))]
+@pytest.mark.parametrize(
+    ("named", "wrong"), [(list(NAMED)[:20:4], 0), pytest.param(list(NAMED), 2, marks=pytest.mark.slow)]
+)
+def test_loops_are_named_as_a_person_names_them(named: list[str], wrong: int, tmp_path: Path) -> None:
+    programs = [name for name in named if find_spec(NEEDS.get(name, "numpy"))]
     others = []
     for name in programs:
         file, line = chosen_line(profiled(tmp_path, *command(name)))
@@ -43,7 +45,7 @@ def test_loops_are_named_as_a_person_names_them(tmp_path: Path) -> None:
         *others,
         sep="\n",
     )
-    assert len(others) <= 2, "\n".join(others)
+    assert len(others) <= wrong, "\n".join(others)
 
 
 PHASES = """

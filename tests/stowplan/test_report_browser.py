@@ -242,6 +242,7 @@ def test_light_and_dark(page: Any) -> None:
     prefer("light")
 
 
+@pytest.mark.slow  # it draws on the processor
 def test_100000_blocks_pan(driver: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save_report(tmp_path / "large.html", step(100_000), title="100,000 blocks", solver="best_fit")
     opened(driver, tmp_path / "large.html")

@@ -18,6 +18,7 @@ MISSING = [name for name in ("bokeh", "selenium", "matplotlib") if find_spec(nam
 ]
 
 
+@pytest.mark.slow  # a browser draws whole pages on the processor
 @pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 def test_all_pictures_are_made(tmp_path: Path) -> None:
     Profile([4000, 8000], [0, 1], [3, 5], period=4).save(tmp_path / "step.profile")
