@@ -36,7 +36,7 @@ from torch.fx import Graph, GraphModule, Node
 from ..errors import GraphError, StowplanError
 from .asking import difference, noting
 from .eager import DECOMPOSITIONS, as_eager, casts_of
-from .graph_errors import not_captured
+from .graph_errors import is_dynamos, not_captured
 from .joint import normal
 from .nodes import LIBRARY
 
@@ -141,8 +141,10 @@ class Captured:
             raise (
                 inner if isinstance(inner, (StowplanError, LimitReachedError)) else not_captured(error)
             ) from error
-        except TorchDynamoException as error:
-            raise not_captured(error) from error
+        except Exception as error:
+            if isinstance(error, TorchDynamoException) or is_dynamos(error):
+                raise not_captured(error) from error
+            raise
 
     def _vouch(self, asked: _Asked, args: tuple[Any, ...]) -> None:
         """Hold a graph that these arguments have made against plain PyTorch; warn or raise if it differs."""

@@ -7,6 +7,7 @@ import traceback
 from pathlib import Path
 
 import torch
+from torch._dynamo import convert_frame
 from torch._dynamo.exc import ObservedException
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
@@ -32,6 +33,12 @@ def not_captured(error: BaseException) -> GraphError:
         f"the step is not one graph{where} ({what or type(error).__name__}); expected PyTorch's operators, on shapes "
         "that do not depend on values"
     )
+
+
+def is_dynamos(error: BaseException) -> bool:
+    """Whether an error comes from Dynamo while it traces: whatever it is, nothing of the step has run."""
+    frames = (frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__))
+    return not isinstance(error, MemoryError) and convert_frame.__file__ in frames
 
 
 def line_of(error: BaseException, text: str = "") -> str:
