@@ -265,9 +265,7 @@ class RecordingStep(TimedStep):
         super().backward(outputs, retain_grad, loss_scale)
 
     def _backward_step(self, function: Any, grads: Any) -> list[Any]:
-        number = getattr(function, "_stowplan", None)
-        if number is None or number >= len(self._operators):
-            return super()._backward_step(function, grads)
+        number = function._stowplan.number
         operator = self._operators[number]
         call = _Call(f"{function.label}'", Phase.BACKWARD, ("backward", number))
         read = [operator.reads[index] for index in function._input_indexes_to_retain or ()]

@@ -33,6 +33,7 @@ from . import seams  # noqa: E402
 from .directions import Follower, Structure  # noqa: E402
 from .early import EarlyUpdate  # noqa: E402
 from .evictions import Swap  # noqa: E402
+from .function_state import FunctionState, state_of  # noqa: E402
 from .gradients import Candidates, owned, reachable, read_by_backward, sum_gradients, take_out  # noqa: E402
 from .rerun import held_arrays, is_idempotent, settings  # noqa: E402
 from .sparing import Sparing  # noqa: E402
@@ -41,7 +42,7 @@ from .values import StepValues  # noqa: E402
 __all__ = ["ScheduledStep"]
 
 _tokens = itertools.count()
-"""One for each step: a function keeps the one of the step that applied it."""
+"""One for each step."""
 
 
 class ScheduledStep:
@@ -88,8 +89,8 @@ class ScheduledStep:
     ) -> None:
         self._release = release
         self._follower = follower
-        self._values = StepValues(follower, swap, sparing)
         self._token = next(_tokens)
+        self._values = StepValues(self._token, follower, swap, sparing)
         self._early: EarlyUpdate | None = None
         self.count = 0
         self.passes = 0
@@ -150,7 +151,7 @@ class ScheduledStep:
         outputs = self.apply(function, inputs)
         if function.inputs is None:
             return outputs
-        function._stowplan, function._stowplan_step = self.count, self._token
+        function._stowplan = FunctionState(self._token, self.count)
         self.count += 1
         if isinstance(function, Forget):
             self.nested = True
@@ -190,11 +191,11 @@ class ScheduledStep:
         self._in_backward = True
         try:
             functions = reachable(outputs)
-            self._look_for_earlier(functions)
+            is_own = self._is_own(functions)
             if self._values.updated:
                 self.outdated |= any(map(self._values.is_outdated, functions))
-            if retain_grad or chainer.config.enable_backprop or self.earlier or not self._release:
-                self._count_visits(functions)
+            if retain_grad or chainer.config.enable_backprop or not is_own or not self._release:
+                self._count_visits(*functions)
                 functions.clear()
                 seams.backprop_to_all(outputs, retain_grad, loss_scale)
             else:
@@ -204,27 +205,30 @@ class ScheduledStep:
             if self.after_backward is not None:
                 self.after_backward()
 
-    def _look_for_earlier(self, functions: Iterable[Any]) -> None:
-        """Find out if a pass reaches into the graph of an earlier step; raise where that has lost its arrays."""
-        for function in functions:
-            if getattr(function, "_stowplan_step", self._token) != self._token:
-                self.earlier = True
-                if hasattr(function, "_stowplan_released"):
-                    raise ScheduleError(
-                        f"a backward pass reaches into an earlier step, where the arrays of {function.label} are "
-                        "gone; expected a pass that ends in its own step (Variable.unchain_backward), or watch=True"
-                    )
+    def _is_own(self, functions: Iterable[Any]) -> bool:
+        """Whether all functions are this step's; raise where those of an earlier one have lost their arrays."""
+        others = [function for function in functions if state_of(function, self._token) is None]
+        for function in others:
+            state: FunctionState | None = getattr(function, "_stowplan", None)
+            self.earlier |= state is not None
+            if state is not None and state.is_over:
+                raise ScheduleError(
+                    f"a backward pass reaches into an earlier step, where the arrays of {function.label} are "
+                    "gone; expected a pass that ends in its own step (Variable.unchain_backward), or watch=True"
+                )
+        return not others and not self.earlier
 
     def before_backward_step(self, function: Any) -> None:
         """Bring back the arrays that the backward step of one function reads."""
-        if function.inputs is not None and getattr(function, "_stowplan_step", None) == self._token:
+        if function.inputs is not None and state_of(function, self._token) is not None:
             self._values.before_backward(function)
 
-    def _count_visits(self, functions: Iterable[Any]) -> None:
+    def _count_visits(self, *functions: Any) -> None:
         for function in functions:
-            number = getattr(function, "_stowplan", -1)
-            self.walked_twice |= number in self._visited
-            self._visited.add(number)
+            state = state_of(function, self._token)
+            if state is not None:
+                self.walked_twice |= state.number in self._visited
+                self._visited.add(state.number)
 
     def _backward(self, outputs: Any, functions: list[Any], loss_scale: Any) -> None:
         """As `chainer._backprop._backprop_to_all`, with the same sums in the same order; empties `functions`."""
@@ -261,9 +265,7 @@ class ScheduledStep:
             if not any(node.requires_grad for node in function.inputs):
                 take_out(function, grads)
                 continue
-            number = getattr(function, "_stowplan", -1)
-            self.walked_twice |= number in self._visited
-            self._visited.add(number)
+            self._count_visits(function)
             for node in self._backward_step(function, grads):
                 if node.creator_node is None:
                     leaves[node] = None

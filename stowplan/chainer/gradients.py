@@ -60,7 +60,7 @@ class Candidates:
     def _key(self, function: Any) -> int:
         if self._order is None:
             return -int(function.rank)
-        return int(self._order.get(getattr(function, "_stowplan", -1), -1))
+        return int(self._order.get(function._stowplan.number, -1))
 
 
 def reachable(outputs: Any) -> list[Any]:

@@ -14,26 +14,37 @@ operators that were tried run again, in a chain once. O(1) for each operator, be
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from .rerun import settings
 
-__all__ = ["Sparing", "is_checkpoint", "release_checkpoints"]
+__all__ = ["Sparing"]
 
 KEPT, SEGMENT = 1 / 8, 1 / 6
 """Shares of the room. The rest is for gradients and for what an operator takes while it runs."""
 
-_segments = itertools.count()
-"""A number for each segment of all steps: a node that an earlier step dropped is in none of this one's."""
+
+@dataclass(slots=True)
+class _Value:
+    """What is known of a node in this step."""
+
+    segment: int = -1
+    """In which it was dropped."""
+    readers: int = 0
+    """Operators of dropped outputs that read it, and whose backward steps are to come."""
+    is_checkpoint: bool = False
+    counted: str = ""
+    """As what its bytes count: ``"kept"`` or ``"dropped"``."""
 
 
 class Sparing:
-    """Decides, operator by operator, which values of a step are dropped.
+    """Decides, operator by operator, which values of one step are dropped.
 
     Parameters
     ----------
@@ -46,7 +57,8 @@ class Sparing:
         self._room_now = room
         self._room = 0
         self._kept = self._dropped = 0  # bytes; dropped: in this segment
-        self._segment, self._is_full = next(_segments), False
+        self._segment, self._is_full = 0, False
+        self._values: WeakKeyDictionary[Any, _Value] = WeakKeyDictionary()
 
     def after_forward(
         self, function: Any, arrays: Iterable[Any], outputs: Any, repeats: Callable[[], bool]
@@ -70,8 +82,8 @@ class Sparing:
             self._is_full = self._dropped > 0 and self._dropped + size > SEGMENT * self._room
             if not self._is_full:
                 for y in outputs:
-                    y.node._stowplan_segment = self._segment
-                function._stowplan_settings = settings()
+                    self._value(y.node).segment = self._segment
+                function._stowplan.settings = settings()
                 for node, array in dict(zip(function.inputs, arrays, strict=True)).items():
                     self._begin_with(node, array)
         keeps = self._keeps([outputs[index].node for index in function._output_indexes_to_retain or ()])
@@ -98,48 +110,52 @@ class Sparing:
     def _begin_segment(self) -> None:
         """Begin a segment, if this one is full: what is kept now would be kept in any case."""
         if self._is_full:
-            self._segment, self._is_full = next(_segments), False
-            self._dropped = 0
+            self._segment += 1
+            self._dropped, self._is_full = 0, False
 
     def _drops(self, node: Any) -> bool:
         """Whether a node's array goes: it was dropped in this segment, and the program has not cut off its maker."""
-        return node.creator_node is not None and getattr(node, "_stowplan_segment", -1) == self._segment
+        return node.creator_node is not None and self._value(node).segment == self._segment
 
     def _begin_with(self, node: Any, array: Any) -> None:
         """Make a node that an operator of this segment reads a checkpoint, unless it is dropped in the segment, too."""
-        node._stowplan_readers = getattr(node, "_stowplan_readers", 0) + 1
+        value = self._value(node)
+        value.readers += 1
         if node.creator_node is None:
             node._data = array  # from outside; the program may let go of it
-        elif not self._drops(node) and not hasattr(node, "_stowplan_checkpoint"):
-            node._data, node._stowplan_checkpoint = array, True
-            if getattr(node, "_stowplan_counted", None) != "kept":
-                node._stowplan_counted = "kept"
+        elif not self._drops(node) and not value.is_checkpoint:
+            node._data, value.is_checkpoint = array, True
+            if value.counted != "kept":
+                value.counted = "kept"
                 self.count(_bytes_of(node), drops=False)
 
     def _keeps(self, retained: Iterable[Any]) -> bool:
         """Count what a function retains, each value once; return whether a value is kept."""
         kept = self._kept
         for node in retained:
-            if node.creator_node is None or hasattr(node, "_stowplan_counted"):
+            value = self._value(node)
+            if node.creator_node is None or value.counted:
                 continue
-            node._stowplan_counted = "dropped" if self._drops(node) else "kept"
+            value.counted = "dropped" if self._drops(node) else "kept"
             self.count(_bytes_of(node), self._drops(node))
         return self._kept > kept
 
+    def is_checkpoint(self, node: Any) -> bool:
+        """Whether a node is a checkpoint that an operator may yet read when it runs again."""
+        value = self._value(node)
+        return value.is_checkpoint and value.readers > 0
 
-def is_checkpoint(node: Any) -> bool:
-    """Whether a node is a checkpoint that an operator may yet read when it runs again."""
-    return hasattr(node, "_stowplan_checkpoint") and node._stowplan_readers > 0
+    def release(self, function: Any) -> list[Any]:
+        """Note that a function will not run again; return the nodes that were checkpoints, and are none any more."""
+        if function._stowplan.settings is None:
+            return []
+        nodes = dict.fromkeys(function.inputs)
+        for node in nodes:
+            self._value(node).readers -= 1
+        return [node for node in nodes if self._value(node).is_checkpoint and not self.is_checkpoint(node)]
 
-
-def release_checkpoints(function: Any) -> list[Any]:
-    """Note that a function will not run again; return the nodes that were checkpoints for it, and are none any more."""
-    if not hasattr(function, "_stowplan_settings"):
-        return []
-    nodes = [node for node in dict.fromkeys(function.inputs) if hasattr(node, "_stowplan_readers")]
-    for node in nodes:
-        node._stowplan_readers -= 1
-    return [node for node in nodes if hasattr(node, "_stowplan_checkpoint") and not is_checkpoint(node)]
+    def _value(self, node: Any) -> _Value:
+        return self._values.setdefault(node, _Value())
 
 
 def _bytes_of(node: Any) -> int:

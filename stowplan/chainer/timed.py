@@ -55,7 +55,7 @@ class TimedStep(ScheduledStep):
     def _backward_step(self, function: Any, grads: Any) -> list[Any]:
         began = self._clock()
         touched = super()._backward_step(function, grads)
-        self.seconds.backward[getattr(function, "_stowplan", -1)] = self._clock() - began - self._brought_back
+        self.seconds.backward[function._stowplan.number] = self._clock() - began - self._brought_back
         return touched
 
     def _bring_back(self, function: Any) -> None:

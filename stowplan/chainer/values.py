@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import collections
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..compat import enable_chainer
@@ -28,6 +28,7 @@ from chainer import variable  # noqa: E402 (mended first)
 from . import masks  # noqa: E402
 from .directions import Directions, Follower  # noqa: E402
 from .evictions import BACKWARD, FORWARD, Evictions, Swap  # noqa: E402
+from .function_state import state_of  # noqa: E402
 from .gradients import read_by_backward  # noqa: E402
 from .rerun import (  # noqa: E402
     DRAWN,
@@ -39,7 +40,7 @@ from .rerun import (  # noqa: E402
     set_hidden,
     settings,
 )
-from .sparing import Sparing, is_checkpoint, release_checkpoints  # noqa: E402
+from .sparing import Sparing  # noqa: E402
 
 __all__ = ["StepValues"]
 
@@ -53,6 +54,8 @@ class StepValues:
 
     Parameters
     ----------
+    step
+        The token of the step.
     follower
         Finds the directions; None: there are none, and only arrays that no backward step reads any more are freed.
     swap
@@ -68,7 +71,10 @@ class StepValues:
         The number of forward operators before the update of each parameter updated in this step, by the parameter's id.
     """
 
-    def __init__(self, follower: Follower | None, swap: Swap | None, sparing: Sparing | None) -> None:
+    def __init__(
+        self, step: int, follower: Follower | None, swap: Swap | None, sparing: Sparing | None
+    ) -> None:
+        self._step = step
         self._follower = follower
         self._sparing = sparing
         self._evictions = None if swap is None else Evictions(swap)
@@ -76,7 +82,7 @@ class StepValues:
         self.updated: dict[int, int] = {}
         self._uses: collections.Counter[Any] = collections.Counter()  # of nodes, by backward steps to come
         self._nodes: dict[int, weakref.ref[Any]] = {}  # by number of the value
-        self._packed: dict[int, dict[str, Any]] = {}  # hidden arrays by number of the operator, and name
+        self._out: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # evicted, by node
         self._place = -1  # of the last backward step that is over
 
     @property
@@ -97,7 +103,6 @@ class StepValues:
         """Free everything, without waiting for garbage collection."""
         self._uses.clear()
         self._nodes.clear()
-        self._packed.clear()
         if self._evictions is not None:
             self._evictions.close()
 
@@ -112,7 +117,8 @@ class StepValues:
 
     def after_forward(self, directions: Directions, function: Any, inputs: Any, outputs: Any) -> None:
         """Free the arrays that the directions do not keep."""
-        operator = directions.operators[function._stowplan]
+        state = function._stowplan
+        operator = directions.operators[state.number]
         for value, node, array in [
             *zip(operator.reads, function.inputs, map(_array_of, inputs), strict=True),
             *((value, y.node, y._data[0]) for value, y in zip(operator.writes, outputs, strict=True)),
@@ -129,12 +135,13 @@ class StepValues:
                     function._output_indexes_to_retain, function._retained_output_data, strict=True
                 )
             )
+        state.repeatable = operator.repeatable
         if operator.again:
-            function._stowplan_settings = settings()
-        for name in operator.clear:
-            set_hidden(function, name, None)
-        arrays = {name: get_hidden(function, name) for name in operator.pack}
-        self._pack(function, {k: masks.pack(one) for k, one in arrays.items() if one is not None})
+            state.settings = settings()
+        _clear(function, operator.clear)
+        for name in operator.pack:
+            array = get_hidden(function, name)
+            _pack(function, name, None if array is None else masks.pack(array))
         if self._evictions is not None:
             self._evict(self._evictions, directions, function)
 
@@ -163,36 +170,31 @@ class StepValues:
         packed = {name: masks.pack(array) for name, array in hidden.items()}
         whole = [name for name in hidden if packed[name] is None]
         cleared: frozenset[str] = frozenset()
-        if whole and hasattr(function, "_stowplan_settings"):
+        if whole and function._stowplan.settings is not None:
             cleared = rebuildable(function, xs, ys, whole, settings())
-        function._stowplan_cleared = tuple(cleared)
-        self._pack(function, packed)
-        for name in cleared:
-            set_hidden(function, name, None)
+        for name, one in packed.items():
+            _pack(function, name, one)
+        _clear(function, cleared)
         for name in whole:
             self._sparing.count(hidden[name].nbytes, drops=name in cleared)
 
-    def _pack(self, function: Any, packed: Mapping[str, Any]) -> None:
-        """Put hidden arrays into these in which they are packed, where that gains."""
-        for name, one in packed.items():
-            if one is not None:
-                self._packed.setdefault(function._stowplan, {})[name] = one
-                set_hidden(function, name, None)
-
     def _evict(self, evictions: Evictions, directions: Directions, function: Any) -> None:
-        for value in directions.evicted.get(function._stowplan, ()):
+        state = function._stowplan
+        for value in directions.evicted.get(state.number, ()):
             node: Any = self._nodes.get(value, _no_node)()
             array = None if node is None else _array(node)
             if array is not None and evictions.begin(value, array):
+                self._out[node] = value
                 node._data = None
                 maker = node.creator_node
                 if maker is not None and maker._retained_output_data is not None:
                     maker._retained_output_data = tuple(
                         None if data is array else data for data in maker._retained_output_data
                     )
-        for name, value in directions.operators[function._stowplan].evict:
+        for name, value in directions.operators[state.number].evict:
             array = get_hidden(function, name)
             if array is not None and evictions.begin(value, array):
+                state.evicted[name] = value
                 set_hidden(function, name, None)
 
     # --- before a backward step ---------------------------------------------------------------------------------------
@@ -203,8 +205,6 @@ class StepValues:
 
     def before_backward(self, function: Any) -> None:
         """Bring back all arrays that a function's backward step reads."""
-        if getattr(function, "_stowplan", None) is None:
-            return
         directions = self._directions
         if directions is not None and self._evictions is not None:
             self._evictions.leave(directions.leaves.get((BACKWARD, self._place + 1), ()))
@@ -227,19 +227,13 @@ class StepValues:
     def _there(self, node: Any) -> Any:
         """Return a node's array: retained, that of a variable the program holds, or fetched; None if it is gone."""
         array = _array(node)
-        if array is None and self._follower is not None and self._evictions is not None:
-            array = self._evictions.take(self._follower.value_of(node))
-            if array is not None:
-                node._data = array
+        if array is None and self._evictions is not None and node in self._out:
+            array = node._data = self._evictions.take(self._out.pop(node))
         return array
 
     def _cleared(self, function: Any) -> bool:
         """Whether a hidden array is gone: cleared after the forward operator, or after a former backward step."""
-        names = getattr(function, "_stowplan_released", ()) + getattr(function, "_stowplan_cleared", ())
-        directions = self._directions
-        if directions is not None:
-            names += directions.operators[function._stowplan].clear
-        gone = [name for name in names if get_hidden(function, name) is None]
+        gone = [name for name in function._stowplan.cleared if get_hidden(function, name) is None]
         if DRAWN.get(type(function), frozenset()).intersection(gone):
             raise ScheduleError(
                 f"a second backward pass comes by {function.label}, and what it drew is gone; {_LEAVE_OUT}"
@@ -263,19 +257,14 @@ class StepValues:
 
     def _unpack(self, function: Any) -> None:
         """Bring back the packed and swapped hidden arrays of a function."""
-        for name, packed in self._packed.get(function._stowplan, {}).items():
+        state = function._stowplan
+        for name, packed in state.packed.items():
             if get_hidden(function, name) is None:
                 set_hidden(function, name, masks.unpack(packed))
-        directions = self._directions
-        if directions is None or self._evictions is None:
-            return
-        for name, value in directions.operators[function._stowplan].evict:
-            if get_hidden(function, name) is None:
-                set_hidden(function, name, self._evictions.take(value))
-
-    def _pack_again(self, function: Any) -> None:
-        for name in self._packed.get(function._stowplan, ()):
-            set_hidden(function, name, None)
+        if self._evictions is not None:
+            for name, value in state.evicted.items():
+                if get_hidden(function, name) is None:
+                    set_hidden(function, name, self._evictions.take(value))
 
     def _rebuild(self, makers: list[Any], wanted: set[Any]) -> None:
         """Run functions again, and before them those whose outputs they read, if these are gone.
@@ -291,21 +280,19 @@ class StepValues:
             again[function] = None
             self._require_repeatable(function)
             stack += [node.creator_node for node in function.inputs if self._there(node) is None]
-        order = sorted(again, key=lambda function: function._stowplan)
+        order = sorted(again, key=lambda function: function._stowplan.number)
         readers = collections.Counter(node for function in order for node in function.inputs)
         temporary: dict[Any, Any] = {}
         for function in order:
             self._run_again(function, readers, temporary, wanted)
             if function not in makers:
-                self._pack_again(function)
+                for name in function._stowplan.packed:
+                    set_hidden(function, name, None)
 
     def _require_repeatable(self, function: Any) -> None:
         """Raise unless a function gives the same again."""
-        directions = self._directions
-        number = getattr(function, "_stowplan", None)
-        if number is None or not (
-            directions.operators[number].repeatable if directions is not None else may_run_again(function)
-        ):
+        state = state_of(function, self._step)
+        if state is None or not (may_run_again(function) if state.repeatable is None else state.repeatable):
             raise ScheduleError(f"{function.label} would run again, and may not give the same; {_LEAVE_OUT}")
         if self.is_outdated(function):
             raise ScheduleError(
@@ -319,10 +306,9 @@ class StepValues:
 
     def is_outdated(self, function: Any) -> bool:
         """Whether a parameter of a function was updated after the function ran."""
-        number = getattr(function, "_stowplan", -1)
-        return number >= 0 and any(
-            self.updated.get(id(node.get_variable_or_none()), 0) > number for node in function.inputs
-        )
+        state = state_of(function, self._step)
+        number = -1 if state is None else state.number
+        return any(self.updated.get(id(node.get_variable_or_none()), -1) > number for node in function.inputs)
 
     def _run_again(
         self,
@@ -336,7 +322,7 @@ class StepValues:
         for node in function.inputs:
             array = self._there(node)
             arrays.append(temporary[node] if array is None else array)
-        outputs = rerun(function, arrays, getattr(function, "_stowplan_settings", None))
+        outputs = rerun(function, arrays, function._stowplan.settings)
         self.recomputed += 1
         del array, arrays
         for node in function.inputs:
@@ -362,7 +348,7 @@ class StepValues:
             self._uses[node] -= 1
             if self._uses[node] <= 0 and node.creator_node is not None and not self._wanted(node):
                 node._data = None
-        for node in release_checkpoints(function):
+        for node in () if self._sparing is None else self._sparing.release(function):
             if self._uses[node] <= 0 and node.creator_node is not None:
                 node._data = None
         if function._retained_output_data is not None:
@@ -370,10 +356,9 @@ class StepValues:
         for output in function.outputs:
             if output() is not None:
                 output()._data = None
-        function._stowplan_released = tuple(hidden_arrays(function))
-        for name in function._stowplan_released:
-            set_hidden(function, name, None)
-        self._packed.pop(getattr(function, "_stowplan", -1), None)
+        function._stowplan.is_over = True
+        function._stowplan.packed.clear()
+        _clear(function, hidden_arrays(function))
         directions = self._directions
         if directions is None:
             return
@@ -384,7 +369,7 @@ class StepValues:
 
     def _wanted(self, node: Any) -> bool:
         """Whether a recomputation to come reads a node's array, by the directions; or may, without them."""
-        if is_checkpoint(node):
+        if self._sparing is not None and self._sparing.is_checkpoint(node):
             return True
         if self._follower is None or self._follower.directions is None:
             return False
@@ -402,6 +387,20 @@ def _array(node: Any) -> Any:
 
 def _array_of(value: Any) -> Any:
     return value._data[0] if isinstance(value, variable.Variable) else value
+
+
+def _pack(function: Any, name: str, packed: Any) -> None:
+    """Put a hidden array into its packed form; None: it has none that gains."""
+    if packed is not None:
+        function._stowplan.packed[name] = packed
+        set_hidden(function, name, None)
+
+
+def _clear(function: Any, names: Iterable[str]) -> None:
+    """Free hidden arrays that only running the function again brings back."""
+    for name in names:
+        function._stowplan.cleared.add(name)
+        set_hidden(function, name, None)
 
 
 def _fill_output(function: Any, index: int, array: Any) -> None:

@@ -99,6 +99,53 @@ def test_what_is_out_of_the_common_is_right(network: Any) -> None:
     assert sparing.stats.recomputed > 0 or network is TwoLosses
 
 
+class Departing(Everything):
+    """After the fifth step, an operator more at the end, by when the schedule has evicted what earlier ones hide."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = 0
+
+    def forward(self, x: Any, t: Any) -> Any:
+        self.steps += 1
+        h = F.dropout(F.local_response_normalization(F.max_pooling_2d(self.c1(x), 2)), 0.3)
+        if self.steps > 5:
+            h = F.tanh(h)
+        return F.softmax_cross_entropy(self.fc(h), t)
+
+
+def test_hidden_arrays_come_back_in_a_step_that_departs_from_its_schedule() -> None:
+    data = batches(7, 16)
+    reference, _ = train(plain, network=Departing, data=data)
+    for seed in range(2):
+        found, scheduler = train(
+            lambda opt, seed=seed: RandomScheduler(opt, seed, 1.0, swap=True), network=Departing, data=data
+        )
+        assert found == reference
+        assert scheduler is not None
+        assert scheduler.stats.departed == 2
+
+
+def test_two_passes_over_a_graph_from_outside_of_the_step_are_chainer_s() -> None:
+    def run(schedule: Any) -> str:
+        np.random.seed(0)
+        net = Everything()
+        opt = chainer.optimizers.Adam().setup(net)
+        scheduler = schedule(opt)
+        for number, (x, _) in enumerate(batches(4)):
+            noisy = F.dropout(chainer.Variable(x))
+            with scheduler.step() if scheduler else nullcontext():
+                net.cleargrads()
+                for _ in range(1 + (number == 3)):
+                    loss = F.sum(F.tanh(net.c1(noisy)))
+                    loss.backward()
+                    del loss
+                opt.update()
+        return fingerprint(net, opt)
+
+    assert run(Scheduler) == run(plain)
+
+
 def test_two_models_take_turns() -> None:
     """As in adversarial training: the second network's loss reaches through the first."""
 

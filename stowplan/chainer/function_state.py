@@ -1,0 +1,52 @@
+"""What a step notes on a function that it applies: one object, in one attribute of Chainer's node.
+
+A state belongs to one step. It goes with its function, when the graph is freed; a later step that meets it sees that it
+is none of its own (`state_of`), and takes neither its number, which counts that step's operators, nor its names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["FunctionState", "state_of"]
+
+
+@dataclass(slots=True)
+class FunctionState:
+    """The state of a function.
+
+    Attributes
+    ----------
+    step
+        The token of the step that applied it.
+    number
+        Forward operators of the step before it.
+    settings
+        Chainer's configuration when it was applied, if it is to run again.
+    repeatable
+        Whether it may run again; None: only its class is known.
+    packed
+        The packed form of hidden arrays, by name.
+    evicted
+        The values of hidden arrays that were evicted, by name.
+    cleared
+        The names of hidden arrays that are freed, and that only running it again brings back.
+    is_over
+        Whether its backward step is over, and its arrays are freed.
+    """
+
+    step: int
+    number: int
+    settings: dict[str, Any] | None = None
+    repeatable: bool | None = None
+    packed: dict[str, Any] = field(default_factory=dict)
+    evicted: dict[str, int] = field(default_factory=dict)
+    cleared: set[str] = field(default_factory=set)
+    is_over: bool = False
+
+
+def state_of(function: Any, step: int) -> FunctionState | None:
+    """Return the state that this step gave a function; None: another step, or none, applied it."""
+    state: FunctionState | None = getattr(function, "_stowplan", None)
+    return state if state is not None and state.step == step else None
