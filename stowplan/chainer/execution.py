@@ -37,7 +37,7 @@ from .function_state import FunctionState, state_of  # noqa: E402
 from .gradients import Candidates, owned, reachable, read_by_backward, sum_gradients, take_out  # noqa: E402
 from .rerun import held_arrays, is_idempotent, settings  # noqa: E402
 from .sparing import Sparing  # noqa: E402
-from .values import StepValues  # noqa: E402
+from .values import StepValues, has_all  # noqa: E402
 
 __all__ = ["ScheduledStep"]
 
@@ -211,7 +211,7 @@ class ScheduledStep:
         for function in others:
             state: FunctionState | None = getattr(function, "_stowplan", None)
             self.earlier |= state is not None
-            if state is not None and state.is_over:
+            if state is not None and not has_all(function, state):
                 raise ScheduleError(
                     f"a backward pass reaches into an earlier step, where the arrays of {function.label} are "
                     "gone; expected a pass that ends in its own step (Variable.unchain_backward), or watch=True"

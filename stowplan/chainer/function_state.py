@@ -32,8 +32,6 @@ class FunctionState:
         The values of hidden arrays that were evicted, by name.
     cleared
         The names of hidden arrays that are freed, and that only running it again brings back.
-    is_over
-        Whether its backward step is over, and its arrays are freed.
     """
 
     step: int
@@ -43,7 +41,6 @@ class FunctionState:
     packed: dict[str, Any] = field(default_factory=dict)
     evicted: dict[str, int] = field(default_factory=dict)
     cleared: set[str] = field(default_factory=set)
-    is_over: bool = False
 
 
 def state_of(function: Any, step: int) -> FunctionState | None:

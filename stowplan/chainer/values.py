@@ -28,7 +28,7 @@ from chainer import variable  # noqa: E402 (mended first)
 from . import masks  # noqa: E402
 from .directions import Directions, Follower  # noqa: E402
 from .evictions import BACKWARD, FORWARD, Evictions, Swap  # noqa: E402
-from .function_state import state_of  # noqa: E402
+from .function_state import FunctionState, state_of  # noqa: E402
 from .gradients import read_by_backward  # noqa: E402
 from .rerun import (  # noqa: E402
     DRAWN,
@@ -42,7 +42,7 @@ from .rerun import (  # noqa: E402
 )
 from .sparing import Sparing  # noqa: E402
 
-__all__ = ["StepValues"]
+__all__ = ["StepValues", "has_all"]
 
 _LEAVE_OUT = (
     "a program that does this now and then leaves the step out: `with scheduler.step(schedule=False)`"
@@ -356,7 +356,6 @@ class StepValues:
         for output in function.outputs:
             if output() is not None:
                 output()._data = None
-        function._stowplan.is_over = True
         function._stowplan.packed.clear()
         _clear(function, hidden_arrays(function))
         directions = self._directions
@@ -383,6 +382,14 @@ def _array(node: Any) -> Any:
         return node._data
     holder = node._variable()
     return None if holder is None else holder._data[0]
+
+
+def has_all(function: Any, state: FunctionState) -> bool:
+    """Whether all arrays that the backward step of a function reads are in memory."""
+    hidden = {*state.packed, *state.evicted, *state.cleared}
+    arrays = [*map(_array, read_by_backward(function)), *(function._retained_output_data or ())]
+    arrays += [get_hidden(function, name) for name in hidden]
+    return all(array is not None for array in arrays)
 
 
 def _array_of(value: Any) -> Any:

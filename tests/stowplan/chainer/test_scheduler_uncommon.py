@@ -196,9 +196,22 @@ def test_graphs_that_reach_into_earlier_steps_are_chainer_s(budget: Any) -> None
     assert "an earlier step" in str(scheduler.stats.keeps_graph)
 
 
+GONE = r"reaches into an earlier step, where the arrays of .* are gone"
+
+
 def test_arrays_of_an_earlier_step_that_are_gone_are_an_error() -> None:
-    with pytest.raises(ScheduleError, match=r"reaches into an earlier step, where the arrays of .* are gone"):
+    with pytest.raises(ScheduleError, match=GONE):
         train(lambda opt: Scheduler(opt, watch=False), network=Unending)
+
+
+def test_arrays_that_an_earlier_step_dropped_before_any_backward_pass_are_an_error() -> None:
+    net = Everything()
+    opt = chainer.optimizers.SGD().setup(net)
+    scheduler = SparingScheduler(opt, watch=False)
+    with scheduler.step():
+        loss = net(*batches(1)[0])
+    with pytest.raises(ScheduleError, match=GONE), scheduler.step():
+        loss.backward()
 
 
 def test_gradient_accumulation_is_left_to_chainer() -> None:

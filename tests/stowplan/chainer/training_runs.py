@@ -144,8 +144,8 @@ HOOKS = {
 class SparingScheduler(Scheduler):
     """Drops every other value in steps that have no schedule."""
 
-    def __init__(self, optimizer: Any) -> None:
-        super().__init__(optimizer, budget=1 << 50)
+    def __init__(self, optimizer: Any, watch: bool = True) -> None:
+        super().__init__(optimizer, budget=1 << 50, watch=watch)
 
     def _sparing(self) -> Sparing:
         return Sparing(lambda: 0)
