@@ -7,8 +7,10 @@ module               what it is
 ``scheduler``        runs steps lean or within a budget: watches, records and schedules them
 ``execution``        one step under a schedule; enters Chainer at the ``seams``, and the optimizer's ``updating``
 ``values``           lets a step's arrays go, and brings them back; ``gradients`` are summed in place
+``function_state``   what a step notes on a function that it applies
 ``sparing``          what goes under a budget while there is no schedule
 ``capture``          records a running step as a step graph, its bytes by the ``meter``; ``graph_recorder``: only that
+``graph_builder``    the graph that is being recorded: rows, storages, edges; knows nothing of Chainer
 ``directions``       a schedule in Chainer's terms; finds the one that a running step follows
 ``rerun``            runs a function once more, and finds out if it may be
 ``early``            updates a parameter as soon as its gradient is complete, in pieces (``updates``), unless the

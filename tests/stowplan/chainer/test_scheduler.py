@@ -213,6 +213,15 @@ def test_the_recorded_graph_predicts_the_lean_peak(network: Any) -> None:
     assert lean_peak(network, data) == pytest.approx(predicted, rel=0.01)
 
 
+def test_a_workspace_is_all_that_an_operator_takes_beside_a_batch() -> None:
+    net = L.Convolution2D(3, 8, 3, pad=1)
+    opt = chainer.optimizers.SGD().setup(net)
+    x, _ = batches(1)[0]
+    graph = record_graph(opt, lambda: opt.update(lambda: F.sum(net(x))))
+    columns = 9 * x.nbytes
+    assert graph.workspace[graph.label.index("Convolution2DFunction")] == columns
+
+
 def test_gradients_are_summed_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[int] = []
 
