@@ -165,7 +165,7 @@ class RecordingStep(TimedStep):
     def _find_out(self, function: Any, call: Call, xs: Any, ys: Any, hidden: dict[str, int]) -> None:
         """Run the function again to see if it may be; hidden arrays that it cannot make again count as from outside."""
         config = settings()
-        call.repeatable = is_idempotent(function, xs, ys, config)
+        call.repeatable = function._stowplan.repeatable = is_idempotent(function, xs, ys, config)
         if not call.repeatable or not hidden:
             return
         remade = rebuildable(function, xs, ys, hidden, config) - DRAWN.get(type(function), frozenset())
@@ -173,9 +173,6 @@ class RecordingStep(TimedStep):
         call.writes = [value for value in call.writes if value not in outside]
         call.outside += outside
         call.reads.update(dict.fromkeys(outside))
-
-    def _repeats(self, function: Any, inputs: Any, outputs: Any) -> bool:
-        return self._graph.calls[-1].repeatable
 
     # --- backward and update ------------------------------------------------------------------------------------------
 

@@ -16,7 +16,6 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import Any
 
 from ..compat import enable_chainer
@@ -35,7 +34,7 @@ from .early import EarlyUpdate  # noqa: E402
 from .evictions import Swap  # noqa: E402
 from .function_state import FunctionState, state_of  # noqa: E402
 from .gradients import Candidates, owned, reachable, read_by_backward, sum_gradients, take_out  # noqa: E402
-from .rerun import held_arrays, is_idempotent, settings  # noqa: E402
+from .rerun import held_arrays  # noqa: E402
 from .sparing import Sparing  # noqa: E402
 from .values import StepValues, has_all  # noqa: E402
 
@@ -148,10 +147,10 @@ class ScheduledStep:
         if self._follower is not None:
             self._values.before_forward(self.count)
         held = [*held_arrays(function).values()] if self._values.spares else []
+        function._stowplan = FunctionState(self._token, self.count)
         outputs = self.apply(function, inputs)
         if function.inputs is None:
             return outputs
-        function._stowplan = FunctionState(self._token, self.count)
         self.count += 1
         if isinstance(function, Forget):
             self.nested = True
@@ -160,18 +159,12 @@ class ScheduledStep:
             if directions is not None:
                 self._values.after_forward(directions, function, inputs, outputs)
         else:
-            repeats = partial(self._repeats, function, inputs, outputs)
-            self._values.spare(function, held, inputs, outputs, repeats)
+            self._values.spare(function, held, inputs, outputs)
         return outputs
 
     def apply(self, function: Any, inputs: Any) -> Any:
         """Apply a function as Chainer does."""
         return seams.apply(function, inputs)
-
-    def _repeats(self, function: Any, inputs: Any, outputs: Any) -> bool:
-        """Find out by a trial whether a function that has just been applied gives the same again."""
-        xs = [x._data[0] if isinstance(x, variable.Variable) else x for x in inputs]
-        return is_idempotent(function, xs, [y._data[0] for y in outputs], settings())
 
     # --- backward -----------------------------------------------------------------------------------------------------
 

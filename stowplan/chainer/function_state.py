@@ -25,7 +25,7 @@ class FunctionState:
     settings
         Chainer's configuration when it was applied, if it is to run again.
     repeatable
-        Whether it may run again; None: only its class is known.
+        Whether it may run again, as a trial found; None: there was none, and its class decides.
     packed
         The packed form of hidden arrays, by name.
     evicted

@@ -22,7 +22,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from .rerun import settings
+from .function_state import FunctionState
+from .rerun import is_idempotent, settings
 
 __all__ = ["Sparing"]
 
@@ -60,9 +61,7 @@ class Sparing:
         self._segment, self._is_full = 0, False
         self._values: WeakKeyDictionary[Any, _Value] = WeakKeyDictionary()
 
-    def after_forward(
-        self, function: Any, arrays: Iterable[Any], outputs: Any, repeats: Callable[[], bool]
-    ) -> None:
+    def after_forward(self, function: Any, arrays: Iterable[Any], outputs: Any) -> None:
         """Free the arrays that the room is too small for.
 
         Parameters
@@ -70,14 +69,12 @@ class Sparing:
         function, outputs
             A `chainer.FunctionNode` that has just been applied, and its variables.
         arrays
-            Those that it was applied to.
-        repeats
-            Finds out whether the function gives the same again.
+            What it was applied to.
         """
         self._room = self._room_now()
         if self._keeps([function.inputs[index] for index in function._input_indexes_to_retain or ()]):
             self._begin_segment()
-        if self._kept >= KEPT * self._room and not self._is_full and repeats():
+        if self._kept >= KEPT * self._room and not self._is_full and _repeats(function, arrays, outputs):
             size = sum(_bytes_of(y.node) for y in outputs)
             self._is_full = self._dropped > 0 and self._dropped + size > SEGMENT * self._room
             if not self._is_full:
@@ -156,6 +153,14 @@ class Sparing:
 
     def _value(self, node: Any) -> _Value:
         return self._values.setdefault(node, _Value())
+
+
+def _repeats(function: Any, arrays: Iterable[Any], outputs: Any) -> bool:
+    """Whether a function that has just been applied gives the same again, by a trial, if there was none yet."""
+    state: FunctionState = function._stowplan
+    if state.repeatable is None:
+        state.repeatable = is_idempotent(function, arrays, [y._data[0] for y in outputs], settings())
+    return state.repeatable
 
 
 def _bytes_of(node: Any) -> int:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import collections
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from ..compat import enable_chainer
@@ -150,15 +150,13 @@ class StepValues:
         """Whether `spare` frees anything."""
         return self._sparing is not None
 
-    def spare(
-        self, function: Any, held: Iterable[Any], inputs: Any, outputs: Any, repeats: Callable[[], bool]
-    ) -> None:
+    def spare(self, function: Any, held: Iterable[Any], inputs: Any, outputs: Any) -> None:
         """Without directions: free the arrays that the budget has no room for; pack masks, and clear others.
 
         Parameters
         ----------
-        function, inputs, outputs, repeats
-            As for `Sparing.after_forward`.
+        function, inputs, outputs
+            A `chainer.FunctionNode` that has just been applied, what to, and its variables.
         held
             Arrays that the function held before it was applied: they are the caller's.
         """
@@ -166,7 +164,7 @@ class StepValues:
             return
         xs, ys = [*map(_array_of, inputs)], [y._data[0] for y in outputs]
         hidden = hidden_arrays(function, [*held, *xs, *ys])
-        self._sparing.after_forward(function, xs, outputs, repeats)
+        self._sparing.after_forward(function, xs, outputs)
         packed = {name: masks.pack(array) for name, array in hidden.items()}
         whole = [name for name in hidden if packed[name] is None]
         cleared: frozenset[str] = frozenset()

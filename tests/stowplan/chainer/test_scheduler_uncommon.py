@@ -13,6 +13,7 @@ from stowplan.errors import MissingDependencyError, ScheduleError
 
 try:
     from stowplan.chainer import Scheduler
+    from stowplan.chainer.rerun import trust
 except MissingDependencyError as error:
     pytest.skip(str(error), allow_module_level=True)
 
@@ -144,6 +145,34 @@ def test_two_passes_over_a_graph_from_outside_of_the_step_are_chainer_s() -> Non
         return fingerprint(net, opt)
 
     assert run(Scheduler) == run(plain)
+
+
+@trust
+class Drifting(function_node.FunctionNode):
+    """Declared to give the same again, and does not."""
+
+    calls = 0
+
+    def forward(self, inputs: Any) -> Any:
+        Drifting.calls += 1
+        return (inputs[0] * np.float32(Drifting.calls),)
+
+    def backward(self, indexes: Any, gradients: Any) -> Any:
+        return (gradients[0],)
+
+
+def test_what_a_trial_found_not_to_repeat_does_not_run_again() -> None:
+    net = L.Linear(432, 300)
+    opt = chainer.optimizers.SGD().setup(net)
+    scheduler = SparingScheduler(opt)
+    for number, (x, _) in enumerate(batches(2)):
+        refused = pytest.raises(ScheduleError, match="Drifting would run again, and may not give the same")
+        with refused if number else nullcontext(), scheduler.step():
+            h = Drifting().apply((net(x),))[0]
+            loss = F.sum(h * h)
+            del h
+            for _ in range(1 + number):
+                loss.backward()
 
 
 def test_two_models_take_turns() -> None:
