@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from ..scheduling import Outcome, Phase, Schedule, StepGraph, Way
 from .evictions import BACKWARD, FORWARD, Moment
 
@@ -141,9 +143,10 @@ class Directions:
         way = schedule.way.tolist()
         backward = [int(operator) for operator in schedule.order if graph.phase[operator] == Phase.BACKWARD]
         place = {operator: number for number, operator in enumerate(backward)}
-        over = [0]  # backward steps up to each position
-        for operator in schedule.order:
-            over.append(over[-1] + (graph.phase[operator] == Phase.BACKWARD))
+        over = [
+            0,
+            *np.cumsum(graph.phase[schedule.order] == Phase.BACKWARD).tolist(),
+        ]  # backward steps before each
         position_of = {operator: position for position, operator in enumerate(schedule.order.tolist())}
         first: dict[int, int] = {}  # of each value, the backward steps before an operator writes or reads it
         for operator in structure.operators:

@@ -60,6 +60,10 @@ class ScheduledStep:
 
     Attributes
     ----------
+    releases
+        As `release`.
+    values
+        Which arrays are in memory; counts what was recomputed and swapped.
     count
         Forward operators so far.
     walked_twice
@@ -86,10 +90,10 @@ class ScheduledStep:
         swap: Swap | None = None,
         sparing: Sparing | None = None,
     ) -> None:
-        self._release = release
+        self.releases = release
         self._follower = follower
         self._token = next(_tokens)
-        self._values = StepValues(self._token, follower, swap, sparing)
+        self.values = StepValues(self._token, follower, swap, sparing)
         self._early: EarlyUpdate | None = None
         self.count = 0
         self.passes = 0
@@ -104,26 +108,6 @@ class ScheduledStep:
         self._visited: set[int] = set()
 
     @property
-    def recomputed(self) -> int:
-        """Operators that ran again."""
-        return self._values.recomputed
-
-    @property
-    def swapped(self) -> int:
-        """Values that were evicted and fetched."""
-        return self._values.swapped
-
-    @property
-    def swap_failure(self) -> str | None:
-        """Why values that were to be evicted stayed in memory; None: none did."""
-        return self._values.swap_failure
-
-    @property
-    def releases(self) -> bool:
-        """Whether arrays are freed after the last backward step that reads them."""
-        return self._release
-
-    @property
     def structure(self) -> Structure | None:
         """The structure of the whole step, if the follower knows it; None: another one."""
         return None if self._follower is None else self._follower.structure
@@ -136,7 +120,7 @@ class ScheduledStep:
     def close(self) -> None:
         """Free the step's graph, without waiting for garbage collection."""
         self.before_backward = self.after_backward = self._early = None
-        self._values.close()
+        self.values.close()
 
     # --- forward ------------------------------------------------------------------------------------------------------
 
@@ -145,8 +129,8 @@ class ScheduledStep:
         if self._in_backward or not chainer.config.enable_backprop:
             return seams.apply(function, inputs)
         if self._follower is not None:
-            self._values.before_forward(self.count)
-        held = [*held_arrays(function).values()] if self._values.spares else []
+            self.values.before_forward(self.count)
+        held = [*held_arrays(function).values()] if self.values.spares else []
         function._stowplan = FunctionState(self._token, self.count)
         outputs = self.apply(function, inputs)
         if function.inputs is None:
@@ -157,9 +141,9 @@ class ScheduledStep:
         if self._follower is not None:
             directions = self._follower.saw(function, inputs, outputs)
             if directions is not None:
-                self._values.after_forward(directions, function, inputs, outputs)
+                self.values.after_forward(directions, function, inputs, outputs)
         else:
-            self._values.spare(function, held, inputs, outputs)
+            self.values.spare(function, held, inputs, outputs)
         return outputs
 
     def apply(self, function: Any, inputs: Any) -> Any:
@@ -185,9 +169,9 @@ class ScheduledStep:
         try:
             functions = reachable(outputs)
             is_own = self._is_own(functions)
-            if self._values.updated:
-                self.outdated |= any(map(self._values.is_outdated, functions))
-            if retain_grad or chainer.config.enable_backprop or not is_own or not self._release:
+            if self.values.updated:
+                self.outdated |= any(map(self.values.is_outdated, functions))
+            if retain_grad or chainer.config.enable_backprop or not is_own or not self.releases:
                 self._count_visits(*functions)
                 functions.clear()
                 seams.backprop_to_all(outputs, retain_grad, loss_scale)
@@ -214,7 +198,7 @@ class ScheduledStep:
     def before_backward_step(self, function: Any) -> None:
         """Bring back the arrays that the backward step of one function reads."""
         if function.inputs is not None and state_of(function, self._token) is not None:
-            self._values.before_backward(function)
+            self.values.before_backward(function)
 
     def _count_visits(self, *functions: Any) -> None:
         for function in functions:
@@ -238,7 +222,7 @@ class ScheduledStep:
                     readers[node] += 1
                 elif node.requires_grad:
                     waiting[node.creator_node] += 1
-        self._values.begin_backward(uses)
+        self.values.begin_backward(uses)
         order = None
         if self._follower is not None and not self.nested and not chainer.config.lazy_grad_sum:
             order = self._follower.order()
@@ -264,7 +248,7 @@ class ScheduledStep:
                     leaves[node] = None
                 else:
                     candidates.add(node.creator_node)
-            self._values.after_backward(function)
+            self.values.after_backward(function)
             for node in dict.fromkeys(function.inputs):
                 if node.creator_node is None:
                     readers[node] -= 1
@@ -316,7 +300,7 @@ class ScheduledStep:
         return touched
 
     def _bring_back(self, function: Any) -> None:
-        self._values.before_backward(function)
+        self.values.before_backward(function)
 
     def update_rest(self, update: Callable[[], None]) -> None:
         """Run the update of the parameters that were not updated early."""
@@ -324,7 +308,7 @@ class ScheduledStep:
 
     def updated(self, parameters: Iterable[Any]) -> None:
         """Note that these were updated: no operator that has read them may run again."""
-        self._values.updated.update((id(param), self.count) for param in parameters)
+        self.values.updated.update((id(param), self.count) for param in parameters)
 
     def _may_update(self, node: Any) -> bool:
         param = node.get_variable_or_none()

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from ..scheduling import Phase, StepGraph
 
 __all__ = ["LEFT", "OUTSIDE", "Call", "GraphBuilder", "root_of"]
@@ -176,6 +178,6 @@ class GraphBuilder:
 
 def root_of(array: Any) -> Any:
     """Return the array that owns an array's memory."""
-    while isinstance(getattr(array, "base", None), type(array)):
+    while isinstance(getattr(array, "base", None), (np.ndarray, type(array))):
         array = array.base
     return array

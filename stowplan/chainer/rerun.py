@@ -47,6 +47,8 @@ from chainer.functions.normalization.decorrelated_batch_normalization import (  
 )
 from chainer.functions.util.forget import Forget  # noqa: E402
 
+from .graph_builder import root_of  # noqa: E402
+
 __all__ = [
     "DRAWN",
     "HIDDEN_BYTES",
@@ -361,10 +363,9 @@ def hidden_arrays(function: Any, but: Iterable[Any] = (), least: int = HIDDEN_BY
     held = {name: array for name, array in held_arrays(function).items() if array.nbytes >= least}
     if not held:
         return held
-    others = {id(_root(array)) for array in but if array is not None}
-    for data in (function._retained_output_data or ()) + tuple(node.data for node in function.inputs or ()):
-        others.add(id(_root(data)))
-    return {name: array for name, array in held.items() if id(_root(array)) not in others}
+    others = [*but, *(function._retained_output_data or ()), *(node.data for node in function.inputs or ())]
+    known = {id(root_of(array)) for array in others if array is not None}
+    return {name: array for name, array in held.items() if id(root_of(array)) not in known}
 
 
 def get_hidden(function: Any, name: str) -> Any:
@@ -400,13 +401,6 @@ def _old_style(function: Any) -> Any:
 
 def _is_array(value: Any) -> bool:
     return isinstance(value, chainer.get_array_types())
-
-
-def _root(array: Any) -> Any:
-    """Return the array that owns the memory."""
-    while _is_array(getattr(array, "base", None)):
-        array = array.base
-    return array
 
 
 def bit_equal(a: Any, b: Any) -> bool:

@@ -279,12 +279,12 @@ class Scheduler:
         """Update phases and statistics after a step that has ended."""
         counts = {
             name: getattr(self._stats, name) + 1,
-            "recomputed": self._stats.recomputed + step.recomputed,
-            "swapped": self._stats.swapped + step.swapped,
+            "recomputed": self._stats.recomputed + step.values.recomputed,
+            "swapped": self._stats.swapped + step.values.swapped,
         }
         self._stats = replace(self._stats, **counts)
-        if step.swap_failure is not None:
-            self._stats = replace(self._stats, keeps_values=step.swap_failure)
+        if step.values.swap_failure is not None:
+            self._stats = replace(self._stats, keeps_values=step.values.swap_failure)
             self._close_swap()
         what = self._reason_to_keep_graph(step)
         if what is not None and self._stats.keeps_graph is None:

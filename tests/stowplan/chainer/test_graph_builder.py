@@ -32,6 +32,7 @@ def test_rows_storages_and_workspaces() -> None:
     second = call("second")
     second.after.append(number)
     builder.begin(second, [view])
+    assert builder.storage_of(made.view(np.recarray)) == y
     graph, rows = builder.build([0, 350, 20])
     assert [row.label for row in rows] == ["for first", "first", "second"]
     assert graph.reads.rows() == [[], [x], [view]]
