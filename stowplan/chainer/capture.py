@@ -46,8 +46,8 @@ class Recording:
     graph
         Its step graph, with the seconds of the recorded step itself.
     parts
-        By operator of the graph, the key of its seconds: ``"forward", number``; ``"backward", number``; ``"update", id
-        of the parameter's node``; ``"", 0`` or ``1``.
+        The key of the seconds of each operator of the graph: ``"forward", number``; ``"backward", number``;
+        ``"update", id of the parameter's node``; ``"", 0`` or ``1``.
     """
 
     structure: Structure

@@ -112,9 +112,9 @@ class Directions:
     last_place
         The last place at which each value that is kept is read.
     released
-        By place, the values that are not read after it.
+        The values that are not read after each place.
     evicted
-        By forward operator, the values that are evicted after it.
+        The values that are evicted after each forward operator.
     leaves, fetched
         Values that are to be out of memory, and those to be fetched, by the moment before which that is.
     """
@@ -136,7 +136,7 @@ class Directions:
         Parameters
         ----------
         structure, graph
-            As they were recorded.
+            The structure and its step graph, as they were recorded.
         schedule, outcome
             For this graph: the schedule, and the result of `scheduling.simulate`.
         """
@@ -233,9 +233,9 @@ class Follower:
     Attributes
     ----------
     directions
-        Those of the first structure that agrees with all operators so far; None if none does.
+        The directions of the first structure that agrees with all operators so far; None if none does.
     signature
-        The same for steps of the same operators, known or not.
+        A number that steps of the same operators share, known or not.
     """
 
     def __init__(self, known: Sequence[tuple[Structure, Directions | None]]) -> None:

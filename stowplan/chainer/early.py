@@ -130,7 +130,7 @@ class EarlyUpdate:
     Parameters
     ----------
     optimizer
-        One for which `reason_against` is None.
+        A `chainer.Optimizer` for which `reason_against` returns None.
     """
 
     def __init__(self, optimizer: Any) -> None:
@@ -148,7 +148,7 @@ class EarlyUpdate:
         Parameters
         ----------
         param
-            One that this `takes`.
+            A parameter that this `takes`.
         owned
             Whether nothing else refers to the gradient's array. Hooks change it in place, so an array that two
             parameters share waits for `finish`, as it would with Chainer.

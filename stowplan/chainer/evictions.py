@@ -28,7 +28,7 @@ __all__ = ["BACKWARD", "FORWARD", "Evictions", "Moment", "Swap"]
 
 FORWARD, BACKWARD = "forward", "backward"
 Moment = tuple[str, int]
-"""Before which forward operator (its number), or which backward step (its place among them)."""
+"""A moment before a forward operator (its number), or a backward step (its place among them)."""
 
 
 class Swap(Protocol):
@@ -44,7 +44,7 @@ class Evictions:
     Parameters
     ----------
     swap
-        Where values are moved to.
+        The place that values are moved to.
 
     Attributes
     ----------

@@ -41,7 +41,7 @@ from .values import StepValues, has_all  # noqa: E402
 __all__ = ["ScheduledStep"]
 
 _tokens = itertools.count()
-"""One for each step."""
+"""A number for each step."""
 
 
 class ScheduledStep:
@@ -54,7 +54,7 @@ class ScheduledStep:
     follower
         Finds the directions for the operators that come; None: there are none.
     swap
-        Where values are evicted to; None: they stay.
+        The place that values are evicted to; None: they stay.
     sparing
         Decides what is kept if there is no follower; None: all that a backward step reads.
 
@@ -114,7 +114,7 @@ class ScheduledStep:
 
     @property
     def signature(self) -> int:
-        """The same for steps of the same operators."""
+        """A number that steps of the same operators share."""
         return 0 if self._follower is None else self._follower.signature
 
     def close(self) -> None:

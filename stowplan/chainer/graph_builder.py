@@ -135,7 +135,7 @@ class GraphBuilder:
         Parameters
         ----------
         rises
-            By how many bytes each call raised the live bytes at its fullest moment.
+            The bytes by which each call raised the live bytes at its fullest moment.
         """
         for value in self._watched:
             self.hold(value)

@@ -35,7 +35,7 @@ class GraphRecorder(Scheduler):
 
     @property
     def graph(self) -> StepGraph | None:
-        """The lean step's, its bytes exact, its seconds the least of several steps. None: not yet, or no operator."""
+        """The lean step's graph: exact bytes, the least seconds of several steps. None: not yet, or no operator."""
         return self._known[0].recording.with_seconds(self._known[0].seconds) if self._known else None
 
 

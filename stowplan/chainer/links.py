@@ -62,9 +62,9 @@ class Reversible(chainer.Chain):  # type: ignore[misc]
     Parameters
     ----------
     f
-        From x2 to the shape and type of x1: a link, or any callable without parameters.
+        The function from x2 to the shape and type of x1: a link, or any callable without parameters.
     g
-        From y1 to the shape and type of x2; likewise.
+        The function from y1 to the shape and type of x2; likewise.
     """
 
     def __init__(self, f: Callable[[Any], Any], g: Callable[[Any], Any]) -> None:

@@ -50,9 +50,9 @@ class Packed:
     low, high
         The bit patterns that stand for 0 and 1, as unsigned integers; None with narrower integers.
     shape, dtype, order
-        Those of the array; order is ``"C"`` or ``"F"``.
+        The array's shape, type and order; order is ``"C"`` or ``"F"``.
     xp
-        Its module: NumPy or CuPy.
+        The array's module: NumPy or CuPy.
     """
 
     data: Any

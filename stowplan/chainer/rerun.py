@@ -123,7 +123,7 @@ def trust(function_class: type) -> type:
     Returns
     -------
     type
-        The same, so that this serves as a decorator.
+        The class itself, so that this serves as a decorator.
     """
     _trusted.add(function_class)
     return function_class
@@ -357,7 +357,7 @@ def hidden_arrays(function: Any, but: Iterable[Any] = (), least: int = HIDDEN_BY
     Returns
     -------
     dict
-        From a name for `get_hidden` and `set_hidden` to the array: an attribute's, or ``attribute.index`` for an
+        The arrays by their names for `get_hidden` and `set_hidden`: an attribute's, or ``attribute.index`` for an
         array in a tuple or list; an old-style function's start with ``_function.``.
     """
     held = {name: array for name, array in held_arrays(function).items() if array.nbytes >= least}

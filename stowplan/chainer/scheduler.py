@@ -73,7 +73,7 @@ RECORD_AT = 2
 """Number of steps of a structure without a schedule before one is recorded."""
 
 SMALL = 1033
-"""Bytes; smaller requests are not planned, and not measured."""
+"""Requests of fewer bytes are neither planned nor measured."""
 
 
 class Scheduler:

@@ -103,7 +103,7 @@ def call_hook_in_pieces(hook: Any, param: Any, piece_bytes: int = PIECE_BYTES) -
     Parameters
     ----------
     hook
-        With ``call_for_each_param``: called as ``hook(param.update_rule, param)``.
+        A hook with ``call_for_each_param``: it is called as ``hook(param.update_rule, param)``.
     param, piece_bytes
         As for `update_in_pieces`.
     """

@@ -59,7 +59,7 @@ class StepValues:
     follower
         Finds the directions; None: there are none, and only arrays that no backward step reads any more are freed.
     swap
-        Where values are evicted to; None: they stay.
+        The place that values are evicted to; None: they stay.
     sparing
         Decides what is kept where there are no directions; None: all that a backward step reads.
 
