@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from click.shell_completion import ShellComplete
 
-from stowplan.cli.main import main
+from stowplan.cli.main import COMMANDS, main
 from stowplan.insight.comparison import POOL_TITLES, as_requested, compare
 from stowplan.insight.pool_models import POOL_MODELS, replay_malloc, requests
 from stowplan.packing import solvers
@@ -330,8 +330,10 @@ def test_help_says_the_exit_status_and_gives_examples() -> None:
     text = stowplan("--help").output
     for line in ("Exit status:", "  0  done", "  1  done, and the answer is bad news", "  2  bad input"):
         assert line in text
-    for name in main.commands:
+    for name in COMMANDS:
         assert f"Example: stowplan {name} " in stowplan(name, "--help").output, name
+        (short,) = [line for line in text.splitlines() if line.startswith(f"  {name} ")]
+        assert short.endswith(".") and not short.endswith("...")
 
 
 def test_completion_offers_commands_options_and_solvers() -> None:

@@ -11,7 +11,10 @@ from . import _look
 from ._options import planning_options, profile_argument
 
 
-@click.command(epilog="Example: stowplan compare step.profile")
+@click.command(
+    short_help="Compare what memory pools would reserve for a step.",
+    epilog="Example: stowplan compare step.profile",
+)
 @profile_argument
 @planning_options
 def compare(

@@ -48,7 +48,11 @@ def _how(form: Format) -> str:
     return f"{form.name}: {', '.join(done)}"
 
 
-@click.command(cls=_Convert, epilog="Example: stowplan convert snapshot.pickle step.profile")
+@click.command(
+    cls=_Convert,
+    short_help="Read other tools' traces, write plans for their viewers.",
+    epilog="Example: stowplan convert snapshot.pickle step.profile",
+)
 @click.argument("source", type=click.Path(path_type=Path))
 @click.argument("target", type=OutputFile())
 @click.option(

@@ -14,7 +14,10 @@ from ._options import OutputFile
 _FEWEST_STEPS = 4  # a warm-up, one recorded, one that confirms, one replayed
 
 
-@click.command(epilog="Example: stowplan demo --model resnet50 --batch 4")
+@click.command(
+    short_help="Train a network without and with the pool, and compare.",
+    epilog="Example: stowplan demo --model resnet50 --batch 4",
+)
 @click.option(
     "--model", type=click.Choice(MODELS), default=MODELS[0], show_default=True, help="The network to train."
 )

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from ...insight.differences import Difference
 
 
-@click.command(epilog="Example: stowplan diff before.profile after.profile")
+@click.command(
+    short_help="Show which call sites hold more memory in another run.",
+    epilog="Example: stowplan diff before.profile after.profile",
+)
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Rows of the table.")

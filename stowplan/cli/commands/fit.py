@@ -40,7 +40,10 @@ class _ShapeProfile(click.Path):
         return shape, super().convert(path, param, ctx)
 
 
-@click.command(epilog="Example: stowplan fit 2=two.profile 4=four.profile --memory 16GiB --retained 1.2GiB")
+@click.command(
+    short_help="Predict the memory of any batch size, and which one fits.",
+    epilog="Example: stowplan fit 2=two.profile 4=four.profile --memory 16GiB --retained 1.2GiB",
+)
 @click.argument("files", metavar="BATCH=PROFILE...", type=_ShapeProfile(), nargs=-1, required=True)
 @click.option(
     "--batch", "batches", type=click.IntRange(min=1), multiple=True, help="Predict this batch size."

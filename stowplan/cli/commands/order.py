@@ -23,7 +23,10 @@ def _solvers() -> Iterable[str]:
     return solvers
 
 
-@click.command(epilog="Example: stowplan order graph.json.gz -o order.json --plot order.png")
+@click.command(
+    short_help="Order a step's operators so that the peak is least.",
+    epilog="Example: stowplan order graph.json.gz -o order.json --plot order.png",
+)
 @click.argument("graph", type=click.Path(path_type=Path))
 @dimension_option
 @click.option("-o", "--output", type=OutputFile(), help="Write the order, as a schedule (JSON).")

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 _COMPARE_LIMIT = 10.0
 
 
-@click.command(epilog="Example: stowplan pack problem.csv -o answer.csv --plot plan.png")
+@click.command(
+    short_help="Place the blocks of a packing problem.",
+    epilog="Example: stowplan pack problem.csv -o answer.csv --plot plan.png",
+)
 @click.argument("problem", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=OutputFile(), help="Write the CSV with a column offset.")
 @solver_option

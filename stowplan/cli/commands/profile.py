@@ -43,6 +43,7 @@ def _not_ours(
         "ignore_unknown_options": True,
         "allow_interspersed_args": False,
     },  # behind SCRIPT all is its own
+    short_help="Run a program, and write a profile of its repeated step.",
     epilog="Example: stowplan profile -o step.profile train.py --epochs 2; stowplan show step.profile",
 )
 @click.option(

@@ -13,7 +13,10 @@ from ._options import OutputFile, alignment_option, json_option, profile_argumen
 _PICTURES = (".png", ".svg")
 
 
-@click.command(epilog="Example: stowplan report step.profile -o report.html")
+@click.command(
+    short_help="Draw a step's memory as an HTML page or a picture.",
+    epilog="Example: stowplan report step.profile -o report.html",
+)
 @profile_argument
 @click.option(
     "-o",

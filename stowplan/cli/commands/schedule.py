@@ -33,7 +33,10 @@ def _solvers() -> Iterable[str]:
     return ("auto", *solvers)
 
 
-@click.command(epilog="Example: stowplan schedule step.graph --budget 600MiB -o schedule.json")
+@click.command(
+    short_help="Lower a step's peak, and say what that costs in time.",
+    epilog="Example: stowplan schedule step.graph --budget 600MiB -o schedule.json",
+)
 @click.argument("graph", type=click.Path(path_type=Path))
 @dimension_option
 @click.option(

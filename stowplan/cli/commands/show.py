@@ -25,7 +25,9 @@ class _Group(NamedTuple):
     bytes: int
 
 
-@click.command(epilog="Example: stowplan show step.profile --top 20")
+@click.command(
+    short_help="Show what holds a step's peak.", epilog="Example: stowplan show step.profile --top 20"
+)
 @profile_argument
 @click.option(
     "--top", type=click.IntRange(min=1), default=10, show_default=True, help="Rows of the table of the peak."
