@@ -22,11 +22,11 @@ def say(text: str, *, err: bool = False) -> None:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return what prints tables."""
+    """Return what prints tables, and takes no text for markup."""
     from rich.console import Console
 
     class Printable(Console):
         def render_str(self, text: str, **options: Any) -> Text:  # of all text but Text
             return super().render_str(printable(text), **options)
 
-    return Printable(stderr=stderr)
+    return Printable(stderr=stderr, markup=False, emoji=False, highlight=False)

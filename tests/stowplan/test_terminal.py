@@ -12,6 +12,7 @@ from stowplan import Profile
 from stowplan.cli.main import main
 from stowplan.cli.terminal import printable
 from stowplan.profiler.program import Holder, Program
+from stowplan.scheduling import StepGraph
 
 from ..children import stowplan as program
 
@@ -78,6 +79,13 @@ def test_names_of_files_and_in_them(folder: Path, status: int, arguments: list[s
     result = CliRunner().invoke(main, arguments, color=True)
     assert result.exit_code == status, result.output
     assert harmless(result.output), ascii(result.output)
+
+
+def test_names_are_no_markup(tmp_path: Path) -> None:
+    StepGraph([[]], [[0]], [1], label=["f[/g]"], name=["h[i] :boat:"]).save(tmp_path / "graph")
+    result = CliRunner().invoke(main, ["schedule", str(tmp_path / "graph"), "--budget", "1MiB"])
+    assert "f[/g] runs" in " ".join(result.output.split())
+    assert " h[i] :boat: " in result.output
 
 
 @pytest.mark.parametrize("target", [[EVIL + ".py"], ["-m", EVIL]], ids=["file", "module"])

@@ -62,7 +62,7 @@ def fit_device(
     for batch in sorted(set(batches)):
         profile = model.profile({"batch": batch}) if model else None
         graph = graph_model.at(batch) if graph_model else None
-        with _look.status("replaying", "batch {:,}".format, enabled=not as_json) as progress:
+        with _look.status("replaying", "batch {:,}".format) as progress:
             if progress:
                 progress(batch)
             found = ways(profile, graph, memory, kept, **how)

@@ -45,7 +45,7 @@ def fit_step_graphs(
         batches = tuple(model.batches[-1] << k for k in range(1, DOUBLINGS + 1))
     if memory is not None and not model.grows:
         raise GraphError("no value grows with the batch; expected step graphs of different batch sizes")
-    with _look.status("scheduling", "scheduling batch {:,}".format, enabled=not as_json) as progress:
+    with _look.status("scheduling", "scheduling batch {:,}".format) as progress:
         steps = []
         for batch in sorted(set(batches)):
             if progress:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...profiler.program import Holder
@@ -107,20 +108,18 @@ def program_lines(profile: Profile) -> list[str]:
 
 def holders_table(program: Program, top: int) -> Table:
     """Return a table of what held the program's live peak: the call sites, the most bytes first."""
-    rows = table(
-        f"Fullest moment of the whole run: {human_bytes(program.live_peak)} alive, held by",
-        "call site",
-        "blocks",
-        "bytes",
-        "",
-        "share",
-    )
-    shown = [*program.holders[:top]]
-    if rest := program.holders[top:]:
+    title = f"Fullest moment of the whole run: {human_bytes(program.live_peak)} alive, held by"
+    return held_table(title, "call site", program.holders, program.live_peak, top)
+
+
+def held_table(title: str, column: str, holders: Sequence[Holder], whole: int, top: int) -> Table:
+    """Return a table of holders, the first ones in a row each, and of their shares of a whole."""
+    rows = table(title, column, "blocks", "bytes", "", "share")
+    shown = [*holders[:top]]
+    if rest := holders[top:]:
         shown.append(Holder(f"{len(rest):,} others", sum(h.blocks for h in rest), sum(h.bytes for h in rest)))
     for holder in shown:
-        share = holder.bytes / max(program.live_peak, 1)
-        name = site_on_lines(holder.site or "unknown")
+        name, share = site_on_lines(holder.site or "unknown"), holder.bytes / max(whole, 1)
         rows.add_row(name, f"{holder.blocks:,}", *size(holder.bytes), f"{share:.1%}")
     return rows
 
@@ -153,6 +152,22 @@ def site_on_lines(site: str) -> str:
     frame, arrow, asker = printable(site).partition(" > ")
     lines = [frame, f"  {asker.replace(' > ', ' ')}"] if arrow else [frame]
     return "\n".join(line if len(line) <= wide else f"…{line[1 - wide :]}" for line in lines)
+
+
+def compared(path: Path, how: Mapping[str, Any]) -> Comparison:
+    """Read a profile, and plan and compare as `planning_options` say."""
+    from ...insight.comparison import compare
+    from ...profiler import formats
+
+    step = formats.read(path)
+    with status("packing", packing_line) as progress:
+        return compare(step, progress=progress, **how)
+
+
+def memory_parts(path: Path, found: Comparison) -> Iterator[object]:
+    """Yield what compare and show both print."""
+    yield f"{path}: {counts(found.plan)}"
+    yield from (*program_lines(found.plan.profile), "", memory_table(found))
 
 
 def memory_table(found: Comparison) -> Table:
@@ -199,10 +214,11 @@ def memory_table(found: Comparison) -> Table:
     return rows
 
 
-def memory_figures(found: Comparison) -> dict[str, Any]:
-    """Return the content of `memory_table` and `program_lines` for ``--json``."""
+def memory_figures(path: Path, found: Comparison) -> dict[str, Any]:
+    """Return the content of `memory_parts` for ``--json``."""
     plan = found.plan
     return {
+        "profile": str(path),
         "alignment": int(plan.problem.alignment.max(initial=1)),
         "blocks": len(plan.rows),
         "left_out": len(plan.profile) - len(plan.rows),
@@ -249,12 +265,10 @@ def counts(plan: Plan) -> str:
 
 
 @contextlib.contextmanager
-def status(
-    what: str, line: Callable[[ProgressT], str], *, enabled: bool
-) -> Iterator[Callable[[ProgressT], object] | None]:
+def status(what: str, line: Callable[[ProgressT], str]) -> Iterator[Callable[[ProgressT], object] | None]:
     """Show the progress of something on one line, if standard error is a terminal; yield what takes the progress."""
     printer = console(stderr=True)
-    if not enabled or not printer.is_terminal:
+    if not printer.is_terminal:
         yield None
         return
     with printer.status(what, spinner="line") as shown:

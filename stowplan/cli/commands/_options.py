@@ -128,7 +128,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 
 def planning_options(command: F) -> F:
-    """Add the options that all commands that plan have."""
-    for option in (json_option, threads_option, time_limit_option, solver_option, alignment_option):
+    """Add the options of all commands that plan, named as what `stowplan.insight.comparison.compare` takes."""
+    for option in (threads_option, time_limit_option, solver_option, alignment_option):
         command = option(command)
     return command

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ..terminal import say
-from ._options import Name, OutputFile, alignment_option, json_option, solver_option
+from ._options import Name, OutputFile, alignment_option, solver_option
+from ._reporter import Answer, Reporter, reporter
 
 if TYPE_CHECKING:
     from ...profiler.formats import Format
@@ -28,7 +27,7 @@ def _writable() -> Iterable[str]:
     return (form.name for form in formats.registered() if form.write is not None)
 
 
-class _Convert(click.Command):
+class _Convert(Reporter):
     """Lists the registered formats in its help."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -48,10 +47,10 @@ def _how(form: Format) -> str:
     return f"{form.name}: {', '.join(done)}"
 
 
-@click.command(
-    cls=_Convert,
-    short_help="Read other tools' traces, write plans for their viewers.",
-    epilog="Example: stowplan convert snapshot.pickle step.profile",
+@reporter(
+    "Read other tools' traces, write plans for their viewers.",
+    "convert snapshot.pickle step.profile",
+    _Convert,
 )
 @click.argument("source", type=click.Path(path_type=Path))
 @click.argument("target", type=OutputFile())
@@ -64,7 +63,6 @@ def _how(form: Format) -> str:
 @click.option("--device", type=click.IntRange(min=0), help="Which device, if SOURCE holds several.")
 @solver_option
 @alignment_option
-@json_option
 def convert(
     source: Path,
     target: Path,
@@ -73,8 +71,7 @@ def convert(
     device: int | None,
     solver: str,
     alignment: int | None,
-    as_json: bool,
-) -> None:
+) -> Answer:
     """Read SOURCE as the profile of one step, and write it to TARGET.
 
     The formats torch and chrome show the plan: where each block lies. Exit status 2, and nothing written, if SOURCE is
@@ -91,16 +88,11 @@ def convert(
 
         offsets = make_plan(profile, alignment=alignment or alignment_of(profile), planner=solver).offset
     formats.write(target, form, profile, offsets)
-    if as_json:
-        figures = {
-            "target": str(target),
-            "format": form,
-            "blocks": len(profile),
-            "planned_peak": profile.planned_peak,
-        }
-        click.echo(json.dumps(figures))
-    else:
-        say(
-            f"{source}: {len(profile):,} blocks, planned peak {profile.planned_peak:,} bytes; "
-            f"written to {target} ({form})"
-        )
+    figures = {
+        "target": str(target),
+        "format": form,
+        "blocks": len(profile),
+        "planned_peak": profile.planned_peak,
+    }
+    blocks = f"{len(profile):,} blocks, planned peak {profile.planned_peak:,} bytes"
+    return Answer(figures, [f"{source}: {blocks}; written to {target} ({form})"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -10,14 +9,12 @@ import click
 from ...insight.demo import MODELS
 from ..terminal import console
 from ._options import OutputFile
+from ._reporter import Answer, reporter
 
 _FEWEST_STEPS = 4  # a warm-up, one recorded, one that confirms, one replayed
 
 
-@click.command(
-    short_help="Train a network without and with the pool, and compare.",
-    epilog="Example: stowplan demo --model resnet50 --batch 4",
-)
+@reporter("Train a network without and with the pool, and compare.", "demo --model resnet50 --batch 4")
 @click.option(
     "--model", type=click.Choice(MODELS), default=MODELS[0], show_default=True, help="The network to train."
 )
@@ -40,8 +37,7 @@ _FEWEST_STEPS = 4  # a warm-up, one recorded, one that confirms, one replayed
     "--plot", type=OutputFile(), default="demo-plan.png", show_default=True, help="The plan's picture (PNG)."
 )
 @click.option("--no-plot", is_flag=True, help="Make no picture.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-def demo(model: str, batch: int, steps: int, seed: int, plot: Path, no_plot: bool, as_json: bool) -> None:
+def demo(model: str, batch: int, steps: int, seed: int, plot: Path, no_plot: bool) -> Answer:
     """Train a network of Chainer's with NumPy's allocator, through the pool, and lean, and compare.
 
     The lean run goes through a pool, too, and lets each array go when the step's last reader is done with it. The
@@ -50,7 +46,6 @@ def demo(model: str, batch: int, steps: int, seed: int, plot: Path, no_plot: boo
     """
     from ...compat import enable_chainer
 
-    notes = console(stderr=True)
     enable_chainer()
     if not no_plot:
         from ...insight.plots import require_matplotlib
@@ -60,12 +55,11 @@ def demo(model: str, batch: int, steps: int, seed: int, plot: Path, no_plot: boo
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from ...insight.demo.compare import compare
-    from ...insight.demo.tables import as_json as figures_of
-    from ...insight.demo.tables import as_table
+    from ...insight.demo.tables import as_json, as_table
     from ...insight.demo.training import Task
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=notes) as progress:
+    with Progress(*columns, console=console(stderr=True)) as progress:
         rounds = progress.add_task("rounds: NumPy, stowplan, lean", total=steps)
         result = compare(
             Task(model, batch, steps, seed), lambda done: progress.update(rounds, completed=done)
@@ -75,14 +69,6 @@ def demo(model: str, batch: int, steps: int, seed: int, plot: Path, no_plot: boo
 
         title = f"One training step of {model}, batch {batch}"
         save_placement(plot, result.pool.plan.problem, result.pool.plan.placement, title=title)
-    if as_json:
-        figures = figures_of(result)
-        figures["plot"] = None if no_plot else str(plot)
-        click.echo(json.dumps(figures))
-    else:
-        printer = console()
-        printer.print(as_table(result))
-        if not no_plot:
-            printer.print(f"The plan's picture: {plot}", highlight=False, markup=False)
-    if result.differs_in is not None:
-        raise click.exceptions.Exit(1)
+    picture = [] if no_plot else [f"The plan's picture: {plot}"]
+    figures = {**as_json(result), "plot": None if no_plot else str(plot)}
+    return Answer(figures, [as_table(result), *picture], bad=result.differs_in is not None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,21 +10,17 @@ import click
 
 from ...units import human_bytes
 from . import _look
-from ._options import json_option
+from ._reporter import Answer, reporter
 
 if TYPE_CHECKING:
     from ...insight.differences import Difference
 
 
-@click.command(
-    short_help="Show which call sites hold more memory in another run.",
-    epilog="Example: stowplan diff before.profile after.profile",
-)
+@reporter("Show which call sites hold more memory in another run.", "diff before.profile after.profile")
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Rows of the table.")
-@json_option
-def diff(before: Path, after: Path, top: int, as_json: bool) -> None:
+def diff(before: Path, after: Path, top: int) -> Answer:
     """Say which call sites hold more memory in AFTER than in BEFORE, two profiles of one program.
 
     What counts is what each call site holds at the fullest moment of the whole run, inside a step or not; of a profile
@@ -38,29 +34,25 @@ def diff(before: Path, after: Path, top: int, as_json: bool) -> None:
     found = differences(*profiles)
     peaks = [sum(holder.bytes for holder in holders(profile)) for profile in profiles]
     differing = [difference for difference in found if difference.more]
-    if as_json:
-        rows = [difference._asdict() for difference in found]
-        figures = {"before": str(before), "after": str(after), "live_peak": peaks, "sites": rows}
-        click.echo(json.dumps(figures))
-    else:
-        _print(before, after, peaks, differing, top)
-    if differing:
-        raise click.exceptions.Exit(1)
+    rows = [difference._asdict() for difference in found]
+    figures = {"before": str(before), "after": str(after), "live_peak": peaks, "sites": rows}
+    return Answer(figures, _parts(before, after, peaks, differing, top), bad=bool(differing))
 
 
-def _print(before: Path, after: Path, peaks: list[int], differing: list[Difference], top: int) -> None:
-    table = _look.table("", "call site", "blocks", "", "bytes", "", "more")
+def _parts(
+    before: Path, after: Path, peaks: list[int], differing: list[Difference], top: int
+) -> Iterator[object]:
+    more = f"{_signed(peaks[1] - peaks[0])} at the fullest moment"
+    yield f"{before}: {human_bytes(peaks[0])}; {after}: {human_bytes(peaks[1])}; {more}"
+    rows = _look.table("", "call site", "blocks", "", "bytes", "", "more")
     for difference in differing[:top]:
         counts = (f"{difference.blocks_before:,}", f"{difference.blocks_after:,}")
         sizes = (human_bytes(difference.before), human_bytes(difference.after))
         name = _look.site_on_lines(difference.site or "unknown")
-        table.add_row(name, *counts, *sizes, _signed(difference.more))
-    more = f"{_signed(peaks[1] - peaks[0])} at the fullest moment"
-    lines = [f"{before}: {human_bytes(peaks[0])}; {after}: {human_bytes(peaks[1])}; {more}"]
-    if len(differing) > top:
-        rest = sum(difference.more for difference in differing[top:])
-        lines.append(f"{len(differing) - top:,} other call sites: {_signed(rest)}")
-    _look.show(lines[0], *([table] if differing else ["no call site differs"]), *lines[1:])
+        rows.add_row(name, *counts, *sizes, _signed(difference.more))
+    yield rows if differing else "no call site differs"
+    if rest := differing[top:]:
+        yield f"{len(rest):,} other call sites: {_signed(sum(difference.more for difference in rest))}"
 
 
 def _signed(count: int) -> str:

@@ -12,7 +12,7 @@ from . import _look
 from ._fit_device import Device, fit_device
 from ._fit_graphs import DOUBLINGS, fit_step_graphs
 from ._fit_shapes import WAYS, ShapeType, fit_shapes, parse_shape, split_batch
-from ._options import Bytes, OutputFile, planning_options
+from ._options import Bytes, OutputFile, json_option, planning_options
 
 if TYPE_CHECKING:
     from ...planning import Plan
@@ -80,6 +80,7 @@ class _ShapeProfile(click.Path):
     help="Write the predicted profile, or step graph, of the one --batch.",
 )
 @planning_options
+@json_option
 def fit(
     files: tuple[tuple[dict[str, int], Path], ...],
     batches: tuple[int, ...],

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +10,11 @@ import click
 
 from ...units import human_bytes
 from . import _look
-from ._options import Name, OutputFile, dimension_option, json_option
+from ._options import Name, OutputFile, dimension_option
+from ._reporter import Answer, reporter
 
 if TYPE_CHECKING:
+    from ...scheduling import StepGraph
     from ...scheduling.ordering import OrderSolution
 
 
@@ -23,9 +24,9 @@ def _solvers() -> Iterable[str]:
     return solvers
 
 
-@click.command(
-    short_help="Order a step's operators so that the peak is least.",
-    epilog="Example: stowplan order graph.json.gz -o order.json --plot order.png",
+@reporter(
+    "Order a step's operators so that the peak is least.",
+    "order graph.json.gz -o order.json --plot order.png",
 )
 @click.argument("graph", type=click.Path(path_type=Path))
 @dimension_option
@@ -47,7 +48,6 @@ def _solvers() -> Iterable[str]:
 @click.option(
     "--plot", type=OutputFile(), help="Write a picture of the live bytes in both orders (PNG or SVG)."
 )
-@json_option
 def order(
     graph: Path,
     dimensions: dict[str, int],
@@ -55,8 +55,7 @@ def order(
     solver: str,
     time_limit: float,
     plot: Path | None,
-    as_json: bool,
-) -> None:
+) -> Answer:
     """Order the operators of GRAPH so that the least bytes are alive at its fullest moment.
 
     GRAPH is a step graph that stowplan has saved, JSON of the format opgraph-1, gzipped or not, or an ONNX file.
@@ -72,7 +71,7 @@ def order(
 
         require_matplotlib()
     step = read_graph(graph, dimensions)
-    with _look.status("ordering", _look.peak_line, enabled=not as_json) as progress:
+    with _look.status("ordering", _look.peak_line) as progress:
         found = solve(step, solver, time_limit, progress)
     if output is not None:
         Schedule(found.order, np.full(step.values, int(Way.KEPT), dtype=np.int64)).save(output)
@@ -80,28 +79,30 @@ def order(
         from ...insight.plots import save_orders
 
         save_orders(plot, step, found, title=graph.name)
-    if as_json:
-        names = ("before", "peak", "lower_bound", "optimal", "solver", "seconds")
-        figures = {name: getattr(found, name) for name in names}
-        click.echo(json.dumps({"n": len(step), **figures, "order": found.order.tolist()}))
-        return
-    _print(graph, len(step), step.resident_bytes, found)
+    names = ("before", "peak", "lower_bound", "optimal", "solver", "seconds")
+    figures = {
+        "n": len(step),
+        **{name: getattr(found, name) for name in names},
+        "order": found.order.tolist(),
+    }
+    return Answer(figures, _parts(graph, step, found))
 
 
-def _print(graph: Path, n: int, resident: int, found: OrderSolution) -> None:
+def _parts(graph: Path, step: StepGraph, found: OrderSolution) -> Iterator[object]:
+    yield f"{graph}: {len(step):,} operators, solver {found.solver}, {found.seconds:.3f} s"
     rows = _look.table("Live peak", "", "bytes", "", "/ recorded")
-
-    def add(name: str, count: int) -> None:
+    lines = {
+        "in the order recorded": found.before,
+        "in the order found": found.peak,
+        "lower bound": found.lower_bound,
+    }
+    for name, count in lines.items():
         rows.add_row(name, *_look.size(count), f"{count / found.before:.3f}" if found.before else "")
-
-    add("in the order recorded", found.before)
-    add("in the order found", found.peak)
-    add("lower bound", found.lower_bound)
+    yield from ("", rows)
     if found.optimal:
         verdict = "optimal: no order has a smaller peak"
     elif found.lower_bound:
         verdict = f"at most {found.gap:.2%} above the optimum"
     else:
         verdict = "how far above the optimum is not known"
-    head = f"{graph}: {n:,} operators, solver {found.solver}, {found.seconds:.3f} s"
-    _look.show(head, "", rows, f"{verdict}; resident tensors, not counted: {human_bytes(resident)}")
+    yield f"{verdict}; resident tensors, not counted: {human_bytes(step.resident_bytes)}"

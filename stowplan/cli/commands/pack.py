@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...errors import InfeasibleError, MissingDependencyError, UnsupportedConstraintError
-from ..terminal import say
 from . import _look
-from ._options import Bytes, OutputFile, json_option, solver_option, threads_option, time_limit_option
+from ._options import Bytes, OutputFile, solver_option, threads_option, time_limit_option
+from ._reporter import Answer, bad_news, reporter
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -23,10 +22,7 @@ if TYPE_CHECKING:
 _COMPARE_LIMIT = 10.0
 
 
-@click.command(
-    short_help="Place the blocks of a packing problem.",
-    epilog="Example: stowplan pack problem.csv -o answer.csv --plot plan.png",
-)
+@reporter("Place the blocks of a packing problem.", "pack problem.csv -o answer.csv --plot plan.png")
 @click.argument("problem", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=OutputFile(), help="Write the CSV with a column offset.")
 @solver_option
@@ -42,19 +38,9 @@ _COMPARE_LIMIT = 10.0
 )
 @click.option("--compare", is_flag=True, help="Try every solver and print a table; the best is written.")
 @click.option("--plot", type=OutputFile(), help="Write a picture of the placement (PNG).")
-@json_option
 def pack(
-    problem: Path,
-    output: Path | None,
-    solver: str,
-    capacity: int | None,
-    time_limit: float | None,
-    threads: int,
-    seed: int,
-    compare: bool,
-    plot: Path | None,
-    as_json: bool,
-) -> None:
+    problem: Path, output: Path | None, solver: str, compare: bool, plot: Path | None, **options: Any
+) -> Answer:
     """Place the blocks of PROBLEM, a CSV file in google/minimalloc's format.
 
     Columns, in any order: id, lower, upper (exclusive), size; alignment, gaps and offset (a fixed position) may follow.
@@ -67,42 +53,43 @@ def pack(
 
         require_matplotlib()
     blocks = packing.Problem.from_csv(problem)
-    options = {"threads": threads, "seed": seed, "capacity": capacity, "time_limit": time_limit}
-    table: list[dict[str, Any]] = []
+    solvers: list[dict[str, Any]] = []
     try:
-        with _look.status("packing", _look.packing_line, enabled=not as_json) as progress:
+        with _look.status("packing", _look.packing_line) as progress:
             if compare:
-                placement = _compare(blocks, options, table, progress)
+                placement = _compare(blocks, options, solvers, progress)
             else:
-                placement = packing.pack(blocks, solver, progress=progress, **options)  # type: ignore[arg-type]
+                placement = packing.pack(blocks, solver, progress=progress, **options)
     except InfeasibleError as error:
-        say(f"Error: {error}", err=True)
-        raise SystemExit(1) from None
+        raise bad_news(str(error)) from None
     if output is not None:
         blocks.to_csv(output, placement.offsets)
     if plot is not None:
         from ...insight.plots import save_placement
 
         save_placement(plot, blocks, placement, title=problem.name)
-    if as_json:
-        figures = {"n": len(blocks), **_figures(placement), "witness": placement.witness}
-        click.echo(json.dumps({**figures, "solvers": table} if compare else figures))
-    else:
-        verdict = "optimal" if placement.optimal else f"at most {placement.gap:.2%} above the optimum"
-        rows = _look.table("Memory", "", "bytes", "")
-        rows.add_row("lower bound", *_look.size(placement.lower_bound))
-        rows.add_row("arena", *_look.size(placement.peak))
-        head = f"{problem}: {len(blocks):,} blocks, solver {placement.solver}, {placement.seconds:.3f} s"
-        _look.show(
-            head,
-            "",
-            *([_solvers_table(table), ""] if compare else []),
-            rows,
-            f"{verdict}: {placement.witness}",
-        )
-    if placement.status == "unknown":
-        click.echo(f"Error: no placement within {capacity} bytes was found; one may exist", err=True)
-        raise SystemExit(1)
+    figures = {"n": len(blocks), **_figures(placement), "witness": placement.witness}
+    return Answer(
+        {**figures, "solvers": solvers} if compare else figures,
+        _parts(problem, len(blocks), placement, solvers),
+        bad=placement.status == "unknown",
+        why=f"no placement within {options['capacity']} bytes was found; one may exist",
+    )
+
+
+def _parts(
+    problem: Path, blocks: int, placement: Placement, solvers: list[dict[str, Any]]
+) -> Iterator[object]:
+    yield f"{problem}: {blocks:,} blocks, solver {placement.solver}, {placement.seconds:.3f} s"
+    yield ""
+    if solvers:
+        yield from (_solvers_table(solvers), "")
+    rows = _look.table("Memory", "", "bytes", "")
+    rows.add_row("lower bound", *_look.size(placement.lower_bound))
+    rows.add_row("arena", *_look.size(placement.peak))
+    yield rows
+    verdict = "optimal" if placement.optimal else f"at most {placement.gap:.2%} above the optimum"
+    yield f"{verdict}: {placement.witness}"
 
 
 def _figures(placement: Placement) -> dict[str, Any]:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from ..terminal import say
-from ._options import OutputFile, alignment_option, json_option, profile_argument, solver_option
+from ._options import OutputFile, alignment_option, profile_argument, solver_option
+from ._reporter import Answer, reporter
 
 _PICTURES = (".png", ".svg")
 
 
-@click.command(
-    short_help="Draw a step's memory as an HTML page or a picture.",
-    epilog="Example: stowplan report step.profile -o report.html",
-)
+@reporter("Draw a step's memory as an HTML page or a picture.", "report step.profile -o report.html")
 @profile_argument
 @click.option(
     "-o",
@@ -30,7 +26,6 @@ _PICTURES = (".png", ".svg")
 @solver_option
 @alignment_option
 @click.option("--device", type=click.IntRange(min=0), help="Which device, if PROFILE holds several.")
-@json_option
 def report(
     profile: Path,
     output: Path,
@@ -38,8 +33,7 @@ def report(
     solver: str,
     alignment: int | None,
     device: int | None,
-    as_json: bool,
-) -> None:
+) -> Answer:
     """Show the memory of a step: PROFILE, or a trace that `stowplan convert` reads.
 
     The page is one file that needs no network. It shows the plan beside CuPy's pool on the same requests, live bytes,
@@ -71,8 +65,6 @@ def report(
         from ...insight.report import save_report
 
         plan = save_report(output, step, title=title, solver=solver, alignment=alignment)
-    if as_json:
-        figures = {"output": str(output), "blocks": len(plan.rows), "arena": plan.arena_bytes}
-        click.echo(json.dumps({**figures, "lower_bound": plan.placement.lower_bound}))
-    else:
-        say(f"{output}: {len(plan.rows):,} planned blocks, arena {plan.arena_bytes:,} bytes")
+    arena, bound = plan.arena_bytes, plan.placement.lower_bound
+    figures = {"output": str(output), "blocks": len(plan.rows), "arena": arena, "lower_bound": bound}
+    return Answer(figures, [f"{output}: {len(plan.rows):,} planned blocks, arena {arena:,} bytes"])

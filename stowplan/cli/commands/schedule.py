@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +10,14 @@ import click
 
 from ...errors import BudgetError
 from ...units import human_bytes
-from ..terminal import say
 from . import _look
-from ._options import Bytes, Name, OutputFile, dimension_option, json_option, time_limit_option
+from ._options import Bytes, Name, OutputFile, dimension_option, time_limit_option
+from ._reporter import Answer, bad_news, reporter
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from ...scheduling import StepGraph
-    from ...scheduling.alive import Alive
     from ...scheduling.solve import Solution
 
 _POINTS = 12
@@ -33,9 +31,9 @@ def _solvers() -> Iterable[str]:
     return ("auto", *solvers)
 
 
-@click.command(
-    short_help="Lower a step's peak, and say what that costs in time.",
-    epilog="Example: stowplan schedule step.graph --budget 600MiB -o schedule.json",
+@reporter(
+    "Lower a step's peak, and say what that costs in time.",
+    "schedule step.graph --budget 600MiB -o schedule.json",
 )
 @click.argument("graph", type=click.Path(path_type=Path))
 @dimension_option
@@ -67,20 +65,16 @@ def _solvers() -> Iterable[str]:
     "--plot", type=OutputFile(), help="Write a picture: the curve, and live bytes over the step (PNG, SVG)."
 )
 @click.option("-o", "--output", type=OutputFile(), help="Write the schedule for the --budget (JSON).")
-@json_option
 def schedule(
     graph: Path,
     dimensions: dict[str, int],
     budget: int | None,
     retained: int | None,
-    solver: str,
-    time_limit: float | None,
-    swap: bool,
     points: int | None,
     plot: Path | None,
     output: Path | None,
-    as_json: bool,
-) -> None:
+    **how: Any,
+) -> Answer:
     """Lower the live peak of the step of GRAPH: what it costs in time, or a schedule for one budget.
 
     GRAPH is a step graph: what stowplan profile --graph wrote, JSON of the format opgraph-1, or an ONNX file. Without
@@ -96,202 +90,157 @@ def schedule(
 
         require_matplotlib()
     from ...scheduling import as_recorded, simulate
-    from ...scheduling.alive import floor_of
     from ...scheduling.bounds import bound_schedules
-    from ...scheduling.solve import curve
     from ...scheduling.solve import schedule as solve
-    from ._graphs import read_graph, scheduling_line, with_seconds
+    from ._graphs import figures as figures_of
+    from ._graphs import read_graph, with_seconds
 
     step, assumed = with_seconds(read_graph(graph, dimensions))
     kept = step.resident_bytes if retained is None else retained
-    how: dict[str, Any] = {"time_limit": time_limit, "swap": swap}
     lean = solve(step, solver="lean")
     try:
-        with _look.status("scheduling", scheduling_line, enabled=not as_json) as progress:
-            if budget is None:
-                found = curve(step, points or _POINTS, solver, progress=progress, **how)
-            else:
-                chosen = solve(step, max(budget - kept, 0), solver, progress=progress, **how)
-                if chosen.peak + kept > budget:
-                    raise BudgetError("", chosen.peak, floor_of(step, chosen.schedule), chosen)
-                found = [lean, chosen]
+        found = _solve(step, lean, None if budget is None else budget - kept, points or _POINTS, how)
     except BudgetError as error:
-        say(
-            f"Error: {graph}: a step cannot keep to {budget:,} bytes: the least that was found is "
-            f"{error.least + kept:,}, {kept:,} of them retained; {error.floor}",
-            err=True,
-        )
-        raise SystemExit(1) from None
-    printer = _Printer(
-        graph, step, assumed, kept, simulate(step, as_recorded(step)).peak, lean, bound_schedules(step)
-    )
+        raise bad_news(
+            f"{graph}: a step cannot keep to {budget:,} bytes: the least that was found is "
+            f"{error.least + kept:,}, {kept:,} of them retained; {error.floor}"
+        ) from None
+    figures: dict[str, Any] = {
+        "graph": str(graph),
+        "operators": len(step),
+        "values": step.values,
+        "step_seconds": float(step.seconds.sum()),
+        "assumed_seconds": assumed,
+        "resident": step.resident_bytes,
+        "retained": kept,
+        "recorded_peak": simulate(step, as_recorded(step)).peak,
+        "lean_peak": lean.peak,
+        "lower_bound": bound_schedules(step),
+    }
     if output is not None:
         found[-1].schedule.save(output)
     if plot is not None:
         from ...insight.plots import save_curve
 
-        save_curve(plot, step, found, lean=lean, lower_bound=printer.bound, title=graph.name)
-    if as_json:
-        printer.as_json(found, budget)
-    else:
-        printer.show(found, budget)
+        save_curve(plot, step, found, lean=lean, lower_bound=figures["lower_bound"], title=graph.name)
+    if budget is not None:
+        return _for_budget(step, found[-1], figures, budget)
+    lines = [figures_of(step, solution, lean.peak, kept) for solution in found]
+    return Answer({**figures, "curve": lines}, _curve(figures, lines))
 
 
-class _Printer:
-    """Prints a graph and its schedules."""
+def _solve(
+    step: StepGraph, lean: Solution, budget: int | None, points: int, how: dict[str, Any]
+) -> list[Solution]:
+    """Return the schedules of the curve, or lean and the one for a budget, without what is retained."""
+    from ...scheduling.alive import floor_of
+    from ...scheduling.solve import curve
+    from ...scheduling.solve import schedule as solve
+    from ._graphs import scheduling_line
 
-    def __init__(
-        self,
-        path: Path,
-        graph: StepGraph,
-        assumed: bool,
-        retained: int,
-        recorded: int,
-        lean: Solution,
-        bound: int,
-    ) -> None:
-        self.path, self.graph, self.assumed, self.retained = path, graph, assumed, retained
-        self.recorded, self.lean, self.bound = recorded, lean, bound
-        self.seconds = float(graph.seconds.sum())
-
-    def as_json(self, found: list[Solution], budget: int | None) -> None:
-        from ._graphs import figures
-
-        rows = [figures(self.graph, solution, self.lean.peak, self.retained) for solution in found]
-        printed: dict[str, Any] = {
-            "graph": str(self.path),
-            "operators": len(self.graph),
-            "values": self.graph.values,
-            "step_seconds": self.seconds,
-            "assumed_seconds": self.assumed,
-            "resident": self.graph.resident_bytes,
-            "retained": self.retained,
-            "recorded_peak": self.recorded,
-            "lean_peak": self.lean.peak,
-            "lower_bound": self.bound,
-        }
+    with _look.status("scheduling", scheduling_line) as progress:
         if budget is None:
-            printed["curve"] = rows
-        else:
-            listed = {
-                way: [{"name": self.graph.name[v], "bytes": int(self.graph.size[v])} for v in values]
-                for way, values in self._treated(found[-1]).items()
-            }
-            printed |= {
-                "budget": budget,
-                "schedule": rows[-1],
-                "listed": listed,
-                "at_peak": self._peak(found[-1]),
-            }
-        click.echo(json.dumps(printed))
+            return curve(step, points, progress=progress, **how)
+        chosen = solve(step, max(budget, 0), progress=progress, **how)
+    if chosen.peak > budget:
+        raise BudgetError("", chosen.peak, floor_of(step, chosen.schedule), chosen)
+    return [lean, chosen]
 
-    def _treated(self, solution: Solution) -> dict[str, list[int]]:
-        from ._graphs import treated
 
-        return {way: values[:_LISTED] for way, values in treated(self.graph, solution.schedule).items()}
+def _head(figures: dict[str, Any], peak: int | None = None) -> Iterator[object]:
+    """Yield lines on a graph, and a table of its peaks; ``peak``: that of the schedule chosen."""
+    yield (
+        f"{figures['graph']}: {figures['operators']:,} operators, {figures['values']:,} values, "
+        f"{figures['step_seconds']:.3f} s a step"
+    )
+    if figures["assumed_seconds"]:
+        yield "The graph has no seconds: each operator is taken to move what it reads and writes at 10 GB/s."
+    lean = figures["lean_peak"]
+    lines = {
+        "as recorded": figures["recorded_peak"],
+        "lean": lean,
+        "scheduled": peak,
+        "lower bound": figures["lower_bound"],
+    }
+    rows = _look.table("Memory of the step", "", "planned peak", "", "/ lean", "with retained")
+    for name, count in lines.items():
+        if count is not None:
+            share = f"{count / lean:.3f}" if lean else ""
+            rows.add_row(name, *_look.size(count), share, human_bytes(count + figures["retained"]))
+    yield from ("", rows, "")
 
-    def _alive(self, solution: Solution) -> Alive:
-        from ...scheduling.alive import alive_at_peak
 
-        return alive_at_peak(self.graph, solution.schedule)
+def _curve(figures: dict[str, Any], lines: list[dict[str, Any]]) -> Iterator[object]:
+    yield from _head(figures)
+    ways = [way for way in ("dropped", "packed", "swapped") if any(line[way]["values"] for line in lines)]
+    columns = ("planned peak", "/ lean", "--budget", "extra s", "/ step", *ways)
+    rows = _look.table("Extra time over memory", *columns)
+    for line in lines:
+        rows.add_row(
+            human_bytes(line["peak"]),
+            f"{line['of_lean']:.3f}",
+            f"{line['budget']:,}",
+            f"{line['extra_seconds']:.4f}",
+            f"{line['extra_share']:.1%}",
+            *(f"{line[way]['values']:,}" for way in ways),
+        )
+    yield rows
 
-    def _peak(self, solution: Solution) -> dict[str, Any]:
-        alive = self._alive(solution)
-        return {
-            "operator": self.graph.label[alive.operator] if alive.operator >= 0 else None,
-            "runs_again": alive.again,
-            "workspace": alive.workspace,
-            "values": len(alive.storages),
-            "alive": [{"name": self.graph.name[v], "bytes": size} for v, size in alive.storages[:_LISTED]],
-        }
 
-    # --- for people ---------------------------------------------------------------------------------------------------
+def _for_budget(step: StepGraph, chosen: Solution, figures: dict[str, Any], budget: int) -> Answer:
+    """Answer with one schedule, the values that it treats, and those alive at its peak."""
+    from ...scheduling.alive import alive_at_peak
+    from ._graphs import figures as figures_of
+    from ._graphs import treated
 
-    def show(self, found: list[Solution], budget: int | None) -> None:
-        head = [
-            f"{self.path}: {len(self.graph):,} operators, {self.graph.values:,} values, {self.seconds:.3f} s a step"
-        ]
-        if self.assumed:
-            head.append(
-                "The graph has no seconds: each operator is taken to move what it reads and writes at 10 GB/s."
-            )
-        if budget is None:
-            _look.show(*head, "", self._memory(), "", self._curve(found))
-            return
-        chosen = found[-1]
-        share = f" ({chosen.extra_seconds / self.seconds:.1%} of the step)" if self.seconds else ""
-        _look.show(*head, "", self._memory(chosen))
-        _look.show("", f"{chosen.solver}: {chosen.extra_seconds:.4f} s extra{share}")
-        for way, values in self._treated(chosen).items():
+    line = figures_of(step, chosen, figures["lean_peak"], figures["retained"])
+    changed = {
+        way: [(step.name[value], int(step.size[value])) for value in values]
+        for way, values in treated(step, chosen.schedule).items()
+    }
+    peak = alive_at_peak(step, chosen.schedule)
+    alive = [(step.name[value], size) for value, size in peak.storages]
+    operator = step.label[peak.operator] if peak.operator >= 0 else None
+    at_peak = {
+        "operator": operator,
+        "runs_again": peak.again,
+        "workspace": peak.workspace,
+        "values": len(alive),
+        "alive": _listed(alive),
+    }
+
+    def parts() -> Iterator[object]:
+        yield from _head(figures, chosen.peak)
+        share = f" ({line['extra_share']:.1%} of the step)" if figures["step_seconds"] else ""
+        yield f"{chosen.solver}: {chosen.extra_seconds:.4f} s extra{share}"
+        for way, values in changed.items():
             if values:
-                _look.show("", self._list(way, values, chosen))
-        _look.show("", self._at_peak(chosen))
+                size = human_bytes(sum(size for _, size in values))
+                yield from ("", _values(f"{way.capitalize()}: {len(values):,} values, {size}", values))
+        name = operator or "nothing"
+        title = f"Alive at the peak, while {name} runs{' again' if peak.again else ''}: {len(alive):,} values"
+        workspace = [(f"workspace of {name}", peak.workspace)] if peak.workspace else []
+        yield from ("", _values(title, alive, workspace, chosen.peak))
 
-    def _memory(self, chosen: Solution | None = None) -> Table:
-        columns = ("planned peak", "", "/ lean", "with retained")
-        rows = _look.table("Memory of the step", "", *columns)
-        lines = [("as recorded", self.recorded), ("lean", self.lean.peak)]
-        if chosen is not None:
-            lines.append(("scheduled", chosen.peak))
-        lines.append(("lower bound", self.bound))
-        for name, count in lines:
-            share = f"{count / self.lean.peak:.3f}" if self.lean.peak else ""
-            rows.add_row(name, *_look.size(count), share, human_bytes(count + self.retained))
-        return rows
+    listed = {way: _listed(values) for way, values in changed.items()}
+    whole = {**figures, "budget": budget, "schedule": line, "listed": listed, "at_peak": at_peak}
+    return Answer(whole, parts())
 
-    def _curve(self, found: list[Solution]) -> Table:
-        from ._graphs import figures
 
-        lines = [figures(self.graph, solution, self.lean.peak, self.retained) for solution in found]
-        ways = [way for way in ("dropped", "packed", "swapped") if any(line[way]["values"] for line in lines)]
-        rows = _look.table(
-            "Extra time over memory", "planned peak", "/ lean", "--budget", "extra s", "/ step", *ways
-        )
-        for line in lines:
-            rows.add_row(
-                human_bytes(line["peak"]),
-                f"{line['of_lean']:.3f}",
-                f"{line['budget']:,}",
-                f"{line['extra_seconds']:.4f}",
-                f"{line['extra_share']:.1%}",
-                *(f"{line[way]['values']:,}" for way in ways),
-            )
-        return rows
+def _listed(values: list[tuple[str, int]]) -> list[dict[str, Any]]:
+    return [{"name": name, "bytes": size} for name, size in values[:_LISTED]]
 
-    def _list(self, way: str, values: list[int], chosen: Solution) -> Table:
-        from ._graphs import totals
 
-        whole = totals(self.graph, chosen.schedule)[way]
-        rows = _look.table(
-            f"{way.capitalize()}: {whole.values:,} values, {human_bytes(whole.bytes)}", "value", "bytes", ""
-        )
-        for value in values:
-            rows.add_row(self.graph.name[value], *_look.size(int(self.graph.size[value])))
-        if whole.values > len(values):
-            rest = whole.bytes - int(self.graph.size[values].sum())
-            rows.add_row(f"{whole.values - len(values):,} others", *_look.size(rest))
-        return rows
-
-    def _at_peak(self, chosen: Solution) -> Table:
-        alive = self._alive(chosen)
-        name = self.graph.label[alive.operator] if alive.operator >= 0 else "nothing"
-        again = " again" if alive.again else ""
-        rows = _look.table(
-            f"Alive at the peak, while {name} runs{again}: {len(alive.storages):,} values",
-            "value",
-            "bytes",
-            "",
-            "share",
-        )
-
-        def add(what: str, size: int) -> None:
-            rows.add_row(what, *_look.size(size), f"{size / chosen.peak:.1%}" if chosen.peak else "")
-
-        for value, size in alive.storages[:_LISTED]:
-            add(self.graph.name[value], size)
-        rest = alive.storages[_LISTED:]
-        if rest:
-            add(f"{len(rest):,} others", sum(size for _, size in rest))
-        if alive.workspace:
-            add(f"workspace of {name}", alive.workspace)
-        return rows
+def _values(
+    title: str,
+    values: list[tuple[str, int]],
+    more: list[tuple[str, int]] | None = None,
+    peak: int | None = None,
+) -> Table:
+    """Return a table of the largest values, and of what stands below them; with shares of a peak, if there is one."""
+    rows = _look.table(title, "value", "bytes", "", *([] if peak is None else ["share"]))
+    rest = values[_LISTED:]
+    others = [(f"{len(rest):,} others", sum(size for _, size in rest))] if rest else []
+    for name, size in (*values[:_LISTED], *others, *(more or [])):
+        rows.add_row(name, *_look.size(size), *([f"{size / peak:.1%}"] if peak else []))
+    return rows
