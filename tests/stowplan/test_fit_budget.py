@@ -156,6 +156,10 @@ def test_a_profile_among_graphs(graphs: list[str], tmp_path: Path) -> None:
     assert f"{tmp_path / '2.graph'} is a step graph, {path} is none; expected profiles alone" in said
 
 
+def test_an_alignment_of_graphs(graphs: list[str]) -> None:
+    assert "step graphs; expected no --alignment" in refused("fit", *graphs, "--alignment", 64)
+
+
 def test_a_budget_with_profiles_is_their_memory(tmp_path: Path) -> None:
     arguments = []
     for batch in (2, 4):

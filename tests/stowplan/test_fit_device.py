@@ -103,7 +103,12 @@ def test_schedules_are_remedies(graphs: list[str], files: list[str]) -> None:
         (["--device", "24GiB", "--batch", "8"], "expected cuda:MEMORY"),
         (["--device", "cuda:much", "--batch", "8"], "expected cuda:MEMORY"),
         (["--device", "cuda:1GiB"], "expected --batch"),
-        (["--device", "cuda:1GiB", "--batch", "8", "--memory", "1GiB"], "expected neither"),
+        (["--device", "cuda:1GiB", "--batch", "8", "--memory", "1GiB"], "expected no --memory"),
+        (["--device", "cuda:1GiB", "--batch", "8", "--ranks", "2"], "expected both or neither"),
+        (
+            ["--device", "cuda:1GiB", "--batch", "8", "--ranks", "2", "--parallel", "tensor"],
+            "no number tensor",
+        ),
     ],
 )
 def test_what_it_cannot_use_is_refused(files: list[str], options: list[str], message: str) -> None:

@@ -102,7 +102,9 @@ def test_a_table_is_printed(files: dict[str, list[str]]) -> None:
         (["--at", GPT3, "--ranks", "8", "--parallel", "data"], "no profile with neither of"),
         (["--ranks", "8", "--parallel", "sequence"], "expected --at"),
         (["--at", "words:x"], "expected NAME:NUMBER"),
-        (["--at", GPT3, "--memory", "1GiB"], "expected neither --memory"),
+        (["--at", GPT3, "--memory", "1GiB"], "expected no --memory"),
+        (["--at", f"{GPT3},sequence:8", "--ranks", "4", "--parallel", "data"], "expected one way to split"),
+        (["--at", f"{GPT3},sequence:8,tensor:4"], "expected one way to split"),
         (["--at", "words:1,batch:1,width:1,heads:1", "--ranks", "2", "--parallel", "sequence"], "layers"),
     ],
 )

@@ -2,125 +2,78 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...errors import ProfileError
 from . import _look
+from ._fit_profiles import arena_cells, arena_columns
+from ._reporter import Answer
+
+if TYPE_CHECKING:
+    from ._fit_asked import Asked
 
 WAYS = ("data", "tensor", "sequence")
 
 
-def parse_shape(text: str) -> dict[str, int]:
-    """Read ``words:64,width:128``; a number alone is the batch.
-
-    Raises
-    ------
-    ValueError
-        It is neither.
-    """
-    shape = {}
-    for item in [f"batch:{text}"] if text.isdecimal() else text.split(","):
-        name, _, number = item.partition(":")
-        if not name.isidentifier() or not number.isdecimal() or int(number) < 1 or name in shape:
-            raise ValueError(f"{item!r} of {text!r}")
-        shape[name] = int(number)
-    return shape
-
-
-class ShapeType(click.ParamType):  # type: ignore[type-arg]
-    """``NAME:NUMBER,...``."""
-
-    name = "shape"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the numbers by name."""
-        try:
-            return value if isinstance(value, dict) else parse_shape(value)
-        except ValueError as error:
-            self.fail(f"{error}; expected NAME:NUMBER,..., like words:2048,width:12288", param, ctx)
-
-
-def split_batch(batch: int, ranks: int | None, parallel: str | None) -> int:
-    """Return the batch of a rank."""
-    return -(-batch // ranks) if ranks and parallel == "data" else batch
-
-
-def fit_shapes(
-    files: Sequence[tuple[Mapping[str, int], Path]],
-    at: Mapping[str, int] | None,
-    batches: Sequence[int],
-    ranks: int | None,
-    parallel: str | None,
-    retained: int,
-    as_json: bool,
-    how: dict[str, Any],
-) -> None:
-    """Fit, predict and print."""
-    from ...insight.comparison import alignment_of
+def fit_shapes(asked: Asked) -> Answer:
+    """Fit and predict."""
     from ...prediction.ranks import SPLIT, fit_ranks
     from ...profiler import formats
 
-    if at is None:
+    if asked.at is None:
         raise click.UsageError("profiles of named shapes; expected --at NAME:NUMBER,...")
-    if parallel is None and (split := [name for name in SPLIT if name in at]):
-        parallel, ranks = split[0], at[split[0]]
-    target = {name: number for name, number in at.items() if name not in SPLIT}
+    target = {name: number for name, number in asked.at.items() if name not in SPLIT}
+    ways = [(name, number) for name, number in asked.at.items() if name in SPLIT]
+    if len(ways) + (asked.parallel is not None) > 1:
+        given = " and ".join(name for name, _ in ways)
+        raise click.UsageError(f"--at has {given}; expected one way to split, there or as --parallel")
+    parallel, ranks = ways[0] if ways else (asked.parallel, asked.ranks or 1)
     if parallel in SPLIT:
-        target[str(parallel)] = ranks or 1
-    profiles = [(shape, formats.read(path)) for shape, path in files]
-    how["alignment"] = how.get("alignment") or alignment_of(profiles[0][1])
-    how["planner"] = how.pop("solver")
+        target[parallel] = ranks
+    profiles = [(shape, formats.read(path)) for shape, path in asked.files]
+    how, retained = asked.planning(profiles[0][1]), asked.retained or 0
     model = fit_ranks(profiles, parallel)
-    whole = list(batches) or [target.get("batch", 1)]
-    if "batch" not in next(iter(model.models.values())).shape and (batches or parallel == "data"):
+    whole = asked.batches or (target.get("batch", 1),)
+    if "batch" not in next(iter(model.models.values())).shape and (asked.batches or parallel == "data"):
         raise ProfileError("no batch in the profiles' shapes; expected batch:N in each")
-    found = []
+    predictions = []
     for batch in whole:
-        shape = (
-            {**target, "batch": split_batch(batch, ranks, parallel)}
-            if "batch" in target or batches
-            else target
-        )
-        found.append((batch, shape, model.at(shape, **how)))
-    deviation = max((share for one in model.models.values() for _, share in one.deviation), default=0.0)
-    blocks = {layers: len(one.reference) for layers, one in model.models.items()}
-    if as_json:
-        figures = [
+        has_batch = "batch" in target or asked.batches
+        shape = {**target, "batch": asked.of_rank(batch)} if has_batch else target
+        memory = model.at(shape, **how)
+        predictions.append(
             {
                 "batch": batch,
                 "shape": shape,
-                "planned_peak": memory.planned_peak,
-                "arena": memory.arena,
+                **memory._asdict(),
                 "total": memory.arena + retained,
                 "cannot_tell": model.cannot_tell(shape),
             }
-            for batch, shape, memory in found
-        ]
-        checks = {"ranks": ranks or 1, "parallel": parallel, "retained": retained, "deviation": deviation}
-        click.echo(json.dumps({**checks, "blocks": list(blocks.values()), "predictions": figures}))
-        return
-    rows = _look.table(
-        "A rank" if parallel is None else f"A rank of {ranks}, by {parallel}",
-        "shape",
-        "planned peak",
-        "arena",
-        "",
-        *(["with retained"] if retained else []),
-    )
-    for _, shape, memory in found:
-        total = [_look.size(memory.arena + retained)[1]] if retained else []
-        shape_text = " ".join(f"{name}:{number:,}" for name, number in shape.items())
-        rows.add_row(shape_text, f"{memory.planned_peak:,}", *_look.size(memory.arena), *total)
-    counts = " and ".join(f"{count:,}" for count in blocks.values())
-    reasons = dict.fromkeys(model.cannot_tell(shape) for _, shape, _ in found)
-    _look.show(
-        f"{counts} blocks, fitted from {len(files)} profiles; sizes at most {deviation:.3%} off",
-        *(f"cannot tell: {why}" for why in reasons if why),
-        "",
-        rows,
-    )
+        )
+    figures = {
+        "ranks": ranks,
+        "parallel": parallel,
+        "retained": retained,
+        "deviation": max((share for one in model.models.values() for _, share in one.deviation), default=0.0),
+        "blocks": [len(one.reference) for one in model.models.values()],
+        "predictions": predictions,
+    }
+    return Answer(figures, _parts(figures, len(profiles)))
+
+
+def _parts(figures: dict[str, Any], profiles: int) -> Iterator[object]:
+    parallel, retained = figures["parallel"], figures["retained"]
+    counts = " and ".join(f"{count:,}" for count in figures["blocks"])
+    yield f"{counts} blocks, fitted from {profiles} profiles; sizes at most {figures['deviation']:.3%} off"
+    for why in dict.fromkeys(row["cannot_tell"] for row in figures["predictions"]):
+        if why:
+            yield f"cannot tell: {why}"
+    title = "A rank" if parallel is None else f"A rank of {figures['ranks']}, by {parallel}"
+    rows = _look.table(title, "shape", *arena_columns(retained))
+    for row in figures["predictions"]:
+        shape = " ".join(f"{name}:{number:,}" for name, number in row["shape"].items())
+        rows.add_row(shape, *arena_cells(row, retained))
+    yield from ("", rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -124,7 +124,14 @@ dimension_option = click.option(
     callback=_dimensions,
     help="What a dimension is that an ONNX file leaves open; for one without a name, as x[0]=N. Once for each.",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+
+
+def refuse(context: click.Context, names: Collection[str], what: str) -> None:
+    """Raise if one of these parameters is given, which ``what`` has no use for."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name in names and source is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{what}; expected no {max(parameter.opts, key=len)}")
 
 
 def planning_options(command: F) -> F:

@@ -2,49 +2,33 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import click
 
-from . import _look
-from ._fit_device import Device, fit_device
-from ._fit_graphs import DOUBLINGS, fit_step_graphs
-from ._fit_shapes import WAYS, ShapeType, fit_shapes, parse_shape, split_batch
-from ._options import Bytes, OutputFile, json_option, planning_options
+from ._fit_asked import Asked, Device, ShapeFile, ShapeType
+from ._fit_device import fit_device
+from ._fit_graphs import fit_step_graphs
+from ._fit_profiles import fit_profiles
+from ._fit_shapes import WAYS, fit_shapes
+from ._options import Bytes, OutputFile, planning_options, refuse
+from ._reporter import Answer, reporter
 
-if TYPE_CHECKING:
-    from ...planning import Plan
-
-
-class _ShapeProfile(click.Path):
-    """``BATCH=PROFILE`` or ``SHAPE=PROFILE``, of a step of that batch size or shape; or its step graph."""
-
-    name = "batch=profile"
-
-    def __init__(self) -> None:
-        super().__init__(path_type=Path)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the shape and the path."""
-        text, sign, path = str(value).partition("=")
-        try:
-            shape = parse_shape(text if sign else "")
-        except ValueError:
-            self.fail(
-                f"{value!r}; expected BATCH=PROFILE, like 2=two.profile, or NAME:NUMBER,...=PROFILE",
-                param,
-                ctx,
-            )
-        return shape, super().convert(path, param, ctx)
+MODES: dict[str, tuple[Callable[[Asked], Answer], tuple[str, ...]]] = {
+    "--device": (fit_device, ("at", "memory", "output", "alignment")),
+    "profiles of named shapes": (fit_shapes, ("memory", "output")),
+    "step graphs": (fit_step_graphs, ("alignment",)),
+    "profiles of batch sizes": (fit_profiles, ()),
+}
+"""What is asked: the function that answers, and parameters that it has no use for."""
 
 
-@click.command(
-    short_help="Predict the memory of any batch size, and which one fits.",
-    epilog="Example: stowplan fit 2=two.profile 4=four.profile --memory 16GiB --retained 1.2GiB",
+@reporter(
+    "Predict the memory of any batch size, and which one fits.",
+    "fit 2=two.profile 4=four.profile --memory 16GiB --retained 1.2GiB",
 )
-@click.argument("files", metavar="BATCH=PROFILE...", type=_ShapeProfile(), nargs=-1, required=True)
+@click.argument("files", metavar="BATCH=PROFILE...", type=ShapeFile(), nargs=-1, required=True)
 @click.option(
     "--batch", "batches", type=click.IntRange(min=1), multiple=True, help="Predict this batch size."
 )
@@ -80,23 +64,8 @@ class _ShapeProfile(click.Path):
     help="Write the predicted profile, or step graph, of the one --batch.",
 )
 @planning_options
-@json_option
-def fit(
-    files: tuple[tuple[dict[str, int], Path], ...],
-    batches: tuple[int, ...],
-    at: dict[str, int] | None,
-    ranks: int | None,
-    parallel: str | None,
-    memory: int | None,
-    device: int | None,
-    retained: int | None,
-    output: Path | None,
-    alignment: int | None,
-    solver: str,
-    time_limit: float | None,
-    threads: int,
-    as_json: bool,
-) -> None:
+@click.pass_context
+def fit(context: click.Context, /, **given: Any) -> Answer:
     """Predict a step's memory at any batch size from profiles of two or more small ones.
 
     The size of each block is fitted as a power of the batch, or else as affine in it, with the smallest and the largest
@@ -113,133 +82,36 @@ def fit(
     not fit, or too close. With step graphs, beside profiles or alone, lean schedules and recomputation, too. Exit
     status 1 if a batch does not fit as it is.
     """
-    if device is not None:
-        if at is not None or memory is not None or output is not None or alignment is not None:
-            raise click.UsageError("--device; expected neither --at, --memory, --alignment nor -o")
-        _on_device(files, batches, ranks, parallel, device, retained, as_json, solver, time_limit, threads)
-        return
-    if len({tuple(sorted(shape.items())) for shape, _ in files}) < len(files):
-        raise click.UsageError("two profiles of one batch size, or of one shape")
-    if (ranks is None) != (parallel is None):
+    asked = Asked(**given)
+    mode = _mode(asked)
+    answer, without = MODES[mode]
+    refuse(context, without, mode)
+    if (asked.ranks is None) != (asked.parallel is None):
         raise click.UsageError("--ranks says how many, --parallel what they divide; expected both or neither")
-    if at is not None or any(shape.keys() != {"batch"} for shape, _ in files):
-        if memory is not None or output is not None:
-            raise click.UsageError("profiles of named shapes; expected neither --memory nor -o")
-        shaped = {"alignment": alignment, "solver": solver, "time_limit": time_limit, "threads": threads}
-        fit_shapes(files, at, batches, ranks, parallel, retained or 0, as_json, shaped)
-        return
-    if parallel not in (None, "data"):
-        raise click.UsageError(
-            f"no number {parallel} beside the batch sizes; expected {parallel}:N,...=PROFILE"
-        )
-    profiles = [(shape["batch"], path) for shape, path in files]
-    batches = tuple(split_batch(batch, ranks, parallel) for batch in batches)
-    if output is not None and len(batches) != 1:
-        raise click.UsageError(f"-o writes one profile; expected one --batch, not {len(batches)}")
-    how: dict[str, Any] = {"solver": solver, "time_limit": time_limit, "threads": threads}
-    if _are_graphs(profiles):
-        fit_step_graphs(dict(profiles), batches, memory, retained, output, as_json, how)
-        return
-    retained = retained or 0
-    from ...insight.comparison import alignment_of
-    from ...planning import make_plan
-    from ...prediction import fit_steps
-    from ...prediction.largest import largest_batch
-    from ...profiler import formats
-
-    known = [({"batch": batch}, formats.read(path)) for batch, path in profiles]
-    how["alignment"] = alignment = alignment or alignment_of(known[0][1])
-    how["planner"] = how.pop("solver")
-    model = fit_steps(known)
-    if not batches and memory is None:
-        batches = tuple(model.batches[-1] << k for k in range(1, DOUBLINGS + 1))
-    plans = {batch: make_plan(model.profile({"batch": batch}), **how) for batch in sorted(set(batches))}
-    largest = None if memory is None else largest_batch(model, memory - retained, **how)
-    if output is not None:
-        plans[batches[0]].profile.save(output)
-
-    if as_json:
-        figures: dict[str, Any] = {
-            "batches": model.batches,
-            "blocks": len(model.reference),
-            "matched": model.matched,
-            "deviation": {str(shape["batch"]): share for shape, share in model.deviation},
-            "cannot_tell": model.cannot_tell,
-            "alignment": alignment,
-            "retained": retained,
-            "predictions": [_figures(batch, plan, retained) for batch, plan in plans.items()],
-        }
-        if memory is not None:
-            figures["memory"] = memory
-            figures["largest"] = _figures(*largest, retained) if largest else None
-        click.echo(json.dumps(figures))
-    else:
-        fitted = " and ".join(str(batch) for batch in (model.batches[0], model.batches[-1]))
-        checks = [f"checked at {shape['batch']}: {share:.3%} off" for shape, share in model.deviation]
-        head = f"{len(model.reference):,} blocks, {model.matched:,} of them fitted from batches {fitted}"
-        columns = ("batch", "planned peak", "arena", "", *(["with retained"] if retained else []))
-        rows = _look.table("Predicted", *columns)
-        for batch, plan in {**plans, **(dict([largest]) if largest else {})}.items():
-            total = [_look.size(plan.arena_bytes + retained)[1]] if retained else []
-            rows.add_row(
-                f"{batch:,}", f"{plan.profile.planned_peak:,}", *_look.size(plan.arena_bytes), *total
-            )
-        why = [f"cannot tell: {model.cannot_tell}"] if model.cannot_tell else []
-        _look.show("; ".join([head, *checks]), *why, "", *([rows] if rows.row_count else []))
-        if largest is not None:
-            _look.show("", f"The largest batch within {_look.size(memory or 0)[1]}: {largest[0]:,}")
-    if memory is not None and largest is None:
-        click.echo(f"Error: not even a batch of 1 fits {memory} bytes beside {retained} retained", err=True)
-        raise click.exceptions.Exit(1)
+    if answer is not fit_shapes and asked.parallel not in (None, "data"):
+        number = f"no number {asked.parallel} beside the batch sizes"
+        raise click.UsageError(f"{number}; expected {asked.parallel}:N,...=PROFILE")
+    if asked.output is not None and len(asked.batches) != 1:
+        raise click.UsageError(f"-o writes one profile; expected one --batch, not {len(asked.batches)}")
+    return answer(asked)
 
 
-def _on_device(
-    files: tuple[tuple[dict[str, int], Path], ...],
-    batches: tuple[int, ...],
-    ranks: int | None,
-    parallel: str | None,
-    memory: int,
-    retained: int | None,
-    as_json: bool,
-    solver: str,
-    time_limit: float | None,
-    threads: int,
-) -> None:
+def _mode(asked: Asked) -> str:
+    """Return which of `MODES` is asked for; raise if files do not go together."""
     from ._graphs import is_graph
 
-    if any(shape.keys() != {"batch"} for shape, _ in files):
-        raise click.UsageError("--device; expected profiles of batch sizes, BATCH=PROFILE")
-    if not batches:
-        raise click.UsageError("--device; expected --batch: which one is to fit")
-    graphs = [(shape["batch"], path) for shape, path in files if is_graph(path)]
-    profiles = [(shape["batch"], path) for shape, path in files if not is_graph(path)]
-    for kind in (graphs, profiles):
-        if len(dict(kind)) < len(kind):
-            raise click.UsageError("two profiles, or two step graphs, of one batch size")
-    batches = tuple(split_batch(batch, ranks, parallel) for batch in batches)
-    how = {"solver": solver, "time_limit": time_limit, "threads": threads}
-    fit_device(profiles, graphs, batches, memory, retained, as_json, how)
-
-
-def _are_graphs(files: list[tuple[int, Path]]) -> bool:
-    """Whether the files are step graphs; raise if only some are."""
-    from ._graphs import is_graph
-
-    graphs = [path for _, path in files if is_graph(path)]
-    others = [path for _, path in files if path not in graphs]
-    if graphs and others:
+    named = asked.at is not None or any(shape.keys() != {"batch"} for shape, _ in asked.files)
+    graphs = [not named and is_graph(path) for _, path in asked.files]
+    steps = {(graph, *sorted(shape.items())) for graph, (shape, _) in zip(graphs, asked.files, strict=True)}
+    if len(steps) < len(asked.files):
+        raise click.UsageError("two profiles of one batch size or shape, or two step graphs")
+    if asked.device is not None:
+        return "--device"
+    if named:
+        return "profiles of named shapes"
+    if len({*graphs}) > 1:
+        graph, other = (asked.files[graphs.index(kind)][1] for kind in (True, False))
         raise click.UsageError(
-            f"{graphs[0]} is a step graph, {others[0]} is none; expected profiles alone, or step graphs alone"
+            f"{graph} is a step graph, {other} is none; expected profiles alone, or step graphs alone"
         )
-    return bool(graphs)
-
-
-def _figures(batch: int, plan: Plan, retained: int) -> dict[str, Any]:
-    return {
-        "batch": batch,
-        "planned_peak": plan.profile.planned_peak,
-        "lower_bound": plan.placement.lower_bound,
-        "arena": plan.arena_bytes,
-        "total": plan.arena_bytes + retained,
-        "optimal": plan.placement.optimal,
-    }
+    return "step graphs" if graphs[0] else "profiles of batch sizes"

@@ -11,7 +11,7 @@ import click
 from ...units import human_bytes
 from ..terminal import say
 from . import _look
-from ._options import OutputFile
+from ._options import OutputFile, refuse
 from .run import warn_of_options
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def profile(
     from ..scripts.script import INTERRUPTED
 
     if graph is not None:
-        _refuse_with_graph(context)
+        refuse(context, _OF_PROFILES, "--graph writes no profile")
         raise click.exceptions.Exit(_record_graph(graph, Script(script, module=module), arguments))
     from ...errors import ProfileError
     from ..scripts.auto_recorders import recording
@@ -195,14 +195,6 @@ def _list_of(candidates: list[StepCandidate]) -> list[str]:
             f"{candidate.bytes:.1%} of all bytes; peak {human_bytes(candidate.peak)}{held}"
         )
     return lines
-
-
-def _refuse_with_graph(context: click.Context) -> None:
-    """Raise if an option is given that only a profile uses."""
-    for parameter in context.command.get_params(context):
-        given = context.get_parameter_source(parameter.name or "")
-        if parameter.name in _OF_PROFILES and given is click.core.ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--graph writes no profile; expected no {parameter.opts[-1]} beside it")
 
 
 def _record_graph(target: Path, program: Script, arguments: tuple[str, ...]) -> int:
