@@ -14,11 +14,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
-def say(text: str, *, err: bool = False) -> None:
-    """Print lines to standard output, or standard error."""
+def say(text: str) -> None:
+    """Print lines to standard error."""
     import click
 
-    click.echo(printable(text), err=err)
+    click.echo(printable(text), err=True)
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -41,13 +41,6 @@ def size(count: int) -> tuple[str, str]:
     return f"{count:,}", human_bytes(count)
 
 
-def show(*parts: object) -> None:
-    """Print tables and lines to standard output."""
-    printer = console()
-    for part in parts:
-        printer.print(part, highlight=False, markup=False, soft_wrap=isinstance(part, str))
-
-
 WORDS = (
     "older: alive before the step; escaped: not freed by the end of the next step;\n"
     "wrapped: freed in the next step; tick: an allocation or a free"

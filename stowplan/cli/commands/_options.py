@@ -36,6 +36,17 @@ class OutputFile(click.Path):
         return path
 
 
+class Picture(OutputFile):
+    """A picture to be written. Refused before any work is done if matplotlib is not installed, either."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path; fail if there is no folder, or nothing that draws."""
+        from ...insight.plots import require_matplotlib
+
+        require_matplotlib()
+        return super().convert(value, param, ctx)
+
+
 class Bytes(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of Click only
     """A number of bytes: ``16GiB``, ``1.5 GB``, ``4096``."""
 
@@ -50,7 +61,7 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]  # generic in newer vers
 
 
 class Name(click.ParamType):  # type: ignore[type-arg]
-    """A name out of a list that is slow to import: completion offers them, and the code that takes it checks it.
+    """A name out of a list that is slow to import: completion offers them, and the code that takes one checks it.
 
     Parameters
     ----------
@@ -64,11 +75,28 @@ class Name(click.ParamType):  # type: ignore[type-arg]
         self.name = kind
         self._known = known
 
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Import what the name may be of."""
+        self._known()
+        return str(value)
+
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """Offer the names."""
         return [CompletionItem(name) for name in self._known() if name.startswith(incomplete)]
+
+
+def solver_option_of(known: Callable[[], Iterable[str]]) -> Callable[[F], F]:
+    """Return the option ``--solver``; ``known`` imports the solvers that there are."""
+    solver = Name("solver", known)
+    return click.option(
+        "--solver",
+        type=solver,
+        default="auto",
+        show_default=True,
+        help="A solver's name; auto takes the best.",
+    )
 
 
 def _packing_solvers() -> Iterable[str]:
@@ -78,21 +106,8 @@ def _packing_solvers() -> Iterable[str]:
     return ("auto", *solvers)
 
 
-def _known_solvers(ctx: click.Context, param: click.Parameter, name: str) -> str:
-    """Have the solvers of other papers known, too."""
-    _packing_solvers()
-    return name
-
-
 profile_argument = click.argument("profile", type=click.Path(path_type=Path))
-solver_option = click.option(
-    "--solver",
-    type=Name("solver", _packing_solvers),
-    callback=_known_solvers,
-    default="auto",
-    show_default=True,
-    help="A solver's name; auto takes the best.",
-)
+solver_option = solver_option_of(_packing_solvers)
 time_limit_option = click.option(
     "--time-limit", type=click.FloatRange(min=0), help="Most seconds for solvers that could go on."
 )

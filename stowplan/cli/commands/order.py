@@ -10,7 +10,7 @@ import click
 
 from ...units import human_bytes
 from . import _look
-from ._options import Name, OutputFile, dimension_option
+from ._options import OutputFile, Picture, dimension_option, solver_option_of
 from ._reporter import Answer, reporter
 
 if TYPE_CHECKING:
@@ -31,13 +31,7 @@ def _solvers() -> Iterable[str]:
 @click.argument("graph", type=click.Path(path_type=Path))
 @dimension_option
 @click.option("-o", "--output", type=OutputFile(), help="Write the order, as a schedule (JSON).")
-@click.option(
-    "--solver",
-    type=Name("solver", _solvers),
-    default="auto",
-    show_default=True,
-    help="auto, exact, local, greedy or ilp.",
-)
+@solver_option_of(_solvers)
 @click.option(
     "--time-limit",
     type=click.FloatRange(min=0),
@@ -45,9 +39,7 @@ def _solvers() -> Iterable[str]:
     show_default=True,
     help="Most seconds for solvers that could go on.",
 )
-@click.option(
-    "--plot", type=OutputFile(), help="Write a picture of the live bytes in both orders (PNG or SVG)."
-)
+@click.option("--plot", type=Picture(), help="Write a picture of the live bytes in both orders (PNG or SVG).")
 def order(
     graph: Path,
     dimensions: dict[str, int],
@@ -66,10 +58,6 @@ def order(
     from ...scheduling import Schedule, Way, read_graph
     from ...scheduling.ordering import order as solve
 
-    if plot is not None:
-        from ...insight.plots import require_matplotlib
-
-        require_matplotlib()
     step = read_graph(graph, dimensions)
     with _look.status("ordering", _look.peak_line) as progress:
         found = solve(step, solver, time_limit, progress)

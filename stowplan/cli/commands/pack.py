@@ -10,7 +10,7 @@ import click
 
 from ...errors import InfeasibleError, MissingDependencyError, UnsupportedConstraintError
 from . import _look
-from ._options import Bytes, OutputFile, solver_option, threads_option, time_limit_option
+from ._options import Bytes, OutputFile, Picture, solver_option, threads_option, time_limit_option
 from ._reporter import Answer, bad_news, reporter
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _COMPARE_LIMIT = 10.0
     help="Of solvers that draw numbers.",
 )
 @click.option("--compare", is_flag=True, help="Try every solver and print a table; the best is written.")
-@click.option("--plot", type=OutputFile(), help="Write a picture of the placement (PNG).")
+@click.option("--plot", type=Picture(), help="Write a picture of the placement (PNG).")
 def pack(
     problem: Path, output: Path | None, solver: str, compare: bool, plot: Path | None, **options: Any
 ) -> Answer:
@@ -48,10 +48,6 @@ def pack(
     """
     from ... import packing
 
-    if plot is not None:
-        from ...insight.plots import require_matplotlib
-
-        require_matplotlib()
     blocks = packing.Problem.from_csv(problem)
     solvers: list[dict[str, Any]] = []
     try:

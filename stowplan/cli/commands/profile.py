@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,12 +15,10 @@ from ._options import OutputFile, refuse
 from .run import warn_of_options
 
 if TYPE_CHECKING:
+    from ...profiler import CupyRecorder, NumpyRecorder, Profile, TorchRecorder
     from ...profiler.candidates import StepCandidate
     from ...scheduling import StepGraph
     from ..scripts import Script
-
-_OF_PROFILES = ("step_function", "number", "device", "output", "small", "no_sites", "stacks")
-"""Parameters that only a profile uses."""
 
 
 def _no_option(context: click.Context, parameter: click.Parameter, script: str) -> str:
@@ -97,17 +95,13 @@ def _not_ours(
 @click.pass_context
 def profile(
     context: click.Context,
-    step_function: str | None,
-    number: int | None,
-    device: str,
-    output: Path | None,
-    small: int | None,
-    no_sites: bool,
-    stacks: int,
-    graph: Path | None,
-    module: bool,
+    /,
     script: str,
     arguments: tuple[str, ...],
+    module: bool,
+    graph: Path | None,
+    output: Path | None,
+    **how: Any,
 ) -> None:
     """Run SCRIPT with its ARGUMENTS as python does, find the step that it repeats, and write that step's profile.
 
@@ -128,53 +122,78 @@ def profile(
     graph is written at once, and the script goes on. Exit status 1 if it had no such steps.
     """
     from ..scripts import Script
-    from ..scripts.script import INTERRUPTED
-
-    if graph is not None:
-        refuse(context, _OF_PROFILES, "--graph writes no profile")
-        raise click.exceptions.Exit(_record_graph(graph, Script(script, module=module), arguments))
-    from ...errors import ProfileError
-    from ..scripts.auto_recorders import recording
 
     program = Script(script, module=module)
+    if graph is not None:
+        refuse(context, ("output", *how), "--graph writes no profile")
+        context.exit(_record_graph(graph, program, arguments))
     path = Path(f"{program.name}.profile") if output is None else output
+    context.exit(_record_profile(path, program, arguments, **how))
+
+
+def _record_profile(
+    path: Path,
+    program: Script,
+    arguments: tuple[str, ...],
+    *,
+    step_function: str | None,
+    number: int | None,
+    device: str,
+    small: int | None,
+    no_sites: bool,
+    stacks: int,
+) -> int:
+    """Run a program, and write the profile of its step; return the exit status."""
+    from ..scripts.auto_recorders import recording
+    from ..scripts.script import INTERRUPTED
+
     with recording(device, sites=not no_sites, small=small, stacks=stacks) as recorders:
         status = program.run(arguments, step_function)
     if status not in (0, INTERRUPTED):
         left = f"{path} stays as it was" if path.exists() else "nothing was written"
-        say(f"stowplan: {script} failed with exit status {status}; {left}", err=True)
-        raise click.exceptions.Exit(status)
+        say(f"stowplan: {program} failed with exit status {status}; {left}")
+        return status
     recorder = recorders.seen()
     if recorder is None:
         library = "PyTorch" if device == "torch" else "CuPy"
-        say(f"stowplan: {script} asked for no memory by {library}; nothing was written", err=True)
-        raise click.exceptions.Exit(status or 1)
+        say(f"stowplan: {program} asked for no memory by {library}; nothing was written")
+        return status or 1
     candidates = recorder.candidates()
-    try:
-        if number is None:
-            found_step = next((candidate.profile for candidate in candidates if candidate.chosen), None)
-            step, what = found_step or recorder.profile(), "the step that it repeats"
-        elif number <= len(candidates):
-            step, what = candidates[number - 1].profile, f"step {number} of those that it repeats"
-        else:
-            found = f"{len(candidates)} were found" if candidates else "none was found"
-            raise click.UsageError(f"there is no step {number}: {found}; nothing was written")
-    except ProfileError:
-        step, what = recorder.whole(), "all of it, for no step was repeated"
+    step, what = _step_of(recorder, candidates, number)
     if not len(step):
         least = f" of {small:,} bytes or more" if small else " that is large enough" if small is None else ""
-        say(f"stowplan: {script} asked for no block{least} in the main thread; nothing was written", err=True)
-        raise click.exceptions.Exit(status or 1)
+        say(f"stowplan: {program} asked for no block{least} in the main thread; nothing was written")
+        return status or 1
     step.save(path)
-    lines = [*_look.holder_lines(step), *_list_of(candidates)]
-    lines.append(
-        f"{recorder.library}: {what}: {len(step):,} blocks, planned peak {step.planned_peak:,} bytes; "
-        f"written to {path}"
-    )
-    lines += [f"  {line}" for line in _look.program_lines(step)]
-    for line in lines:
-        say(line if line.startswith(" ") else f"stowplan: {line}", err=True)
-    raise click.exceptions.Exit(status)
+    size = f"{len(step):,} blocks, planned peak {step.planned_peak:,} bytes"
+    for line in (
+        *_look.holder_lines(step),
+        *_list_of(candidates),
+        f"{recorder.library}: {what}: {size}; written to {path}",
+        *(f"  {line}" for line in _look.program_lines(step)),
+    ):
+        say(line if line.startswith(" ") else f"stowplan: {line}")
+    return status
+
+
+def _step_of(
+    recorder: NumpyRecorder | CupyRecorder | TorchRecorder,
+    candidates: list[StepCandidate],
+    number: int | None,
+) -> tuple[Profile, str]:
+    """Return the program's step, or the one of this number, and what it is."""
+    from ...errors import ProfileError
+
+    if number is not None and number > len(candidates):
+        found = f"{len(candidates)} were found" if candidates else "none was found"
+        raise click.UsageError(f"there is no step {number}: {found}; nothing was written")
+    try:
+        if number is not None:
+            return candidates[number - 1].profile, f"step {number} of those that it repeats"
+        chosen = next((candidate.profile for candidate in candidates if candidate.chosen), None)
+        return chosen or recorder.profile(), "the step that it repeats"
+    except ProfileError:
+        return recorder.whole(), "all of it, for no step was repeated"
 
 
 def _list_of(candidates: list[StepCandidate]) -> list[str]:
@@ -209,7 +228,6 @@ def _record_graph(target: Path, program: Script, arguments: tuple[str, ...]) -> 
             f"stowplan: {len(graph):,} operators, {graph.values:,} values, lean peak "
             f"{simulate(graph, lean(graph)).peak:,} bytes beside {graph.resident_bytes:,} resident ones, "
             f"{graph.seconds.sum():.3f} s; written to {target}",
-            err=True,
         )
 
     with recording_graph(write) as recorder:
@@ -223,5 +241,5 @@ def _record_graph(target: Path, program: Script, arguments: tuple[str, ...]) -> 
         why = f"{seen}; expected 4 of optimizer.update(lossfun, ...), or 5 of loss.backward(); optimizer.update()"
     else:
         why = "no update of Chainer's optimizers was seen; expected optimizer.update(lossfun, ...) in the main thread"
-    say(f"stowplan: {program}: {why}; nothing was written", err=True)
+    say(f"stowplan: {program}: {why}; nothing was written")
     return status or 1

@@ -11,7 +11,7 @@ import click
 from ...errors import BudgetError
 from ...units import human_bytes
 from . import _look
-from ._options import Bytes, Name, OutputFile, dimension_option, time_limit_option
+from ._options import Bytes, OutputFile, Picture, dimension_option, solver_option_of, time_limit_option
 from ._reporter import Answer, bad_news, reporter
 
 if TYPE_CHECKING:
@@ -47,13 +47,7 @@ def _solvers() -> Iterable[str]:
     type=Bytes(),
     help="Of the budget, what the program keeps from step to step.  [default: GRAPH's resident values]",
 )
-@click.option(
-    "--solver",
-    type=Name("solver", _solvers),
-    default="auto",
-    show_default=True,
-    help="A solver's name; auto takes the best.",
-)
+@solver_option_of(_solvers)
 @time_limit_option
 @click.option("--swap", is_flag=True, help="Values may be swapped out and in, too.")
 @click.option(
@@ -62,7 +56,7 @@ def _solvers() -> Iterable[str]:
     help=f"Budgets of the curve, lean and the least included.  [default: {_POINTS}]",
 )
 @click.option(
-    "--plot", type=OutputFile(), help="Write a picture: the curve, and live bytes over the step (PNG, SVG)."
+    "--plot", type=Picture(), help="Write a picture: the curve, and live bytes over the step (PNG, SVG)."
 )
 @click.option("-o", "--output", type=OutputFile(), help="Write the schedule for the --budget (JSON).")
 def schedule(
@@ -85,10 +79,6 @@ def schedule(
         raise click.UsageError("-o writes one schedule; expected a --budget")
     if points is not None and budget is not None:
         raise click.UsageError("--points are those of the curve; expected them without --budget")
-    if plot is not None:
-        from ...insight.plots import require_matplotlib
-
-        require_matplotlib()
     from ...scheduling import as_recorded, simulate
     from ...scheduling.bounds import bound_schedules
     from ...scheduling.solve import schedule as solve

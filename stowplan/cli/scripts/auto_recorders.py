@@ -17,6 +17,7 @@ from .step_markers import steps_go_to
 
 if TYPE_CHECKING:
     from ...profiler import CupyRecorder, NumpyRecorder, TorchRecorder
+    from ...profiler._recorder import CallSites
 
     R = TypeVar("R", NumpyRecorder, CupyRecorder, TorchRecorder)
 
@@ -85,17 +86,8 @@ def recording(
             found.cupy = watch(CupyRecorder(auto_step=True, sites=where or False, small=small or 0))
 
         def watch_torch() -> None:
-            from ...profiler import TorchRecorder
-
-            least = SMALL_OF_TORCH if small is None else small
-            try:
-                recorder = TorchRecorder(auto_step=True, sites=where or False, small=least)
-            except MissingDependencyError as error:
-                if device == "torch":
-                    raise
-                warnings.warn(f"PyTorch's tensors are not recorded: {error}", RuntimeWarning, stacklevel=2)
-            else:
-                found.torch = watch(recorder)
+            recorder = _torch_recorder(device, where or False, small)
+            found.torch = recorder and watch(recorder)
 
         def name_chainer() -> None:
             from ...profiler.recorders.chainer_names import ChainerNames
@@ -115,6 +107,20 @@ def recording(
         if where is not None:
             stack.enter_context(when_imported("chainer", _here(name_chainer)))
         yield found
+
+
+def _torch_recorder(device: str, sites: CallSites | bool, small: int | None) -> TorchRecorder | None:
+    """Return a recorder, or warn that there can be none; raise if it is the only one asked for."""
+    from ...profiler import TorchRecorder
+
+    least = SMALL_OF_TORCH if small is None else small
+    try:
+        return TorchRecorder(auto_step=True, sites=sites, small=least)
+    except MissingDependencyError as error:
+        if device == "torch":
+            raise
+        warnings.warn(f"PyTorch's tensors are not recorded: {error}", RuntimeWarning, stacklevel=3)
+        return None
 
 
 def _here(action: Callable[[], object]) -> Callable[[], None]:
