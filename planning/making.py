@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 
 import numpy as np
 
@@ -49,6 +50,16 @@ class Options:
     step_aside: Callable[[], object] = lambda: None
 
 
+class Relation(Enum):
+    """What the profile of a record is to a plan."""
+
+    SAME = auto()  # the plan's step, or one of several that the plan takes as one
+    WITHIN = auto()  # the same requests and frees in the same order, none larger
+    LACKS_FREES = auto()  # the same sizes, fewer frees: the log of steps in turn began after another step
+    SUCCESSOR = auto()  # larger sizes, or the same ones with other frees
+    OTHER = auto()  # another variant
+
+
 def plan_record(job: PlanJob[U], shared: SharedPlans, options: Options) -> PlanResult[U]:
     """Make a plan for a record, in agreement with the others in the arena.
 
@@ -59,27 +70,25 @@ def plan_record(job: PlanJob[U], shared: SharedPlans, options: Options) -> PlanR
     """
     options.step_aside()
     departed = job.replaced
-    old = departed or _twin(job.variants, job.log)
-    profile, steps = _profile(job.log, job.following, 1 if old is None else _turns(old.plan, job.log))
+    # A plan of the same requests is the old one: no step could tell the two apart.
+    old = departed or next((used for used in job.variants if _has_requests(used.plan, job.log)), None)
+    least = old.plan.steps if old is not None and _has_requests(old.plan, job.log) else 1
+    profile, steps = _profile(job.log, job.following, least)
     options.step_aside()
     others = (used for used in job.variants if used is not departed)
-    known = next((used for used in others if _covers(used.plan.profile, profile)), None)
+    known = next((used for used in others if _relation(used.plan, profile, steps) is Relation.SAME), None)
     if known is not None:  # it was planned while this record was waiting
         if departed is not None and _same_requests(known.plan.profile, departed.plan.profile):
             # Steps would go on to follow the other: they cannot tell the two apart.
             return PlanResult(Verdict.PLAN, departed, known)
         return PlanResult(Verdict.KEEP)
-    if old is not None and _is_part(profile, old.plan):
+    relation = Relation.OTHER if old is None else _relation(old.plan, profile, steps)
+    if relation in (Relation.SAME, Relation.WITHIN) or (relation is Relation.LACKS_FREES and job.doubted):
         return PlanResult(Verdict.KEEP, old)
-    if old is not None and not _succeeds(profile, steps, old.plan):
+    if relation is Relation.OTHER:
         old = None
-    if old is not None:
-        if _teaches_nothing(old.plan.profile, profile) or (
-            job.doubted and _forgets(old.plan, profile, steps)
-        ):
-            return PlanResult(Verdict.KEEP, old)
-        if len(profile) == len(old.plan.profile):
-            profile = largest(old.plan.profile, profile)
+    if old is not None and len(profile) == len(old.plan.profile):
+        profile = largest(old.plan.profile, profile)
     neighbours = tuple(used.plan for used in job.neighbours if used is not old)
     # If the step did not repeat, a lasting block may be one that the plan has a place for.
     arena = job.arena if job.log.equals(job.following) else replace(job.arena, stayers=NO_RANGES)
@@ -138,64 +147,29 @@ def _profile(log: StepLog, following: StepLog, least: int) -> tuple[Profile, int
     return profile_step(several, several), steps
 
 
+def _relation(old: Plan, new: Profile, steps: int) -> Relation:
+    """Tell what a profile of so many steps in turn is to a plan.
+
+    If another step ran in between, a record lacks frees of older blocks, which the plan's own record had seen.
+    """
+    planned = old.profile
+    turns = len(planned) // max(len(new), 1)
+    if planned.same_blocks(new) or (turns > 1 and np.array_equal(planned.size, np.tile(new.size, turns))):
+        return Relation.SAME
+    if same_structure(planned, new):
+        return Relation.WITHIN if (new.size <= planned.size).all() else Relation.SUCCESSOR
+    if not np.array_equal(new.size[: len(new) // steps], planned.size[: len(planned) // old.steps]):
+        return Relation.OTHER
+    left_out = planned.escaped.reshape(old.steps, -1).any(axis=0)
+    now = new.escaped.reshape(steps, -1).any(axis=0)
+    is_less = old.steps > 1 and (left_out <= now).all() and (left_out < now).any()
+    return Relation.LACKS_FREES if is_less else Relation.SUCCESSOR
+
+
 def _same_requests(one: Profile, other: Profile) -> bool:
     return np.array_equal(one.size, other.size) and np.array_equal(one.stream, other.stream)
 
 
-def _covers(plan: Profile, step: Profile) -> bool:
-    """Whether a plan is of a step like this one, or of several taken as one."""
-    return plan.same_blocks(step) or (len(plan) > len(step) and _are_turns(plan, step))
-
-
-def _succeeds(new: Profile, steps: int, old: Plan) -> bool:
-    """Whether a record of so many steps succeeds the plan that it departed from, rather than being another variant."""
-    if same_structure(old.profile, new):
-        return True
-    one, other = new.size[: len(new) // steps], old.profile.size[: len(old.profile) // old.steps]
-    return np.array_equal(one, other)
-
-
-def _teaches_nothing(old: Profile, new: Profile) -> bool:
-    """Whether a step that was not served from its plan throughout had no other reason than what stood in its way."""
-    return same_structure(old, new) and bool((new.size <= old.size).all())
-
-
-def _forgets(old: Plan, new: Profile, steps: int) -> bool:
-    """Whether a record of steps in turn has all that the plan leaves out, and more.
-
-    If another step ran in between, the log lacks frees of older blocks, which the plan's own record had seen.
-    """
-    if old.steps == 1 or not len(new):
-        return False
-    left_out = np.logical_or.reduce(old.profile.escaped.reshape(old.steps, -1))
-    now = np.logical_or.reduce(new.escaped.reshape(steps, -1))
-    return left_out.shape == now.shape and bool((left_out <= now).all() and (left_out < now).any())
-
-
-def _turns(plan: Plan, step: StepLog) -> int:
-    """Return how many such steps a plan is of; 1 if it is not of such."""
-    if not np.array_equal(plan.profile.size, np.tile(step.requested, plan.steps)):
-        return 1
-    return plan.steps
-
-
-def _twin(variants: Sequence[U], step: StepLog) -> U | None:
-    """Return the plan of the same requests: no step could tell the two apart."""
-    return next(
-        (
-            used
-            for used in variants
-            if np.array_equal(used.plan.profile.size, np.tile(step.requested, used.plan.steps))
-        ),
-        None,
-    )
-
-
-def _is_part(step: Profile, old: Plan) -> bool:
-    """Whether a plan is of several such steps in turn."""
-    return len(old.profile) > len(step) and _are_turns(old.profile, step)
-
-
-def _are_turns(plan: Profile, step: Profile) -> bool:
-    """Whether a plan is of such steps in turn."""
-    return len(step) > 0 and np.array_equal(plan.size, np.tile(step.size, len(plan) // len(step)))
+def _has_requests(plan: Plan, step: StepLog) -> bool:
+    """Whether a plan is of a step's requests, as often in turn as it has steps."""
+    return np.array_equal(plan.profile.size, np.tile(step.requested, plan.steps))
