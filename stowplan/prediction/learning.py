@@ -152,7 +152,7 @@ def learn(
     seconds
         After which it is given up.
     """
-    one = _Learner(function, examples, options, names, seconds)
+    calls = _Calls(function, examples, options, names, seconds)
     why, lawless = "", Model()
     for kind in KINDS:
         for lengths in ties(examples, vary):
@@ -160,22 +160,20 @@ def learn(
                 why = why or f"{len(lengths.axes)} lengths vary; expected at most {MOST_LENGTHS}"
                 continue
             try:
-                model, missed = one.model(lengths, kind)
-            except _OutOfTimeError:
-                slow = f"{one.runs} runs took {one.spent:.2g} s: too slow to learn in {seconds:g} s (learning_seconds)"
-                lawless = replace(lawless, cannot_tell=lawless.cannot_tell or slow)
+                model, missed = _Trial(calls, lengths, kind).model()
+            except _OutOfTimeError as slow:
+                lawless = replace(lawless, cannot_tell=lawless.cannot_tell or str(slow))
                 break
             except Exception as error:  # any: it is the user's function
                 why = f"it fails on small arrays ({type(error).__name__}: {error})"
                 continue
             if not missed and not (lawless.cannot_tell and model.cannot_tell):
                 only_equal = bool(lawless.cannot_tell)
-                return replace(model, only_equal=only_equal, runs=one.runs, seconds=one.spent)
-            if not lawless.cannot_tell:
-                lawless = model
+                return replace(model, only_equal=only_equal, runs=calls.runs, seconds=calls.spent)
+            lawless = lawless if lawless.cannot_tell else model
         if lawless.cannot_tell:
             break
-    return replace(lawless, runs=one.runs, seconds=one.spent, cannot_tell=lawless.cannot_tell or why)
+    return replace(lawless, runs=calls.runs, seconds=calls.spent, cannot_tell=lawless.cannot_tell or why)
 
 
 class _OutOfTimeError(Exception):
@@ -183,8 +181,8 @@ class _OutOfTimeError(Exception):
 
 
 @dataclass
-class _Learner:
-    """One call of `learn`: runs, and the time that they have taken and may take."""
+class _Calls:
+    """The calls that one `learn` makes: how many, and the time that they have taken and may take."""
 
     function: Callable[..., Any]
     examples: Sequence[Any]
@@ -199,55 +197,49 @@ class _Learner:
         """Seconds since the first run, which imports and compiles; without those in which other programs ran."""
         return max(_clock() - self.began, 0.0)
 
-    def model(self, lengths: Lengths, kind: str) -> tuple[Model, bool]:
-        """Learn laws of some lengths, from values of a kind; and say whether a shape meets no law."""
-        self.lengths, self.kind, self.repeats = lengths, kind, 1
-        self.run(self.grid(0).base)
-        first = self.run(self.grid(0).base)[-1]
-        k, first = self.climb(first)
-        why = (
-            "it returns an iterator, whose work is still to be done"
-            if first.lazy
-            else self.unsteady(self.grid(k).base)
-        )
-        if not why and first.others:
-            why = "other threads ask for memory, and how much of it at once is a matter of chance"
-        while True:
-            grid = self.grid(k)
-            runs = [self.run(point)[-1] for point in grid.points]
-            checks = self.checks(grid, runs)
-            runs += [self.run(point, trim=point == checks[-1])[-1] for point in checks]
-            moments, missed = _moments(grid, runs, checks)
-            far = max(runs[-1].peak, bytes_of(self.arguments(checks[-1]))) if checks else MOST
-            if why or not missed or far >= MOST or len(runs[-1].profile) >= 4 * MOST_REQUESTS:
-                break
-            k += 1  # some blocks may have been below 256 KiB, and some above
-        points, count = [*grid.points, *checks], range(len(grid.base))
-        why = why or _unseen(runs[-1], bytes_of(self.arguments(points[-1])))
-        model = Model(
-            lengths,
-            tuple(f"{self.names[axes[0][0]]}[{axes[0][1]}]" for axes in lengths.axes),
-            moments,
-            tuple((i, j) for i in count for j in count if all(point[i] < point[j] for point in points)),
-            bytes_of(self.arguments(grid.base)),
-            sizes([value for point in points for value in self.arguments(point)]),
-            *_small(grid, runs),
-            cannot_tell=why or missed,
-        )
-        return self.stretched(model) if not model.cannot_tell else model, bool(missed and not why)
-
-    def run(self, lengths: Sequence[int], kind: str = "", times: int = 0, trim: bool = False) -> list[Run]:
+    def run(self, wanted: Sequence[Any], kind: str, times: int, trim: bool) -> list[Run]:
         if self.spent > self.seconds:
-            raise _OutOfTimeError
-        times = times or self.repeats
-        arguments = arrays(self.examples, self.arguments(lengths), kind or self.kind, self.runs)
+            slow = f"{self.runs} runs took {self.spent:.2g} s: too slow to learn in {self.seconds:g} s"
+            raise _OutOfTimeError(f"{slow} (learning_seconds)")
+        arguments = arrays(self.examples, wanted, kind, self.runs)
         found = run(self.function, arguments, self.options, times, trim=trim)
         self.runs += times
         self.began = min(self.began, _clock())
         return found
 
+
+@dataclass(frozen=True)
+class _Trial:
+    """The function on small arrays: which axes are its lengths, values of a kind, and the calls until a run counts."""
+
+    calls: _Calls
+    lengths: Lengths
+    kind: str
+    repeats: int = 1
+
+    def model(self) -> tuple[Model, bool]:
+        """Learn the laws of the lengths; and say whether nothing but a shape that meets none is in the way."""
+        doublings, found = self.climbed()
+        steady, why = self.steadied(self.grid(doublings).base, found)
+        model, unseen = steady.sampled(doublings, once=bool(why))
+        if why or unseen:
+            return replace(model, cannot_tell=why or unseen), False
+        return (model, True) if model.cannot_tell else (steady.stretched(model), False)
+
+    def run(self, lengths: Sequence[int], times: int = 0, trim: bool = False) -> list[Run]:
+        return self.calls.run(self.arguments(lengths), self.kind, times or self.repeats, trim)
+
+    def tried(self, lengths: Sequence[int]) -> Run | None:
+        """Run it on values, or at lengths, that the function may reject; None if it does."""
+        try:
+            return self.run(lengths)[-1]
+        except _OutOfTimeError:
+            raise
+        except Exception:  # any: it is the user's function
+            return None
+
     def arguments(self, lengths: Sequence[int]) -> list[Any]:
-        return self.lengths.stand_ins(self.examples, lengths)
+        return self.lengths.stand_ins(self.calls.examples, lengths)
 
     def grid(self, doublings: int) -> Grid:
         weights = self.lengths.weight
@@ -256,21 +248,68 @@ class _Learner:
         step = tuple(weight * third for weight in weights)
         return Grid(base, step, 3 if len(step) < 4 else 2)
 
-    def climb(self, last: Run) -> tuple[int, Run]:
-        """Double the lengths until large blocks are computed in place; return how often, and the run there."""
-        k, before = 0, dict[str, int]()
-        while self.lengths.axes and not self._enough(last, before, self.grid(k).base):
-            before, k = last.blocks(), k + 1
-            last = self.run(self.grid(k).base)[-1]
-        return k, last
+    def climbed(self) -> tuple[int, Run]:
+        """Double the lengths until NumPy computes in place, or a run is large; return how often, and the last run."""
+        self.run(self.grid(0).base)  # it imports and compiles
+        doublings, before = 0, dict[str, int]()
+        while True:
+            lengths = self.grid(doublings).base
+            found = self.run(lengths)[-1]
+            blocks = found.blocks()
+            growing = [n for line, n in blocks.items() if n * 8 >= found.peak and n > before.get(line, 0)]
+            in_place = found.peak >= IN_PLACE and min(growing, default=found.peak) > IN_PLACE * 5 // 4
+            is_large = found.peak >= MOST or bytes_of(self.arguments(lengths)) >= 4 * ENOUGH
+            if in_place or is_large or len(found.profile) >= MOST_REQUESTS or not lengths:
+                return doublings, found
+            doublings, before = doublings + 1, blocks
 
-    def _enough(self, found: Run, before: Mapping[str, int], lengths: Sequence[int]) -> bool:
-        if found.peak >= MOST or len(found.profile) >= MOST_REQUESTS:
-            return True
-        blocks = found.blocks().items()
-        growing = [size for line, size in blocks if size * 8 >= found.peak and size > before.get(line, 0)]
-        in_place = found.peak >= IN_PLACE and min(growing, default=found.peak) > IN_PLACE * 5 // 4
-        return in_place or bytes_of(self.arguments(lengths)) >= 4 * ENOUGH
+    def steadied(self, lengths: Sequence[int], found: Run) -> tuple[_Trial, str]:
+        """Run it again on equal and on other values; return how it is to be run, and why its laws would not hold."""
+        if found.lazy:
+            return self, "it returns an iterator, whose work is still to be done"
+        slight, steady = bytes_of(self.arguments(lengths)) // 256, self
+        peaks = [one.peak for one in self.run(lengths, times=2)]
+        if peaks[0] != peaks[1]:
+            peaks = [one.peak for one in self.run(lengths, times=4)]
+            if peaks[-1] != peaks[-2]:
+                return self, "equal calls need different bytes: it keeps some, or threads overlap"
+            steady = replace(self, repeats=2)
+        for kind in VARIANTS:
+            variant = replace(steady, kind=kind)
+            other = variant.tried(lengths)
+            peak = other.peak if other else peaks[-1]
+            if abs(peak - peaks[-1]) > slight + peaks[-1] // 256:
+                why = f"its bytes depend on the values: {peaks[-1]:,}, and {peak:,} of {kind} ones"
+                return variant if peak < peaks[-1] else steady, why  # the bytes that it is sure of
+        if found.others:
+            return steady, "other threads ask for memory, and how much of it at once is a matter of chance"
+        return steady, ""
+
+    def sampled(self, doublings: int, once: bool) -> tuple[Model, str]:
+        """Learn from a lattice and its checks, at double lengths again while a law misses one, unless only ``once``.
+
+        Return the model, which says what misses a check, and what no run can see.
+        """
+        grid = self.grid(doublings)
+        runs = [self.run(point)[-1] for point in grid.points]
+        checks = _checks(grid, runs)
+        runs += [self.run(point, trim=point == checks[-1])[-1] for point in checks]
+        moments, missed = _moments(grid, runs, checks)
+        points, count = [*grid.points, *checks], range(len(grid.base))
+        given = bytes_of(self.arguments(points[-1]))
+        more = checks and max(runs[-1].peak, given) < MOST and len(runs[-1].profile) < 4 * MOST_REQUESTS
+        if missed and more and not once:  # some blocks may have been below 256 KiB, and some above
+            return self.sampled(doublings + 1, once)
+        return Model(
+            self.lengths,
+            tuple(f"{self.calls.names[axes[0][0]]}[{axes[0][1]}]" for axes in self.lengths.axes),
+            moments,
+            tuple((i, j) for i in count for j in count if all(point[i] < point[j] for point in points)),
+            bytes_of(self.arguments(grid.base)),
+            sizes([value for point in points for value in self.arguments(point)]),
+            *_small(grid, runs),
+            cannot_tell=missed,
+        ), _unseen(runs[-1], given)
 
     def stretched(self, model: Model) -> Model:
         """Run shapes long in one length, at which a line's small blocks are large: seen, if the laws hold there."""
@@ -290,47 +329,22 @@ class _Learner:
         blocks = replace(model.largest_blocks, factors=model.largest_blocks.factors[rows])
         return replace(model, small=tuple(model.small[row] for row in rows), largest_blocks=blocks)
 
-    def tried(self, lengths: Sequence[int], kind: str = "") -> Run | None:
-        """Run it on values, or at lengths, that may be none for it."""
-        try:
-            return self.run(lengths, kind)[-1]
-        except _OutOfTimeError:
-            raise
-        except Exception:  # any: it is the user's function
-            return None
 
-    def unsteady(self, lengths: Sequence[int]) -> str:
-        """Run it again on equal and on other values; say what the peak depends on beside lengths."""
-        slight = bytes_of(self.arguments(lengths)) // 256
-        peaks = [one.peak for one in self.run(lengths, times=2)]
-        if peaks[0] != peaks[1]:
-            peaks = [one.peak for one in self.run(lengths, times=4)]
-            if peaks[-1] != peaks[-2]:
-                return "equal calls need different bytes: it keeps some, or threads overlap"
-            self.repeats = 2
-        for kind in VARIANTS:
-            other = self.tried(lengths, kind)
-            found = other.peak if other else peaks[-1]
-            if abs(found - peaks[-1]) > slight + peaks[-1] // 256:
-                self.kind = kind if found < peaks[-1] else self.kind  # the bytes that it is sure of
-                return f"its bytes depend on the values: {peaks[-1]:,}, and {found:,} of {kind} ones"
-        return ""
+def _checks(grid: Grid, runs: list[Run]) -> list[tuple[int, ...]]:
+    """Return shapes that no law was made of: one between, powers of two, and one far out.
 
-    def checks(self, grid: Grid, runs: list[Run]) -> list[tuple[int, ...]]:
-        """Return shapes that no law was made of: one between, powers of two, and one far out.
-
-        The lattice has even lengths, and no powers of two; the first and the last of these have odd ones.
-        """
-        pairs = list(enumerate(zip(grid.base, grid.step, strict=True)))
-        if not pairs:
-            return []
-        peak = grid.fit([[one.peak for one in runs]])
-        between = tuple(base + step + step // 2 + 5 - 2 * n for n, (base, step) in pairs)
-        powers = tuple(1 << base.bit_length() + n % 2 for n, base in enumerate(grid.base))
-        outs = [tuple(far * base + 1 + 2 * n for n, (base, _) in pairs) for far in (4, 3)]
-        near = tuple(2 * base + step + 1 + 2 * n for n, (base, step) in pairs)
-        out = next((out for out in outs if int(peak.at(out)[0]) <= 4 * MOST), near)
-        return [between, powers, out]
+    The lattice has even lengths, and no powers of two; the first and the last of these have odd ones.
+    """
+    pairs = list(enumerate(zip(grid.base, grid.step, strict=True)))
+    if not pairs:
+        return []
+    peak = grid.fit([[one.peak for one in runs]])
+    between = tuple(base + step + step // 2 + 5 - 2 * n for n, (base, step) in pairs)
+    powers = tuple(1 << base.bit_length() + n % 2 for n, base in enumerate(grid.base))
+    outs = [tuple(far * base + 1 + 2 * n for n, (base, _) in pairs) for far in (4, 3)]
+    near = tuple(2 * base + step + 1 + 2 * n for n, (base, step) in pairs)
+    out = next((out for out in outs if int(peak.at(out)[0]) <= 4 * MOST), near)
+    return [between, powers, out]
 
 
 def _clock() -> float:
@@ -401,11 +415,8 @@ def _requests(runs: list[Run]) -> list[Any]:
 
     A line that a run does not come to has -1 there: the length decides (odd or even, a power of two), which is no law.
     """
-    clocks = [(one.profile.start, one.profile.end) for one in runs]
-    if all(
-        np.array_equal(one, other) for clock in clocks for one, other in zip(clock, clocks[0], strict=True)
-    ):
-        return [np.arange(len(clocks[0][0]))] * len(runs)
+    if len({(one.profile.start.tobytes(), one.profile.end.tobytes()) for one in runs}) == 1:
+        return [np.arange(len(runs[0].profile))] * len(runs)
     fullest: list[dict[str, int]] = []
     for one in runs:
         lines, falling = one.lines(), np.argsort(-one.live, kind="stable").tolist()
@@ -416,8 +427,7 @@ def _requests(runs: list[Run]) -> list[Any]:
 
 def _met(laws: Laws, found: Any, checks: list[tuple[int, ...]], least: Sequence[int]) -> tuple[Any, Any]:
     """Which laws meet the shapes that they were not made of, and which only up to a rounding; bool (laws,) each."""
-    exact = np.ones(len(found), dtype=bool)
-    near = np.ones(len(found), dtype=bool)
+    exact, near = np.ones((2, len(found)), dtype=bool)
     for k, lengths in enumerate(checks):
         predicted = laws.at(lengths)
         unit = abs(laws.at([length + 1 for length in lengths]) - predicted)
@@ -436,8 +446,7 @@ def _undominated(laws: Laws, rows: Any, least: Sequence[int]) -> list[int]:
     """Return the rows that no other one has all coefficients of, or larger ones; the largest constants first."""
     kept: list[int] = []
     factors, far = laws.factors, laws.at([length * 1000 for length in least])
-    order = sorted(rows.tolist(), key=lambda row: -int(far[row]))
-    for row in order:
+    for row in sorted(rows.tolist(), key=lambda row: -int(far[row])):
         if not any(bool((factors[row] <= factors[other]).all()) for other in kept):
             kept.append(row)
     return kept
