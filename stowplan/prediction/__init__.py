@@ -1,7 +1,7 @@
 """Will it fit? What a function of arrays, or a recorded step, needs at lengths at which it was never run.
 
-``prediction``   `predict`; the peak at any shape, the largest length that fits, from one of two sources:
-``functions``    a function of arrays: ``arguments``, ``runs``, ``learning``, and what its ``code`` says
+``prediction``   the peak at any shape, the largest length that fits, from one of two sources:
+``functions``    `predict`, of a function of arrays: ``arguments``, ``runs``, ``learning``, and what its ``code`` says
 ``steps``        profiles of recorded steps; ``ranks``: of one rank of many
 ``laws``         bytes as exact functions of lengths
 ``graphs``       step graphs at other batches; ``largest``: the largest batch that fits
@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 from ..lazy import lazily
 
 if TYPE_CHECKING:
+    from .functions import predict
     from .graphs import fit_graphs
     from .guarding import available, guard
-    from .prediction import Peak, Prediction, predict
+    from .prediction import Peak, Prediction
     from .ranks import fit_ranks
     from .steps import fit_steps
 
@@ -29,8 +30,9 @@ __all__ = ["Peak", "Prediction", "available", "fit_graphs", "fit_ranks", "fit_st
 __getattr__ = lazily(
     __name__,
     {
-        **dict.fromkeys(("Peak", "Prediction", "predict"), "prediction"),
+        **dict.fromkeys(("Peak", "Prediction"), "prediction"),
         **dict.fromkeys(("available", "guard"), "guarding"),
+        "predict": "functions",
         "fit_graphs": "graphs",
         "fit_ranks": "ranks",
         "fit_steps": "steps",

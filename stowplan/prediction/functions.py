@@ -40,7 +40,7 @@ from .learning import SECONDS, Model, learn
 from .prediction import Peak, Prediction
 from .runs import run
 
-__all__ = ["FunctionPrediction"]
+__all__ = ["FunctionPrediction", "predict"]
 
 NOT_SEEN = (
     "Not counted: what C libraries take with malloc (LAPACK's workspaces), and what other processes take."
@@ -188,3 +188,44 @@ class FunctionPrediction(Prediction):
 
     def _members(self, axes: Sequence[Axis], between: str) -> str:
         return between.join(f"{self.names[argument]}[{axis}]" for argument, axis in axes)
+
+
+def predict(
+    function: Callable[..., Any], /, *example_arrays: Any, learning_seconds: float = SECONDS, **options: Any
+) -> Prediction:
+    """Learn what a function of arrays needs, by some 20 runs on small arrays.
+
+    Parameters
+    ----------
+    function
+        Any function of NumPy's arrays, or of CuPy's. What it does beside returning, it does in every run.
+    example_arrays
+        Its arguments. Their dtypes, ranks, values and the order of their lengths are examples. Sizes are chosen, and
+        the arrays are never changed.
+    learning_seconds
+        After which it gives up, and cannot tell. What it learns does not depend on them. Give more for a function that
+        takes long on small arrays, like a training step.
+    options
+        Its keywords, passed on as they are.
+
+    Returns
+    -------
+    An object that tells the peak at any shapes: `Prediction`.
+
+    Notes
+    -----
+    What C libraries take with malloc beside their arrays (LAPACK's workspaces) is not counted, nor what other processes
+    take. A switch of the algorithm at a size beyond those tried cannot be seen either.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import stowplan
+    >>> def scaled(x):
+    ...     return (x - x.mean(axis=0)) / x.std(axis=0)
+    >>> prediction = stowplan.predict(scaled, np.random.rand(100, 100))
+    >>> peak = prediction.peak(x=(60_000, 60_000))
+    >>> round(peak.total / peak.arguments, 3)
+    3.0
+    """
+    return FunctionPrediction(function, example_arrays, options, learning_seconds)

@@ -3,7 +3,7 @@
 ===============================  ==================================================================================
 source                           learnt from
 ===============================  ==================================================================================
-`predict` a function             runs on small arrays (`functions`)
+a function (`predict`)           runs on small arrays (`functions`)
 profiles of a step (`fit_steps`) each block's size at a few small batches or shapes (`steps`)
 ===============================  ==================================================================================
 
@@ -22,7 +22,7 @@ import numpy as np
 from ..errors import MissingDependencyError, ProfileError
 from ..units import human_bytes, parse_bytes
 
-__all__ = ["Peak", "Prediction", "last_that", "predict"]
+__all__ = ["Peak", "Prediction", "last_that"]
 
 
 @dataclass(frozen=True)
@@ -184,46 +184,3 @@ def last_that(fits: Callable[[int], bool], most: int, end: int = 0) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
-
-
-def predict(
-    function: Callable[..., Any], /, *example_arrays: Any, learning_seconds: float = 10.0, **options: Any
-) -> Prediction:
-    """Learn what a function of arrays needs, by some 20 runs on small arrays.
-
-    Parameters
-    ----------
-    function
-        Any function of NumPy's arrays, or of CuPy's. What it does beside returning, it does in every run.
-    example_arrays
-        Its arguments. Their dtypes, ranks, values and the order of their lengths are examples. Sizes are chosen, and
-        the arrays are never changed.
-    learning_seconds
-        After which it gives up, and cannot tell. What it learns does not depend on them. Give more for a function that
-        takes long on small arrays, like a training step.
-    options
-        Its keywords, passed on as they are.
-
-    Returns
-    -------
-    An object that tells the peak at any shapes: `Prediction`.
-
-    Notes
-    -----
-    What C libraries take with malloc beside their arrays (LAPACK's workspaces) is not counted, nor what other processes
-    take. A switch of the algorithm at a size beyond those tried cannot be seen either.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import stowplan
-    >>> def scaled(x):
-    ...     return (x - x.mean(axis=0)) / x.std(axis=0)
-    >>> prediction = stowplan.predict(scaled, np.random.rand(100, 100))
-    >>> peak = prediction.peak(x=(60_000, 60_000))
-    >>> round(peak.total / peak.arguments, 3)
-    3.0
-    """
-    from .functions import FunctionPrediction
-
-    return FunctionPrediction(function, example_arrays, options, learning_seconds)
