@@ -16,22 +16,13 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import TYPE_CHECKING
 
 from . import workers
-from ._core import after_fork, after_fork_in_child, before_fork, watch_forks
-
-if TYPE_CHECKING:
-    from .pool import Pool
+from ._core import after_fork, after_fork_in_child, before_fork
 
 
 @functools.cache
-def _register() -> None:
+def register() -> None:
+    """Have what `watch_forks` watches told of forks."""
     in_child = functools.partial(after_fork_in_child, workers.reset_after_fork)
     os.register_at_fork(before=before_fork, after_in_parent=after_fork, after_in_child=in_child)
-
-
-def watch(pool: Pool) -> None:
-    """Have a pool told of forks, as long as it lives."""
-    _register()
-    watch_forks(pool)

@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, TypeVar, overload
 
 from ..errors import PoolError
-from ._core import Enterable, Step
-from .forking import watch
+from ._core import Enterable, Step, watch_forks
+from .forking import register
 from .lanes import Lanes
 from .options import PlanningOptions
 from .step import interrupt
@@ -54,7 +54,8 @@ class Pool(ABC):
         if self._plans_at_once:
             from . import lane, report  # noqa: F401
         self._by_device: dict[int, Lanes] = {}
-        watch(self)
+        register()
+        watch_forks(self)
 
     def __reduce_ex__(self, protocol: object) -> Any:
         raise PoolError(
