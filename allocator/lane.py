@@ -36,7 +36,7 @@ from .workers import Planner, let_others_run
 if TYPE_CHECKING:
     from ..packing.problem import IntArray
     from ..planning import Plan
-    from .lanes import Planning
+    from .planning_budget import Planning
 
 MOST_TAKEN = 4096
 """Keys of which a lane remembers that it has looked at the plans of other lanes."""

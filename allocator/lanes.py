@@ -14,13 +14,12 @@ import threading
 import time
 from collections.abc import Hashable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import PoolError, ProfileError
 from ..planning.shared import SharedPlans
 from ._core import Backend, Scope, StepOutcome, runs_apart
-from .planning_budget import PATIENCE, SHARE, PlanningBudget
+from .planning_budget import PATIENCE, SHARE, Planning, PlanningBudget
 from .workers import start_outcome_thread
 
 if TYPE_CHECKING:
@@ -30,40 +29,6 @@ if TYPE_CHECKING:
     from .lane import Lane
     from .report import Diagnosis, InUse
     from .stats import Stats
-
-
-@dataclass
-class Planning:
-    """How a pool's plans are made, and what its lanes have in common.
-
-    Attributes
-    ----------
-    alignment
-        Bytes; of every planned offset.
-    solver
-        Name of the packing solver.
-    max_plans
-        Plans that a lane keeps.
-    shared
-        Plans that several lanes need.
-    budget
-        What planning may cost, in all lanes.
-    failures, failure
-        Plans, or decisions about them, that came to nothing by an error; and the last such error.
-    """
-
-    alignment: int
-    solver: str
-    max_plans: int
-    shared: SharedPlans
-    budget: PlanningBudget
-    failures: int = 0
-    failure: str | None = None
-
-    def failed(self, error: Exception) -> None:
-        """Note the error that a plan failed by; the program goes on without it, and later steps order it again."""
-        self.failures += 1
-        self.failure = f"{type(error).__name__}: {error}"
 
 
 class StepSlot:

@@ -19,6 +19,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ..planning.shared import SharedPlans
 
 SHARE = 0.05
 """CPU time of planning for each second of the rest of the process."""
@@ -106,3 +109,37 @@ class PlanningBudget:
             used = self._of_thread() - began
             with self._mutex:
                 self.seconds += used
+
+
+@dataclass
+class Planning:
+    """How a pool's plans are made, and what its lanes have in common.
+
+    Attributes
+    ----------
+    alignment
+        Bytes; of every planned offset.
+    solver
+        Name of the packing solver.
+    max_plans
+        Plans that a lane keeps.
+    shared
+        Plans that several lanes need.
+    budget
+        What planning may cost, in all lanes.
+    failures, failure
+        Plans, or decisions about them, that came to nothing by an error; and the last such error.
+    """
+
+    alignment: int
+    solver: str
+    max_plans: int
+    shared: SharedPlans
+    budget: PlanningBudget
+    failures: int = 0
+    failure: str | None = None
+
+    def failed(self, error: Exception) -> None:
+        """Note the error that a plan failed by; the program goes on without it, and later steps order it again."""
+        self.failures += 1
+        self.failure = f"{type(error).__name__}: {error}"

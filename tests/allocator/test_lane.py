@@ -12,8 +12,7 @@ import pytest
 from stowplan.allocator import lane
 from stowplan.allocator._core import LaneStart, StepOutcome
 from stowplan.allocator.lane import Lane
-from stowplan.allocator.lanes import Planning
-from stowplan.allocator.planning_budget import PlanningBudget
+from stowplan.allocator.planning_budget import Planning, PlanningBudget
 from stowplan.planning.co_placement import NO_RANGES
 from stowplan.planning.shared import SharedPlans
 
