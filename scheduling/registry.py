@@ -40,8 +40,6 @@ class SchedulingOptions:
         Bytes a second of swapping and packing.
     swap
         Whether values may be swapped.
-    effort
-        Work at most, in the solver's own unit; with equal efforts, and no time limit, equal results. None: its choice.
     incumbents
         Valid schedules to start from, beside the solver's own starting points.
     reorder
@@ -56,7 +54,6 @@ class SchedulingOptions:
     threads: int = 1
     rates: Rates = field(default_factory=Rates)
     swap: bool = False
-    effort: int | None = None
     incumbents: tuple[Schedule, ...] = ()
     reorder: bool = True
     report: Callable[[int, float], bool] | None = None

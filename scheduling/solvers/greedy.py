@@ -11,7 +11,7 @@ no descent keeps to the budget, the least peak is looked for by bisection: each 
 highest that was missed and the lowest that was reached.
 
 An evaluation of the simulator takes some ten microseconds for a thousand operators; a descent some evaluations for each
-storage; local search as many as the options' `effort` says.
+storage; local search 4,000 to 40,000, the fewer the larger the graph.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from ..storages import Storages
 # The bit of a storage that may go after any use.
 ANYWHERE = 16
 
-# Evaluations of local search where the caller names none: so many by operators, within these limits.
+# Evaluations of local search: so many by operators, within these limits.
 WORK, LEAST_EFFORT, MOST_EFFORT = 16_000_000, 4_000, 40_000
 
 # Bisection for the least peak ends when it is known to this share, or after so many steps.
@@ -145,9 +145,7 @@ class _Search:
         """Return the best that is found within a budget, else the one with the smallest peak."""
         starts = self._starts(budget, self.options.incumbents)
         best = min(starts, key=lambda found: found.rank(budget))
-        effort = self.options.effort
-        if effort is None:
-            effort = max(LEAST_EFFORT, min(MOST_EFFORT, WORK // max(1, len(self.graph))))
+        effort = max(LEAST_EFFORT, min(MOST_EFFORT, WORK // max(1, len(self.graph))))
         free = not self.graph.has_phases()
         large = free and len(self.graph) > SMALL
         if free:
@@ -274,8 +272,8 @@ class _Search:
                 break
             starts = passing
         # A miss proves nothing: the second time, more is tried.
-        best = self._bisected(best, missed, starts[:2], self._small_effort())
-        return self._bisected(best, max(floor, best.peak * 9 // 10), starts[:3], 2 * self._small_effort())
+        best = self._bisected(best, missed, starts[:2], LEAST_EFFORT // 4)
+        return self._bisected(best, max(floor, best.peak * 9 // 10), starts[:3], LEAST_EFFORT // 2)
 
     def _bisected(self, best: Found, missed: int, starts: list[Found], effort: int) -> Found:
         for _ in range(STEPS):
@@ -292,10 +290,6 @@ class _Search:
                 missed = target
             best = lowest
         return best
-
-    def _small_effort(self) -> int:
-        most = LEAST_EFFORT if self.options.effort is None else self.options.effort
-        return most // 4
 
     def _tired(self) -> bool:
         """Whether the search for the least peak has taken all the work that it may."""
