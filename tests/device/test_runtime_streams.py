@@ -270,7 +270,7 @@ def test_two_callbacks_that_wait_for_each_other(hip: Hip) -> None:
     assert sorted(seen) == [0, 999]  # one call fails, and the other's stream goes on
 
 
-@on_device(SIMHIP_TIMEOUT="1", SIMHIP_SCHEDULE="eager", says="nothing was done for SIMHIP_TIMEOUT seconds")
+@on_device(SIMHIP_TIMEOUT="10", SIMHIP_SCHEDULE="eager", says="nothing was done for SIMHIP_TIMEOUT seconds")
 def test_a_wait_for_what_does_not_end_is_refused(hip: Hip) -> None:
     stream, goes_on = hip.stream(), threading.Event()
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: goes_on.wait())
