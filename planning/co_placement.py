@@ -47,7 +47,7 @@ def place_beside(plan: Plan, neighbours: Sequence[Plan], *, arena_bytes: int, pa
     Parameters
     ----------
     plan
-        As packed alone.
+        The plan, packed alone.
     neighbours
         The other plans, the most important first.
     arena_bytes
@@ -81,9 +81,9 @@ def stack_wrapped(plan: Plan, *, packer: Pack = pack) -> Plan:
     Parameters
     ----------
     plan
-        As packed alone.
+        The plan, packed alone.
     packer
-        As for `place_beside`.
+        The same as of `place_beside`.
     """
     wrapped = np.flatnonzero(plan.profile.wrapped[plan.rows])
     if not len(wrapped):
@@ -110,7 +110,7 @@ def place_around(
     Parameters
     ----------
     plan
-        As it is.
+        The plan, wherever its blocks are now.
     stayers
         Ranges that nothing is to be placed in, int64 (m, 2), begin and end.
     neighbours

@@ -101,7 +101,7 @@ class PlanResult(Generic[U]):
     Attributes
     ----------
     verdict
-        That.
+        What becomes of it.
     replaced
         The plan that stays although a step has departed from it, or whose place is taken; or None.
     plan

@@ -108,9 +108,9 @@ def make_plan(
     planner
         A name from `stowplan.packing.solvers`, or ``"auto"``.
     time_limit, threads, progress
-        As for `stowplan.packing.pack`.
+        Passed on to `stowplan.packing.pack`.
     steps
-        As for `Plan`.
+        Steps of the program that the profile is of; see `Plan`.
     packer
         Packs in place of `stowplan.packing.pack` with these options.
 

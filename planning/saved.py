@@ -148,7 +148,7 @@ def _next_plan(entry: dict[str, Any], numbers: IntArray, alignment: int) -> tupl
     Raises
     ------
     LookupError, TypeError, ValueError, OverflowError
-        It is not valid; `ProfileError` and `ProblemError` are ValueErrors.
+        The entry is not valid; `ProfileError` and `ProblemError` are ValueErrors.
     """
     requests, period, steps = (_whole(entry, name) for name in ("requests", "period", "steps"))
     if requests * len(COLUMNS) > len(numbers):

@@ -83,7 +83,7 @@ class SharedPlans:
         return made.plan
 
     def offer(self, key: Hashable, plan: Plan) -> None:
-        """Offer a plan to all lanes. Of a key, the last `MOST_OFFERS` are kept; of keys, `capacity`."""
+        """Offer a plan to all lanes; the last `MOST_OFFERS` of a key are kept, and the last `capacity` keys."""
         with self._mutex:
             self._offers += 1
             mine = self._offered.setdefault(key, [])

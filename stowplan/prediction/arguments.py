@@ -65,7 +65,7 @@ def stand_ins(values: Sequence[Any], shape: Callable[[int, Any], Iterable[int]])
 
 
 def is_array(value: Any) -> bool:
-    """Whether it is an array with an axis, of NumPy or CuPy, or stands for one."""
+    """Whether a value is an array with an axis, of NumPy or CuPy, or stands for one."""
     return (isinstance(value, (np.ndarray, StandIn)) or on_device(value)) and len(value.shape) > 0
 
 

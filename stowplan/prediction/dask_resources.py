@@ -66,7 +66,7 @@ def needs(prediction: Prediction, limit: int | str | None = None, **shapes: Any)
     limit
         The most that a worker has. Dask never starts a task that needs more than every worker has.
     shapes
-        As for `Prediction.peak`.
+        The arguments' shapes, as `Prediction.peak` takes them.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def needs(prediction: Prediction, limit: int | str | None = None, **shapes: Any)
     Warns
     -----
     RuntimeWarning
-        It cannot tell: the task takes the lower bound.
+        The prediction cannot tell: the task takes the lower bound.
     """
     peak = prediction.peak(**shapes)
     if peak.cannot_tell:

@@ -203,8 +203,8 @@ def predict(
         Its arguments. Their dtypes, ranks, values and the order of their lengths are examples. Sizes are chosen, and
         the arrays are never changed.
     learning_seconds
-        After which it gives up, and cannot tell. What it learns does not depend on them. Give more for a function that
-        takes long on small arrays, like a training step.
+        Seconds after which it gives up, and cannot tell. What it learns does not depend on them. Give more for a
+        function that takes long on small arrays, like a training step.
     options
         Its keywords, passed on as they are.
 

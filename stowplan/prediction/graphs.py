@@ -165,7 +165,7 @@ def _require_same(low: int, small: StepGraph, high: int, large: StepGraph) -> No
 
 
 def _deviation(model: GraphModel, batch: int, between: StepGraph) -> Deviation:
-    """How far a graph is from what the model predicts; raises where its values are too far."""
+    """Return how far a graph is from what the model predicts; raise an error where its values are too far."""
     predicted = model.at(batch)
     share, v = off_by(between.size, predicted.size)
     if share > TOLERANCE:

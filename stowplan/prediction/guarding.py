@@ -62,7 +62,7 @@ def guard(
     chunks
         An axis of the first array. A call that does not fit warns with the largest chunk along it, and goes on.
     learning_seconds
-        As for `predict`.
+        Seconds after which learning is given up; see `predict`.
 
     Raises
     ------

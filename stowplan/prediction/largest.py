@@ -114,7 +114,7 @@ def largest_scheduled_batch(
     retained
         Bytes that the program keeps from step to step; None: the resident values of each batch's step.
     solver, time_limit, threads
-        As for `stowplan.scheduling.solve.schedule`; the time limit is each call's.
+        Passed on to `stowplan.scheduling.solve.schedule`; the time limit is each call's.
     progress
         Called with each batch that a solver is asked for.
 

@@ -39,7 +39,7 @@ from .runs import Run, run
 __all__ = ["SECONDS", "Model", "Moment", "learn"]
 
 SECONDS = 10.0
-"""After which learning is given up."""
+"""Seconds after which learning is given up."""
 LEAST, LEAST_OF_MANY = 36, 12
 """The shortest of the lengths tried, of up to two and of more; in steps of a third, so that quarters are whole."""
 PAGE = 1 << 12
@@ -90,7 +90,7 @@ class Model:
     largest_blocks: Laws = field(default_factory=lambda: Laws((), np.zeros((0, 0), dtype=object)))
     """The laws of these lines."""
     only_equal: bool = False
-    """Whether it follows a law only where the axes of a length are equal, and takes others."""
+    """Whether the function follows a law only where the axes of a length are equal, and takes others."""
     runs: int = 0
     seconds: float = 0.0
     cannot_tell: str = ""
@@ -110,7 +110,7 @@ class Model:
     def in_place(self, lengths: Sequence[int], least: int) -> list[str]:
         """Return the lines in which NumPy may compute in place at some lengths, and did not in any run.
 
-        Those whose largest block has fewer bytes than ``least`` are left out.
+        Lines whose largest block has fewer bytes than ``least`` are left out.
         """
         sizes = self.largest_blocks.at(lengths).tolist()
         return [line for line, size in zip(self.small, sizes, strict=True) if size >= max(IN_PLACE, least)]
@@ -150,7 +150,7 @@ def learn(
     vary
         The axes that vary.
     seconds
-        After which it is given up.
+        Seconds after which learning is given up.
     """
     calls = _Calls(function, examples, options, names, seconds)
     why, lawless = "", Model()

@@ -326,14 +326,14 @@ def _first(one: Profile, other: Profile) -> int:
 def off_by(
     found: npt.NDArray[Any], predicted: npt.NDArray[Any], whole: float | None = None
 ) -> tuple[float, int]:
-    """How far quantities are off, as a share of them or of a whole; and the row that is furthest."""
+    """Return how far quantities are off, as a share of them or of a whole; and the row that is furthest."""
     off = np.abs(found - predicted)
     whole = float(found.sum()) if whole is None else whole
     return float(off.sum()) / whole if whole else float(off.any()), int(off.argmax()) if len(off) else 0
 
 
 def _off(model: StepPrediction, shape: Shape, profile: Profile, pairs: IntArray) -> float:
-    """How far sizes are off, as a share of a profile's bytes; raise an error if that is too far."""
+    """Return how far sizes are off, as a share of a profile's bytes; raise an error if that is too far."""
     found, predicted = profile.size[pairs[:, 0]], model.sizes(shape)[pairs[:, 1]]
     share, k = off_by(found, predicted, float(profile.size.sum()))
     if share > TOLERANCE:
