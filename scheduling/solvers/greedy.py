@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -47,6 +47,9 @@ PRECISION, STEPS = 0.004, 9
 
 # The search for the least peak ends when so many evaluations, times operators, have been made.
 MOST_WORK = 160_000_000
+
+# Segments that the search for the least peak begins with are at most so many times the root of the operators.
+MOST_SEGMENTS = 4
 
 # How often values that may not be made again are found and forbidden, and the search repeated.
 REPAIRS = 4
@@ -255,12 +258,12 @@ class _Search:
         """
         storages = Storages(self.graph)
         floor = max(0, self._floor - 1)
-        root = max(2, round(math.sqrt(len(self.graph))))
         self._work = 0
         order = recorded(self.graph)
-        ways = [storages.keeping(()), *([segments(storages, root)] if storages.forward() else ())]
-        starts = self._starts(floor, tuple(Schedule(order, way) for way in ways))
-        best = min(starts, key=lambda found: (found.peak, found.seconds))
+        cut = [self.at(Schedule(order, way)) for way in self._segments(storages)]
+        first = min(cut, key=lambda found: (found.peak, found.seconds))
+        starts = self._starts(floor, (Schedule(order, storages.keeping(())), first.schedule))
+        best = min(first, *starts, key=lambda found: (found.peak, found.seconds))
         missed, level = floor, max(start.peak for start in starts)
         while level - missed > PRECISION * level and not self._tired():
             level = max(floor, level * 4 // 5)
@@ -274,6 +277,14 @@ class _Search:
         # A miss proves nothing: the second time, more is tried.
         best = self._bisected(best, missed, starts[:2], LEAST_EFFORT // 4)
         return self._bisected(best, max(floor, best.peak * 9 // 10), starts[:3], LEAST_EFFORT // 2)
+
+    def _segments(self, storages: Storages) -> Iterator[IntArray]:
+        """Yield the ways of 2 segments and more, in growing steps, up to a few times the root of all operators."""
+        count, most = 2, MOST_SEGMENTS * math.isqrt(len(self.graph))
+        while count < most and storages.forward():
+            yield segments(storages, count)
+            count += max(1, count // 6)
+        yield storages.keeping(())
 
     def _bisected(self, best: Found, missed: int, starts: list[Found], effort: int) -> Found:
         for _ in range(STEPS):

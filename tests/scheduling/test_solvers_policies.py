@@ -231,6 +231,16 @@ def test_segments_keep_about_the_root() -> None:
     assert found.extra_seconds <= 100
 
 
+@given(seeds, st.integers(10, 60))
+@settings(settings.get_profile("dear"))
+def test_the_least_peak_is_at_most_that_of_segments(seed: int, layers: int) -> None:
+    graph = chain_net(layers, seed)
+    ways = [segments(Storages(graph), count) for count in range(2, 9)]
+    with pytest.raises(BudgetError) as raised:
+        schedule(graph, 0)
+    assert raised.value.least <= min(simulate(graph, Schedule(lean(graph).order, way)).peak for way in ways)
+
+
 @given(seeds, st.sampled_from(["cheap", "lean"]))
 @settings(settings.get_profile("dear"))
 def test_policies_are_valid_schedules(seed: int, solver: str) -> None:
