@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -72,9 +72,10 @@ class Found(NamedTuple):
     peak: int
     seconds: float
 
-    def rank(self, budget: int) -> tuple[int, float]:
-        """Order schedules: first those above the budget by their peaks, within it by seconds."""
-        return max(self.peak, budget), self.seconds
+
+def rank(budget: int) -> Callable[[Found], tuple[int, float]]:
+    """Order schedules: first those above the budget by their peaks, within it by seconds."""
+    return lambda found: (max(found.peak, budget), found.seconds)
 
 
 @register("greedy")
@@ -82,19 +83,117 @@ def greedy(graph: StepGraph, options: SchedulingOptions) -> Schedule | Answer:
     """Return the fastest schedule found that keeps to the budget, else the one with the smallest peak."""
     search = _Search(graph, options)
     budget = options.budget if options.budget is not None else search.at(as_recorded(graph)).peak
-    best, reached = search.run(budget), False
+    best, reached = _best(search, budget), False
     for _ in range(REPAIRS):
         unsafe = hazards(graph, best.schedule)
         if not unsafe or search.over():
             break
         reached |= best.peak <= budget
         search.forbid(unsafe)
-        best = search.run(budget)
+        best = _best(search, budget)
     best = search.at(without_hazards(graph, best.schedule))
     if reached and best.peak > budget and not search.over():
         # What was forbidden depended on the budget. This does not: a caller that asks for the least peak gets it.
         return greedy(graph, replace(options, budget=0, time_limit=search.left()))
     return Answer(best.schedule, interrupted=search.interrupted)
+
+
+def _best(search: _Search, budget: int) -> Found:
+    """Return the best that is found within a budget, else the one with the smallest peak."""
+    found = (_with_phases if search.graph.has_phases() else _without_phases)(search, budget)
+    if search.is_done(found, budget) or found.peak > budget:
+        return found
+    return search.improved(found, budget, search.effort)
+
+
+def _with_phases(search: _Search, budget: int) -> Found:
+    """Descend from every start, or else to the least peak."""
+    best = search.descended(search.starts(budget, search.options.incumbents), budget)
+    is_found = best.peak <= budget or search.over()
+    return best if is_found else search.lowest(_least(search), best, budget)
+
+
+def _without_phases(search: _Search, budget: int) -> Found:
+    """Descend in small steps first; in a large graph in these alone, as a descent in one step gets stuck earlier."""
+    starts = search.starts(budget, search.options.incumbents)
+    starts = [_stepwise(search, starts[0], budget, search.effort // 2), *starts]
+    best, small = min(starts, key=rank(budget)), len(search.graph) <= SMALL
+    if small or best.peak <= budget:
+        best = search.descended(starts, budget)
+    if best.peak > budget and not search.over():
+        effort = search.effort
+        lowest = _least(search) if small else _stepwise(search, search.starts(0, ())[0], 0, effort)
+        best = search.lowest(lowest, best, budget)
+        while not small and search.left() and not search.over() and best.peak > max(budget, search.floor):
+            effort *= 2
+            best = _stepwise(search, best, budget, effort)
+    for seed in range(1, RESTARTS if small and best.peak <= budget else 0):
+        if search.is_done(best, budget):
+            break
+        tried = search.improved(starts[seed % len(starts)], budget, search.effort, seed=seed)
+        best = min(best, tried, key=rank(budget))
+    return best
+
+
+def _stepwise(search: _Search, found: Found, budget: int, effort: int) -> Found:
+    """Go down in small steps, each from the one before: what goes first leaves what it is made from."""
+    level = found.peak
+    while budget < level and found.peak <= level and not search.over():
+        level = max(budget, level * 49 // 50)
+        found = search.improved(found, level, 0)
+        if found.peak > level:
+            found = search.improved(found, level, effort)
+    return found
+
+
+def _least(search: _Search) -> Found:
+    """Look for the smallest peak of all.
+
+    First downwards from the highest start in steps of a fifth, with those that still reach each level; then by
+    bisection between the last level reached and the first one missed, with what reached the last.
+    """
+    storages = Storages(search.graph)
+    floor = max(0, search.floor - 1)
+    search.work = 0
+    order, nothing = recorded(search.graph), storages.keeping(())
+    cut = min((search.at(Schedule(order, way)) for way in (nothing, *_segments(storages))), key=rank(0))
+    starts = search.starts(floor, (Schedule(order, nothing), cut.schedule))
+    best = min(cut, *starts, key=rank(0))
+    missed, level = floor, max(start.peak for start in starts)
+    while level - missed > PRECISION * level and not search.is_tired():
+        level = max(floor, level * 4 // 5)
+        reached = [search.improved(start, level, 0) for start in starts if not search.is_tired()]
+        best = min(best, *reached, key=rank(0))
+        passing = [start for start, found in zip(starts, reached, strict=False) if found.peak <= level]
+        if not passing:
+            missed = level
+            break
+        starts = passing
+    # A miss proves nothing: the second time, more is tried.
+    best = _bisected(search, best, missed, starts[:2], LEAST_EFFORT // 4)
+    return _bisected(search, best, max(floor, best.peak * 9 // 10), starts[:3], LEAST_EFFORT // 2)
+
+
+def _segments(storages: Storages) -> Iterator[IntArray]:
+    """Yield the ways of 2 segments and more, in growing steps, up to a few times the root of all operators."""
+    count, most = 2, MOST_SEGMENTS * math.isqrt(len(storages.graph))
+    while count < most and storages.forward():
+        yield segments(storages, count)
+        count += max(1, count // 6)
+
+
+def _bisected(search: _Search, best: Found, missed: int, starts: list[Found], effort: int) -> Found:
+    for _ in range(STEPS):
+        if search.is_tired() or best.peak - missed <= PRECISION * best.peak:
+            break
+        target = (best.peak + missed) // 2
+        for start in (best, *starts):
+            best = min(best, search.improved(start, target, effort), key=rank(0))
+            if best.peak <= target or search.is_tired():
+                break
+        if best.peak > target:
+            missed = target
+    return best
 
 
 class _Search:
@@ -104,7 +203,7 @@ class _Search:
         self.graph, self.options = graph, options
         self.interrupted = False
         self._cancel = Cancel()
-        self._work = 0  # evaluations x operators
+        self.work = 0  # evaluations x operators
         limit = options.time_limit
         self._deadline = None if limit is None else time.monotonic() + limit
         storages = Storages(graph)
@@ -118,9 +217,9 @@ class _Search:
         self._groups = _groups(storages)
         self._after, self._before = edges(graph)[0], graph.dependencies().rows()
         moves = graph.phase == Phase.BACKWARD if graph.has_phases() else np.ones(len(graph), dtype=bool)
-        movable = np.flatnonzero(moves).tolist() if options.reorder else []
-        self._movable: Sequence[int] = movable
-        self._floor = bound_schedules(graph)
+        self._movable: Sequence[int] = np.flatnonzero(moves).tolist() if options.reorder else []
+        self.floor = bound_schedules(graph)
+        self.effort = max(LEAST_EFFORT, min(MOST_EFFORT, WORK // max(1, len(graph))))
         self._orders = starting_points(graph) if options.reorder else [recorded(graph)]
 
     def at(self, schedule: Schedule) -> Found:
@@ -144,54 +243,29 @@ class _Search:
         """Let these be dropped no longer."""
         self._ways[list(storages)] &= 0xFF ^ (ANYWHERE | 1 << int(Way.DROPPED))
 
-    def run(self, budget: int) -> Found:
-        """Return the best that is found within a budget, else the one with the smallest peak."""
-        starts = self._starts(budget, self.options.incumbents)
-        best = min(starts, key=lambda found: found.rank(budget))
-        effort = max(LEAST_EFFORT, min(MOST_EFFORT, WORK // max(1, len(self.graph))))
-        free = not self.graph.has_phases()
-        large = free and len(self.graph) > SMALL
-        if free:
-            starts = [self._stepwise(starts[0], budget, effort // 2), *starts]
-            best = min(best, starts[0], key=lambda found: found.rank(budget))
-            if large and best.peak > budget:
-                starts = []  # a descent in one step takes long and gets stuck earlier
-        for start in starts:
-            if self.over() or best.rank(budget) == (budget, 0.0):
-                return best
-            best = min(best, self.improved(start, budget, 0), key=lambda found: found.rank(budget))
-            if best.peak > budget and self._work > MOST_WORK // 4:
-                break
-        if best.peak > budget and not self.over():
-            # What follows does not depend on the budget: a caller that asks for the least peak that was found gets it.
-            lowest = self._stepwise(self._starts(0, ())[0], 0, effort) if large else self._least()
-            lowest = self.improved(lowest, lowest.peak, effort)
-            best = min(lowest, best, key=lambda found: found.rank(budget)) if self.over() else lowest
-            while (
-                large
-                and self._deadline is not None
-                and best.peak > max(budget, self._floor)
-                and not self.over()
-            ):
-                effort *= 2
-                best = self._stepwise(best, budget, effort)
-        if self.over() or best.peak > budget:
-            return best
-        if free and len(self.graph) <= SMALL:
-            for seed in range(1, RESTARTS):
-                tried = self.improved(starts[seed % len(starts)], budget, effort, seed=seed)
-                best = min(best, tried, key=lambda found: found.rank(budget))
-        return self.improved(best, budget, effort)
+    def is_done(self, found: Found, budget: int) -> bool:
+        """Whether nothing better is wanted, or there is nothing better."""
+        return self.over() or (found.peak <= budget and found.seconds == 0)
 
-    def _stepwise(self, found: Found, budget: int, effort: int) -> Found:
-        """Go down in small steps, each from the one before: what goes first leaves what it is made from."""
-        level = found.peak
-        while budget < level and found.peak <= level and not self.over():
-            level = max(budget, level * 49 // 50)
-            found = self.improved(found, level, 0)
-            if found.peak > level:
-                found = self.improved(found, level, effort)
-        return found
+    def is_tired(self) -> bool:
+        """Whether the search for the least peak has taken all the work that it may."""
+        return self.over() or self.work > MOST_WORK
+
+    def descended(self, starts: Sequence[Found], budget: int) -> Found:
+        """Descend from each start in turn; return the best of all."""
+        best = min(starts, key=rank(budget))
+        for start in starts:
+            if self.is_done(best, budget):
+                break
+            best = min(best, self.improved(start, budget, 0), key=rank(budget))
+            if best.peak > budget and self.work > MOST_WORK // 4:
+                break
+        return best
+
+    def lowest(self, found: Found, best: Found, budget: int) -> Found:
+        """Improve the least peak found, which no budget decides: callers that ask for the least later get the same."""
+        found = self.improved(found, found.peak, self.effort)
+        return min(found, best, key=rank(budget)) if self.over() else found
 
     def improved(self, start: Found, budget: int, effort: int, coarse: bool = False, seed: int = 0) -> Found:
         """Descend from a schedule; return the better of both."""
@@ -220,16 +294,16 @@ class _Search:
 
         (order, way, drops, evaluations), interrupted = interruptible(solve, self._cancel)
         self.interrupted |= interrupted
-        self._work += evaluations * len(self.graph)
+        self.work += evaluations * len(self.graph)
         found = Schedule(order, way, None if self.graph.has_phases() else Relation(drops))
-        return min(self.at(found), start, key=lambda found: found.rank(budget))
+        return min(self.at(found), start, key=rank(budget))
 
     def _report(self, peak: int, seconds: float) -> None:
         assert self.options.report is not None
         if not self.options.report(peak, seconds):
             self._cancel.set()
 
-    def _starts(self, budget: int, incumbents: tuple[Schedule, ...]) -> list[Found]:
+    def starts(self, budget: int, incumbents: tuple[Schedule, ...]) -> list[Found]:
         """Return the schedules to descend from: the most promising order first."""
         graph, options = self.graph, self.options
         orders = self._orders
@@ -237,7 +311,7 @@ class _Search:
         way = as_recorded(graph).way if graph.has_phases() else np.zeros(graph.values, dtype=np.int64)
         plain = [self.at(Schedule(order, way)) for order in orders]
         coarse = [self.improved(start, budget, 0, coarse=True) for start in plain]
-        ranked = sorted(range(len(orders)), key=lambda k: (coarse[k].rank(budget), k))
+        ranked = sorted(range(len(orders)), key=lambda k: rank(budget)(coarse[k]))
         if len(graph) > FEW:
             ranked = ranked[:1]
         best = orders[ranked[0]]
@@ -249,62 +323,6 @@ class _Search:
                 starts += [self.at(one) for one in (*own, incumbent)][: 1 if len(graph) > FEW else 2]
                 seen.add(_choice(incumbent))
         return starts
-
-    def _least(self) -> Found:
-        """Look for the smallest peak of all.
-
-        First downwards from the highest start in steps of a fifth, with those that still reach each level; then by
-        bisection between the last level reached and the first one missed, with what reached the last.
-        """
-        storages = Storages(self.graph)
-        floor = max(0, self._floor - 1)
-        self._work = 0
-        order = recorded(self.graph)
-        cut = [self.at(Schedule(order, way)) for way in self._segments(storages)]
-        first = min(cut, key=lambda found: (found.peak, found.seconds))
-        starts = self._starts(floor, (Schedule(order, storages.keeping(())), first.schedule))
-        best = min(first, *starts, key=lambda found: (found.peak, found.seconds))
-        missed, level = floor, max(start.peak for start in starts)
-        while level - missed > PRECISION * level and not self._tired():
-            level = max(floor, level * 4 // 5)
-            reached = [self.improved(start, level, 0) for start in starts if not self._tired()]
-            best = min(best, *reached, key=lambda found: (found.peak, found.seconds))
-            passing = [start for start, found in zip(starts, reached, strict=False) if found.peak <= level]
-            if not passing:
-                missed = level
-                break
-            starts = passing
-        # A miss proves nothing: the second time, more is tried.
-        best = self._bisected(best, missed, starts[:2], LEAST_EFFORT // 4)
-        return self._bisected(best, max(floor, best.peak * 9 // 10), starts[:3], LEAST_EFFORT // 2)
-
-    def _segments(self, storages: Storages) -> Iterator[IntArray]:
-        """Yield the ways of 2 segments and more, in growing steps, up to a few times the root of all operators."""
-        count, most = 2, MOST_SEGMENTS * math.isqrt(len(self.graph))
-        while count < most and storages.forward():
-            yield segments(storages, count)
-            count += max(1, count // 6)
-        yield storages.keeping(())
-
-    def _bisected(self, best: Found, missed: int, starts: list[Found], effort: int) -> Found:
-        for _ in range(STEPS):
-            if self._tired() or best.peak - missed <= PRECISION * best.peak:
-                break
-            target = (best.peak + missed) // 2
-            lowest = best
-            for start in (best, *starts):
-                tried = self.improved(start, target, effort)
-                lowest = min(lowest, tried, key=lambda found: (found.peak, found.seconds))
-                if lowest.peak <= target or self._tired():
-                    break
-            if lowest.peak > target:
-                missed = target
-            best = lowest
-        return best
-
-    def _tired(self) -> bool:
-        """Whether the search for the least peak has taken all the work that it may."""
-        return self.over() or self._work > MOST_WORK
 
 
 def _choice(schedule: Schedule) -> tuple[bytes, bytes]:
