@@ -43,6 +43,7 @@ cdef extern from "cuda_pool.hpp" namespace "stowplan::allocator" nogil:
 
 
 cdef vector[CCudaPools*] _busy  # of `CudaPools` that are gone, with blocks that are not
+cdef dict _streams = {}  # CuPy's, by address of the `CudaPools` that have to wait for them, and by handle
 
 
 cdef void _destroy_idle():
@@ -53,9 +54,11 @@ cdef void _destroy_idle():
     for pools in all_:
         with nogil:
             idle = pools.is_idle()
-            if idle:
+        if idle:
+            streams = _streams.pop(<uintptr_t>pools, None)  # now, as another's address may be the same
+            with nogil:
                 del pools
-        if not idle:
+        else:
             _busy.push_back(pools)
 
 
@@ -96,6 +99,7 @@ cdef class CudaPools:
             if not missing.empty():
                 raise PoolError(f"no CUDA driver with {missing.decode()}; expected libcuda.so.1 of CUDA 11.3 or later")
         self.pools = new CCudaPools(api, scope, limit)
+        _streams[<uintptr_t>self.pools] = {}
 
     def __dealloc__(self):
         if self.pools != NULL and self.pools != installed_pools():  # else it stays, as PyTorch does
@@ -106,6 +110,11 @@ cdef class CudaPools:
     def address(self):
         """What CuPy's C functions take as their first argument."""
         return <uintptr_t>self.pools
+
+    @property
+    def streams(self):
+        """Streams of CuPy's that were served, by handle: kept as long as the pools may have to wait for them."""
+        return _streams[<uintptr_t>self.pools]
 
     @property
     def has_served(self):

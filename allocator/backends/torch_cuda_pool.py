@@ -82,7 +82,6 @@ class TorchCudaPool(EnteredPool):
             raise PoolError(f"scope is {scope!r}; expected one of: {', '.join(SCOPES)}")
         limit = 0 if self._options.limit_share else self._options.limit_bytes(int)
         self._pools = CudaPools(SCOPES[scope], limit, self._table())
-        self._kept_streams: dict[int, Any] = {}  # CuPy's, by handle
         self._on(0)
 
     # ------------------------------------------------------------------------------------------------------- PyTorch
@@ -147,7 +146,7 @@ class TorchCudaPool(EnteredPool):
         import cupy
         from cupy_backends.cuda import stream
 
-        current, kept = cupy.cuda.get_current_stream, self._kept_streams
+        current, kept = cupy.cuda.get_current_stream, self._pools.streams
         self._pools.follow_stream(stream.__pyx_capi__["get_current_stream_ptr"])
         functions = ctypes.CDLL(_core.__file__)
         allocator = cupy.cuda.CFunctionAllocator(
@@ -195,7 +194,7 @@ class TorchCudaPool(EnteredPool):
         storage = (
             array.untyped_storage().data_ptr() if hasattr(array, "untyped_storage") else array.data.mem.ptr
         )
-        self._kept_streams.setdefault(handle, stream)
+        self._pools.streams.setdefault(handle, stream)
         self._pools.record_stream(storage, handle)
 
     def free_all(self) -> None:

@@ -48,6 +48,30 @@ with cupy.cuda.Stream(non_blocking=True) as stream:
 
 
 @each_pool
+def test_a_dead_pool_waits_for_streams_that_are_there(pool: str) -> None:
+    """A block outlives its pool, which is destroyed with the block, and the program has dropped the stream."""
+    program = """
+import gc
+import cupy
+
+pool = Pool()
+cupy.cuda.set_allocator(pool.malloc)
+stream = cupy.cuda.Stream(non_blocking=True)
+with stream:
+    x = cupy.ones(1000) * 2
+stream.synchronize()
+cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
+del pool, stream
+gc.collect()
+assert float(x[0]) == 2
+del x
+with Pool().step():  # looks for dead pools
+    pass
+"""
+    run(pool + program)
+
+
+@each_pool
 def test_steps_found_end_no_capture(pool: str) -> None:
     """The thread that learns from them comes in the midst of captures, which are in the loop that is found."""
     program = """
