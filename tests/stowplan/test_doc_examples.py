@@ -53,8 +53,9 @@ def test_code_of_the_readme_runs_as_it_stands_there(code: str, tmp_path: Path) -
 def test_the_readme_shows_what_its_first_code_prints(tmp_path: Path) -> None:
     shown = re.findall(r"^```text\n(.*?)^```", README, re.MULTILINE | re.DOTALL)[0]
     said = printed("-c", README_CODE[0], folder=tmp_path)
-    # How many steps went by before the plan was there depends on the machine.
-    assert re.sub(r"[\d.,]+", "", said).split() == re.sub(r"[\d.,]+", "", shown).split()
+    # How many steps go by before the plan is there depends on the machine, and so do all figures but one.
+    assert said.splitlines()[0] == shown.splitlines()[0]
+    assert [row[:24] for row in said.splitlines()[1:]] == [row[:24] for row in shown.splitlines()[1:]]
 
 
 def test_figures_of_the_readme_are_those_of_the_tables() -> None:
