@@ -12,6 +12,7 @@ import shutil
 from glob import glob
 from pathlib import Path
 
+import Cython
 import numpy
 from Cython.Build import cythonize
 from setuptools import Extension, setup
@@ -57,9 +58,8 @@ def extension(name: str, *cores: str) -> Extension:
     """
     room = name.split(".")[0]
     headers = [path for folder in {"profiler", room} for path in Path(folder).rglob("*.hpp")]
-    others = (
-        Path("packing").rglob("*.hpp") if room == "scheduling" else ()
-    )  # included by their paths from here
+    # Included by their paths from here.
+    others = [*Path("packing").rglob("*.hpp"), *Path("packing").glob("*.pxi")] if room == "scheduling" else []
     path = Path(name.replace(".", "/"))
     return Extension(
         f"stowplan.{name}",
@@ -85,10 +85,13 @@ class BuildOnce(build_ext):
             COMPILE_ARGS,
             MACROS,
             numpy.__version__,
+            Cython.__version__,
             *map(os.environ.get, ("CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS")),
         ]
         content = hashlib.sha256(repr(settings).encode())
-        for path in [*ext.sources, *ext.depends]:
+        # Not what Cython has written, which names files of the environment that builds.
+        own = [path for path in ext.sources if not Path(path).is_relative_to("build")]
+        for path in [f"{'/'.join(ext.name.split('.')[1:])}.pyx", *own, *ext.depends]:
             content.update(Path(path).read_bytes())
         made = Path(self.get_ext_fullpath(ext.name))
         kept = HERE / "build" / "extensions" / content.hexdigest() / made.name
