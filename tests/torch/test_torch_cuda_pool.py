@@ -18,6 +18,10 @@ from stowplan.allocator.backends.torch_cuda_pool import HOOKS, TorchCudaPool
 from stowplan.errors import PoolError
 from stowplan.profiler.torch_library import compiler
 
+from ..children import ROOT
+
+HEADERS = [f"-I{path}" for room in ("allocator", "profiler") for path in sorted((ROOT / room).glob("**/"))]
+
 CATCHER = r"""
 #include <c10/util/Exception.h>
 #include <cstring>
@@ -36,18 +40,28 @@ extern "C" int caught(void* (*malloc)(std::size_t, int, void*), std::size_t size
 """
 
 NO_MEMORY = r"""
-extern "C" {
-int malloc_(void**, unsigned long) { return 2; }
-int zero(void) { return 0; }
-int none(int* value, int, int) { return *value = 0; }
-int info(unsigned long* free, unsigned long* total) { *free = 5; *total = 10; return 0; }
-int device(int* value) { return *value = 0; }
-int status(void*, int* value) { return *value = 0; }
-const char* text(int) { return "simulated"; }
-void* table[21] = {(void*)malloc_, (void*)zero, (void*)zero, (void*)zero, (void*)zero, (void*)zero, (void*)zero,
-                   (void*)none, (void*)info, (void*)zero, (void*)zero, (void*)zero, (void*)zero, (void*)zero,
-                   (void*)status, (void*)zero, (void*)zero, (void*)device, (void*)zero, (void*)zero, (void*)text};
+#include <algorithm>
+#include <cstddef>
+#include "cuda_api.hpp"
+using stowplan::allocator::CudaApi;
+static int zero() { return 0; }
+static CudaApi made() {
+  CudaApi api;
+  using Function = int (*)();
+  auto* functions = reinterpret_cast<Function*>(&api);
+  std::fill(functions, functions + offsetof(CudaApi, has_memory_pools) / sizeof(Function), zero);
+  api.push_context = nullptr;  // as of HIP
+  api.get_error_string = nullptr;
+  api.malloc = [](void**, std::size_t) { return 2; };
+  api.device_attribute = [](int* value, int, int) { return *value = 0; };
+  api.memory_info = [](std::size_t* free, std::size_t* total) { return *free = 5, *total = 10, 0; };
+  api.stream_is_capturing = [](stowplan::allocator::CudaStream, int* status) { return *status = 0; };
+  api.count_devices = [](int* count) { return *count = 1, 0; };
+  api.get_device = [](int* device) { return *device = 0; };
+  api.error_string = [](int) { return "simulated"; };
+  return api;
 }
+extern "C" CudaApi table = made();
 """
 
 
@@ -84,7 +98,7 @@ def test_a_request_without_memory_is_pytorch_s_own_exception(tmp_path: Path) -> 
     libraries = []
     for name, source in (("catcher", CATCHER), ("table", NO_MEMORY)):
         (tmp_path / f"{name}.cpp").write_text(source, encoding="utf-8")
-        flags = ["-std=c++20", "-shared", "-fPIC", "-O0", f"-I{include}"]
+        flags = ["-std=c++20", "-shared", "-fPIC", "-O0", f"-I{include}", *HEADERS]
         linked = [f"-L{include.parent / 'lib'}", "-lc10"] if name == "catcher" else []
         command = [
             *compiler(),
@@ -98,7 +112,7 @@ def test_a_request_without_memory_is_pytorch_s_own_exception(tmp_path: Path) -> 
         assert done.returncode == 0, done.stderr
         libraries.append(ctypes.CDLL(str(tmp_path / f"{name}.so")))
     catcher, table = libraries
-    address = ctypes.addressof((ctypes.c_void_p * 21).in_dll(table, "table"))
+    address = ctypes.addressof(ctypes.c_void_p.in_dll(table, "table"))
     pools = _core.CudaPools(_core.Scope.process, 0, address)
     functions, text = ctypes.CDLL(_core.__file__), ctypes.create_string_buffer(1001)
     malloc = ctypes.cast(functions.stow_cuda_malloc, ctypes.c_void_p)
