@@ -263,7 +263,7 @@ class _Search:
         return best
 
     def lowest(self, found: Found, best: Found, budget: int) -> Found:
-        """Improve the least peak found, which no budget decides: callers that ask for the least later get the same."""
+        """Improve the least peak found. No budget changes it, so a later search for the least finds the same."""
         found = self.improved(found, found.peak, self.effort)
         return min(found, best, key=rank(budget)) if self.over() else found
 

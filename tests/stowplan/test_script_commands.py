@@ -155,7 +155,7 @@ def test_a_script_that_fails_leaves_an_earlier_profile_alone(script: Path) -> No
     assert earlier.read_bytes() == b"earlier"
     script.write_text("import numpy\nnumpy.ones(3)\n")
     done = program("profile", "pond.py", folder=script.parent)
-    assert (done.returncode, "asked for no block" in done.stderr) == (1, True), done.stderr
+    assert (done.returncode, "allocated no block" in done.stderr) == (1, True), done.stderr
     assert earlier.read_bytes() == b"earlier"
 
 

@@ -97,7 +97,7 @@ def fit(context: click.Context, /, **given: Any) -> Answer:
 
 
 def _mode(asked: Asked) -> str:
-    """Return which of `MODES` is asked for; raise if files do not go together."""
+    """Return the mode, of `MODES`, that files and options choose; raise if files do not go together."""
     from ._graphs import is_graph
 
     named = asked.at is not None or any(shape.keys() != {"batch"} for shape, _ in asked.files)

@@ -156,13 +156,13 @@ def _record_profile(
     recorder = recorders.seen()
     if recorder is None:
         library = "PyTorch" if device == "torch" else "CuPy"
-        say(f"stowplan: {program} asked for no memory by {library}; nothing was written")
+        say(f"stowplan: {program} allocated no memory by {library}; nothing was written")
         return status or 1
     candidates = recorder.candidates()
     step, what = _step_of(recorder, candidates, number)
     if not len(step):
         least = f" of {small:,} bytes or more" if small else " that is large enough" if small is None else ""
-        say(f"stowplan: {program} asked for no block{least} in the main thread; nothing was written")
+        say(f"stowplan: {program} allocated no block{least} in the main thread; nothing was written")
         return status or 1
     step.save(path)
     size = f"{len(step):,} blocks, planned peak {step.planned_peak:,} bytes"

@@ -110,7 +110,7 @@ def recording(
 
 
 def _torch_recorder(device: str, sites: CallSites | bool, small: int | None) -> TorchRecorder | None:
-    """Return a recorder, or warn that there can be none; raise if it is the only one asked for."""
+    """Return a recorder, or warn that there can be none; raise if the caller wants no other one."""
     from ...profiler import TorchRecorder
 
     least = SMALL_OF_TORCH if small is None else small
